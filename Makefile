@@ -1,0 +1,48 @@
+# `make demo` and `make test` do everything; each sets up .venv by itself.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+export MLFLOW_DISABLE_TELEMETRY := true
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test lint unit mlflow benchmark clean
+help: ## Show this help
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+
+install: $(STAMP) ## Set up .venv with the pinned dependencies
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Pellucid needs Python 3.11 or newer; set PYTHON=...")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: install ## Run the whole pipeline on the embedded trace; ends in data/report.html
+	dvc repro
+	@echo "Open data/report.html. Ask about one job: $(BIN)/pellucid explain JOB --run data/runs/lucid"
+
+test: lint unit ## Linters, type checker, import rule, every test
+
+lint: install
+	ruff check .
+	ruff format --check .
+	mypy
+	lint-imports
+
+unit: install
+	python -m pytest -n 2
+
+mlflow: install ## Open the MLflow UI on http://127.0.0.1:5000
+	mlflow server --backend-store-uri sqlite:///mlflow.db --default-artifact-root mlartifacts --host 127.0.0.1 --port 5000 --workers 1
+
+benchmark: install ## Run the benchmarks that have budgets
+	python -m benchmarks.simulator --json
+	python -m benchmarks.bundle --json
+	python -m benchmarks.ingest --json
+
+clean: ## Remove what the pipeline made (not .venv)
+	rm -rf data/trace data/features.parquet data/candidate data/bundle data/runs data/metrics data/plots data/report.html mlflow.db mlartifacts
+
+-include profiler.mk

@@ -1,0 +1,1 @@
+"""What is known about a job at the moment it is submitted; the same code offline and online."""

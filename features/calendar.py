@@ -1,0 +1,21 @@
+"""When a job was submitted, on the clock of the people who submitted it."""
+
+from __future__ import annotations
+
+from datetime import datetime, tzinfo
+
+from features.spec import FeatureSpec, Value
+
+WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+
+SPECS = (
+    FeatureSpec("submit_hour", "continuous", "calendar", "h", "hour of the day of submission"),
+    FeatureSpec("submit_weekday", "nominal", "calendar", "", "day of the week of submission"),
+)
+
+
+def values(submit_time: float, zone: tzinfo) -> tuple[Value, ...]:
+    """Hour of the day (0 to 24, with fraction) and weekday of an epoch time."""
+    local = datetime.fromtimestamp(submit_time, zone)
+    hour = local.hour + local.minute / 60 + local.second / 3600
+    return hour, WEEKDAYS[local.weekday()]

@@ -1,0 +1,53 @@
+"""A job as its submitter describes it, and its profile once it has been looked at.
+
+Nothing here says how long the job runs: that is known only when it ends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What a short profiling run saw, averaged over its steady window, per GPU.
+
+    Attributes:
+        gpu_util_pct: share of time a kernel was running, percent (0-100).
+        gpu_mem_util_pct: share of time the memory was read or written, percent (0-100).
+        gpu_mem_mib: peak memory in use on one GPU, MiB.
+        amp: whether mixed precision is in use; None when it could not be inferred.
+    """
+
+    gpu_util_pct: float
+    gpu_mem_util_pct: float
+    gpu_mem_mib: float
+    amp: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What is known of a job at the moment it is submitted.
+
+    Attributes:
+        job_id: unique in its trace or cluster.
+        submit_time: seconds since the Unix epoch (UTC).
+        gpus: gang size; every GPU is held at once.
+        user, vc: submitting user and virtual cluster.
+        name: job name as given; empty when there is none.
+        cpus: CPU cores asked for; None when unknown.
+        memory_mib: host memory asked for, MiB; None when unknown.
+        gpu_type: required GPU type; None when any will do.
+        time_limit_s: limit the user asked for, seconds; None when there is none.
+    """
+
+    job_id: str
+    submit_time: float
+    gpus: int
+    user: str = ""
+    vc: str = ""
+    name: str = ""
+    cpus: float | None = None
+    memory_mib: float | None = None
+    gpu_type: str | None = None
+    time_limit_s: float | None = None

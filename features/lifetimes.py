@@ -1,0 +1,182 @@
+"""Lifetimes of jobs, read from a trace and perhaps from the schedule of a simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from features.job import Job, Profile
+from features.replay import Lifetime
+from features.schema import State
+from features.state import FeatureError
+
+# Start and end of a job in seconds since the epoch; None for what did not happen.
+Schedule = Mapping[str, tuple[float | None, float | None]]
+Seconds = NDArray[np.float64]
+
+_NEVER = float("nan")
+
+
+def lifetimes(
+    trace: pa.Table,
+    schedule: Schedule | pa.Table | None = None,
+    *,
+    profile_after_s: float | None = None,
+) -> tuple[list[Lifetime], int]:
+    """Lifetimes of the jobs of a trace, in its order, and how many had times out of order.
+
+    Start and end are those of `schedule` (every job must be in it), say of a simulation: a
+    mapping, or a table with `job_id, start_time, end_time` and perhaps `profiled_time`, as
+    timestamps or seconds. Without it they are the trace's own; what the trace lacks is taken as
+    on an idle cluster: start = submit, end = start + duration. A job without a duration, or
+    still running or pending and without an end, never ends.
+
+    A job's profile (`gpu_util_pct` and so on, when the trace has it) is known at the schedule's
+    `profiled_time`, else `profile_after_s` after its start, if it lasts that long; when neither
+    is given it never is.
+    """
+    missing = sorted({"job_id", "gpus", "submit_time", "state"} - set(trace.column_names))
+    if missing:
+        raise FeatureError(f"trace: column {missing[0]!r} is missing")
+    states = [_state(value) for value in _values(trace, "state")]
+    times, adjusted = _ordered(_times(trace, states, schedule, profile_after_s))
+    rows = zip(*(column.tolist() for column in times[1:]), strict=True)
+    lives = []
+    for job, state, profile, row in zip(
+        _jobs(trace, times.submit), states, _profiles(trace), rows, strict=True
+    ):
+        start, end, duration, profiled = (None if value != value else value for value in row)
+        if profile is None:
+            profiled = None
+        lives.append(Lifetime(job, start, end, state, duration, profile, profiled))
+    return lives, adjusted
+
+
+class _Times(NamedTuple):
+    """Seconds since the epoch (durations: seconds), NaN for never, one entry per job."""
+
+    submit: Seconds
+    start: Seconds
+    end: Seconds
+    duration: Seconds
+    profiled: Seconds
+
+
+def _times(
+    trace: pa.Table,
+    states: list[State],
+    schedule: Schedule | pa.Table | None,
+    profile_after_s: float | None,
+) -> _Times:
+    submit = _numbers(trace, "submit_time")
+    if np.isnan(submit).any():
+        raise FeatureError("trace: column 'submit_time' has empty values")
+    start, end = _numbers(trace, "start_time"), _numbers(trace, "end_time")
+    recorded = _numbers(trace, "duration_s")
+    duration = np.where(np.isnan(recorded), end - start, recorded)
+    profiled = np.full(len(submit), _NEVER)
+    if schedule is None:
+        # A job still running has only a lower bound for a duration: it is not an end.
+        over = np.array([state not in (State.RUNNING, State.PENDING) for state in states], bool)
+        idle = np.where(np.isnan(end), submit, end - duration)
+        start = np.where(np.isnan(start) & over, np.where(np.isnan(duration), start, idle), start)
+        end = np.where(np.isnan(end) & over, start + duration, end)
+    else:
+        start, end, profiled = _scheduled(_values(trace, "job_id"), schedule)
+        duration = np.where(np.isnan(duration), end - start, duration)
+    if (duration < 0).any():
+        job = _values(trace, "job_id")[int(np.argmax(duration < 0))]
+        raise FeatureError(f"trace: job {job}: its duration is negative")
+    if profile_after_s is not None:
+        profiled = np.where(np.isnan(profiled), start + profile_after_s, profiled)
+    return _Times(submit, start, end, duration, profiled)
+
+
+def _ordered(times: _Times) -> tuple[_Times, int]:
+    """Moves times to the nearest order submit <= start <= end; counts the jobs moved."""
+    start = np.where(np.isnan(times.start), _NEVER, np.fmax(times.start, times.submit))
+    # fmax passes over a NaN: a job may end without ever having started.
+    end = np.where(np.isnan(times.end), _NEVER, np.fmax(times.end, np.fmax(start, times.submit)))
+    moved = (start > times.start) | (end > times.end)
+    # A profile that would come at the end or later never came.
+    profiled = np.where(times.profiled >= end, _NEVER, np.fmax(times.profiled, times.submit))
+    profiled = np.where(np.isnan(times.profiled), _NEVER, profiled)
+    ordered = times._replace(start=start, end=end, profiled=profiled)
+    return ordered, int(moved.sum())
+
+
+def _scheduled(
+    job_ids: list[str], schedule: Schedule | pa.Table
+) -> tuple[Seconds, Seconds, Seconds]:
+    """Start, end and profiled times of the jobs, in their order."""
+    if isinstance(schedule, Mapping):
+        found = {job: (*times, None) for job, times in schedule.items()}
+    else:
+        names = ("start_time", "end_time", "profiled_time")
+        columns = [_numbers(schedule, name).tolist() for name in names]
+        found = dict(zip(_values(schedule, "job_id"), zip(*columns, strict=True), strict=True))
+    absent = [job for job in job_ids if job not in found]
+    if absent:
+        raise FeatureError(
+            f"schedule: {len(absent)} jobs of the trace are not in it, {absent[0]} the first"
+        )
+    times = np.array([found[job] for job in job_ids], dtype=np.float64).reshape(-1, 3)
+    return times[:, 0], times[:, 1], times[:, 2]
+
+
+def _jobs(trace: pa.Table, submit: NDArray[np.float64]) -> list[Job]:
+    names = ("job_id", "gpus", "user", "vc", "name", "cpus", "memory_mib", "gpu_type")
+    columns = [_values(trace, name) for name in (*names, "time_limit_s")]
+    return [
+        Job(str(job_id), at, gpus, user or "", vc or "", name or "", cpus, memory, kind, limit)
+        for at, (job_id, gpus, user, vc, name, cpus, memory, kind, limit) in zip(
+            submit.tolist(), zip(*columns, strict=True), strict=True
+        )
+    ]
+
+
+def _profiles(trace: pa.Table) -> list[Profile | None]:
+    measured = [
+        _numbers(trace, name).tolist()
+        for name in ("gpu_util_pct", "gpu_mem_util_pct", "gpu_mem_mib")
+    ]
+    return [
+        Profile(util, activity, used, amp)
+        if any(number == number for number in (util, activity, used))
+        else None
+        for util, activity, used, amp in zip(*measured, _values(trace, "amp"), strict=True)
+    ]
+
+
+def _values(table: pa.Table, name: str) -> list[Any]:
+    if name not in table.column_names:
+        return [None] * table.num_rows
+    column = table[name]
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    values: list[Any] = column.to_pylist()
+    return values
+
+
+def _numbers(table: pa.Table, name: str) -> Seconds:
+    """A column of seconds or timestamps as float seconds; NaN for null, or no such column."""
+    if name not in table.column_names:
+        return np.full(table.num_rows, np.nan)
+    column, scale = table[name], 1.0
+    if pa.types.is_timestamp(column.type):
+        scale = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}[column.type.unit]
+        column = column.cast(pa.int64())
+    values = np.array(column.to_pylist(), dtype=np.float64)
+    return values / scale
+
+
+def _state(value: str) -> State:
+    try:
+        return State(value)
+    except ValueError:
+        accepted = ", ".join(State)
+        raise FeatureError(f"trace: state is {value!r}, must be one of {accepted}") from None

@@ -1,0 +1,138 @@
+"""What happened to jobs, replayed in time order through a feature state."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum, StrEnum
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from features.job import Job, Profile
+from features.schema import State
+from features.spec import FeatureSpec, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetime:
+    """A job from submission to end, as far as it is known.
+
+    Attributes:
+        job: the job; submitted at `job.submit_time`.
+        start_time: when it first held its GPUs; None while it waits.
+        end_time: when it ended; None while it has not.
+        state: how it ended (or where it stands).
+        duration_s: exclusive running time; None when it never ran or nobody knows.
+        profile: its profile, None when it has none.
+        profiled_time: when that profile was known; None when it never was.
+    """
+
+    job: Job
+    start_time: float | None = None
+    end_time: float | None = None
+    state: State = State.UNKNOWN
+    duration_s: float | None = None
+    profile: Profile | None = None
+    profiled_time: float | None = None
+
+    @property
+    def ended(self) -> bool:
+        return self.end_time is not None
+
+    def until(self, now: float) -> Lifetime:
+        """What of this was known at `now`; the job must have been submitted by then."""
+        if self.end_time is not None and self.end_time <= now:
+            return self
+        running = self.start_time is not None and self.start_time <= now
+        profiled = self.profiled_time is not None and self.profiled_time <= now
+        return replace(
+            self,
+            start_time=self.start_time if running else None,
+            end_time=None,
+            state=State.RUNNING if running else State.PENDING,
+            duration_s=None,
+            profile=self.profile if profiled else None,
+            profiled_time=self.profiled_time if profiled else None,
+        )
+
+
+class Moment(StrEnum):
+    """When in a job's life its row is taken."""
+
+    SUBMIT = "submit"
+    PROFILED = "profiled"
+
+
+class RowSource(Protocol):
+    """What a replay feeds and asks; `features.state.FeatureState` is the one that counts."""
+
+    features: tuple[FeatureSpec, ...]
+
+    def submit(self, job: Job, now: float) -> None: ...
+    def start(self, job_id: str, now: float) -> None: ...
+    def profiled(self, job_id: str, profile: Profile, now: float) -> None: ...
+    def end(self, job_id: str, now: float, state: State, duration_s: float | None) -> None: ...
+    def row(self, job: Job, now: float) -> list[Value]: ...
+
+
+class _Kind(IntEnum):
+    # The order at equal times: a job comes into being before it runs, and a submission does
+    # not see what ended in the same instant ("had ended before it was submitted").
+    SUBMIT = 0
+    START = 1
+    PROFILED = 2
+    END = 3
+
+
+class Taken(NamedTuple):
+    """One row of a replay: of the lifetime at `position`, taken at `now`."""
+
+    position: int
+    moment: Moment
+    now: float
+    values: list[Value]
+
+
+def replay(
+    lifetimes: Sequence[Lifetime],
+    source: RowSource,
+    moments: Collection[Moment] = (Moment.SUBMIT,),
+) -> Iterator[Taken]:
+    """Feeds the lifetimes to `source` in time order and yields the rows of `moments`.
+
+    Jobs submitted in the same instant keep the order they are given in.
+    """
+    kinds, indices, times = _timeline(lifetimes)
+    at_submit, at_profiled = Moment.SUBMIT in moments, Moment.PROFILED in moments
+    for kind, index, now in zip(kinds, indices, times, strict=True):
+        life = lifetimes[index]
+        job = life.job
+        if kind == _Kind.SUBMIT:
+            source.submit(job, now)
+            if at_submit:
+                yield Taken(index, Moment.SUBMIT, now, source.row(job, now))
+        elif kind == _Kind.START:
+            source.start(job.job_id, now)
+        elif kind == _Kind.END:
+            source.end(job.job_id, now, life.state, life.duration_s)
+        elif life.profile is not None:
+            source.profiled(job.job_id, life.profile, now)
+            if at_profiled:
+                yield Taken(index, Moment.PROFILED, now, source.row(job, now))
+
+
+def _timeline(lifetimes: Sequence[Lifetime]) -> tuple[list[int], list[int], list[float]]:
+    """Kinds, job indices and times of all events, in the order they are to be told."""
+    columns = (
+        [life.job.submit_time for life in lifetimes],
+        [life.start_time for life in lifetimes],
+        [life.profiled_time for life in lifetimes],
+        [life.end_time for life in lifetimes],
+    )
+    times = np.concatenate([np.array(column, dtype=np.float64) for column in columns])
+    kinds = np.repeat(np.arange(len(_Kind)), len(lifetimes))
+    indices = np.tile(np.arange(len(lifetimes)), len(_Kind))
+    order = np.lexsort((indices, kinds, times))
+    order = order[~np.isnan(times[order])]
+    return kinds[order].tolist(), indices[order].tolist(), times[order].tolist()

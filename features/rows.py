@@ -1,0 +1,197 @@
+"""Training rows of a trace: its events replayed through the state that makes live rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, tzinfo
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from features.lifetimes import Schedule, lifetimes
+from features.replay import Lifetime, Moment, replay
+from features.spec import FeatureSpec
+from features.state import DEFAULT_FAMILIES, FeatureError, FeatureState, schema_digest
+
+DAY_S = 86_400.0
+
+_META = ("y", "job_id", "moment", "time", "submit_time", "start_time", "end_time", "gpus", "block")
+_META_PREFIX = "_"
+_METADATA = b"pellucid_rows"
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Feature rows and what they are to predict; every array has one entry per row.
+
+    Attributes:
+        features: specs of the columns of X, in order.
+        X: continuous columns float64 (NaN missing), nominal columns object (None missing).
+        y: exclusive duration of the job, seconds; NaN where it has not ended, or is not known.
+        job_id: the job; it has one row per moment asked for.
+        moment: "submit" or "profiled".
+        time: when the row was taken, seconds since the epoch.
+        submit_time, start_time, end_time: likewise; NaN for what has not happened.
+        gpus: gang size.
+        block: number of the stretch of `block_s` seconds the submission fell in. Jobs come in
+            bursts of near-copies: hold out and bag whole blocks, never random rows.
+        adjusted: rows of the trace whose times were out of order and were moved to the nearest
+            order submit <= start <= end.
+    """
+
+    features: tuple[FeatureSpec, ...]
+    X: pd.DataFrame
+    y: NDArray[np.float64]
+    job_id: NDArray[np.object_]
+    moment: NDArray[np.object_]
+    time: NDArray[np.float64]
+    submit_time: NDArray[np.float64]
+    start_time: NDArray[np.float64]
+    end_time: NDArray[np.float64]
+    gpus: NDArray[np.int64]
+    block: NDArray[np.int64]
+    adjusted: int = 0
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    @property
+    def digest(self) -> str:
+        """Digest of the feature schema."""
+        return schema_digest(self.features)
+
+    def where(self, mask: NDArray[np.bool_]) -> Rows:
+        """The rows where `mask` (one entry per row) holds, in the same order."""
+        parts = {name: getattr(self, name)[mask] for name in _META}
+        return replace(self, X=self.X.loc[mask].reset_index(drop=True), **parts)
+
+    def ended_before(self, cut: float) -> Rows:
+        """The rows a model fitted at `cut` may learn from: of jobs that had ended by then."""
+        return self.where((self.end_time < cut) & np.isfinite(self.y))
+
+    def table(self) -> pa.Table:
+        """As one Arrow table: features by name, the rest with a leading underscore."""
+        columns: dict[str, Any] = {}
+        for spec in self.features:
+            values = self.X[spec.name].to_numpy()
+            kind = pa.float64() if spec.kind == "continuous" else pa.string()
+            columns[spec.name] = pa.array(values, kind)
+        for name in _META:
+            columns[_META_PREFIX + name] = pa.array(getattr(self, name))
+        described = {
+            "features": [asdict(spec) for spec in self.features],
+            "adjusted": self.adjusted,
+        }
+        return pa.table(columns).replace_schema_metadata({_METADATA: json.dumps(described)})
+
+    @classmethod
+    def from_table(cls, table: pa.Table) -> Rows:
+        """Reads `table()` back; FeatureError when the table is something else."""
+        try:
+            described = json.loads(table.schema.metadata[_METADATA])
+        except (KeyError, TypeError, ValueError):
+            raise FeatureError("feature table: its schema does not describe features") from None
+        features = tuple(FeatureSpec(**spec) for spec in described["features"])
+        columns = {spec.name: _pandas(table[spec.name].to_pylist(), spec) for spec in features}
+        types = {"job_id": object, "moment": object, "gpus": np.int64, "block": np.int64}
+        meta = {
+            name: np.array(table[_META_PREFIX + name].to_pylist(), types.get(name, np.float64))
+            for name in _META
+        }
+        X = pd.DataFrame(columns, index=pd.RangeIndex(table.num_rows))
+        return cls(features=features, X=X, adjusted=described["adjusted"], **meta)
+
+
+def training_rows(
+    trace: pa.Table,
+    *,
+    schedule: Schedule | pa.Table | None = None,
+    families: Iterable[str] = DEFAULT_FAMILIES,
+    names: Iterable[str] | None = None,
+    moments: Collection[Moment] = (Moment.SUBMIT,),
+    profile_after_s: float | None = None,
+    timezone: tzinfo = UTC,
+    block_s: float = DAY_S,
+) -> Rows:
+    """Rows of every job of a trace, each as it would have been computed live.
+
+    Args:
+        trace: rows of `features.schema.TRACE_SCHEMA`, in any order.
+        schedule, profile_after_s: see `lifetimes`.
+        families, names: features to compute, see `features.state.features_of`.
+        moments: when to take rows. A model that scores profiled jobs must be fitted on
+            "profiled" rows: at submission no profile is known, and of the jobs that end within
+            profiling none ever will be.
+        timezone: clock of the calendar features.
+        block_s: length of a block of time, seconds.
+
+    Raises FeatureError on a trace or schedule that cannot be replayed.
+    """
+    lives, adjusted = lifetimes(trace, schedule, profile_after_s=profile_after_s)
+    state = FeatureState(families, names=names, timezone=timezone)
+    rows = rows_of(lives, state, moments, block_s=block_s)
+    return replace(rows, adjusted=adjusted)
+
+
+def rows_of(
+    lives: Sequence[Lifetime],
+    state: FeatureState,
+    moments: Collection[Moment] = (Moment.SUBMIT,),
+    *,
+    block_s: float = DAY_S,
+) -> Rows:
+    """Rows of `lives` replayed through `state`, in time order."""
+    if not block_s > 0:
+        raise FeatureError(f"block_s is {block_s}, must be > 0")
+    specs = state.features
+    size = len(lives) * len(moments)
+    continuous = [i for i, spec in enumerate(specs) if spec.kind == "continuous"]
+    nominal = [i for i, spec in enumerate(specs) if spec.kind == "nominal"]
+    numbers = np.full((size, len(continuous)), np.nan)
+    labels: list[list[Any]] = [[] for _ in nominal]
+    pick = itemgetter(*continuous) if continuous else None
+    index, taken_at, moment = [], [], []
+    for i, row in enumerate(replay(lives, state, moments)):
+        if pick is not None:
+            numbers[i] = pick(row.values)
+        for column, position in zip(labels, nominal, strict=True):
+            column.append(row.values[position])
+        index.append(row.position)
+        taken_at.append(row.now)
+        moment.append(row.moment.value)
+    columns: dict[str, Any] = {}
+    for position, spec in enumerate(specs):
+        if spec.kind == "continuous":
+            columns[spec.name] = numbers[: len(index), continuous.index(position)]
+        else:
+            columns[spec.name] = _pandas(labels[nominal.index(position)], spec)
+    submit = _per_row(index, [life.job.submit_time for life in lives])
+    first = submit.min() if len(submit) else 0.0
+    return Rows(
+        features=specs,
+        X=pd.DataFrame(columns, index=pd.RangeIndex(len(index))),
+        y=_per_row(index, [life.duration_s if life.ended else None for life in lives]),
+        job_id=np.array([lives[i].job.job_id for i in index], dtype=object),
+        moment=np.array(moment, dtype=object),
+        time=np.array(taken_at, dtype=np.float64),
+        submit_time=submit,
+        start_time=_per_row(index, [life.start_time for life in lives]),
+        end_time=_per_row(index, [life.end_time for life in lives]),
+        gpus=np.array([lives[i].job.gpus for i in index], dtype=np.int64),
+        block=np.floor_divide(submit - first, block_s).astype(np.int64),
+    )
+
+
+def _per_row(index: list[int], per_life: list[float | None]) -> NDArray[np.float64]:
+    return np.array(per_life, dtype=np.float64)[np.array(index, dtype=np.int64)]
+
+
+def _pandas(values: list[Any], spec: FeatureSpec) -> pd.Series:
+    # Explicit: pandas would make a string column of the labels, and its missing value NaN.
+    return pd.Series(values, dtype=np.float64 if spec.kind == "continuous" else object)

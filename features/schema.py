@@ -1,0 +1,74 @@
+"""The one trace schema: what every trace adapter yields and every stage reads.
+
+Times are UTC; durations are seconds; memory is MiB; utilisation is percent. A null means
+"the source does not say", never zero.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import pyarrow as pa
+
+# Raised when a column is added or changes meaning; stands in every dataset's provenance.json.
+SCHEMA_VERSION = 1
+
+
+class State(StrEnum):
+    """How a job ended, or where it was when the trace was taken."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    TIMEOUT = "timeout"
+    NODE_FAIL = "node_fail"
+    OUT_OF_MEMORY = "out_of_memory"
+    PREEMPTED = "preempted"
+    RUNNING = "running"
+    PENDING = "pending"
+    UNKNOWN = "unknown"
+
+
+TIME = pa.timestamp("ms", tz="UTC")
+LABEL = pa.dictionary(pa.int32(), pa.string())
+
+ATTEMPT = pa.struct([("start_time", TIME), ("end_time", TIME), ("gpus", pa.int32())])
+
+TRACE_SCHEMA = pa.schema(
+    [
+        pa.field("job_id", pa.string(), nullable=False),
+        pa.field("user", LABEL),
+        pa.field("vc", LABEL),
+        pa.field("name", pa.string()),
+        # gang size; a share of one GPU counts as one GPU here and as its fraction in gpu_share
+        pa.field("gpus", pa.int32(), nullable=False),
+        pa.field("gpu_share", pa.float32()),
+        pa.field("gpu_type", LABEL),
+        pa.field("nodes", pa.int32()),
+        pa.field("cpus", pa.float32()),
+        pa.field("memory_mib", pa.float64()),
+        pa.field("qos", LABEL),
+        pa.field("state", LABEL, nullable=False),
+        pa.field("exit_code", pa.int32()),
+        pa.field("submit_time", TIME, nullable=False),
+        pa.field("eligible_time", TIME),
+        pa.field("start_time", TIME),
+        pa.field("end_time", TIME),
+        # seconds the job ran: end - start where both are known, else as recorded
+        pa.field("duration_s", pa.float64()),
+        # as the source wrote it, kept apart because some sources count waiting in it
+        pa.field("recorded_duration_s", pa.float64()),
+        pa.field("time_limit_s", pa.float64()),
+        pa.field("attempts", pa.list_(ATTEMPT)),
+        # workload and profile, when the trace carries them
+        pa.field("model", LABEL),
+        pa.field("dataset", LABEL),
+        pa.field("batch_size", pa.int32()),
+        pa.field("amp", pa.bool_()),
+        pa.field("gpu_util_pct", pa.float32()),
+        pa.field("gpu_mem_util_pct", pa.float32()),
+        pa.field("gpu_mem_mib", pa.float32()),
+        # 1-based line (or element) of the source this row came from
+        pa.field("source_line", pa.int64()),
+    ]
+)

@@ -1,0 +1,33 @@
+"""How a feature is described: the contract between `features`, `models` and an exported bundle."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["continuous", "nominal"]
+
+# A row is aligned with a tuple of specs. Continuous: float, NaN when missing.
+# Nominal: str, None when missing.
+Value = float | str | None
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureSpec:
+    """One feature of a job.
+
+    Attributes:
+        name: column name, unique.
+        kind: how the value is to be read.
+        family: the group it is switched on and off with (``size``, ``user``, ``template``, ...).
+        unit: unit of the value, empty when it has none.
+        text: one line a waiting person understands.
+        monotone: +1 or -1 when the duration may only rise or fall with it, else 0.
+    """
+
+    name: str
+    kind: Kind
+    family: str
+    unit: str = ""
+    text: str = ""
+    monotone: int = 0

@@ -1,0 +1,471 @@
+"""The one implementation of a job's features, for training rows and live rows alike.
+
+`FeatureState` folds events in time order and can be asked, at any moment, for the row of a job.
+It is causal by construction: an event is all it ever learns from, the duration of a job comes
+with the event of its end, and time never runs backwards. Every event and every row costs O(1)
+in the number of jobs seen; memory is O(keys) plus one record per job not yet ended.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, tzinfo
+from enum import Enum
+from functools import partial
+from math import isfinite, nan
+
+from features import calendar, history, queue, survival
+from features.history import KeyHistory
+from features.job import Job, Profile
+from features.queue import VcQueue
+from features.schema import State
+from features.spec import FeatureSpec, Value
+from features.survival import MEMORY, Hazard, Lives
+from features.templates import TemplateBook
+
+# Part of the schema digest: raise it when a feature of the same name comes to mean otherwise.
+MEANING = 1
+
+# Kinds of keys that a history is kept for: (prefix of its features, who it is about).
+KEYS = (
+    ("user", "this user"),
+    ("user_gpus", "this user with this many GPUs"),
+    ("template", "this template"),
+    ("vc", "this VC"),
+)
+
+BURST_WINDOW_S = 3600.0
+# Above this many submissions in the window the exact count is no news.
+BURST_CAP = 1024
+
+# What fits a calendar, with a day to spare for any time zone.
+_EARLIEST, _LATEST = -62_135_510_400.0, 253_402_214_400.0
+
+SIZE = (
+    FeatureSpec("gpus", "continuous", "size", "GPUs", "GPUs asked for"),
+    FeatureSpec("cpus", "continuous", "size", "cores", "CPU cores asked for"),
+    FeatureSpec("memory_mib", "continuous", "size", "MiB", "host memory asked for"),
+    FeatureSpec("gpu_type", "nominal", "size", "", "GPU type required"),
+    FeatureSpec("time_limit_s", "continuous", "size", "s", "time limit asked for", monotone=1),
+)
+IDENTITY = (
+    FeatureSpec("user", "nominal", "identity", "", "submitting user"),
+    FeatureSpec("vc", "nominal", "identity", "", "virtual cluster"),
+)
+BURST = (
+    FeatureSpec(
+        "user_submitted_1h", "continuous", "burst", "jobs", "jobs this user sent in the last hour"
+    ),
+)
+PROFILE = (
+    FeatureSpec("gpu_util_pct", "continuous", "profile", "%", "GPU utilisation when profiled"),
+    FeatureSpec(
+        "gpu_mem_util_pct", "continuous", "profile", "%", "GPU memory activity when profiled"
+    ),
+    FeatureSpec("gpu_mem_mib", "continuous", "profile", "MiB", "GPU memory in use when profiled"),
+    FeatureSpec("amp", "nominal", "profile", "", "mixed precision seen when profiled"),
+)
+
+
+def _key_specs(prefix: str, who: str) -> tuple[FeatureSpec, ...]:
+    stats = history.PAST + history.SINCE
+    return tuple(history.specs(prefix, who, prefix, stats))
+
+
+# The VC's counts are in the family `queue`, with its GPUs.
+_VC_SKIPS = 2
+
+
+def _running_specs() -> tuple[FeatureSpec, ...]:
+    return tuple(
+        spec
+        for prefix, who in KEYS
+        for spec in history.specs(
+            prefix,
+            who,
+            "running",
+            history.RUNNING[_VC_SKIPS:] if prefix == "vc" else history.RUNNING,
+        )
+    )
+
+
+_SPECS: dict[str, tuple[FeatureSpec, ...]] = {
+    "size": SIZE,
+    "identity": IDENTITY,
+    **{prefix: _key_specs(prefix, who) for prefix, who in KEYS},
+    "running": _running_specs(),
+    "survival": survival.SPECS,
+    "burst": BURST,
+    "calendar": calendar.SPECS,
+    "queue": queue.SPECS,
+    "profile": PROFILE,
+}
+
+# Every family, in the order its features stand in a row.
+FAMILIES: tuple[str, ...] = tuple(_SPECS)
+# Raw identities are left out: as nominal terms they cost an additive model accuracy, and their
+# histories say the same and more.
+DEFAULT_FAMILIES: frozenset[str] = frozenset(FAMILIES) - {"identity"}
+
+
+class FeatureError(ValueError):
+    """An event or request that contradicts what is already known; names what and why."""
+
+
+def features_of(
+    families: Iterable[str] = DEFAULT_FAMILIES, names: Iterable[str] | None = None
+) -> tuple[FeatureSpec, ...]:
+    """Specs of the chosen families, of them only `names` if given, in the one stable order.
+
+    Raises FeatureError on a family or name that is not there.
+    """
+    chosen = frozenset(families)
+    unknown = sorted(chosen - set(FAMILIES))
+    if unknown:
+        raise FeatureError(f"feature family {unknown[0]!r}: choose among {', '.join(FAMILIES)}")
+    specs = tuple(spec for family in FAMILIES if family in chosen for spec in _SPECS[family])
+    if names is None:
+        return specs
+    wanted = frozenset(names)
+    unknown = sorted(wanted - {spec.name for spec in specs})
+    if unknown:
+        raise FeatureError(
+            f"feature {unknown[0]!r}: not in the families {', '.join(sorted(chosen)) or '(none)'}"
+        )
+    return tuple(spec for spec in specs if spec.name in wanted)
+
+
+FEATURES: tuple[FeatureSpec, ...] = features_of()
+
+
+def schema_digest(features: Iterable[FeatureSpec] = FEATURES) -> str:
+    """SHA-256 (hex) of names, kinds, families and units in order, and of their meaning."""
+    content = [[spec.name, spec.kind, spec.family, spec.unit] for spec in features]
+    return hashlib.sha256(json.dumps([MEANING, content]).encode()).hexdigest()
+
+
+class _Phase(Enum):
+    UNSEEN = 0
+    QUEUED = 1
+    RUNNING = 2
+
+
+@dataclass(slots=True)
+class _Submission:
+    """A job not yet ended, with what was true when it was submitted."""
+
+    job: Job
+    keys: tuple[KeyHistory, ...]  # in the order of KEYS
+    since_submit: tuple[float, ...]  # likewise
+    burst: int
+    calendar: tuple[Value, ...]
+    queue: VcQueue
+    survival: tuple[Value, ...]
+    phase: _Phase = _Phase.UNSEEN
+    profile: Profile | None = None
+
+
+_USER_KEY, _TEMPLATE_KEY = 0, 2  # positions in KEYS
+_NOTHING = KeyHistory()  # stands for a key never seen; never written to
+_Block = Callable[[_Submission, float, list[Value]], None]
+
+
+def _size(job: _Submission, _now: float, out: list[Value]) -> None:
+    asked = job.job
+    out += (
+        float(asked.gpus),
+        _or_nan(asked.cpus),
+        _or_nan(asked.memory_mib),
+        asked.gpu_type or None,
+        _or_nan(asked.time_limit_s),
+    )
+
+
+def _identity(job: _Submission, _now: float, out: list[Value]) -> None:
+    out += (job.job.user or None, job.job.vc or None)
+
+
+def _key(index: int, job: _Submission, now: float, out: list[Value]) -> None:
+    key = job.keys[index]
+    out += key.past
+    out += (job.since_submit[index], now - key.last_end)
+
+
+def _running(job: _Submission, now: float, out: list[Value]) -> None:
+    job_id = job.job.job_id
+    own = job.phase is _Phase.QUEUED
+    for key in job.keys[:-1]:
+        out += key.present(job_id, now, own)
+    out += job.keys[-1].present(job_id, now, own)[_VC_SKIPS:]
+
+
+def _survival(job: _Submission, _now: float, out: list[Value]) -> None:
+    out += job.survival
+
+
+def _burst(job: _Submission, _now: float, out: list[Value]) -> None:
+    out.append(float(job.burst))
+
+
+def _calendar(job: _Submission, _now: float, out: list[Value]) -> None:
+    out += job.calendar
+
+
+def _queue(job: _Submission, _now: float, out: list[Value]) -> None:
+    vc, gpus = job.queue, job.job.gpus
+    waits, runs = job.phase is _Phase.QUEUED, job.phase is _Phase.RUNNING
+    out += (
+        float(vc.queued - waits),
+        float(vc.queued_gpus - waits * gpus),
+        float(vc.running - runs),
+        float(vc.running_gpus - runs * gpus),
+    )
+
+
+def _profile(job: _Submission, _now: float, out: list[Value]) -> None:
+    seen = job.profile
+    if seen is None:
+        out += (nan, nan, nan, None)
+        return
+    amp = None if seen.amp is None else ("yes" if seen.amp else "no")
+    out += (seen.gpu_util_pct, seen.gpu_mem_util_pct, seen.gpu_mem_mib, amp)
+
+
+def _or_nan(value: float | None) -> float:
+    return nan if value is None else float(value)
+
+
+_BLOCKS: dict[str, _Block] = {
+    "size": _size,
+    "identity": _identity,
+    **{prefix: partial(_key, index) for index, (prefix, _) in enumerate(KEYS)},
+    "running": _running,
+    "survival": _survival,
+    "burst": _burst,
+    "calendar": _calendar,
+    "queue": _queue,
+    "profile": _profile,
+}
+
+
+class FeatureState:
+    """Everything the features remember, folded from events in time order.
+
+    `families` and `names` choose the features of a row, see `features_of`; `timezone` is the
+    clock of the calendar features.
+
+    Times are seconds since the Unix epoch, the same clock for all calls; a call earlier than
+    the last event raises FeatureError and changes nothing, as does an event of a job whose
+    submission was not seen or that is already in that state.
+
+    What a row holds of the moment of submission (calendar, burst, survival, time since the
+    previous submission) stays as it was then; everything else is as of `now`. A row never counts the
+    job itself, so it is the same just before and just after its own `submit`.
+    """
+
+    def __init__(
+        self,
+        families: Iterable[str] = DEFAULT_FAMILIES,
+        *,
+        names: Iterable[str] | None = None,
+        timezone: tzinfo = UTC,
+    ) -> None:
+        self.features = features_of(families, names)
+        chosen = {spec.family for spec in self.features}
+        self._blocks = [_BLOCKS[family] for family in FAMILIES if family in chosen]
+        # Whole families are computed; where only some of their features are asked for, picked.
+        columns = [spec.name for spec in features_of(chosen)]
+        self._picks = [columns.index(spec.name) for spec in self.features]
+        self._whole = len(columns) == len(self._picks)
+        self._zone = timezone
+        self._now = float("-inf")
+        self._users: defaultdict[str, KeyHistory] = defaultdict(KeyHistory)
+        self._user_gpus: defaultdict[tuple[str, int], KeyHistory] = defaultdict(KeyHistory)
+        self._templates = TemplateBook()
+        self._vcs: defaultdict[str, KeyHistory] = defaultdict(KeyHistory)
+        self._queues: defaultdict[str, VcQueue] = defaultdict(VcQueue)
+        self._bursts: defaultdict[str, list[float]] = defaultdict(list)
+        self._survives = "survival" in chosen
+        self._lives = Lives()
+        self._everyone = Hazard(MEMORY[0])
+        self._vc_gpus: dict[tuple[str, int], Hazard] = {}
+        self._live: dict[str, _Submission] = {}
+
+    # -- events ------------------------------------------------------------------------------
+
+    def submit(self, job: Job, now: float) -> None:
+        """The job was submitted and waits from `now` on."""
+        if job.job_id in self._live:
+            raise FeatureError(f"job {job.job_id}: already submitted and not yet ended")
+        self._check(now)
+        submission = self._preview(job, now)  # whatever is wrong raises here
+        self._now = now
+        submission.keys = (
+            self._users[job.user],
+            self._user_gpus[job.user, job.gpus],
+            self._templates.assign(job),
+            self._vcs[job.vc],
+        )
+        submission.queue = self._queues[job.vc]
+        self._live[job.job_id] = submission
+        if self._survives:
+            self._lives.submit(job.job_id, self._hazards(submission))
+        self._join_queue(submission)
+        for key in submission.keys:
+            key.last_submit = now
+        times = self._bursts[job.user]
+        times.append(now)
+        # Amortised O(1): what has left the window is dropped once.
+        del times[: max(_expired(times, now), len(times) - BURST_CAP)]
+
+    def start(self, job_id: str, now: float) -> None:
+        """The job runs from `now` on; its elapsed time counts from here."""
+        submission = self._known(job_id, now)
+        if submission.phase is _Phase.RUNNING:
+            raise FeatureError(f"job {job_id}: already running")
+        self._now = now
+        self._leave_queue(submission)
+        submission.phase = _Phase.RUNNING
+        if self._survives:
+            self._lives.advance(now)
+            self._lives.start(job_id, now)
+        for key in submission.keys:
+            key.running.add(job_id, now)
+        submission.queue.run(submission.job.gpus)
+
+    def requeue(self, job_id: str, now: float) -> None:
+        """The job stopped without ending (preempted, or its profiling is over) and waits."""
+        submission = self._known(job_id, now)
+        if submission.phase is not _Phase.RUNNING:
+            raise FeatureError(f"job {job_id}: not running")
+        self._now = now
+        if self._survives:
+            self._lives.advance(now)
+            self._lives.stop(job_id)
+        self._leave_gpus(submission)
+        self._join_queue(submission)
+
+    def profiled(self, job_id: str, profile: Profile, now: float) -> None:
+        """The job's profile is known from `now` on."""
+        self._known(job_id, now).profile = profile
+        self._now = now
+
+    def end(self, job_id: str, now: float, state: State, duration_s: float | None) -> None:
+        """The job ended. `duration_s` is its exclusive running time: what is learned.
+
+        None says that it never ran, or that nobody knows for how long: nothing is learned.
+        """
+        submission = self._known(job_id, now)
+        if duration_s is not None and not (isfinite(duration_s) and duration_s >= 0):
+            raise FeatureError(f"job {job_id}: duration_s is {duration_s}, must be >= 0 or None")
+        self._now = now
+        if submission.phase is _Phase.RUNNING:
+            self._leave_gpus(submission)
+        else:
+            self._leave_queue(submission)
+        del self._live[job_id]
+        if self._survives:
+            self._lives.advance(now)
+            self._lives.end(job_id, duration_s)
+        if duration_s is not None:
+            for key in submission.keys:
+                key.learn(now, state, duration_s)
+
+    # -- rows --------------------------------------------------------------------------------
+
+    def row(self, job: Job, now: float) -> list[Value]:
+        """Feature values of `job` as of `now`, aligned with `self.features`. Changes nothing."""
+        self._check(now)
+        submission = self._live.get(job.job_id)
+        if submission is None:
+            submission = self._preview(job, now)
+        out: list[Value] = []
+        for block in self._blocks:
+            block(submission, now, out)
+        return out if self._whole else [out[i] for i in self._picks]
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _check(self, now: float) -> None:
+        if not (isfinite(now) and now >= self._now):
+            raise FeatureError(f"time {now}: must not be before the last event, {self._now}")
+
+    def _known(self, job_id: str, now: float) -> _Submission:
+        submission = self._live.get(job_id)
+        if submission is None:
+            raise FeatureError(f"job {job_id}: not submitted, or already ended")
+        self._check(now)
+        return submission
+
+    def _preview(self, job: Job, now: float) -> _Submission:
+        """The submission as it would be recorded now, without recording it."""
+        if not (_EARLIEST < job.submit_time < _LATEST and job.gpus >= 0):
+            raise FeatureError(
+                f"job {job.job_id}: submit_time is {job.submit_time} and gpus {job.gpus}, must be "
+                f"a time within the calendar (seconds since 1970) and >= 0"
+            )
+        keys = (
+            self._users.get(job.user, _NOTHING),
+            self._user_gpus.get((job.user, job.gpus), _NOTHING),
+            self._templates.find(job) or _NOTHING,
+            self._vcs.get(job.vc, _NOTHING),
+        )
+        times = self._bursts.get(job.user, [])
+        if self._survives:
+            self._lives.advance(now)
+            groups = (
+                self._everyone,
+                self._vc_gpus.get((job.vc, job.gpus)),
+                keys[_USER_KEY].hazard,
+                keys[_TEMPLATE_KEY].hazard,
+            )
+        return _Submission(
+            job,
+            keys,
+            tuple([now - key.last_submit for key in keys]),
+            len(times) - _expired(times, now),
+            calendar.values(job.submit_time, self._zone),
+            self._queues.get(job.vc) or VcQueue(),
+            survival.values(groups, job.time_limit_s) if self._survives else (),
+        )
+
+    def _hazards(self, submission: _Submission) -> tuple[Hazard, ...]:
+        """The groups of a submitted job, made where it is the first; in order of LEVELS."""
+        job = submission.job
+        user, template = submission.keys[_USER_KEY], submission.keys[_TEMPLATE_KEY]
+        _, of_vc_gpus, of_user, of_template = MEMORY
+        if user.hazard is None:
+            user.hazard = Hazard(of_user)
+        if template.hazard is None:
+            template.hazard = Hazard(of_template)
+        shared = self._vc_gpus.setdefault((job.vc, job.gpus), Hazard(of_vc_gpus))
+        return self._everyone, shared, user.hazard, template.hazard
+
+    @staticmethod
+    def _join_queue(submission: _Submission) -> None:
+        submission.phase = _Phase.QUEUED
+        for key in submission.keys:
+            key.queued += 1
+        submission.queue.enqueue(submission.job.gpus)
+
+    @staticmethod
+    def _leave_queue(submission: _Submission) -> None:
+        for key in submission.keys:
+            key.queued -= 1
+        submission.queue.enqueue(submission.job.gpus, -1)
+
+    @staticmethod
+    def _leave_gpus(submission: _Submission) -> None:
+        for key in submission.keys:
+            key.running.remove(submission.job.job_id)
+        submission.queue.run(submission.job.gpus, -1)
+
+
+def _expired(ascending: list[float], now: float) -> int:
+    """How many leading times have left the burst window."""
+    return bisect_right(ascending, now - BURST_WINDOW_S)

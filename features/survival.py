@@ -1,0 +1,235 @@
+"""How long jobs like this one last, learned from ended jobs and from those still running.
+
+A history of ended jobs alone is biased: of the jobs a user sent this morning, the long ones have
+not ended yet. So every group (user, template, ...) keeps a discrete hazard instead: the share of
+the jobs that reached a stretch of running time which ended within it. A job adds to a stretch as
+soon as it has lived through it or ended in it, so a job that has run for five hours is already
+news for the next one. Cox, "Regression models and life-tables", JRSS B 1972, section 6.
+
+Newer jobs count more: each count fades by `1 - 1 / memory` when the next is added. Narrow groups
+are shrunk to wider ones, stretch by stretch: (ended + k * wider hazard) / (reached + k).
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_left
+from collections.abc import Sequence
+from math import exp, log, log1p, sqrt
+
+from features.spec import FeatureSpec
+
+# Where stretches of running time end, seconds; the last stretch is open.
+EDGES_S = (
+    15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0, 10_800.0, 21_600.0,
+    43_200.0, 86_400.0, 172_800.0, 345_600.0,
+)  # fmt: skip
+BINS = len(EDGES_S) + 1
+# Thresholds told as features, by name. All are edges.
+THRESHOLDS_S = {
+    "30s": 30.0, "1m": 60.0, "2m": 120.0, "5m": 300.0, "15m": 900.0, "1h": 3600.0, "3h": 10_800.0,
+    "6h": 21_600.0, "1d": 86_400.0,
+}  # fmt: skip
+_USER_THRESHOLDS = ("1h", "6h")
+
+# Jobs a group needs in a stretch to weigh as much as the wider group.
+SHRINKAGE = 2.0
+# From the widest group to the narrowest, and how many jobs each remembers: all jobs; those of
+# the VC and GPU count; the user; the user's template. Chosen on 5-12 September of Venus.
+LEVELS = ("all", "vc_gpus", "user", "template")
+MEMORY = (10_000.0, 30.0, 5.0, 5.0)
+_USER = LEVELS.index("user")
+# Believed before any job has ended: median 600 s, and the longer a job runs, the longer it will.
+_MEDIAN_S = 600.0
+_LEAST = 1e-3
+
+SPECS = (
+    FeatureSpec(
+        "like_log_s",
+        "continuous",
+        "survival",
+        "ln s",
+        "how long jobs like this one last, typically",
+    ),
+    FeatureSpec(
+        "like_spread", "continuous", "survival", "ln s", "how much jobs like this one differ"
+    ),
+    *(
+        FeatureSpec(
+            f"like_over_{name}",
+            "continuous",
+            "survival",
+            "ln odds",
+            f"odds that jobs like this one last over {name}",
+        )
+        for name in THRESHOLDS_S
+    ),
+    FeatureSpec(
+        "like_user_log_s",
+        "continuous",
+        "survival",
+        "ln s",
+        "how long this user's jobs last, typically, those still running included",
+    ),
+    *(
+        FeatureSpec(
+            f"like_user_over_{name}",
+            "continuous",
+            "survival",
+            "ln odds",
+            f"odds that this user's jobs last over {name}, those still running included",
+        )
+        for name in _USER_THRESHOLDS
+    ),
+)
+
+
+def _midpoints() -> tuple[float, ...]:
+    lows, highs = (5.0, *EDGES_S), (*EDGES_S, 1_000_000.0)
+    return tuple(log1p(sqrt(low * high)) for low, high in zip(lows, highs, strict=True))
+
+
+def _prior() -> list[float]:
+    lows, highs = (0.0, *EDGES_S), (*EDGES_S, 2e6)
+    hazards = [
+        1 - exp(-log(2) * (high - low) / (_MEDIAN_S + low))
+        for low, high in zip(lows, highs, strict=True)
+    ]
+    return [min(0.9, max(0.02, hazard)) for hazard in hazards]
+
+
+_MIDDLE_LOG = _midpoints()
+_PRIOR = _prior()
+_AT = {name: EDGES_S.index(seconds) for name, seconds in THRESHOLDS_S.items()}
+
+
+class Hazard:
+    """Fading counts of one group: jobs that reached each stretch, and that ended in it."""
+
+    __slots__ = ("_ended", "_keep", "_reached")
+
+    def __init__(self, memory: float) -> None:
+        self._keep = 1.0 - 1.0 / memory
+        self._reached = [0.0] * BINS
+        self._ended = [0.0] * BINS
+
+    def add(self, bin: int, ended: bool) -> None:
+        """A job lived through stretch `bin`, or ended in it."""
+        self._reached[bin] = self._reached[bin] * self._keep + 1.0
+        self._ended[bin] = self._ended[bin] * self._keep + ended
+
+    def shrunk(self, wider: Sequence[float]) -> list[float]:
+        """Hazard of each stretch, drawn to that of a wider group."""
+        return [
+            (ended + SHRINKAGE * general) / (reached + SHRINKAGE)
+            for reached, ended, general in zip(self._reached, self._ended, wider, strict=True)
+        ]
+
+
+def hazards(groups: Sequence[Hazard | None]) -> list[list[float]]:
+    """Hazards at each of LEVELS, each shrunk to the one before; None is a group never seen."""
+    current, out = _PRIOR, []
+    for group in groups:
+        if group is not None:
+            current = group.shrunk(current)
+        out.append(current)
+    return out
+
+
+def values(groups: Sequence[Hazard | None], time_limit_s: float | None = None) -> tuple[float, ...]:
+    """Values of SPECS. No job lasts beyond its time limit: with one, the curve ends there."""
+    levels = hazards(groups)
+    limit = time_limit_s if time_limit_s is not None and time_limit_s > 0 else None
+    mean, spread, survival = _summary(levels[-1], limit)
+    user_mean, _, of_user = _summary(levels[_USER], limit)
+    return (
+        mean,
+        spread,
+        *(_odds(survival[i]) for i in _AT.values()),
+        user_mean,
+        *(_odds(of_user[_AT[name]]) for name in _USER_THRESHOLDS),
+    )
+
+
+def _summary(hazard: Sequence[float], limit_s: float | None) -> tuple[float, float, list[float]]:
+    """Mean and standard deviation of ln(1 + seconds), and the chance to outlive each edge."""
+    alive, survival = 1.0, []
+    mean = square = 0.0
+    last = BINS - 1
+    cap = log1p(limit_s) if limit_s is not None else None
+    for i, share in enumerate(hazard):
+        if i == last:
+            mass, alive = alive, 0.0
+        else:
+            mass = alive * share
+            alive -= mass
+            survival.append(alive if limit_s is None or EDGES_S[i] < limit_s else 0.0)
+        middle = _MIDDLE_LOG[i] if cap is None else min(cap, _MIDDLE_LOG[i])
+        mean += mass * middle
+        square += mass * middle * middle
+    return mean, sqrt(max(0.0, square - mean * mean)), survival
+
+
+def _odds(chance: float) -> float:
+    chance = min(1 - _LEAST, max(_LEAST, chance))
+    return log(chance / (1 - chance))
+
+
+class Lives:
+    """Running jobs, and which stretch of running time each will complete next.
+
+    Every job passes each edge at most once, so the work is O(1) amortised per job (times the
+    logarithm of the jobs running).
+    """
+
+    def __init__(self) -> None:
+        self._groups: dict[str, tuple[Hazard, ...]] = {}
+        self._bin: dict[str, int] = {}  # the stretch a job is in, of those it is counted in
+        self._run: dict[str, int] = {}  # number of the job's present run; absent while it waits
+        self._due: list[tuple[float, int, str]] = []
+        self._runs = 0
+
+    def submit(self, job_id: str, groups: tuple[Hazard, ...]) -> None:
+        self._groups[job_id] = groups
+        self._bin[job_id] = 0
+
+    def start(self, job_id: str, now: float) -> None:
+        self._runs += 1
+        self._run[job_id] = self._runs
+        self._wait_for(job_id, now)
+
+    def stop(self, job_id: str) -> None:
+        """It waits again; what it has lived through stays counted, and is counted once."""
+        self._run.pop(job_id, None)
+
+    def advance(self, now: float) -> None:
+        """Counts every stretch completed before `now`."""
+        due = self._due
+        while due and due[0][0] < now:
+            at, run, job_id = heapq.heappop(due)
+            if self._run.get(job_id) != run:
+                continue
+            bin = self._bin[job_id]
+            start = at - EDGES_S[bin]
+            for group in self._groups[job_id]:
+                group.add(bin, False)
+            self._bin[job_id] = bin + 1
+            self._wait_for(job_id, start)
+
+    def end(self, job_id: str, duration_s: float | None) -> None:
+        """It ended; None says that nothing is to be learned from how."""
+        groups, bin = self._groups.pop(job_id), self._bin.pop(job_id)
+        self._run.pop(job_id, None)
+        if duration_s is None:
+            return
+        # Sharing a GPU, a job may have lived through more than its exclusive duration.
+        final = max(bin, bisect_left(EDGES_S, duration_s))
+        for group in groups:
+            for passed in range(bin, final):
+                group.add(passed, False)
+            group.add(final, True)
+
+    def _wait_for(self, job_id: str, start: float) -> None:
+        bin = self._bin[job_id]
+        if bin < BINS - 1:
+            heapq.heappush(self._due, (start + EDGES_S[bin], self._run[job_id], job_id))

@@ -1,0 +1,61 @@
+"""Job templates: the things a user submits again and again.
+
+A template is the user's normalised job name, names nearly alike being one template; where names
+are empty, as in traces that hide them, it is what the user asked for: (GPUs, CPUs).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from rapidfuzz import fuzz, process
+
+from features.history import KeyHistory
+from features.job import Job
+from features.names import normalise
+
+# Templates remembered per user; beyond it the one longest unused is forgotten.
+PER_USER = 64
+# Names at least this alike (0-100, normalised indel similarity) are one template.
+SIMILARITY = 90.0
+
+Template = str | tuple[int, float | None]
+
+
+class TemplateBook:
+    """Histories by (user, template), at most PER_USER of them per user."""
+
+    def __init__(self) -> None:
+        self._users: dict[str, OrderedDict[Template, KeyHistory]] = {}
+
+    def find(self, job: Job) -> KeyHistory | None:
+        """History of the job's template, None when it is new. Changes nothing."""
+        book = self._users.get(job.user)
+        if not book:
+            return None
+        return book.get(_template(job, book))
+
+    def assign(self, job: Job) -> KeyHistory:
+        """History of the job's template, created when it is new, and marked as just used."""
+        book = self._users.setdefault(job.user, OrderedDict())
+        template = _template(job, book)
+        history = book.get(template)
+        if history is None:
+            history = book[template] = KeyHistory()
+            if len(book) > PER_USER:
+                book.popitem(last=False)
+        else:
+            book.move_to_end(template)
+        return history
+
+
+def _template(job: Job, book: OrderedDict[Template, KeyHistory]) -> Template:
+    name = normalise(job.name) if job.name else ""
+    if not name:
+        return (job.gpus, job.cpus)
+    if name in book:
+        return name
+    # A newcomer joins the founder it resembles most; founders stay, so groups do not drift.
+    known = [template for template in book if isinstance(template, str)]
+    match = process.extractOne(name, known, scorer=fuzz.ratio, score_cutoff=SIMILARITY)
+    return match[0] if match else name

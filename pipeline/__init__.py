@@ -1,0 +1,1 @@
+"""Stages that turn files into files, and the command line."""

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from features.history import EWMA_STEP, FAILED, PAST, WINDOW, KeyHistory, Running
+from features.schema import State
+
+ENDED = st.tuples(
+    st.one_of(st.integers(0, 50).map(float), st.floats(0, 1e7)),
+    st.sampled_from([State.COMPLETED, State.FAILED, State.CANCELLED, State.OUT_OF_MEMORY]),
+)
+
+
+@given(st.lists(ENDED, min_size=1, max_size=3 * WINDOW))
+def test_statistics_are_those_of_the_whole_record(jobs: list[tuple[float, State]]) -> None:
+    key = KeyHistory()
+    for now, (duration, state) in enumerate(jobs):
+        key.learn(float(now), state, duration)
+    past = dict(zip([name for name, *_ in PAST], key.past, strict=True))
+
+    durations = np.array([duration for duration, _ in jobs])
+    window = durations[-WINDOW:]
+    states = [state for _, state in jobs[-WINDOW:]]
+    # weights of an exponential mean that starts from its first value, newest last
+    ages = np.arange(len(jobs))[::-1]
+    weights = EWMA_STEP * (1 - EWMA_STEP) ** ages
+    weights[0] /= EWMA_STEP
+    expected = {
+        "ended": len(jobs),
+        "last_s": durations[-1],
+        "ewma_s": weights @ durations,
+        "ewma_log_s": math.expm1(weights @ np.log1p(durations)),
+        "p25_s": np.quantile(window, 0.25),
+        "p50_s": np.quantile(window, 0.50),
+        "p90_s": np.quantile(window, 0.90),
+        "over_1h_ratio": (window > 3600).mean(),
+        "over_6h_ratio": (window > 21600).mean(),
+        "failed_ratio": np.mean([state in FAILED for state in states]),
+        "cancelled_ratio": np.mean([state is State.CANCELLED for state in states]),
+    }
+    assert past == pytest.approx(expected, rel=1e-9, abs=1e-6)
+
+
+def test_nothing_ended_is_missing_not_zero() -> None:
+    key = KeyHistory()
+    assert key.past[0] == 0
+    assert all(math.isnan(value) for value in key.past[1:])
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 5), st.integers(0, 1000)), max_size=80))
+def test_running_jobs_equal_a_plain_list(steps: list[tuple[bool, int, int]]) -> None:
+    running, starts, now = Running(), {}, 1.6e9
+    for begins, pick, wait in steps:
+        now += wait
+        if begins or not starts:
+            job = f"j{len(starts)}-{now}-{pick}"
+            if job not in starts:
+                running.add(job, now)
+                starts[job] = now
+        else:
+            job = sorted(starts)[pick % len(starts)]
+            running.remove(job)
+            del starts[job]
+        for own in [*list(starts)[:3], "someone else"]:
+            others = [start for job, start in starts.items() if job != own]
+            count, longest, mean = running.values(own, now + 10)
+            assert count == len(others)
+            if others:
+                assert longest == now + 10 - min(others)
+                assert mean == pytest.approx(now + 10 - np.mean(others), abs=1e-5)
+            else:
+                assert math.isnan(longest)
+                assert math.isnan(mean)
+
+
+def outlook(key: KeyHistory, now: float) -> float:
+    return key.present("me", now, False)[-1]
+
+
+def test_the_outlook_takes_running_jobs_as_lower_bounds() -> None:
+    key = KeyHistory()
+    assert math.isnan(outlook(key, 0.0))
+    for _ in range(3):
+        key.learn(0.0, State.COMPLETED, 100.0)
+    assert outlook(key, 0.0) == pytest.approx(100.0)
+    key.running.add("other", 0.0)
+    # not yet longer than usual: says nothing
+    assert outlook(key, 40.0) == pytest.approx(100.0)
+    # a day old: moves a quarter of the way, in the logarithm, to twice its age
+    day = 86_400.0
+    expected = 101 ** (3 / 4) * (2 * day + 1) ** (1 / 4) - 1
+    assert outlook(key, day) == pytest.approx(expected)
+    # ... and alone it is all there is
+    alone = KeyHistory()
+    alone.running.add("other", 0.0)
+    assert outlook(alone, day) == pytest.approx(2 * day)

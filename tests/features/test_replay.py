@@ -1,0 +1,311 @@
+"""Rows against a plain recomputation from the record, and against the deletion of the future."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from features.causality import CausalityError, assert_causal
+from features.history import EWMA_STEP, FAILED, OUTLOOK_CAP, RESIDUAL, WINDOW
+from features.job import Job, Profile
+from features.lifetimes import lifetimes
+from features.replay import Lifetime, Moment, replay
+from features.schema import State
+from features.spec import FeatureSpec, Value
+from features.state import BURST_WINDOW_S, FAMILIES, FeatureState
+
+EPOCH = 1_598_918_400.0  # 1 September 2020
+BOTH = (Moment.SUBMIT, Moment.PROFILED)
+# "train-#" and "train-resnet" are less alike than templates are merged for
+NAMES = ["", "train_1", "train_2", "train-resnet", "eval.7"]
+
+
+@st.composite
+def a_lifetime(draw: Any, number: int) -> Lifetime:
+    # few distinct times and identities, so that instants and keys are shared
+    submit = EPOCH + draw(st.integers(0, 40)) * 300
+    job = Job(
+        f"j{number}",
+        submit,
+        draw(st.sampled_from([1, 2, 8])),
+        user=draw(st.sampled_from(["ann", "bob", ""])),
+        vc=draw(st.sampled_from(["v1", "v2"])),
+        name=draw(st.sampled_from(NAMES)),
+        cpus=draw(st.sampled_from([None, 4.0])),
+        gpu_type=draw(st.sampled_from([None, "A100"])),
+        time_limit_s=draw(st.sampled_from([None, 3600.0])),
+    )
+    state = draw(st.sampled_from([State.COMPLETED, State.FAILED, State.CANCELLED]))
+    kind = draw(st.sampled_from(["ends", "ends", "ends", "runs", "waits", "withdrawn"]))
+    start = submit + draw(st.sampled_from([0, 0, 1, 300, 900]))
+    if kind == "waits":
+        return Lifetime(job, state=State.PENDING)
+    if kind == "withdrawn":
+        return Lifetime(job, None, start, State.CANCELLED)
+    profile = Profile(50.0, 20.0, 8000.0, draw(st.sampled_from([None, True, False])))
+    profiled = start + draw(st.sampled_from([0, 100]))
+    if kind == "runs":
+        return Lifetime(job, start, None, State.RUNNING, None, profile, profiled)
+    duration = float(draw(st.sampled_from([0, 1, 50, 299, 300, 301, 4000, 30000])))
+    end = start + duration
+    if end <= profiled:
+        return Lifetime(job, start, end, state, duration)
+    return Lifetime(job, start, end, state, duration, profile, profiled)
+
+
+@st.composite
+def a_world(draw: Any) -> list[Lifetime]:
+    count = draw(st.integers(1, 25))
+    return [draw(a_lifetime(number)) for number in range(count)]
+
+
+# -- a second, plain implementation -----------------------------------------------------------
+
+KEYS: dict[str, Callable[[Job], Any]] = {
+    "user": lambda job: job.user,
+    "user_gpus": lambda job: (job.user, job.gpus),
+    "template": lambda job: (
+        job.user,
+        {"train_1": "train", "train_2": "train"}.get(job.name, job.name) or (job.gpus, job.cpus),
+    ),
+    "vc": lambda job: job.vc,
+}
+
+
+def plain_row(world: Sequence[Lifetime], position: int) -> dict[str, Any]:
+    """Features of the job at `position` when it is submitted, recomputed from the record."""
+    me = world[position].job
+    now = me.submit_time
+    before = [
+        life
+        for i, life in enumerate(world)
+        if (life.job.submit_time, i) < (now, position) and i != position
+    ]
+    begun = [life for life in before if life.start_time is not None and life.start_time < now]
+    gone = [life for life in before if life.end_time is not None and life.end_time < now]
+    row: dict[str, Any] = {
+        "gpus": me.gpus,
+        "cpus": me.cpus,
+        "memory_mib": None,
+        "gpu_type": me.gpu_type,
+        "time_limit_s": me.time_limit_s,
+        "user": me.user or None,
+        "vc": me.vc,
+        "gpu_util_pct": None,
+        "gpu_mem_util_pct": None,
+        "gpu_mem_mib": None,
+        "amp": None,
+    }
+    for prefix, key in KEYS.items():
+        mine = [life for life in before if key(life.job) == key(me)]
+        row |= plain_history(prefix, mine, [x for x in mine if x in gone], now)
+        row |= plain_running(prefix, mine, begun, gone, row[f"{prefix}_ewma_log_s"], now)
+    queued = [life for life in before if life not in begun and life not in gone]
+    running = [life for life in begun if life not in gone]
+    for name, lives in (("queued", queued), ("running", running)):
+        gpus = [life.job.gpus for life in lives if life.job.vc == me.vc]
+        row |= {f"vc_{name}": len(gpus), f"vc_{name}_gpus": sum(gpus)}
+    row["user_submitted_1h"] = sum(
+        life.job.user == me.user and life.job.submit_time > now - BURST_WINDOW_S for life in before
+    )
+    local = datetime.fromtimestamp(now, UTC)
+    row["submit_hour"] = local.hour + local.minute / 60
+    row["submit_weekday"] = local.strftime("%a")
+    return row
+
+
+def plain_history(
+    prefix: str, mine: list[Lifetime], gone: list[Lifetime], now: float
+) -> dict[str, Any]:
+    learned = sorted(
+        (life for life in gone if life.duration_s is not None), key=lambda life: life.end_time
+    )
+    lasted = np.array([life.duration_s for life in learned], dtype=float)
+    out: dict[str, Any] = {
+        "ended": len(learned),
+        "since_submit_s": now - max((x.job.submit_time for x in mine), default=math.nan),
+        "since_end_s": now - max((x.end_time for x in learned), default=math.nan),
+    }
+    if learned:
+        window, states = lasted[-WINDOW:], [life.state for life in learned[-WINDOW:]]
+        mean, mean_log = lasted[0], math.log1p(lasted[0])
+        for value in lasted[1:]:
+            mean = (1 - EWMA_STEP) * mean + EWMA_STEP * value
+            mean_log = (1 - EWMA_STEP) * mean_log + EWMA_STEP * math.log1p(value)
+        out |= {"last_s": lasted[-1], "ewma_s": mean, "ewma_log_s": math.expm1(mean_log)}
+        out |= {f"p{q}_s": np.percentile(window, q) for q in (25, 50, 90)}
+        out |= {"over_1h_ratio": np.mean(window > 3600), "over_6h_ratio": np.mean(window > 21600)}
+        out["failed_ratio"] = np.mean([state in FAILED for state in states])
+        out["cancelled_ratio"] = np.mean([state == State.CANCELLED for state in states])
+    else:
+        names = "last_s ewma_s ewma_log_s p25_s p50_s p90_s over_1h_ratio over_6h_ratio"
+        out |= dict.fromkeys([*names.split(), "failed_ratio", "cancelled_ratio"])
+    return {f"{prefix}_{name}": value for name, value in out.items()}
+
+
+def plain_running(
+    prefix: str,
+    mine: list[Lifetime],
+    begun: list[Lifetime],
+    gone: list[Lifetime],
+    typical: float | None,
+    now: float,
+) -> dict[str, Any]:
+    elapsed = [now - life.start_time for life in mine if life in begun and life not in gone]
+    ended = sum(life in gone and life.duration_s is not None for life in mine)
+    out: dict[str, Any] = {
+        "running": len(elapsed),
+        "queued": sum(life not in begun and life not in gone for life in mine),
+        "longest_running_s": max(elapsed, default=None),
+        "mean_running_s": np.mean(elapsed) if elapsed else None,
+        "outlook_s": typical,
+    }
+    if elapsed:
+        bound = RESIDUAL * np.mean(elapsed)
+        low = bound if typical is None else typical
+        share = min(len(elapsed), OUTLOOK_CAP)
+        share = share / (share + min(ended, OUTLOOK_CAP))
+        out["outlook_s"] = (1 + low) * ((1 + max(bound, low)) / (1 + low)) ** share - 1
+    return {f"{prefix}_{name}": value for name, value in out.items()}
+
+
+@given(a_world())
+@settings(max_examples=80, deadline=None)
+def test_rows_equal_a_plain_recomputation(world: list[Lifetime]) -> None:
+    state = FeatureState(FAMILIES)
+    for taken in replay(world, state):
+        expected = plain_row(world, taken.position)
+        for spec, value in zip(state.features, taken.values, strict=True):
+            wanted = expected[spec.name]
+            if wanted is None or isinstance(wanted, str):
+                missing = value is None or value != value
+                assert (missing and wanted is None) or value == wanted, spec.name
+            else:
+                assert value == pytest.approx(wanted, rel=1e-9, abs=1e-6, nan_ok=True), spec.name
+
+
+# -- causality --------------------------------------------------------------------------------
+
+
+def fresh(_world: Sequence[Lifetime]) -> FeatureState:
+    return FeatureState(FAMILIES)
+
+
+@given(a_world(), st.lists(st.integers(0, 14_000), min_size=1, max_size=5))
+@settings(max_examples=80, deadline=None)
+def test_no_feature_changes_when_the_future_is_deleted(
+    world: list[Lifetime], offsets: list[int]
+) -> None:
+    cuts = [EPOCH + offset for offset in offsets]
+    compared = assert_causal(fresh, world, cuts, BOTH)
+    due = sum(
+        (life.job.submit_time <= cut)
+        + (life.profiled_time is not None and life.profiled_time <= cut)
+        for cut in cuts
+        for life in world
+    )
+    assert compared == due
+
+
+class Leaky(FeatureState):
+    """Plants one more feature, computed from a record that holds more than the past."""
+
+    def __init__(self, leak: Callable[[Job, float], Value]):
+        super().__init__()
+        self.features = (*self.features, FeatureSpec("planted", "continuous", "size"))
+        self.leak = leak
+
+    def row(self, job: Job, now: float) -> list[Value]:
+        return [*super().row(job, now), self.leak(job, now)]
+
+
+def own_duration(world: Sequence[Lifetime]) -> FeatureState:
+    lasted = {life.job.job_id: life.duration_s or 0.0 for life in world}
+    return Leaky(lambda job, now: float(lasted[job.job_id] > 200))
+
+
+def user_target_encoding(world: Sequence[Lifetime]) -> FeatureState:
+    def mean_of_user(job: Job, now: float) -> float:
+        lasted = [x.duration_s or 0.0 for x in world if x.job.user == job.user and x.ended]
+        return float(np.mean(lasted)) if lasted else 0.0
+
+    return Leaky(mean_of_user)
+
+
+def jobs_still_to_come(world: Sequence[Lifetime]) -> FeatureState:
+    return Leaky(lambda job, now: float(sum(life.job.submit_time > now for life in world)))
+
+
+def a_day_of_jobs() -> list[Lifetime]:
+    rng = np.random.default_rng(0)
+    lives = []
+    for number in range(60):
+        submit = EPOCH + 600.0 * number
+        job = Job(f"j{number}", submit, 1, user="ann" if number % 2 else "bob", vc="v1")
+        lasted = float(rng.lognormal(7, 2))
+        lives.append(Lifetime(job, submit, submit + lasted, State.COMPLETED, lasted))
+    return lives
+
+
+@pytest.mark.parametrize("leak", [own_duration, user_target_encoding, jobs_still_to_come])
+def test_a_planted_leak_is_caught(leak: Callable[[Sequence[Lifetime]], FeatureState]) -> None:
+    world = a_day_of_jobs()
+    cuts = [EPOCH + 600.0 * 20, EPOCH + 600.0 * 40]
+    assert assert_causal(fresh, world, cuts) == 21 + 41
+    with pytest.raises(CausalityError, match="planted"):
+        assert_causal(leak, world, cuts)
+
+
+def test_a_leak_through_the_fold_is_caught() -> None:
+    """The duration of a job, told when it starts instead of when it ends."""
+
+    class Early(FeatureState):
+        def __init__(self, world: Sequence[Lifetime]):
+            super().__init__()
+            self.lasted = {life.job.job_id: life.duration_s for life in world}
+
+        def start(self, job_id: str, now: float) -> None:
+            super().start(job_id, now)
+            lasted = self.lasted[job_id]
+            if lasted is not None:
+                super().end(job_id, now, State.COMPLETED, lasted)
+
+        def end(self, job_id: str, now: float, state: State, duration_s: float | None) -> None:
+            pass
+
+    world = a_day_of_jobs()
+    with pytest.raises(CausalityError):
+        assert_causal(Early, world, [EPOCH + 600.0 * 20])
+
+
+@given(a_world())
+@settings(max_examples=40, deadline=None)
+def test_a_row_is_the_same_just_before_and_just_after_its_submission(
+    world: list[Lifetime],
+) -> None:
+    class Checked(FeatureState):
+        def submit(self, job: Job, now: float) -> None:
+            before = self.row(job, now)
+            super().submit(job, now)
+            assert list(map(repr, before)) == list(map(repr, self.row(job, now)))
+
+    for _ in replay(world, Checked(FAMILIES), BOTH):
+        pass
+
+
+@pytest.mark.shared_data
+def test_venus_is_causal(venus: pa.Table) -> None:
+    world, _ = lifetimes(venus)
+    submitted = [life.job.submit_time for life in world]
+    # in the middle of a burst, in a quiet hour, and between two submissions
+    cuts = [submitted[2500], submitted[6000] + 0.5, submitted[9000] - 1.0]
+    compared = assert_causal(fresh, world, cuts)
+    assert compared == sum(time <= cut for cut in cuts for time in submitted)

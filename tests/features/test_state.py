@@ -1,0 +1,262 @@
+from __future__ import annotations
+
+import math
+import pickle
+from collections.abc import Callable
+from dataclasses import replace
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from features.job import Job, Profile
+from features.schema import State
+from features.spec import Value
+from features.state import (
+    BURST_CAP,
+    DEFAULT_FAMILIES,
+    FAMILIES,
+    FEATURES,
+    FeatureError,
+    FeatureState,
+    features_of,
+    schema_digest,
+)
+
+T0 = 1_600_000_000.0
+
+
+def a_job(number: int, at: float = T0, **asked: object) -> Job:
+    return replace(Job(f"j{number}", at, 1, user="ann", vc="v1"), **asked)  # type: ignore[arg-type]
+
+
+def named(state: FeatureState, job: Job, now: float) -> dict[str, Value]:
+    names = [spec.name for spec in state.features]
+    return dict(zip(names, state.row(job, now), strict=True))
+
+
+def test_names_are_unique_and_every_family_is_there() -> None:
+    everything = features_of(FAMILIES)
+    assert len({spec.name for spec in everything}) == len(everything)
+    assert {spec.family for spec in everything} == set(FAMILIES)
+    assert all(spec.text for spec in everything)
+    assert tuple(s for s in everything if s.family in DEFAULT_FAMILIES) == FEATURES
+
+
+def test_families_and_names_choose_columns_and_change_no_value() -> None:
+    full, some = FeatureState(FAMILIES), FeatureState(["queue", "user"])
+    few = FeatureState(FAMILIES, names=["vc_queued", "user_last_s", "gpus"])
+    for state in (full, some, few):
+        state.submit(a_job(0), T0)
+        state.start("j0", T0 + 5)
+        state.submit(a_job(1), T0 + 10)
+        state.end("j0", T0 + 50, State.FAILED, 45.0)
+    ask = a_job(2, T0 + 60)
+    everything = named(full, ask, T0 + 60)
+    for state in (some, few):
+        mine = named(state, ask, T0 + 60)
+        assert list(mine) == [name for name in everything if name in mine]
+        assert {name: repr(v) for name, v in mine.items()} == {
+            name: repr(everything[name]) for name in mine
+        }
+    assert named(few, ask, T0 + 60) == {"gpus": 1.0, "user_last_s": 45.0, "vc_queued": 1.0}
+
+
+def test_an_unknown_family_or_name_is_refused_by_name() -> None:
+    with pytest.raises(FeatureError, match=r"'users'.*user_gpus"):
+        FeatureState(["users"])
+    with pytest.raises(FeatureError, match=r"'vc_last_s'.*size"):
+        FeatureState(["size"], names=["vc_last_s"])
+
+
+def test_the_digest_knows_names_and_order() -> None:
+    assert schema_digest(FEATURES) == schema_digest(features_of())
+    assert schema_digest(FEATURES[::-1]) != schema_digest(FEATURES)
+    assert schema_digest(FEATURES[1:]) != schema_digest(FEATURES)
+    assert schema_digest((replace(FEATURES[0], unit="x"), *FEATURES[1:])) != schema_digest()
+
+
+def test_a_profile_shows_once_it_is_known() -> None:
+    state = FeatureState(["profile"])
+    state.submit(a_job(0), T0)
+    before = state.row(a_job(0), T0)
+    assert [v is None or v != v for v in before] == [True] * 4
+    state.profiled("j0", Profile(81.0, 40.0, 9000.0, True), T0 + 200)
+    assert state.row(a_job(0), T0 + 200) == [81.0, 40.0, 9000.0, "yes"]
+    assert named(state, a_job(1), T0 + 200)["amp"] is None
+
+
+def test_a_row_taken_again_follows_the_clock_but_keeps_the_moment_of_submission() -> None:
+    state = FeatureState()
+    state.submit(a_job(0), T0)
+    state.start("j0", T0)
+    mine = a_job(1, T0 + 100)
+    state.submit(mine, T0 + 100)
+    state.submit(a_job(2), T0 + 200)
+    first, again = named(state, mine, T0 + 200), named(state, mine, T0 + 7200)
+    assert first["user_since_submit_s"] == again["user_since_submit_s"] == 100.0
+    assert first["user_submitted_1h"] == again["user_submitted_1h"] == 1.0
+    assert first["submit_hour"] == again["submit_hour"]
+    assert (first["user_longest_running_s"], again["user_longest_running_s"]) == (200.0, 7200.0)
+    assert again["user_queued"] == again["vc_queued"] == 1.0
+
+
+def test_a_stopped_job_waits_again_and_its_clock_starts_anew() -> None:
+    state = FeatureState()
+    state.submit(a_job(0, gpus=4), T0)
+    state.start("j0", T0)
+    state.requeue("j0", T0 + 200)
+    waiting = named(state, a_job(1, gpus=4), T0 + 200)
+    assert (waiting["vc_queued_gpus"], waiting["vc_running_gpus"]) == (4.0, 0.0)
+    state.start("j0", T0 + 500)
+    running = named(state, a_job(1, gpus=4), T0 + 600)
+    assert (running["vc_queued"], running["vc_running_gpus"]) == (0.0, 4.0)
+    assert running["user_gpus_longest_running_s"] == 100.0
+
+
+def test_a_job_that_never_ran_teaches_nothing() -> None:
+    state = FeatureState()
+    state.submit(a_job(0), T0)
+    state.end("j0", T0 + 5, State.CANCELLED, None)
+    after = named(state, a_job(1), T0 + 10)
+    assert after["user_ended"] == 0.0
+    assert math.isnan(after["user_since_end_s"])  # type: ignore[arg-type]
+    assert after["user_queued"] == after["vc_queued"] == 0.0
+
+
+def test_the_calendar_is_that_of_the_place() -> None:
+    day = ["calendar"]
+    midnight_utc = 1_599_955_200.0  # Sunday 13 September 2020
+    utc, there = FeatureState(day), FeatureState(day, timezone=ZoneInfo("Asia/Shanghai"))
+    job = a_job(0, midnight_utc - 1800)
+    assert utc.row(job, midnight_utc) == [23.5, "Sat"]
+    assert there.row(job, midnight_utc) == [7.5, "Sun"]
+
+
+WRONG: list[tuple[str, Callable[[FeatureState], object]]] = [
+    ("time", lambda state: state.submit(a_job(9), T0 - 1)),
+    ("time nan", lambda state: state.submit(a_job(9), math.nan)),
+    ("time", lambda state: state.row(a_job(9), T0 - 1)),
+    ("job j0: already submitted", lambda state: state.submit(a_job(0), T0 + 1)),
+    ("job j0: already running", lambda state: state.start("j0", T0 + 1)),
+    ("job j1: not running", lambda state: state.requeue("j1", T0 + 1)),
+    ("job j9: not submitted", lambda state: state.start("j9", T0 + 1)),
+    ("job j9: not submitted", lambda state: state.end("j9", T0 + 1, State.FAILED, 1.0)),
+    ("job j9", lambda state: state.profiled("j9", Profile(1, 1, 1), T0 + 1)),
+    ("duration_s is -1", lambda state: state.end("j0", T0 + 1, State.FAILED, -1.0)),
+    ("duration_s is nan", lambda state: state.end("j0", T0 + 1, State.FAILED, math.nan)),
+    ("submit_time is nan", lambda state: state.submit(a_job(9, math.nan), T0 + 1)),
+    ("submit_time is 1e\\+18", lambda state: state.row(a_job(9, 1e18), T0 + 1)),
+    ("gpus -1", lambda state: state.submit(a_job(9, gpus=-1), T0 + 1)),
+]
+
+
+@pytest.mark.parametrize(("message", "event"), WRONG)
+def test_a_wrong_event_is_refused_and_changes_nothing(
+    message: str, event: Callable[[FeatureState], object]
+) -> None:
+    state = FeatureState()
+    state.submit(a_job(0), T0)
+    state.start("j0", T0)
+    state.submit(a_job(1), T0)
+    before = pickle.dumps(state)
+    with pytest.raises(FeatureError, match=message):
+        event(state)
+    assert pickle.dumps(state) == before
+
+
+def test_memory_is_bounded_by_keys_not_by_jobs() -> None:
+    """The size of the whole state, pickled, before and after many more jobs of the same keys."""
+    state = FeatureState()
+
+    def feed(jobs: range) -> int:
+        for number in jobs:
+            now = T0 + 2.0 * number
+            # a new name every time: templates must not grow without bound either
+            job = a_job(number, now, user=f"u{number % 3}", name=f"{_word(number)}-job")
+            state.submit(job, now)
+            state.start(job.job_id, now)
+            state.end(job.job_id, now + 1, State.COMPLETED, float(number % 977))
+        return len(pickle.dumps(state))
+
+    warm = feed(range(6000))
+    assert warm < feed(range(6000, 12_000)) * 1.02
+    assert feed(range(12_000, 18_000)) < warm * 1.02
+
+
+def test_a_burst_is_counted_up_to_its_cap() -> None:
+    state = FeatureState(["burst"])
+    for number in range(BURST_CAP + 50):
+        state.submit(a_job(number), T0)
+    assert state.row(a_job(-1), T0) == [float(BURST_CAP)]
+    assert state.row(a_job(-1), T0 + 3599) == [float(BURST_CAP)]
+    assert state.row(a_job(-1), T0 + 3600) == [0.0]
+
+
+class Counters(RuleBasedStateMachine):
+    """Any legal order of events leaves the counters a plain tally would show."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.state = FeatureState(["running", "queue"])
+        self.now, self.born = T0, 0
+        self.waiting: dict[str, Job] = {}
+        self.started: dict[str, tuple[Job, float]] = {}
+
+    @rule(wait=st.integers(0, 50), gpus=st.sampled_from([1, 8]), user=st.sampled_from("ab"))
+    def submit(self, wait: int, gpus: int, user: str) -> None:
+        self.now, self.born = self.now + wait, self.born + 1
+        job = a_job(self.born, self.now, gpus=gpus, user=user)
+        self.state.submit(job, self.now)
+        self.waiting[job.job_id] = job
+
+    @precondition(lambda self: self.waiting)
+    @rule(wait=st.integers(0, 50), pick=st.integers(0, 99))
+    def start(self, wait: int, pick: int) -> None:
+        self.now += wait
+        job = self.waiting.pop(list(self.waiting)[pick % len(self.waiting)])
+        self.state.start(job.job_id, self.now)
+        self.started[job.job_id] = job, self.now
+
+    @precondition(lambda self: self.started)
+    @rule(pick=st.integers(0, 99), ends=st.booleans())
+    def stop(self, pick: int, ends: bool) -> None:
+        job, _ = self.started.pop(list(self.started)[pick % len(self.started)])
+        if ends:
+            self.state.end(job.job_id, self.now, State.COMPLETED, 5.0)
+        else:
+            self.state.requeue(job.job_id, self.now)
+            self.waiting[job.job_id] = job
+
+    @precondition(lambda self: self.waiting)
+    @rule(pick=st.integers(0, 99))
+    def withdraw(self, pick: int) -> None:
+        job = self.waiting.pop(list(self.waiting)[pick % len(self.waiting)])
+        self.state.end(job.job_id, self.now, State.CANCELLED, None)
+
+    @invariant()
+    def counters_are_a_tally(self) -> None:
+        live = [*self.waiting.values(), *(job for job, _ in self.started.values())]
+        for asked in [*live[:2], a_job(0, self.now, user="a")]:
+            row = named(self.state, asked, self.now)
+            waiting = [job for job in self.waiting.values() if job != asked]
+            running = [pair for pair in self.started.values() if pair[0] != asked]
+            mine = [start for job, start in running if job.user == asked.user]
+            assert row["vc_queued"] == len(waiting)
+            assert row["vc_queued_gpus"] == sum(job.gpus for job in waiting)
+            assert row["vc_running"] == len(running)
+            assert row["vc_running_gpus"] == sum(job.gpus for job, _ in running)
+            assert row["user_queued"] == sum(job.user == asked.user for job in waiting)
+            assert row["user_running"] == len(mine)
+            longest = row["user_longest_running_s"]
+            assert longest == self.now - min(mine) if mine else math.isnan(longest)
+
+
+TestCounters = Counters.TestCase
+TestCounters.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
+
+
+def _word(number: int) -> str:
+    return "".join(chr(ord("a") + int(digit)) for digit in str(number * 7919))
