@@ -1,0 +1,140 @@
+"""`pellucid ingest`: a trace in, a dataset out."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from pipeline.traces import IngestSummary
+
+HELP = "\n\n".join(
+    (
+        "Read a cluster's job trace and write it as Parquet, in one schema.",
+        "Formats: helios (cluster_log.csv), helios-full (Lucid's cluster_full_log.csv), philly "
+        "(cluster_job_log, JSON), philly-csv, pai2020 (a directory), openb, spot2026, acme, swf, "
+        "sacct.",
+        "DIR gets the jobs by month of submission (month=YYYY-MM/part-*.parquet), "
+        "quarantine.parquet (every row that was refused, with line and reason), provenance.json "
+        "and summary.json. An older dataset there is replaced once the new one is complete.",
+        "Examples:",
+        "  pellucid ingest cluster_log.csv --out data/venus",
+        "  pellucid ingest pai/ --out data/pai --json | jq .quarantined",
+        "  sacct -X -a -D -P -S 2026-01-01 -o JobID,JobName,User,Partition,QOS,Submit,Eligible,"
+        "Start,End,Elapsed,Timelimit,State,ExitCode,ReqTRES,AllocTRES > jobs.txt",
+        "  pellucid ingest jobs.txt --out data/site --timezone Europe/Berlin",
+    )
+)
+
+
+def ingest(
+    source: Annotated[
+        Path, typer.Argument(help="The trace: a file, or the directory of PAI 2020's tables.")
+    ],
+    out: Annotated[Path, typer.Option("--out", help="Directory of the dataset.")],
+    format: Annotated[
+        str, typer.Option("--format", help="Name of the format; auto looks at the file.")
+    ] = "auto",
+    timezone: Annotated[
+        str | None,
+        typer.Option(
+            "--timezone",
+            help="Zone of the trace's clock, such as Asia/Shanghai or +08:00, where its times "
+            "carry none. Default: the zone of the site it was published by; UTC for sacct.",
+        ),
+    ] = None,
+    origin: Annotated[
+        str | None,
+        typer.Option(
+            "--origin",
+            help="Instant of offset 0, such as 2023-01-01T00:00:00Z, where times are offsets.",
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+) -> None:
+    from pipeline.errors import UserError
+    from pipeline.traces import TraceError
+    from pipeline.traces import ingest as run
+
+    try:
+        start = _instant(origin) if origin is not None else None
+        with _progress(source) as progress:
+            summary = run(
+                source, out, format=format, timezone=timezone, origin=start, progress=progress
+            )
+    except TraceError as error:
+        raise UserError(str(error)) from error
+    if as_json:
+        print(json.dumps(summary.as_dict(), indent=2, ensure_ascii=False))
+    else:
+        _show(summary, out)
+
+
+ingest.__doc__ = HELP
+
+
+def _instant(text: str) -> datetime:
+    from pipeline.traces import TraceError
+
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError:
+        raise TraceError(
+            f"origin: {text!r} is no instant; give one such as 2023-01-01T00:00:00Z"
+        ) from None
+    return instant if instant.tzinfo else instant.replace(tzinfo=UTC)
+
+
+@contextmanager
+def _progress(source: Path) -> Iterator[Callable[[int], None] | None]:
+    """A bar over the bytes of the source on a terminal; nothing elsewhere."""
+    if not sys.stdout.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    from pipeline.traces.registry import source_bytes
+
+    columns = (TextColumn("ingest"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("ingest", total=source_bytes(source))
+        yield lambda done: bar.update(task, completed=done)
+
+
+def _show(summary: IngestSummary, out: Path) -> None:
+    def line(count: int, text: str) -> None:
+        print(f"{count:>12,}  {text}")
+
+    print(f"{summary.source} as {summary.format} -> {out}")
+    line(summary.rows_in, "rows in")
+    line(summary.kept, "jobs kept")
+    for reason, count in summary.quarantined.items():
+        line(count, f"quarantined: {reason}")
+    if summary.duplicates:
+        line(summary.duplicates, "quarantined: duplicate of an earlier row")
+    for kind, count in summary.skipped.items():
+        line(count, f"no job of its own: {kind}")
+    for count, text in (
+        (summary.unsorted, "jobs submitted before one that stands before them"),
+        (summary.missing_starts, "jobs without a start"),
+        (summary.repeated_job_ids, "jobs whose id an earlier job has"),
+    ):
+        if count:
+            line(count, text)
+    for code, count in summary.warnings.items():
+        line(count, f"warning: {code}")
+    print(f"submitted from {summary.first_submit} to {summary.last_submit}")

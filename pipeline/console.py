@@ -1,0 +1,99 @@
+"""What the commands share: progress on a terminal, tables, and one-line errors."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from pipeline.errors import UserError
+
+
+@contextmanager
+def user_errors() -> Iterator[None]:
+    """Turn errors that are a person's to mend into one line and exit status 2.
+
+    Every package raises `ValueError` subclasses of its own for bad input; a plain ValueError is
+    a defect and keeps its traceback.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except ValueError as error:
+        if type(error).__module__.split(".")[0] not in _OURS:
+            raise
+        raise UserError(str(error).replace("\n", " ")) from None
+    except (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError) as error:
+        raise UserError(f"{error.filename}: {error.strerror}") from None
+
+
+_OURS = {"features", "models", "profiler", "scheduler", "pipeline"}
+
+
+@contextmanager
+def bar(text: str, total: int, quiet: bool) -> Iterator[Callable[[int], None]]:
+    """A progress bar on a terminal, nothing elsewhere. Yields a setter of the amount done."""
+    if quiet or not sys.stdout.isatty():
+        yield lambda _: None
+        return
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
+    with Progress(*columns, TimeElapsedColumn(), transient=True) as progress:
+        task = progress.add_task(text, total=total)
+        yield lambda done: progress.update(task, completed=done)
+
+
+@contextmanager
+def step(text: str, quiet: bool) -> Iterator[None]:
+    """A spinner on a terminal, nothing elsewhere, while something of unknown length runs."""
+    if quiet or not sys.stdout.isatty():
+        yield
+        return
+    with Console().status(text):
+        yield
+
+
+# figure, heading, how to print it
+_FIGURES: tuple[tuple[str, str, Callable[[float], str]], ...] = (
+    ("avg_jct_s", "avg JCT s", "{:,.1f}".format),
+    ("avg_queue_s", "avg queue s", "{:,.1f}".format),
+    ("p99_queue_s", "p99", "{:,.0f}".format),
+    ("p999_queue_s", "p99.9", "{:,.0f}".format),
+    ("makespan_s", "makespan s", "{:,.0f}".format),
+    ("gpu_utilisation", "GPUs busy", "{:.1%}".format),
+    ("packed_jobs", "packed", "{:,.0f}".format),
+    ("preemptions", "preempted", "{:,.0f}".format),
+    ("decisions", "decisions", "{:,.0f}".format),
+    ("cpu_s", "CPU s", "{:.1f}".format),
+)
+
+
+def table(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print policies and their key figures."""
+    out = Table(title=title, title_justify="left")
+    out.add_column("policy")
+    for _, heading, _ in _FIGURES:
+        out.add_column(heading, justify="right")
+    for row in rows:
+        out.add_row(
+            str(row["policy"]),
+            *(show(row[key]) if key in row else "-" for key, _, show in _FIGURES),
+        )
+    Console(width=None if sys.stdout.isatty() else 160).print(out)
+
+
+def metrics_table(title: str, models: Mapping[str, Mapping[str, float]]) -> None:
+    """Print models and their errors."""
+    names = list(next(iter(models.values())))
+    out = Table(title=title, title_justify="left")
+    out.add_column("model")
+    for name in names:
+        out.add_column(name, justify="right")
+    for model, row in models.items():
+        out.add_row(model, *(f"{row[name]:.4g}" for name in names))
+    Console(width=None if sys.stdout.isatty() else 160).print(out)

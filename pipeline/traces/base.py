@@ -1,0 +1,269 @@
+"""What a trace adapter is, and what it hands over."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import zoneinfo
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import BinaryIO, ClassVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+MAX_TEXT = 500
+HEAD_BYTES = 64 << 10
+
+REJECTS_SCHEMA = pa.schema(
+    [
+        pa.field("source", pa.dictionary(pa.int32(), pa.string()), nullable=False),
+        # 1-based line (or line on which the element starts) in that file
+        pa.field("source_line", pa.int64(), nullable=False),
+        pa.field("reason", pa.dictionary(pa.int32(), pa.string()), nullable=False),
+        # the row as it was written, cut to MAX_TEXT characters
+        pa.field("text", pa.string(), nullable=False),
+    ]
+)
+
+
+class TraceError(ValueError):
+    """A trace that cannot be read as asked. The message is one line, fit to show to a person."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.split()))
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """A row of the source that is no job: where it stands, why, and its text."""
+
+    source: str
+    line: int
+    reason: str
+    text: str
+
+
+@dataclass(slots=True)
+class Batch:
+    """One block of a source, read.
+
+    ``rows == len(jobs) + len(rejects) + sum(skipped.values())`` holds for every batch.
+
+    Attributes:
+        rows: rows of the source this batch accounts for.
+        jobs: table in ``TRACE_SCHEMA``, in source order.
+        rejects: rows that are wrong.
+        skipped: rows that are right but no job of their own, by kind (steps, tasks of a job).
+        warnings: what was odd but kept, by code.
+        text: raw text of a job's row, by its ``source_line``.
+        source: name of the file the jobs came from.
+    """
+
+    rows: int
+    jobs: pa.Table
+    rejects: list[Reject]
+    skipped: Mapping[str, int]
+    warnings: Mapping[str, int]
+    text: Callable[[int], str]
+    source: str
+
+
+@dataclass(slots=True)
+class SourceFile:
+    """Name, size in bytes and SHA-256 of a file that was read."""
+
+    name: str
+    size: int = 0
+    sha256: str = ""
+
+
+@dataclass(slots=True)
+class Meter:
+    """Counts and digests what adapters read, in the same pass that parses it."""
+
+    progress: Callable[[int], None] | None = None
+    files: list[SourceFile] = field(default_factory=list)
+    done: int = 0
+
+    @contextmanager
+    def open(self, path: Path) -> Iterator[MeteredFile]:
+        """Open a file for reading; once closed, its size and digest stand in ``files``.
+
+        What the reader left unread is digested too: the digest is that of the whole file.
+        """
+        try:
+            raw = path.open("rb")
+        except OSError as error:
+            raise TraceError(f"{path}: cannot be read ({error.strerror})") from error
+        with raw:
+            metered = MeteredFile(raw, self)
+            yield metered
+            while metered.read(1 << 20):
+                pass
+        self.files.append(SourceFile(path.name, metered.size, metered.digest.hexdigest()))
+
+
+class MeteredFile:
+    """A binary file that counts and digests what is read from it."""
+
+    def __init__(self, raw: BinaryIO, meter: Meter) -> None:
+        self._raw = raw
+        self._meter = meter
+        self.size = 0
+        self.digest = hashlib.sha256()
+
+    def read(self, size: int, rest_of_line: int = 0) -> bytes:
+        """Next ``size`` bytes, fewer only at the end of the file.
+
+        With ``rest_of_line``, also what is missing of the last line, up to so many bytes.
+        """
+        data = self._raw.read(size)
+        if rest_of_line and data and not data.endswith(b"\n"):
+            data += self._raw.readline(rest_of_line)
+        self.digest.update(data)
+        self.size += len(data)
+        self._meter.done += len(data)
+        if self._meter.progress is not None:
+            self._meter.progress(self._meter.done)
+        return data
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to read a source.
+
+    Attributes:
+        timezone: IANA name (or ``+HH:MM``) of the clock the source was written with.
+        origin: the instant that offset 0 stands for, where times are offsets.
+        meter: opens files.
+        zone_declared, origin_declared: whether a person gave them.
+    """
+
+    timezone: str
+    origin: datetime
+    meter: Meter
+    zone_declared: bool = False
+    origin_declared: bool = False
+
+
+class Adapter(ABC):
+    """Reads one trace format.
+
+    The contract, held by ``tests/pipeline/traces/conformance.py``:
+
+    - ``sniff`` looks at the head of a file (or at a directory) and answers how sure it is that
+      ``read`` understands it: 0 no, 1 certain. It never raises on content.
+    - ``read`` yields batches in source order, holding one block in memory at a time.
+    - Jobs come in ``TRACE_SCHEMA`` exactly, times in UTC; a null means the source does not say.
+    - Every row of the source is accounted for: it is a job, a reject with line and reason, or
+      skipped and counted by kind. Nothing else disappears.
+    - A wrong row never stops the rest. A wrong file raises ``TraceError``, and nothing else.
+    - ``version`` is raised whenever the same source would give other rows.
+
+    Class attributes:
+        name: what ``--format`` takes.
+        title: one line for a person.
+        timezone: zone assumed when none is given; None when times carry their zone or are
+            offsets, so that none applies.
+        origin: instant that offset 0 stands for when none is given; None when times are dates.
+        line_ids: the format has no job ids and the line number stands in.
+    """
+
+    name: ClassVar[str]
+    version: ClassVar[int]
+    title: ClassVar[str]
+    timezone: ClassVar[str | None] = None
+    origin: ClassVar[datetime | None] = None
+    line_ids: ClassVar[bool] = False
+
+    @abstractmethod
+    def sniff(self, path: Path) -> float:
+        """How sure this adapter is that it can read ``path``, 0 to 1."""
+
+    @abstractmethod
+    def read(self, path: Path, options: Options) -> Iterator[Batch]:
+        """Read ``path`` block by block; see the class for what holds.
+
+        Raises:
+            TraceError: the file as a whole is not in this format.
+        """
+
+    def files(self, path: Path) -> list[Path]:
+        """The files ``read`` opens, to know how much there is to read."""
+        return [path]
+
+    def options(
+        self,
+        timezone: str | None = None,
+        origin: datetime | None = None,
+        meter: Meter | None = None,
+    ) -> Options:
+        """Options with this format's defaults filled in.
+
+        Raises:
+            TraceError: the zone is unknown, or does not apply to this format.
+        """
+        if timezone is not None and self.timezone is None:
+            raise TraceError(
+                f"timezone: {timezone!r} given, but times of format {self.name} need none"
+            )
+        if origin is not None and self.origin is None:
+            raise TraceError(f"origin: given, but times of format {self.name} are dates")
+        zone = check_zone(timezone or self.timezone or "UTC")
+        start = origin or self.origin or datetime(1970, 1, 1, tzinfo=UTC)
+        declared = (timezone is not None, origin is not None)
+        return Options(zone, start, meter or Meter(), *declared)
+
+
+def check_zone(zone: str) -> str:
+    """The zone, if it is known; raises ``TraceError`` otherwise."""
+    try:
+        if not re.fullmatch(r"[+-](0\d|1[0-4]):[0-5]\d", zone):
+            zoneinfo.ZoneInfo(zone)
+        # Arrow looks zones up for itself, and may not find what Python finds.
+        pc.assume_timezone(pa.array([0], pa.timestamp("ms")), zone)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        raise TraceError(
+            f"timezone: {zone!r} is not known; give an IANA name such as Asia/Shanghai,"
+            " or an offset such as +08:00"
+        ) from None
+    return zone
+
+
+def head(path: Path) -> bytes:
+    """The first bytes of a file without a byte order mark; empty for what is no readable file."""
+    try:
+        with path.open("rb") as file:
+            return file.read(HEAD_BYTES).removeprefix(b"\xef\xbb\xbf")
+    except OSError:
+        return b""
+
+
+def shorten(text: str) -> str:
+    """Text cut to what quarantine keeps."""
+    return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
+
+
+def rejects_table(rejects: list[Reject]) -> pa.Table:
+    """Rejects as a table in ``REJECTS_SCHEMA``."""
+    label = REJECTS_SCHEMA.field("reason").type
+    return pa.table(
+        [
+            pa.array([r.source for r in rejects], label),
+            pa.array([r.line for r in rejects], pa.int64()),
+            pa.array([r.reason for r in rejects], label),
+            pa.array([shorten(r.text) for r in rejects], pa.string()),
+        ],
+        schema=REJECTS_SCHEMA,
+    )
+
+
+def add(total: Counter[str], part: Mapping[str, int]) -> None:
+    """Add counts that are not zero."""
+    total.update({key: count for key, count in part.items() if count})

@@ -1,0 +1,176 @@
+"""Text to values, whole columns at a time; only what is wrong is looked at singly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from features.schema import LABEL, TIME, State
+
+Mask = npt.NDArray[np.bool_]
+
+NAIVE = pa.timestamp("ms")
+_HOUR_MS = 3_600_000
+
+# How the sources write "not known". Anything else in a number or time column is an error.
+NULLS = ("", "NaN", "nan", "NA", "N/A", "None", "none", "NULL", "null", "Unknown")
+
+# Beyond this an offset is no time in any trace; clipping keeps it representable and implausible.
+MAX_OFFSET_S = 4e9
+
+
+def cast_or_null(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Cast text to ``kind``; what cannot be cast becomes null.
+
+    Cast as a whole first; on failure the half that holds the wrong value is searched, so the cost
+    is that of the good values plus a few casts for each wrong one.
+    """
+    try:
+        return pc.cast(texts, kind)
+    except pa.ArrowInvalid:
+        if len(texts) == 1:
+            return pa.nulls(1, kind)
+    middle = len(texts) // 2
+    parts = [cast_or_null(texts[:middle], kind), cast_or_null(texts[middle:], kind)]
+    return pa.concat_arrays(parts)
+
+
+def blank_to_null(texts: pa.Array, trim: bool = True) -> pa.Array:
+    """Turn the ways of writing "not known" into null; optionally trim white space first."""
+    texts = pc.utf8_trim_whitespace(texts) if trim else texts
+    return pc.if_else(pc.is_in(texts, pa.array(NULLS)), None, texts)
+
+
+def mask(condition: Any) -> Mask:
+    """A boolean Arrow array as a NumPy mask; null is False."""
+    if isinstance(condition, np.ndarray):
+        return condition
+    if isinstance(condition, pa.ChunkedArray):
+        condition = condition.combine_chunks()
+    filled: Mask = pc.fill_null(condition, False).to_numpy(zero_copy_only=False)
+    return filled
+
+
+def floats(values: Any) -> npt.NDArray[np.float64]:
+    """A numeric Arrow array as float64; null is NaN."""
+    array: npt.NDArray[np.float64] = pc.fill_null(pc.cast(values, pa.float64()), np.nan).to_numpy(
+        zero_copy_only=False
+    )
+    return array
+
+
+def from_floats(values: npt.NDArray[np.float64]) -> pa.Array:
+    """float64 as an Arrow array; NaN is null."""
+    return pa.array(values, pa.float64(), from_pandas=True)
+
+
+def offset_times(seconds: Any, origin: datetime) -> pa.Array:
+    """Seconds since ``origin`` (float, null allowed) as UTC times, rounded to milliseconds."""
+    values = np.clip(floats(seconds), -MAX_OFFSET_S, MAX_OFFSET_S)
+    known = ~np.isnan(values)
+    start = round(origin.timestamp() * 1000)
+    millis = np.where(known, np.rint(np.nan_to_num(values) * 1000), 0).astype(np.int64) + start
+    return pc.cast(pa.array(millis, mask=~known), TIME)
+
+
+def localise(times: pa.Array, zone: str, not_before: pa.Array | None = None) -> tuple[Any, int]:
+    """Clock times of ``zone`` as UTC, and how many fall into a change of the clock.
+
+    In the hour that a clock shows twice, the first one is meant, unless the time would then come
+    before ``not_before`` (the submission of the same job, say). A time that the clock skips is
+    moved to the end of the gap.
+    """
+    offset = _constant_offset(times, zone)
+    if offset is not None:
+        return pc.cast(pc.subtract(times, pa.scalar(offset, pa.duration("ms"))), TIME), 0
+    try:
+        return pc.cast(pc.assume_timezone(times, zone), TIME), 0
+    except pa.ArrowInvalid:
+        pass
+    early = pc.cast(_assume(times, zone, "earliest"), TIME)
+    late = pc.cast(_assume(times, zone, "latest"), TIME)
+    moved = int(pc.sum(pc.not_equal(early, late)).as_py() or 0)
+    # A skipped time has "earliest" just before the gap, which is no time it can have been.
+    skipped = pc.equal(pc.subtract(late, early), pa.scalar(1, pa.duration("ms")))
+    use_late = pc.fill_null(skipped, False)
+    if not_before is not None:
+        use_late = pc.or_(use_late, pc.fill_null(pc.less(early, not_before), False))
+    return pc.if_else(use_late, late, early), moved
+
+
+def _constant_offset(times: pa.Array, zone: str) -> int | None:
+    """Milliseconds by which the clock is ahead of UTC, if it is so throughout these times.
+
+    Looked up once an hour over their span, which costs less than once for each of many times.
+    """
+    span = pc.min_max(pc.cast(times, pa.int64())).as_py()
+    if span["min"] is None:
+        return None
+    first, last = (span[end] // _HOUR_MS for end in ("min", "max"))
+    if last - first >= len(times):
+        return None
+    hours = np.arange(first, last + 2) * _HOUR_MS
+    try:
+        known = pc.assume_timezone(pa.array(hours.astype("datetime64[ms]")), zone)
+    except pa.ArrowInvalid:
+        return None
+    offsets = hours - pc.cast(known, pa.int64()).to_numpy()
+    return int(offsets[0]) if (offsets == offsets[0]).all() else None
+
+
+def _assume(times: pa.Array, zone: str, which: str) -> pa.Array:
+    return pc.assume_timezone(times, zone, ambiguous=which, nonexistent=which)
+
+
+def map_unique(values: pa.Array, convert: Callable[[str], Any], kind: pa.DataType) -> pa.Array:
+    """Apply ``convert`` to each distinct text once. Nulls stay null.
+
+    Args:
+        values: text, plain or dictionary-encoded.
+        convert: text to a Python value of ``kind``, or None.
+    """
+    if not pa.types.is_dictionary(values.type):
+        values = pc.dictionary_encode(values)
+    converted = pa.array([convert(text) for text in values.dictionary.to_pylist()], kind)
+    return converted.take(values.indices)
+
+
+def states(values: pa.Array, known: Mapping[str, State]) -> tuple[pa.Array, dict[str, int]]:
+    """Map the source's states; one that is not in ``known`` is ``unknown``, and counted.
+
+    Returns:
+        The states as labels, and the warnings.
+    """
+    odd: dict[str, int] = {}
+    values = values if pa.types.is_dictionary(values.type) else pc.dictionary_encode(values)
+    names = values.dictionary.to_pylist()
+    counts = np.bincount(pc.drop_null(values.indices).to_numpy(), minlength=len(names))
+    for name, count in zip(names, counts, strict=True):
+        if name not in known and count:
+            odd[f"unknown_state:{name[:40]}"] = int(count)
+    if values.null_count:
+        odd["missing_state"] = values.null_count
+    order = list(State)
+    codes = [order.index(known.get(name, State.UNKNOWN)) for name in names]
+    unknown = order.index(State.UNKNOWN)
+    indices = pc.fill_null(pa.array(codes, pa.int32()).take(values.indices), unknown)
+    return pa.DictionaryArray.from_arrays(indices, pa.array([str(s) for s in order])), odd
+
+
+def constant_label(value: str | None, length: int) -> pa.Array:
+    """A label column holding one value."""
+    if value is None:
+        return pa.nulls(length, LABEL)
+    zeros = pa.array(np.zeros(length, np.int32))
+    return pa.DictionaryArray.from_arrays(zeros, pa.array([value]))
+
+
+def labels(values: Iterable[str | None]) -> pa.Array:
+    """Python strings as a label column."""
+    return pc.cast(pc.dictionary_encode(pa.array(values, pa.string())), LABEL)

@@ -1,0 +1,85 @@
+"""Helios, SenseTime's clusters (Hu et al., SC'21), and the wider log of Lucid's artifact."""
+
+from __future__ import annotations
+
+from features.schema import State
+from pipeline.traces.base import Options
+from pipeline.traces.check import Draft
+from pipeline.traces.delimited import Column
+from pipeline.traces.tables import TableAdapter
+
+SLURM_ENDS = {
+    "COMPLETED": State.COMPLETED,
+    "CANCELLED": State.CANCELLED,
+    "FAILED": State.FAILED,
+    "TIMEOUT": State.TIMEOUT,
+    "NODE_FAIL": State.NODE_FAIL,
+}
+
+
+class Helios(TableAdapter):
+    """``cluster_log.csv`` of HeliosData. Clock times of the site, in China, without zone."""
+
+    name = "helios"
+    version = 1
+    title = "Helios cluster_log.csv"
+    timezone = "Asia/Shanghai"
+    states = SLURM_ENDS
+    columns = (
+        Column("job_id", "job_id", "text"),
+        Column("user", "user"),
+        Column("vc", "vc"),
+        Column("gpu_num", "gpus", "number"),
+        Column("cpu_num", "cpus", "number"),
+        Column("node_num", "nodes", "number"),
+        Column("state", "state"),
+        Column("submit_time", "submit_time", "time"),
+        Column("start_time", "start_time", "time"),
+        Column("end_time", "end_time", "time"),
+        Column("duration", "recorded_duration_s", "number"),
+        Column("jobname", "name", "text", required=False),
+    )
+
+    def convert(self, draft: Draft, options: Options) -> None:
+        self.localise(draft, options.timezone, "submit_time", "start_time", "end_time")
+        self.map_states(draft)
+
+
+class HeliosFull(TableAdapter):
+    """``cluster_full_log.csv`` of Lucid's artifact: no start or end, a workload for each job.
+
+    ``submit_time`` is not the wall clock: it shows the seconds since the first GPU job of the
+    trace as a date counted from 2020-04-01 00:00:00. It is kept as it is written (zone UTC unless
+    another is declared); on Venus the site's wall clock is 152 s later.
+    """
+
+    name = "helios-full"
+    version = 1
+    title = "Helios cluster_full_log.csv of Lucid's artifact"
+    timezone = "UTC"
+    states = SLURM_ENDS
+    columns = (
+        Column("job_id", "job_id", "text"),
+        Column("user", "user"),
+        Column("vc", "vc"),
+        Column("jobname", "name", "text"),
+        Column("gpu_num", "gpus", "number"),
+        Column("cpu_num", "cpus", "number"),
+        Column("state", "state"),
+        Column("submit_time", "submit_time", "time"),
+        Column("duration", "recorded_duration_s", "number"),
+        Column("dataset", "dataset", required=False),
+        Column("model", "model", required=False),
+        Column("batchsize", "batch_size", "number", required=False),
+        Column("amp", "amp", "number", required=False),
+        Column("gpu_util", "gpu_util_pct", "number", required=False),
+        Column("gmem_util", "gpu_mem_util_pct", "number", required=False),
+        Column("gmem", "gpu_mem_mib", "number", required=False),
+    )
+
+    def convert(self, draft: Draft, options: Options) -> None:
+        self.localise(draft, options.timezone, "submit_time")
+        self.map_states(draft)
+        if "amp" in draft.columns:
+            amp = draft.number("amp")
+            draft.refuse((amp != 0) & (amp != 1) & (amp == amp), "bad_amp")

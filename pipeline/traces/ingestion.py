@@ -1,0 +1,244 @@
+"""Source in, dataset out: everything between an adapter and the files."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from features.job import Job
+from features.schema import SCHEMA_VERSION
+from pipeline.traces.base import Adapter, Batch, Meter, Options, Reject, TraceError, add
+from pipeline.traces.dataset import PROVENANCE, SUMMARY, DatasetWriter, replacing, write_json
+from pipeline.traces.fingerprints import Seen, fingerprint, hash_texts
+from pipeline.traces.registry import adapter_for
+
+_ALL_TIME = (0, 0)
+
+
+@dataclass(slots=True)
+class IngestSummary:
+    """What became of the rows of a source.
+
+    ``rows_in == kept + sum(quarantined) + duplicates + sum(skipped)`` holds.
+
+    Attributes:
+        source: name of what was read.
+        format: adapter that read it.
+        rows_in: rows the source holds.
+        kept: jobs written.
+        quarantined: rows refused, by reason.
+        duplicates: rows equal to an earlier one in everything; they are quarantined too.
+        skipped: rows that are right but no job of their own, by kind.
+        unsorted: jobs submitted before a job that stands before them.
+        missing_starts: jobs without a start.
+        repeated_job_ids: jobs whose id an earlier job has, with other content.
+        warnings: what was odd but kept, by code, with the number of jobs.
+        first_submit, last_submit: ISO 8601, UTC.
+    """
+
+    source: str
+    format: str
+    rows_in: int = 0
+    kept: int = 0
+    quarantined: dict[str, int] = field(default_factory=dict)
+    duplicates: int = 0
+    skipped: dict[str, int] = field(default_factory=dict)
+    unsorted: int = 0
+    missing_starts: int = 0
+    repeated_job_ids: int = 0
+    warnings: dict[str, int] = field(default_factory=dict)
+    first_submit: str | None = None
+    last_submit: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """As it stands in ``summary.json``."""
+        return asdict(self)
+
+
+def ingest(
+    source: Path,
+    out: Path,
+    *,
+    format: str = "auto",
+    timezone: str | None = None,
+    origin: datetime | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> IngestSummary:
+    """Read a trace and write it as a dataset (see ``pipeline.traces.dataset``).
+
+    Memory does not grow with the source: one block, at most ``HELD_ROWS`` rows waiting to be
+    written, and 16 bytes per row to find duplicates, on disk beyond a few million rows.
+
+    Args:
+        source: file, or directory for PAI 2020.
+        out: directory of the dataset; an older dataset there is replaced as a whole.
+        format: adapter name, or ``auto``.
+        timezone: zone of the source's clock, if it differs from the format's default.
+        origin: instant of offset 0, for formats whose times are offsets.
+        progress: called with the number of source bytes read so far.
+
+    Raises:
+        TraceError: the source is in no such format, none of its rows is a job, or ``out`` cannot
+            be written. What was at ``out`` is then untouched.
+    """
+    adapter = adapter_for(source, format)
+    meter = Meter(progress)
+    options = adapter.options(timezone, origin, meter)
+    if adapter.origin is not None and options.origin.tzinfo is None:
+        raise TraceError(f"origin: {options.origin.isoformat()} has no zone")
+    with replacing(out) as folder, _system_memory():
+        writer = DatasetWriter(folder)
+        try:
+            counts = _Counts(adapter, folder)
+            for batch in adapter.read(source, options):
+                jobs, rejects = counts.take(batch)
+                writer.write(jobs)
+                writer.quarantine(rejects)
+        finally:
+            writer.close()
+        summary = counts.summary(source.resolve().name, adapter.name)
+        if not summary.kept:
+            raise TraceError(f"{summary.source} as {adapter.name}: no job in it ({_what(summary)})")
+        write_json(folder / SUMMARY, summary.as_dict())
+        write_json(folder / PROVENANCE, _provenance(adapter, options, meter, summary))
+    return summary
+
+
+@contextmanager
+def _system_memory() -> Iterator[None]:
+    """Let Arrow take memory from the C library for a while.
+
+    Blocks come and go. Arrow's own pool returns each to the kernel, which clears it again: a
+    seventh of the CPU time of a large trace.
+    """
+    before = pa.default_memory_pool()
+    pa.set_memory_pool(pa.system_memory_pool())
+    try:
+        yield
+    finally:
+        pa.set_memory_pool(before)
+
+
+def _what(summary: IngestSummary) -> str:
+    found = Counter(summary.quarantined) + Counter(summary.skipped)
+    return ", ".join(f"{why}: {n}" for why, n in found.most_common(4)) or "0 rows"
+
+
+def _provenance(
+    adapter: Adapter, options: Options, meter: Meter, summary: IngestSummary
+) -> dict[str, Any]:
+    return {
+        "source": summary.source,
+        "files": [asdict(file) for file in meter.files],
+        "adapter": adapter.name,
+        "adapter_version": adapter.version,
+        "schema_version": SCHEMA_VERSION,
+        "timezone": options.timezone if adapter.timezone is not None else None,
+        "origin": options.origin.isoformat() if adapter.origin is not None else None,
+        "rows_in": summary.rows_in,
+        "kept": summary.kept,
+        "quarantined": sum(summary.quarantined.values()),
+        "duplicates": summary.duplicates,
+        "skipped": sum(summary.skipped.values()),
+    }
+
+
+class _Counts:
+    """Counts rows and finds repeated ones, batch by batch."""
+
+    def __init__(self, adapter: Adapter, folder: Path) -> None:
+        # Where the line stands in for the id, two equal rows differ in nothing else.
+        self._ignore = {"source_line"} | ({"job_id"} if adapter.line_ids else set())
+        self._rows = Seen(folder)
+        self._ids = None if adapter.line_ids else Seen(folder)
+        self._latest = np.iinfo(np.int64).min
+        self._earliest = np.iinfo(np.int64).max
+        self._total = Counter[str]()
+        self._reasons = Counter[str]()
+        self._skipped = Counter[str]()
+        self._warnings = Counter[str]()
+
+    def take(self, batch: Batch) -> tuple[pa.Table, list[Reject]]:
+        """The jobs and rejects of a batch, duplicates moved from the ones to the others."""
+        jobs, rejects = batch.jobs, list(batch.rejects)
+        self._total["rows_in"] += batch.rows
+        self._reasons.update(reject.reason for reject in batch.rejects)
+        add(self._skipped, batch.skipped)
+        add(self._warnings, batch.warnings)
+        if not len(jobs):
+            return jobs, rejects
+        submit = pc.cast(jobs["submit_time"], pa.int64()).to_numpy()
+        span = int(submit.min()), int(submit.max())
+        repeated = self._rows.check(fingerprint(jobs, self._ignore), *span)
+        if repeated.any():
+            for line in jobs["source_line"].filter(pa.array(repeated)).to_pylist():
+                rejects.append(Reject(batch.source, line, "duplicate", batch.text(line)))
+            self._total["duplicates"] += int(repeated.sum())
+            jobs, submit = jobs.filter(pa.array(~repeated)), submit[~repeated]
+        self._count_kept(jobs, submit)
+        return jobs, rejects
+
+    def _count_kept(self, jobs: pa.Table, submit: Any) -> None:
+        if not len(jobs):
+            return
+        if self._ids is not None:
+            ids = hash_texts(jobs["job_id"].combine_chunks())
+            self._total["repeated_job_ids"] += int(self._ids.check(ids, *_ALL_TIME).sum())
+        so_far = np.maximum.accumulate(np.concatenate([[self._latest], submit]))
+        self._total["unsorted"] += int((submit < so_far[:-1]).sum())
+        self._latest = int(so_far[-1])
+        self._earliest = min(self._earliest, int(submit.min()))
+        self._total["kept"] += len(jobs)
+        self._total["missing_starts"] += jobs["start_time"].null_count
+
+    def summary(self, source: str, format: str) -> IngestSummary:
+        kept = self._total["kept"] > 0
+        return IngestSummary(
+            source,
+            format,
+            **{name: self._total[name] for name in _COUNTED},
+            quarantined=dict(sorted(self._reasons.items())),
+            skipped=dict(sorted(self._skipped.items())),
+            warnings=dict(sorted(self._warnings.items())),
+            first_submit=_iso(self._earliest) if kept else None,
+            last_submit=_iso(self._latest) if kept else None,
+        )
+
+
+_COUNTED = ("rows_in", "kept", "duplicates", "unsorted", "missing_starts", "repeated_job_ids")
+
+
+def _iso(millis: int) -> str:
+    return datetime.fromtimestamp(millis / 1000, UTC).isoformat().replace("+00:00", "Z")
+
+
+def jobs_in_order(table: pa.Table) -> Iterator[Job]:
+    """The jobs of a table as their submitters describe them, in the order of the table.
+
+    Nothing is handed over that is known only later: no state, start, end or duration.
+    """
+    names = ("job_id", "user", "vc", "name", "gpus", "cpus", "memory_mib", "gpu_type")
+    for batch in table.select([*names, "submit_time", "time_limit_s"]).to_batches(10_000):
+        submit = pc.cast(batch["submit_time"], pa.int64()).to_numpy() / 1000
+        for row, when in zip(batch.to_pylist(), submit.tolist(), strict=True):
+            yield Job(
+                job_id=row["job_id"],
+                submit_time=when,
+                gpus=row["gpus"],
+                user=row["user"] or "",
+                vc=row["vc"] or "",
+                name=row["name"] or "",
+                cpus=row["cpus"],
+                memory_mib=row["memory_mib"],
+                gpu_type=row["gpu_type"],
+                time_limit_s=row["time_limit_s"],
+            )

@@ -1,0 +1,39 @@
+"""The flat list of Philly's jobs that several schedulers' artifacts carry."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.traces.base import Options
+from pipeline.traces.check import TOLERANCE_S, Draft
+from pipeline.traces.delimited import Column
+from pipeline.traces.tables import TableAdapter
+
+
+class PhillyFlat(TableAdapter):
+    """``philly.csv``: submission, duration, GPUs, VC; no ids, users, names, states or starts."""
+
+    name = "philly-csv"
+    version = 1
+    title = "Philly flat philly.csv"
+    timezone = "America/Los_Angeles"
+    line_ids = True
+    columns = (
+        Column("timestamp", "submit_time", "time"),
+        Column("duration", "recorded_duration_s", "number"),
+        Column("num_gpus", "gpus", "number"),
+        Column("gpu_time", "gpu_time", "number"),
+        Column("cluster", "vc"),
+    )
+
+    def convert(self, draft: Draft, options: Options) -> None:
+        self.localise(draft, options.timezone, "submit_time")
+        draft.columns["job_id"] = pa.array(
+            [f"line-{line}" for line in draft.lines.tolist()], pa.string()
+        )
+        with np.errstate(invalid="ignore"):
+            expected = draft.number("recorded_duration_s") * draft.number("gpus")
+            draft.warn(
+                np.abs(draft.number("gpu_time") - expected) > TOLERANCE_S, "gpu_time_differs"
+            )

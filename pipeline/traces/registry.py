@@ -1,0 +1,75 @@
+"""The trace formats that can be read. A new one is added to ``ADAPTERS``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pipeline.traces.acme import Acme
+from pipeline.traces.base import Adapter, TraceError, head
+from pipeline.traces.helios import Helios, HeliosFull
+from pipeline.traces.openb import Openb
+from pipeline.traces.pai import Pai
+from pipeline.traces.philly import Philly
+from pipeline.traces.philly_flat import PhillyFlat
+from pipeline.traces.sacct import Sacct
+from pipeline.traces.spot import Spot
+from pipeline.traces.swf import Swf
+
+ADAPTERS: tuple[type[Adapter], ...] = (
+    Helios,
+    HeliosFull,
+    Philly,
+    PhillyFlat,
+    Pai,
+    Openb,
+    Spot,
+    Acme,
+    Swf,
+    Sacct,
+)
+FORMATS: dict[str, type[Adapter]] = {adapter.name: adapter for adapter in ADAPTERS}
+
+
+def adapter_for(path: Path, format: str = "auto") -> Adapter:
+    """The adapter of that name, or the one that recognises ``path``.
+
+    Raises:
+        TraceError: there is no such path or format, or none (or more than one) recognises it.
+    """
+    if format != "auto" and format not in FORMATS:
+        raise TraceError(f"format: {format!r} is none of auto, {', '.join(FORMATS)}")
+    if not path.exists():
+        raise TraceError(f"{path}: does not exist")
+    if format != "auto":
+        return FORMATS[format]()
+    adapters = [adapter() for adapter in ADAPTERS]
+    sure = sorted(((a.sniff(path), a) for a in adapters), key=lambda pair: -pair[0])
+    if sure[0][0] == 0:
+        raise TraceError(f"{path.name}: {_looks(path)}; say --format {'|'.join(FORMATS)}")
+    if sure[0][0] == sure[1][0]:
+        raise TraceError(
+            f"{path.name}: may be {sure[0][1].name} or {sure[1][1].name}; say --format"
+        )
+    return sure[0][1]
+
+
+def _looks(path: Path) -> str:
+    if path.is_dir():
+        return "is a directory, but not one of PAI 2020 tables"
+    start = head(path)
+    if not start:
+        return "is empty"
+    if b"\0" in start:
+        return "is a binary file"
+    first = start.split(b"\n", 1)[0].decode("utf-8", "replace").strip()
+    return f"is in no format known here (first line {first[:60]!r})"
+
+
+def source_bytes(path: Path) -> int | None:
+    """How many bytes reading ``path`` takes, if that is known before it is read."""
+    try:
+        if path.is_dir():
+            return sum(file.stat().st_size for file in Pai().files(path))
+        return path.stat().st_size
+    except OSError:
+        return None

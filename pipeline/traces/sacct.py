@@ -1,0 +1,326 @@
+"""Slurm accounting: the output of ``sacct --parsable2`` (or ``--parsable``)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from features.schema import LABEL, State
+from pipeline.traces.base import Options, TraceError, head
+from pipeline.traces.cast import Mask, from_floats, map_unique, mask, states
+from pipeline.traces.check import Draft
+from pipeline.traces.delimited import Column, Layout, layout_for, split_header
+from pipeline.traces.tables import TableAdapter
+
+_STATES = {
+    "COMPLETED": State.COMPLETED,
+    "FAILED": State.FAILED,
+    "CANCELLED": State.CANCELLED,
+    "REVOKED": State.CANCELLED,
+    "TIMEOUT": State.TIMEOUT,
+    "DEADLINE": State.TIMEOUT,
+    "NODE_FAIL": State.NODE_FAIL,
+    "BOOT_FAIL": State.NODE_FAIL,
+    "OUT_OF_MEMORY": State.OUT_OF_MEMORY,
+    "PREEMPTED": State.PREEMPTED,
+    "RUNNING": State.RUNNING,
+    "COMPLETING": State.RUNNING,
+    "RESIZING": State.RUNNING,
+    "SUSPENDED": State.RUNNING,
+    "PENDING": State.PENDING,
+    "CONFIGURING": State.PENDING,
+    "REQUEUED": State.PENDING,
+    "REQUEUE_HOLD": State.PENDING,
+}
+# Columns beside JobName in which anything may stand, bars included.
+_FREE = {"Comment", "AdminComment", "SystemComment", "WorkDir", "SubmitLine", "Constraints"}
+_BAR = "\x1f"  # stands for a bar inside a value while a line is split
+_TIME = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d|Unknown|None|N/A|")
+_MIB = {"K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
+
+
+class Sacct(TableAdapter):
+    """Job lines of ``sacct -X -a -D -P -o ...``; steps are counted and left out.
+
+    Needed: ``JobID`` or ``JobIDRaw``, ``Submit``, ``State``, and one of ``AllocTRES``, ``ReqTRES``,
+    ``AllocGRES``, ``ReqGRES``. Everything else is used if it is there. Clock times are those of the
+    site: without a declared zone UTC is assumed and said so (``zone_assumed``).
+
+    - GPUs are those allocated, else (a job that never started) those requested. ``gres/gpu`` counts
+      all of them; ``gres/gpu:type`` says which they are and is only added up where ``gres/gpu`` is
+      missing.
+    - ``CANCELLED by 1001`` is ``cancelled``. A cancelled job that was given nothing and ran for
+      0 s has no start, whatever its line says.
+    - Tasks of an array (``123_4``) are jobs. So are the parts of a heterogeneous job (``123+0``),
+      counted by the warning ``het_component``; pending array tasks share one line
+      (``pending_array``).
+    - A job name may hold bars: where only the name can hold them, the line is put together again.
+    """
+
+    name = "sacct"
+    version = 1
+    title = "Slurm sacct --parsable2"
+    timezone = "UTC"
+    delimiter = "|"
+    states = _STATES
+    columns = (
+        Column("JobID", "job_id", "text", required=False),
+        Column("JobIDRaw", "raw_id", "text", required=False),
+        Column("JobName", "name", "text", required=False),
+        Column("User", "user", required=False),
+        Column("Partition", "vc", required=False),
+        Column("QOS", "qos", required=False),
+        Column("Submit", "submit_time", "time"),
+        Column("Eligible", "eligible_time", "time", required=False),
+        Column("Start", "start_time", "time", required=False),
+        Column("End", "end_time", "time", required=False),
+        Column("ElapsedRaw", "elapsed_raw", "number", required=False),
+        Column("Elapsed", "elapsed", required=False),
+        Column("TimelimitRaw", "limit_raw", required=False),
+        Column("Timelimit", "limit", required=False),
+        Column("State", "state"),
+        Column("ExitCode", "exit_code", required=False),
+        Column("NNodes", "nodes", "number", required=False),
+        Column("AllocTRES", "alloc_tres", required=False),
+        Column("ReqTRES", "req_tres", required=False),
+        Column("AllocGRES", "alloc_gres", required=False),
+        Column("ReqGRES", "req_gres", required=False),
+    )
+
+    def sniff(self, path: Path) -> float:
+        names = split_header(head(path).split(b"\n", 1)[0], self.delimiter)
+        ids = "JobID" in names or "JobIDRaw" in names
+        return 1.0 if ids and "State" in names and "Submit" in names else 0.0
+
+    def layout(self, names: list[str], path: Path) -> Layout:
+        what = f"{path.name} as {self.name}"
+        for wanted in (("JobID", "JobIDRaw"), ("AllocTRES", "ReqTRES", "AllocGRES", "ReqGRES")):
+            if not set(wanted) & set(names):
+                raise TraceError(f"{what}: the header has none of {', '.join(wanted)}")
+        layout = layout_for(names, self.columns, what, self.delimiter, quotes=False)
+        return replace(layout, repair=_Repair(names))
+
+    def convert(self, draft: Draft, options: Options) -> None:
+        if "job_id" not in draft.columns:
+            draft.columns["job_id"] = draft.columns["raw_id"]
+        ids = draft.columns["job_id"]
+        draft.skip(pc.match_substring_regex(ids, r"^\d+[^.]*\."), "step")
+        columns = draft.columns
+        draft.warn(pc.match_substring_regex(columns["job_id"], r"^\d+\+\d+$"), "het_component")
+        draft.warn(pc.match_substring(columns["job_id"], "["), "pending_array")
+        if "name" in columns:
+            columns["name"] = pc.replace_substring(columns["name"], _BAR, "|")
+        columns["state"], odd = states(map_unique(columns["state"], _state, LABEL), self.states)
+        draft.warnings.update(odd)
+        _resources(draft)
+        _durations(draft)
+        if "exit_code" in columns:
+            columns["exit_code"] = map_unique(columns["exit_code"], _exit_code, pa.int32())
+        self.localise(draft, options.timezone, "submit_time", "start_time", "end_time")
+        submitted = columns["submit_time"]
+        self.localise(draft, options.timezone, "eligible_time", after=submitted)
+        _never_started(draft)
+        if not options.zone_declared:
+            draft.warn(np.ones(len(draft), bool), "zone_assumed")
+
+
+def _state(text: str) -> str:
+    """``CANCELLED by 1001`` without its end."""
+    return text.split(" ", 1)[0].removesuffix("+")
+
+
+class _Repair:
+    """Puts lines together again whose job name holds bars."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._width = len(names)
+        self._at = names.index("JobName") if "JobName" in names else None
+        self._submit, self._state = names.index("Submit"), names.index("State")
+        self._sure = not _FREE & set(names)
+
+    def __call__(self, line: bytes) -> bytes | None:
+        if self._at is None:
+            return None
+        values = line.split(b"|")
+        extra = len(values) - self._width
+        name = _BAR.encode().join(values[self._at : self._at + extra + 1])
+        values[self._at : self._at + extra + 1] = [name]
+        # Where another column may hold the bars, the fixed ones tell whether it was the name.
+        state = _state(values[self._state].decode())
+        if _TIME.fullmatch(values[self._submit]) and (self._sure or state in _STATES):
+            return b"|".join(values)
+        return None
+
+
+class _Tres(NamedTuple):
+    """What a TRES or GRES text asks for; None where it does not say."""
+
+    gpus: float
+    gpu_type: str | None
+    cpus: float | None
+    memory_mib: float | None
+    nodes: float | None
+
+
+def parse_tres(text: str) -> _Tres | None:
+    """Read ``billing=8,cpu=8,gres/gpu=2,gres/gpu:a100=2,mem=64G,node=1`` or ``gpu:a100:2``.
+
+    Returns:
+        None if it is neither. Without GPUs, ``gpus`` is 0.
+    """
+    total: float | None = None
+    typed: dict[str, float] = {}
+    plain: dict[str, float] = {}
+    try:
+        for item in filter(None, text.split(",")):
+            name, equals, value = item.partition("=")
+            if not equals:
+                kind, _, rest = item.removeprefix("gres:").partition(":")
+                label, _, count = rest.rpartition(":")
+                if kind == "gpu":
+                    typed[label] = typed.get(label, 0) + _count(count.split("(")[0] or "1")
+            elif name == "gres/gpu":
+                total = _count(value)
+            elif name.startswith("gres/gpu:"):
+                typed[name.removeprefix("gres/gpu:")] = _count(value)
+            elif name == "mem":
+                plain[name] = _mib(value)
+            elif name in ("cpu", "node"):
+                plain[name] = _count(value)
+    except ValueError:
+        return None
+    gpus = sum(typed.values()) if total is None else total
+    types = "|".join(sorted(label for label, count in typed.items() if label and count))
+    return _Tres(gpus, types or None, plain.get("cpu"), plain.get("mem"), plain.get("node"))
+
+
+def _mib(text: str) -> float:
+    unit = text[-1:].upper()
+    return _count(text[:-1]) * _MIB[unit] if unit in _MIB else _count(text)
+
+
+def _count(text: str) -> float:
+    if not re.fullmatch(r"\d{1,12}(\.\d{1,12})?", text):
+        raise ValueError(text)
+    return float(text)
+
+
+def _resources(draft: Draft) -> None:
+    """GPUs and the rest: as allocated, else as requested."""
+    columns = draft.columns
+    fields = ("gpus", "gpu_type", "cpus", "memory_mib", "nodes")
+    given: dict[str, Any] = {name: pa.nulls(len(draft), _KINDS[name]) for name in fields}
+    for source in ("alloc_tres", "alloc_gres", "req_tres", "req_gres"):
+        if source not in columns:
+            continue
+        texts = columns[source]
+        draft.refuse(_unreadable(texts), f"bad_{source}")
+        # A column that names no GPU does not overrule one that does.
+        for name in fields:
+            values = map_unique(texts, partial(_tres_field, name), _KINDS[name])
+            held = given[name]
+            if name == "gpus" and source in ("req_tres", "req_gres", "alloc_gres"):
+                held = pc.if_else(pc.fill_null(pc.equal(held, 0.0), False), None, held)
+            given[name] = pc.coalesce(held, values, given[name])
+    # Told about trackable resources, none of which is a GPU: no GPU. Told nothing: the same.
+    given["gpus"] = pc.fill_null(given["gpus"], 0.0)
+    if "nodes" in columns:
+        given["nodes"] = pc.coalesce(columns["nodes"], given["nodes"])
+    columns.update(given)
+
+
+_KINDS = {
+    "gpus": pa.float64(),
+    "gpu_type": pa.string(),
+    "cpus": pa.float64(),
+    "memory_mib": pa.float64(),
+    "nodes": pa.float64(),
+}
+
+
+def _tres_field(name: str, text: str) -> Any:
+    parsed = parse_tres(text)
+    return None if parsed is None else getattr(parsed, name)
+
+
+def _unreadable(texts: Any) -> Mask:
+    wrong = map_unique(texts, lambda text: parse_tres(text) is None, pa.bool_())
+    return mask(wrong)
+
+
+_NO_LIMIT = ("UNLIMITED", "Partition_Limit", "INFINITE", "INVALID")
+
+
+def parse_elapsed(text: str) -> float | None:
+    """Seconds of ``[D-]HH:MM:SS``, ``MM:SS`` or ``D-HH[:MM]``; None if it is none of them."""
+    match = re.fullmatch(r"(?:(\d{1,6})-)?((?:\d{1,9}:){0,2}\d{1,9}(?:\.\d+)?)", text)
+    if not match:
+        return None
+    parts = [float(part) for part in match[2].split(":")]
+    if match[1] is not None:
+        parts += [0.0] * (3 - len(parts))
+    elif len(parts) == 1:
+        return None
+    seconds = 0.0
+    for part in parts:
+        seconds = seconds * 60 + part
+    return seconds + int(match[1] or 0) * 86_400
+
+
+def _durations(draft: Draft) -> None:
+    columns = draft.columns
+    recorded = columns.get("elapsed_raw")
+    if "elapsed" in columns:
+        elapsed = map_unique(columns["elapsed"], parse_elapsed, pa.float64())
+        wrong = pc.and_(pc.is_null(elapsed), pc.is_valid(columns["elapsed"]))
+        draft.refuse(wrong, "bad_recorded_duration_s")
+        recorded = elapsed if recorded is None else pc.coalesce(recorded, elapsed)
+    if recorded is not None:
+        columns["recorded_duration_s"] = recorded
+    limit: Any = pa.nulls(len(draft), pa.float64())
+    for source, convert in (("limit_raw", _minutes), ("limit", parse_elapsed)):
+        if source in columns:
+            texts = columns[source]
+            seconds = map_unique(texts, convert, pa.float64())
+            none = map_unique(texts, lambda text: text in _NO_LIMIT, pa.bool_())
+            wrong = pc.and_(pc.is_null(seconds), pc.equal(none, False))
+            draft.refuse(wrong, "bad_time_limit_s")
+            limit = pc.coalesce(limit, seconds)
+    columns["time_limit_s"] = limit
+
+
+def _minutes(text: str) -> float | None:
+    return float(text) * 60 if re.fullmatch(r"\d{1,9}", text) else None
+
+
+def _exit_code(text: str) -> int | None:
+    """Exit status of ``status:signal``; as shells have it, 128 + signal if one ended the job."""
+    match = re.fullmatch(r"(\d{1,9}):(\d{1,3})", text)
+    if not match:
+        return None
+    return int(match[1]) or (128 + int(match[2]) if int(match[2]) else 0)
+
+
+def _never_started(draft: Draft) -> None:
+    """Take the start away where Slurm writes the moment of cancellation for it."""
+    columns = draft.columns
+    if "start_time" not in columns or "alloc_tres" not in columns:
+        return
+    state = columns["state"]
+    cancelled = np.array([s == State.CANCELLED for s in state.dictionary.to_pylist()], bool)
+    wrong = cancelled[state.indices.to_numpy()] & mask(pc.is_null(columns["alloc_tres"]))
+    wrong &= draft.millis("end_time") == draft.millis("start_time")
+    wrong &= np.nan_to_num(draft.number("recorded_duration_s")) == 0
+    if wrong.any():
+        draft.warn(wrong, "cancelled_before_start")
+        columns["start_time"] = pc.if_else(pa.array(wrong), None, columns["start_time"])
+        recorded = draft.number("recorded_duration_s")
+        columns["recorded_duration_s"] = from_floats(np.where(wrong, np.nan, recorded))

@@ -1,0 +1,91 @@
+"""Base of the adapters that read one delimited file, a job a line."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from features.schema import State
+from pipeline.traces.base import Adapter, Batch, MeteredFile, Options, TraceError, head
+from pipeline.traces.cast import localise, states
+from pipeline.traces.check import Draft
+from pipeline.traces.delimited import Column, Layout, layout_for, parse, split_header
+from pipeline.traces.text import Block, blocks
+
+
+class TableAdapter(Adapter):
+    """Reads a file with a header line and a job on each further line.
+
+    A format says what its columns are and, in ``convert``, how the schema follows from them.
+
+    Class attributes:
+        columns: what is read of the file.
+        delimiter: one character.
+        states: the source's states.
+    """
+
+    columns: ClassVar[tuple[Column, ...]]
+    delimiter: ClassVar[str] = ","
+    states: ClassVar[Mapping[str, State]] = {}
+
+    def sniff(self, path: Path) -> float:
+        """By the header: every required column is there; more known columns, more sure."""
+        names = split_header(head(path).split(b"\n", 1)[0], self.delimiter)
+        if not names or any(c.required and c.source not in names for c in self.columns):
+            return 0.0
+        known = {column.source for column in self.columns}
+        return 0.5 + 0.5 * sum(name in known for name in names) / len(names)
+
+    def layout(self, names: list[str], path: Path) -> Layout:
+        """How to read the lines below this header."""
+        return layout_for(names, self.columns, f"{path.name} as {self.name}", self.delimiter)
+
+    def read(self, path: Path, options: Options) -> Iterator[Batch]:
+        with options.meter.open(path) as file:
+            yield from self._read(file, path, options)
+
+    def _read(self, file: MeteredFile, path: Path, options: Options) -> Iterator[Batch]:
+        layout: Layout | None = None
+        for block in blocks(file):
+            if layout is None:
+                header, block = split_first_line(block)
+                layout = self.layout(split_header(header, self.delimiter), path)
+            if block.data:
+                frame = parse(block, layout, path.name)
+                draft = Draft.of(frame, path.name, block.text)
+                self.convert(draft, options)
+                yield draft.batch()
+        if layout is None:
+            raise TraceError(f"{path.name}: is empty")
+
+    @abstractmethod
+    def convert(self, draft: Draft, options: Options) -> None:
+        """Turn the parsed columns of ``draft`` into those of the schema, in place."""
+
+    def map_states(self, draft: Draft) -> None:
+        """Map column ``state`` by ``states``."""
+        draft.columns["state"], odd = states(draft.columns["state"], self.states)
+        draft.warnings.update(odd)
+
+    def localise(self, draft: Draft, zone: str, *names: str, after: Any = None) -> None:
+        """Clock times to UTC, each not before the one named before it, the first not before
+        ``after``."""
+        previous = after
+        for name in names:
+            if name in draft.columns:
+                times, moved = localise(draft.columns[name], zone, previous)
+                draft.columns[name] = previous = times
+                draft.warnings["clock_change_time"] += moved
+
+
+def split_first_line(block: Block) -> tuple[bytes, Block]:
+    """The first line that is not blank, and the rest of the block."""
+    data, line = block.data, block.first_line
+    while data:
+        first, _, data = data.partition(b"\n")
+        line += 1
+        if first.strip():
+            return first, Block(data, line)
+    return b"", Block(b"", line)
