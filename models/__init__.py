@@ -1,0 +1,1 @@
+"""Interpretable models: training (`models.training`) and the exported bundle (`models.bundle`)."""

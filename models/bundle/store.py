@@ -1,0 +1,403 @@
+"""A bundle on disk: `bundle.json` beside one file of numbers named by its own digest.
+
+    bundle.json            format, feature schema, terms, trees, metadata, digest
+    arrays-<16 hex>.npy    one flat float64 array; bundle.json says where each tensor lies
+
+Writing puts the new numbers beside the old, then renames bundle.json over the old one: that one
+rename is the moment the bundle changes, so a reader meets the old bundle or the new, never half.
+Models beyond the first three are optional entries of their own, written only when present: a reader
+that does not know one ignores it, and a bundle without them is byte for byte what it always was.
+Nothing in it depends on when or where it was written; the same content has the same digest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import math
+import os
+import re
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Protocol, TypeVar, cast
+
+import numpy as np
+
+from features.spec import FeatureSpec
+from models.bundle.additive import AdditiveModel, Axis, Floats, Term
+from models.bundle.errors import BundleError
+from models.bundle.packing import PackingModel, PairSpeedModel
+from models.bundle.pairs import PairSpeedGA2M
+from models.bundle.tree import Node, Tree
+
+FORMAT = "pellucid-bundle"
+VERSION = 1
+JSON_NAME = "bundle.json"
+_ARRAYS_NAME = re.compile(r"arrays-[0-9a-f]{16}\.npy")
+
+Document = dict[str, Any]
+T = TypeVar("T")
+
+
+class _Part(Protocol):
+    """A model made of settings (plain JSON) and additive models by name."""
+
+    def parts(self) -> tuple[dict[str, Any], dict[str, AdditiveModel]]: ...
+
+
+# Optional entries of bundle.json, and what reads each.
+_READERS: dict[str, Callable[[Mapping[str, Any], Mapping[str, AdditiveModel]], Any]] = {
+    "pair_ga2m": PairSpeedGA2M.from_parts,
+}
+
+
+class Bundle:
+    """Models as exported: what the scheduler reads. Any of them may be absent.
+
+    Args:
+        duration: order of jobs, score = ln(1 + seconds).
+        packing: sharing scores.
+        pair_speed: speeds of two jobs on the same GPUs, a tree.
+        pair_ga2m: the same as a GA2M.
+        metadata: plain JSON values: training-data digest, window, metrics, where the pairs
+            come from. Numbers that are not finite are kept as null.
+        created_by: distribution and version that trained it.
+    """
+
+    def __init__(
+        self,
+        *,
+        duration: AdditiveModel | None = None,
+        packing: PackingModel | None = None,
+        pair_speed: PairSpeedModel | None = None,
+        pair_ga2m: PairSpeedGA2M | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        created_by: str = "pellucid",
+    ) -> None:
+        self._duration = duration
+        self._packing = packing
+        self._pair_speed = pair_speed
+        optional: dict[str, _Part | None] = {"pair_ga2m": pair_ga2m}
+        self._optional: dict[str, _Part] = {k: v for k, v in optional.items() if v is not None}
+        self.metadata: Document = _plain(dict(metadata or {}))
+        self.created_by = created_by
+        self._digest: str | None = None
+
+    @property
+    def duration(self) -> AdditiveModel:
+        """The duration model; BundleError when the bundle has none."""
+        return _present(self._duration, "duration")
+
+    @property
+    def packing(self) -> PackingModel:
+        """The packing model; BundleError when the bundle has none."""
+        return _present(self._packing, "packing")
+
+    @property
+    def pair_speed(self) -> PairSpeedModel:
+        """The pair-speed model; BundleError when the bundle has none."""
+        return _present(self._pair_speed, "pair_speed")
+
+    @property
+    def pair_ga2m(self) -> PairSpeedGA2M:
+        """The pair-speed GA2M; BundleError when the bundle has none."""
+        return _present(cast("PairSpeedGA2M | None", self._optional.get("pair_ga2m")), "pair_ga2m")
+
+    @property
+    def pairs(self) -> PairSpeedModel | PairSpeedGA2M:
+        """The best model of pair speeds there is: the GA2M, else the tree, else BundleError."""
+        return self.pair_ga2m if "pair_ga2m" in self._optional else self.pair_speed
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Names of the models present."""
+        models = {
+            "duration": self._duration,
+            "packing": self._packing,
+            "pair_speed": self._pair_speed,
+        }
+        return (*(name for name, model in models.items() if model is not None), *self._optional)
+
+    @property
+    def digest(self) -> str:
+        """sha256 of the content, hex: equal for equal models, schema and metadata."""
+        if self._digest is None:
+            self._digest = str(self._encode()[0]["digest"])
+        return self._digest
+
+    def save(self, path: str | Path) -> Path:
+        """Writes the bundle into the directory `path`, replacing the bundle there, if any."""
+        folder = Path(path)
+        document, data = self._encode()
+        name = document["arrays"]["file"]
+        folder.mkdir(parents=True, exist_ok=True)
+        _replace(folder / name, data)
+        _replace(folder / JSON_NAME, _pretty(document))
+        for stale in folder.glob("arrays-*.npy"):
+            if stale.name != name:
+                stale.unlink(missing_ok=True)
+        return folder
+
+    @classmethod
+    def load(cls, path: str | Path) -> Bundle:
+        """Reads the bundle in the directory `path`; BundleError names what is wrong with it."""
+        folder = Path(path)
+        try:
+            return cls._read(folder)
+        except FileNotFoundError:
+            pass  # perhaps replaced between our two reads: the second look sees the new one
+        except OSError as error:
+            raise BundleError(f"bundle {folder}: {error.strerror or error}") from None
+        try:
+            return cls._read(folder)
+        except OSError as error:
+            missing = Path(error.filename).name if error.filename else JSON_NAME
+            raise BundleError(f"bundle {folder}: no {missing} there") from None
+
+    @classmethod
+    def _read(cls, folder: Path) -> Bundle:
+        try:
+            document = _parse(folder / JSON_NAME)
+            name = document["arrays"]["file"]
+            if not _ARRAYS_NAME.fullmatch(name):
+                raise BundleError(f"arrays file {name!r} is not a name this format gives")
+            return cls._decode(document, (folder / name).read_bytes())
+        except BundleError as error:
+            raise BundleError(f"bundle {folder}: {error}") from None
+        except KeyError as error:
+            raise BundleError(f"bundle {folder}: {error} is missing in {JSON_NAME}") from None
+        except (TypeError, ValueError, AttributeError, OverflowError, RecursionError):
+            raise BundleError(f"bundle {folder}: {JSON_NAME} does not follow the format") from None
+
+    def _encode(self) -> tuple[Document, bytes]:
+        arrays = _Arrays()
+        document: Document = {
+            "format": FORMAT,
+            "version": VERSION,
+            "created_by": self.created_by,
+            "duration": None if self._duration is None else _additive(self._duration, arrays),
+            "packing": None if self._packing is None else _tree(self._packing.tree),
+            "pair_speed": None if self._pair_speed is None else _tree(self._pair_speed.tree),
+            "metadata": self.metadata,
+            **{name: _optional(part, arrays) for name, part in self._optional.items()},
+        }
+        data = arrays.file()
+        sha = hashlib.sha256(data).hexdigest()
+        document["arrays"] = {"file": f"arrays-{sha[:16]}.npy", "sha256": sha}
+        document["digest"] = digest_of(document)
+        return document, data
+
+    @classmethod
+    def _decode(cls, document: Document, data: bytes) -> Bundle:
+        if hashlib.sha256(data).hexdigest() != document["arrays"]["sha256"]:
+            raise BundleError(f"{document['arrays']['file']} is damaged (its digest differs)")
+        arrays = np.load(io.BytesIO(data), allow_pickle=False)
+        if arrays.dtype != np.float64 or arrays.ndim != 1:
+            raise BundleError("the arrays file does not hold one flat float64 array")
+        duration, packing, pair = (document[name] for name in ("duration", "packing", "pair_speed"))
+        if not isinstance(document["metadata"], dict):
+            raise BundleError("metadata is not an object")
+        bundle = cls(
+            duration=None if duration is None else _read_additive(duration, arrays),
+            packing=None if packing is None else PackingModel(_read_tree(packing)),
+            pair_speed=None if pair is None else PairSpeedModel(_read_tree(pair)),
+            metadata=document["metadata"],
+            created_by=str(document["created_by"]),
+            **{
+                name: _read_optional(read, document[name], arrays)
+                for name, read in _READERS.items()
+                if document.get(name) is not None
+            },
+        )
+        bundle._digest = document["digest"]
+        return bundle
+
+
+def digest_of(document: Document) -> str:
+    """sha256 of a bundle document without its own "digest" entry, hex.
+
+    The numbers are covered through their own digest, which the document holds.
+    """
+    content = {key: value for key, value in document.items() if key != "digest"}
+    text = json.dumps(
+        content, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _parse(path: Path) -> Document:
+    try:
+        document = json.loads(path.read_bytes(), parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        raise BundleError(f"{JSON_NAME} is not JSON") from None
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise BundleError(f"{JSON_NAME} is not a {FORMAT}")
+    if document.get("version") != VERSION:
+        raise BundleError(f"format version {document.get('version')!r}, this reads {VERSION}")
+    if document.get("digest") != digest_of(document):
+        raise BundleError(f"{JSON_NAME} is damaged or was edited by hand (its digest differs)")
+    return document
+
+
+def _refuse(constant: str) -> float:
+    raise ValueError(constant)
+
+
+def _present(model: T | None, name: str) -> T:
+    if model is None:
+        raise BundleError(f"the bundle has no {name} model")
+    return model
+
+
+# -- models as JSON and numbers --------------------------------------------------------------
+
+
+class _Arrays:
+    """Tensors laid end to end; a reference is {"at": offset, "shape": [...]}."""
+
+    def __init__(self) -> None:
+        self._parts: list[Floats] = []
+        self._size = 0
+
+    def add(self, values: Any) -> Document:
+        array = np.asarray(values, dtype=np.float64)
+        reference = {"at": self._size, "shape": list(array.shape)}
+        self._parts.append(array.ravel())
+        self._size += array.size
+        return reference
+
+    def file(self) -> bytes:
+        buffer = io.BytesIO()
+        flat = np.concatenate(self._parts) if self._parts else np.empty(0)
+        np.save(buffer, flat.astype("<f8"), allow_pickle=False)
+        return buffer.getvalue()
+
+
+def _take(arrays: Floats, reference: Document) -> Floats:
+    at, shape = reference["at"], tuple(reference["shape"])
+    if not all(type(n) is int and n >= 0 for n in (at, *shape)) or len(shape) > 2:
+        raise BundleError("a reference into the arrays file is malformed")
+    size = math.prod(shape)
+    if at + size > arrays.size:
+        raise BundleError("a reference points past the end of the arrays file")
+    return arrays[at : at + size].reshape(shape)
+
+
+def _additive(model: AdditiveModel, arrays: _Arrays) -> Document:
+    return {
+        "link": model.link,
+        "intercept": model.intercept,
+        "features": [
+            {
+                **asdict(axis.spec),
+                "cuts": arrays.add(axis.cuts),
+                "categories": list(axis.categories),
+            }
+            for axis in model.axes
+        ],
+        "terms": [
+            {
+                "name": name,
+                "features": list(term.features),
+                "origin": term.origin,
+                "scores": arrays.add(term.scores),
+                "weights": arrays.add(term.weights),
+                "spread": arrays.add(term.spread),
+            }
+            for name, term in zip(model.term_names, model.terms, strict=True)
+        ],
+    }
+
+
+def _read_additive(document: Document, arrays: Floats) -> AdditiveModel:
+    axes = []
+    for entry in document["features"]:
+        fields = dict(entry)
+        cuts, categories = _take(arrays, fields.pop("cuts")), fields.pop("categories")
+        if not all(isinstance(category, str) for category in categories):
+            raise BundleError(f"feature {fields.get('name')!r} has a category that is no string")
+        axes.append(Axis(FeatureSpec(**fields), tuple(cuts.tolist()), tuple(categories)))
+    terms = [
+        Term(
+            features=tuple(int(i) for i in entry["features"]),
+            scores=_take(arrays, entry["scores"]),
+            weights=_take(arrays, entry["weights"]),
+            spread=_take(arrays, entry["spread"]),
+            origin=entry["origin"],
+        )
+        for entry in document["terms"]
+    ]
+    model = AdditiveModel(axes, terms, document["intercept"], document["link"])
+    names = [entry["name"] for entry in document["terms"]]
+    if names != list(model.term_names):
+        raise BundleError("the names of the terms do not match their features")
+    return model
+
+
+def _optional(part: _Part, arrays: _Arrays) -> Document:
+    settings, models = part.parts()
+    return {
+        "settings": _plain(settings),
+        "models": {name: _additive(model, arrays) for name, model in models.items()},
+    }
+
+
+def _read_optional(
+    read: Callable[[Mapping[str, Any], Mapping[str, AdditiveModel]], Any],
+    document: Document,
+    arrays: Floats,
+) -> Any:
+    models = {name: _read_additive(model, arrays) for name, model in document["models"].items()}
+    return read(document["settings"], models)
+
+
+def _tree(tree: Tree) -> Document:
+    return {"features": list(tree.features), "nodes": [asdict(node) for node in tree.nodes]}
+
+
+def _read_tree(document: Document) -> Tree:
+    nodes = (Node(**{**n, "value": tuple(float(v) for v in n["value"])}) for n in document["nodes"])
+    return Tree(document["features"], nodes)
+
+
+# -- bytes -----------------------------------------------------------------------------------
+
+
+def _plain(value: Any) -> Any:
+    """`value` as JSON holds it: string keys, lists, Python numbers, null for NaN and infinity."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray):
+        return _plain(value.tolist())
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_plain(item) for item in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    raise BundleError(f"metadata holds {value!r}, which JSON cannot")
+
+
+def _pretty(document: Document) -> bytes:
+    text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)
+    return (text + "\n").encode("utf-8", "surrogatepass")
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Writes `path` whole or not at all."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)  # mkstemp keeps it private; a bundle is read by others
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

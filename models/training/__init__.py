@@ -1,0 +1,1 @@
+"""Fitting: the only place that loads interpret, scikit-learn, LightGBM or MLflow."""

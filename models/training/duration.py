@@ -1,0 +1,210 @@
+"""The duration GA2M: ln(1 + seconds) as a sum of shape functions.
+
+interpret-core's explainable boosting regressor, bagged over blocks of time (`blocks`), made
+monotone after fitting (`monotone`) and exported (`export`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time as clock
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from interpret.glassbox import ExplainableBoostingRegressor
+from numpy.typing import NDArray
+
+from features.spec import FeatureSpec
+from models.bundle import AdditiveModel
+from models.training.blocks import block_bags
+from models.training.errors import TrainingError
+from models.training.export import additive_model
+
+Floats = NDArray[np.float64]
+
+MIN_ROWS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class DurationPreset:
+    """How hard to fit. Names are interpret's; see its ExplainableBoostingRegressor."""
+
+    outer_bags: int
+    learning_rate: float
+    smoothing_rounds: int
+    interaction_smoothing_rounds: int
+    early_stopping_rounds: int
+    max_rounds: int
+    max_bins: int = 32
+    max_interaction_bins: int = 16
+    interactions: int = 5
+    min_samples_leaf: int = 50
+
+
+# On 10,000-20,000 rows of 74 features "fast" takes about 2 CPU-seconds and "full" about 9, for a
+# gain of 0.01 in Spearman (docs/models.md). "fast" is for refits inside a simulation.
+PRESETS: Mapping[str, DurationPreset] = {
+    "fast": DurationPreset(
+        outer_bags=4,
+        learning_rate=0.15,
+        smoothing_rounds=30,
+        interaction_smoothing_rounds=10,
+        early_stopping_rounds=15,
+        max_rounds=400,
+    ),
+    "full": DurationPreset(
+        outer_bags=8,
+        learning_rate=0.05,
+        smoothing_rounds=100,
+        interaction_smoothing_rounds=50,
+        early_stopping_rounds=50,
+        max_rounds=4000,
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FittedDuration:
+    """A fitted duration model.
+
+    Attributes:
+        model: the exported tables; all that scoring needs.
+        ebm: the interpret model they came from, before flattening and purification.
+        metadata: rows, window, data digest, preset, seed, terms made monotone; plain JSON.
+        cpu_s: CPU seconds the fit and export took. Not in the metadata: a bundle must not
+            depend on the machine that made it.
+    """
+
+    model: AdditiveModel
+    ebm: Any
+    metadata: Mapping[str, Any]
+    cpu_s: float
+
+
+def fit_duration(
+    X: pd.DataFrame,
+    duration_s: Floats,
+    time: Floats,
+    specs: Sequence[FeatureSpec],
+    *,
+    seed: int,
+    preset: str | DurationPreset = "fast",
+    n_jobs: int = 1,
+) -> FittedDuration:
+    """Fits the duration GA2M on jobs that have ended.
+
+    Args:
+        X: (n, features), columns named as in `specs`; continuous float64 with NaN, nominal
+            object with None.
+        duration_s: exclusive duration, seconds, (n,), finite and >= 0.
+        time: when each row was taken, seconds since the epoch, (n,); makes the bags.
+        specs: the features, in the order of a row.
+        seed: of the boosting; the same seed and rows give the same model.
+        preset: "fast", "full" or one's own.
+        n_jobs: processes; 1 keeps everything in this one.
+
+    Raises TrainingError when the rows are too few or do not fit the specs.
+    """
+    started = clock.process_time()
+    frame = checked_frame(X, specs)
+    y = _checked_target(frame, duration_s, time)
+    name, chosen = _preset(preset)
+    n = len(frame)
+    ebm = ExplainableBoostingRegressor(
+        feature_names=[spec.name for spec in specs],
+        feature_types=[spec.kind for spec in specs],
+        n_jobs=n_jobs,
+        random_state=seed,
+        **{**asdict(chosen), "min_samples_leaf": max(2, min(chosen.min_samples_leaf, n // 40))},
+    )
+    with warnings.catch_warnings():
+        # Missing values are expected and have a bin of their own; all-missing columns too.
+        warnings.filterwarnings("ignore", message="Missing values detected")
+        warnings.filterwarnings("ignore", message="All-NaN slice encountered")
+        ebm.fit(frame, y, bags=block_bags(np.asarray(time, np.float64), chosen.outer_bags))
+    model = additive_model(ebm, frame, specs)
+    metadata = {
+        "rows": n,
+        "window_from": _iso(float(np.min(time))),
+        "window_to": _iso(float(np.max(time))),
+        "data_digest": data_digest(frame, y),
+        "target": "ln(1 + duration_s)",
+        "preset": name,
+        "settings": asdict(chosen),
+        "seed": seed,
+        "monotone_terms": [
+            term_name
+            for term_name, term in zip(model.term_names, model.terms, strict=True)
+            if term.origin == "monotone"
+        ],
+    }
+    return FittedDuration(model, ebm, metadata, clock.process_time() - started)
+
+
+def checked_frame(X: pd.DataFrame, specs: Sequence[FeatureSpec]) -> pd.DataFrame:
+    """The columns of `specs`, continuous as float64 and nominal as object with None.
+
+    Raises TrainingError naming the first column that is missing or of another kind.
+    """
+    columns: dict[str, Any] = {}
+    for spec in specs:
+        if spec.name not in X.columns:
+            raise TrainingError(f"feature {spec.name!r} is not among the columns")
+        if spec.monotone and (spec.kind != "continuous" or spec.monotone not in (-1, 1)):
+            raise TrainingError(
+                f"feature {spec.name!r}: monotone must be -1 or +1 and on a continuous feature"
+            )
+        column = X[spec.name]
+        if spec.kind == "continuous":
+            try:
+                columns[spec.name] = column.to_numpy(dtype=np.float64, na_value=np.nan)
+            except (TypeError, ValueError):
+                raise TrainingError(f"feature {spec.name!r} must hold numbers") from None
+        else:
+            values = column.astype(object).where(column.notna(), None)
+            wrong = next((v for v in values if v is not None and not isinstance(v, str)), None)
+            if wrong is not None:
+                raise TrainingError(f"feature {spec.name!r} holds {wrong!r}, must be str or None")
+            columns[spec.name] = pd.Series(values.to_numpy(), dtype=object)
+    return pd.DataFrame(columns, index=pd.RangeIndex(len(X)))
+
+
+def data_digest(frame: pd.DataFrame, y: Floats) -> str:
+    """sha256 of training rows and target, hex."""
+    digest = hashlib.sha256(repr([str(name) for name in frame.columns]).encode())
+    digest.update(pd.util.hash_pandas_object(frame, index=False).to_numpy().tobytes())
+    digest.update(np.ascontiguousarray(y).tobytes())
+    return digest.hexdigest()
+
+
+def _checked_target(frame: pd.DataFrame, duration_s: Floats, time: Floats) -> Floats:
+    duration, when = np.asarray(duration_s, np.float64), np.asarray(time, np.float64)
+    if not len(frame) == len(duration) == len(when):
+        raise TrainingError(
+            f"{len(frame)} rows, {len(duration)} durations and {len(when)} times do not match"
+        )
+    if len(frame) < MIN_ROWS:
+        raise TrainingError(f"{len(frame)} ended jobs to learn from, at least {MIN_ROWS} needed")
+    if not (np.isfinite(duration).all() and (duration >= 0).all()):
+        raise TrainingError("duration_s holds a value that is negative or not finite")
+    if not np.isfinite(when).all():
+        raise TrainingError("time holds a value that is not finite")
+    y: Floats = np.log1p(duration)
+    return y
+
+
+def _preset(preset: str | DurationPreset) -> tuple[str, DurationPreset]:
+    if isinstance(preset, DurationPreset):
+        return "custom", preset
+    if preset not in PRESETS:
+        raise TrainingError(f"preset is {preset!r}, must be one of {', '.join(PRESETS)}")
+    return preset, PRESETS[preset]
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()

@@ -1,0 +1,7 @@
+"""The one error training raises."""
+
+from __future__ import annotations
+
+
+class TrainingError(ValueError):
+    """Data a model cannot be fitted on. One line, for a person."""

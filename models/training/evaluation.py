@@ -1,0 +1,161 @@
+"""How good a duration model is: rolling, causal, beside its yardsticks on the same rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+
+from features.rows import DAY_S, Rows
+from models.bundle import AdditiveModel
+from models.training.duration import DurationPreset, fit_duration
+from models.training.errors import TrainingError
+from models.training.yardsticks import ewma_scores, fit_lightgbm
+
+Floats = NDArray[np.float64]
+
+LN10 = float(np.log(10.0))
+TAILS_S = {"auc_1h": 3600.0, "auc_6h": 21_600.0}
+
+
+def duration_metrics(
+    score: Floats, duration_s: Floats, gpus: NDArray[np.int64]
+) -> dict[str, float]:
+    """Errors of predicted ln(1 + seconds).
+
+    Args:
+        score: predictions, (n,); NaN is not scored.
+        duration_s: what happened, seconds, (n,).
+        gpus: gang sizes, (n,).
+
+    Returns n; Spearman of duration and of GPU-time; MAE and RMSE of log10(1 + seconds); AUC of
+    "longer than 1 h" and "longer than 6 h", which is what a schedule needs. A figure that is not
+    defined (one class only, constant prediction) is NaN.
+    """
+    known = np.isfinite(score) & np.isfinite(duration_s)
+    score, duration_s, gpus = score[known], duration_s[known], gpus[known]
+    error = (score - np.log1p(duration_s)) / LN10
+    size = gpus.astype(np.float64)
+    predicted_gpu_time = np.expm1(np.clip(score, 0.0, 50.0)) * size
+    gpu_time = duration_s * size
+    empty = len(error) == 0
+    return {
+        "n": float(len(error)),
+        "spearman": _spearman(score, duration_s),
+        "spearman_gpu_time": _spearman(predicted_gpu_time, gpu_time),
+        "mae_log10": np.nan if empty else float(np.abs(error).mean()),
+        "rmse_log10": np.nan if empty else float(np.sqrt(np.square(error).mean())),
+        **{name: auc(score, duration_s > limit) for name, limit in TAILS_S.items()},
+    }
+
+
+def auc(score: Floats, positive: NDArray[np.bool_]) -> float:
+    """Chance that a positive row scores above a negative one, ties counting half."""
+    p, n = int(positive.sum()), int((~positive).sum())
+    if not p or not n:
+        return float("nan")
+    return float((rankdata(score)[positive].sum() - p * (p + 1) / 2) / (p * n))
+
+
+def _spearman(a: Floats, b: Floats) -> float:
+    if len(a) < 2 or np.ptp(a) == 0 or np.ptp(b) == 0:
+        return float("nan")
+    return float(np.corrcoef(rankdata(a), rankdata(b))[0, 1])
+
+
+@dataclass(frozen=True, slots=True)
+class DurationEvaluation:
+    """Metrics per model, and every prediction they came from.
+
+    Attributes:
+        metrics: model name -> `duration_metrics`.
+        scores: model name -> predictions, one per row of `rows`.
+        rows: the test rows.
+        refits: models fitted on the way.
+    """
+
+    metrics: Mapping[str, Mapping[str, float]]
+    scores: Mapping[str, Floats]
+    rows: Rows
+    refits: int
+
+
+def evaluate_duration(
+    rows: Rows,
+    *,
+    test_from: float,
+    refit_every_s: float = DAY_S,
+    user: Sequence[object] | None = None,
+    preset: str | DurationPreset = "fast",
+    seed: int = 0,
+    lightgbm: bool = True,
+) -> DurationEvaluation:
+    """Refits on what had ended, predicts until the next refit, and compares.
+
+    Args:
+        rows: feature rows in time order, one per job.
+        test_from: first time scored, seconds since the epoch.
+        refit_every_s: seconds between refits.
+        user: user of each row, for the moving average; left out without it.
+        preset, seed: see `fit_duration`.
+        lightgbm: also fit LightGBM, for the median and for the mean.
+
+    Raises TrainingError when too little had ended at the first refit, or nothing is left to test.
+    """
+    test = (rows.time >= test_from) & np.isfinite(rows.y)
+    if not test.any():
+        raise TrainingError("no ended job to test on after the time given")
+    tested = rows.where(test)
+    names = ["ga2m", "constant_median", *(["lightgbm_l1", "lightgbm_l2"] if lightgbm else [])]
+    scores = {name: np.full(len(tested), np.nan) for name in names}
+    cuts = np.arange(test_from, tested.time.max() + 1e-9, refit_every_s)
+    refits = 0
+    for cut in cuts.tolist():
+        window = (tested.time >= cut) & (tested.time < cut + refit_every_s)
+        if not window.any():
+            continue
+        seen, ahead = rows.ended_before(cut), tested.where(window)
+        for name, predict in _fit_all(seen, preset, seed, lightgbm).items():
+            scores[name][window] = predict(ahead)
+        refits += 1
+    if user is not None:
+        everyone = ewma_scores(user, rows.gpus, rows.time, rows.end_time, rows.y)
+        scores["ewma_user_gpus"] = everyone[test]
+    metrics = {
+        name: duration_metrics(score, tested.y, tested.gpus) for name, score in scores.items()
+    }
+    return DurationEvaluation(metrics, scores, tested, refits)
+
+
+def _fit_all(
+    seen: Rows, preset: str | DurationPreset, seed: int, lightgbm: bool
+) -> dict[str, Callable[[Rows], Floats]]:
+    fitted = fit_duration(seen.X, seen.y, seen.time, seen.features, seed=seed, preset=preset)
+    median = float(np.median(np.log1p(seen.y)))
+    predict: dict[str, Callable[[Rows], Floats]] = {
+        "ga2m": lambda ahead: fitted.model.score_batch(ahead.X),
+        "constant_median": lambda ahead: np.full(len(ahead), median),
+    }
+    if lightgbm:
+        l1 = fit_lightgbm(seen.X, seen.y, seen.features, seed=seed, objective="l1")
+        l2 = fit_lightgbm(seen.X, seen.y, seen.features, seed=seed, objective="l2")
+        predict["lightgbm_l1"] = lambda ahead: l1(ahead.X)
+        predict["lightgbm_l2"] = lambda ahead: l2(ahead.X)
+    return predict
+
+
+def tail_auc(rows: Rows) -> Callable[[AdditiveModel], float]:
+    """A figure of merit for promotion: mean AUC of "longer than 1 h" and "longer than 6 h".
+
+    It is the tail that decides what a schedule is worth. NaN when the rows hold no such job, or
+    nothing else.
+    """
+
+    def figure(model: AdditiveModel) -> float:
+        metrics = duration_metrics(model.score_batch(rows.X), rows.y, rows.gpus)
+        return float(np.mean([metrics[name] for name in TAILS_S]))
+
+    return figure

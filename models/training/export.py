@@ -1,0 +1,119 @@
+"""From a fitted EBM to the tables of an `AdditiveModel`.
+
+An EBM may cut one feature differently in its main effect and in its pairs. Here every feature
+gets the union of its cuts, and every tensor is spread over it: same predictions, one axis per
+feature, and what purification takes out of a pair fits into the main.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from features.spec import FeatureSpec
+from models.bundle import AdditiveModel, Axis, Term
+from models.training.monotone import monotonise
+from models.training.purify import purify_pair
+
+Floats = NDArray[np.float64]
+
+
+def additive_model(
+    ebm: Any, X: pd.DataFrame, specs: Sequence[FeatureSpec], *, link: str = "log1p"
+) -> AdditiveModel:
+    """Exports `ebm`, made monotone where the specs say so, purified and centred.
+
+    Args:
+        ebm: fitted ExplainableBoostingRegressor with one output and the identity link.
+        X: the rows it was fitted on; they weigh the bins. Columns as in `specs`.
+        specs: the features, in the order the EBM was fitted with.
+        link: what the score stands for, see `AdditiveModel`.
+    """
+    axes = [_axis(ebm, i, spec) for i, spec in enumerate(specs)]
+    bins = [axis.bins(X[axis.spec.name]) for axis in axes]
+    fitted: list[tuple[int, ...]] = [tuple(key) for key in ebm.term_features_]
+    mains: set[tuple[int, ...]] = {(i,) for key in fitted for i in key}
+    keys = sorted(mains.union(fitted), key=lambda key: (len(key), key))
+    weights = {key: _counts([bins[i] for i in key], [axes[i].size for i in key]) for key in keys}
+    # stacks: the model itself first, then each of its bags
+    stacks = {key: np.zeros((1 + len(ebm.bagged_scores_[0]), *weights[key].shape)) for key in keys}
+    for term, key in enumerate(fitted):
+        stacks[key] = _spread_out(ebm, term, axes)
+    directions = {i: s.monotone for i, s in enumerate(specs) if s.monotone and (i,) in stacks}
+    flat, changed = monotonise({key: stacks[key][0] for key in keys}, weights, directions)
+    for key in keys:
+        stacks[key][0] = flat[key]
+    shift = purified(stacks, weights)
+    terms = [
+        Term(
+            features=key,
+            scores=stacks[key][0].copy(),
+            weights=weights[key],
+            spread=stacks[key][1:].std(axis=0),
+            origin="monotone" if key in changed else "fit",
+        )
+        for key in keys
+    ]
+    return AdditiveModel(axes, terms, float(ebm.intercept_) + shift, link)
+
+
+def purified(
+    stacks: dict[tuple[int, ...], Floats], weights: dict[tuple[int, ...], Floats]
+) -> float:
+    """Moves main effects out of pairs and constants out of mains, in place; the constant.
+
+    Args:
+        stacks: tensors per term, (tensors, bins[, bins]); the constant is that of the first.
+        weights: training rows per cell of each term.
+    """
+    shift = 0.0
+    for key in [key for key in stacks if len(key) == 2]:
+        pure, rows, columns, constant = purify_pair(stacks[key], weights[key])
+        stacks[key] = pure
+        stacks[(key[0],)] += rows
+        stacks[(key[1],)] += columns
+        shift += float(constant[0])
+    for main in [key for key in stacks if len(key) == 1]:
+        mean = stacks[main] @ weights[main] / weights[main].sum()
+        stacks[main] -= mean[:, None]
+        shift += float(mean[0])
+    return shift
+
+
+def _axis(ebm: Any, i: int, spec: FeatureSpec) -> Axis:
+    levels = ebm.bins_[i]
+    if spec.kind == "continuous":
+        cuts = np.unique(np.concatenate([np.asarray(level, dtype=np.float64) for level in levels]))
+        return Axis(spec, cuts=tuple(cuts.tolist()))
+    names = dict.fromkeys(name for level in levels for name in sorted(level, key=level.get))
+    return Axis(spec, categories=tuple(names))
+
+
+def _spread_out(ebm: Any, term: int, axes: Sequence[Axis]) -> Floats:
+    """Term and bags of `ebm` over the common axes, (1 + bags, bins[, bins])."""
+    key = ebm.term_features_[term]
+    stack = np.concatenate([ebm.term_scores_[term][None], ebm.bagged_scores_[term]])
+    for position, i in enumerate(key):
+        levels = ebm.bins_[i]
+        level = levels[min(len(levels), len(key)) - 1]
+        stack = np.take(stack, _origin(axes[i], level), axis=position + 1)
+    return stack
+
+
+def _origin(axis: Axis, level: Any) -> NDArray[np.intp]:
+    """For each bin of `axis`, the bin of the EBM's own `level` it lies in."""
+    if axis.spec.kind == "nominal":
+        unknown = max(level.values(), default=0) + 1
+        known = [level.get(category, unknown) for category in axis.categories]
+        return np.array([0, *known, unknown])
+    lower_edges = np.array([-np.inf, *axis.cuts])
+    return np.concatenate([[0], np.searchsorted(level, lower_edges, side="right") + 1])
+
+
+def _counts(bins: list[NDArray[np.intp]], sizes: list[int]) -> Floats:
+    flat = bins[0] if len(bins) == 1 else bins[0] * sizes[1] + bins[1]
+    return np.bincount(flat, minlength=int(np.prod(sizes))).astype(np.float64).reshape(sizes)

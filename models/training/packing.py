@@ -1,0 +1,356 @@
+"""Sharing scores and pair speeds, learnt from pairs.
+
+Labels are derived, never set by hand. A score is added to a partner's, and the two share when the
+sum is at most 2; so it has to say how many partners a configuration may have: **tiny**, worth
+sharing with at least nine in ten of the partners it was measured with; **jumbo**, with fewer than
+half; medium in between. "Worth sharing" is a sum of both speeds, each relative to running alone
+and capped at 1, above 1.8.
+
+Lucid (ASPLOS'23, section 3.3) cuts a configuration's own mean speed at 0.85 and 0.95 instead. That
+leaves out what it does to its partners, and two jobs measured alike get different labels when they
+stand on either side of 0.95. On its own 1,388 pairs those labels say "share" rightly for 83 % of the
+pairs they were derived from, these for 90 %.
+
+Every fit can leave model families out, so that what is believed about a pair can come from a
+model that has seen neither of its families.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import combinations_with_replacement
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn import config_context
+from sklearn.tree import DecisionTreeRegressor
+
+from models.bundle import PACKING_FEATURES, PackingModel, PairSpeedModel
+from models.bundle.pairs import PAIR_GA2M_FEATURES, SLOWEST
+from models.training.errors import TrainingError
+from models.training.pairs import Members, PairMeasurements
+from models.training.pairspeed import MIN_PAIRS, fit_pair_ga2m, pair_columns
+from models.training.trees import exported_tree
+
+Floats = NDArray[np.float64]
+Labels = NDArray[np.int64]
+
+JUMBO_BELOW, TINY_FROM = 0.5, 0.9  # share of partners worth sharing with
+MAX_LEAVES = 16
+LEAF_ROWS = (3, 4, 6, 8)  # fewest configurations in a leaf, tried
+# the tree looks at what the GPU is kept busy with: never more worth sharing with more of it
+LOOKS_AT = 2  # first of PACKING_FEATURES
+FOLDS = 4
+MIN_CONFIGURATIONS = 8
+WORTH_SHARING = 1.8  # sum of both speeds above which sharing is called worth it
+
+
+@dataclass(frozen=True, slots=True)
+class Configurations:
+    """Training configurations and the scores their pairs give them; one entry each.
+
+    Attributes:
+        family: model family, (n,).
+        profile: columns of `PACKING_FEATURES`, (n, 4).
+        mean_speed: mean capped speed over all partners, (n,).
+        worth: share of its pairs that are worth sharing, (n,).
+        label: sharing score, (n,).
+        number: number in `Members.configuration`, (n,).
+    """
+
+    family: NDArray[np.object_]
+    profile: Floats
+    mean_speed: Floats
+    worth: Floats
+    label: Labels
+    number: Labels
+
+
+@dataclass(frozen=True, slots=True)
+class FittedPacking:
+    """The sharing-score tree and how it came about."""
+
+    model: PackingModel
+    metadata: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class FittedPairSpeed:
+    """The pair-speed tree and how it came about."""
+
+    model: PairSpeedModel
+    metadata: Mapping[str, Any]
+
+
+def configurations(members: Members) -> Configurations:
+    """Labels every configuration by its measured pairs."""
+    number, first, inverse, count = np.unique(
+        members.configuration, return_index=True, return_inverse=True, return_counts=True
+    )
+    mean = np.bincount(inverse, weights=members.speed) / count
+    worth_it = members.speed + members.partner_speed > WORTH_SHARING
+    worth = np.bincount(inverse, weights=worth_it) / count
+    label = np.where(worth < JUMBO_BELOW, 2, np.where(worth < TINY_FROM, 1, 0))
+    return Configurations(
+        members.family[first], members.profile[first], mean, worth, label.astype(np.int64), number
+    )
+
+
+def fit_packing(
+    pairs: PairMeasurements,
+    *,
+    exclude_families: Collection[str] = (),
+    repeats: int | None = None,
+    seed: int = 0,
+) -> FittedPacking:
+    """Fits the sharing-score tree.
+
+    Args:
+        pairs: what was measured.
+        exclude_families: pairs with one of these are not looked at, not even for the labels of
+            their partners.
+        repeats: repetitions of the cross-validation that chooses the pruning; 25, or 1 with
+            families left out, where the fit has to be quick.
+        seed: of the folds and of ties.
+
+    Raises TrainingError when too few configurations are left.
+    """
+    if repeats is None:
+        repeats = 1 if exclude_families else 10
+    known = configurations(pairs.members.without(exclude_families))
+    if len(known.label) < MIN_CONFIGURATIONS:
+        raise TrainingError(
+            f"{len(known.label)} configurations with pairs, at least {MIN_CONFIGURATIONS} needed"
+        )
+    # scikit-learn's checks cost more than these fits
+    with config_context(skip_parameter_validation=True, assume_finite=False):
+        leaf_rows = _choose_leaf_rows(known, repeats, seed)
+        fitted = _grown(known, np.ones(len(known.label), dtype=bool), leaf_rows)
+    leaf = fitted.apply(known.profile[:, :LOOKS_AT])
+    rows = np.zeros((fitted.tree_.node_count, 3))
+    np.add.at(rows, (leaf, known.label), 1.0)
+    children = zip(fitted.tree_.children_left, fitted.tree_.children_right, strict=True)
+    for node, (left, right) in reversed(list(enumerate(children))):  # children after parents
+        if left >= 0:
+            rows[node] = rows[left] + rows[right]
+    shares = rows / rows.sum(axis=1, keepdims=True)
+    model = PackingModel(
+        exported_tree(fitted, PACKING_FEATURES, lambda node: tuple(shares[node].tolist()))
+    )
+    metadata = {
+        **pairs.provenance(exclude_families),
+        "configurations": len(known.label),
+        "labels": np.bincount(known.label, minlength=3).tolist(),
+        "label_rule": f"worth sharing with < {JUMBO_BELOW:.0%} of partners jumbo, "
+        f"with >= {TINY_FROM:.0%} tiny, else medium",
+        "leaf_rows": leaf_rows,
+        "leaves": model.tree.leaves,
+    }
+    return FittedPacking(model, metadata)
+
+
+def fit_pair_speed(
+    pairs: PairMeasurements, *, exclude_families: Collection[str] = ()
+) -> FittedPairSpeed:
+    """Fits each member's speed on both profiles: at most 16 leaves, never rising with demand.
+
+    Args:
+        pairs: what was measured.
+        exclude_families: pairs with one of these are not looked at.
+
+    Raises TrainingError when no pairs are left.
+    """
+    members = pairs.members.without(exclude_families)
+    if len(members.speed) < 2 * MIN_CONFIGURATIONS:
+        raise TrainingError(
+            f"{len(members.speed) // 2} pairs, at least {MIN_CONFIGURATIONS} needed"
+        )
+    with config_context(skip_parameter_validation=True, assume_finite=False):
+        fitted = DecisionTreeRegressor(
+            max_leaf_nodes=MAX_LEAVES,
+            min_samples_leaf=max(2, round(0.015 * len(members.speed))),
+            # more asked of the GPU by both together never makes either faster
+            monotonic_cst=[0, -1, -1],
+            random_state=0,
+        ).fit(_pair_columns(members), members.speed)
+
+    def speed(node: int) -> tuple[float, ...]:
+        return (min(1.0, float(fitted.tree_.value[node][0][0])),)
+
+    model = PairSpeedModel(exported_tree(fitted, PAIR_FEATURES, speed))
+    metadata = {
+        **pairs.provenance(exclude_families),
+        "pairs": len(members.speed) // 2,
+        "leaves": model.tree.leaves,
+    }
+    return FittedPairSpeed(model, metadata)
+
+
+def evaluate_packing(
+    pairs: PairMeasurements, *, seed: int = 0, repeats: int = 10
+) -> dict[str, float]:
+    """How often the tree gives the label a configuration's own measurements give it.
+
+    Returns accuracy in repeated 5-fold cross-validation, and with a whole model family left out
+    (its pairs then do not label its partners either); the share of the largest class beside them;
+    how often "scores sum to at most 2" agrees with "worth sharing": by the labels themselves, and
+    by the tree for pairs neither of whose families it has seen.
+    """
+    known = configurations(pairs.members)
+    n = len(known.label)
+    rng = np.random.default_rng(seed)
+    hits = []
+    with config_context(skip_parameter_validation=True, assume_finite=False):
+        for _ in range(repeats):
+            fold = rng.permutation(n) % 5
+            for held_out in (fold == k for k in range(5)):
+                kept = _where(known, ~held_out)
+                leaf_rows = _choose_leaf_rows(kept, 1, seed)
+                guess = _judged(kept, np.ones(len(kept.label), bool), leaf_rows, known.profile)
+                hits += (guess == known.label)[held_out].tolist()
+    unseen = []
+    for family in pairs.families:
+        model = fit_packing(pairs, exclude_families=(family,), seed=seed).model
+        mine = known.family == family
+        for profile, label in zip(known.profile[mine], known.label[mine], strict=True):
+            unseen.append(_score(model, profile) == label)
+    by_label, by_tree = _decisions(pairs, known, seed)
+    return {
+        "configurations": float(n),
+        "cv_accuracy": float(np.mean(hits)),
+        "unseen_family_accuracy": float(np.mean(unseen)),
+        "majority": float(np.bincount(known.label).max() / n),
+        "label_decision_accuracy": by_label,
+        "unseen_decision_accuracy": by_tree,
+    }
+
+
+def _decisions(pairs: PairMeasurements, known: Configurations, seed: int) -> tuple[float, float]:
+    """Share of pairs rightly judged by the labels, and by trees that saw neither family."""
+    members = pairs.members
+    n = len(members.speed) // 2
+    worth = (members.speed + members.partner_speed > WORTH_SHARING)[:n]
+    place = {number: i for i, number in enumerate(known.number.tolist())}
+    a, b = (
+        np.array([place[c] for c in half.tolist()]) for half in np.split(members.configuration, 2)
+    )
+    allowed = known.label[a] + known.label[b] <= 2
+    right = []
+    for (one, two), test in family_pairs(members):
+        model = fit_packing(pairs, exclude_families=(one, two), seed=seed).model
+        score = {i: _score(model, known.profile[i]) for i in {*a[test], *b[test]}}
+        for i, j, truth in zip(a[test], b[test], worth[test], strict=True):
+            right.append((score[i] + score[j] <= 2) == truth)
+    return float((allowed == worth).mean()), float(np.mean(right))
+
+
+def family_pairs(
+    members: Members,
+) -> Iterator[tuple[tuple[str, str], NDArray[np.bool_]]]:
+    """Every two families that met, with the mask of their pairs, (n,)."""
+    n = len(members.speed) // 2
+    own, partner = members.family[:n], members.partner_family[:n]
+    for a, b in combinations_with_replacement(sorted(set(members.family)), 2):
+        test = ((own == a) & (partner == b)) | ((own == b) & (partner == a))
+        if test.any():
+            yield (a, b), test
+
+
+def _score(model: PackingModel, profile: Floats) -> int:
+    shares = model.tree.leaf(profile.tolist()).value
+    return shares.index(max(shares))
+
+
+def evaluate_pair_speed(pairs: PairMeasurements) -> dict[str, float]:
+    """Errors on pairs both of whose families were left out of the fit.
+
+    Returns mean absolute error of the sum of both (capped) speeds and of the slower member, and
+    how often "sum > 1.8" is judged rightly, for the tree; the same for the GA2M (`ga2m_...`) and
+    the constant mean (`mean_...`); and the accuracy of the one-line rule "sum of GPU utilisation
+    <= 120 %" (`rule_accuracy`).
+    """
+    members = pairs.members
+    n = len(members.speed) // 2
+    speed = members.speed.reshape(2, n)
+    columns = {"": _pair_columns(members), "ga2m_": pair_columns(members)}
+    guesses = {prefix: np.full((2, n), np.nan) for prefix in ("", "ga2m_", "mean_")}
+    for unseen, test in family_pairs(members):
+        rest = members.without(unseen)
+        if len(rest.speed) < 2 * MIN_PAIRS:
+            continue
+        tree = fit_pair_speed(pairs, exclude_families=unseen).model.tree
+        ga2m = fit_pair_ga2m(pairs, exclude_families=unseen).model.model
+        guesses["mean_"][:, test] = rest.speed.mean()
+        for side in (0, 1):
+            rows = columns[""].reshape(2, n, -1)[side, test]
+            guesses[""][side, test] = [tree.leaf(row.tolist()).value[0] for row in rows]
+            named = dict(
+                zip(
+                    PAIR_GA2M_FEATURES,
+                    columns["ga2m_"].reshape(2, n, -1)[side, test].T,
+                    strict=True,
+                )
+            )
+            guesses["ga2m_"][side, test] = np.clip(ga2m.score_batch(named), SLOWEST, 1.0)
+    tested = np.isfinite(guesses[""][0])
+    if not tested.any():
+        raise TrainingError("no pair is left once its own families are taken out")
+    worth = speed.sum(axis=0) > WORTH_SHARING
+    rule = columns["ga2m_"][:n, 1] <= 120.0
+    result = {"pairs": float(tested.sum()), "rule_accuracy": float((rule == worth)[tested].mean())}
+    for prefix, guess in guesses.items():
+        error_sum = np.abs(guess.sum(axis=0) - speed.sum(axis=0))[tested]
+        error_slower = np.abs(guess.min(axis=0) - speed.min(axis=0))[tested]
+        judged = ((guess.sum(axis=0) > WORTH_SHARING) == worth)[tested]
+        result[f"{prefix}mae_sum"] = float(error_sum.mean())
+        result[f"{prefix}mae_slower"] = float(error_slower.mean())
+        result[f"{prefix}accuracy"] = float(judged.mean())
+    return result
+
+
+def _pair_columns(members: Members) -> Floats:
+    """Columns of `PAIR_FEATURES`, (2n, 3); as `models.bundle.packing.pair_values`."""
+    own, partner = members.profile, members.partner
+    return np.column_stack(
+        [own[:, 0] - partner[:, 0], own[:, 0] + partner[:, 0], own[:, 1] + partner[:, 1]]
+    )
+
+
+def _where(known: Configurations, mask: NDArray[np.bool_]) -> Configurations:
+    return Configurations(*(getattr(known, name)[mask] for name in known.__slots__))
+
+
+def _grown(known: Configurations, mask: NDArray[np.bool_], leaf_rows: int) -> DecisionTreeRegressor:
+    """A tree grown on the share of worthwhile partners: it keeps what a label throws away."""
+    return DecisionTreeRegressor(
+        max_leaf_nodes=MAX_LEAVES,
+        min_samples_leaf=leaf_rows,
+        monotonic_cst=[-1] * LOOKS_AT,
+        random_state=0,
+    ).fit(known.profile[mask, :LOOKS_AT], known.worth[mask])
+
+
+def _judged(
+    known: Configurations, mask: NDArray[np.bool_], leaf_rows: int, profile: Floats
+) -> Labels:
+    """Labels of the rows `profile` by a tree grown on the configurations of `mask`."""
+    tree = _grown(known, mask, leaf_rows)
+    rows = np.zeros((tree.tree_.node_count, 3))
+    np.add.at(rows, (tree.apply(known.profile[mask, :LOOKS_AT]), known.label[mask]), 1.0)
+    labels: Labels = rows.argmax(axis=1)[tree.apply(profile[:, :LOOKS_AT])]
+    return labels
+
+
+def _choose_leaf_rows(known: Configurations, repeats: int, seed: int) -> int:
+    """The leaf size of best accuracy in repeated cross-validation; the largest among equals."""
+    rng = np.random.default_rng(seed)
+    hits = np.zeros(len(LEAF_ROWS))
+    for _ in range(repeats):
+        fold = rng.permutation(len(known.label)) % FOLDS
+        for held_out in (fold == k for k in range(FOLDS)):
+            for i, leaf_rows in enumerate(LEAF_ROWS):
+                guess = _judged(known, ~held_out, leaf_rows, known.profile[held_out])
+                hits[i] += (guess == known.label[held_out]).sum()
+    return LEAF_ROWS[len(LEAF_ROWS) - 1 - int(hits[::-1].argmax())]

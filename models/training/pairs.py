@@ -1,0 +1,266 @@
+"""Measured pairs: two training configurations on one GPU, each one's speed relative to alone.
+
+One schema whatever they come from. Measured and simulated pairs are never mixed: every set knows
+its origin, and a bundle trained on it says so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from models.training.errors import TrainingError
+
+Floats = NDArray[np.float64]
+Origin = Literal["measured", "simulated"]
+
+# Fields of one member; a pair has each with "_a" and with "_b".
+MEMBER_FIELDS: tuple[pa.Field, ...] = (
+    pa.field("model", pa.string(), nullable=False),  # the model family
+    pa.field("dataset", pa.string()),
+    pa.field("batch", pa.int32(), nullable=False),
+    pa.field("amp", pa.bool_()),
+    # the profile of the configuration running alone
+    pa.field("gpu_util_pct", pa.float64(), nullable=False),
+    pa.field("gpu_mem_util_pct", pa.float64(), nullable=False),
+    pa.field("gpu_mem_mib", pa.float64(), nullable=False),
+    # throughput beside the other member, relative to running alone
+    pa.field("speed", pa.float64(), nullable=False),
+)
+PAIR_SCHEMA = pa.schema(
+    [field.with_name(f"{field.name}_{side}") for side in "ab" for field in MEMBER_FIELDS]
+)
+_CONFIGURATION = ("model", "dataset", "batch", "amp")
+_PROFILE = ("gpu_util_pct", "gpu_mem_util_pct", "gpu_mem_mib")
+_ORIGIN_KEY = b"pellucid_pairs"
+
+
+@dataclass(frozen=True)
+class PairMeasurements:
+    """Pairs of one origin.
+
+    Attributes:
+        frame: columns of `PAIR_SCHEMA`, one row per pair.
+        origin: "measured" on hardware, or "simulated" by a formula.
+        source: where they come from, one line.
+
+    Raises TrainingError when a column is missing or a figure impossible.
+    """
+
+    frame: pd.DataFrame
+    origin: Origin
+    source: str
+
+    def __post_init__(self) -> None:
+        if self.origin not in ("measured", "simulated"):
+            raise TrainingError(f"origin is {self.origin!r}, must be measured or simulated")
+        missing = [name for name in PAIR_SCHEMA.names if name not in self.frame.columns]
+        if missing:
+            raise TrainingError(f"pairs: column {missing[0]!r} is missing")
+        for side in "ab":
+            for name, low, high in (
+                ("gpu_util_pct", 0.0, 100.0),
+                ("gpu_mem_util_pct", 0.0, 100.0),
+                ("gpu_mem_mib", 0.0, np.inf),
+                ("speed", 0.0, np.inf),
+            ):
+                column = f"{name}_{side}"
+                values = _numbers(self.frame, column)
+                wrong = ~np.isfinite(values) | (values < low) | (values > high)
+                if name == "speed":
+                    wrong |= values == 0.0
+                if wrong.any():
+                    accepted = "above 0" if name == "speed" else f"from {low:g} to {high:g}"
+                    value = values[int(wrong.argmax())]
+                    raise TrainingError(f"pairs: {column} is {value:g}, must be {accepted}")
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+    @cached_property
+    def digest(self) -> str:
+        """sha256 of origin and pairs, hex."""
+        digest = hashlib.sha256(self.origin.encode())
+        rows = self.frame[PAIR_SCHEMA.names].astype(str)
+        digest.update(pd.util.hash_pandas_object(rows, index=False).to_numpy().tobytes())
+        return digest.hexdigest()
+
+    @cached_property
+    def members(self) -> Members:
+        """Both members of every pair, one row each."""
+        return _members(self.frame)
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """Model families that occur, sorted."""
+        return tuple(sorted(set(self.members.family)))
+
+    def provenance(self, exclude_families: Collection[str] = ()) -> dict[str, Any]:
+        """What a model fitted on these without `exclude_families` says of them; plain JSON."""
+        return {
+            "origin": self.origin,
+            "source": self.source,
+            "pairs_digest": self.digest,
+            "excluded_families": sorted(exclude_families),
+        }
+
+    def table(self) -> pa.Table:
+        """As Arrow, origin and source in the schema's metadata."""
+        described = {_ORIGIN_KEY: self.origin.encode(), b"source": self.source.encode()}
+        table = pa.Table.from_pandas(self.frame, schema=PAIR_SCHEMA, preserve_index=False)
+        return table.replace_schema_metadata(described)
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """Members of pairs as arrays, 2n rows: every pair's a, then every pair's b.
+
+    Attributes:
+        family, partner_family: model families, (2n,) of str.
+        configuration: number of the configuration, (2n,); equal for equal (model, dataset,
+            batch, amp).
+        profile: gpu_util_pct, gpu_mem_util_pct, gpu_mem_mib, amp (NaN unknown), (2n, 4).
+        partner: the same of the other member, (2n, 4).
+        speed: relative to running alone and capped at 1, (2n,): sharing cannot make a job
+            faster, what is above 1 is noise of the measurement.
+    """
+
+    family: NDArray[np.object_]
+    partner_family: NDArray[np.object_]
+    configuration: NDArray[np.int64]
+    profile: Floats
+    partner: Floats
+    speed: Floats
+
+    def without(self, families: Collection[str]) -> Members:
+        """The members of pairs in which none of `families` takes part."""
+        if not families:
+            return self
+        out = list(families)
+        keep = ~(np.isin(self.family, out) | np.isin(self.partner_family, out))
+        return self.where(keep)
+
+    @property
+    def partner_speed(self) -> Floats:
+        """Speed of the other member of each one's pair, (2n,)."""
+        a, b = np.split(self.speed, 2)
+        return np.concatenate([b, a])
+
+    def where(self, mask: NDArray[np.bool_]) -> Members:
+        """The members where `mask` holds."""
+        return Members(*(getattr(self, name)[mask] for name in self.__slots__))
+
+
+def read_artifact(folder: str | Path) -> PairMeasurements:
+    """Reads `single_data.csv` and `colocate_info.csv` of the Lucid artifact's format.
+
+    A pair's members are looked up among the single configurations by model, dataset, batch size
+    and amp. Raises TrainingError when a file, column or configuration is missing.
+    """
+    folder = Path(folder)
+    key = ["model", "dataset", "batchsize", "amp"]
+    singles = _read_csv(folder / "single_data.csv", [*key, "gpu_util", "gmem_util", "gmem"])
+    names = [f"{name}{i}" for i in (1, 2) for name in (*key, "speed")]
+    pairs = _read_csv(folder / "colocate_info.csv", names)
+    singles = singles.drop_duplicates(key).set_index(key)
+    columns: dict[str, Any] = {}
+    for i, side in ((1, "a"), (2, "b")):
+        wanted = pd.MultiIndex.from_frame(pairs[[f"{name}{i}" for name in key]], names=key)
+        absent = ~wanted.isin(singles.index)
+        if absent.any():
+            configuration = " ".join(map(str, wanted[absent][0]))
+            raise TrainingError(f"colocate_info.csv: {configuration} has no row in single_data.csv")
+        profile = singles.loc[wanted]
+        columns[f"model_{side}"] = pairs[f"model{i}"].astype(str)
+        columns[f"dataset_{side}"] = pairs[f"dataset{i}"].astype(str)
+        columns[f"batch_{side}"] = pairs[f"batchsize{i}"].astype("int32")
+        columns[f"amp_{side}"] = pairs[f"amp{i}"].astype(bool)
+        columns[f"gpu_util_pct_{side}"] = profile["gpu_util"].to_numpy(dtype=np.float64)
+        columns[f"gpu_mem_util_pct_{side}"] = profile["gmem_util"].to_numpy(dtype=np.float64)
+        columns[f"gpu_mem_mib_{side}"] = profile["gmem"].to_numpy(dtype=np.float64)
+        columns[f"speed_{side}"] = pairs[f"speed{i}"].to_numpy(dtype=np.float64)
+    return PairMeasurements(pd.DataFrame(columns), "measured", "colocate_info.csv")
+
+
+def read_pairs(path: str | Path) -> PairMeasurements:
+    """Reads a Parquet file of `PAIR_SCHEMA`, or a folder in the Lucid artifact's format.
+
+    A Parquet file that does not say where its pairs come from is taken as measured.
+    """
+    path = Path(path)
+    if path.is_dir():
+        return read_artifact(path)
+    try:
+        table = pq.read_table(path)
+    except (OSError, pa.ArrowException) as error:
+        raise TrainingError(f"pairs {path}: {str(error).splitlines()[0]}") from None
+    described = table.schema.metadata or {}
+    origin = described.get(_ORIGIN_KEY, b"measured").decode()
+    source = described.get(b"source", path.name.encode()).decode()
+    return PairMeasurements(
+        table.to_pandas(), "simulated" if origin == "simulated" else "measured", source
+    )
+
+
+def write_pairs(pairs: PairMeasurements, path: str | Path) -> None:
+    """Writes a Parquet file of `PAIR_SCHEMA` that says where its pairs come from."""
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.tmp")
+    pq.write_table(pairs.table(), temporary)
+    temporary.replace(path)
+
+
+def _read_csv(path: Path, columns: list[str]) -> pd.DataFrame:
+    try:
+        frame = pd.read_csv(path)
+    except (OSError, ValueError) as error:
+        raise TrainingError(f"pairs {path}: {str(error).splitlines()[0]}") from None
+    missing = [name for name in columns if name not in frame.columns]
+    if missing:
+        raise TrainingError(f"pairs {path}: column {missing[0]!r} is missing")
+    bad = frame[columns].isna().any(axis=1)
+    if bad.any():
+        raise TrainingError(f"pairs {path}: line {int(bad.argmax()) + 2} has an empty cell")
+    return frame[columns]
+
+
+def _numbers(frame: pd.DataFrame, column: str) -> Floats:
+    try:
+        return frame[column].to_numpy(dtype=np.float64, na_value=np.nan)
+    except (TypeError, ValueError):
+        raise TrainingError(f"pairs: {column} must hold numbers") from None
+
+
+def _members(frame: pd.DataFrame) -> Members:
+    sides = {}
+    for side in "ab":
+        amp = frame[f"amp_{side}"].astype("boolean").to_numpy(dtype=np.float64, na_value=np.nan)
+        numbers = [_numbers(frame, f"{name}_{side}") for name in _PROFILE]
+        sides[side] = np.column_stack([*numbers, amp])
+    keys = pd.concat(
+        [
+            frame[[f"{name}_{side}" for name in _CONFIGURATION]].set_axis(_CONFIGURATION, axis=1)
+            for side in "ab"
+        ]
+    )
+    family = {side: frame[f"model_{side}"].to_numpy(dtype=object) for side in "ab"}
+    speed = np.concatenate([_numbers(frame, f"speed_{side}") for side in "ab"])
+    number = keys.groupby(list(_CONFIGURATION), dropna=False).ngroup().to_numpy()
+    return Members(
+        family=np.concatenate([family["a"], family["b"]]),
+        partner_family=np.concatenate([family["b"], family["a"]]),
+        configuration=number.astype(np.int64),
+        profile=np.concatenate([sides["a"], sides["b"]]),
+        partner=np.concatenate([sides["b"], sides["a"]]),
+        speed=np.minimum(speed, 1.0),
+    )

@@ -1,0 +1,73 @@
+"""Shape functions as pictures."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from models.bundle import AdditiveModel, Axis, Term
+
+MAX_LABELS = 12
+
+
+def plot_shapes(model: AdditiveModel, path: str | Path, *, top: int = 24) -> Path:
+    """Draws the `top` terms by importance into one picture; its suffix says which format.
+
+    A single feature: what it multiplies the duration by (log scale), with the spread over bags;
+    the first point is "missing". A pair: its purified contribution as colours.
+    """
+    order = sorted(range(len(model.terms)), key=lambda k: -model.terms[k].importance())[:top]
+    columns = max(1, min(4, len(order)))
+    rows = max(1, math.ceil(len(order) / columns))
+    figure = Figure(figsize=(4.2 * columns, 3.0 * rows), layout="constrained")
+    for cell, k in enumerate(order):
+        ax = figure.add_subplot(rows, columns, cell + 1)
+        term = model.terms[k]
+        axes = [model.axes[i] for i in term.features]
+        (_draw_main if len(axes) == 1 else _draw_pair)(ax, term, axes)
+        note = "" if term.origin == "fit" else f" ({term.origin})"
+        ax.set_title(f"{model.term_names[k]}{note}", fontsize=9)
+    path = Path(path)
+    figure.savefig(path, dpi=80)
+    return path
+
+
+def _draw_main(ax: Axes, term: Term, axes: list[Axis]) -> None:
+    x = np.arange(len(term.scores))
+    seen = term.weights > 0
+    middle = np.where(seen, np.exp(term.scores), np.nan)
+    ax.fill_between(
+        x,
+        np.where(seen, np.exp(term.scores - term.spread), np.nan),
+        np.where(seen, np.exp(term.scores + term.spread), np.nan),
+        step="mid",
+        alpha=0.25,
+    )
+    ax.step(x, middle, where="mid")
+    ax.set_yscale("log")
+    ax.axhline(1.0, color="grey", linewidth=0.6)
+    ax.set_ylabel("factor", fontsize=8)
+    _ticks(ax.xaxis, axes[0])
+
+
+def _draw_pair(ax: Axes, term: Term, axes: list[Axis]) -> None:
+    scores = np.where(term.weights > 0, term.scores, np.nan)
+    limit = float(np.nanmax(np.abs(scores))) if np.isfinite(scores).any() else 1.0
+    image = ax.imshow(
+        scores.T, origin="lower", aspect="auto", cmap="RdBu_r", vmin=-limit, vmax=limit
+    )
+    ax.figure.colorbar(image, ax=ax)
+    _ticks(ax.xaxis, axes[0])
+    _ticks(ax.yaxis, axes[1])
+
+
+def _ticks(side: Any, axis: Axis) -> None:
+    labels = axis.labels()
+    shown = range(0, len(labels), max(1, math.ceil(len(labels) / MAX_LABELS)))
+    side.set_ticks(list(shown), [labels[i] for i in shown])
+    side.set_tick_params(labelsize=6, rotation=60 if side.axis_name == "x" else 0)

@@ -1,0 +1,30 @@
+"""The MLflow model: code that loads a bundle. Logged as source, so nothing is pickled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mlflow
+import numpy as np
+import pandas as pd
+
+from models.bundle import Bundle
+
+
+class BundleModel(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
+    """Predicts durations in seconds from a data frame of features."""
+
+    def load_context(self, context: Any) -> None:
+        """Reads the bundle that was logged with the model."""
+        self._bundle = Bundle.load(context.artifacts["bundle"])
+
+    def predict(
+        self, context: Any, model_input: pd.DataFrame, params: dict[str, Any] | None = None
+    ) -> np.ndarray:
+        """Predicted duration of each row, seconds, (n,)."""
+        model = self._bundle.duration
+        seconds: np.ndarray = model.seconds(model.score_batch(model_input))
+        return seconds
+
+
+mlflow.models.set_model(BundleModel())

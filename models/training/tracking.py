@@ -1,0 +1,223 @@
+"""Training runs and the registered model, in MLflow.
+
+The rule of promotion: the challenger and the current champion score the same rows, now; the
+challenger becomes champion unless it is worse. A champion that can no longer be read, or cannot
+score today's features, is worse by definition.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+# Before mlflow is imported: it reports its use to its makers unless told not to.
+os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
+
+import mlflow
+from mlflow import MlflowClient
+from mlflow.exceptions import MlflowException
+from mlflow.models import ModelSignature
+from mlflow.types import ColSpec, DataType, Schema
+
+from models.bundle import AdditiveModel, Bundle, BundleError
+from models.training import pyfunc_bundle
+from models.training.errors import TrainingError
+from models.training.plots import plot_shapes
+
+TRACKING_URI = "sqlite:///mlflow.db"
+ARTIFACT_ROOT = "mlartifacts"
+EXPERIMENT = "pellucid"
+MODEL_NAME = "pellucid-duration"
+CHAMPION = "champion"
+
+
+@dataclass(frozen=True, slots=True)
+class TrackedRun:
+    """What became of a training run.
+
+    Attributes:
+        run_id: MLflow run.
+        version: version of the registered model.
+        promoted: whether it is the champion now.
+        reason: why, one line.
+        value: the challenger's figure on the evaluation rows.
+        champion_value: the former champion's; None without one, or when it could not score.
+    """
+
+    run_id: str
+    version: str
+    promoted: bool
+    reason: str
+    value: float
+    champion_value: float | None
+
+
+def log_training(
+    bundle_path: str | Path,
+    *,
+    evaluate: Callable[[AdditiveModel], float],
+    params: Mapping[str, Any],
+    metrics: Mapping[str, float],
+    input_digest: str,
+    figure: str = "tail AUC",
+    tracking_uri: str = TRACKING_URI,
+    artifact_root: str | Path = ARTIFACT_ROOT,
+    name: str = MODEL_NAME,
+    files: Sequence[str | Path] = (),
+) -> TrackedRun:
+    """Logs a run with its bundle, registers the bundle, and promotes it if it is not worse.
+
+    Args:
+        bundle_path: directory of the exported bundle; it must hold a duration model.
+        evaluate: one figure of a duration model on the evaluation rows, higher is better;
+            `evaluation.tail_auc` of the latest days is the usual choice.
+        params, metrics: logged as they are; metrics that are not finite are left out.
+        input_digest: digest of what it was trained on.
+        figure: what `evaluate` measures, for the reason.
+        tracking_uri: MLflow store, a database.
+        artifact_root: folder for artifacts.
+        name: registered model.
+        files: further files to keep with the run.
+    """
+    bundle = Bundle.load(bundle_path)
+    value = float(evaluate(bundle.duration))
+    with _store(tracking_uri) as client:
+        experiment = _experiment(client, Path(artifact_root))
+        champion_value, promoted, reason = _challenge(client, name, value, evaluate, figure)
+        tags = {"input_digest": input_digest, "bundle_digest": bundle.digest}
+        with mlflow.start_run(experiment_id=experiment, tags=tags) as run:
+            mlflow.log_params(dict(params))
+            finite = {k: float(v) for k, v in metrics.items() if abs(float(v)) < float("inf")}
+            mlflow.log_metrics({**finite, "evaluation": value} if value == value else finite)
+            for file in files:
+                mlflow.log_artifact(str(file))
+            with TemporaryDirectory() as scratch:
+                mlflow.log_artifact(str(plot_shapes(bundle.duration, Path(scratch, "shapes.png"))))
+            info = mlflow.pyfunc.log_model(
+                name="model",
+                python_model=str(Path(pyfunc_bundle.__file__)),
+                artifacts={"bundle": str(Path(bundle_path).resolve())},
+                signature=_signature(bundle.duration),
+                pip_requirements=["pellucid"],
+            )
+            version = _register(client, name, info, run.info.run_id)
+            mlflow.set_tags({"promoted": str(promoted).lower(), "promotion_reason": reason})
+        client.set_model_version_tag(name, version, "bundle_digest", bundle.digest)
+        client.set_model_version_tag(name, version, "promotion_reason", reason)
+        if promoted:
+            client.set_registered_model_alias(name, CHAMPION, version)
+    return TrackedRun(run.info.run_id, version, promoted, reason, value, champion_value)
+
+
+def champion_bundle(
+    tracking_uri: str = TRACKING_URI, name: str = MODEL_NAME, into: str | Path | None = None
+) -> Path:
+    """Directory of the champion's bundle, copied into the folder `into` if one is given.
+
+    Raises TrainingError when there is no champion.
+    """
+    with _store(tracking_uri) as client:
+        return _champion(client, name, into)
+
+
+def _challenge(
+    client: MlflowClient,
+    name: str,
+    value: float,
+    evaluate: Callable[[AdditiveModel], float],
+    figure: str,
+) -> tuple[float | None, bool, str]:
+    """(champion's figure, promoted, reason)."""
+    with TemporaryDirectory() as scratch:
+        try:
+            champion = Bundle.load(_champion(client, name, scratch))
+        except TrainingError:
+            return None, True, "first version"
+        except BundleError as error:
+            return None, True, f"the champion cannot be read: {error}"
+        try:
+            former = float(evaluate(champion.duration))
+        except BundleError as error:
+            return None, True, f"the champion cannot score these rows: {error}"
+    if former != former:
+        return None, True, f"the champion has no {figure} on these rows"
+    if value >= former:
+        return former, True, f"{figure} {value:.4f} is not below the champion's {former:.4f}"
+    if value != value:
+        return former, False, f"no {figure} on these rows, the champion has {former:.4f}"
+    return former, False, f"{figure} {value:.4f} is below the champion's {former:.4f}"
+
+
+def _champion(client: MlflowClient, name: str, into: str | Path | None) -> Path:
+    try:
+        version = client.get_model_version_by_alias(name, CHAMPION)
+    except MlflowException:
+        raise TrainingError(f"registered model {name!r} has no {CHAMPION}") from None
+    try:
+        folder = mlflow.artifacts.download_artifacts(
+            artifact_uri=f"models:/{name}/{version.version}",
+            dst_path=None if into is None else str(into),
+        )
+    except (MlflowException, OSError) as error:
+        reason = str(error).splitlines()[0]
+        raise BundleError(f"artifacts of {name} version {version.version}: {reason}") from None
+    found = sorted(Path(folder).glob("artifacts/*/bundle.json"))
+    if not found:
+        raise BundleError(f"no bundle among the artifacts of {name} version {version.version}")
+    return found[0].parent
+
+
+def _register(client: MlflowClient, name: str, info: Any, run_id: str) -> str:
+    """Version number of the logged model; what mlflow.register_model does, without its prints."""
+    with suppress(MlflowException):  # it exists already
+        client.create_registered_model(name)
+    version = client.create_model_version(
+        name, source=info.model_uri, run_id=run_id, model_id=info.model_id
+    )
+    return str(version.version)
+
+
+def _experiment(client: MlflowClient, artifact_root: Path) -> str:
+    existing = client.get_experiment_by_name(EXPERIMENT)
+    if existing is not None:
+        return str(existing.experiment_id)
+    artifact_root.mkdir(parents=True, exist_ok=True)
+    # Without the tag the UI opens in its view for language-model applications.
+    tags = {"mlflow.experimentKind": "custom_model_development"}
+    location = artifact_root.resolve().as_uri()
+    return str(client.create_experiment(EXPERIMENT, artifact_location=location, tags=tags))
+
+
+def _signature(model: AdditiveModel) -> ModelSignature:
+    types = {"continuous": DataType.double, "nominal": DataType.string}
+    columns = [ColSpec(types[s.kind], s.name, required=False) for s in model.features]
+    return ModelSignature(Schema(columns), Schema([ColSpec(DataType.double)]))
+
+
+@contextmanager
+def _store(tracking_uri: str) -> Iterator[MlflowClient]:
+    """MLflow pointed at `tracking_uri`, quiet, and put back afterwards."""
+    quiet = [logging.getLogger(name) for name in ("mlflow", "alembic")]
+    levels = [logger.level for logger in quiet]
+    before = mlflow.get_tracking_uri(), mlflow.get_registry_uri()
+    for logger in quiet:
+        logger.setLevel(logging.ERROR)
+    mlflow.set_tracking_uri(tracking_uri)
+    mlflow.set_registry_uri(tracking_uri)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="(?s).*input example was not provided")
+            yield MlflowClient(tracking_uri, tracking_uri)
+    finally:
+        mlflow.set_tracking_uri(before[0])
+        mlflow.set_registry_uri(before[1])
+        for logger, level in zip(quiet, levels, strict=True):
+            logger.setLevel(level)

@@ -1,0 +1,77 @@
+"""One pass through MLflow: first champion, a worse and a better challenger."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+
+import mlflow
+import numpy as np
+import pytest
+
+from models.bundle import AdditiveModel, Bundle
+from models.training.errors import TrainingError
+from models.training.tracking import MODEL_NAME, champion_bundle, log_training
+
+
+def test_a_challenger_becomes_champion_unless_it_is_worse(bundle, tmp_path, make_frame):
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    before = mlflow.get_tracking_uri()
+    with pytest.raises(TrainingError, match="has no champion"):
+        champion_bundle(uri)
+    figures = {1.0: 0.80, 2.0: 0.79, 3.0: 0.80}  # what each is worth, by its intercept
+    runs = {}
+    for number, (intercept, champion) in enumerate({1.0: 1.0, 2.0: 1.0, 3.0: 3.0}.items(), 1):
+        model = AdditiveModel(bundle.duration.axes, bundle.duration.terms, intercept)
+        runs[number] = log_training(
+            Bundle(duration=model).save(tmp_path / "bundle"),
+            evaluate=lambda model: figures[model.intercept],
+            params={"preset": "fast"},
+            metrics={"spearman": 0.5, "auc_6h": float("nan"), "huge": float("inf")},
+            input_digest="abc",
+            tracking_uri=uri,
+            artifact_root=tmp_path / "artifacts",
+        )
+        kept = Bundle.load(champion_bundle(uri, into=tmp_path / f"copy{number}"))
+        assert kept.duration.intercept == champion
+    assert [runs[n].promoted for n in (1, 2, 3)] == [True, False, True]
+    assert [runs[n].champion_value for n in (1, 2, 3)] == [None, 0.80, 0.80]
+    assert runs[1].reason == "first version"
+    assert "0.7900 is below the champion's 0.8000" in runs[2].reason
+    assert mlflow.get_tracking_uri() == before
+
+    client = mlflow.MlflowClient(uri, uri)
+    run = client.get_run(runs[2].run_id)
+    assert run.data.params == {"preset": "fast"}
+    assert run.data.metrics == {"spearman": 0.5, "evaluation": 0.79}
+    assert run.data.tags["input_digest"] == "abc"
+    assert [a.path for a in client.list_artifacts(runs[2].run_id)] == ["shapes.png"]
+    experiment = client.get_experiment(run.info.experiment_id)
+    assert experiment.tags["mlflow.experimentKind"] == "custom_model_development"
+    assert not [p for p in (tmp_path / "artifacts").rglob("*") if p.suffix in (".pkl", ".pickle")]
+    with sqlite3.connect(tmp_path / "mlflow.db") as db:
+        assert db.execute("select count(*) from model_versions").fetchone() == (3,)
+
+    mlflow.set_registry_uri(uri)
+    mlflow.set_tracking_uri(uri)
+    try:
+        served = mlflow.pyfunc.load_model(f"models:/{MODEL_NAME}@champion")
+    finally:
+        mlflow.set_tracking_uri(before)
+        mlflow.set_registry_uri(before)
+    X = make_frame(20, 11)
+    expected = model.seconds(model.score_batch(X))
+    assert np.allclose(served.predict(X), expected, rtol=1e-12)
+
+    shutil.rmtree(tmp_path / "artifacts" / "models")
+    run = log_training(
+        tmp_path / "bundle",
+        evaluate=lambda model: 0.1,
+        params={},
+        metrics={},
+        input_digest="abc",
+        tracking_uri=uri,
+        artifact_root=tmp_path / "artifacts",
+    )
+    assert run.promoted
+    assert "the champion cannot be read" in run.reason
