@@ -1,0 +1,92 @@
+"""`pellucid colocate`: what sharing a GPU costs, measured."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipeline.commands.profile import DeviceChoice
+
+
+def colocate(
+    workloads: Annotated[
+        list[str] | None,
+        typer.Argument(help="MODEL, or MODEL/BATCH[/amp]; default: all.", show_default=False),
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(help="Folder of the measurements; continued when it has some.")
+    ] = Path("runs/colocate"),
+    minutes: Annotated[float, typer.Option(help="Time budget of this call.")] = 10.0,
+    pairs: Annotated[
+        int | None, typer.Option(help="At most so many pairs; default: all.", show_default=False)
+    ] = None,
+    device: Annotated[
+        DeviceChoice, typer.Option(help="auto: the GPU, which must be there; or cpu.")
+    ] = DeviceChoice.AUTO,
+    gpu: Annotated[str, typer.Option(help="GPU label or UUID; default: the first free one.")] = "",
+    tiny: Annotated[
+        bool, typer.Option("--tiny", help="CPU-sized workloads and windows (implies cpu).")
+    ] = False,
+    mps: Annotated[
+        bool, typer.Option("--mps", help="Measure pairs under MPS too, where it can be started.")
+    ] = False,
+    repeats: Annotated[
+        int | None, typer.Option(help="Fewest repeats of each.", show_default=False)
+    ] = None,
+    tolerance: Annotated[
+        float | None,
+        typer.Option(help="Repeat until the 95 % interval is within this.", show_default=False),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the order of measurements.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a summary as JSON.")] = False,
+) -> None:
+    """Measure reference workloads alone and in pairs on one GPU.
+
+        pellucid colocate ResNet50 BERT/32/amp --minutes 5 --out runs/colocate
+
+    Writes solo.parquet and pairs.parquet (relative speeds, utilisation,
+    memory), every single measurement, and a card. Stopped or killed, it goes
+    on where it was when run again. Exit statuses as for `pellucid profile`.
+    """
+    from dataclasses import replace
+
+    from profiler.campaign import TINY, campaign
+    from profiler.colocate.bench import Settings
+    from profiler.errors import ProfilerError
+
+    try:
+        settings = TINY if tiny else Settings()
+        if device is DeviceChoice.CPU:
+            settings = replace(settings, device="cpu")
+        elif device is DeviceChoice.GPU:
+            settings = replace(settings, device="gpu", threads=None)
+        fewest = settings.min_repeats if repeats is None else repeats
+        settings = replace(
+            settings,
+            gpu=gpu,
+            min_repeats=fewest,
+            max_repeats=max(settings.max_repeats, fewest),
+            tolerance=settings.tolerance if tolerance is None else tolerance,
+            seed=seed,
+        )
+        summary = campaign(settings, out, minutes, workloads or [], pairs, mps, quiet=as_json)
+    except ProfilerError as error:
+        print(f"pellucid: {error}", file=sys.stderr)
+        raise typer.Exit(error.exit_status) from None
+    except OSError as error:
+        print(f"pellucid: --out {out}: {error.strerror or error}", file=sys.stderr)
+        raise typer.Exit(2) from None
+    if as_json:
+        print(json.dumps(summary, indent=1))
+        return
+    print(
+        f"{summary['solo']} of {summary['solo_wanted']} workloads alone, "
+        f"{summary['pairs']} of {summary['pairs_wanted']} pairs "
+        f"({summary['tight_pairs']} within the tolerance) in {out}"
+    )
+    if not summary["complete"]:
+        print("unfinished: run it again to go on")

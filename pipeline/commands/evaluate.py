@@ -1,0 +1,47 @@
+"""`pellucid evaluate`: how good the models are, recomputed from public data with yardsticks."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pipeline.console import step, user_errors
+from pipeline.errors import UserError
+
+NAMES = ("duration", "arrivals", "packing", "bundle")
+
+
+def evaluate(
+    what: Annotated[str, typer.Argument(help=f"One of {', '.join(NAMES)}.")],
+    data: Annotated[
+        Path, typer.Option(help="Folder of the public data: venus/, packing/ and so on.")
+    ] = Path("../shared/data"),
+    seed: Annotated[int, typer.Option(help="Of the fits.")] = 0,
+    ablation: Annotated[
+        bool, typer.Option("--ablation", help="Also leave out each family of features in turn.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Recompute the figures of a model from the data, yardsticks beside it on the same rows.
+
+    Examples:
+
+      pellucid evaluate duration --data ../shared/data --json
+
+      pellucid evaluate duration --data ../shared/data --ablation
+    """
+    with user_errors():
+        if what not in NAMES:
+            raise UserError(f"evaluate {what}: choose one of {', '.join(NAMES)}")
+        if ablation and what != "duration":
+            raise UserError(f"--ablation: only duration has it, not {what}")
+        module: Any = importlib.import_module(f"pipeline.evaluate.{what}")
+        with step(f"evaluating {what}", as_json):
+            extra = {"ablation": True} if ablation else {}
+            result: dict[str, Any] = module.run(data, seed=seed, **extra)
+        plain = as_json or not hasattr(module, "text")
+        typer.echo(json.dumps(result, indent=1) if plain else module.text(result))

@@ -1,0 +1,66 @@
+"""`pellucid report`: one page about a trace, its models and the policies compared."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipeline.console import user_errors
+
+
+def report(
+    out: Annotated[Path, typer.Option(help="The page to write.", metavar="FILE")] = Path(
+        "report.html"
+    ),
+    compare: Annotated[
+        Path | None,
+        typer.Option(help="Folder of `pellucid compare --out` (or of one simulation)."),
+    ] = None,
+    bundle: Annotated[Path | None, typer.Option(help="Exported models.")] = None,
+    trace: Annotated[Path | None, typer.Option(help="Ingested dataset.")] = None,
+    metrics: Annotated[
+        Path | None, typer.Option(help="JSON with the models' errors (stage evaluate).")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was made as JSON.")] = False,
+) -> None:
+    """Write one self-contained page: trace, models, policies compared, sample decisions explained.
+
+    It needs no network to be read and no other file. A section whose input is not given is left
+    out, and the page says so. Exit status 1 means that the page was written, but a recorded
+    explanation does not add up.
+
+    Example:
+
+      pellucid report --compare data/runs --bundle data/bundle --trace data/trace
+      --metrics data/metrics/evaluate.json --out report.html
+    """
+    with user_errors():
+        from pipeline.report.build import Inputs, build
+        from pipeline.report.look import write_page
+
+        made = build(Inputs(compare, bundle, trace, metrics))
+        write_page(out, made.html)
+    if as_json:
+        size = len(made.html.encode())
+        typer.echo(
+            json.dumps(
+                {
+                    "out": str(out),
+                    "bytes": size,
+                    "sections": made.sections,
+                    "headline": made.headline,
+                    "problems": made.problems,
+                }
+            )
+        )
+    else:
+        for sentence in made.headline:
+            typer.echo(sentence)
+        for problem in made.problems:
+            typer.echo(f"Contradiction: {problem}", err=True)
+        typer.echo(f"The page is {out}.")
+    if made.problems:
+        raise typer.Exit(1)

@@ -1,0 +1,196 @@
+"""Runs a policy in a scenario and writes what came of it; compares policies over seeds.
+
+A run folder holds decisions.parquet, jobs.parquet, bundles.json and summary.json. The last is
+written last: a folder without it is a run that did not finish.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+
+from models.bundle import Bundle
+from pipeline.tracks.scenario import Cost, Meter, Progress, Scenario
+from scheduler.estimates import Estimator
+from scheduler.recorder import Recorder, write_json, write_table
+from scheduler.results import jct_by_vc, job_table, summarise
+
+Figures = dict[str, Any]
+
+
+def run(
+    scenario: Scenario, policy: str, out: Path | None = None, *, progress: Progress | None = None
+) -> Figures:
+    """Simulate one policy; with `out`, record every decision there. Returns the summary."""
+    meter = Meter()
+    if out is not None:
+        (out / "summary.json").unlink(missing_ok=True)
+    with Recorder(out / "decisions.parquet") if out is not None else nullcontext() as sink:
+        outcome, estimator = scenario.simulate(policy, sink=sink, progress=progress)
+    cluster = scenario.workload.cluster
+    figures: Figures = {
+        "policy": policy,
+        "scenario": scenario.name,
+        "seed": scenario.seed,
+        "durations": estimator.name,
+        **summarise(outcome, cluster.gpus),
+    }
+    if out is not None:
+        write_table(out / "jobs.parquet", job_table(outcome.jobs))
+        write_json(out / "bundles.json", described(estimator))
+    figures |= _rounded(meter.read())
+    if out is not None:
+        write_json(
+            out / "summary.json",
+            {
+                **figures,
+                "jct_by_vc_s": jct_by_vc(outcome.jobs),
+                "cluster": dict(cluster.vcs),
+                "gpus_per_node": cluster.gpus_per_node,
+            },
+        )
+    return figures
+
+
+def _rounded(cost: Cost) -> Figures:
+    return {
+        "wall_s": round(cost.wall_s, 3),
+        "cpu_s": round(cost.cpu_s, 3),
+        "peak_rss_mib": round(cost.peak_rss_mib, 1),
+    }
+
+
+def described(estimator: Estimator) -> dict[str, Figures]:
+    """What it takes to read the terms in a run's decisions, by bundle digest."""
+    return {digest: describe(bundle) for digest, bundle in estimator.bundles.items()} | dict(
+        estimator.descriptions
+    )
+
+
+def describe(bundle: Bundle) -> Figures:
+    """Names of terms and inputs of a bundle's duration model."""
+    model = bundle.duration
+    return {
+        "terms": list(model.term_names),
+        "inputs": [spec.name for spec in model.features],
+        "texts": {spec.name: spec.text for spec in model.features},
+        "units": {spec.name: spec.unit for spec in model.features},
+        "metadata": bundle.metadata,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One run of a comparison."""
+
+    policy: str
+    seed: int
+
+
+def compare(
+    scenarios: Callable[[int], Scenario],
+    policies: Sequence[str],
+    seeds: Sequence[int],
+    *,
+    out: Path | None = None,
+    workers: int = 1,
+    progress: Callable[[Task], None] | None = None,
+) -> Figures:
+    """Run every policy on every seed.
+
+    Args:
+        scenarios: makes the world of a seed.
+        out: where to record the runs of the first seed, one folder per policy.
+        workers: processes; 1 keeps everything in this one.
+
+    Returns:
+        ``{track, seeds, policies: [figures as mean and sd], paired: [differences to the first
+        policy, on the same seeds, with standard errors], cpu_s, ...}``
+    """
+    meter = Meter()
+    rows: dict[Task, Figures] = {}
+    if workers == 1:
+        for seed in seeds:
+            scenario = scenarios(seed)
+            for policy in policies:
+                rows[Task(policy, seed)] = _one(scenario, policy, seed == seeds[0], out)
+                if progress is not None:
+                    progress(Task(policy, seed))
+            name = scenario.name
+    else:
+        name = scenarios(seeds[0]).name
+        jobs = [Task(policy, seed) for seed in seeds for policy in policies]
+        found = Parallel(n_jobs=workers, return_as="generator")(
+            delayed(_fresh)(scenarios, task, task.seed == seeds[0], out) for task in jobs
+        )
+        for task, figures in zip(jobs, found, strict=True):
+            rows[task] = figures
+            if progress is not None:
+                progress(task)
+    result: Figures = {
+        "track": name,
+        "seeds": list(seeds),
+        "policies": [
+            _aggregate(policy, [rows[Task(policy, seed)] for seed in seeds]) for policy in policies
+        ],
+        "paired": _paired(rows, policies, seeds),
+    }
+    result |= _rounded(meter.read())
+    if workers > 1:  # the runs' own CPU time is what was spent
+        result["cpu_s"] = round(sum(row["cpu_s"] for row in rows.values()), 3)
+    if out is not None:
+        write_json(out / "compare.json", result)
+    return result
+
+
+def _fresh(
+    scenarios: Callable[[int], Scenario], task: Task, record: bool, out: Path | None
+) -> Figures:
+    return _one(scenarios(task.seed), task.policy, record, out)
+
+
+def _one(scenario: Scenario, policy: str, record: bool, out: Path | None) -> Figures:
+    folder = out / policy if out is not None and record else None
+    return run(scenario, policy, folder)
+
+
+_NOT_FIGURES = {"policy", "scenario", "seed", "durations"}
+
+
+def _aggregate(policy: str, rows: list[Figures]) -> Figures:
+    out: Figures = {"policy": policy, "durations": rows[0]["durations"], "runs": len(rows)}
+    for key in rows[0]:
+        if key in _NOT_FIGURES:
+            continue
+        values = np.array([row[key] for row in rows], dtype=float)
+        out[f"{key}_mean"] = float(values.mean())
+        out[f"{key}_sd"] = float(values.std(ddof=1)) if len(values) > 1 else 0.0
+    return out
+
+
+def _paired(
+    rows: dict[Task, Figures], policies: Sequence[str], seeds: Sequence[int]
+) -> list[Figures]:
+    """Differences in average JCT on the same seeds, every policy against every later one."""
+    out = []
+    for i, a in enumerate(policies):
+        for b in policies[i + 1 :]:
+            d = np.array(
+                [rows[Task(a, s)]["avg_jct_s"] - rows[Task(b, s)]["avg_jct_s"] for s in seeds]
+            )
+            error = float(d.std(ddof=1) / np.sqrt(len(d))) if len(d) > 1 else None
+            out.append(
+                {
+                    "policy": a,
+                    "against": b,
+                    "avg_jct_s_difference_mean": float(d.mean()),
+                    "avg_jct_s_difference_se": error,
+                }
+            )
+    return out

@@ -1,0 +1,81 @@
+"""Tracks: the settings under which policies are compared (`published`, `honest`, `honest-open`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pipeline.tracks.scenario import Scenario
+from pipeline.tracks.venus import TrackError
+
+TRACKS = ("published", "honest", "honest-open")
+
+
+def open_scenario(
+    trace: Path,
+    *,
+    cluster: Path | None = None,
+    track: str | None = None,
+    seed: int = 0,
+    durations: str | None = None,
+    compress: float = 1.0,
+    bundle: Path | None = None,
+    quirks: bool = True,
+    since: float | None = None,
+) -> Scenario:
+    """The world that the options of `pellucid simulate` describe.
+
+    Raises TrackError with one line naming what is wrong.
+    """
+    if not trace.exists():
+        raise TrackError(f"--trace {trace}: no such file or folder")
+    if not compress > 0:
+        raise TrackError(f"--compress is {compress:g}; it must be above 0")
+    if seed < 0:
+        raise TrackError(f"--seed is {seed}; it must be 0 or more")
+    if track is None:
+        from pipeline.traces import read_dataset
+        from pipeline.tracks import plain
+
+        if compress != 1.0:
+            raise TrackError("--compress needs --track honest or honest-open")
+        table = read_dataset(trace)
+        if cluster is not None:
+            spec, profiling = plain.read_cluster(cluster)
+        else:
+            spec, profiling = plain.cluster_of(table), None
+        return plain.scenario(
+            table,
+            trace.name,
+            spec,
+            profiling,
+            durations=durations,
+            bundle=bundle,
+            seed=seed,
+            since=since,
+        )
+    if since is not None:
+        raise TrackError("--since: a track is played whole; leave it out")
+    from pipeline.tracks import honest, published, venus
+
+    if track not in TRACKS:
+        raise TrackError(f"--track {track}: use one of {', '.join(TRACKS)}")
+    if cluster is not None:
+        raise TrackError(f"--cluster: track {track} brings its own; leave it out")
+    folder = venus.load(trace)
+    if track == "published":
+        if seed or compress != 1.0:
+            raise TrackError("track published is one exact replay: no --seed, no --compress")
+        if bundle is not None:
+            raise TrackError("track published uses given predictions: no --bundle")
+        return published.scenario(folder, durations=durations, quirks=quirks)
+    return honest.scenario(
+        folder,
+        seed=seed,
+        durations=durations,
+        compress=compress,
+        bundle=bundle,
+        walls=track == "honest",
+    )
+
+
+__all__ = ["TRACKS", "Scenario", "TrackError", "open_scenario"]

@@ -1,0 +1,241 @@
+"""Any trace on any cluster: what `simulate` does when no track is named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
+
+from features.job import Job, Profile
+from features.schema import State
+from models.bundle import Bundle, BundleError
+from models.training.packing import fit_packing, fit_pair_speed
+from models.training.simulated import simulated_pairs
+from pipeline.online import OnlineEstimator
+from pipeline.tracks.scenario import ProfilingSettings, Scenario, by_gpu_count, oracle
+from pipeline.tracks.venus import TrackError
+from scheduler.cluster import ClusterSpec
+from scheduler.estimates import BundleEstimator, Estimator
+from scheduler.policies.base import Policy
+from scheduler.profiling import Scaling
+from scheduler.sharing import BundleJudge
+from scheduler.work import Configuration, SimulatedContention, Work, Workload
+
+DURATIONS = ("own", "oracle", "gpus")
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class ProfilingFile(_Strict):
+    """The profiling partition: `nodes` nodes, one each from the virtual clusters named."""
+
+    nodes: int = Field(0, ge=0)
+    lend_from: list[str] = []
+    scale_from: str | None = None
+    limit_s: float = Field(200.0, gt=0)
+    max_gpus: PositiveInt = 8
+
+
+class ClusterFile(_Strict):
+    """A cluster, as a person writes it down (YAML)."""
+
+    name: str = "cluster"
+    gpus_per_node: PositiveInt = 8
+    gpu_type: str = ""
+    gpu_memory_mib: float = Field(24_576.0, gt=0)
+    vcs: dict[str, PositiveInt]
+    profiling: ProfilingFile | None = None
+
+
+def read_cluster(path: Path) -> tuple[ClusterSpec, ProfilingSettings | None]:
+    """A cluster file. TrackError names the field, the value and what is accepted."""
+    try:
+        content = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise TrackError(f"cluster {path}: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise TrackError(f"cluster {path}: not YAML ({str(error).splitlines()[0]})") from None
+    try:
+        file = ClusterFile.model_validate(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(map(str, first["loc"])) or "the file"
+        raise TrackError(f"cluster {path}: {field}: {first['msg']}") from None
+    spec = ClusterSpec(
+        file.vcs, file.gpus_per_node, file.gpu_memory_mib, file.gpu_type, name=file.name
+    )
+    return spec, _profiling(file, path)
+
+
+def _profiling(file: ClusterFile, path: Path) -> ProfilingSettings | None:
+    wanted = file.profiling
+    if wanted is None or not wanted.nodes:
+        return None
+    lenders = wanted.lend_from or sorted(file.vcs, key=lambda vc: -file.vcs[vc])
+    nodes: dict[str, int] = {}
+    for i in range(wanted.nodes):
+        vc = lenders[i % len(lenders)]
+        nodes[vc] = nodes.get(vc, 0) + 1
+    for vc, count in nodes.items():
+        if count >= file.vcs.get(vc, 0):
+            raise TrackError(
+                f"cluster {path}: profiling.lend_from: vc {vc!r} cannot lend {count} of "
+                f"{file.vcs.get(vc, 0)} nodes"
+            )
+    scaling = Scaling(wanted.scale_from) if wanted.scale_from else None
+    return ProfilingSettings(nodes, wanted.limit_s, wanted.max_gpus, scaling)
+
+
+def cluster_of(table: pa.Table, *, gpus_per_node: int = 8, load: float = 0.9) -> ClusterSpec:
+    """A cluster shape that would have carried a trace at the given offered load per VC."""
+    frame = table.select(["vc", "gpus", "duration_s", "submit_time"]).to_pandas()
+    span = (frame["submit_time"].max() - frame["submit_time"].min()).total_seconds() or 1.0
+    work = frame["gpus"] * frame["duration_s"].fillna(0)
+    vcs: dict[str, int] = {}
+    for vc, index in frame.groupby(frame["vc"].astype(str)).groups.items():
+        need = float(work.loc[index].sum()) / span / load / gpus_per_node
+        largest = int(frame.loc[index, "gpus"].max())
+        vcs[str(vc)] = max(1, round(need), -(-largest // gpus_per_node))
+    return ClusterSpec(vcs, gpus_per_node, name="inferred")
+
+
+def workload_of(table: pa.Table, cluster: ClusterSpec, name: str) -> Workload:
+    """Jobs and truth of a trace in `TRACE_SCHEMA`. Rows without a duration are left out."""
+    jobs: list[Job] = []
+    work: dict[str, Work] = {}
+    columns: dict[str, list[Any]] = {
+        f: table.column(f).to_pylist()
+        for f in (
+            "job_id", "user", "vc", "name", "gpus", "cpus", "memory_mib", "gpu_type",
+            "time_limit_s", "state", "duration_s", "model", "dataset", "batch_size", "amp",
+            "gpu_util_pct", "gpu_mem_util_pct", "gpu_mem_mib",
+        )
+    }  # fmt: skip
+    submit = table.column("submit_time").cast(pa.int64()).to_pylist()
+    for i in range(table.num_rows):
+        row = {field: values[i] for field, values in columns.items()}
+        if row["duration_s"] is None:
+            continue
+        job_id = row["job_id"] if row["job_id"] not in work else f"{row['job_id']}~{i}"
+        jobs.append(
+            Job(
+                job_id, submit[i] / 1000, row["gpus"], row["user"] or "", row["vc"] or "",
+                row["name"] or "", row["cpus"], row["memory_mib"], row["gpu_type"],
+                row["time_limit_s"],
+            )
+        )  # fmt: skip
+        work[job_id] = Work(
+            max(row["duration_s"], 0.0), State(row["state"]), _configuration(row), _profile(row)
+        )
+    order = sorted(range(len(jobs)), key=lambda k: jobs[k].submit_time)
+    return Workload(name, [jobs[k] for k in order], work, cluster)
+
+
+def _learned(
+    bundle: Bundle | None, seed: int, past: list[Job], workload: Workload, since: float | None
+) -> Estimator:
+    """An estimator that has seen the past: every job of it that had ended before `since`.
+
+    A trace says when a job was submitted and how long it ran, not always when it started: the
+    past is replayed as if nobody had waited.
+    """
+    estimator = OnlineEstimator(seed=seed) if bundle is None else BundleEstimator(bundle)
+    moments: list[tuple[float, int, Job]] = []
+    for job in past:
+        end = job.submit_time + workload.work[job.job_id].duration_s
+        if since is not None and end < since:
+            moments += [(job.submit_time, 1, job), (end, 0, job)]
+    for now, submits, job in sorted(moments, key=lambda m: m[:2]):
+        work = workload.work[job.job_id]
+        if submits:
+            estimator.submitted(job, now)
+            estimator.started(job.job_id, now)
+            if bundle is None:
+                estimator.estimate(job, now)  # takes the row it will learn from
+        else:
+            estimator.ended(job.job_id, work.state, work.duration_s, now)
+    return estimator
+
+
+def _configuration(row: dict[str, Any]) -> Configuration | None:
+    if row["model"] is None:
+        return None
+    return Configuration(
+        row["model"], row["dataset"] or "", row["batch_size"] or 0, bool(row["amp"])
+    )
+
+
+def _profile(row: dict[str, Any]) -> Profile | None:
+    values = row["gpu_util_pct"], row["gpu_mem_util_pct"], row["gpu_mem_mib"]
+    return None if None in values else Profile(*values, row["amp"])
+
+
+def scenario(
+    table: pa.Table,
+    name: str,
+    cluster: ClusterSpec,
+    profiling: ProfilingSettings | None,
+    *,
+    durations: str | None = None,
+    bundle: Path | None = None,
+    seed: int = 0,
+    since: float | None = None,
+) -> Scenario:
+    """A trace on a cluster. Pairs run at simulated speeds, since a trace holds none.
+
+    Args:
+        durations: `own` (the default; the bundle when one is given), `oracle` or `gpus`.
+        bundle: exported models; without one, durations are learned online and the packing
+            models are fitted on simulated pairs.
+        seed: of online fits.
+        since: simulate only jobs submitted from then on (seconds since the epoch); what ended
+            before is history that estimators may learn from.
+    """
+    workload = workload_of(table, cluster, name)
+    past: list[Job] = []
+    if since is not None:
+        past = [job for job in workload.jobs if job.submit_time < since]
+        workload.jobs = [job for job in workload.jobs if job.submit_time >= since]
+    if not workload.jobs:
+        raise TrackError(f"trace {name} holds no job with a duration to simulate")
+    truth = oracle(workload)
+    loaded = Bundle.load(bundle) if bundle is not None else None
+    given: dict[str, Callable[[], Estimator]] = {
+        "own": lambda: _learned(loaded, seed, past, workload, since),
+        "oracle": lambda: truth,
+        "gpus": by_gpu_count,
+    }
+    if durations is not None and durations not in given:
+        raise TrackError(f"--durations {durations} needs a track; use one of {', '.join(given)}")
+
+    def estimator(policy: Policy) -> Estimator:
+        if not policy.estimates:
+            return Estimator()
+        return given["oracle" if policy.oracle else durations or "own"]()
+
+    def judge() -> BundleJudge:
+        if loaded is not None:
+            try:
+                return BundleJudge(loaded.packing, loaded.pair_speed)
+            except BundleError:
+                pass  # a bundle may hold a duration model only
+        pairs = simulated_pairs(seed)
+        return BundleJudge(fit_packing(pairs).model, fit_pair_speed(pairs).model)
+
+    return Scenario(
+        name,
+        workload,
+        SimulatedContention(),
+        estimator,
+        judge=judge,
+        # packing is always on: Lucid's switch has a threshold made for one cluster, and was worth
+        # nothing measurable there
+        profiling=profiling,
+        seed=seed,
+    )

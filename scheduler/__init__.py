@@ -1,0 +1,1 @@
+"""The decision core: cluster, work, policies, engine."""

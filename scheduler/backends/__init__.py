@@ -1,0 +1,1 @@
+"""Where decisions take effect: a simulated clock, this host, Slurm."""

@@ -1,0 +1,355 @@
+"""The cluster: nodes, virtual clusters, who holds which GPU.
+
+Free capacity is kept as bit masks (one bit per node, one mask per number of free GPUs), so that
+finding a node is a few integer operations however large the cluster is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from features.job import Job
+
+GPU_SHARING_CAPACITY = 2  # jobs per GPU at most
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSpec:
+    """The shape of a cluster.
+
+    Attributes:
+        vcs: nodes of each virtual cluster, in node order.
+        gpus_per_node: GPUs on every node.
+        gpu_memory_mib: memory of one GPU, MiB.
+        gpu_type: GPU type of every node.
+    """
+
+    vcs: Mapping[str, int]
+    gpus_per_node: int = 8
+    gpu_memory_mib: float = 24_576.0
+    gpu_type: str = ""
+    name: str = "cluster"
+
+    def __post_init__(self) -> None:
+        if self.gpus_per_node < 1:
+            raise ValueError(f"gpus_per_node is {self.gpus_per_node}; it must be at least 1")
+        for vc, nodes in self.vcs.items():
+            if nodes < 0:
+                raise ValueError(f"vc {vc!r} has {nodes} nodes; it must be at least 0")
+
+    @property
+    def gpus(self) -> int:
+        """GPUs in the whole cluster."""
+        return sum(self.vcs.values()) * self.gpus_per_node
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """A job on its GPUs.
+
+    Attributes:
+        order: starts are numbered; a lower number started earlier.
+        nodes, gpus: node indices, and the GPU bit mask on each.
+        partner: the run it shares its GPUs with.
+    """
+
+    job: Job
+    vc: str
+    start_time: float
+    order: int
+    nodes: tuple[int, ...]
+    gpus: tuple[int, ...]
+    partner: Run | None = None
+    profiling: bool = False
+
+
+Placement = list[tuple[int, int]]  # (node, GPU bit mask) pairs
+
+
+@dataclass(slots=True, eq=False)
+class Pool:
+    """Nodes of one virtual cluster (or of the profiling partition), all of one GPU type.
+
+    ``_by_free[k]`` has bit n set when node n has exactly k GPUs that are free and not held for a
+    reservation. Lent nodes are in no mask.
+    """
+
+    name: str
+    per_node: int
+    size: int = 0  # nodes now in the pool
+    free: int = 0  # free GPUs
+    _by_free: list[int] = field(default_factory=list)
+    _free_gpus: dict[int, int] = field(default_factory=dict)  # node -> bit mask of free GPUs
+    _held: dict[int, int] = field(default_factory=dict)  # node -> bit mask of reserved GPUs
+
+    def __post_init__(self) -> None:
+        self._by_free = [0] * (self.per_node + 1)
+
+    @property
+    def gpus(self) -> int:
+        """GPUs now in the pool."""
+        return self.size * self.per_node
+
+    def add_node(self, node: int) -> None:
+        """Bring an idle node into the pool."""
+        if node in self._free_gpus:
+            raise ValueError(f"node {node} is already in pool {self.name!r}")
+        self._free_gpus[node] = (1 << self.per_node) - 1
+        self._by_free[self.per_node] |= 1 << node
+        self.size += 1
+        self.free += self.per_node
+
+    def remove_node(self, node: int) -> None:
+        """Take an idle node out of the pool."""
+        if not self._by_free[self.per_node] >> node & 1:
+            raise ValueError(f"node {node} of pool {self.name!r} is not idle")
+        del self._free_gpus[node]
+        self._by_free[self.per_node] &= ~(1 << node)
+        self.size -= 1
+        self.free -= self.per_node
+
+    def idle_node(self) -> int | None:
+        """The last wholly idle node, or None. (First-fit fills low numbers first.)"""
+        mask = self._by_free[self.per_node]
+        return mask.bit_length() - 1 if mask else None
+
+    def is_idle(self, node: int) -> bool:
+        return bool(self._by_free[self.per_node] >> node & 1)
+
+    def __contains__(self, node: int) -> bool:
+        return node in self._free_gpus
+
+    def nodes(self) -> Iterator[int]:
+        return iter(self._free_gpus)
+
+    def free_on(self, node: int) -> int:
+        """Bit mask of free GPUs on a node."""
+        return self._free_gpus[node]
+
+    def place(self, gpus: int) -> Placement | None:
+        """Consolidated placement: the fewest nodes, each as full as possible.
+
+        Up to a node's worth goes on the fullest node where it fits. More takes wholly idle nodes
+        and puts the remainder on the emptiest node left. None when that is not possible now.
+        """
+        per_node = self.per_node
+        if gpus > self.free:
+            return None
+        if gpus <= per_node:
+            for k in range(gpus, per_node + 1):
+                mask = self._by_free[k]
+                if mask:
+                    node = (mask & -mask).bit_length() - 1
+                    return [(node, _lowest(self.open_on(node), gpus))]
+            return None
+        whole, rest = divmod(gpus, per_node)
+        idle = self._by_free[per_node]
+        if idle.bit_count() < whole:
+            return None
+        full = (1 << per_node) - 1
+        placement: Placement = []
+        for _ in range(whole):
+            low = idle & -idle
+            placement.append((low.bit_length() - 1, full))
+            idle ^= low
+        if rest:
+            for k in range(per_node, rest - 1, -1):
+                mask = idle if k == per_node else self._by_free[k]
+                if mask:
+                    node = (mask & -mask).bit_length() - 1
+                    placement.append((node, _lowest(self.open_on(node), rest)))
+                    return placement
+            return None
+        return placement
+
+    def take(self, placement: Placement) -> None:
+        for node, gpus in placement:
+            self._set(node, self._free_gpus[node] & ~gpus)
+
+    def give(self, nodes: tuple[int, ...], gpus: tuple[int, ...]) -> None:
+        for node, mask in zip(nodes, gpus, strict=True):
+            self._set(node, self._free_gpus[node] | mask)
+
+    def open_on(self, node: int) -> int:
+        """Bit mask of the GPUs of a node that are free and not held."""
+        return self._free_gpus[node] & ~self._held.get(node, 0)
+
+    def held_on(self, node: int) -> int:
+        """Bit mask of the GPUs of a node that are held for reservations, busy or not."""
+        return self._held.get(node, 0)
+
+    def hold(self, placement: Placement) -> None:
+        """Keep GPUs, busy or free, from being given to anyone until they are let go."""
+        for node, gpus in placement:
+            if self._held.get(node, 0) & gpus:
+                raise ValueError(f"node {node} of pool {self.name!r} is already held")
+            self._refile(node, self._free_gpus[node], self._held.get(node, 0) | gpus)
+
+    def let_go(self, placement: Placement) -> None:
+        """End a hold."""
+        for node, gpus in placement:
+            self._refile(node, self._free_gpus[node], self._held[node] & ~gpus)
+
+    def _set(self, node: int, free: int) -> None:
+        self.free += free.bit_count() - self._free_gpus[node].bit_count()
+        self._refile(node, free, self._held.get(node, 0))
+
+    def _refile(self, node: int, free: int, held: int) -> None:
+        bit = 1 << node
+        self._by_free[self.open_on(node).bit_count()] &= ~bit
+        self._by_free[(free & ~held).bit_count()] |= bit
+        self._free_gpus[node] = free
+        if held:
+            self._held[node] = held
+        else:
+            self._held.pop(node, None)
+
+
+def _lowest(mask: int, count: int) -> int:
+    """The `count` lowest set bits of `mask`."""
+    taken = 0
+    for _ in range(count):
+        low = mask & -mask
+        taken |= low
+        mask ^= low
+    return taken
+
+
+class Cluster:
+    """Pools by virtual cluster, and the runs on them.
+
+    Nodes are numbered through all virtual clusters in the order of the spec. `profiling_nodes`
+    says how many nodes each virtual cluster lends to the profiling partition from the start.
+    """
+
+    PROFILING = "profiling"
+
+    def __init__(self, spec: ClusterSpec, profiling_nodes: Mapping[str, int] | None = None):
+        self.spec = spec
+        self.pools: dict[str, Pool] = {}
+        self.profiling = Pool(self.PROFILING, spec.gpus_per_node)
+        self.runs: dict[str, Run] = {}
+        # runs that hold their GPUs alone and may take a partner: (vc, gpus) -> order -> run
+        self.alone: dict[tuple[str, int], dict[int, Run]] = {}
+        self.node_vc: list[str] = []
+        self._pool_of: list[Pool] = []
+        self._starts = 0
+        lend = dict(profiling_nodes or {})
+        for vc, count in spec.vcs.items():
+            pool = self.pools[vc] = Pool(vc, spec.gpus_per_node)
+            lent = lend.pop(vc, 0)
+            if lent > count:
+                raise ValueError(f"vc {vc!r} has {count} nodes and cannot lend {lent}")
+            for i in range(count):
+                node = len(self.node_vc)
+                self.node_vc.append(vc)
+                home = pool if i < count - lent else self.profiling
+                home.add_node(node)
+                self._pool_of.append(home)
+        if lend:
+            raise ValueError(f"no such vc to lend profiling nodes from: {', '.join(sorted(lend))}")
+
+    def pool_of(self, node: int) -> Pool:
+        """The pool a node is in now."""
+        return self._pool_of[node]
+
+    def start(
+        self, job: Job, vc: str, placement: Placement, now: float, *, profiling: bool = False
+    ) -> Run:
+        """Give a job GPUs of its own."""
+        for part in placement:
+            self.pool_of(part[0]).take([part])
+        run = Run(
+            job,
+            vc,
+            now,
+            self._starts,
+            tuple(node for node, _ in placement),
+            tuple(gpus for _, gpus in placement),
+            profiling=profiling,
+        )
+        self._starts += 1
+        self.runs[job.job_id] = run
+        if not profiling:
+            self._open(run)
+        return run
+
+    def pack(self, job: Job, partner: Run, now: float) -> Run:
+        """Put a job on exactly the GPUs of a run that is alone on them."""
+        if partner.partner is not None or partner.profiling:
+            raise ValueError(f"job {partner.job.job_id} cannot take another partner")
+        if job.gpus != partner.job.gpus:
+            raise ValueError(
+                f"job {job.job_id} wants {job.gpus} GPUs, its partner has {partner.job.gpus}"
+            )
+        run = Run(
+            job,
+            partner.vc,
+            now,
+            self._starts,
+            partner.nodes,
+            partner.gpus,
+            partner,
+        )
+        self._starts += 1
+        partner.partner = run
+        self.runs[job.job_id] = run
+        self._close(partner)
+        return run
+
+    def release(self, job_id: str, *, survivor_open: bool = True) -> Run:
+        """Take a job off its GPUs. A partner stays, alone; `survivor_open` lets it pair again."""
+        run = self.runs.pop(job_id)
+        partner = run.partner
+        if partner is None:
+            for node, gpus in zip(run.nodes, run.gpus, strict=True):
+                self.pool_of(node).give((node,), (gpus,))
+            self._close(run)
+        else:
+            partner.partner = None
+            run.partner = None
+            if survivor_open:
+                self._open(partner)
+        return run
+
+    def lend(self, node: int) -> None:
+        """Move an idle node from its virtual cluster to the profiling partition."""
+        self.pools[self.node_vc[node]].remove_node(node)
+        self.profiling.add_node(node)
+        self._pool_of[node] = self.profiling
+
+    def give_back(self, node: int) -> None:
+        """Move an idle node from the profiling partition back to its virtual cluster."""
+        self.profiling.remove_node(node)
+        pool = self._pool_of[node] = self.pools[self.node_vc[node]]
+        pool.add_node(node)
+
+    def _open(self, run: Run) -> None:
+        self.alone.setdefault((run.vc, run.job.gpus), {})[run.order] = run
+
+    def _close(self, run: Run) -> None:
+        self.alone.get((run.vc, run.job.gpus), {}).pop(run.order, None)
+
+    def validate(self) -> None:
+        """Raise AssertionError when an invariant is broken. For tests."""
+        held: dict[tuple[int, int], list[Run]] = {}
+        for run in self.runs.values():
+            assert sum(mask.bit_count() for mask in run.gpus) == run.job.gpus, "a gang is whole"
+            for node, mask in zip(run.nodes, run.gpus, strict=True):
+                for gpu in range(self.spec.gpus_per_node):
+                    if mask >> gpu & 1:
+                        held.setdefault((node, gpu), []).append(run)
+        for sharers in held.values():
+            assert len(sharers) <= GPU_SHARING_CAPACITY, "two jobs per GPU at most"
+            if len(sharers) == 2:
+                assert sharers[0].partner is sharers[1], "sharers are partners"
+        for pool in [*self.pools.values(), self.profiling]:
+            for node in pool.nodes():
+                free = pool.free_on(node)
+                for gpu in range(pool.per_node):
+                    assert bool(free >> gpu & 1) != ((node, gpu) in held), "free or held"
+                assert pool._by_free[pool.open_on(node).bit_count()] >> node & 1
+            assert pool.free == sum(pool.free_on(n).bit_count() for n in pool.nodes())
+        everywhere = [n for p in [*self.pools.values(), self.profiling] for n in p.nodes()]
+        assert sorted(everywhere) == list(range(len(self.node_vc))), "no node lost or doubled"

@@ -1,0 +1,516 @@
+"""The decision core: events and a time go in, decisions come out.
+
+It holds no clock, no random source and no file. The simulator and a live service drive the same
+object: what was simulated is what runs.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Protocol
+
+from features.job import Job, Profile
+from features.schema import State
+from scheduler.cluster import Cluster, Placement, Pool, Run
+from scheduler.decisions import Action, Decision, Reason, Score
+from scheduler.estimates import Estimator
+
+if TYPE_CHECKING:
+    from scheduler.policies.base import Policy
+    from scheduler.profiling import Stage
+    from scheduler.sharing import Verdict
+
+
+class Oracle(Protocol):
+    """The truth, for policies that declare `oracle = True` (yardsticks only)."""
+
+    def remaining_s(self, job_id: str, now: float) -> float:
+        """Work left, seconds at exclusive speed."""
+        ...
+
+
+class QueuedJob:
+    """A job waiting in the queue of its virtual cluster.
+
+    Attributes:
+        key: the queue is sorted by it, smallest first; ties by `seq` (order of arrival).
+        estimate_s, score: predicted duration and its terms, when the policy uses them.
+        profile: what profiling saw; None when the job was not profiled.
+        looked_at: it has been in the profiling partition.
+        verdict: the judgement on the pair it was packed in; None when it was not.
+        reason: why it waited when last looked at.
+    """
+
+    __slots__ = (
+        "estimate_s",
+        "job",
+        "key",
+        "looked_at",
+        "profile",
+        "reason",
+        "score",
+        "seq",
+        "submit_time",
+        "verdict",
+    )
+
+    def __init__(self, job: Job, seq: int):
+        self.job = job
+        self.seq = seq
+        self.key = 0.0
+        self.estimate_s: float | None = None
+        self.score: Score | None = None
+        self.profile: Profile | None = None
+        self.looked_at = False
+        self.verdict: Verdict | None = None
+        self.reason: Reason | None = None
+        self.submit_time = job.submit_time
+
+    def __lt__(self, other: QueuedJob) -> bool:
+        return (self.key, self.seq) < (other.key, other.seq)
+
+
+class Queue:
+    """Jobs waiting in one virtual cluster, sorted."""
+
+    def __init__(self) -> None:
+        self._jobs: list[QueuedJob] = []
+        self.fresh: list[QueuedJob] = []  # joined since the last turn
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def __iter__(self) -> Iterator[QueuedJob]:
+        return iter(self._jobs)
+
+    def __getitem__(self, index: int) -> QueuedJob:
+        return self._jobs[index]
+
+    def add(self, queued: QueuedJob) -> None:
+        insort(self._jobs, queued)
+        self.fresh.append(queued)
+
+    def remove(self, queued: QueuedJob) -> None:
+        index = bisect_left(self._jobs, queued)
+        if index >= len(self._jobs) or self._jobs[index] is not queued:
+            raise ValueError(f"job {queued.job.job_id} is not in this queue")
+        del self._jobs[index]
+
+    def replace(self, jobs: list[QueuedJob]) -> None:
+        """Take a new content, sorted anew. For policies that change keys."""
+        self._jobs = sorted(jobs)
+
+    def position(self, queued: QueuedJob) -> int:
+        """Place in line, from 1."""
+        return bisect_left(self._jobs, queued) + 1
+
+
+class Turn:
+    """One look at one virtual cluster: what a policy sees, and how it acts.
+
+    Every action is applied to the cluster at once and recorded as a decision.
+    """
+
+    def __init__(self, core: Core, vc: str, now: float):
+        self._core = core
+        self.vc = vc
+        self.now = now
+        self.queue = core.queues[vc]
+        self.cluster = core.cluster
+        self.pool: Pool = core.cluster.pools[vc]
+
+    @property
+    def oracle(self) -> Oracle:
+        if self._core.oracle is None:
+            raise LookupError("this policy needs the truth about remaining work")
+        return self._core.oracle
+
+    @property
+    def lenders(self) -> list[Pool]:
+        """Other virtual clusters in which nobody waits, in the order of the cluster."""
+        queues = self._core.queues
+        return [pool for vc, pool in self.cluster.pools.items() if vc != self.vc and not queues[vc]]
+
+    def runs(self) -> list[Run]:
+        """Runs of this virtual cluster, oldest first."""
+        return list(self._core.runs_by_vc[self.vc].values())
+
+    def alone(self, gpus: int) -> list[Run]:
+        """Runs of exactly `gpus` GPUs that hold them alone, oldest first."""
+        runs = self.cluster.alone.get((self.vc, gpus))
+        return [runs[order] for order in sorted(runs)] if runs else []
+
+    def is_held(self, run: Run) -> bool:
+        """True when GPUs of a run are kept for a waiting job."""
+        return any(
+            self.cluster.pool_of(node).held_on(node) & mask
+            for node, mask in zip(run.nodes, run.gpus, strict=True)
+        )
+
+    def known(self, run: Run) -> QueuedJob:
+        """What is known of the job of a run."""
+        return self._core.known(run.job.job_id)
+
+    def start(
+        self, queued: QueuedJob, placement: Placement, reason: Reason = Reason.EXCLUSIVE_GPUS
+    ) -> Run:
+        """Start a job on GPUs of its own."""
+        self.queue.remove(queued)
+        run = self.cluster.start(queued.job, self.vc, placement, self.now)
+        self._core.started(run, queued)
+        self._decide(Action.START, reason, queued, nodes=run.nodes, gpus=run.gpus)
+        return run
+
+    def look(self, queued: QueuedJob) -> bool:
+        """Look at a job in the profiling partition now. False when there is no room for it."""
+        placement = self.cluster.profiling.place(queued.job.gpus)
+        if placement is None:
+            return False
+        self.queue.remove(queued)
+        self._core.profile(queued, placement, self.now)
+        return True
+
+    def reserve(self, queued: QueuedJob, held: Placement, replacing: Placement) -> None:
+        """Keep GPUs, busy or free, for a waiting job, instead of those it had before."""
+        self.pool.let_go(replacing)
+        self.pool.hold(held)
+        if held != replacing:
+            self._decide(
+                Action.RESERVE,
+                Reason.WAITED_TOO_LONG,
+                queued,
+                nodes=tuple(node for node, _ in held),
+                gpus=tuple(mask for _, mask in held),
+            )
+
+    def pack(self, queued: QueuedJob, partner: Run) -> Run:
+        """Start a job on the GPUs of a run that is alone on them."""
+        self.queue.remove(queued)
+        run = self.cluster.pack(queued.job, partner, self.now)
+        self._core.started(run, queued)
+        self._decide(
+            Action.PACK,
+            Reason.PARTNER_FOUND,
+            queued,
+            nodes=run.nodes,
+            gpus=run.gpus,
+            partner=partner.job.job_id,
+            tree_path=queued.verdict.path if queued.verdict else (),
+            speeds=queued.verdict.speeds if queued.verdict else None,
+        )
+        return run
+
+    def preempt(
+        self,
+        run: Run,
+        key: float,
+        *,
+        blocker: str | None = None,
+        reason: Reason = Reason.SHORTER_JOB_WAITING,
+    ) -> QueuedJob:
+        """Stop a run and put its job back in the queue under `key`."""
+        queued = self._core.stopped(run, self.now)
+        self.cluster.release(run.job.job_id)
+        queued.key, queued.reason = key, reason
+        self.queue.add(queued)
+        self._decide(
+            Action.PREEMPT,
+            reason,
+            queued,
+            nodes=run.nodes,
+            gpus=run.gpus,
+            blocker=blocker,
+        )
+        return queued
+
+    def wait(self, queued: QueuedJob, reason: Reason, *, blocker: str | None = None) -> None:
+        """Say why a job waits. Recorded only when the reason changes."""
+        if queued.reason is reason:
+            return
+        queued.reason = reason
+        self._decide(
+            Action.WAIT,
+            reason,
+            queued,
+            blocker=blocker,
+            position=self.queue.position(queued),
+        )
+
+    def capacity_reason(self, queued: QueuedJob) -> Reason:
+        """Why a job that could not be placed was not."""
+        enough = queued.job.gpus <= self.pool.free
+        return Reason.GPUS_FRAGMENTED if enough else Reason.GPUS_BUSY
+
+    def _decide(
+        self,
+        action: Action,
+        reason: Reason,
+        queued: QueuedJob,
+        *,
+        nodes: tuple[int, ...] = (),
+        gpus: tuple[int, ...] = (),
+        partner: str | None = None,
+        tree_path: tuple[str, ...] = (),
+        speeds: tuple[float, float] | None = None,
+        blocker: str | None = None,
+        position: int | None = None,
+    ) -> None:
+        self._core.record(
+            self.now,
+            action,
+            reason,
+            queued.job.job_id,
+            self.vc,
+            nodes=nodes,
+            gpus=gpus,
+            partner=partner,
+            priority=queued.key,
+            estimate_s=queued.estimate_s,
+            score=queued.score,
+            tree_path=tree_path,
+            speeds=speeds,
+            blocker=blocker,
+            need=queued.job.gpus,
+            free=self.pool.free,
+            limit=self.pool.gpus,
+            position=position,
+        )
+
+
+class Core:
+    """Cluster, queues and one policy.
+
+    Args:
+        cluster: who holds what; owned by the core from now on.
+        policy: decides order, partner and placement.
+        estimator: told of every event; asked for durations by policies that use them.
+        profiling: the stage in front of the queues, for policies that profile.
+        oracle: the truth, for policies that declare it.
+
+    Use: call the event methods, then `decide(now)`, which returns the decisions taken since the
+    last call. Two cores given the same events decide the same, bit for bit.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        policy: Policy,
+        estimator: Estimator | None = None,
+        *,
+        profiling: Stage | None = None,
+        oracle: Oracle | None = None,
+    ):
+        self.cluster = cluster
+        self.policy = policy
+        self.estimator = estimator or Estimator()
+        self.profiling = profiling
+        self.oracle = oracle
+        self.queues = {vc: Queue() for vc in cluster.pools}
+        self.runs_by_vc: dict[str, dict[str, Run]] = {vc: {} for vc in cluster.pools}
+        self._capacity = {vc: pool.gpus for vc, pool in cluster.pools.items()}
+        self._known: dict[str, QueuedJob] = {}  # every job not yet ended
+        self._dirty: dict[str, None] = {}  # virtual clusters to look at, in order of first event
+        self._decisions: list[Decision] = []
+        self._seq = 0
+        self._arrivals = 0
+
+    # --- events -----------------------------------------------------------------------------
+
+    def submitted(self, job: Job, now: float) -> None:
+        """A job arrives. It is profiled first, joins its queue, or is refused."""
+        queued = QueuedJob(job, self._arrivals)
+        self._arrivals += 1
+        if job.job_id in self._known:
+            raise ValueError(f"job {job.job_id} was submitted twice")
+        capacity = self._capacity.get(job.vc)
+        if capacity is None or not 0 < job.gpus <= capacity:
+            self.record(
+                now,
+                Action.REFUSE,
+                Reason.INVALID_REQUEST,
+                job.job_id,
+                job.vc,
+                need=job.gpus,
+                limit=capacity or 0,
+            )
+            return
+        self._known[job.job_id] = queued
+        self.estimator.submitted(job, now)
+        stage = self.profiling
+        if stage is None:
+            self._enqueue(queued, now, Reason.SUBMITTED)
+        elif reason := stage.skips(job):
+            queued.profile = stage.known_profile(job)
+            self._enqueue(queued, now, reason)
+        else:
+            stage.add(queued)
+
+    def profile_ended(self, job_id: str, profile: Profile | None, now: float) -> None:
+        """A profiling run reached its limit: the job, still to be run, joins its queue."""
+        self.cluster.release(job_id)
+        queued = self._known[job_id]
+        queued.profile, queued.reason, queued.looked_at = profile, None, True
+        if profile is not None:
+            self.estimator.profiled(job_id, profile, now)
+        self._enqueue(queued, now, Reason.PROFILE_COMPLETE)
+
+    def observed(self, job_id: str, profile: Profile, now: float) -> None:
+        """A job that runs on GPUs of its own has been watched there for as long as a profile takes.
+
+        Watching costs it nothing: a profile is a reading of the GPU's own counters.
+        """
+        self._known[job_id].profile = profile
+        self.estimator.profiled(job_id, profile, now)
+        self._dirty[self.cluster.runs[job_id].vc] = None
+
+    def ended(
+        self, job_id: str, state: State, duration_s: float, now: float, *, keep_shut: bool = False
+    ) -> None:
+        """A job ended (in its virtual cluster or while being profiled)."""
+        run = self.cluster.release(job_id, survivor_open=not keep_shut)
+        del self._known[job_id]
+        self.runs_by_vc[run.vc].pop(job_id, None)
+        if not run.profiling:
+            self._freed(run)
+        self.estimator.ended(job_id, state, duration_s, now)
+        self.policy.ended(run, now)
+
+    def wake(self, now: float) -> None:
+        """Time the policy or the profiling stage asked for has come: look at every queue."""
+        for vc, queue in self.queues.items():
+            if len(queue):
+                self._dirty[vc] = None
+
+    def next_wake(self, now: float) -> float | None:
+        """When to call `wake` next even if nothing happens; None when there is no need."""
+        times = [self.policy.next_wake(now)]
+        if self.profiling is not None:
+            times.append(self.profiling.next_wake(now))
+        return min((t for t in times if t is not None), default=None)
+
+    def last_wake(self, now: float) -> float | None:
+        """The wake that may still help jobs waiting while nothing runs or is to come."""
+        waiting = any(len(queue) for queue in self.queues.values())
+        return self.profiling.next_wake(now) if waiting and self.profiling is not None else None
+
+    def decide(self, now: float) -> list[Decision]:
+        """Look at every virtual cluster something happened in. Returns the new decisions."""
+        stage = self.profiling
+        if stage is not None and not stage.overlaps_waiting:
+            stage.serve(self, now)
+        self._take_turns(now)
+        if stage is not None and stage.overlaps_waiting:
+            stage.serve(self, now)
+            self._take_turns(now)
+        decisions, self._decisions = self._decisions, []
+        return decisions
+
+    def _take_turns(self, now: float) -> None:
+        while self._dirty:
+            vc = next(iter(self._dirty))
+            del self._dirty[vc]
+            queue = self.queues[vc]
+            if not len(queue):
+                continue
+            turn = Turn(self, vc, now)
+            self.policy.serve(turn)
+            self._explain_fresh(turn)
+
+    # --- used by turns and stages -----------------------------------------------------------
+
+    def touch(self, vc: str) -> None:
+        """Look at this virtual cluster in the next `decide`."""
+        self._dirty[vc] = None
+
+    def _freed(self, run: Run) -> None:
+        """GPUs were given up: their owners look first, then whoever may borrow."""
+        if self.policy.borrows:
+            for node in run.nodes:
+                self._dirty[self.cluster.node_vc[node]] = None
+            for vc, queue in self.queues.items():
+                if len(queue):
+                    self._dirty[vc] = None
+        self._dirty[run.vc] = None
+
+    def waits(self, queued: QueuedJob) -> bool:
+        """True when a job, seen waiting before, still does."""
+        job_id = queued.job.job_id
+        return self._known.get(job_id) is queued and job_id not in self.cluster.runs
+
+    def profile(self, queued: QueuedJob, placement: Placement, now: float) -> Run:
+        """Look at a job in the profiling partition (called by a stage)."""
+        job = queued.job
+        pool, limit = self.cluster.profiling, self.profiling.limit_s if self.profiling else 0.0
+        run = self.cluster.start(job, job.vc, placement, now, profiling=True)
+        self.record(
+            now,
+            Action.PROFILE,
+            Reason.PROFILING_SLOT,
+            job.job_id,
+            job.vc,
+            nodes=run.nodes,
+            gpus=run.gpus,
+            need=job.gpus,
+            free=pool.free,
+            limit=int(limit),
+        )
+        return run
+
+    def started(self, run: Run, queued: QueuedJob) -> None:
+        """Bookkeeping of a start (called by a turn)."""
+        self.runs_by_vc[run.vc][queued.job.job_id] = run
+        self.estimator.started(queued.job.job_id, run.start_time)
+
+    def stopped(self, run: Run, now: float) -> QueuedJob:
+        """Bookkeeping of a preemption (called by a turn)."""
+        self.estimator.stopped(run.job.job_id, now)
+        del self.runs_by_vc[run.vc][run.job.job_id]
+        return self._known[run.job.job_id]
+
+    def known(self, job_id: str) -> QueuedJob:
+        """What the core knows of a job that has not ended."""
+        return self._known[job_id]
+
+    def record(
+        self,
+        now: float,
+        action: Action,
+        reason: Reason,
+        job_id: str,
+        vc: str,
+        **more: Any,
+    ) -> None:
+        """Append a decision; `more` are further fields of `Decision`."""
+        self._decisions.append(Decision(self._seq, now, action, reason, job_id, vc, **more))
+        self._seq += 1
+
+    def _enqueue(self, queued: QueuedJob, now: float, reason: Reason) -> None:
+        job = queued.job
+        self.policy.prepare(queued, now, self.estimator)
+        self.queues[job.vc].add(queued)
+        self._dirty[job.vc] = None
+        self.record(
+            now,
+            Action.ENQUEUE,
+            reason,
+            job.job_id,
+            job.vc,
+            priority=queued.key,
+            estimate_s=queued.estimate_s,
+            score=queued.score,
+            need=job.gpus,
+            limit=self.profiling.max_gpus if self.profiling is not None else None,
+        )
+
+    def _explain_fresh(self, turn: Turn) -> None:
+        """Jobs that joined since the last turn and were not reached get a reason too."""
+        queue, stage = turn.queue, self.profiling
+        for queued in queue.fresh:
+            if queued.job.job_id in self.cluster.runs:
+                continue
+            if queued.reason is None:
+                turn.wait(queued, Reason.BEHIND_HIGHER_PRIORITY, blocker=queue[0].job.job_id)
+            if stage is not None and stage.overlaps_waiting:
+                stage.add(queued)
+        queue.fresh.clear()

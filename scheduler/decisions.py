@@ -1,0 +1,187 @@
+"""A decision is a value, and carries its reasons.
+
+Nothing starts, packs, waits or is refused without a `Decision`. Explanations are computed from
+decisions, never told afterwards.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Action(StrEnum):
+    """What is done with a job (or, for loans, with a node)."""
+
+    PROFILE = "profile"
+    ENQUEUE = "enqueue"  # enters the queue of its virtual cluster
+    START = "start"
+    PACK = "pack"
+    WAIT = "wait"
+    PREEMPT = "preempt"
+    RESERVE = "reserve"  # GPUs, busy or free, are kept for it from now on
+    REFUSE = "refuse"
+    LEND = "lend"
+    RETURN = "return"
+
+
+class Reason(StrEnum):
+    """Why. The order is the order of precedence when several reasons hold.
+
+    About the job itself, then capacity, then order, then the search; last the reasons of
+    actions that are not a wait.
+    """
+
+    INVALID_REQUEST = "InvalidRequest"
+    NO_MATCHING_GPU_TYPE = "NoMatchingGpuType"
+    AWAITING_PROFILE = "AwaitingProfile"
+    GPUS_BUSY = "GpusBusy"
+    GPUS_FRAGMENTED = "GpusFragmented"
+    MEMORY_GUARD = "MemoryGuard"
+    INTERFERENCE_GUARD = "InterferenceGuard"
+    BEHIND_HIGHER_PRIORITY = "BehindHigherPriority"
+    RESERVED_FOR_STARVING_JOB = "ReservedForStarvingJob"
+    NEXT_ROUND = "NextRound"
+    NOT_YET_EVALUATED = "NotYetEvaluated"
+    # of a start, a packing, a preemption, a profiling run, a loan
+    EXCLUSIVE_GPUS = "ExclusiveGpus"
+    PARTNER_FOUND = "PartnerFound"
+    BORROWED = "Borrowed"
+    WAITED_TOO_LONG = "WaitedTooLong"
+    SHORTER_JOB_WAITING = "ShorterJobWaiting"
+    MORE_SERVICE_ATTAINED = "MoreServiceAttained"
+    PROFILING_SLOT = "ProfilingSlot"
+    PROFILE_COMPLETE = "ProfileComplete"
+    PROFILING_SKIPPED = "ProfilingSkipped"
+    PROFILING_BACKLOG = "ProfilingBacklog"
+    PROFILING_IDLE = "ProfilingIdle"
+    SUBMITTED = "Submitted"
+
+    def summary(self, d: Decision) -> str:
+        """One sentence for a waiting person, with the numbers of the decision."""
+        return _SUMMARY[self].format(
+            gpus=f"{d.need} GPU" if d.need == 1 else f"{d.need} GPUs",
+            free=d.free,
+            limit=d.limit,
+            position=d.position,
+            partner=d.partner,
+            blocker=d.blocker,
+        )
+
+    def next_step(self) -> str:
+        """What would help; empty when nothing can be done."""
+        return _NEXT.get(self, "")
+
+
+_SUMMARY: dict[Reason, str] = {
+    Reason.INVALID_REQUEST: "asks for {gpus}; this virtual cluster has {limit}",
+    Reason.NO_MATCHING_GPU_TYPE: "no node of this virtual cluster has the GPU type asked for",
+    Reason.AWAITING_PROFILE: (
+        "waits for a profiling slot: needs {gpus}, {free} of {limit} are free there"
+    ),
+    Reason.GPUS_BUSY: "needs {gpus}, {free} of {limit} are free",
+    Reason.GPUS_FRAGMENTED: (
+        "needs {gpus} on the fewest nodes; {free} of {limit} are free but scattered"
+    ),
+    Reason.MEMORY_GUARD: "no running job of {gpus} leaves enough GPU memory to share",
+    Reason.INTERFERENCE_GUARD: "every possible partner would be slowed too much",
+    Reason.BEHIND_HIGHER_PRIORITY: "number {position} in line, behind job {blocker}",
+    Reason.RESERVED_FOR_STARVING_JOB: (
+        "needs {gpus}; {free} of {limit} are free, but kept for job {blocker}, which has "
+        "waited longer than the bound"
+    ),
+    Reason.NEXT_ROUND: "number {position} in line; this policy looks at its queues in rounds",
+    Reason.NOT_YET_EVALUATED: "not yet looked at",
+    Reason.EXCLUSIVE_GPUS: "{gpus} of its own were free",
+    Reason.PARTNER_FOUND: "shares the GPUs of job {partner}",
+    Reason.BORROWED: "{gpus} were idle in virtual clusters where nobody waits",
+    Reason.WAITED_TOO_LONG: (
+        "has waited longer than the bound: {gpus} are kept for it, nobody else starts there"
+    ),
+    Reason.SHORTER_JOB_WAITING: "stopped in favour of job {blocker}, which has less left to do",
+    Reason.MORE_SERVICE_ATTAINED: (
+        "stopped in favour of job {blocker}: it has had more GPU-time than those that wait"
+    ),
+    Reason.PROFILING_SLOT: "looked at for at most {limit} s on the profiling partition",
+    Reason.PROFILE_COMPLETE: "its profile is known; it joins the queue of its virtual cluster",
+    Reason.PROFILING_SKIPPED: "too large for the profiling partition (limit {limit} GPUs)",
+    Reason.PROFILING_BACKLOG: "{position} jobs wait to be profiled: a node is lent",
+    Reason.PROFILING_IDLE: "few jobs wait to be profiled: the node goes back",
+    Reason.SUBMITTED: "joined the queue",
+}
+
+_NEXT: dict[Reason, str] = {
+    Reason.INVALID_REQUEST: "ask for fewer GPUs, or submit to a larger virtual cluster",
+    Reason.GPUS_BUSY: "fewer GPUs would fit sooner",
+    Reason.GPUS_FRAGMENTED: "it starts when a node empties",
+    Reason.MEMORY_GUARD: "a smaller batch would let it share a GPU",
+    Reason.INTERFERENCE_GUARD: "it starts when GPUs of its own become free",
+}
+
+
+@dataclass(slots=True)
+class Score:
+    """An additive score: ``value`` is the sum of the intercept and the terms, in that order.
+
+    Attributes:
+        value: the score (log-seconds for a duration model).
+        intercept: the constant term.
+        terms: one contribution per term of the model named by `bundle`.
+        bundle: digest of the exported model the terms come from.
+        inputs: the feature values behind the terms, as text; empty when not kept.
+    """
+
+    value: float
+    intercept: float
+    terms: tuple[float, ...]
+    bundle: str
+    inputs: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Decision:
+    """One decision about one job.
+
+    Attributes:
+        seq: order in which decisions were taken, from 0.
+        time: when, seconds since the epoch.
+        action, reason: what and why.
+        job_id, vc: the job, and the virtual cluster it belongs to.
+        nodes: node indices given (or lent); empty when none.
+        gpus: GPU indices within each node of `nodes`, as a bit mask per node.
+        partner: the job it shares GPUs with.
+        priority: the value the queue was ordered by (lower goes first); None before ordering.
+        estimate_s: predicted duration in seconds, where the policy uses one.
+        score: the model's score with its terms, where a model gave the estimate.
+        tree_path: conditions that led to the packing verdict, root first.
+        speeds: predicted relative speed of this job and of its partner while they share.
+        blocker: the job in the way.
+        need, free, limit: GPUs asked for, free, and in the virtual cluster.
+        position: place in the queue, from 1.
+        expected_start: (early, late) seconds since the epoch; None = estimate unavailable.
+    """
+
+    seq: int
+    time: float
+    action: Action
+    reason: Reason
+    job_id: str
+    vc: str
+    nodes: tuple[int, ...] = ()
+    gpus: tuple[int, ...] = ()
+    partner: str | None = None
+    priority: float | None = None
+    estimate_s: float | None = None
+    score: Score | None = None
+    tree_path: tuple[str, ...] = ()
+    speeds: tuple[float, float] | None = None
+    blocker: str | None = None
+    need: int | None = None
+    free: int | None = None
+    limit: int | None = None
+    position: int | None = None
+    expected_start: tuple[float, float] | None = None
+
+    def sentence(self) -> str:
+        """The decision in words."""
+        return self.reason.summary(self)

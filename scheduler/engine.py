@@ -1,0 +1,307 @@
+"""The event-driven engine: the decision core on a simulated clock, against nature.
+
+Nature is the truth about each job (`Work`) and a `SpeedModel`. The engine keeps how much of every
+running job is left and at what rate it is being done, tells the core what ended, and carries out
+what the core decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from math import ceil
+
+from features.job import Job
+from scheduler.core import Core
+from scheduler.decisions import Action, Decision
+from scheduler.quirks import NONE, Quirks
+from scheduler.work import SpeedModel, Work, preemption_cost_s
+
+# order of events at one instant
+_END, _SUBMIT, _WAKE, _OBSERVE = 0, 1, 2, 3
+
+
+class Progress:
+    """One run's progress. `remaining` is seconds of exclusive-speed work as of `since`."""
+
+    __slots__ = ("job_id", "profiling", "rate", "remaining", "since", "started", "version", "work")
+
+    def __init__(self, job_id: str, work: Work, remaining: float, now: float):
+        self.job_id = job_id
+        self.work = work
+        self.remaining = remaining
+        self.rate = 1.0
+        self.since = self.started = now
+        self.version = 0
+        self.profiling = False
+
+    def left(self, now: float) -> float:
+        return self.remaining - (now - self.since) * self.rate
+
+    def settle(self, now: float) -> None:
+        self.remaining = self.left(now)
+        self.since = now
+
+
+@dataclass(slots=True)
+class JobResult:
+    """What became of one job. Times in seconds since the epoch; None = never."""
+
+    job: Job
+    duration_s: float
+    start_time: float | None = None
+    end_time: float | None = None
+    ran_s: float = 0.0  # seconds on GPUs, profiling apart
+    profile_s: float = 0.0  # seconds being profiled
+    profile_wait_s: float = 0.0  # waiting to be profiled beside the clock (free profiling only)
+    packed: int = 0  # pairings it took part in
+    preemptions: int = 0
+    ended_in_profiling: bool = False
+    refused: bool = False
+    estimate_s: float | None = None
+
+    @property
+    def jct_s(self) -> float:
+        """End minus submit, everything included."""
+        if self.end_time is None:
+            raise ValueError(f"job {self.job.job_id} has not ended")
+        return self.end_time - self.job.submit_time
+
+    @property
+    def queue_s(self) -> float:
+        """Seconds without GPUs between submission and end."""
+        return self.jct_s - self.ran_s - self.profile_s + self.profile_wait_s
+
+
+@dataclass(slots=True)
+class Outcome:
+    """A finished simulation."""
+
+    jobs: list[JobResult]
+    decisions: int
+    packings: int
+    preemptions: int
+    busy_gpu_s: float  # GPU-seconds during which a GPU held at least one job
+    decision_times: list[float] = field(default_factory=list)
+
+
+class Engine:
+    """Runs a workload through a core.
+
+    Args:
+        core: the decision core; built by the caller with policy, estimator and stages.
+        jobs: in order of submission.
+        work: the truth by job id.
+        speed: nature's rule for rates.
+        sink: gets each batch of decisions as they are taken (a recorder).
+        quirks: departures from correct behaviour, for fidelity to a published simulator.
+        progress: called with the number of jobs ended so far, now and then.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        jobs: Iterable[Job],
+        work: dict[str, Work],
+        speed: SpeedModel,
+        *,
+        sink: Callable[[list[Decision]], None] | None = None,
+        quirks: Quirks = NONE,
+        progress: Callable[[int], None] | None = None,
+    ):
+        self.core = core
+        self.work = work
+        self.speed = speed
+        self.sink = sink
+        self.quirks = quirks
+        self.progress = progress
+        self.results: dict[str, JobResult] = {}
+        self._running: dict[str, Progress] = {}
+        self._remaining: dict[str, float] = {}  # of preempted jobs
+        self._heap: list[tuple[float, int, int, Job | Progress | None, int]] = []
+        self._seq = 0
+        self._wake_at: float | None = None
+        self._lag = quirks.end_lag_s if core.policy.name in quirks.counting_policies else 0.0
+        self._counts = {"decisions": 0, "packings": 0, "preemptions": 0, "ended": 0}
+        self._busy_gpu_s = 0.0
+        stage = core.profiling
+        # seconds after which a run is known as well as if it had been profiled
+        self._watch_s = stage.limit_s if stage is not None and core.policy.watches_runs else None
+        for job in jobs:
+            self.results[job.job_id] = JobResult(job, work[job.job_id].duration_s)
+            self._push(job.submit_time, _SUBMIT, job)
+        if core.policy.oracle:
+            core.oracle = self
+
+    def remaining_s(self, job_id: str, now: float) -> float:
+        """Work left of a running job, seconds (the oracle of yardstick policies)."""
+        return self._running[job_id].left(now)
+
+    def run(self) -> Outcome:
+        """Simulate until nothing is left to happen."""
+        heap, core = self._heap, self.core
+        while heap:
+            now = heap[0][0]
+            while heap and heap[0][0] == now:
+                _, kind, _, what, version = heappop(heap)
+                if kind == _END:
+                    assert isinstance(what, Progress)
+                    if what.version == version:
+                        self._end(what, now)
+                elif kind == _SUBMIT:
+                    assert isinstance(what, Job)
+                    core.submitted(what, now)
+                elif kind == _OBSERVE:
+                    assert isinstance(what, Progress)
+                    self._observe(what, now)
+                elif self._wake_at == now:
+                    self._wake_at = None
+                    core.wake(now)
+            decisions = core.decide(now)
+            if decisions:
+                self._carry_out(decisions, now)
+            self._plan_wake(now)
+        return Outcome(
+            list(self.results.values()),
+            self._counts["decisions"],
+            self._counts["packings"],
+            self._counts["preemptions"],
+            self._busy_gpu_s,
+        )
+
+    # --- nature -----------------------------------------------------------------------------
+
+    def _push(self, time: float, kind: int, what: Job | Progress | None, version: int = 0) -> None:
+        heappush(self._heap, (time, kind, self._seq, what, version))
+        self._seq += 1
+
+    def _plan_wake(self, now: float) -> None:
+        going_on = self._running or self._heap
+        # else nothing is left to happen, unless a lent node is still to come home to a job
+        wake = self.core.next_wake(now) if going_on else self.core.last_wake(now)
+        if wake is not None and (self._wake_at is None or wake < self._wake_at):
+            self._wake_at = wake
+            self._push(wake, _WAKE, None)
+
+    def _schedule_end(self, run: Progress) -> None:
+        run.version += 1
+        end = run.since + run.remaining / run.rate
+        if self.quirks.tick_s:
+            # ticks are counted from the epoch; the small term keeps 5.0000001 from becoming 6
+            end = ceil(end / self.quirks.tick_s - 1e-7) * self.quirks.tick_s + self._lag
+        self._push(end, _END, run, run.version)
+
+    def _observe(self, run: Progress, now: float) -> None:
+        """A run has been watched for as long as a profile takes, if it is still there."""
+        if self._running.get(run.job_id) is run and run.work.profile is not None:
+            self.core.observed(run.job_id, run.work.profile, now)
+
+    def _end(self, run: Progress, now: float) -> None:
+        del self._running[run.job_id]
+        result = self.results[run.job_id]
+        if run.profiling:
+            result.profile_s += now - run.started
+            if run.work.duration_s > run.remaining:  # what its time there allowed
+                self._part(run, now)
+                self.core.profile_ended(run.job_id, run.work.profile, now)
+                return
+            result.ended_in_profiling = True
+            result.start_time = run.started
+        else:
+            result.ran_s += now - run.started
+        result.end_time = now
+        self._part(run, now)
+        ran = result.ran_s if not run.profiling else result.profile_s
+        self.core.ended(
+            run.job_id,
+            run.work.state,
+            ran,
+            now,
+            keep_shut=self.quirks.survivor_stays_slow and self._is_older(run),
+        )
+        self._counts["ended"] += 1
+        if self.progress is not None and self._counts["ended"] % 256 == 0:
+            self.progress(self._counts["ended"])
+
+    def _partner(self, run: Progress) -> Progress | None:
+        partner = self.core.cluster.runs[run.job_id].partner
+        return self._running[partner.job.job_id] if partner is not None else None
+
+    def _is_older(self, run: Progress) -> bool:
+        mine = self.core.cluster.runs[run.job_id]
+        return mine.partner is not None and mine.order < mine.partner.order
+
+    def _part(self, run: Progress, now: float) -> None:
+        """Account the run's GPUs and let a partner return to full speed."""
+        partner = self._partner(run)
+        gpus = self.results[run.job_id].job.gpus
+        if partner is None:
+            self._busy_gpu_s += gpus * (now - run.started)
+            return
+        # a shared GPU is busy once: the pair's time is counted with the member that stays
+        partner_gpu_s = gpus * (now - max(run.started, partner.started))
+        self._busy_gpu_s += gpus * (now - run.started) - partner_gpu_s
+        if not (self.quirks.survivor_stays_slow and self._is_older(run)):
+            partner.settle(now)
+            partner.rate = 1.0
+            self._schedule_end(partner)
+
+    # --- decisions --------------------------------------------------------------------------
+
+    def _carry_out(self, decisions: list[Decision], now: float) -> None:
+        self._counts["decisions"] += len(decisions)
+        for d in decisions:
+            action = d.action
+            if action is Action.START or action is Action.PACK:
+                self._start(d, now)
+            elif action is Action.PROFILE:
+                self._profile(d, now)
+            elif action is Action.PREEMPT:
+                self._preempt(d.job_id, now)
+            elif action is Action.REFUSE:
+                self.results[d.job_id].refused = True
+        if self.sink is not None:
+            self.sink(decisions)
+
+    def _start(self, d: Decision, now: float) -> None:
+        work = self.work[d.job_id]
+        run = Progress(d.job_id, work, self._remaining.pop(d.job_id, work.duration_s), now)
+        self._running[d.job_id] = run
+        result = self.results[d.job_id]
+        result.estimate_s = d.estimate_s
+        if result.start_time is None:
+            result.start_time = now
+        if d.action is Action.PACK:
+            assert d.partner is not None
+            partner = self._running[d.partner]
+            placed = self.core.cluster.runs
+            run.rate = self.speed.rate(work, placed[d.job_id], partner.work)
+            partner.settle(now)
+            partner.rate = self.speed.rate(partner.work, placed[d.partner], work)
+            self._schedule_end(partner)
+            self._counts["packings"] += 1
+            result.packed += 1
+            self.results[d.partner].packed += 1
+        elif self._watch_s is not None and self.core.known(d.job_id).profile is None:
+            self._push(now + self._watch_s, _OBSERVE, run)
+        self._schedule_end(run)
+
+    def _profile(self, d: Decision, now: float) -> None:
+        work, stage = self.work[d.job_id], self.core.profiling
+        assert stage is not None
+        run = Progress(d.job_id, work, min(work.duration_s, stage.limit_s), now)
+        run.profiling = True
+        self._running[d.job_id] = run
+        run.version += 1
+        self._push(now + run.remaining, _END, run, run.version)
+
+    def _preempt(self, job_id: str, now: float) -> None:
+        run = self._running.pop(job_id)
+        run.version += 1  # its end will not come
+        result = self.results[job_id]
+        self._remaining[job_id] = run.left(now) + preemption_cost_s(result.job.gpus)
+        result.ran_s += now - run.started
+        result.preemptions += 1
+        self._counts["preemptions"] += 1
+        self._busy_gpu_s += result.job.gpus * (now - run.started)

@@ -1,0 +1,61 @@
+"""One file per policy, and the registry that builds them by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from scheduler.forecast import Forecast
+from scheduler.policies.base import Policy
+from scheduler.policies.fifo import Fifo, FifoSkip
+from scheduler.policies.lucid import Lucid
+from scheduler.policies.pellucid import Pellucid
+from scheduler.policies.qssf import Qssf
+from scheduler.policies.sjf import Sjf
+from scheduler.policies.srtf import Srtf
+from scheduler.policies.tiresias import Tiresias
+from scheduler.quirks import NONE, Quirks
+from scheduler.sharing import Judge
+
+POLICIES: dict[str, type[Policy]] = {
+    policy.name: policy for policy in (Fifo, FifoSkip, Sjf, Srtf, Qssf, Tiresias, Lucid, Pellucid)
+}
+
+
+class UnknownPolicy(ValueError):
+    """No policy of that name."""
+
+
+def policy_named(name: str) -> type[Policy]:
+    """The class of a policy. Raises UnknownPolicy."""
+    if name not in POLICIES:
+        raise UnknownPolicy(f"no policy {name!r}; there are: {', '.join(POLICIES)}")
+    return POLICIES[name]
+
+
+def build(
+    name: str,
+    *,
+    judge: Judge | None = None,
+    forecast: Forecast | None = None,
+    quirks: Quirks = NONE,
+    gpu_memory_mib: float = 24_576.0,
+    borrows: bool = False,
+) -> Policy:
+    """A policy by name, with the beliefs and quirks that concern it.
+
+    `borrows` lets the policies that can use idle GPUs of other virtual clusters.
+    """
+    makers: dict[str, Callable[[], Policy]] = {
+        **POLICIES,
+        "srtf": lambda: Srtf(ties_preempt=quirks.srtf_ties_preempt),
+        "lucid": lambda: Lucid(
+            judge,
+            forecast,
+            gpu_memory_mib=gpu_memory_mib,
+            first_partner=quirks.first_partner,
+        ),
+        "pellucid": lambda: Pellucid(judge, gpu_memory_mib=gpu_memory_mib, borrows=borrows),
+        "qssf": lambda: Qssf(gpu_count_first=quirks.qssf_gpu_count_first),
+    }
+    policy_named(name)
+    return makers[name]()

@@ -1,0 +1,85 @@
+"""The policy contract, and the two walks most policies share."""
+
+from __future__ import annotations
+
+from scheduler.cluster import Run
+from scheduler.core import QueuedJob, Turn
+from scheduler.estimates import Estimator
+
+
+class Policy:
+    """Orders, places and packs the jobs of one virtual cluster at a time.
+
+    A policy must be a function of what it was shown: events, the time it is given, and its own
+    state. It never asks the wall clock or a random source it was not handed.
+
+    Attributes:
+        name: as given on the command line.
+        preemptive: may stop a running job.
+        oracle: reads the truth (`Turn.oracle`); a yardstick, not a contender.
+        round_s: acts only at multiples of this many seconds; 0 = whenever something happens.
+        profiles: wants a profiling stage in front of the queues.
+        profiles_waiting: the stage looks at jobs that have to wait, not at every job first.
+        watches_runs: learns the profile of a job while it runs on GPUs of its own.
+        packs: may put two jobs on one GPU.
+        borrows: starts jobs on idle GPUs of other virtual clusters.
+        estimates: asks the estimator for durations.
+    """
+
+    name = ""
+    preemptive = False
+    oracle = False
+    round_s = 0.0
+    profiles = False
+    profiles_waiting = False
+    watches_runs = False
+    packs = False
+    borrows = False
+    estimates = False
+
+    def prepare(self, queued: QueuedJob, now: float, estimator: Estimator) -> None:
+        """Called once before a job joins its queue: set its key (smaller goes first)."""
+        if self.estimates:
+            estimate = estimator.estimate(queued.job, now)
+            queued.estimate_s, queued.score = estimate.seconds, estimate.score
+        queued.key = self.key(queued, now)
+
+    def key(self, queued: QueuedJob, now: float) -> float:
+        """Sort key of a job. The default is arrival order."""
+        return 0.0
+
+    def serve(self, turn: Turn) -> None:
+        """Start, pack, preempt or explain the jobs of `turn.queue`."""
+        in_order(turn)
+
+    def ended(self, run: Run, now: float) -> None:
+        """A run ended."""
+
+    def next_wake(self, now: float) -> float | None:
+        """When to be called even if nothing happens; None when there is no need."""
+        return None
+
+
+def in_order(turn: Turn) -> None:
+    """Start jobs in order and stop at the first that does not fit (head-of-line blocking)."""
+    queue = turn.queue
+    while len(queue):
+        head = queue[0]
+        placement = turn.pool.place(head.job.gpus)
+        if placement is None:
+            turn.wait(head, turn.capacity_reason(head))
+            return
+        turn.start(head, placement)
+
+
+def skipping(turn: Turn) -> None:
+    """Start every job that fits, in order, passing those that do not."""
+    too_many: set[int] = set()  # GPU counts that did not fit; nothing is freed during a turn
+    for queued in list(turn.queue):
+        gpus = queued.job.gpus
+        placement = None if gpus in too_many else turn.pool.place(gpus)
+        if placement is not None:
+            turn.start(queued, placement)
+        else:
+            too_many.add(gpus)
+            turn.wait(queued, turn.capacity_reason(queued))

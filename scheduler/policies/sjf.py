@@ -1,0 +1,18 @@
+"""Shortest job first by true duration: a yardstick that knows the future."""
+
+from __future__ import annotations
+
+from scheduler.core import QueuedJob
+from scheduler.policies.base import Policy
+
+
+class Sjf(Policy):
+    """Smallest duration first, with head-of-line blocking. Give it an oracle estimator."""
+
+    name = "sjf"
+    oracle = True
+    estimates = True
+
+    def key(self, queued: QueuedJob, now: float) -> float:
+        assert queued.estimate_s is not None
+        return queued.estimate_s

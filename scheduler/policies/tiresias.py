@@ -1,0 +1,91 @@
+"""Tiresias (NSDI'19), discretised two-dimensional least attained service: a preemptive peer.
+
+It needs no prediction. Jobs that have had little GPU-time go first, and lose their GPUs when they
+have had more than the threshold and others wait.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from math import floor
+
+from scheduler.cluster import Run
+from scheduler.core import QueuedJob, Turn
+from scheduler.decisions import Reason
+from scheduler.policies.base import Policy
+
+
+class Tiresias(Policy):
+    """Queues by attained GPU-time, first come first served inside each, looked at in rounds.
+
+    Args:
+        round_s: seconds between rounds; nothing happens in between.
+        thresholds: attained GPU-seconds at which a job falls to the next queue.
+    """
+
+    name = "tiresias"
+    preemptive = True
+
+    def __init__(self, *, round_s: float = 60.0, thresholds: tuple[float, ...] = (18_000.0,)):
+        self.round_s = round_s
+        self.thresholds = thresholds
+        self._attained: dict[str, float] = {}  # GPU-seconds of earlier stints, by job
+
+    def key(self, queued: QueuedJob, now: float) -> float:
+        return self._rank(self._attained.get(queued.job.job_id, 0.0), queued)
+
+    def ended(self, run: Run, now: float) -> None:
+        self._attained.pop(run.job.job_id, None)
+
+    def next_wake(self, now: float) -> float | None:
+        return (floor(now / self.round_s) + 1) * self.round_s
+
+    def serve(self, turn: Turn) -> None:
+        if turn.now % self.round_s:
+            for queued in turn.queue.fresh:
+                turn.wait(queued, Reason.NEXT_ROUND)
+            return
+        # everybody in one line; a running job keeps its place among those that came later
+        line: list[tuple[float, int, Run | QueuedJob]] = [(q.key, q.seq, q) for q in turn.queue]
+        for run in turn.runs():
+            queued = turn.known(run)
+            line.append((self._rank(self._had(run, turn.now), queued), queued.seq, run))
+        line.sort(key=lambda item: item[:2])
+        quota = turn.pool.gpus
+        inside: list[QueuedJob] = []
+        outside: list[Run] = []
+        ahead: str | None = None  # the last job the quota went to
+        for _, _, item in line:
+            fits = item.job.gpus <= quota
+            if fits:
+                quota -= item.job.gpus
+                ahead = item.job.job_id
+            if isinstance(item, QueuedJob):
+                if fits:
+                    inside.append(item)
+                else:
+                    turn.wait(item, Reason.BEHIND_HIGHER_PRIORITY, blocker=ahead)
+            elif not fits:
+                outside.append(item)
+        blocker = inside[0].job.job_id if inside else None
+        for run in outside:
+            self._attained[run.job.job_id] = had = self._had(run, turn.now)
+            key = self._rank(had, turn.known(run))
+            turn.preempt(run, key, blocker=blocker, reason=Reason.MORE_SERVICE_ATTAINED)
+        for queued in inside:
+            placement = turn.pool.place(queued.job.gpus)
+            if placement is None:
+                turn.wait(queued, turn.capacity_reason(queued))
+            else:
+                turn.start(queued, placement)
+
+    def _had(self, run: Run, now: float) -> float:
+        """GPU-seconds a running job has had."""
+        return self._attained.get(run.job.job_id, 0.0) + run.job.gpus * (now - run.start_time)
+
+    def _rank(self, attained: float, queued: QueuedJob) -> float:
+        """Queue number, then time of submission, as one number."""
+        return bisect_left(self.thresholds, attained) * FAR + queued.submit_time
+
+
+FAR = 1e11  # seconds; further apart than any two submissions

@@ -1,0 +1,106 @@
+"""The command line: what it prints, and what it says to bad input."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline.traces.synthetic import default_config, write
+
+CLUSTER = "pipeline/clusters/small.yaml"
+
+
+def pellucid(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", "from pipeline.cli import main; main()", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("trace") / "small"
+    write(default_config("small"), path)
+    return path
+
+
+def test_simulate_prints_one_json_object(trace: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    done = pellucid(
+        "simulate", "--trace", trace, "--cluster", CLUSTER, "--policy", "lucid",
+        "--durations", "gpus", "--out", out, "--json",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(done.stdout)
+    assert figures["policy"] == "lucid"
+    assert figures["jobs"] == figures["ended"]
+    assert (out / "jobs.parquet").is_file()
+    assert (out / "decisions.parquet").is_file()
+
+
+def test_compare_prints_means_and_pairs(trace: Path) -> None:
+    done = pellucid(
+        "compare", "--trace", trace, "--cluster", CLUSTER, "--policies", "fifo,srtf", "--json"
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert {row["policy"] for row in result["policies"]} == {"fifo", "srtf"}
+    assert result["paired"][0]["avg_jct_s_difference_mean"] > 0, "SRTF beats FIFO"
+
+
+def test_a_trace_without_a_cluster_file_gets_an_inferred_one(trace: Path) -> None:
+    done = pellucid("simulate", "--trace", trace, "--policy", "fifo-skip", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["refused"] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["simulate", "--trace", "nowhere", "--policy", "fifo"], "nowhere"),
+        (["simulate", "--trace", ".", "--policy", "best"], "best"),
+        (["simulate", "--trace", ".", "--policy", "fifo", "--track", "x"], "--track x"),
+        (["compare", "--trace", ".", "--policies", "fifo,best"], "best"),
+        (["compare", "--trace", ".", "--policies", ","], "empty"),
+        (["train", "--trace", "nowhere", "--out", "b"], "nowhere"),
+        (["ingest", "nowhere", "--out", "d"], "nowhere"),
+    ],
+)
+def test_bad_input_is_one_line_and_status_2(
+    arguments: list[str], named: str, tmp_path: Path
+) -> None:
+    done = pellucid(*arguments)
+    assert done.returncode == 2, done.stderr
+    assert named in done.stderr
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_folder_that_is_no_dataset_is_named(tmp_path: Path) -> None:
+    done = pellucid("simulate", "--trace", tmp_path, "--policy", "fifo")
+    assert done.returncode == 2
+    assert str(tmp_path) in done.stderr.replace("\n", "")
+    assert "Traceback" not in done.stderr
+
+
+def test_a_damaged_bundle_is_named(trace: Path, tmp_path: Path) -> None:
+    (tmp_path / "bundle.json").write_text("{")
+    done = pellucid("simulate", "--trace", trace, "--policy", "qssf", "--bundle", tmp_path)
+    assert done.returncode == 2
+    assert "bundle" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_every_command_teaches() -> None:
+    done = pellucid("--help")
+    assert done.returncode == 0
+    for command in ("ingest", "train", "simulate", "compare"):
+        page = pellucid(command, "--help")
+        assert page.returncode == 0
+        assert "pellucid" in page.stdout

@@ -1,0 +1,520 @@
+"""Stories: they cover a job's life, add up, and say so when the record does not."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import defaultdict
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import typer
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+from typer.testing import CliRunner
+
+from pipeline import runs
+from pipeline.commands.explain import explain
+from pipeline.errors import UserError
+from pipeline.explain import JobFacts, RunError, RunFolder, Story, UnknownJob, build_story, tell
+from pipeline.explain.page import view
+from pipeline.explain.run import seconds
+from pipeline.explain.scores import breakdowns
+from pipeline.explain.story import Phase, placement_of, sentence_of
+from pipeline.explain.text import as_plain, show
+from pipeline.explain.words import clock, duration, number
+from pipeline.report.look import page
+from pipeline.traces import synthetic
+from pipeline.tracks import open_scenario
+from scheduler.decisions import Action, Decision, Reason, Score
+from scheduler.engine import JobResult
+from scheduler.recorder import Recorder, write_json, write_table
+from scheduler.results import JOB_SCHEMA, job_table
+
+CLUSTER = Path(__file__).resolve().parents[2] / "pipeline" / "clusters" / "small.yaml"
+
+
+# --- building ------------------------------------------------------------------------------------
+
+
+def a_job(**more: object) -> JobFacts:
+    known = {"gpus": 4, "submit_time": 1000.0, "duration_s": 500.0, "vc": "research"}
+    return JobFacts("j", **(known | more))  # type: ignore[arg-type]
+
+
+def a_decision(seq: int, time: float, action: Action, reason: Reason, **more: object) -> Decision:
+    return Decision(seq, time, action, reason, "j", "research", **more)  # type: ignore[arg-type]
+
+
+def a_score(terms: tuple[float, ...], *, off: float = 0.0, inputs: tuple[str, ...] = ()) -> Score:
+    value = 2.0
+    for term in terms:
+        value += term
+    return Score(value + off, 2.0, terms, "abc", inputs)
+
+
+BUNDLES = {
+    "abc": {
+        "terms": ["user_last_s", "gpus", "user_last_s & gpus"],
+        "inputs": ["gpus", "user_last_s"],
+        "texts": {"gpus": "GPUs asked for", "user_last_s": "this user's last job"},
+        "units": {"gpus": "GPUs", "user_last_s": "s"},
+    }
+}
+
+
+def told(story: Story) -> str:
+    out = StringIO()
+    show(story, Console(file=out, width=160, no_color=True, highlight=False))
+    return out.getvalue()
+
+
+def drawn(story: Story) -> str:
+    return page("story.html", view=view(story), run="run", release="0")
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs of three policies on the small synthetic trace, own predictions."""
+    folder = tmp_path_factory.mktemp("small")
+    synthetic.write(synthetic.default_config("small"), folder / "trace")
+    scenario = open_scenario(folder / "trace", cluster=CLUSTER)
+    for policy in ("fifo", "srtf", "lucid"):
+        runs.run(scenario, policy, folder / policy)
+    return folder
+
+
+def everything(run: RunFolder) -> list[Story]:
+    """Stories of all jobs of a run."""
+    ids = run.table("jobs.parquet", ["job_id"])["job_id"].to_pylist()
+    facts = {job_id: run.job(job_id) for job_id in ids[:: max(1, len(ids) // 150)]}
+    own: dict[str, list[Decision]] = defaultdict(list)
+    for job_id in facts:
+        own[job_id], _ = run.decisions(job_id)
+    return [build_story(facts[i], own[i], bundles=run.bundles) for i in facts]
+
+
+# --- spans and waiting ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", ["fifo", "srtf", "lucid"])
+def test_a_simulated_life_is_covered(small: Path, policy: str) -> None:
+    stories = everything(RunFolder(small / policy))
+    assert len(stories) >= 100
+    for story in stories:
+        job = story.job
+        assert story.problems == ()
+        assert job.jct_s is not None
+        assert job.queue_s is not None
+        sums = {p: sum(s.seconds for s in story.spans if s.phase is p) for p in Phase}
+        assert sums[Phase.WAITING] == pytest.approx(job.queue_s, abs=0.02)
+        assert sums[Phase.RUNNING] == pytest.approx(job.ran_s, abs=0.02)
+        assert sums[Phase.PROFILING] == pytest.approx(job.profile_s, abs=0.02)
+        assert story.waited_s == pytest.approx(sums[Phase.WAITING])
+        assert sum(w.share for w in story.waits) == pytest.approx(1.0 if story.waits else 0.0)
+
+
+def test_scores_of_a_simulated_run_add_up(small: Path) -> None:
+    stories = everything(RunFolder(small / "lucid"))
+    scored = [s for s in stories if s.scores]
+    assert scored
+    for story in scored:
+        assert story.worst_gap <= 1e-9
+        for b in story.scores:
+            product = math.exp(b.intercept) * math.prod(t.factor for t in b.terms)
+            assert product == pytest.approx(math.exp(b.score))
+            folded, together = b.rest()
+            assert folded + len(b.leading()) == len(b.terms)
+            shown = sum(t.contribution for t in b.leading())
+            assert b.intercept + shown + together == pytest.approx(b.score)
+
+
+def test_partners_tell_the_same_pairing(small: Path) -> None:
+    run = RunFolder(small / "lucid")
+    rows = run.table("decisions.parquet", ["job_id", "partner", "action"]).to_pylist()
+    packs = [row for row in rows if row["action"] == "pack"]
+    assert packs
+    for row in packs[:20]:
+        newcomer, host = tell(run, row["job_id"]), tell(run, row["partner"])
+        mine = next(s for s in newcomer.sharing if s.newcomer and s.partner == row["partner"])
+        theirs = next(s for s in host.sharing if not s.newcomer and s.partner == row["job_id"])
+        assert (mine.start, mine.end) == (theirs.start, theirs.end)
+        assert mine.speeds is not None
+        assert theirs.speeds == mine.speeds[::-1]
+        assert len(theirs.tree_path) == len(mine.tree_path) > 0
+        assert newcomer.job.end_time is not None
+        assert mine.end is not None
+        assert mine.end <= newcomer.job.end_time
+
+
+@pytest.mark.shared_data
+def test_published_lives_are_covered_beside_the_clock(shared_data: Path, tmp_path: Path) -> None:
+    from pipeline.tracks import published, venus
+
+    decisions: dict[str, list[Decision]] = defaultdict(list)
+
+    def sink(batch: list[Decision]) -> None:
+        for d in batch:
+            decisions[d.job_id].append(d)
+
+    scenario = published.scenario(venus.load(shared_data / "venus"))
+    outcome, _ = scenario.simulate("lucid", sink=sink)
+    aside = 0
+    for job in facts_of(outcome.jobs[::7]):
+        story = build_story(job, decisions[job.job_id])
+        assert story.problems == ()
+        aside += any(e.aside for e in story.events)
+    assert aside > 100  # free profiling was told apart
+
+
+def facts_of(results: list[JobResult]) -> list[JobFacts]:
+    return [JobFacts(**row) for row in seconds(job_table(results)).to_pylist()]
+
+
+NUMBERS = st.floats(-1e9, 1e9, allow_nan=False)
+COUNTS = st.none() | st.integers(0, 10**6)
+TEXTS = st.none() | st.text(max_size=8)
+
+
+@st.composite
+def random_decisions(draw: st.DrawFn) -> Decision:
+    terms = tuple(draw(st.lists(st.floats(-50, 50), max_size=4)))
+    return Decision(
+        draw(st.integers(0, 99)),
+        draw(st.floats(0, 5000)),
+        draw(st.sampled_from(Action)),
+        draw(st.sampled_from(Reason)),
+        "j",
+        "research",
+        nodes=tuple(draw(st.lists(st.integers(0, 500), max_size=3))),
+        gpus=tuple(draw(st.lists(st.integers(0, 255), max_size=3))),
+        partner=draw(TEXTS),
+        priority=draw(st.none() | NUMBERS),
+        estimate_s=draw(st.none() | NUMBERS),
+        score=draw(st.none() | st.builds(Score, NUMBERS, NUMBERS, st.just(terms), st.just("abc"))),
+        tree_path=tuple(draw(st.lists(st.text(max_size=5), max_size=2))),
+        speeds=draw(st.none() | st.tuples(st.floats(0.01, 1), st.floats(0.01, 1))),
+        blocker=draw(TEXTS),
+        need=draw(COUNTS),
+        free=draw(COUNTS),
+        limit=draw(COUNTS),
+        position=draw(COUNTS),
+        expected_start=draw(st.none() | st.tuples(st.floats(0, 1e9), st.floats(0, 1e9))),
+    )
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.lists(random_decisions(), max_size=12),
+    st.lists(random_decisions(), max_size=3),
+    st.none() | st.floats(1000, 9000),
+    st.none() | NUMBERS,
+)
+def test_any_record_makes_a_story(
+    own: list[Decision], joined: list[Decision], end: float | None, queue: float | None
+) -> None:
+    own = [replace(d, seq=i) for i, d in enumerate(own)]
+    job = a_job(
+        end_time=end,
+        jct_s=None if end is None else end - 1000,
+        queue_s=None if end is None else queue,
+        ran_s=100.0,
+        profile_s=0.0,
+        estimate_s=queue,
+    )
+    story = build_story(job, own, joined, bundles=BUNDLES, ends={"x": end})
+    assert told(story)
+    assert drawn(story)
+    assert json.dumps(as_plain(story))
+    for before, after in zip(story.spans, story.spans[1:], strict=False):
+        assert before.end == after.start
+    if story.spans:
+        assert story.spans[0].start == job.submit_time
+    refused = any(d.action is Action.REFUSE for d in own)
+    if end is not None and end > 1000 and not refused:
+        assert story.spans[-1].end == end
+        assert sum(s.seconds for s in story.spans) == pytest.approx(end - 1000)
+        waiting = sum(s.seconds for s in story.spans if s.phase is Phase.WAITING)
+        assert story.waited_s == pytest.approx(waiting)
+        if (
+            queue is not None
+            and abs(queue - waiting) > 1
+            and not any(e.aside for e in story.events)
+        ):
+            assert any("not explained" in p for p in story.problems)
+
+
+# --- what is said --------------------------------------------------------------------------------
+
+
+def a_waiter() -> Story:
+    score = a_score((0.7, -0.9, 0.01), inputs=("4", "7200"))
+    own = [
+        a_decision(0, 1000, Action.ENQUEUE, Reason.SUBMITTED, score=score, priority=40.0,
+                   estimate_s=400.0, need=4),
+        a_decision(1, 1000, Action.WAIT, Reason.BEHIND_HIGHER_PRIORITY, blocker="b", position=3,
+                   need=4, free=1, limit=8, score=score),
+        a_decision(2, 1300, Action.WAIT, Reason.GPUS_BUSY, need=4, free=1, limit=8, position=1),
+        a_decision(3, 2200, Action.START, Reason.EXCLUSIVE_GPUS, nodes=(7,), gpus=(0b11110,),
+                   need=4, free=4, limit=8, score=score),
+    ]  # fmt: skip
+    job = a_job(end_time=2700.0, jct_s=1700.0, queue_s=1200.0, ran_s=500.0, profile_s=0.0,
+                estimate_s=400.0)  # fmt: skip
+    return build_story(job, own, bundles=BUNDLES, order_values={"j": 40.0, "b": 8.0}, policy="qssf")
+
+
+def test_a_story_in_numbers() -> None:
+    story = a_waiter()
+    assert [(w.reason, w.seconds) for w in story.waits] == [
+        (Reason.GPUS_BUSY, 900.0),
+        (Reason.BEHIND_HIGHER_PRIORITY, 300.0),
+    ]
+    assert story.waits[0].share == pytest.approx(0.75)
+    assert story.checked == 3
+    assert story.scores[0].seqs == (0, 1, 3)
+    names = [t.name for t in story.scores[0].leading()]
+    assert names == ["gpus", "user_last_s", "user_last_s & gpus"]  # by size
+    assert [t.value for t in story.scores[0].leading()] == ["4 GPUs", "2 h", "2 h and 4 GPUs"]
+    assert story.foil == (
+        "Why after job b: its order value is 8 against 40 here, and the smaller goes first.",
+    )
+
+
+def test_a_story_in_words() -> None:
+    text = told(a_waiter())
+    for expected in (
+        "waited 20 min, 75 % of it because: needs 4 GPUs, 1 of 8 are free",
+        "fewer GPUs would fit sooner",
+        "number 3 in line, behind job b",
+        "node 7: GPUs 1-4",
+        "this user's last job",
+        "×2.01",
+        "×0.41",
+        "intercept + terms = score on 3 decisions",
+        "estimate unavailable",
+    ):
+        assert expected in text
+
+
+def test_a_long_tail_of_terms_is_folded() -> None:
+    terms = tuple(0.5 / (i + 1) for i in range(20))
+    own = [a_decision(0, 1000, Action.ENQUEUE, Reason.SUBMITTED, score=a_score(terms))]
+    bundles = {"abc": {"terms": [f"t{i}" for i in range(20)], "inputs": []}}
+    story = build_story(a_job(), own, bundles=bundles)
+    rest = math.exp(sum(terms[8:]))
+    assert "12 more terms together" in told(story)
+    assert f"×{rest:.2f}" in told(story)
+
+
+def test_terms_that_do_not_add_up_are_not_shown() -> None:
+    wrong = a_score((0.7, -0.9, 0.01), off=2e-9, inputs=("4", "7200"))
+    own = [a_decision(0, 1000, Action.ENQUEUE, Reason.SUBMITTED, score=wrong)]
+    story = build_story(a_job(), own, bundles=BUNDLES)
+    assert len(story.problems) == 1
+    assert "do not add up" in story.problems[0]
+    assert story.scores[0].terms == ()
+    for text in (told(story), drawn(story), json.dumps(as_plain(story))):
+        assert "do not add up" in text
+        assert "this user's last job" not in text
+        assert "&#39;s last job" not in text
+    assert as_plain(story)["scores"][0]["adds_up"] is False
+
+
+def test_a_score_within_rounding_adds_up() -> None:
+    nearly = a_score((0.7, -0.9, 0.01), off=5e-10)
+    own = [a_decision(0, 1000, Action.ENQUEUE, Reason.SUBMITTED, score=nearly)]
+    assert breakdowns(own, BUNDLES)[0].adds_up
+
+
+def test_names_that_were_not_kept_are_numbered() -> None:
+    own = [a_decision(0, 1000, Action.ENQUEUE, Reason.SUBMITTED, score=a_score((0.5, 0.2)))]
+    story = build_story(a_job(), own, bundles={})
+    assert [t.name for t in story.scores[0].terms] == ["term 1", "term 2"]
+    assert any("names" in line for line in story.limits)
+
+
+def test_waiting_that_no_decision_explains_is_a_contradiction() -> None:
+    own = [
+        a_decision(0, 1000, Action.ENQUEUE, Reason.SUBMITTED),
+        a_decision(1, 1000, Action.START, Reason.EXCLUSIVE_GPUS),
+    ]
+    job = a_job(end_time=2000.0, jct_s=1000.0, queue_s=500.0, ran_s=500.0, profile_s=0.0)
+    assert "not explained" in build_story(job, own).problems[0]
+
+
+def test_a_pass_beside_the_clock_is_told_apart() -> None:
+    own = [
+        a_decision(0, 1000, Action.WAIT, Reason.AWAITING_PROFILE, need=4, free=0, limit=8),
+        a_decision(1, 1050, Action.PROFILE, Reason.PROFILING_SLOT, limit=200),
+        a_decision(2, 1250, Action.ENQUEUE, Reason.PROFILE_COMPLETE),
+        a_decision(3, 1250, Action.WAIT, Reason.BEHIND_HIGHER_PRIORITY, blocker="b", position=9),
+        a_decision(4, 1000, Action.ENQUEUE, Reason.SUBMITTED),
+        a_decision(5, 1100, Action.START, Reason.EXCLUSIVE_GPUS, need=4),
+    ]
+    job = a_job(end_time=1600.0, jct_s=600.0, queue_s=150.0, ran_s=500.0, profile_s=0.0)
+    story = build_story(job, own)
+    assert story.problems == ()  # 50 s for the slot, 100 s in the queue
+    assert story.waited_s == 100.0
+    assert [e.aside for e in story.events] == [True] * 4 + [False] * 2
+    assert "behind job b" not in told(story)  # of a queue that was never served
+
+
+def test_a_job_that_never_ended_and_one_that_was_refused() -> None:
+    waiting = build_story(a_job(), [a_decision(0, 1000, Action.WAIT, Reason.GPUS_BUSY, need=4)])
+    assert waiting.spans[-1].end is None
+    assert "had not ended" in told(waiting)
+    refused = build_story(
+        a_job(refused=True),
+        [a_decision(0, 1000, Action.REFUSE, Reason.INVALID_REQUEST, need=64, limit=32)],
+    )
+    assert "was refused" in refused.headline
+    assert "asks for 64 GPUs; this virtual cluster has 32" in told(refused)
+    assert "ask for fewer GPUs" in told(refused)
+
+
+def test_numbers_that_were_not_recorded_are_not_made_up() -> None:
+    d = a_decision(0, 0, Action.WAIT, Reason.BEHIND_HIGHER_PRIORITY, position=2)
+    assert sentence_of(d) == "number 2 in line, behind jobs that go first"
+    for reason in Reason:
+        assert "None" not in sentence_of(a_decision(0, 0, Action.WAIT, reason))
+
+
+def test_placement_reads_masks() -> None:
+    d = a_decision(0, 0, Action.START, Reason.EXCLUSIVE_GPUS, nodes=(2, 5), gpus=(255, 0b101))
+    assert placement_of(d) == "node 2: GPUs 0-7; node 5: GPUs 0,2"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0, "0 s"), (1.5, "1.5 s"), (119, "119 s"), (200, "3 min 20 s"), (3599, "1 h"),
+     (3660, "1 h 1 min"), (86_400, "1 d"), (475_000, "5 d 12 h"), (math.nan, "unknown"),
+     (-90, "-90 s")],
+)  # fmt: skip
+def test_durations(value: float, text: str) -> None:
+    assert duration(value) == text
+
+
+@given(st.floats(0, 1e10))
+def test_durations_are_never_far_off(value: float) -> None:
+    sizes = {"d": 86_400, "h": 3600, "min": 60, "s": 1}
+    parts = duration(value).split()
+    said = sum(float(n) * sizes[u] for n, u in zip(parts[::2], parts[1::2], strict=True))
+    assert said == pytest.approx(value, rel=0.06, abs=0.5)
+
+
+def test_clock_and_numbers() -> None:
+    assert clock(200) == "+00:03:20"
+    assert clock(-86_405) == "-1d 00:00:05"
+    assert number(1234567) == "1,234,567"
+    assert number(math.inf) == "–"
+
+
+# --- the folder and the command ------------------------------------------------------------------
+
+app = typer.Typer()
+app.command()(explain)
+
+
+def ask(*arguments: str) -> tuple[int, str, Exception | None]:
+    result = CliRunner().invoke(app, list(arguments))
+    error = result.exception if isinstance(result.exception, UserError) else None
+    return result.exit_code, result.output, error
+
+
+def test_the_command_tells_draws_and_prints_json(small: Path, tmp_path: Path) -> None:
+    run = RunFolder(small / "lucid")
+    job_id = run.table("jobs.parquet", ["job_id"])["job_id"][200].as_py()
+    where = str(small / "lucid")
+    code, text, _ = ask(job_id, "--run", where, "--html", str(tmp_path / "new" / "story.html"))
+    assert code == 0
+    assert job_id in text
+    html = (tmp_path / "new" / "story.html").read_text()
+    assert html.startswith("<!doctype html>")
+    assert job_id in html
+    assert [p.name for p in (tmp_path / "new").iterdir()] == ["story.html"]
+    code, text, _ = ask(job_id, "--run", where, "--json")
+    assert code == 0
+    story = json.loads(text)
+    assert story["job"]["job_id"] == job_id
+    own, _ = run.decisions(job_id)
+    assert [d["seq"] for d in story["decisions"]] == [d.seq for d in own]
+
+
+def test_an_unknown_job_is_one_line_with_close_ids(small: Path) -> None:
+    code, _, error = ask("syn-000010O", "--run", str(small / "fifo"))
+    assert code != 0
+    assert error is not None
+    assert "\n" not in str(error)
+    assert "syn-0000100" in str(error)
+
+
+def test_nothing_close_is_said_to_be_close(small: Path) -> None:
+    with pytest.raises(UnknownJob) as caught:
+        RunFolder(small / "fifo").job("????")
+    assert caught.value.close == []
+
+
+@pytest.mark.parametrize("name", ["decisions.parquet", "jobs.parquet", "summary.json"])
+@pytest.mark.parametrize("damage", ["missing", "truncated", "empty", "garbage"])
+def test_a_damaged_run_is_one_line(small: Path, tmp_path: Path, name: str, damage: str) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    for path in (small / "fifo").iterdir():
+        (folder / path.name).write_bytes(path.read_bytes())
+    whole = (folder / name).read_bytes()
+    if damage == "missing":
+        (folder / name).unlink()
+    else:
+        damaged = {"truncated": whole[: len(whole) // 2], "empty": b"", "garbage": b"\x00" * 99}
+        (folder / name).write_bytes(damaged[damage])
+    _, _, error = ask("syn-0000100", "--run", str(folder))
+    assert error is not None, "a traceback"
+    assert name in str(error)
+    assert "\n" not in str(error)
+
+
+def test_a_column_that_is_missing_is_one_line(small: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    for path in (small / "fifo").iterdir():
+        (folder / path.name).write_bytes(path.read_bytes())
+    path = folder / "decisions.parquet"
+    write_table(path, pq.read_table(path).drop_columns(["reason"]))
+    with pytest.raises(RunError, match=r"decisions\.parquet"):
+        tell(RunFolder(folder), "syn-0000100")
+
+
+def test_a_record_that_contradicts_itself_exits_1(tmp_path: Path) -> None:
+    wrong = a_score((0.7, -0.9, 0.01), off=0.5)
+    with Recorder(tmp_path / "decisions.parquet") as record:
+        record([a_decision(0, 1000, Action.ENQUEUE, Reason.SUBMITTED, score=wrong)])
+    row = {"job_id": "j", "gpus": 4, "duration_s": 500.0, "submit_time": 1_000_000}
+    columns = [pa.array([row.get(f.name)], type=f.type) for f in JOB_SCHEMA]
+    write_table(tmp_path / "jobs.parquet", pa.Table.from_arrays(columns, schema=JOB_SCHEMA))
+    write_json(tmp_path / "summary.json", {"policy": "qssf"})
+    code, text, error = ask("j", "--run", str(tmp_path))
+    assert (code, error) == (1, None)
+    assert "Contradiction" in text
+
+
+def test_reading_back_gives_the_decisions_that_were_taken(tmp_path: Path) -> None:
+    taken = [
+        a_decision(0, 1000.5, Action.ENQUEUE, Reason.SUBMITTED, priority=3.0, estimate_s=9.0,
+                   score=a_score((0.1, 0.2), inputs=("1", ""))),
+        a_decision(1, 1001.25, Action.PACK, Reason.PARTNER_FOUND, nodes=(3,), gpus=(5,),
+                   partner="p", speeds=(0.9, 0.8), tree_path=("a", "b"), need=2, free=0, limit=8,
+                   position=1, blocker="q", expected_start=(5.0, 6.0)),
+    ]  # fmt: skip
+    with Recorder(tmp_path / "decisions.parquet") as record:
+        record(taken)
+    write_table(tmp_path / "jobs.parquet", JOB_SCHEMA.empty_table())
+    write_json(tmp_path / "summary.json", {})
+    own, joined = RunFolder(tmp_path).decisions("j")
+    assert own == taken
+    assert joined == []
+    assert RunFolder(tmp_path).decisions("p") == ([], [taken[1]])

@@ -1,0 +1,542 @@
+"""The report: one page, self-contained, well-formed, and saying what its inputs say."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from features.spec import FeatureSpec
+from models.bundle import (
+    PACKING_FEATURES,
+    PAIR_FEATURES,
+    AdditiveModel,
+    Axis,
+    Bundle,
+    BundleError,
+    Node,
+    PackingModel,
+    PairSpeedModel,
+    Term,
+    Tree,
+)
+from pipeline import runs
+from pipeline.commands.report import report
+from pipeline.errors import UserError
+from pipeline.explain import RunError
+from pipeline.report import model_charts, policies, trace
+from pipeline.report.build import Inputs, Report, ReportError, build, check_scores
+from pipeline.report.charts import cumulative, heatmap, log_histogram
+from pipeline.report.comparison import Comparison, Difference, PolicyRun, read_comparison
+from pipeline.report.models import error_table, read_models
+from pipeline.report.svg import Scale, log_ticks, short, ticks
+from pipeline.report.usage import usage
+from pipeline.traces import TraceError, synthetic
+from pipeline.tracks import open_scenario
+from scheduler.recorder import write_json, write_table
+
+CLUSTER = Path(__file__).resolve().parents[2] / "pipeline" / "clusters" / "small.yaml"
+VOID = {"meta", "link", "br", "img", "input", "hr"}
+EIGHT_MIB = 8 << 20
+
+
+# --- inputs --------------------------------------------------------------------------------------
+
+
+def a_bundle() -> Bundle:
+    """Three features, one pair, both trees; every number chosen by hand."""
+    rng = np.random.default_rng(0)
+    axes = (
+        Axis(
+            FeatureSpec("last_s", "continuous", "user", "s", "last <job>"), (10.0, 60.0, 36_000.0)
+        ),
+        Axis(FeatureSpec("kind", "nominal", "size", "", "kind"), (), ("a", "b")),
+        Axis(FeatureSpec("share", "continuous", "user", "", "share"), (0.5,)),
+    )
+    sizes = [axis.size for axis in axes]
+
+    def term(*features: int, origin: str = "fit") -> Term:
+        shape = tuple(sizes[i] for i in features)
+        weights = rng.integers(0, 50, shape).astype(np.float64)
+        return Term(features, rng.normal(size=shape), weights, np.full(shape, 0.1), origin)
+
+    terms = [term(0, origin="monotone"), term(1), term(2), term(0, 2)]
+    leaf = {"feature": -1, "threshold": 0.0, "left": -1, "right": -1, "missing_left": False}
+    root = {"feature": 0, "threshold": 40.0, "left": 1, "right": 2, "missing_left": True}
+    packing = Tree(
+        PACKING_FEATURES,
+        [
+            Node(**root, value=(0.5, 0.0, 0.5), rows=10),
+            Node(**leaf, value=(1.0, 0.0, 0.0), rows=4),
+            Node(**leaf, value=(0.0, 0.1, 0.9), rows=6),
+        ],
+    )
+    pair = Tree(PAIR_FEATURES, [Node(**leaf, value=(0.75,), rows=3)])
+    return Bundle(
+        duration=AdditiveModel(axes, terms, 5.0),
+        packing=PackingModel(packing),
+        pair_speed=PairSpeedModel(pair),
+        metadata={"duration": {"rows": 99}, "packing": {"origin": "simulated"}},
+    )
+
+
+METRICS = {
+    "test_jobs": 5,
+    "duration": {
+        "ga2m": {"n": 5.0, "spearman": 0.5, "mae_log10": 0.7, "auc_1h": None},
+        "lightgbm_l1": {"n": 5.0, "spearman": 0.6, "mae_log10": 0.8},
+        "constant_median": {"n": 5.0, "spearman": float("nan"), "mae_log10": 0.9},
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> Inputs:
+    folder = tmp_path_factory.mktemp("inputs")
+    synthetic.write(synthetic.default_config("small"), folder / "trace")
+    scenario = open_scenario(folder / "trace", cluster=CLUSTER)
+    runs.compare(lambda _: scenario, ["fifo", "srtf", "lucid"], [0], out=folder / "runs")
+    a_bundle().save(folder / "bundle")
+    (folder / "metrics.json").write_text(json.dumps(METRICS))
+    return Inputs(folder / "runs", folder / "bundle", folder / "trace", folder / "metrics.json")
+
+
+@pytest.fixture(scope="module")
+def whole(inputs: Inputs) -> Report:
+    return build(inputs)
+
+
+@pytest.fixture(scope="module")
+def comparison(inputs: Inputs) -> Comparison:
+    assert inputs.compare is not None
+    return read_comparison(inputs.compare)
+
+
+# --- the page ------------------------------------------------------------------------------------
+
+
+class Page(HTMLParser):
+    """Collects what a page loads, names and links to; fails on tags that do not nest."""
+
+    def __init__(self, html: str):
+        super().__init__()
+        self.loads: list[str] = []
+        self.links: list[str] = []
+        self.ids: list[str] = []
+        self.open: list[str] = []
+        self.seen: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(html)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        self.seen.append((tag, given))
+        if tag not in VOID:
+            self.open.append(tag)
+        if given.get("id"):
+            self.ids.append(given["id"] or "")
+        for name in ("src", "srcset", "href", "xlink:href", "data", "poster", "action"):
+            value = given.get(name)
+            if value is not None:
+                (self.links if tag == "a" else self.loads).append(value)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open, f"</{tag}> closes nothing"
+        assert self.open.pop() == tag
+
+    def tags(self, tag: str) -> list[dict[str, str | None]]:
+        return [given for name, given in self.seen if name == tag]
+
+
+def test_the_page_loads_nothing(whole: Report) -> None:
+    page = Page(whole.html)
+    assert page.loads == []
+    assert page.tags("script") == page.tags("link") == page.tags("iframe") == []
+    assert re.findall(r"https?://", whole.html) == []
+    assert "@import" not in whole.html
+    urls = re.findall(r"url\(([^)]*)\)", whole.html)
+    assert urls
+    assert all(url.startswith("#") for url in urls)
+    assert len(whole.html.encode()) < EIGHT_MIB
+
+
+def test_the_page_is_well_formed_and_its_links_lead_somewhere(whole: Report) -> None:
+    page = Page(whole.html)
+    assert len(page.ids) == len(set(page.ids))
+    assert {link.removeprefix("#") for link in page.links} <= set(page.ids)
+    used = set(re.findall(r"url\(#([^)]*)\)", whole.html))
+    assert used <= set(page.ids)
+
+
+def test_the_page_can_be_read_without_seeing_it(whole: Report) -> None:
+    page = Page(whole.html)
+    assert page.tags("html")[0]["lang"] == "en"
+    for svg in page.tags("svg"):
+        hidden = svg.get("aria-hidden") == "true"
+        assert hidden or (svg.get("role") == "img" and len(svg.get("aria-label") or "") > 10)
+    headers = page.tags("th")
+    assert headers
+    assert all(th.get("scope") in ("col", "row") for th in headers)
+    levels = [int(tag[1]) for tag, _ in page.seen if re.fullmatch(r"h[1-6]", tag)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(b <= a + 1 for a, b in pairwise(levels))
+
+
+def test_every_section_is_there(whole: Report, comparison: Comparison) -> None:
+    assert all(whole.sections.values())
+    assert whole.problems == []
+    for section in ("policies", "jobs", "trace", "models", "limits", "provenance"):
+        assert f'<section id="{section}">' in whole.html
+    for text in ("GPUs in use over time", "Hour of the week", "Shape functions", "Interactions",
+                 "the packing tree", "Error, beside the yardsticks", "What it waited for",
+                 "The trace is synthetic", "come from a formula", a_bundle().digest):  # fmt: skip
+        assert text in whole.html
+    for run in comparison.runs:
+        assert f"run {run.name} (decisions, jobs)" in whole.html
+    assert "Left out" not in whole.html
+
+
+def test_the_same_inputs_give_the_same_page(inputs: Inputs, whole: Report) -> None:
+    assert build(inputs).html == whole.html
+
+
+@pytest.mark.parametrize("kept", ["compare", "bundle", "trace", "metrics"])
+def test_sections_without_input_are_left_out_and_said_to_be(inputs: Inputs, kept: str) -> None:
+    made = build(Inputs(**{kept: getattr(inputs, kept)}))
+    Page(made.html)
+    flags = {"compare": "policies", "bundle": "models", "trace": "trace", "metrics": "errors"}
+    for given, section in flags.items():
+        drawn_from_runs = (given, kept) == ("trace", "compare")
+        assert made.sections[section] is (given == kept or drawn_from_runs)
+        if given != kept and not drawn_from_runs and (given != "metrics" or kept == "bundle"):
+            assert f"<code>--{given}</code>" in made.html
+
+
+def test_names_from_outside_cannot_write_html(inputs: Inputs, tmp_path: Path) -> None:
+    evil = "<script>alert(1)</script>"
+    assert inputs.compare is not None
+    folder = tmp_path / "run"
+    shutil.copytree(inputs.compare / "lucid", folder)
+    for name in ("jobs.parquet", "decisions.parquet"):
+        table = pq.read_table(folder / name)
+        vc = pa.array([evil] * table.num_rows).cast(table.schema.field("vc").type)
+        write_table(folder / name, table.set_column(table.column_names.index("vc"), "vc", vc))
+    summary = json.loads((folder / "summary.json").read_text())
+    write_json(folder / "summary.json", summary | {"policy": evil, "cluster": {evil: 7}})
+    html = build(Inputs(compare=folder, bundle=inputs.bundle)).html
+    Page(html)
+    assert "<script" not in html
+    assert "&lt;script&gt;" in html
+    assert "last &lt;job&gt;" in html
+
+
+def test_a_single_run_makes_a_page(inputs: Inputs) -> None:
+    assert inputs.compare is not None
+    made = build(Inputs(compare=inputs.compare / "fifo"))
+    Page(made.html)
+    assert made.headline[0].startswith("Under fifo a job takes")
+
+
+# --- what it says --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", ["fifo", "srtf"])
+def test_gpus_in_use_agree_with_the_engine(comparison: Comparison, policy: str) -> None:
+    run = comparison.run(policy)
+    assert run is not None
+    used = usage(run)
+    edges = np.array([run.jobs["submit_time"].min(), run.jobs["end_time"].max()])
+    assert used.average(edges)[0] / run.gpus == pytest.approx(run.mean("gpu_utilisation"), rel=1e-6)
+    assert used.gpus.min() >= 0
+    assert used.gpus.max() <= run.gpus
+
+
+def test_gpus_in_use_with_packing_are_those_of_a_recount(comparison: Comparison) -> None:
+    run = comparison.run("lucid")
+    assert run is not None
+    assert run.mean("packed_jobs")
+    used = usage(run)
+    assert used.gpus.min() >= 0
+    assert used.gpus.max() <= run.gpus
+    assert used.gpus[-1] == 0
+    ends = dict(zip(run.jobs["job_id"], run.jobs["end_time"], strict=True))
+    rows = pq.read_table(run.folder.folder / "decisions.parquet").to_pylist()
+    leaves = {r["job_id"]: r["time"].timestamp() for r in rows if r["action"] == "enqueue"}
+    for moment in np.linspace(used.times[0], used.times[-1], 60) + 0.3337:
+        held = set()  # (node, GPU) pairs, read off the masks: nothing shared with `usage`
+        for row in rows:
+            if row["action"] in ("start", "pack", "profile"):
+                end = ends[row["job_id"]]
+                if row["action"] == "profile":
+                    end = leaves.get(row["job_id"], end)
+                if row["time"].timestamp() <= moment < end:
+                    for node, mask in zip(row["nodes"], row["gpus"], strict=True):
+                        held |= {(node, bit) for bit in range(8) if mask >> bit & 1}
+        at = int(np.searchsorted(used.times, moment, side="right")) - 1
+        assert used.gpus[at] == len(held)
+
+
+def fake(name: str, jct: float, *, oracle: bool = False, seeds: int = 4) -> PolicyRun:
+    folder: Any = SimpleNamespace(summary={"cluster": {"a": 2}, "gpus_per_node": 8})
+    figures = {"avg_jct_s_mean": jct, "avg_jct_s_sd": 10.0, "runs": seeds}
+    jobs = pd.DataFrame({"job_id": ["1", "2"]})
+    return PolicyRun(name, oracle, oracle, folder, jobs, figures)
+
+
+def test_the_headline_names_winner_margin_certainty_and_yardstick() -> None:
+    made = [
+        fake("fifo", 7200),
+        fake("qssf", 4000),
+        fake("lucid", 3600),
+        fake("srtf", 1800, oracle=True),
+    ]
+    paired = [Difference("qssf", "lucid", 400.0, 60.0)]
+    said = policies.headline(Comparison("published", [0, 1, 2, 3], made, paired))
+    assert "lucid has the shortest average JCT" in said[0]
+    assert "1 h, 50 % less than fifo (2 h)" in said[0]
+    assert "6 min 40 s ahead of the next, qssf (± 60 s standard error" in said[1]
+    assert said[1].endswith("clear.")
+    assert "srtf, which knows every duration beforehand and preempts, reaches 30 min" in said[2]
+    assert said[3] == (
+        "Measured by simulation: 2 jobs on 16 GPUs in 1 virtual cluster, track published, 4 seeds."
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "seeds", "verdict"),
+    [
+        (100.0, 16, "clear"),
+        (180.0, 16, "likely"),
+        (390.0, 16, "within the noise"),
+        (100.0, 2, "within the noise"),  # two seeds prove little, however alike they are
+        (60.0, 3, "likely"),
+    ],
+)
+def test_certainty_knows_how_many_seeds_there_are(error: float, seeds: int, verdict: str) -> None:
+    made = [fake("qssf", 4000), fake("lucid", 3600)]
+    c = Comparison("", list(range(seeds)), made, [Difference("lucid", "qssf", -400.0, error)])
+    assert policies.headline(c)[1].endswith(f"{verdict}.")
+
+
+def test_a_single_seed_claims_nothing(comparison: Comparison) -> None:
+    assert any("a single seed says nothing" in s for s in policies.headline(comparison))
+
+
+def test_the_table_marks_the_best_contender_only(comparison: Comparison) -> None:
+    row = next(r for r in policies.table(comparison) if r.heading == "average JCT")
+    by_name = dict(zip([r.name for r in comparison.runs], row.cells, strict=True))
+    assert not by_name["srtf"].best  # it knows the future
+    assert sum(cell.best for cell in row.cells) == 1
+
+
+def test_waits_by_group_are_means_of_their_jobs(comparison: Comparison) -> None:
+    grouped = policies.wait_by_gpus(comparison)
+    run = comparison.runs[0]
+    single = run.ended[run.ended["gpus"] == 1]["queue_s"].mean()
+    assert grouped.table["1 GPU"]["fifo"] == pytest.approx(single)
+    assert sum(grouped.jobs.values()) == len(run.jobs)
+    assert grouped.chart.count("<title>") == sum(map(len, grouped.table.values()))
+
+
+def test_sample_jobs_are_the_telling_ones(whole: Report, comparison: Comparison) -> None:
+    best = comparison.best
+    ended = best.ended
+    longest = ended.loc[ended["queue_s"].idxmax(), "job_id"]
+    assert f"Job {longest}</h3>" in whole.html
+    packs = best.decisions(["seq", "time", "job_id"], ["pack"])
+    packed = set(packs["job_id"])
+    told = set(re.findall(r"<h3>Job (\S+)</h3>", whole.html))
+    assert packed & told
+    assert len(told) == 4
+
+
+def test_recorded_scores_are_all_added_up(inputs: Inputs, tmp_path: Path) -> None:
+    assert inputs.compare is not None
+    run = read_comparison(inputs.compare / "lucid").runs[0]
+    good = check_scores(run)
+    assert good.scored > 100
+    assert good.wrong == 0
+    assert good.worst <= 1e-9
+
+    folder = tmp_path / "run"
+    shutil.copytree(inputs.compare / "lucid", folder)
+    table = pq.read_table(folder / "decisions.parquet")
+    scores = [None if s is None else s + 1e-3 for s in table["score"].to_pylist()]
+    index = table.column_names.index("score")
+    write_table(
+        folder / "decisions.parquet",
+        table.set_column(index, table.schema.field("score"), pa.array(scores, pa.float64())),
+    )
+    made = build(Inputs(compare=folder))
+    assert check_scores(read_comparison(folder).runs[0]).wrong == good.scored
+    assert any("not the sum" in p for p in made.problems)
+    assert "recorded scores are not the sum of their terms" in made.html
+
+
+# --- models --------------------------------------------------------------------------------------
+
+
+def test_models_are_those_of_the_bundle(inputs: Inputs) -> None:
+    assert inputs.bundle is not None
+    facts, model = read_models(inputs.bundle), a_bundle().duration
+    assert [name for name, _, _ in facts.importance] == list(model.importances())
+    for shape in facts.shapes:
+        term = model.terms[model.term_names.index(shape.name)]
+        np.testing.assert_array_equal(shape.scores, term.scores[: len(shape.scores)])
+        assert len(shape.labels) == len(shape.scores)
+    assert {s.origin for s in facts.shapes} == {"fit", "monotone"}
+    pair = model.terms[-1]
+    (drawn,) = facts.interactions
+    filled = [v for row in drawn.scores for v in row if v is not None]
+    assert min(pair.scores[pair.weights > 0]) - 1e-12 <= min(filled)
+    assert max(filled) <= max(pair.scores[pair.weights > 0]) + 1e-12
+    assert facts.packing is not None
+    assert (facts.packing.leaves, facts.packing.left and facts.packing.left.answer) == (
+        2,
+        "tiny 100 %",
+    )
+
+
+def test_groups_of_an_interaction_keep_the_weighted_mean(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    specs = [FeatureSpec(n, "continuous", "f", "s", n) for n in ("a", "b")]
+    axes = [Axis(spec, tuple(np.arange(1.0, 41.0))) for spec in specs]
+    shape = (axes[0].size, axes[1].size)
+    weights = rng.integers(0, 9, shape).astype(float)
+    pair = Term((0, 1), rng.normal(size=shape), weights, np.zeros(shape))
+    Bundle(duration=AdditiveModel(axes, [pair], 0.0)).save(tmp_path / "b")
+    (drawn,) = read_models(tmp_path / "b").interactions
+    assert max(len(drawn.scores), len(drawn.scores[0])) <= 14
+    assert [len(names) for names in drawn.labels] == [len(drawn.scores), len(drawn.scores[0])]
+    assert drawn.labels[0][0] == "missing"
+    assert model_charts.interaction(drawn).count("<rect") == 1 + sum(
+        v is not None for row in drawn.scores for v in row
+    )
+
+
+def test_the_error_table_marks_the_best_of_each_column() -> None:
+    table = error_table(METRICS)
+    assert table is not None
+    assert table.jobs == 5
+    assert table.headings == ("Spearman, duration", "MAE of log10")
+    assert [row.used for row in table.rows] == [True, False, False]
+    cells = {row.name: row.cells for row in table.rows}
+    assert cells["GA2M (used)"] == (("0.500", False), ("0.700", True))
+    assert cells["LightGBM, median"] == (("0.600", True), ("0.800", False))
+    assert cells["constant median"][0] == ("–", False)
+    assert error_table({"duration": 3, "x": [1]}) is None
+
+
+# --- charts --------------------------------------------------------------------------------------
+
+
+def test_scales_and_ticks() -> None:
+    log = Scale(1, 1000, 0, 300, log=True)
+    assert [log(v) for v in (0, 1, 10, 1000, 10**6)] == pytest.approx([0, 0, 100, 300, 300])
+    assert [t for t, _ in ticks(0, 1, 4)] == pytest.approx([0, 0.25, 0.5, 0.75, 1])
+    assert [t for t, _ in log_ticks(0.01, 100)] == pytest.approx([0.01, 0.1, 1, 10, 100])
+    assert [short(v) for v in (0, 1500, 2e6, 0.25)] == ["0", "1.5k", "2M", "0.25"]
+
+
+def test_a_cumulative_curve_ends_at_the_largest_value() -> None:
+    curve = cumulative(np.array([3.0, 1.0, 2.0]))
+    assert curve[-1] == (3.0, 1.0)
+    assert [s for _, s in curve] == sorted(s for _, s in curve)
+    assert cumulative(np.array([])) == []
+
+
+def test_a_histogram_loses_nothing() -> None:
+    values = np.array([0.0, 0.5, 1.0, 9.9, 10.0, 1e6, 3.3e7])
+    edges, counts = log_histogram(values)
+    assert counts.sum() == len(values)
+    assert edges[0] == 1.0
+    assert (np.diff(edges) > 0).all()
+
+
+def test_cells_below_zero_differ_by_more_than_hue() -> None:
+    chart = heatmap("a label of a chart", [[1.0, -1.0, None]], row_names=["r"], column_ticks=[],
+                    tip=lambda i, j, v: f"{v}", diverging=True)  # fmt: skip
+    assert 'class="heat"' in chart
+    assert 'class="cold"' in chart
+    assert chart.count("<title>") == 2
+
+
+def test_trace_figures(inputs: Inputs) -> None:
+    assert inputs.trace is not None
+    facts = trace.from_dataset(inputs.trace)
+    assert len(facts.jobs) == 600
+    assert facts.kind == "synthetic"
+    assert "600 jobs" in trace.summary(facts)
+    shades = re.findall(r"(\d+) jobs?</title>", trace.by_hour(facts))
+    assert sum(map(int, shades)) == 600
+
+
+# --- bad input -----------------------------------------------------------------------------------
+
+
+def test_without_input_there_is_no_report() -> None:
+    with pytest.raises(ReportError, match="--compare"):
+        build(Inputs())
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "[]", "{}", '{"policies": 3}', '{"policies": []}', '{"policies": [{"policy": "gone"}]}',
+     '{"policies": [{"policy": "fifo"}], "paired": [{}]}',
+     '{"policies": [{"policy": "fifo"}], "seeds": "x"}'],
+)  # fmt: skip
+def test_a_wrong_comparison_is_one_line(inputs: Inputs, tmp_path: Path, content: str) -> None:
+    assert inputs.compare is not None
+    shutil.copytree(inputs.compare / "fifo", tmp_path / "fifo")
+    (tmp_path / "compare.json").write_text(content)
+    with pytest.raises(RunError) as caught:
+        read_comparison(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_wrong_folders_are_one_line(inputs: Inputs, tmp_path: Path) -> None:
+    wrong = tmp_path / "none"
+    with pytest.raises(RunError):
+        build(Inputs(compare=wrong))
+    with pytest.raises(BundleError):
+        build(Inputs(bundle=wrong))
+    with pytest.raises(TraceError):
+        build(Inputs(trace=wrong))
+    with pytest.raises(RunError):
+        build(Inputs(metrics=wrong))
+
+
+def test_the_command(inputs: Inputs, tmp_path: Path) -> None:
+    app = typer.Typer()
+    app.command()(report)
+    out = tmp_path / "deep" / "report.html"
+    done = CliRunner().invoke(app, ["--compare", str(inputs.compare), "--out", str(out), "--json"])
+    assert done.exit_code == 0, done.output
+    answer = json.loads(done.output)
+    assert answer["bytes"] == out.stat().st_size
+    assert answer["sections"] == {
+        "policies": True, "trace": True, "models": False, "errors": False, "stories": True,
+    }  # fmt: skip
+    assert [p.name for p in out.parent.iterdir()] == ["report.html"]
+    failed = CliRunner().invoke(app, ["--compare", str(tmp_path / "no"), "--out", str(out)])
+    assert isinstance(failed.exception, UserError)

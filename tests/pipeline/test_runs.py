@@ -1,0 +1,120 @@
+"""Running, recording and comparing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline import runs
+from pipeline.traces.synthetic import default_config, generate
+from pipeline.tracks import plain
+from pipeline.tracks.scenario import Scenario
+from scheduler.recorder import DECISION_SCHEMA
+from scheduler.results import JOB_SCHEMA
+
+REQUIRED = {
+    "policy", "jobs", "avg_jct_s", "avg_queue_s", "p99_queue_s", "p999_queue_s", "makespan_s",
+    "gpu_utilisation", "packed_jobs", "preemptions", "decisions", "wall_s", "cpu_s",
+    "peak_rss_mib",
+}  # fmt: skip
+
+
+def small(seed: int = 0, durations: str | None = "gpus") -> Scenario:
+    table = generate(default_config("small", seed))
+    spec, profiling = plain.read_cluster(Path("pipeline/clusters/small.yaml"))
+    return plain.scenario(table, "small", spec, profiling, durations=durations, seed=seed)
+
+
+@pytest.mark.parametrize("policy", ["fifo", "fifo-skip", "sjf", "srtf", "qssf", "lucid"])
+def test_a_run_writes_every_decision_and_job(tmp_path: Path, policy: str) -> None:
+    scenario = small()
+    figures = runs.run(scenario, policy, tmp_path)
+    assert figures.keys() >= REQUIRED
+    decisions = pq.read_table(tmp_path / "decisions.parquet")
+    jobs = pq.read_table(tmp_path / "jobs.parquet")
+    assert decisions.schema.equals(DECISION_SCHEMA)
+    assert jobs.schema.equals(JOB_SCHEMA)
+    assert decisions.num_rows == figures["decisions"]
+    assert jobs.num_rows == figures["jobs"] == len(scenario.workload.jobs)
+    assert np.isclose(np.mean(jobs.column("jct_s").to_numpy()), figures["avg_jct_s"])
+    assert json.loads((tmp_path / "summary.json").read_text())["policy"] == policy
+    assert not list(tmp_path.glob(".*")), "no temporary file is left"
+
+
+def test_own_predictions_carry_terms_that_add_up(tmp_path: Path) -> None:
+    """Cold start first, the GA2M once enough has ended: intercept + terms = score throughout."""
+    figures = runs.run(small(durations="own"), "qssf", tmp_path)
+    assert figures["durations"] == "own"
+    table = pq.read_table(tmp_path / "decisions.parquet").to_pydict()
+    bundles = json.loads((tmp_path / "bundles.json").read_text())
+    scored = [i for i, score in enumerate(table["score"]) if score is not None]
+    assert scored
+    seen = set()
+    for i in scored:
+        terms = table["terms"][i]
+        assert abs(table["intercept"][i] + sum(terms) - table["score"][i]) <= 1e-9
+        assert len(terms) == len(bundles[table["bundle"][i]]["terms"])
+        seen.add(table["bundle"][i])
+    assert "coldstart" in seen
+
+
+def test_comparisons_are_paired_over_seeds(tmp_path: Path) -> None:
+    result = runs.compare(small, ["fifo-skip", "srtf"], [0, 1, 2], out=tmp_path)
+    assert result["track"] == "small"
+    assert result["seeds"] == [0, 1, 2]
+    assert [row["policy"] for row in result["policies"]] == ["fifo-skip", "srtf"]
+    singles = {
+        policy: [runs.run(small(seed), policy)["avg_jct_s"] for seed in (0, 1, 2)]
+        for policy in ("fifo-skip", "srtf")
+    }
+    for row in result["policies"]:
+        assert row["avg_jct_s_mean"] == pytest.approx(np.mean(singles[row["policy"]]))
+        assert row["avg_jct_s_sd"] == pytest.approx(np.std(singles[row["policy"]], ddof=1))
+    difference = np.subtract(singles["fifo-skip"], singles["srtf"])
+    (pair,) = result["paired"]
+    assert pair["avg_jct_s_difference_mean"] == pytest.approx(difference.mean())
+    assert pair["avg_jct_s_difference_se"] == pytest.approx(difference.std(ddof=1) / np.sqrt(3))
+    assert json.loads((tmp_path / "compare.json").read_text()) == json.loads(json.dumps(result))
+    assert (tmp_path / "srtf" / "decisions.parquet").is_file()
+
+
+def test_two_workers_find_what_one_finds() -> None:
+    one = runs.compare(small, ["fifo-skip", "sjf"], [0, 1])
+    two = runs.compare(small, ["fifo-skip", "sjf"], [0, 1], workers=2)
+    assert one["paired"] == two["paired"]
+
+
+def test_history_before_since_is_learned_from_and_not_simulated() -> None:
+    table = generate(default_config("small"))
+    spec, profiling = plain.read_cluster(Path("pipeline/clusters/small.yaml"))
+    times = [job.submit_time for job in small().workload.jobs]
+    since = float(np.median(times))
+    scenario = plain.scenario(table, "small", spec, profiling, since=since)
+    assert scenario.workload.jobs
+    assert all(job.submit_time >= since for job in scenario.workload.jobs)
+    estimator = scenario.estimators(scenario.policy("qssf"))
+    first = scenario.workload.jobs[0]
+    ignorant = small(durations="own").estimators(scenario.policy("qssf"))
+    assert estimator.cold.observed > 50  # type: ignore[attr-defined]
+    assert ignorant.cold.observed == 0  # type: ignore[attr-defined]
+    estimator.submitted(first, first.submit_time)
+    assert estimator.estimate(first, first.submit_time).seconds > 0
+
+
+def test_an_interrupted_run_leaves_no_summary(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs.run(small(), "fifo", tmp_path)
+
+    def broken(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("scheduler.engine.Engine.run", broken)
+    with pytest.raises(KeyboardInterrupt):
+        runs.run(small(), "fifo", tmp_path)
+    assert not (tmp_path / "summary.json").exists()
+    assert pq.read_table(tmp_path / "decisions.parquet").num_rows, "the old file stands"

@@ -1,0 +1,131 @@
+"""The whole pipeline, stage by stage, on a small synthetic trace in an empty folder."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from models.bundle import Bundle
+from pipeline.errors import UserError
+from pipeline.stages import common, evaluate, export, features, ingest, simulate, train
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which every stage up to `simulate` has run once."""
+    path = tmp_path_factory.mktemp("project")
+    params = yaml.safe_load((ROOT / "params.yaml").read_text())
+    params["ingest"]["scale"] = "small"
+    params["cluster"] = str(ROOT / "pipeline/clusters/small.yaml")
+    params["train"] |= {"test_days": 2, "preset": "fast"}
+    (path / "params.yaml").write_text(yaml.safe_dump(params))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(path)
+        wanted = common.read_params()
+        for stage in (ingest, features, train, evaluate, export, simulate):
+            assert stage.run(wanted)
+    return path
+
+
+def test_the_exported_bundle_is_the_champion(folder: Path) -> None:
+    exported = Bundle.load(folder / "data/bundle")
+    assert exported.digest == Bundle.load(folder / "data/candidate").digest
+    assert exported.parts == ("duration", "packing", "pair_speed")
+    assert exported.metadata["packing"]["origin"] == "simulated"
+    tracking = json.loads((folder / "data/metrics/tracking.json").read_text())
+    assert tracking["promoted"] is True
+
+
+def test_models_are_measured_beside_yardsticks_on_days_they_never_saw(folder: Path) -> None:
+    found = json.loads((folder / "data/metrics/evaluate.json").read_text())
+    assert {"ga2m", "lightgbm_l2", "constant_median"} <= found["duration"].keys()
+    assert found["duration"]["ga2m"]["n"] == found["test_jobs"] > 50
+    bundle = Bundle.load(folder / "data/bundle")
+    assert bundle.metadata["duration"]["rows"] < 600 - found["test_jobs"] + 1
+    assert found["duration"]["ga2m"]["spearman"] > found["duration"]["constant_median"]["spearman"]
+
+
+def test_policies_run_on_the_test_days_with_the_exported_bundle(folder: Path) -> None:
+    digest = Bundle.load(folder / "data/bundle").digest
+    table = pq.read_table(folder / "data/runs/qssf/decisions.parquet").to_pydict()
+    used = {bundle for bundle in table["bundle"] if bundle is not None}
+    assert used == {digest}
+    trained_to = Bundle.load(folder / "data/bundle").metadata["duration"]["window_to"]
+    assert min(table["time"]).isoformat() >= trained_to[:10]
+
+
+def test_metrics_and_plots_are_what_dvc_reads(folder: Path) -> None:
+    pipeline = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
+    for name in ("train", "evaluate", "simulate"):
+        for kind in ("metrics", "plots"):
+            for entry in pipeline[name].get(kind, []):
+                ((path, options),) = entry.items()
+                assert (folder / path).is_file(), path
+                if kind == "plots":
+                    with (folder / path).open() as file:
+                        header = next(csv.reader(file))
+                    assert {options["x"], options["y"]} <= set(header)
+
+
+def test_every_stage_of_dvc_yaml_exists_and_names_parameters_that_exist() -> None:
+    pipeline = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
+    params = yaml.safe_load((ROOT / "params.yaml").read_text())
+    order = ["ingest", "features", "train", "evaluate", "export", "simulate", "report"]
+    assert list(pipeline) == order
+    for name, stage in pipeline.items():
+        assert stage["cmd"] == f"python -m pipeline.stages.{name}"
+        assert (ROOT / f"pipeline/stages/{name}.py").is_file()
+        for path in stage.get("params", []):
+            node = params
+            for key in path.split("."):
+                assert key in node, path
+                node = node[key]
+
+
+def test_retraining_on_the_same_data_gives_the_same_bundle(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    before = Bundle.load(folder / "data/candidate").digest
+    train.run(common.read_params())
+    assert Bundle.load(folder / "data/candidate").digest == before
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"train": {"test_days": -1}}, "train.test_days"),
+        ({"simulate": {"policies": []}}, "simulate.policies"),
+        ({"ingest": {"sauce": "x"}}, "ingest.sauce"),
+    ],
+)
+def test_bad_parameters_are_named(
+    tmp_path: Path, change: dict[str, dict[str, object]], named: str
+) -> None:
+    params = yaml.safe_load((ROOT / "params.yaml").read_text())
+    for key, value in change.items():
+        params[key] |= value
+    path = tmp_path / "params.yaml"
+    path.write_text(yaml.safe_dump(params))
+    with pytest.raises(UserError, match=named):
+        common.read_params(path)
+
+
+def test_a_test_period_longer_than_the_trace_is_refused(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(folder / "data/trace", tmp_path / "data/trace")
+    shutil.copy(folder / "data/features.parquet", tmp_path / "data/features.parquet")
+    monkeypatch.chdir(tmp_path)
+    params = common.read_params(folder / "params.yaml")
+    params.train.test_days = 365
+    with pytest.raises(UserError, match="test_days"):
+        train.run(params)

@@ -1,0 +1,73 @@
+"""Every policy against the one contract."""
+
+from __future__ import annotations
+
+from scheduler.free_profiling import LoanSchedule
+from scheduler.policies import POLICIES, build
+from scheduler.policies.base import Policy
+from scheduler.policies.lucid import Lucid
+from scheduler.profiling import Stage
+from scheduler.sharing import TableJudge
+from tests.scheduler.contract import PolicyContract
+from tests.scheduler.worlds import World
+
+
+class TestFifo(PolicyContract):
+    name = "fifo"
+
+
+class TestFifoSkip(PolicyContract):
+    name = "fifo-skip"
+    skips = True
+
+
+class TestSjf(PolicyContract):
+    name = "sjf"
+
+
+class TestSrtf(PolicyContract):
+    name = "srtf"
+
+
+class TestQssf(PolicyContract):
+    name = "qssf"
+
+
+class TestLucid(PolicyContract):
+    name = "lucid"
+
+
+class TestTiresias(PolicyContract):
+    name = "tiresias"
+    round_s = 60.0
+
+
+class TestPellucid(PolicyContract):
+    name = "pellucid"
+    skips = True
+
+
+class TestLucidAlwaysPacking(PolicyContract):
+    """Without a forecast packing is always on, and so is passing those that do not fit."""
+
+    name = "lucid"
+    skips = True
+
+    def policy(self, world: World) -> Policy:
+        return Lucid(TableJudge(world.scores), gpu_memory_mib=world.spec.gpu_memory_mib)
+
+
+class TestLucidProfiledBeforehand(TestLucidAlwaysPacking):
+    """Profiles come free, so that nearly every job may be packed."""
+
+    def stage(self, world: World, policy: Policy) -> Stage:
+        return LoanSchedule([], {s.id: s.work.profile for s in world.samples if s.work.profile})
+
+
+def test_every_registered_policy_is_held_to_the_contract() -> None:
+    held = {t.name for t in PolicyContract.__subclasses__() if t.__module__ == __name__}
+    assert held == set(POLICIES)
+
+
+def test_policies_are_built_under_their_own_name() -> None:
+    assert {name: build(name).name for name in POLICIES} == {name: name for name in POLICIES}

@@ -1,0 +1,61 @@
+"""Quasi-shortest-service first, and its quirk."""
+
+from __future__ import annotations
+
+from scheduler.policies.qssf import Qssf
+from tests.scheduler.builders import Desk, Sample, a_job, cluster_of, truth
+
+
+def order(policy: Qssf, *samples: Sample, behind: Sample | None = None) -> list[str]:
+    """Who starts when, on a node of 8 GPUs that is held while the jobs arrive together."""
+    holder = a_job("holder", gpus=8)
+    desk = Desk(policy, cluster_of(), truth([holder, *samples, *([behind] if behind else [])]))
+    desk.submit(holder)
+    if behind is not None:
+        desk.submit(behind)
+    desk.submit(*samples)
+    return [q.job.job_id for q in desk.core.queues["vc"]]
+
+
+def test_the_key_is_predicted_gpu_time() -> None:
+    jobs = (a_job("wide", gpus=8, for_=20), a_job("long", gpus=1, for_=100))
+    assert order(Qssf(), *jobs) == ["long", "wide"]
+
+
+def together(policy: Qssf) -> list[str]:
+    """Three jobs meet an empty queue and an idle node that cannot take them all."""
+    jobs = [
+        a_job("wide", gpus=7, for_=1),  # 7 GPU-seconds
+        a_job("narrow", gpus=2, for_=100),  # 200
+        a_job("middle", gpus=3, for_=10),  # 30
+    ]
+    desk = Desk(policy, cluster_of(), truth(jobs))
+    desk.submit(*jobs)
+    return list(desk.cluster.runs)
+
+
+def test_jobs_that_meet_an_empty_queue_are_ordered_by_gpus_under_the_quirk_alone() -> None:
+    assert together(Qssf()) == ["wide"]
+    assert together(Qssf(gpu_count_first=True)) == ["narrow", "middle"]
+
+
+def test_those_left_get_their_predicted_keys_then() -> None:
+    jobs = [a_job("a", gpus=8, for_=1), a_job("b", gpus=7, for_=100), a_job("c", gpus=6, for_=1)]
+    desk = Desk(Qssf(gpu_count_first=True), cluster_of(), truth(jobs))
+    desk.submit(*jobs)
+    assert list(desk.cluster.runs) == ["c"]
+    assert [(q.job.job_id, q.key) for q in desk.core.queues["vc"]] == [("a", 8.0), ("b", 700.0)]
+
+
+def test_whoever_finds_others_waiting_is_ordered_by_prediction_even_under_the_quirk() -> None:
+    jobs = (a_job("wide", gpus=8, for_=1), a_job("narrow", gpus=1, for_=100))
+    first = a_job("first", gpus=8, for_=1000)
+    assert order(Qssf(gpu_count_first=True), *jobs, behind=first) == ["wide", "narrow", "first"]
+
+
+def test_the_quirk_lets_nobody_pass_who_waits_already() -> None:
+    jobs = [a_job("holder", gpus=5), a_job("first", gpus=8, for_=10), a_job("narrow", for_=1000)]
+    desk = Desk(Qssf(gpu_count_first=True), cluster_of(), truth(jobs))
+    for job in jobs:
+        desk.submit(job)
+    assert list(desk.cluster.runs) == ["holder"]
