@@ -1,0 +1,202 @@
+"""`pellucid evaluate duration`: Venus, cold from 1 September, refitted daily, causal.
+
+The trace tells no start times, so the cluster is taken as idle: a job starts when it is submitted,
+and what is learned of it is learned when it would then have ended.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from features.rows import DAY_S, Rows, training_rows
+from models.training.intervals import GPUS_UP_TO
+from models.training.rolling import INTERVALS, Forecasts, figures, interval_figures, roll
+from models.training.yardsticks import ewma_scores
+from pipeline.traces import ingest, read_dataset
+
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+# Chosen on 5-12 September: wider histories (74 features) were no better and cost five times.
+FAMILIES = ("size", "survival", "burst")
+ABLATED = ("user", "user_gpus", "template", "vc", "running", "calendar", "queue", "identity")
+TEST_DAYS = 14
+WARM = 10  # ended jobs after which a user is warm
+HISTORY_DAYS = (1, 3, 7, 14)
+AHEAD_DAYS = 3
+PEER_FLOOR_S = 1000.0
+
+
+class EvaluationError(ValueError):
+    """The data cannot be evaluated on; names the file or what is wrong."""
+
+
+def run(data: Path, *, seed: int = 0, ablation: bool = False) -> dict[str, Any]:
+    """Every figure, by model: see the names in the result. `data` holds `venus/`."""
+    source = data / "venus" / "cluster_full_log.csv"
+    if not source.is_file():
+        raise EvaluationError(f"--data {data}: no venus/cluster_full_log.csv there")
+    with TemporaryDirectory() as scratch:
+        out = Path(scratch) / "venus"
+        ingest(source, out)
+        trace = read_dataset(out)
+    ids, users = trace["job_id"].to_pylist(), trace["user"].to_pylist()
+    everything = training_rows(trace, families=(*FAMILIES, *ABLATED))
+    by_id = dict(zip(ids, users, strict=True))
+    user = [by_id[job] for job in everything.job_id]
+    rows = of_families(everything, FAMILIES)
+    last = math.ceil((float(rows.time.max()) + 1e-9) / DAY_S) * DAY_S
+    test_from = last - TEST_DAYS * DAY_S
+    told = roll(rows, yardsticks_from=test_from, seed=seed)
+    _add_yardsticks(told, rows, user, data / "venus")
+    test = rows.time >= test_from
+    ended = ended_before_submission(user, rows)
+    result: dict[str, Any] = {
+        "features": [spec.name for spec in rows.features],
+        "test": {"from_day": TEST_DAYS, "jobs": int(test.sum())},
+        "cpu_s_per_refit": float(np.mean(told.cpu_s)),
+        "duration": figures(told, rows, test),
+        "cold_users": figures(told, rows, test & (ended < WARM)),
+        "warm_users": figures(told, rows, test & (ended >= WARM)),
+        "history_days": _by_history(told, rows),
+        "all_days": figures(told, rows, np.isfinite(told.scores["ga2m"])),
+        "intervals": {
+            name: interval_figures(quantiles, rows.y, _groups(rows, test, ended))
+            for name, quantiles in told.quantiles.items()
+        },
+    }
+    if ablation:
+        result["ablation"] = _ablation(everything, test, test_from, seed)
+    plain: dict[str, Any] = _plain(result)
+    return plain
+
+
+def of_families(rows: Rows, families: tuple[str, ...]) -> Rows:
+    """The rows with the features of some families only."""
+    chosen = tuple(spec for spec in rows.features if spec.family in families)
+    return replace(rows, features=chosen, X=rows.X[[spec.name for spec in chosen]])
+
+
+def ended_before_submission(user: list[Any], rows: Rows) -> NDArray[np.int64]:
+    """How many jobs of the same user had ended before each was submitted, (n,)."""
+    ends: dict[Any, list[float]] = {}
+    for who, end in zip(user, rows.end_time.tolist(), strict=True):
+        if end == end:
+            ends.setdefault(who, []).append(end)
+    ordered = {who: np.sort(found) for who, found in ends.items()}
+    none = np.empty(0)
+    pairs = zip(user, rows.time.tolist(), strict=True)
+    return np.array([np.searchsorted(ordered.get(who, none), now) for who, now in pairs])
+
+
+def _add_yardsticks(told: Forecasts, rows: Rows, user: list[Any], folder: Path) -> None:
+    told.scores["ewma_user_gpus"] = ewma_scores(user, rows.gpus, rows.time, rows.end_time, rows.y)
+    for name in ("ebm", "lgb"):
+        path = folder / f"peer_duration_{name}.csv"
+        if not path.is_file():
+            continue
+        with path.open(newline="") as file:
+            said = {row["job_id"]: float(row["priority"]) for row in csv.DictReader(file)}
+        seconds = np.array([said.get(str(job), math.nan) for job in rows.job_id])
+        # As the peers themselves do with what is negative.
+        told.scores[f"peer_{name}"] = np.log1p(np.where(seconds < 0, PEER_FLOOR_S, seconds))
+
+
+def _by_history(told: Forecasts, rows: Rows) -> dict[str, Any]:
+    """Figures of the days that follow 1, 3, 7 and 14 days of history."""
+    first = math.floor(float(rows.time.min()) / DAY_S) * DAY_S
+    found = {}
+    for days in HISTORY_DAYS:
+        since = first + days * DAY_S
+        mask = (rows.time >= since) & (rows.time < since + AHEAD_DAYS * DAY_S)
+        found[str(days)] = figures(told, rows, mask)
+    return found
+
+
+def _groups(rows: Rows, test: Mask, ended: NDArray[np.int64]) -> list[tuple[str, Mask]]:
+    bounds = (0, *GPUS_UP_TO)
+    groups = [("all", test)]
+    for low, high in zip(bounds, GPUS_UP_TO, strict=False):
+        label = f"{high} GPU" if low + 1 == high else f"{low + 1}-{high} GPUs"
+        groups.append((label, test & (rows.gpus > low) & (rows.gpus <= high)))
+    groups.append((f"> {GPUS_UP_TO[-1]} GPUs", test & (rows.gpus > GPUS_UP_TO[-1])))
+    groups.append(("cold users", test & (ended < WARM)))
+    groups.append(("warm users", test & (ended >= WARM)))
+    return groups
+
+
+def _ablation(everything: Rows, test: Mask, test_from: float, seed: int) -> dict[str, Any]:
+    """The GA2M without each of its families, and with each of the others; every target."""
+    found = {}
+    for family in (*FAMILIES, *ABLATED):
+        kept = set(FAMILIES) ^ {family}
+        rows = of_families(everything, tuple(kept | {"survival"}))
+        if family == "survival":  # its columns stay readable, the models do not see them
+            rows = replace(
+                rows, features=tuple(spec for spec in rows.features if spec.family != family)
+            )
+        told = roll(rows, yardsticks_from=math.inf, since=test_from, seed=seed, forest=False)
+        row = figures(told, rows, test)["ga2m"]
+        row["pinball"] = interval_figures(
+            told.quantiles["ga2m_uncalibrated"], rows.y, [("all", test)]
+        )["all"]["pinball"]
+        found[("without " if family in FAMILIES else "with ") + family] = row
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """As JSON holds it: numbers rounded to what they mean, null for what is not defined."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, float):
+        return round(value, 5) if math.isfinite(value) else None
+    return value
+
+
+def text(result: Mapping[str, Any]) -> str:
+    """The result as tables."""
+    columns = (
+        "spearman",
+        "spearman_gpu_time",
+        "mae_log10",
+        "rmse_log10",
+        "auc_1h",
+        "auc_6h",
+        "tail_auc_1h",
+        "tail_auc_6h",
+    )
+    parts = [f"Venus, last {TEST_DAYS} days: {result['test']['jobs']:,} jobs, refitted daily."]
+    parts.append(_table("all users", result["duration"], columns))
+    parts.append(_table("cold users", result["cold_users"], columns))
+    parts.append(_table("warm users", result["warm_users"], columns))
+    for days, found in result["history_days"].items():
+        parts.append(_table(f"after {days} days of history", found, columns))
+    widths = [f"{kind}_{label}" for kind in ("coverage", "width") for label in INTERVALS]
+    for name, found in result["intervals"].items():
+        parts.append(_table(f"intervals, {name}", found, ("n", *widths, "pinball")))
+    if "ablation" in result:
+        parts.append(_table("ablation", result["ablation"], (*columns, "pinball")))
+    parts.append(f"{result['cpu_s_per_refit']:.2f} CPU-s a refit (duration and tails).")
+    return "\n\n".join(parts)
+
+
+def _table(title: str, rows: Mapping[str, Mapping[str, Any]], columns: tuple[str, ...]) -> str:
+    names = [len(name) for name in (title, *rows)]
+    wide = max(names)
+    lines = [title.ljust(wide) + "".join(f"{name:>18}" for name in columns)]
+    for name, row in rows.items():
+        cells = (row.get(column) for column in columns)
+        shown = ("-" if cell is None else f"{cell:,.3f}" for cell in cells)
+        lines.append(name.ljust(wide) + "".join(f"{cell:>18}" for cell in shown))
+    return "\n".join(lines)

@@ -1,0 +1,44 @@
+"""`pellucid evaluate packing`: sharing scores and pair speeds on measured pairs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from models.training.packing import evaluate_packing, evaluate_pair_speed
+from models.training.pairs import read_pairs
+
+REPEATS = 20
+
+
+def run(data: Path, *, seed: int = 0) -> dict[str, Any]:
+    """Errors on pairs of unseen families, accuracy of the score tree, and the targets.
+
+    Args:
+        data: folder with `packing/`, in the artifact's format.
+
+    Raises TrainingError when the pairs are missing or malformed.
+    """
+    pairs = read_pairs(data / "packing")
+    speed = evaluate_pair_speed(pairs)
+    tree = evaluate_packing(pairs, seed=seed, repeats=REPEATS)
+    targets = {
+        "mae_sum": (speed["ga2m_mae_sum"], 0.095, False),
+        "mae_slower": (speed["ga2m_mae_slower"], 0.055, False),
+        "accuracy": (speed["ga2m_accuracy"], 0.875, True),
+        "beats_the_rule": (speed["ga2m_accuracy"], speed["rule_accuracy"], True),
+        "tree_cv_accuracy": (tree["cv_accuracy"], 0.75, True),
+    }
+    return {
+        "origin": pairs.origin,
+        "pair_speed": speed,
+        "sharing_scores": tree,
+        "targets": {
+            name: {
+                "value": value,
+                "limit": limit,
+                "met": bool(value >= limit if rising else value <= limit),
+            }
+            for name, (value, limit, rising) in targets.items()
+        },
+    }

@@ -1,0 +1,249 @@
+"""Reads a run's folder: what became of each job, and the decisions about it.
+
+    DIR/jobs.parquet       one row per job, `scheduler.results.JOB_SCHEMA`
+    DIR/decisions.parquet  one row per decision, `scheduler.recorder.DECISION_SCHEMA`
+    DIR/summary.json       policy, track and the figures of the run
+    DIR/bundles.json       names of terms and inputs by bundle digest
+
+Only the rows asked for are read: filters go down to the Parquet row groups.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from rapidfuzz import process
+from rapidfuzz.distance import JaroWinkler
+
+from scheduler.decisions import Action, Decision, Reason, Score
+
+DECISIONS, JOBS, SUMMARY, BUNDLES = (
+    "decisions.parquet",
+    "jobs.parquet",
+    "summary.json",
+    "bundles.json",
+)
+
+
+class RunError(ValueError):
+    """A run's folder that lacks something or cannot be read. One line, for a person."""
+
+
+class UnknownJob(RunError):
+    """No job of that id in the run.
+
+    Attributes:
+        close: ids that look like it, closest first.
+    """
+
+    def __init__(self, job_id: str, folder: Path, close: list[str]):
+        self.close = close
+        hint = f"; close to it: {', '.join(close)}" if close else ""
+        super().__init__(f"no job {job_id!r} in {folder}{hint}")
+
+
+@dataclass(frozen=True, slots=True)
+class JobFacts:
+    """What became of one job. Times in seconds since the epoch, None = never.
+
+    `queue_s` is the time without GPUs between submission and end, `ran_s` on GPUs (profiling
+    apart), `duration_s` what it takes on exclusive GPUs; see `scheduler.results.JOB_SCHEMA`.
+    """
+
+    job_id: str
+    gpus: int
+    submit_time: float
+    duration_s: float
+    user: str | None = None
+    vc: str | None = None
+    name: str | None = None
+    start_time: float | None = None
+    end_time: float | None = None
+    jct_s: float | None = None
+    queue_s: float | None = None
+    ran_s: float | None = None
+    profile_s: float | None = None
+    estimate_s: float | None = None
+    pairings: int | None = None
+    preemptions: int | None = None
+    ended_in_profiling: bool | None = None
+    refused: bool | None = None
+
+
+class RunFolder:
+    """One run on disk. Raises RunError when the folder is not one."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        if not folder.is_dir():
+            raise RunError(f"{folder} is not a folder; give the --out folder of a simulation")
+        for name in (DECISIONS, JOBS, SUMMARY):
+            if not (folder / name).is_file():
+                raise RunError(
+                    f"{folder / name} is missing; {folder} is no run, or one that did not finish"
+                )
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        """Policy, track and figures."""
+        return read_object(self.folder / SUMMARY)
+
+    @cached_property
+    def bundles(self) -> dict[str, dict[str, Any]]:
+        """Names of terms and inputs by bundle digest; empty when nothing was scored."""
+        path = self.folder / BUNDLES
+        return read_object(path) if path.is_file() else {}
+
+    def table(self, name: str, columns: list[str], where: pc.Expression | None = None) -> pa.Table:
+        """Columns of one of the two tables, rows in file order."""
+        return read_parquet(self.folder / name, columns, where)
+
+    def job(self, job_id: str) -> JobFacts:
+        """What became of a job. UnknownJob when there is none of that id."""
+        names = [f.name for f in fields(JobFacts)]
+        rows = self.table(JOBS, names, pc.field("job_id") == job_id)
+        if rows.num_rows == 0:
+            raise UnknownJob(job_id, self.folder, self._close(job_id))
+        return _facts(seconds(rows).slice(0, 1).to_pylist()[0])
+
+    def decisions(self, job_id: str) -> tuple[list[Decision], list[Decision]]:
+        """Decisions about a job, and those that put another job beside it; each by sequence."""
+        mine = pc.field("job_id") == job_id
+        rows = self.table(DECISIONS, _DECISION_COLUMNS, mine | (pc.field("partner") == job_id))
+        found = sorted(self._decisions(rows), key=lambda d: d.seq)
+        own = [d for d in found if d.job_id == job_id]
+        return own, [d for d in found if d.job_id != job_id]
+
+    def ends(self, job_ids: Iterable[str]) -> dict[str, float | None]:
+        """End times of jobs."""
+        wanted = list(job_ids)
+        if not wanted:
+            return {}
+        rows = self.table(JOBS, ["job_id", "end_time"], pc.field("job_id").isin(wanted))
+        table = seconds(rows)
+        return dict(zip(table["job_id"].to_pylist(), table["end_time"].to_pylist(), strict=True))
+
+    def order_values(self, job_ids: Iterable[str]) -> dict[str, float]:
+        """What the queue ordered each job by, as of its last entry into the queue."""
+        wanted = list(job_ids)
+        if not wanted:
+            return {}
+        rows = self.table(
+            DECISIONS,
+            ["seq", "job_id", "priority", "action"],
+            pc.field("job_id").isin(wanted) & (pc.field("action") == Action.ENQUEUE.value),
+        ).sort_by("seq")
+        pairs = zip(rows["job_id"].to_pylist(), rows["priority"].to_pylist(), strict=True)
+        return {job_id: value for job_id, value in pairs if value is not None}
+
+    def _decisions(self, rows: pa.Table) -> list[Decision]:
+        try:
+            return [_decision(row) for row in seconds(rows).to_pylist()]
+        except ValueError as error:
+            raise RunError(f"{self.folder / DECISIONS}: {error}") from None
+
+    def _close(self, job_id: str) -> list[str]:
+        ids = self.table(JOBS, ["job_id"])["job_id"].to_pylist()
+        matches = process.extract(
+            job_id, ids, scorer=JaroWinkler.similarity, limit=3, score_cutoff=0.7
+        )
+        return [match for match, _, _ in matches]
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """A JSON object from a file; RunError names what is wrong with it."""
+    try:
+        value = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise RunError(f"{path} is missing") from None
+    except OSError as error:
+        raise RunError(f"{path} cannot be read ({error.strerror})") from None
+    except (ValueError, RecursionError):
+        raise RunError(f"{path} is not JSON (truncated?)") from None
+    if not isinstance(value, dict):
+        raise RunError(f"{path} does not hold a JSON object")
+    return value
+
+
+def read_parquet(path: Path, columns: list[str], where: pc.Expression | None = None) -> pa.Table:
+    """Columns and rows of a Parquet file; RunError names what is wrong with it."""
+    try:
+        return pq.read_table(path, columns=columns, filters=where, partitioning=None)
+    except FileNotFoundError:
+        raise RunError(f"{path} is missing") from None
+    except (pa.ArrowException, OSError, KeyError) as error:
+        first = str(error).strip().splitlines()[0][:160] if str(error).strip() else "unreadable"
+        raise RunError(f"{path} cannot be read: {first}") from None
+
+
+_TIMES = ("time", "submit_time", "start_time", "end_time", "expected_start_early",
+          "expected_start_late")  # fmt: skip
+_DECISION_COLUMNS = [
+    "seq", "time", "action", "reason", "job_id", "vc", "nodes", "gpus", "partner", "priority",
+    "estimate_s", "score", "intercept", "terms", "inputs", "bundle", "tree_path", "speed",
+    "partner_speed", "blocker", "need", "free", "limit", "position", "expected_start_early",
+    "expected_start_late",
+]  # fmt: skip
+
+
+def seconds(table: pa.Table) -> pa.Table:
+    """Timestamps in milliseconds as seconds since the epoch."""
+    for name in _TIMES:
+        if name in table.column_names and pa.types.is_timestamp(table[name].type):
+            ms = table[name].cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64())
+            index = table.column_names.index(name)
+            table = table.set_column(index, name, pc.divide(ms.cast(pa.float64()), 1000.0))
+    return table
+
+
+def _facts(row: dict[str, Any]) -> JobFacts:
+    return JobFacts(**row)
+
+
+def _decision(row: dict[str, Any]) -> Decision:
+    """A row of `DECISION_SCHEMA` as the decision it was."""
+    score = None
+    if row["score"] is not None:
+        score = Score(
+            row["score"],
+            row["intercept"] if row["intercept"] is not None else 0.0,
+            tuple(row["terms"] or ()),
+            row["bundle"] or "",
+            tuple(text or "" for text in row["inputs"] or ()),
+        )
+    speeds = None
+    if row["speed"] is not None and row["partner_speed"] is not None:
+        speeds = row["speed"], row["partner_speed"]
+    start = None
+    if row["expected_start_early"] is not None and row["expected_start_late"] is not None:
+        start = row["expected_start_early"], row["expected_start_late"]
+    return Decision(
+        row["seq"],
+        row["time"],
+        Action(row["action"]),
+        Reason(row["reason"]),
+        row["job_id"],
+        row["vc"],
+        nodes=tuple(row["nodes"] or ()),
+        gpus=tuple(row["gpus"] or ()),
+        partner=row["partner"],
+        priority=row["priority"],
+        estimate_s=row["estimate_s"],
+        score=score,
+        tree_path=tuple(row["tree_path"] or ()),
+        speeds=speeds,
+        blocker=row["blocker"],
+        need=row["need"],
+        free=row["free"],
+        limit=row["limit"],
+        position=row["position"],
+        expected_start=start,
+    )

@@ -1,0 +1,289 @@
+"""A story on a terminal, and as JSON."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.padding import Padding
+from rich.table import Table
+
+from pipeline.explain.scores import Breakdown, factor_of, seconds_of
+from pipeline.explain.story import PRINCIPAL_REASONS, Event, Sharing, Story
+from pipeline.explain.words import clock, count, duration, factor, moment, number, percent
+from scheduler.decisions import Action
+
+PLAIN_WIDTH = 120
+
+
+def show(story: Story, console: Console) -> None:
+    """Print the whole story."""
+    job = story.job
+    console.print(f"[bold]{escape(story.headline)}[/]", soft_wrap=not console.is_terminal)
+    details = [f"submitted {moment(job.submit_time, zone=True)}"]
+    if job.user:
+        details.append(f"user {job.user}")
+    if job.name:
+        details.append(f"name {job.name}")
+    if story.policy:
+        details.append(f"policy {story.policy}")
+    console.print(escape(" · ".join(details)), style="dim")
+    for problem in story.problems:
+        console.print(f"[bold red]Contradiction:[/] {escape(problem)}")
+    _show_waits(story, console)
+    _show_events(story, console)
+    for breakdown in story.scores:
+        if breakdown.adds_up:
+            _show_score(breakdown, console)
+    for sharing in story.sharing:
+        _show_sharing(sharing, console)
+    _section(console, "Estimate", [story.estimate])
+    _section(console, "How it ended", list(story.ending))
+    if story.checked and not story.problems:
+        checked = f"intercept + terms = score on {count(story.checked, 'decision')}"
+        _section(console, "Checked", [f"{checked} (largest gap {story.worst_gap:.1g})."])
+    _section(console, "Not examined", list(story.limits))
+
+
+def plain_console(console: Console) -> Console:
+    """The console itself on a terminal; a plain, wide one for a pipe."""
+    if console.is_terminal:
+        return console
+    return Console(file=console.file, width=PLAIN_WIDTH, no_color=True, highlight=False)
+
+
+def _section(console: Console, title: str, lines: list[str]) -> None:
+    console.print(f"\n[bold]{title}[/]")
+    for line in lines:
+        console.print(Padding(escape(line), (0, 0, 0, 2), expand=False))
+
+
+def _table(*headers: str, right: tuple[int, ...] = ()) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for i, header in enumerate(headers):
+        table.add_column(header, justify="right" if i in right else "left", overflow="fold")
+    return table
+
+
+def _show_waits(story: Story, console: Console) -> None:
+    if not story.waits:
+        return
+    table = _table("reason", "for", "share", "spells", "what stood in the way", right=(1, 2, 3))
+    for wait in story.waits[:PRINCIPAL_REASONS]:
+        said = wait.sentence + (f" → {wait.next_step}" if wait.next_step else "")
+        table.add_row(
+            wait.reason.value,
+            duration(wait.seconds),
+            percent(wait.share),
+            str(wait.spells),
+            escape(said),
+        )
+    others = story.waits[PRINCIPAL_REASONS:]
+    if others:
+        seconds = sum(w.seconds for w in others)
+        table.add_row(count(len(others), "more reason"), duration(seconds), "", "", "")
+    console.print("\n[bold]What it waited for[/]")
+    console.print(Padding(table, (0, 0, 0, 2), expand=False))
+    for line in story.foil:
+        console.print(Padding(escape(line), (0, 0, 0, 2), expand=False))
+
+
+def _show_events(story: Story, console: Console) -> None:
+    table = _table("time (UTC)", "since submit", "decision", "why", right=(1,))
+    for event, more in remarks(story.events):
+        d = event.decision
+        said = "\n".join([escape(event.sentence), *(f"[dim]{escape(line)}[/]" for line in more)])
+        table.add_row(
+            moment(d.time),
+            clock(event.since_submit_s),
+            f"{d.action.value} {d.reason.value}" + ("\n(beside the clock)" if event.aside else ""),
+            said,
+        )
+    console.print(f"\n[bold]Decisions[/] ({len(story.events)})")
+    console.print(Padding(table, (0, 0, 0, 2), expand=False))
+
+
+def remarks(events: Sequence[Event]) -> Iterator[tuple[Event, list[str]]]:
+    """Each event with what its sentence does not say: numbers, order value, next step.
+
+    The estimate and the order value are said when they change. What a free profiling pass said of
+    queues it never served is left out.
+    """
+    before: tuple[float | None, float | None] = (None, None)
+    for event in events:
+        d = event.decision
+        if event.void:
+            continue
+        said = [_evidence(event)]
+        ordered = []
+        if d.estimate_s is not None and d.estimate_s != before[0]:
+            ordered.append(f"predicted {duration(d.estimate_s)}")
+        if d.priority is not None and d.priority != before[1]:
+            ordered.append(f"order value {number(d.priority)} (smaller goes first)")
+        before = d.estimate_s, d.priority
+        said.append(", ".join(ordered))
+        if d.expected_start is not None:
+            early, late = d.expected_start
+            said.append(f"expected to start between {moment(early)} and {moment(late)}")
+        if event.next_step:
+            said.append(f"→ {event.next_step}")
+        yield event, [line for line in said if line]
+
+
+def _evidence(event: Event) -> str:
+    """Numbers of a decision that its sentence does not hold."""
+    given, action = event.evidence, event.decision.action
+    said = [given["placement"]] if "placement" in given else []
+    names: tuple[str, ...] = ("free", "limit", "position", "blocker")
+    if action in (Action.WAIT, Action.REFUSE):
+        names = ("need", *names)
+    elif action in (Action.START, Action.PACK, Action.PREEMPT) and {"free", "limit"} <= set(given):
+        said.append(f"{given['free']} of {given['limit']} GPUs free afterwards")
+        names = ("blocker",)
+    words = set(re.findall(r"[\w.-]+", event.sentence))
+    said += [f"{n} {given[n]}" for n in names if n in given and str(given[n]) not in words]
+    return ", ".join(said)
+
+
+def _show_score(breakdown: Breakdown, console: Console) -> None:
+    table = _table("term", "value", "adds", "factor", right=(2, 3))
+    start = seconds_of(breakdown.intercept)
+    table.add_row("where every job starts", "", f"{breakdown.intercept:.4f}", duration(start))
+    for term in breakdown.leading():
+        table.add_row(
+            escape(term.text),
+            escape(term.value),
+            f"{term.contribution:+.4f}",
+            factor(term.factor),
+        )
+    folded, together = breakdown.rest()
+    if folded:
+        table.add_row(
+            f"{count(folded, 'more term')} together",
+            "",
+            f"{together:+.4f}",
+            factor(factor_of(together)),
+        )
+    end = seconds_of(breakdown.score)
+    table.add_row("= the estimate", "", f"{breakdown.score:.4f}", duration(end))
+    model = f"model {breakdown.bundle[:12]}" if breakdown.bundle else "model not named"
+    console.print(f"\n[bold]Why it was expected to take that long[/] ({escape(model)})")
+    console.print(Padding(table, (0, 0, 0, 2), expand=False))
+
+
+def sharing_words(sharing: Sharing) -> Iterator[str]:
+    """A pairing in words."""
+    until = f"until {moment(sharing.end)}" if sharing.end is not None else "to the end of the run"
+    if sharing.newcomer:
+        yield f"It joined job {sharing.partner} on its GPUs at {moment(sharing.start)}, {until}."
+    else:
+        yield f"Job {sharing.partner} joined it on its GPUs at {moment(sharing.start)}, {until}."
+    if sharing.speeds is not None:
+        own, other = sharing.speeds
+        yield (
+            f"Predicted speed while sharing: this job {percent(own)} of alone, "
+            f"the other {percent(other)}."
+        )
+    else:
+        yield "No speeds were predicted for the pair."
+
+
+def _show_sharing(sharing: Sharing, console: Console) -> None:
+    _section(console, "Shared GPUs", list(sharing_words(sharing)))
+    if sharing.tree_path:
+        console.print("  [dim]because, from the root of the packing tree:[/]")
+    for step in sharing.tree_path:
+        console.print(Padding(escape(step), (0, 0, 0, 4), expand=False))
+
+
+# --- JSON ----------------------------------------------------------------------------------------
+
+
+def as_plain(story: Story) -> dict[str, Any]:
+    """The story as plain values: seconds, seconds since the epoch, null for what is not known."""
+    job = story.job
+    return {
+        "job": {name: getattr(job, name) for name in job.__dataclass_fields__},
+        "policy": story.policy or None,
+        "headline": story.headline,
+        "waited_s": story.waited_s,
+        "waits": [
+            {
+                "reason": w.reason.value,
+                "seconds": w.seconds,
+                "share": w.share,
+                "spells": w.spells,
+                "sentence": w.sentence,
+                "next_step": w.next_step or None,
+            }
+            for w in story.waits
+        ],
+        "why_after": list(story.foil),
+        "decisions": [_event_json(event) for event in story.events],
+        "spans": [
+            {"phase": s.phase.value, "reason": s.reason.value, "start": s.start, "end": s.end}
+            for s in story.spans
+        ],
+        "scores": [_score_json(b) for b in story.scores],
+        "sharing": [
+            {
+                "partner": s.partner,
+                "newcomer": s.newcomer,
+                "start": s.start,
+                "end": s.end,
+                "predicted_speed": s.speeds and s.speeds[0],
+                "predicted_partner_speed": s.speeds and s.speeds[1],
+                "tree_path": list(s.tree_path),
+            }
+            for s in story.sharing
+        ],
+        "estimate": story.estimate,
+        "ending": list(story.ending),
+        "checked": {"decisions": story.checked, "largest_gap": story.worst_gap},
+        "problems": list(story.problems),
+        "not_examined": list(story.limits),
+    }
+
+
+def _event_json(event: Event) -> dict[str, Any]:
+    d = event.decision
+    return {
+        "seq": d.seq,
+        "time": d.time,
+        "since_submit_s": event.since_submit_s,
+        "action": d.action.value,
+        "reason": d.reason.value,
+        "sentence": event.sentence,
+        "next_step": event.next_step or None,
+        "evidence": event.evidence,
+        "priority": d.priority,
+        "estimate_s": d.estimate_s,
+        "score": d.score and d.score.value,
+        "expected_start": d.expected_start,
+        "beside_the_clock": event.aside,
+    }
+
+
+def _score_json(breakdown: Breakdown) -> dict[str, Any]:
+    return {
+        "bundle": breakdown.bundle,
+        "decisions": list(breakdown.seqs),
+        "score": breakdown.score,
+        "intercept": breakdown.intercept,
+        "adds_up": breakdown.adds_up,
+        "gap": breakdown.gap if math.isfinite(breakdown.gap) else None,
+        "terms": [
+            {
+                "name": t.name,
+                "text": t.text,
+                "value": t.value or None,
+                "contribution": t.contribution,
+                "factor": t.factor,
+            }
+            for t in breakdown.terms
+        ],
+    }

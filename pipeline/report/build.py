@@ -1,0 +1,351 @@
+"""Puts the page together from whatever of its inputs is there."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.explain.page import StoryView
+from pipeline.explain.run import DECISIONS, JOBS, RunError, read_object
+from pipeline.explain.scores import TOLERANCE
+from pipeline.explain.words import count, duration, percent
+from pipeline.report import model_charts, policies, trace
+from pipeline.report.comparison import Comparison, PolicyRun, read_comparison
+from pipeline.report.look import page, release
+from pipeline.report.models import ModelFacts, error_table, read_models
+from pipeline.report.samples import samples
+from pipeline.tracks import TRACKS
+
+PAIR_MODELS = ("packing", "pair_speed", "pair_ga2m")
+LIBRARIES = ("numpy", "pandas", "pyarrow", "interpret-core", "scikit-learn", "lightgbm")
+
+
+class ReportError(ValueError):
+    """A report that cannot be made from what was given. One line, for a person."""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Where the inputs are; None leaves its section out.
+
+    Attributes:
+        compare: folder of `pellucid compare --out` (or of one `simulate --out`).
+        bundle: exported models.
+        trace: ingested dataset.
+        metrics: JSON with the errors of the duration model and its yardsticks.
+    """
+
+    compare: Path | None = None
+    bundle: Path | None = None
+    trace: Path | None = None
+    metrics: Path | None = None
+
+
+@dataclass
+class Report:
+    """The page, and which sections it has."""
+
+    html: str
+    sections: dict[str, bool]
+    headline: list[str]
+    problems: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Check:
+    """Every recorded score of a run, added up."""
+
+    policy: str
+    scored: int
+    wrong: int
+    worst: float
+
+
+def build(inputs: Inputs) -> Report:
+    """Make the page.
+
+    Raises ReportError without any input, and what the readers raise: RunError, BundleError,
+    TraceError.
+    """
+    if not any((inputs.compare, inputs.bundle, inputs.trace, inputs.metrics)):
+        raise ReportError("nothing to report on; give --compare, --bundle, --trace or --metrics")
+    comparison = read_comparison(inputs.compare) if inputs.compare else None
+    facts = _trace_facts(inputs, comparison)
+    models = read_models(inputs.bundle) if inputs.bundle else None
+    metrics = read_object(inputs.metrics) if inputs.metrics else {}
+    stories = samples(comparison.best) if comparison else []
+    checks = [check_scores(run) for run in comparison.runs] if comparison else []
+    problems = [
+        f"{c.policy}: {count(c.wrong, 'recorded score')} of {c.scored:,} not the sum of their terms"
+        for c in checks
+        if c.wrong
+    ]
+    said = _headline(comparison, facts)
+    html = page(
+        "report.html",
+        title=_title(comparison, facts),
+        headline=said,
+        release=release(),
+        comparison=_comparison_view(comparison) if comparison else None,
+        trace=_trace_view(facts) if facts else None,
+        models=_models_view(models) if models else None,
+        errors=error_table(metrics),
+        stories=stories,
+        told=comparison.best.name if comparison else "",
+        checks=checks,
+        problems=problems,
+        limits=_limits(comparison, facts, models),
+        provenance=_provenance(inputs, comparison, facts, models),
+    )
+    sections = {
+        "policies": comparison is not None,
+        "trace": facts is not None,
+        "models": models is not None,
+        "errors": error_table(metrics) is not None,
+        "stories": bool(stories),
+    }
+    return Report(html, sections, said, problems + _contradictions(stories))
+
+
+def _trace_facts(inputs: Inputs, comparison: Comparison | None) -> trace.TraceFacts | None:
+    first = comparison.runs[0] if comparison else None
+    if inputs.trace is not None:
+        return trace.from_dataset(inputs.trace, first)
+    return trace.from_run(first) if first else None
+
+
+def _contradictions(stories: list[StoryView]) -> list[str]:
+    return [f"job {s.story.job.job_id}: {p}" for s in stories for p in s.story.problems]
+
+
+def check_scores(run: PolicyRun) -> Check:
+    """Add up every recorded score of a run: intercept plus terms, against the score."""
+    path = run.folder.folder / DECISIONS
+    scored = wrong = 0
+    worst = 0.0
+    try:
+        batches = pq.ParquetFile(path).iter_batches(
+            columns=["score", "intercept", "terms"], batch_size=1 << 15
+        )
+        for batch in batches:
+            kept = pa.table(batch).drop_null()
+            if not kept.num_rows:
+                continue
+            gaps = _gaps(kept.combine_chunks())
+            scored += len(gaps)
+            wrong += int((gaps > TOLERANCE).sum())
+            worst = max(worst, float(gaps.max()))
+    except (pa.ArrowException, OSError, KeyError) as error:
+        raise RunError(f"{path} cannot be read: {error}") from None
+    return Check(run.name, scored, wrong, worst)
+
+
+def _gaps(table: pa.Table) -> np.ndarray[Any, np.dtype[np.float64]]:
+    terms = table["terms"].chunk(0)
+    sizes = terms.value_lengths().to_numpy()
+    row = np.repeat(np.arange(len(sizes)), sizes)
+    totals = np.bincount(row, weights=terms.flatten().to_numpy(), minlength=len(sizes))
+    gaps = np.abs(table["intercept"].to_numpy() + totals - table["score"].to_numpy())
+    return np.where(np.isfinite(gaps), gaps, np.inf)
+
+
+# --- views ---------------------------------------------------------------------------------------
+
+
+def _title(comparison: Comparison | None, facts: trace.TraceFacts | None) -> str:
+    kind = facts.kind if facts else ""
+    if comparison:
+        track = f"track {comparison.track}" if comparison.track in TRACKS else "a trace"
+        what = f"the {kind} trace" if kind else track
+        return f"Scheduling policies on {what}"
+    return f"The {kind or 'given'} trace" if facts else "The models"
+
+
+def _headline(comparison: Comparison | None, facts: trace.TraceFacts | None) -> list[str]:
+    if comparison:
+        return policies.headline(comparison)
+    return [trace.summary(facts)] if facts else ["The models of a bundle, and how far they err."]
+
+
+def _comparison_view(c: Comparison) -> dict[str, Any]:
+    estimates = policies.estimate_curves(c)
+    several = len(c.runs) > 1
+    return {
+        "averages": policies.averages(c) if several else None,
+        "yardsticks": any(r.oracle for r in c.runs),
+        "tiles": _tiles(c),
+        "heads": [(r.name, policies.kind(r)) for r in c.runs],
+        "rows": policies.table(c),
+        "seeds": len(c.seeds),
+        "names": policies.names(c),
+        "legend": policies.policy_legend(c),
+        "markers": policies.policy_legend(c, markers=True),
+        "jct": policies.jct_curves(c),
+        "waits": policies.wait_curves(c),
+        "by_vc": policies.wait_by_vc(c),
+        "by_gpus": policies.wait_by_gpus(c),
+        "utilisation": policies.utilisation(c),
+        "fairness": policies.fairness_curves(c),
+        "estimates": estimates and estimates[0],
+        "estimate_legend": estimates and estimates[1],
+    }
+
+
+def _tiles(c: Comparison) -> list[tuple[str, str, str]]:
+    """The few figures of the best policy that matter most: value, what, compared with."""
+    best, fifo = c.best, c.run("fifo")
+    tiles = []
+    for key, what, show in (
+        ("avg_jct_s", "average JCT", duration),
+        ("p99_queue_s", "wait exceeded by 1 job in 100", duration),
+        ("gpu_utilisation", "of GPU-time in use", percent),
+        ("packed_jobs", "jobs packed", lambda v: f"{v:,.0f}"),
+    ):
+        value = best.mean(key)
+        if value is None:
+            continue
+        other = fifo.mean(key) if fifo and fifo is not best and key != "packed_jobs" else None
+        tiles.append((show(value), what, f"fifo: {show(other)}" if other is not None else ""))
+    return tiles
+
+
+def _trace_view(t: trace.TraceFacts) -> dict[str, Any]:
+    if t.jobs.empty:
+        return {"summary": trace.summary(t), "source": t.source, "charts": []}
+    charts = [
+        ("Jobs per day", trace.per_day(t), "", ""),
+        (
+            "Hour of the week",
+            trace.by_hour(t),
+            "",
+            "The shade grows with the square root of the submissions.",
+        ),
+        ("How long jobs run", trace.durations(t), "", ""),
+        ("How unequal users are", trace.users(t), trace.users_legend(), ""),
+        ("GPUs asked for", trace.gpu_counts(t), "", "Share of jobs, then share of GPU-time."),
+        ("Load by virtual cluster", trace.vc_loads(t), "", _load_caption(t)),
+    ]
+    if t.has_states:
+        charts.append(("How jobs end", trace.states(t), "", ""))
+    return {"summary": trace.summary(t), "source": t.source, "charts": charts}
+
+
+def _load_caption(t: trace.TraceFacts) -> str:
+    if t.capacity:
+        return "GPU-time asked for over GPU-time there is; at 100 % (dashed) no GPU ever rests."
+    return "Share of all GPU-time asked for."
+
+
+def _models_view(m: ModelFacts) -> dict[str, Any]:
+    return {
+        "facts": m,
+        "importance": model_charts.importance(m) if m.importance else None,
+        "shapes": [(s, model_charts.shape(s)) for s in m.shapes],
+        "interactions": [(i, model_charts.interaction(i)) for i in m.interactions],
+        "pair_charts": [
+            *((s.text, model_charts.shape(s)) for s in m.pair_shapes),
+            *((" with ".join(i.texts), model_charts.interaction(i)) for i in m.pair_interactions),
+        ],
+        "packing": model_charts.tree(m.packing, "Packing tree") if m.packing else None,
+        "pair_speed": model_charts.tree(m.pair_speed, "Pair-speed tree") if m.pair_speed else None,
+    }
+
+
+# --- limits and provenance -----------------------------------------------------------------------
+
+
+def _limits(c: Comparison | None, t: trace.TraceFacts | None, m: ModelFacts | None) -> list[str]:
+    said = []
+    if t and t.kind == "synthetic":
+        said.append("The trace is synthetic: calibrated to published statistics, nobody's cluster.")
+    if c:
+        said.append("The schedules are simulated: what the policies would have done, not what ran.")
+        if len(c.seeds) == 1:
+            said.append("One seed: differences carry no uncertainty, and small ones mean nothing.")
+        else:
+            said.append(
+                f"Curves, waits by group and sample jobs are those of seed {c.seeds[0]}; the table "
+                f"holds means over {len(c.seeds)} seeds."
+            )
+        if any(r.oracle for r in c.runs):
+            said.append("Policies marked as knowing durations are yardsticks; none could be run.")
+        open_ = sum(int(r.jobs["end_time"].isna().sum()) for r in c.runs)
+        if open_:
+            said.append(f"{count(open_, 'job')} refused or not ended are in no average.")
+        said.append(
+            "GPUs in use are counted from decisions and ends; a profiling pass beside the clock "
+            "(granted for free on some tracks) is not counted."
+        )
+        said.append(
+            "A decision is recorded when its reason changes; what a policy did not look at behind "
+            "a blocked job was not examined."
+        )
+    if m:
+        said.append(
+            "Bands around shape functions are the spread over training bags: how firm the shape "
+            "is, not a prediction interval."
+        )
+        if any(m.described(p).get("origin") == "simulated" for p in PAIR_MODELS):
+            said.append("Pair speeds behind the packing trees come from a formula, not from GPUs.")
+    if t:
+        said.append("Hours and days are UTC.")
+    return said
+
+
+def _provenance(
+    inputs: Inputs, c: Comparison | None, t: trace.TraceFacts | None, m: ModelFacts | None
+) -> list[tuple[str, str]]:
+    rows = [("Pellucid", release()), ("Python", platform.python_version())]
+    rows += [(name, found) for name in LIBRARIES if (found := _version(name))]
+    if c:
+        rows.append(("seeds", ", ".join(map(str, c.seeds))))
+        for run in c.runs:
+            folder = run.folder.folder
+            digests = " ".join(_digest(folder / name)[:16] for name in (DECISIONS, JOBS))
+            rows.append((f"run {run.name} (decisions, jobs)", f"sha256 {digests}"))
+    if t and t.provenance:
+        rows += _trace_rows(t.provenance)
+    if m:
+        rows.append(("bundle", f"sha256 {m.digest}, by {m.created_by}"))
+        described = m.described("duration")
+        for key in ("rows", "window_from", "window_to", "data_digest", "preset", "seed"):
+            if key in described:
+                rows.append((f"duration model, {key.replace('_', ' ')}", str(described[key])))
+        for part in PAIR_MODELS:
+            if source := m.described(part).get("source"):
+                rows.append((f"{part.replace('_', ' ')} model, pairs", str(source)))
+    if inputs.metrics:
+        rows.append(("metrics", f"sha256 {_digest(inputs.metrics)[:16]}"))
+    return rows
+
+
+def _trace_rows(provenance: Mapping[str, Any]) -> list[tuple[str, str]]:
+    rows = [("trace source", str(provenance.get("source", "not recorded")))]
+    for key in ("adapter", "format", "rows", "sha256", "timezone"):
+        if isinstance(provenance.get(key), str | int):
+            rows.append((f"trace {key}", str(provenance[key])))
+    for file in provenance.get("files", ())[:20]:
+        if isinstance(file, Mapping):
+            rows.append((f"trace file {file.get('name', '')}", f"sha256 {file.get('sha256', '')}"))
+    return rows
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return ""
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

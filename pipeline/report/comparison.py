@@ -1,0 +1,168 @@
+"""What `pellucid compare` wrote, read back: its figures and the runs of its first seed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow.compute as pc
+
+from pipeline.explain.run import DECISIONS, JOBS, RunError, RunFolder, read_object, seconds
+from scheduler.policies import POLICIES
+
+COMPARE = "compare.json"
+_COLUMNS = [
+    "job_id", "user", "vc", "gpus", "duration_s", "submit_time", "end_time", "jct_s", "queue_s",
+    "ran_s", "estimate_s", "pairings", "ended_in_profiling",
+]  # fmt: skip
+
+
+@dataclass
+class PolicyRun:
+    """One policy's run.
+
+    Attributes:
+        name: of the policy.
+        oracle: it reads true durations: a yardstick, not a contender.
+        preemptive: it may stop running jobs.
+        folder: the run.
+        jobs: one row per job, times in seconds since the epoch (NaN = never).
+        figures: of the comparison, `<figure>_mean` and `<figure>_sd` over the seeds.
+    """
+
+    name: str
+    oracle: bool
+    preemptive: bool
+    folder: RunFolder
+    jobs: pd.DataFrame
+    figures: Mapping[str, Any]
+
+    def mean(self, figure: str) -> float | None:
+        """Mean of a figure over the seeds."""
+        value = self.figures.get(f"{figure}_mean", self.folder.summary.get(figure))
+        return None if value is None else float(value)
+
+    def sd(self, figure: str) -> float | None:
+        """Standard deviation of a figure over the seeds; None for a single seed."""
+        value = self.figures.get(f"{figure}_sd")
+        return None if value is None or self.figures.get("runs", 1) < 2 else float(value)
+
+    @property
+    def ended(self) -> pd.DataFrame:
+        """Jobs that ended."""
+        return self.jobs[self.jobs["end_time"].notna()]
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of the whole cluster; 0 when not recorded."""
+        summary = self.folder.summary
+        nodes: dict[str, int] = summary.get("cluster", {})
+        return sum(nodes.values()) * int(summary.get("gpus_per_node", 0))
+
+    def decisions(self, columns: list[str], actions: list[str]) -> pd.DataFrame:
+        """Decisions of some kinds, by sequence; times in seconds since the epoch."""
+        where = pc.field("action").isin(actions)
+        table = seconds(self.folder.table(DECISIONS, columns, where)).sort_by("seq")
+        frame: pd.DataFrame = table.to_pandas()
+        return frame
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Mean difference in average JCT on the same seeds; `se` None for a single seed."""
+
+    policy: str
+    against: str
+    mean_s: float
+    se_s: float | None
+
+
+@dataclass
+class Comparison:
+    """Runs to compare, in the order they were asked for."""
+
+    track: str
+    seeds: list[int]
+    runs: list[PolicyRun]
+    paired: list[Difference]
+
+    def run(self, name: str) -> PolicyRun | None:
+        """The run of a policy, if it is there."""
+        return next((r for r in self.runs if r.name == name), None)
+
+    def ranked(self, *, oracle: bool) -> list[PolicyRun]:
+        """Yardsticks or contenders, the lowest average JCT first."""
+        chosen = [r for r in self.runs if r.oracle is oracle and r.mean("avg_jct_s") is not None]
+        return sorted(chosen, key=lambda r: r.mean("avg_jct_s") or 0.0)
+
+    @property
+    def best(self) -> PolicyRun:
+        """The contender with the lowest average JCT (a yardstick where there is no contender)."""
+        return [*self.ranked(oracle=False), *self.ranked(oracle=True), *self.runs][0]
+
+    def difference(self, policy: str, against: str) -> Difference | None:
+        """policy minus against, from the paired differences in either direction."""
+        for d in self.paired:
+            if (d.policy, d.against) == (policy, against):
+                return d
+            if (d.policy, d.against) == (against, policy):
+                return Difference(policy, against, -d.mean_s, d.se_s)
+        return None
+
+
+def read_comparison(folder: Path) -> Comparison:
+    """Read what `pellucid compare --out` (or one `simulate --out`) wrote.
+
+    Raises RunError naming what is missing or unreadable.
+    """
+    if (folder / DECISIONS).is_file():
+        run = _read_run(folder, {})
+        track = str(run.folder.summary.get("scenario", run.folder.summary.get("track", "")))
+        return Comparison(track, [int(run.folder.summary.get("seed", 0))], [run], [])
+    if not folder.is_dir():
+        raise RunError(f"{folder} is not a folder; give the --out folder of pellucid compare")
+    document = read_object(folder / COMPARE)
+    try:
+        rows = list(document["policies"])
+        runs = [_read_run(folder / str(row["policy"]), row) for row in rows]
+        paired = [
+            Difference(
+                str(p["policy"]),
+                str(p["against"]),
+                float(p["avg_jct_s_difference_mean"]),
+                None
+                if p.get("avg_jct_s_difference_se") is None
+                else float(p["avg_jct_s_difference_se"]),
+            )
+            for p in document.get("paired", [])
+        ]
+        seeds = document.get("seeds", [0])
+        chosen = [int(s) for s in seeds] if isinstance(seeds, list) else list(range(int(seeds)))
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, RunError):
+            raise
+        raise RunError(f"{folder / COMPARE} does not follow the format ({error})") from None
+    if not runs:
+        raise RunError(f"{folder / COMPARE} compares no policy")
+    return Comparison(str(document.get("track", "")), chosen, runs, paired)
+
+
+def _read_run(folder: Path, figures: Mapping[str, Any]) -> PolicyRun:
+    run = RunFolder(folder)
+    name = str(figures.get("policy", run.summary.get("policy", folder.name)))
+    kind = POLICIES.get(name)
+    jobs = seconds(run.table(JOBS, _COLUMNS)).to_pandas()
+    for column in ("user", "vc"):
+        jobs[column] = jobs[column].astype(object).where(jobs[column].notna(), "(none)")
+    return PolicyRun(
+        name,
+        oracle=bool(kind and kind.oracle),
+        preemptive=bool(kind and kind.preemptive),
+        folder=run,
+        jobs=jobs.astype({"end_time": np.float64, "queue_s": np.float64}),
+        figures=figures,
+    )

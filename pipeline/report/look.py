@@ -1,0 +1,55 @@
+"""The look shared by the report and the page of one job: templates, style sheet, writing."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from pipeline.explain import words
+
+
+@cache
+def environment() -> Environment:
+    """Templates of this package. Everything is escaped; an undefined name is an error."""
+    env = Environment(
+        loader=PackageLoader("pipeline.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    for name in ("duration", "clock", "moment", "number", "factor", "percent", "count", "listed"):
+        env.filters[name] = getattr(words, name)
+    return env
+
+
+def page(template: str, **values: Any) -> str:
+    """A whole page from a template."""
+    css = files("pipeline.report").joinpath("templates/style.css").read_text("utf-8")
+    return environment().get_template(template).render(css=Markup(css), **values)
+
+
+def release() -> str:
+    """Version of Pellucid."""
+    try:
+        return version("pellucid")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def write_page(path: Path, html: str) -> None:
+    """Write a page under a temporary name, then rename. OSError when it cannot be written."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        partial.write_text(html, "utf-8")
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)

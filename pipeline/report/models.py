@@ -1,0 +1,346 @@
+"""The models as the report needs them: the only place of the report that reads a bundle."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.bundle import SHARING_SCORES, AdditiveModel, Axis, Bundle, Term, Tree
+from pipeline.explain.words import duration, number
+
+Floats = NDArray[np.float64]
+
+MAX_SHAPES = 8
+MAX_PAIRS = 4
+MAX_CELLS = 12  # groups of bins along one side of an interaction
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The shape function of one feature.
+
+    Attributes:
+        name, text, unit: of the feature.
+        cuts: cut points of a continuous feature, (bins - 1,); empty for a nominal one.
+        labels: names of the bins, the missing one first, (1 + bins,).
+        scores, weights, spread: contribution, training rows, and standard deviation over training
+            bags, per bin, the missing one first, (1 + bins,).
+        importance: mean absolute contribution.
+        origin: "fit", "monotone" or "edited".
+        factors: contributions are logarithms of factors; else they are added to the prediction.
+    """
+
+    name: str
+    text: str
+    unit: str
+    cuts: tuple[float, ...]
+    labels: tuple[str, ...]
+    scores: Floats
+    weights: Floats
+    spread: Floats
+    importance: float
+    origin: str
+    factors: bool = True
+
+    @property
+    def nominal(self) -> bool:
+        """Whether the feature is a category."""
+        return not self.cuts
+
+
+@dataclass(frozen=True)
+class Interaction:
+    """A pair of features, averaged over training rows to at most `MAX_CELLS` groups a side.
+
+    Attributes:
+        names, texts: of the two features.
+        labels: names of the groups of each.
+        scores: mean contribution per cell, (groups a, groups b); None where there is no data.
+        factors: as in `Shape`.
+    """
+
+    names: tuple[str, str]
+    texts: tuple[str, str]
+    labels: tuple[tuple[str, ...], tuple[str, ...]]
+    scores: tuple[tuple[float | None, ...], ...]
+    factors: bool = True
+
+
+@dataclass(frozen=True)
+class TreeNode:
+    """A node of a decision tree, for drawing.
+
+    Attributes:
+        question: the comparison that goes left; "" in a leaf.
+        answer: what the node says.
+        kind: number of the answer's class (0 when there are no classes).
+        rows: training rows that reached it.
+    """
+
+    question: str
+    answer: str
+    kind: int
+    rows: int
+    left: TreeNode | None = None
+    right: TreeNode | None = None
+
+    @property
+    def leaves(self) -> int:
+        """Leaves below, itself included."""
+        if self.left is None or self.right is None:
+            return 1
+        return self.left.leaves + self.right.leaves
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """What a bundle holds."""
+
+    digest: str
+    created_by: str
+    metadata: Mapping[str, Any]
+    importance: tuple[tuple[str, str, float], ...]  # term, text, mean absolute contribution
+    shapes: tuple[Shape, ...]
+    interactions: tuple[Interaction, ...]
+    terms: int
+    pairs: int
+    packing: TreeNode | None
+    pair_speed: TreeNode | None
+    pair_shapes: tuple[Shape, ...] = ()
+    pair_interactions: tuple[Interaction, ...] = ()
+
+    def described(self, part: str) -> Mapping[str, Any]:
+        """Metadata of one of the models."""
+        value = self.metadata.get(part)
+        return value if isinstance(value, Mapping) else {}
+
+
+def read_models(folder: Path) -> ModelFacts:
+    """Read an exported bundle. BundleError when there is none, or it is damaged."""
+    bundle = Bundle.load(folder)
+    has = set(bundle.parts)
+    model = bundle.duration if "duration" in has else None
+    pairs = bundle.pair_ga2m.model if "pair_ga2m" in has else None
+    return ModelFacts(
+        bundle.digest,
+        bundle.created_by,
+        bundle.metadata,
+        tuple(_importance(model)) if model else (),
+        tuple(_shapes(model)) if model else (),
+        tuple(_interactions(model)) if model else (),
+        len(model.terms) if model else 0,
+        sum(len(t.features) == 2 for t in model.terms) if model else 0,
+        _tree(bundle.packing.tree, classes=True) if "packing" in has else None,
+        _tree(bundle.pair_speed.tree, classes=False) if "pair_speed" in has else None,
+        tuple(_shapes(pairs)) if pairs else (),
+        tuple(_interactions(pairs)) if pairs else (),
+    )
+
+
+def _importance(model: AdditiveModel) -> Iterator[tuple[str, str, float]]:
+    texts = {spec.name: spec.text or spec.name for spec in model.features}
+    for name, value in model.importances().items():
+        yield name, " and ".join(texts[part] for part in name.split(" & ")), value
+
+
+def _ranked(model: AdditiveModel, order: int, most: int) -> list[Term]:
+    terms = [t for t in model.terms if len(t.features) == order and t.importance() > 0]
+    return sorted(terms, key=lambda t: -t.importance())[:most]
+
+
+def _shapes(model: AdditiveModel) -> Iterator[Shape]:
+    for term in _ranked(model, 1, MAX_SHAPES):
+        axis = model.axes[term.features[0]]
+        # the last bin of a nominal axis is for categories training never saw
+        end = axis.size if axis.spec.kind == "continuous" else axis.size - 1
+        yield Shape(
+            axis.spec.name,
+            axis.spec.text or axis.spec.name,
+            axis.spec.unit,
+            axis.cuts,
+            axis.labels()[:end],
+            term.scores[:end],
+            term.weights[:end],
+            term.spread[:end],
+            term.importance(),
+            term.origin,
+            model.link == "log1p",
+        )
+
+
+def _interactions(model: AdditiveModel) -> Iterator[Interaction]:
+    for term in _ranked(model, 2, MAX_PAIRS):
+        first, second = (model.axes[i] for i in term.features)
+        rows, row_labels = _groups(first, term.weights.sum(axis=1))
+        columns, column_labels = _groups(second, term.weights.sum(axis=0))
+        cells = tuple(tuple(_mean(term, row, column) for column in columns) for row in rows)
+        yield Interaction(
+            (first.spec.name, second.spec.name),
+            (first.spec.text or first.spec.name, second.spec.text or second.spec.name),
+            (row_labels, column_labels),
+            cells,
+            model.link == "log1p",
+        )
+
+
+def _mean(term: Term, rows: list[int], columns: list[int]) -> float | None:
+    weights = term.weights[np.ix_(rows, columns)]
+    total = float(weights.sum())
+    return float((term.scores[np.ix_(rows, columns)] * weights).sum()) / total if total else None
+
+
+def _groups(axis: Axis, weights: Floats) -> tuple[list[list[int]], tuple[str, ...]]:
+    """Neighbouring bins joined into groups of about equal data; missing stands alone."""
+    labels = axis.labels()
+    held = [i for i in range(1, axis.size) if weights[i] > 0]
+    limit = float(weights[1:].sum()) / MAX_CELLS
+    groups: list[list[int]] = [[0]] if weights[0] > 0 else []
+    filled = limit
+    for i in held:
+        if filled >= limit or axis.spec.kind == "nominal":
+            groups.append([])
+            filled = 0.0
+        groups[-1].append(i)
+        filled += float(weights[i])
+    if axis.spec.kind == "nominal":
+        return groups, tuple(labels[g[0]] for g in groups)
+    return groups, tuple(_group_label(axis, g) for g in groups)
+
+
+def _group_label(axis: Axis, group: list[int]) -> str:
+    if group[0] == 0:
+        return "missing"
+    say = duration if axis.spec.unit == "s" else number
+    if group[0] == 1:
+        return f"< {say(axis.cuts[group[-1] - 1])}" if group[-1] <= len(axis.cuts) else "any"
+    return f"≥ {say(axis.cuts[group[0] - 2])}"
+
+
+def _tree(tree: Tree, *, classes: bool, at: int = 0) -> TreeNode:
+    node = tree.nodes[at]
+    best = max(range(len(node.value)), key=node.value.__getitem__)
+    answer = (
+        f"{SHARING_SCORES[best]} {100 * node.value[best]:.0f} %"
+        if classes
+        else f"speed {node.value[0]:.2f}"
+    )
+    kind = best if classes else 0
+    if node.feature < 0:
+        return TreeNode("", answer, kind, node.rows)
+    return TreeNode(
+        _question(tree.features[node.feature], node.threshold),
+        answer,
+        kind,
+        node.rows,
+        _tree(tree, classes=classes, at=node.left),
+        _tree(tree, classes=classes, at=node.right),
+    )
+
+
+_READ = {
+    "gpu_util_pct": ("GPU utilisation", " %"),
+    "gpu_mem_util_pct": ("memory activity", " %"),
+    "gpu_mem_mib": ("GPU memory", " MiB"),
+    "gpu_util_sum_pct": ("both utilisations", " %"),
+    "gpu_mem_util_sum_pct": ("both mem. activities", " %"),
+    "gpu_util_minus_partner_pct": ("own − partner util.", " %"),
+}
+
+
+def _question(feature: str, threshold: float) -> str:
+    if feature == "amp":
+        return "mixed precision off"
+    name, unit = _READ.get(feature, (feature, ""))
+    return f"{name} ≤ {threshold:.4g}{unit}"
+
+
+# --- metrics -------------------------------------------------------------------------------------
+
+METRICS: tuple[tuple[str, str, int], ...] = (
+    ("auc_1h", "AUC longer than 1 h", 1),
+    ("auc_6h", "AUC longer than 6 h", 1),
+    ("spearman", "Spearman, duration", 1),
+    ("spearman_gpu_time", "Spearman, GPU-time", 1),
+    ("mae_log10", "MAE of log10", -1),
+    ("rmse_log10", "RMSE of log10", -1),
+)
+_TITLES = {
+    "ga2m": "GA2M (used)",
+    "constant_median": "constant median",
+    "lightgbm_l1": "LightGBM, median",
+    "lightgbm_l2": "LightGBM, mean",
+    "ewma_user_gpus": "moving average per user and GPUs",
+}
+
+
+@dataclass(frozen=True)
+class ErrorRow:
+    """A model's errors, in the order of the columns: text, and whether it is the best."""
+
+    name: str
+    used: bool
+    cells: tuple[tuple[str, bool], ...]
+
+
+@dataclass(frozen=True)
+class ErrorTable:
+    """Errors of the duration model beside its yardsticks, on the same jobs."""
+
+    headings: tuple[str, ...]
+    rows: tuple[ErrorRow, ...]
+    jobs: int
+
+
+def error_table(metrics: Mapping[str, Any]) -> ErrorTable | None:
+    """The errors in a metrics file: the first object found that maps models to their figures."""
+    found = _models(metrics)
+    if not found:
+        return None
+    keys = [m for m in METRICS if any(_finite(row.get(m[0])) for row in found.values())]
+    best = {
+        key: (max if sign > 0 else min)(row[key] for row in found.values() if _finite(row.get(key)))
+        for key, _, sign in keys
+    }
+    order = sorted(found, key=lambda name: (name != "ga2m", name))
+    rows = tuple(
+        ErrorRow(
+            _TITLES.get(name, name),
+            name == "ga2m",
+            tuple(
+                (f"{found[name][key]:.3f}", found[name][key] == best[key])
+                if _finite(found[name].get(key))
+                else ("–", False)
+                for key, _, _ in keys
+            ),
+        )
+        for name in order
+    )
+    jobs = max((int(row["n"]) for row in found.values() if _finite(row.get("n"))), default=0)
+    return ErrorTable(tuple(title for _, title, _ in keys), rows, jobs)
+
+
+def _models(value: Any) -> dict[str, Mapping[str, Any]]:
+    if not isinstance(value, Mapping):
+        return {}
+    names = {key for key, _, _ in METRICS}
+    rows = {
+        str(name): row
+        for name, row in value.items()
+        if isinstance(row, Mapping) and names & set(row)
+    }
+    if rows:
+        return rows
+    for inner in value.values():
+        if found := _models(inner):
+            return found
+    return {}
+
+
+def _finite(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)

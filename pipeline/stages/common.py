@@ -1,0 +1,123 @@
+"""Where the stages put things, and the parameters they read."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from pipeline.console import user_errors
+from pipeline.errors import UserError
+
+DATA = Path("data")
+TRACE = DATA / "trace"
+FEATURES = DATA / "features.parquet"
+CANDIDATE = DATA / "candidate"
+BUNDLE = DATA / "bundle"
+RUNS = DATA / "runs"
+METRICS = DATA / "metrics"
+PLOTS = DATA / "plots"
+REPORT = DATA / "report.html"
+
+DAY_S = 86_400.0
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Ingest(_Strict):
+    source: str = "synthetic"
+    format: str = "auto"
+    timezone: str | None = None
+    scale: str = "demo"
+    seed: int = 0
+
+
+class Features(_Strict):
+    families: list[str]
+
+
+class Train(_Strict):
+    test_days: float = Field(gt=0)
+    preset: str = "full"
+    pairs: str = "simulated"
+    seed: int = 0
+
+
+class Evaluate(_Strict):
+    refit_days: float = Field(gt=0)
+    preset: str = "fast"
+    seed: int = 0
+
+
+class MLflow(_Strict):
+    uri: str
+    artifacts: str
+    model: str
+
+
+class Simulate(_Strict):
+    policies: list[str] = Field(min_length=1)
+    durations: str | None = None
+    seed: int = 0
+
+
+class Params(_Strict):
+    """`params.yaml`."""
+
+    ingest: Ingest
+    cluster: Path
+    features: Features
+    train: Train
+    evaluate: Evaluate
+    mlflow: MLflow
+    simulate: Simulate
+
+
+def read_params(path: Path = Path("params.yaml")) -> Params:
+    """The parameters. UserError names the field, the value and what is accepted."""
+    try:
+        return Params.model_validate(yaml.safe_load(path.read_text()))
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from None
+    except yaml.YAMLError as error:
+        raise UserError(f"{path}: not YAML ({str(error).splitlines()[0]})") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise UserError(f"{path}: {where} is {first['input']!r}: {first['msg']}") from None
+
+
+def stage(name: str, body: Callable[[Params], Any]) -> None:
+    """Run a stage as a program: parameters in, one line out, errors as one line."""
+    logging.basicConfig(level=logging.WARNING)
+    try:
+        with user_errors():
+            said = body(read_params())
+    except UserError as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        sys.exit(2)
+    print(f"{name}: {said}")
+
+
+def test_from(submit_time: pa.ChunkedArray, test_days: float) -> float:
+    """When the test days begin, seconds since the epoch: midnight (UTC), counted from the end."""
+    last = pc.max(submit_time).cast(pa.int64()).as_py() / 1000
+    midnight = datetime.fromtimestamp(last, UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    cut = midnight.timestamp() + DAY_S - test_days * DAY_S
+    first = pc.min(submit_time).cast(pa.int64()).as_py() / 1000
+    if cut <= first:
+        raise UserError(
+            f"train.test_days is {test_days:g}, but the trace spans {(last - first) / DAY_S:.1f} "
+            "days: nothing would be left to train on"
+        )
+    return cut

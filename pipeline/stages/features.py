@@ -1,0 +1,18 @@
+"""Stage `features`: the trace replayed through the state that also makes live rows."""
+
+from __future__ import annotations
+
+from features.rows import training_rows
+from pipeline.stages.common import FEATURES, TRACE, Params, stage
+from pipeline.traces import read_dataset
+from scheduler.recorder import write_table
+
+
+def run(params: Params) -> str:
+    rows = training_rows(read_dataset(TRACE), families=params.features.families)
+    write_table(FEATURES, rows.table())
+    return f"{len(rows):,} rows of {len(rows.features)} features"
+
+
+if __name__ == "__main__":
+    stage("features", run)

@@ -1,0 +1,22 @@
+"""Stage `report`: one page about the trace, the models and the policies compared."""
+
+from __future__ import annotations
+
+from pipeline.errors import UserError
+from pipeline.report.build import Inputs, build
+from pipeline.report.look import write_page
+from pipeline.stages.common import BUNDLE, METRICS, REPORT, RUNS, TRACE, Params, stage
+
+
+def run(params: Params) -> str:
+    made = build(
+        Inputs(compare=RUNS, bundle=BUNDLE, trace=TRACE, metrics=METRICS / "evaluate.json")
+    )
+    write_page(REPORT, made.html)
+    if made.problems:
+        raise UserError(f"{REPORT} was written, but {made.problems[0]}")
+    return f"{REPORT}: {made.headline[0]}"
+
+
+if __name__ == "__main__":
+    stage("report", run)

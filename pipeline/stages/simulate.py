@@ -1,0 +1,59 @@
+"""Stage `simulate`: every policy on the days the exported bundle was not trained on."""
+
+from __future__ import annotations
+
+import csv
+import io
+from functools import partial
+from typing import Any
+
+from pipeline import runs
+from pipeline.stages.common import (
+    BUNDLE,
+    METRICS,
+    PLOTS,
+    RUNS,
+    TRACE,
+    Params,
+    stage,
+    test_from,
+)
+from pipeline.traces import read_dataset
+from pipeline.tracks import open_scenario
+from scheduler.recorder import write_json, write_text
+
+KEPT = ("avg_jct_s", "avg_queue_s", "p99_queue_s", "gpu_utilisation", "packed_jobs", "preemptions")
+
+
+def run(params: Params) -> str:
+    cut = test_from(read_dataset(TRACE).column("submit_time"), params.train.test_days)
+    make = partial(
+        open_scenario,
+        TRACE,
+        cluster=params.cluster,
+        durations=params.simulate.durations,
+        bundle=BUNDLE,
+        since=cut,
+    )
+    result = runs.compare(
+        lambda seed: make(seed=seed),
+        params.simulate.policies,
+        [params.simulate.seed],
+        out=RUNS,
+        progress=lambda task: print(f"simulate: {task.policy} done", flush=True),
+    )
+    policies: list[dict[str, Any]] = result["policies"]
+    figures = {row["policy"]: {key: row[f"{key}_mean"] for key in KEPT} for row in policies}
+    write_json(METRICS / "simulate.json", figures)
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow(["policy", *KEPT])
+    for name, row in figures.items():
+        writer.writerow([name, *(f"{row[key]:.6g}" for key in KEPT)])
+    write_text(PLOTS / "policies.csv", out.getvalue())
+    best = min(figures, key=lambda name: float(figures[name]["avg_jct_s"]))
+    return f"{len(figures)} policies; lowest average JCT: {best}"
+
+
+if __name__ == "__main__":
+    stage("simulate", run)

@@ -1,0 +1,85 @@
+"""Stage `train`: duration GA2M, packing tree and pair speeds, as a candidate bundle."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from features.rows import Rows
+from models.bundle import Bundle
+from models.training.duration import fit_duration
+from models.training.evaluation import duration_metrics
+from models.training.packing import (
+    evaluate_packing,
+    evaluate_pair_speed,
+    fit_packing,
+    fit_pair_speed,
+)
+from models.training.pairs import PairMeasurements, read_artifact, read_pairs
+from models.training.simulated import simulated_pairs
+from pipeline.stages.common import (
+    CANDIDATE,
+    FEATURES,
+    METRICS,
+    TRACE,
+    Params,
+    stage,
+    test_from,
+)
+from pipeline.traces import read_dataset
+from scheduler.recorder import write_json
+
+
+def read_measured(pairs: str, seed: int) -> PairMeasurements:
+    """Pairs as `train.pairs` names them."""
+    if pairs == "simulated":
+        return simulated_pairs(seed)
+    path = Path(pairs)
+    return read_artifact(path) if path.is_dir() else read_pairs(path)
+
+
+def fit(rows: Rows, cut: float, pairs: PairMeasurements, *, preset: str, seed: int) -> Bundle:
+    """Every model of a bundle, fitted on what had ended before `cut`."""
+    seen = rows.ended_before(cut)
+    duration = fit_duration(seen.X, seen.y, seen.time, seen.features, seed=seed, preset=preset)
+    packing, speed = fit_packing(pairs, seed=seed), fit_pair_speed(pairs)
+    return Bundle(
+        duration=duration.model,
+        packing=packing.model,
+        pair_speed=speed.model,
+        metadata={
+            "duration": dict(duration.metadata),
+            "packing": dict(packing.metadata),
+            "pair_speed": dict(speed.metadata),
+        },
+        created_by=f"pellucid {version('pellucid')}",
+    )
+
+
+def run(params: Params) -> str:
+    wanted = params.train
+    trace = read_dataset(TRACE)
+    rows = Rows.from_table(pq.read_table(FEATURES))
+    cut = test_from(trace.column("submit_time"), wanted.test_days)
+    pairs = read_measured(wanted.pairs, wanted.seed)
+    bundle = fit(rows, cut, pairs, preset=wanted.preset, seed=wanted.seed)
+    bundle.save(CANDIDATE)
+    seen = rows.ended_before(cut)
+    inside = duration_metrics(bundle.duration.score_batch(seen.X), seen.y, seen.gpus)
+    write_json(
+        METRICS / "train.json",
+        {
+            "jobs": len(seen),
+            "terms": len(bundle.duration.terms),
+            "training_spearman": inside["spearman"],
+            "packing": evaluate_packing(pairs, seed=wanted.seed, repeats=3),
+            "pair_speed": evaluate_pair_speed(pairs),
+        },
+    )
+    return f"{len(seen):,} ended jobs, {len(bundle.duration.terms)} terms, {bundle.digest[:12]}"
+
+
+if __name__ == "__main__":
+    stage("train", run)
