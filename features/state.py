@@ -165,6 +165,7 @@ class _Submission:
     burst: int
     calendar: tuple[Value, ...]
     queue: VcQueue
+    hazards: list[list[float]]  # by level of `survival`; empty where the family is not kept
     survival: tuple[Value, ...]
     phase: _Phase = _Phase.UNSEEN
     profile: Profile | None = None
@@ -264,8 +265,8 @@ class FeatureState:
     submission was not seen or that is already in that state.
 
     What a row holds of the moment of submission (calendar, burst, survival, time since the
-    previous submission) stays as it was then; everything else is as of `now`. A row never counts the
-    job itself, so it is the same just before and just after its own `submit`.
+    previous submission) stays as it was then; everything else is as of `now`. A row never
+    counts the job itself, so it is the same just before and just after its own `submit`.
     """
 
     def __init__(
@@ -389,6 +390,17 @@ class FeatureState:
             block(submission, now, out)
         return out if self._whole else [out[i] for i in self._picks]
 
+    def outlook(self, job: Job, now: float) -> tuple[float, tuple[float, ...]]:
+        """What histories alone say of ln(1 + duration): intercept, and `OUTLOOK_TERMS`.
+
+        Together the feature `like_log_s`. FeatureError without the family `survival`.
+        """
+        if not self._survives:
+            raise FeatureError("outlook: the family survival is not kept")
+        self._check(now)
+        submission = self._live.get(job.job_id) or self._preview(job, now)
+        return survival.outlook(submission.hazards, job.time_limit_s)
+
     # -- inside ------------------------------------------------------------------------------
 
     def _check(self, now: float) -> None:
@@ -416,13 +428,16 @@ class FeatureState:
             self._vcs.get(job.vc, _NOTHING),
         )
         times = self._bursts.get(job.user, [])
+        levels: list[list[float]] = []
         if self._survives:
             self._lives.advance(now)
-            groups = (
-                self._everyone,
-                self._vc_gpus.get((job.vc, job.gpus)),
-                keys[_USER_KEY].hazard,
-                keys[_TEMPLATE_KEY].hazard,
+            levels = survival.hazards(
+                (
+                    self._everyone,
+                    self._vc_gpus.get((job.vc, job.gpus)),
+                    keys[_USER_KEY].hazard,
+                    keys[_TEMPLATE_KEY].hazard,
+                )
             )
         return _Submission(
             job,
@@ -431,7 +446,8 @@ class FeatureState:
             len(times) - _expired(times, now),
             calendar.values(job.submit_time, self._zone),
             self._queues.get(job.vc) or VcQueue(),
-            survival.values(groups, job.time_limit_s) if self._survives else (),
+            levels,
+            survival.values(levels, job.time_limit_s) if levels else (),
         )
 
     def _hazards(self, submission: _Submission) -> tuple[Hazard, ...]:

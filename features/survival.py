@@ -15,6 +15,7 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import pairwise
 from math import exp, log, log1p, sqrt
 
 from features.spec import FeatureSpec
@@ -37,6 +38,8 @@ SHRINKAGE = 2.0
 # From the widest group to the narrowest, and how many jobs each remembers: all jobs; those of
 # the VC and GPU count; the user; the user's template. Chosen on 5-12 September of Venus.
 LEVELS = ("all", "vc_gpus", "user", "template")
+# Terms of `outlook`: a level each, and the limit.
+OUTLOOK_TERMS = (*LEVELS[1:], "time_limit")
 MEMORY = (10_000.0, 30.0, 5.0, 5.0)
 _USER = LEVELS.index("user")
 # Believed before any job has ended: median 600 s, and the longer a job runs, the longer it will.
@@ -136,9 +139,21 @@ def hazards(groups: Sequence[Hazard | None]) -> list[list[float]]:
     return out
 
 
-def values(groups: Sequence[Hazard | None], time_limit_s: float | None = None) -> tuple[float, ...]:
-    """Values of SPECS. No job lasts beyond its time limit: with one, the curve ends there."""
-    levels = hazards(groups)
+def outlook(
+    levels: Sequence[Sequence[float]], time_limit_s: float | None = None
+) -> tuple[float, tuple[float, ...]]:
+    """`like_log_s` taken apart: the estimate from all jobs, and what each further level of LEVELS
+    and then the time limit add to it; from `hazards`."""
+    means = [_summary(level, None)[0] for level in levels]
+    limit = time_limit_s if time_limit_s is not None and time_limit_s > 0 else None
+    means.append(_summary(levels[-1], limit)[0])
+    return means[0], tuple(b - a for a, b in pairwise(means))
+
+
+def values(
+    levels: Sequence[Sequence[float]], time_limit_s: float | None = None
+) -> tuple[float, ...]:
+    """Values of SPECS, from `hazards`. No job lasts beyond its time limit: the curve ends there."""
     limit = time_limit_s if time_limit_s is not None and time_limit_s > 0 else None
     mean, spread, survival = _summary(levels[-1], limit)
     user_mean, _, of_user = _summary(levels[_USER], limit)

@@ -11,6 +11,7 @@ from models.bundle.packing import (
 )
 from models.bundle.pairs import PairSpeedGA2M
 from models.bundle.store import Bundle
+from models.bundle.tails import Calibration, Tails
 from models.bundle.tree import Node, Tree
 
 __all__ = [
@@ -21,11 +22,13 @@ __all__ = [
     "Axis",
     "Bundle",
     "BundleError",
+    "Calibration",
     "Explanation",
     "Node",
     "PackingModel",
     "PairSpeedGA2M",
     "PairSpeedModel",
+    "Tails",
     "Term",
     "Tree",
 ]

@@ -26,6 +26,7 @@ Floats = NDArray[np.float64]
 
 MISSING = "missing"
 UNKNOWN = "unknown"
+LINKS = ("log1p", "logit", "identity")
 ORIGINS = ("fit", "monotone", "edited")
 
 
@@ -168,7 +169,8 @@ class AdditiveModel:
         axes: one per feature, in the order of a row.
         terms: single features first, then pairs.
         intercept: score of a row whose terms are all zero.
-        link: "log1p": the score is ln(1 + seconds); "identity": the score is the value.
+        link: "log1p": the score is ln(1 + seconds); "logit": the log-odds of something;
+            "identity": the score is the value.
 
     Raises BundleError when the parts do not fit together.
     """
@@ -208,8 +210,8 @@ class AdditiveModel:
     def _check(self) -> None:
         if not math.isfinite(self.intercept):
             raise BundleError("the intercept is not finite")
-        if self.link not in ("log1p", "identity"):
-            raise BundleError(f"link {self.link!r} is not one of log1p, identity")
+        if self.link not in LINKS:
+            raise BundleError(f"link {self.link!r} is not one of {', '.join(LINKS)}")
         if len({axis.spec.name for axis in self.axes}) != len(self.axes):
             raise BundleError("a feature appears twice")
         orders = [len(term.features) for term in self.terms]
@@ -308,9 +310,12 @@ class AdditiveModel:
         return scores
 
     def seconds(self, score: Any) -> Any:
-        """The value a score stands for (seconds for "log1p"), never negative; float or array."""
+        """The value a score stands for (seconds for "log1p", never negative); float or array."""
         if self.link == "identity":
             return score
+        if self.link == "logit":
+            chance = 1.0 / (1.0 + np.exp(-np.asarray(score)))
+            return float(chance) if np.ndim(chance) == 0 else chance
         value = np.maximum(np.expm1(np.minimum(score, 50.0)), 0.0)
         return float(value) if np.ndim(value) == 0 else value
 

@@ -28,9 +28,11 @@ import numpy as np
 
 from features.spec import FeatureSpec
 from models.bundle.additive import AdditiveModel, Axis, Floats, Term
+from models.bundle.arrivals import ArrivalModel
 from models.bundle.errors import BundleError
 from models.bundle.packing import PackingModel, PairSpeedModel
 from models.bundle.pairs import PairSpeedGA2M
+from models.bundle.tails import Tails
 from models.bundle.tree import Node, Tree
 
 FORMAT = "pellucid-bundle"
@@ -50,7 +52,9 @@ class _Part(Protocol):
 
 # Optional entries of bundle.json, and what reads each.
 _READERS: dict[str, Callable[[Mapping[str, Any], Mapping[str, AdditiveModel]], Any]] = {
+    "tails": Tails.from_parts,
     "pair_ga2m": PairSpeedGA2M.from_parts,
+    "arrivals": ArrivalModel.from_parts,
 }
 
 
@@ -59,9 +63,11 @@ class Bundle:
 
     Args:
         duration: order of jobs, score = ln(1 + seconds).
+        tails: how long a job may last: chances to outlast thresholds, and intervals.
         packing: sharing scores.
         pair_speed: speeds of two jobs on the same GPUs, a tree.
         pair_ga2m: the same as a GA2M.
+        arrivals: jobs and GPUs about to be asked for.
         metadata: plain JSON values: training-data digest, window, metrics, where the pairs
             come from. Numbers that are not finite are kept as null.
         created_by: distribution and version that trained it.
@@ -71,16 +77,18 @@ class Bundle:
         self,
         *,
         duration: AdditiveModel | None = None,
+        tails: Tails | None = None,
         packing: PackingModel | None = None,
         pair_speed: PairSpeedModel | None = None,
         pair_ga2m: PairSpeedGA2M | None = None,
+        arrivals: ArrivalModel | None = None,
         metadata: Mapping[str, Any] | None = None,
         created_by: str = "pellucid",
     ) -> None:
         self._duration = duration
         self._packing = packing
         self._pair_speed = pair_speed
-        optional: dict[str, _Part | None] = {"pair_ga2m": pair_ga2m}
+        optional: dict[str, _Part | None] = {"tails": tails, "pair_ga2m": pair_ga2m}
         self._optional: dict[str, _Part] = {k: v for k, v in optional.items() if v is not None}
         self.metadata: Document = _plain(dict(metadata or {}))
         self.created_by = created_by
@@ -102,9 +110,19 @@ class Bundle:
         return _present(self._pair_speed, "pair_speed")
 
     @property
+    def tails(self) -> Tails:
+        """Chances to outlast thresholds; BundleError when the bundle has none."""
+        return _present(cast("Tails | None", self._optional.get("tails")), "tails")
+
+    @property
     def pair_ga2m(self) -> PairSpeedGA2M:
         """The pair-speed GA2M; BundleError when the bundle has none."""
         return _present(cast("PairSpeedGA2M | None", self._optional.get("pair_ga2m")), "pair_ga2m")
+
+    @property
+    def arrivals(self) -> ArrivalModel:
+        """The arrivals forecast; BundleError when the bundle has none."""
+        return _present(cast("ArrivalModel | None", self._optional.get("arrivals")), "arrivals")
 
     @property
     def pairs(self) -> PairSpeedModel | PairSpeedGA2M:

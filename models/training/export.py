@@ -28,7 +28,7 @@ def additive_model(
     """Exports `ebm`, made monotone where the specs say so, purified and centred.
 
     Args:
-        ebm: fitted ExplainableBoostingRegressor with one output and the identity link.
+        ebm: fitted ExplainableBoostingRegressor, or Classifier of two classes: one score a row.
         X: the rows it was fitted on; they weigh the bins. Columns as in `specs`.
         specs: the features, in the order the EBM was fitted with.
         link: what the score stands for, see `AdditiveModel`.
@@ -58,7 +58,7 @@ def additive_model(
         )
         for key in keys
     ]
-    return AdditiveModel(axes, terms, float(ebm.intercept_) + shift, link)
+    return AdditiveModel(axes, terms, float(np.asarray(ebm.intercept_).item()) + shift, link)
 
 
 def purified(

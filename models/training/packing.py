@@ -8,8 +8,7 @@ and capped at 1, above 1.8.
 
 Lucid (ASPLOS'23, section 3.3) cuts a configuration's own mean speed at 0.85 and 0.95 instead. That
 leaves out what it does to its partners, and two jobs measured alike get different labels when they
-stand on either side of 0.95. On its own 1,388 pairs those labels say "share" rightly for 83 % of the
-pairs they were derived from, these for 90 %.
+stand on either side of 0.95. Of its 1,388 pairs those labels judge 83 % rightly, these 90 %.
 
 Every fit can leave model families out, so that what is believed about a pair can come from a
 model that has seen neither of its families.
@@ -27,7 +26,7 @@ from numpy.typing import NDArray
 from sklearn import config_context
 from sklearn.tree import DecisionTreeRegressor
 
-from models.bundle import PACKING_FEATURES, PackingModel, PairSpeedModel
+from models.bundle import PACKING_FEATURES, PAIR_FEATURES, PackingModel, PairSpeedModel
 from models.bundle.pairs import PAIR_GA2M_FEATURES, SLOWEST
 from models.training.errors import TrainingError
 from models.training.pairs import Members, PairMeasurements

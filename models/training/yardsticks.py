@@ -24,11 +24,15 @@ def fit_lightgbm(
     specs: Sequence[FeatureSpec],
     *,
     seed: int,
-    objective: Literal["l1", "l2"] = "l1",
+    objective: Literal["l1", "l2", "quantile", "binary"] = "l1",
+    alpha: float = 0.5,
+    log: bool = True,
 ) -> Callable[[pd.DataFrame], Floats]:
     """A gradient-boosted forest on the same rows and target; a function from rows to scores.
 
-    "l1" (median) has the better MAE and rank; "l2" (mean) the better tail.
+    "l1" (median) has the better MAE and rank; "l2" (mean) the better tail; "quantile" is that of
+    level `alpha`. With `log` false the target is taken as it is: 0 or 1 for "binary", whose
+    predictions are chances.
     """
     known = {
         spec.name: pd.CategoricalDtype(sorted(set(X[spec.name].dropna())))
@@ -45,6 +49,7 @@ def fit_lightgbm(
 
     model = lightgbm.LGBMRegressor(
         objective=objective,
+        alpha=alpha,
         n_estimators=200,
         learning_rate=0.05,
         num_leaves=31,
@@ -55,7 +60,7 @@ def fit_lightgbm(
         force_row_wise=True,
         verbose=-1,
     )
-    model.fit(encode(X), np.log1p(duration_s))
+    model.fit(encode(X), np.log1p(duration_s) if log else duration_s)
     return lambda frame: np.asarray(model.predict(encode(frame)), dtype=np.float64)
 
 

@@ -21,6 +21,14 @@ from features.replay import Lifetime, Moment, replay
 from features.schema import State
 from features.spec import FeatureSpec, Value
 from features.state import BURST_WINDOW_S, FAMILIES, FeatureState
+from features.survival import (
+    _MIDDLE_LOG,
+    _PRIOR,
+    EDGES_S,
+    MEMORY,
+    SHRINKAGE,
+    THRESHOLDS_S,
+)
 
 EPOCH = 1_598_918_400.0  # 1 September 2020
 BOTH = (Moment.SUBMIT, Moment.PROFILED)
@@ -113,6 +121,7 @@ def plain_row(world: Sequence[Lifetime], position: int) -> dict[str, Any]:
     for name, lives in (("queued", queued), ("running", running)):
         gpus = [life.job.gpus for life in lives if life.job.vc == me.vc]
         row |= {f"vc_{name}": len(gpus), f"vc_{name}_gpus": sum(gpus)}
+    row |= plain_survival(world, [world.index(life) for life in before], me, now)
     row["user_submitted_1h"] = sum(
         life.job.user == me.user and life.job.submit_time > now - BURST_WINDOW_S for life in before
     )
@@ -175,6 +184,54 @@ def plain_running(
         share = share / (share + min(ended, OUTLOOK_CAP))
         out["outlook_s"] = (1 + low) * ((1 + max(bound, low)) / (1 + low)) ** share - 1
     return {f"{prefix}_{name}": value for name, value in out.items()}
+
+
+def plain_survival(
+    world: Sequence[Lifetime], before: list[int], me: Job, now: float
+) -> dict[str, float]:
+    """Every stretch completed or ended in before `now`, in the order in which it happened."""
+    told: list[tuple[float, int, float, int, int, bool]] = []  # ..., job, stretch, ended
+    for i in before:
+        life = world[i]
+        if life.start_time is None:
+            continue
+        over = life.end_time if life.end_time is not None else math.inf
+        for b, edge in enumerate(EDGES_S):
+            if life.start_time + edge < over:
+                told.append((life.start_time + edge, 1, life.start_time, i, b, False))
+        if life.duration_s is not None:
+            final = sum(life.duration_s > edge for edge in EDGES_S)
+            told.append((over, 0, 0.0, i, final, True))
+    told = sorted(event for event in told if event[0] < now)
+    keys: list[Callable[[Job], Any]] = [
+        lambda job: 0,
+        lambda job: (job.vc, job.gpus),
+        KEYS["user"],
+        KEYS["template"],
+    ]
+    hazard, levels = _PRIOR, []
+    for key, memory in zip(keys, MEMORY, strict=True):
+        mine = [event for event in told if key(world[event[3]].job) == key(me)]
+        shrunk = []
+        for b, wider in enumerate(hazard):
+            outcomes = np.array([ended for *_, stretch, ended in mine if stretch == b], float)
+            weights = (1 - 1 / memory) ** np.arange(len(outcomes))[::-1]
+            shrunk.append((outcomes @ weights + SHRINKAGE * wider) / (weights.sum() + SHRINKAGE))
+        hazard = shrunk
+        levels.append(np.array(hazard))
+    row = {}
+    for name, level in (("like", levels[-1]), ("like_user", levels[-2])):
+        alive = np.append(np.cumprod(1 - level[:-1]), 0.0)
+        mass = -np.diff(alive, prepend=1.0)
+        limit = me.time_limit_s or math.inf
+        logs = np.minimum(_MIDDLE_LOG, math.log1p(limit))
+        row[f"{name}_log_s"] = mass @ logs
+        row[f"{name}_spread"] = math.sqrt(max(0.0, mass @ logs**2 - (mass @ logs) ** 2))
+        for text, seconds in THRESHOLDS_S.items():
+            chance = alive[EDGES_S.index(seconds)] if seconds < limit else 0.0
+            chance = min(max(chance, 0.001), 0.999)
+            row[f"{name}_over_{text}"] = math.log(chance / (1 - chance))
+    return row
 
 
 @given(a_world())

@@ -12,6 +12,7 @@ from features.spec import FeatureSpec
 from models.bundle import Bundle
 from models.training.duration import FittedDuration, fit_duration
 from models.training.packing import fit_packing, fit_pair_speed
+from models.training.pairspeed import fit_pair_ga2m
 from models.training.simulated import simulated_pairs
 
 SPECS = (
@@ -95,13 +96,14 @@ def fitted(training: tuple[pd.DataFrame, np.ndarray, np.ndarray]) -> FittedDurat
 
 @pytest.fixture(scope="session")
 def bundle(fitted: FittedDuration) -> Bundle:
-    """All three models."""
+    """Every kind of model."""
     pairs = simulated_pairs(0, pairs=600)
     packing, speed = fit_packing(pairs, repeats=1), fit_pair_speed(pairs)
     return Bundle(
         duration=fitted.model,
         packing=packing.model,
         pair_speed=speed.model,
+        pair_ga2m=fit_pair_ga2m(pairs).model,
         metadata={"duration": fitted.metadata, "packing": packing.metadata, "auc": np.nan},
         created_by="pellucid tests",
     )

@@ -29,7 +29,7 @@ def saved(bundle, tmp_path) -> Path:
 def test_what_was_saved_is_what_is_loaded(bundle, saved, make_frame):
     loaded = Bundle.load(saved)
     assert loaded.digest == bundle.digest
-    assert loaded.parts == ("duration", "packing", "pair_speed")
+    assert loaded.parts == ("duration", "packing", "pair_speed", "pair_ga2m")
     assert loaded.created_by == "pellucid tests"
     assert loaded.metadata["auc"] is None  # NaN has no place in JSON
     assert loaded.metadata["packing"]["origin"] == "simulated"
@@ -43,6 +43,7 @@ def test_what_was_saved_is_what_is_loaded(bundle, saved, make_frame):
     a, b = Profile(33.0, 8.0, 2500.0, True), Profile(71.0, 30.0, 9000.0)
     assert loaded.packing.classify(a) == bundle.packing.classify(a)
     assert loaded.pair_speed(a, b) == bundle.pair_speed(a, b)
+    assert loaded.pairs(a, b) == bundle.pair_ga2m(a, b)
 
 
 def test_the_same_content_gives_the_same_bytes(bundle, saved, tmp_path):
@@ -61,7 +62,7 @@ def test_other_content_has_another_digest(bundle):
 def test_a_part_that_is_not_there_is_named(tmp_path):
     empty = Bundle.load(Bundle().save(tmp_path / "empty"))
     assert empty.parts == ()
-    for part in ("duration", "packing", "pair_speed"):
+    for part in ("duration", "packing", "pair_speed", "pair_ga2m"):
         with pytest.raises(BundleError, match=f"no {part} model"):
             getattr(empty, part)
 

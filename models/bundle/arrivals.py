@@ -1,0 +1,276 @@
+"""How many jobs and GPUs are about to be asked for, per bin of time.
+
+One additive model of ln(1 + count) for each series and lead; its score is the median. Around it
+stand the quantiles of what the same kind of forecast missed by on days it was not fitted on, apart
+for each level of the forecast. Training and the running system make their rows with the same
+function, `arrival_columns`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from features.spec import FeatureSpec
+from models.bundle.additive import AdditiveModel, Explanation
+from models.bundle.errors import BundleError
+
+Floats = NDArray[np.float64]
+
+BIN_S = 600.0
+DAY_BINS = 144
+HISTORY_BINS = 7 * DAY_BINS + 8  # what a row looks back on
+SERIES = ("jobs", "gpus")
+# weights of the last four hours, each bin 0.7 times the next
+FADING = 0.7 ** np.arange(24.0) / (0.7 ** np.arange(24.0)).sum()
+WINDOWS = (3, 6, 18, 36, DAY_BINS, 7 * DAY_BINS)
+
+
+@dataclass(frozen=True, slots=True)
+class Lead:
+    """What is forecast from the end of a bin: the mean of `width` bins, `ahead` bins on."""
+
+    name: str
+    ahead: int
+    width: int = 1
+
+
+LEADS = (Lead("next", 1), Lead("1h", 6), Lead("24h", DAY_BINS), Lead("soon", 1, 5))
+
+
+def arrival_specs() -> tuple[FeatureSpec, ...]:
+    """The features of a row, in order."""
+    specs = [
+        FeatureSpec("hour", "continuous", "calendar", "h", "local time of the bin forecast"),
+        FeatureSpec("weekday", "continuous", "calendar", "", "0 is Monday"),
+        FeatureSpec("holiday", "continuous", "calendar", "", "1 on a listed holiday"),
+    ]
+    for name in SERIES:
+        specs += [
+            FeatureSpec(f"{name}_{lag}_bins_ago", "continuous", name, "ln(1 + n)", f"{name} asked")
+            for lag in range(3)
+        ]
+        specs += [
+            FeatureSpec(f"{name}_mean_{w}", "continuous", name, "ln(1 + n)", f"over {w} bins")
+            for w in WINDOWS
+        ]
+        specs.append(
+            FeatureSpec(f"{name}_fading", "continuous", name, "ln(1 + n)", "recent bins weigh most")
+        )
+        specs += [
+            FeatureSpec(f"{name}_same_time_{d}d", "continuous", name, "ln(1 + n)", "days before")
+            for d in (1, 7)
+        ]
+    specs.append(FeatureSpec("quiet_hour", "continuous", "jobs", "", "share of 6 bins with no job"))
+    return tuple(specs)
+
+
+def arrival_columns(
+    counts: Mapping[str, Floats],
+    first_bin_s: float,
+    at: NDArray[np.int64],
+    lead: Lead,
+    *,
+    utc_offset_s: float = 0.0,
+    holidays: Sequence[str] = (),
+) -> dict[str, Floats]:
+    """Rows known at the end of bins `at`, (n,) per feature; NaN where history does not reach.
+
+    Args:
+        counts: per series, count of every bin, (bins,).
+        first_bin_s: start of the first bin, seconds since the epoch.
+        at: positions of the last complete bin of each row.
+        lead: what is forecast.
+        utc_offset_s: local time minus UTC, for the calendar.
+        holidays: local dates, ISO ("2020-05-01").
+    """
+    local: Floats = first_bin_s + utc_offset_s + (at + lead.ahead).astype(np.float64) * BIN_S
+    day = np.floor(local / 86_400.0)
+    off = {(date.fromisoformat(text) - date(1970, 1, 1)).days for text in holidays}
+    columns: dict[str, Floats] = {
+        "hour": (local % 86_400.0) / 3600.0,
+        "weekday": (day + 3) % 7,  # the epoch was a Thursday
+        "holiday": np.isin(day, sorted(off)).astype(np.float64),
+    }
+    for name in SERIES:
+        log = np.log1p(np.asarray(counts[name], dtype=np.float64))
+        total = np.concatenate([[0.0], np.cumsum(log)])
+
+        def between(first: NDArray[np.int64], stop: NDArray[np.int64], sums: Floats) -> Floats:
+            """Mean of bins first <= i < stop; NaN where that begins before there is history."""
+            known = (first >= 0) & (stop > first)
+            low, high = np.where(known, first, 0), np.where(known, stop, 1)
+            return np.where(known, (sums[high] - sums[low]) / (high - low), np.nan)
+
+        for lag in range(3):
+            columns[f"{name}_{lag}_bins_ago"] = between(at - lag, at - lag + 1, total)
+        for window in WINDOWS:
+            columns[f"{name}_mean_{window}"] = between(at + 1 - window, at + 1, total)
+        back = at[:, None] - np.arange(len(FADING))
+        columns[f"{name}_fading"] = np.where(back[:, -1] >= 0, log[back] @ FADING, np.nan)
+        for days in (1, 7):
+            middle = at + lead.ahead - days * DAY_BINS
+            columns[f"{name}_same_time_{days}d"] = between(
+                middle - 2, np.minimum(middle + 3, at + 1), total
+            )
+        if name == "jobs":
+            quiet = np.concatenate([[0.0], np.cumsum(log == 0.0)])
+            columns["quiet_hour"] = between(at - 5, at + 1, quiet)
+    return columns
+
+
+@dataclass(frozen=True, slots=True)
+class ArrivalForecast:
+    """One forecast, in jobs or GPUs per bin.
+
+    Attributes:
+        median: as likely exceeded as not; a whole number for a single bin.
+        mean: expected count, from what such forecasts were followed by.
+        quantiles: level -> count.
+        terms: of ln(1 + median), exact.
+    """
+
+    median: float
+    mean: float
+    quantiles: Mapping[float, float]
+    terms: Explanation
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What forecasts of each level were followed by.
+
+    Attributes:
+        levels: cuts of the score, (groups - 1,).
+        quantiles: levels of the quantiles, (q,).
+        misses: quantiles of ln(1 + count) minus the score, (groups, q).
+        means: mean count over the median's count, both plus one, (groups,).
+    """
+
+    levels: tuple[float, ...]
+    quantiles: tuple[float, ...]
+    misses: tuple[tuple[float, ...], ...]
+    means: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        groups = len(self.levels) + 1
+        if not (len(self.misses) == len(self.means) == groups):
+            raise BundleError(f"arrivals: calibration has not {groups} groups throughout")
+        if any(len(row) != len(self.quantiles) for row in self.misses):
+            raise BundleError("arrivals: calibration rows differ in length from its quantiles")
+
+
+class ArrivalModel:
+    """Forecasts per series and lead.
+
+    Args:
+        models: "jobs@next" and so on -> additive model of ln(1 + count).
+        calibrations: the same names -> calibration.
+        utc_offset_s, holidays: see `arrival_columns`.
+    """
+
+    def __init__(
+        self,
+        models: Mapping[str, AdditiveModel],
+        calibrations: Mapping[str, Calibration],
+        *,
+        utc_offset_s: float = 0.0,
+        holidays: Sequence[str] = (),
+    ) -> None:
+        names = [spec.name for spec in arrival_specs()]
+        for key, model in models.items():
+            if [spec.name for spec in model.features] != names or key not in calibrations:
+                raise BundleError(f"arrivals: model {key!r} does not read the arrival features")
+        try:
+            self.holidays = tuple(date.fromisoformat(text).isoformat() for text in holidays)
+        except (TypeError, ValueError):
+            raise BundleError("arrivals: holidays must be ISO dates") from None
+        self.models = dict(models)
+        self.calibrations = dict(calibrations)
+        self.utc_offset_s = float(utc_offset_s)
+
+    def forecast(
+        self, counts: Mapping[str, Floats], first_bin_s: float, series: str, lead: str
+    ) -> ArrivalForecast:
+        """Forecast from the end of the last bin of `counts`; BundleError when there is no model."""
+        key = f"{series}@{lead}"
+        found = next((x for x in LEADS if x.name == lead), None)
+        if key not in self.models or found is None:
+            raise BundleError(f"the bundle does not forecast {key!r}")
+        at = np.array([len(counts[series]) - 1])
+        columns = self.columns(counts, first_bin_s, at, found)
+        model = self.models[key]
+        told = model.explain([float(columns[spec.name][0]) for spec in model.features])
+        table = self.calibrations[key]
+        group = bisect_right(table.levels, told.score)
+        quantiles = {
+            level: max(0.0, float(np.expm1(told.score + miss)))
+            for level, miss in zip(table.quantiles, table.misses[group], strict=True)
+        }
+        median = max(0.0, float(np.expm1(told.score)))
+        mean = (median + 1) * table.means[group] - 1
+        return ArrivalForecast(
+            round(median) if found.width == 1 else median, max(0.0, mean), quantiles, told
+        )
+
+    def columns(
+        self, counts: Mapping[str, Floats], first_bin_s: float, at: NDArray[np.int64], lead: Lead
+    ) -> dict[str, Floats]:
+        """`arrival_columns` with the model's calendar."""
+        return arrival_columns(
+            counts,
+            first_bin_s,
+            at,
+            lead,
+            utc_offset_s=self.utc_offset_s,
+            holidays=self.holidays,
+        )
+
+    def parts(self) -> tuple[dict[str, Any], dict[str, AdditiveModel]]:
+        """Settings and tables, as a bundle keeps them."""
+        tables = {
+            key: {
+                "levels": list(c.levels),
+                "quantiles": list(c.quantiles),
+                "misses": [list(row) for row in c.misses],
+                "means": list(c.means),
+            }
+            for key, c in self.calibrations.items()
+        }
+        return {
+            "utc_offset_s": self.utc_offset_s,
+            "holidays": list(self.holidays),
+            "calibrations": tables,
+        }, self.models
+
+    @classmethod
+    def from_parts(
+        cls, settings: Mapping[str, Any], models: Mapping[str, AdditiveModel]
+    ) -> ArrivalModel:
+        """The model that `parts` took apart."""
+        tables = {
+            key: Calibration(
+                tuple(map(float, c["levels"])),
+                tuple(map(float, c["quantiles"])),
+                tuple(tuple(map(float, row)) for row in c["misses"]),
+                tuple(map(float, c["means"])),
+            )
+            for key, c in settings["calibrations"].items()
+        }
+        return cls(
+            models,
+            tables,
+            utc_offset_s=settings["utc_offset_s"],
+            holidays=settings["holidays"],
+        )
+
+
+def day_of(seconds: float) -> str:
+    """ISO date (UTC) of a time."""
+    return datetime.fromtimestamp(seconds, UTC).date().isoformat()

@@ -1,0 +1,72 @@
+"""The distribution of a duration from the log-odds to outlast a few thresholds.
+
+Straight lines in log-odds over ln(1 + seconds) between the thresholds, and from them to the ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+# Where the distribution starts and ends: hardly any job ends at once, or lasts 30 days.
+_ENDS = (0.0, float(np.log1p(30 * 86_400.0)))
+_SURE = float(np.log(0.9995 / 0.0005))
+_GRID = 256
+
+
+class Curve:
+    """Distributions over common thresholds (seconds, increasing)."""
+
+    def __init__(self, thresholds_s: Iterable[float]) -> None:
+        self._x = np.array([_ENDS[0], *np.log1p(tuple(thresholds_s)), _ENDS[1]])
+
+    def level_of(self, logits: Floats, seconds: Floats) -> Floats:
+        """Fitted (not calibrated) chance that each of n jobs ends within `seconds` (n,), (n,)."""
+        y = self._curve(logits)
+        x = np.clip(np.log1p(seconds), self._x[0], self._x[-1])
+        i = np.clip(np.searchsorted(self._x, x, side="right") - 1, 0, len(self._x) - 2)
+        at = np.arange(len(y))
+        share = (x - self._x[i]) / (self._x[i + 1] - self._x[i])
+        return _sigmoid(-np.asarray(y[at, i] + share * (y[at, i + 1] - y[at, i])))
+
+    def mean_log(self, logits: Floats, elapsed_s: Floats | None = None) -> Floats:
+        """Mean of ln(1 + seconds) of n jobs, (n,), of those that last beyond `elapsed_s` (n,)."""
+        y = self._curve(logits)
+        grid = np.linspace(self._x[0], self._x[-1], _GRID)
+        i = np.clip(np.searchsorted(self._x, grid, side="right") - 1, 0, len(self._x) - 2)
+        share = (grid - self._x[i]) / (self._x[i + 1] - self._x[i])
+        alive = _sigmoid(y[:, i] * (1 - share) + y[:, i + 1] * share)
+        if elapsed_s is None:
+            area: Floats = np.asarray(np.trapezoid(alive, grid, axis=1))
+            return area
+        lived = np.clip(np.log1p(elapsed_s), grid[0], grid[-1])
+        now_alive = 1.0 - self.level_of(logits, elapsed_s)
+        ahead = np.where(grid[None, :] > lived[:, None], alive / now_alive[:, None], 0.0)
+        return np.asarray(lived + ahead.sum(axis=1) * (grid[1] - grid[0]))
+
+    def _curve(self, logits: Floats) -> Floats:
+        """Log-odds at the ends and thresholds, (n, thresholds + 2), falling strictly."""
+        n = len(logits)
+        inside = np.clip(logits, -_SURE, _SURE)
+        curve = np.concatenate([np.full((n, 1), _SURE), inside, np.full((n, 1), -_SURE)], axis=1)
+        return curve - 1e-6 * np.arange(curve.shape[1])
+
+    def invert(self, logits: Floats, level: Floats) -> Floats:
+        """ln(1 + seconds) at which each job has ended with chance `level` (n, m), (n, m)."""
+        y = -self._curve(logits)  # rises
+        low, high = _sigmoid(np.array([y.min(), y.max()]))
+        inner = np.clip(level, low, high)
+        wanted = np.log(inner / (1 - inner))
+        i = (y[:, None, :] <= wanted[:, :, None]).sum(axis=2) - 1
+        i = np.clip(i, 0, y.shape[1] - 2)
+        at = np.arange(len(y))[:, None]
+        share = np.clip((wanted - y[at, i]) / (y[at, i + 1] - y[at, i]), 0.0, 1.0)
+        return np.asarray(self._x[i] + share * (self._x[i + 1] - self._x[i]))
+
+
+def _sigmoid(x: Floats) -> Floats:
+    return np.asarray(1.0 / (1.0 + np.exp(-x)))

@@ -1,0 +1,345 @@
+"""The arrivals GA2M, and how good it is beside its yardsticks.
+
+Target ln(1 + count), loss pseudo-Huber with a small delta: nearly the absolute error, so the score
+is nearly the conditional median, which the logarithm does not move. Squared error would follow the
+bursts: this series has single bins of several hundred jobs.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from interpret.glassbox import ExplainableBoostingRegressor
+from numpy.typing import NDArray
+
+from models.bundle import AdditiveModel
+from models.bundle.arrivals import (
+    BIN_S,
+    DAY_BINS,
+    LEADS,
+    SERIES,
+    ArrivalModel,
+    Calibration,
+    Lead,
+    arrival_columns,
+    arrival_specs,
+    day_of,
+)
+from models.training.blocks import block_bags
+from models.training.errors import TrainingError
+from models.training.export import additive_model
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+QUANTILES = (0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975)
+GROUPS = 8  # levels of the forecast that are calibrated apart
+CALIBRATION_BINS = 28 * DAY_BINS
+MIN_BINS = 14 * DAY_BINS
+BAGS = 8
+LOSS = "pseudo_huber:delta=0.1"
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """Counts per bin of ten minutes, with no gaps.
+
+    Attributes:
+        jobs, gpus: submitted in each bin, (bins,).
+        first_bin_s: start of the first bin, seconds since the epoch (UTC).
+        utc_offset_s: local time minus UTC, for the calendar.
+        holidays: local dates, ISO.
+
+    Raises TrainingError when a count is negative, missing or the series differ in length.
+    """
+
+    jobs: Floats
+    gpus: Floats
+    first_bin_s: float
+    utc_offset_s: float = 0.0
+    holidays: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.jobs) != len(self.gpus):
+            raise TrainingError(f"{len(self.jobs)} bins of jobs and {len(self.gpus)} of GPUs")
+        for name in SERIES:
+            wrong = ~np.isfinite(self.counts[name]) | (self.counts[name] < 0)
+            if wrong.any():
+                at = int(wrong.argmax())
+                raise TrainingError(f"{name} of bin {at} is {self.counts[name][at]}, must be >= 0")
+
+    @property
+    def counts(self) -> dict[str, Floats]:
+        """Both series by name."""
+        return {"jobs": self.jobs, "gpus": self.gpus}
+
+    def until(self, bins: int) -> Arrivals:
+        """The first `bins` bins."""
+        return Arrivals(
+            self.jobs[:bins], self.gpus[:bins], self.first_bin_s, self.utc_offset_s, self.holidays
+        )
+
+    @classmethod
+    def of_jobs(
+        cls, submit_s: Floats, gpus: Floats, *, utc_offset_s: float = 0.0, **calendar: Any
+    ) -> Arrivals:
+        """Counts from submit times (seconds since the epoch, any order) and gang sizes."""
+        if not len(submit_s):
+            raise TrainingError("no job to count arrivals of")
+        first = float(np.min(submit_s) // BIN_S * BIN_S)
+        where = ((np.asarray(submit_s) - first) // BIN_S).astype(np.int64)
+        return cls(
+            np.bincount(where).astype(np.float64),
+            np.bincount(where, weights=gpus).astype(np.float64),
+            first,
+            utc_offset_s,
+            **calendar,
+        )
+
+    @classmethod
+    def read_csv(cls, path: Any, *, holidays: tuple[str, ...] = ()) -> Arrivals:
+        """Reads `time, submit_gpu_job, submit_gpu_num`; times are local and evenly spaced."""
+        try:
+            frame = pd.read_csv(path, usecols=["time", "submit_gpu_job", "submit_gpu_num"])
+            when = pd.to_datetime(frame["time"]).to_numpy("datetime64[s]").astype(np.float64)
+        except (OSError, ValueError) as error:
+            raise TrainingError(f"{path}: {str(error).splitlines()[0]}") from None
+        if len(when) < 2 or (np.diff(when) != BIN_S).any():
+            raise TrainingError(f"{path}: bins are not {BIN_S:g} s apart throughout")
+        jobs, gpus = (frame[n].to_numpy(np.float64) for n in ("submit_gpu_job", "submit_gpu_num"))
+        return cls(jobs, gpus, float(when[0]), 0.0, holidays)
+
+
+@dataclass(frozen=True, slots=True)
+class FittedArrivals:
+    """The arrival model and how it came about."""
+
+    model: ArrivalModel
+    metadata: Mapping[str, Any]
+
+
+def fit_arrivals(
+    history: Arrivals,
+    *,
+    leads: Sequence[Lead] = LEADS,
+    series: Sequence[str] = SERIES,
+    seed: int = 0,
+) -> FittedArrivals:
+    """Fits one GA2M for each series and lead, with calibrated quantiles.
+
+    The last four weeks (or the last quarter, if that is less) are forecast by a model fitted on
+    what came before them; what it missed by makes the quantiles. The model kept is then fitted on
+    everything.
+
+    Raises TrainingError with less than two weeks of history.
+    """
+    bins = len(history.jobs)
+    if bins < MIN_BINS:
+        raise TrainingError(f"{bins} bins of arrivals, at least {MIN_BINS} (14 days) needed")
+    cut = bins - min(CALIBRATION_BINS, bins // 4)
+    models, calibrations = {}, {}
+    for name in series:
+        for lead in leads:
+            key = f"{name}@{lead.name}"
+            early = _fit(history.until(cut), name, lead, seed)
+            at = np.arange(cut, bins - lead.ahead - lead.width + 1)
+            score = early.score_batch(_frame(history, at, lead))
+            calibrations[key] = _calibration(score, arrivals_at(history, name, at, lead))
+            models[key] = _fit(history, name, lead, seed)
+    end = history.first_bin_s + bins * BIN_S
+    metadata = {
+        "bins": bins,
+        "window_from": day_of(history.first_bin_s),
+        "window_to": day_of(end),
+        "models": sorted(models),
+        "target": "ln(1 + count per bin)",
+        "loss": LOSS,
+        "seed": seed,
+    }
+    model = ArrivalModel(
+        models, calibrations, utc_offset_s=history.utc_offset_s, holidays=history.holidays
+    )
+    return FittedArrivals(model, metadata)
+
+
+def arrivals_at(history: Arrivals, series: str, at: Ints, lead: Lead) -> Floats:
+    """What followed the bins `at`, mean count per bin, (n,)."""
+    total = np.concatenate([[0.0], np.cumsum(history.counts[series])])
+    first = at + lead.ahead
+    followed: Floats = (total[first + lead.width] - total[first]) / lead.width
+    return followed
+
+
+def _frame(history: Arrivals, at: Ints, lead: Lead) -> pd.DataFrame:
+    columns = arrival_columns(
+        history.counts,
+        history.first_bin_s,
+        at,
+        lead,
+        utc_offset_s=history.utc_offset_s,
+        holidays=history.holidays,
+    )
+    return pd.DataFrame({spec.name: columns[spec.name] for spec in arrival_specs()})
+
+
+def _training_bins(history: Arrivals, lead: Lead) -> Ints:
+    """Bins to learn from: a week of history behind them where that leaves enough."""
+    first = 7 * DAY_BINS if len(history.jobs) > 28 * DAY_BINS else DAY_BINS
+    return np.arange(first, len(history.jobs) - lead.ahead - lead.width + 1)
+
+
+def _fit(history: Arrivals, series: str, lead: Lead, seed: int) -> AdditiveModel:
+    at = _training_bins(history, lead)
+    frame, y = _frame(history, at, lead), np.log1p(arrivals_at(history, series, at, lead))
+    bags = block_bags((at * BIN_S).astype(np.float64), BAGS)
+    limit = np.abs(y - np.median(y)).mean()
+    for objective in (LOSS, "rmse"):
+        ebm = ExplainableBoostingRegressor(
+            feature_names=list(frame.columns),
+            feature_types=["continuous"] * len(frame.columns),
+            objective=objective,
+            interactions=15,
+            outer_bags=BAGS,
+            learning_rate=0.03,
+            smoothing_rounds=50,
+            interaction_smoothing_rounds=20,
+            early_stopping_rounds=50,
+            max_rounds=3000,
+            # far from the data this loss has next to no curvature: a free step would diverge
+            max_delta_step=0.5,
+            max_bins=48,
+            max_interaction_bins=16,
+            min_samples_leaf=50,
+            n_jobs=1,
+            random_state=seed,
+        )
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Missing values detected")
+            warnings.filterwarnings("ignore", message="All-NaN slice encountered")
+            ebm.fit(frame, y, bags=bags)
+        model = additive_model(ebm, frame, arrival_specs())
+        if np.abs(model.score_batch(frame) - y).mean() <= limit:
+            break  # no worse than a constant: it has not diverged
+    return model
+
+
+def _calibration(score: Floats, followed: Floats) -> Calibration:
+    cuts = np.unique(np.quantile(score, np.linspace(0, 1, GROUPS + 1)[1:-1]))
+    group = np.searchsorted(cuts, score, side="right")
+    miss = np.log1p(followed) - score
+    rows, means = [], []
+    for g in range(len(cuts) + 1):
+        mine = group == g
+        held = miss[mine] if mine.any() else miss
+        rows.append(tuple(np.quantile(held, QUANTILES).tolist()))
+        ratio = (
+            (followed[mine].mean() + 1) / (np.expm1(score[mine]).mean() + 1) if mine.any() else 1
+        )
+        means.append(float(ratio))
+    return Calibration(tuple(cuts.tolist()), QUANTILES, tuple(rows), tuple(means))
+
+
+def evaluate_arrivals(
+    history: Arrivals,
+    test_from_s: float,
+    *,
+    leads: Sequence[Lead] = LEADS[:3],
+    lightgbm: bool = True,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Fits before `test_from_s`, forecasts every bin after it, beside the yardsticks.
+
+    Returns per "series@lead" the MAE per model (`ga2m`, `last_value`, `naive_1d`, `naive_7d`,
+    `constant_median`, `lightgbm_l1` and the same rounded to whole counts), the coverage of 50, 80
+    and 95 % intervals, and the mean pinball loss over the quantiles on ln(1 + count), beside that
+    of LightGBM's quantile regression.
+    """
+    bins = len(history.jobs)
+    cut = int((test_from_s - history.first_bin_s) // BIN_S)
+    if not MIN_BINS <= cut < bins:
+        raise TrainingError("too little before or nothing after the time to test from")
+    before = history.until(cut)
+    model = fit_arrivals(before, leads=leads, seed=seed).model
+    result: dict[str, Any] = {}
+    for series in SERIES:
+        for lead in leads:
+            key = f"{series}@{lead.name}"
+            at = np.arange(cut - lead.ahead, bins - lead.ahead - lead.width + 1)
+            truth = arrivals_at(history, series, at, lead)
+            frame = _frame(history, at, lead)
+            guesses = _naive(history, series, at, lead)
+            guesses["constant_median"] = np.full(len(at), np.median(history.counts[series][:cut]))
+            score = model.models[key].score_batch(frame)
+            guesses["ga2m"] = np.round(np.maximum(np.expm1(score), 0.0)).astype(np.float64)
+            row: dict[str, Any] = _intervals(model.calibrations[key], score, truth)
+            if lightgbm:
+                more, pinball = _forest(before, series, lead, frame, truth, seed)
+                guesses |= more
+                row["lightgbm_pinball"] = pinball
+            mae = {name: float(np.abs(g - truth).mean()) for name, g in guesses.items()}
+            result[key] = {"bins": len(at), "mae": mae, **row}
+    return result
+
+
+def _naive(history: Arrivals, series: str, at: Ints, lead: Lead) -> dict[str, Floats]:
+    counts = history.counts[series]
+    target = at + lead.ahead
+    return {
+        "last_value": counts[at],
+        "naive_1d": counts[target - DAY_BINS],
+        "naive_7d": counts[target - 7 * DAY_BINS],
+    }
+
+
+def _intervals(table: Calibration, score: Floats, truth: Floats) -> dict[str, float]:
+    misses = np.array(table.misses)[np.searchsorted(table.levels, score, side="right")]
+    bounds = score[:, None] + misses
+    rounded = np.round(np.maximum(np.expm1(bounds), 0.0))  # counts are whole
+    level = {q: i for i, q in enumerate(table.quantiles)}
+    inside = {
+        f"coverage_{name}": float(
+            ((truth >= rounded[:, level[a]]) & (truth <= rounded[:, level[b]])).mean()
+        )
+        for name, a, b in (("50", 0.25, 0.75), ("80", 0.1, 0.9), ("95", 0.025, 0.975))
+    }
+    return {**inside, "pinball": pinball(bounds, np.log1p(truth), table.quantiles)}
+
+
+def pinball(bounds: Floats, truth: Floats, levels: Sequence[float]) -> float:
+    """Mean pinball loss over rows and quantile levels; `bounds` (n, levels)."""
+    miss = truth[:, None] - bounds
+    q = np.asarray(levels)
+    return float(np.maximum(q * miss, (q - 1) * miss).mean())
+
+
+def _forest(
+    before: Arrivals, series: str, lead: Lead, frame: pd.DataFrame, truth: Floats, seed: int
+) -> tuple[dict[str, Floats], float]:
+    """LightGBM on the same rows: the median, and one forest for each quantile."""
+    import lightgbm
+
+    at = _training_bins(before, lead)
+    X, y = _frame(before, at, lead), np.log1p(arrivals_at(before, series, at, lead))
+
+    def fitted(**objective: Any) -> Floats:
+        model = lightgbm.LGBMRegressor(
+            n_estimators=300,
+            learning_rate=0.03,
+            num_leaves=15,
+            random_state=seed,
+            n_jobs=1,
+            verbose=-1,
+            **objective,
+        )
+        return np.asarray(model.fit(X, y).predict(frame), dtype=np.float64)
+
+    median = np.maximum(np.expm1(fitted(objective="l1")), 0.0)
+    bounds = np.column_stack([fitted(objective="quantile", alpha=q) for q in QUANTILES])
+    loss = pinball(np.sort(bounds, axis=1), np.log1p(truth), QUANTILES)
+    whole = np.round(median).astype(np.float64)
+    return {"lightgbm_l1": median, "lightgbm_l1_rounded": whole}, loss

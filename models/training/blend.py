@@ -1,0 +1,84 @@
+"""From no history to a trained model without a step.
+
+A `survival` feature is itself an estimate, honest from the first job on. The GA2M is mixed with
+it: score = weight * GA2M + (1 - weight) * feature, with a weight that grows with the jobs seen.
+Both are additive, so the mixture is one GA2M, whose term of that feature holds the share of the
+feature itself on a fine grid.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from models.bundle import AdditiveModel, Axis, Term
+
+# Width of a bin of the feature's own share, in its own unit (ln seconds, or log-odds).
+STEP = 0.1
+
+
+def blended(
+    model: AdditiveModel, feature: str, weight: float, frame: pd.DataFrame
+) -> AdditiveModel:
+    """`weight` times the model plus (1 - weight) times the value of one of its features.
+
+    Args:
+        model: with a score in the unit of `feature`.
+        feature: a continuous feature that is an estimate of the same thing.
+        weight: of the model, 0 to 1.
+        frame: rows that weigh the bins of the feature; may be empty.
+    """
+    i = next(i for i, spec in enumerate(model.features) if spec.name == feature)
+    old = model.axes[i]
+    grid = np.round(np.arange(-7.0, 14.0, STEP), 9)
+    cuts = np.unique(np.concatenate([grid, np.array(old.cuts)]))
+    axis = Axis(old.spec, cuts=tuple(cuts.tolist()))
+    origin = np.concatenate(
+        [[0], np.searchsorted(np.array(old.cuts), np.array([-np.inf, *cuts]), side="right") + 1]
+    )
+    bins = axis.bins(frame[feature])
+    terms = [_scaled(term, weight) for term in model.terms]
+    for k, term in enumerate(terms):
+        if i in term.features:
+            along = term.features.index(i)
+            terms[k] = replace(
+                term,
+                scores=np.take(term.scores, origin, axis=along),
+                spread=np.take(term.spread, origin, axis=along),
+                weights=_split(term.weights, origin, along, bins),
+            )
+    own = np.concatenate([[0.0, cuts[0] - STEP / 2], cuts + np.diff(cuts, append=cuts[-1]) / 2])
+    share = (1.0 - weight) * own
+    counts = np.bincount(bins, minlength=axis.size).astype(np.float64)
+    centre = float(share @ counts / counts.sum()) if counts.sum() else 0.0
+    share = np.concatenate([[0.0], share[1:] - centre])  # unknown: as the average
+    place = next((k for k, term in enumerate(terms) if term.features == (i,)), None)
+    if place is None:
+        terms.insert(0, Term((i,), share, counts, np.zeros(axis.size)))
+    else:
+        main = terms[place]
+        terms[place] = replace(main, scores=main.scores + share)
+    axes = [axis if a is old else a for a in model.axes]
+    return AdditiveModel(axes, terms, weight * model.intercept + centre, model.link)
+
+
+def _scaled(term: Term, weight: float) -> Term:
+    return replace(term, scores=term.scores * weight, spread=term.spread * weight)
+
+
+def _split(
+    weights: NDArray[np.float64], origin: NDArray[np.intp], along: int, bins: NDArray[np.intp]
+) -> NDArray[np.float64]:
+    """Row counts over finer bins: each old bin's count shared as the rows are."""
+    fine = np.bincount(bins, minlength=len(origin)).astype(np.float64)
+    coarse = np.bincount(origin, weights=fine, minlength=weights.shape[along])
+    size = np.bincount(origin, minlength=weights.shape[along])
+    part = np.where(
+        coarse[origin] > 0, fine / np.maximum(coarse[origin], 1e-300), 1.0 / size[origin]
+    )
+    shape = [1] * weights.ndim
+    shape[along] = -1
+    return np.asarray(np.take(weights, origin, axis=along) * part.reshape(shape))
