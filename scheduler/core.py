@@ -392,7 +392,7 @@ class Core:
     def last_wake(self, now: float) -> float | None:
         """The wake that may still help jobs waiting while nothing runs or is to come."""
         waiting = any(len(queue) for queue in self.queues.values())
-        return self.profiling.next_wake(now) if waiting and self.profiling is not None else None
+        return self.next_wake(now) if waiting else None
 
     def decide(self, now: float) -> list[Decision]:
         """Look at every virtual cluster something happened in. Returns the new decisions."""

@@ -53,7 +53,8 @@ class Estimator:
         """A job was profiled."""
 
     def ended(self, job_id: str, state: State, duration_s: float, now: float) -> None:
-        """A job ended after `duration_s` seconds of exclusive-speed work."""
+        """A job ended after `duration_s` seconds on GPUs, as anyone could see it: a slowdown by
+        sharing and the cost of preemptions are in it."""
 
     def estimate(self, job: Job, now: float) -> Estimate:
         """Predicted duration of a job."""

@@ -38,12 +38,14 @@ class FreeProfiling:
         waited_s: seconds every profiled job waited for its profiling slot.
         loans: (time, lend or return, virtual cluster).
         decisions: those of the pass.
+        busy_gpu_s: GPU-seconds spent in it.
     """
 
     ended: dict[str, JobResult]
     waited_s: dict[str, float]
     loans: list[tuple[float, Action, str]]
     decisions: list[Decision]
+    busy_gpu_s: float
 
 
 def profile_all(
@@ -61,6 +63,7 @@ def profile_all(
         {d.job_id: d.time - submit[d.job_id] for d in decisions if d.action is Action.PROFILE},
         [(d.time, d.action, d.vc) for d in decisions if d.action in (Action.LEND, Action.RETURN)],
         decisions,
+        outcome.busy_gpu_s,
     )
 
 

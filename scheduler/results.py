@@ -36,6 +36,10 @@ JOB_SCHEMA = pa.schema(
 )
 
 
+class NothingEnded(ValueError):
+    """A run without figures, because no job in it ended."""
+
+
 def job_table(results: list[JobResult]) -> pa.Table:
     """One row per job, in `JOB_SCHEMA`."""
 
@@ -77,7 +81,10 @@ def summarise(outcome: Outcome, cluster_gpus: int) -> dict[str, float | int]:
     """
     ended = [r for r in outcome.jobs if r.end_time is not None]
     if not ended:
-        return {"jobs": len(outcome.jobs), "ended": 0, "decisions": outcome.decisions}
+        raise NothingEnded(
+            f"none of {len(outcome.jobs)} jobs ended; {sum(r.refused for r in outcome.jobs)} were "
+            "refused: is this the right cluster for the trace?"
+        )
     jct = np.array([r.jct_s for r in ended])
     queue = np.array([r.queue_s for r in ended])
     gpus = np.array([r.job.gpus for r in ended])

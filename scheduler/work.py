@@ -78,6 +78,9 @@ class PairTable:
         unmeasured: float = 0.8,
         cap: float | None = 1.0,
     ):
+        for pair, speed in measured.items():
+            if not speed > 0:
+                raise ValueError(f"speed of {pair[0]} beside {pair[1]} is {speed}; it must be > 0")
         self._speeds = {
             pair: min(speed, cap) if cap is not None else speed for pair, speed in measured.items()
         }

@@ -62,12 +62,13 @@ def simulated_pairs(seed: int, *, pairs: int = 1200) -> PairMeasurements:
 
 def _speed(own: pd.DataFrame, other: pd.DataFrame) -> np.ndarray:
     bandwidth = own["gpu_mem_util_pct"] + other["gpu_mem_util_pct"]
-    met: np.ndarray = contended_speed(
-        own["gpu_util_pct"].to_numpy() / 100,
-        other["gpu_util_pct"].to_numpy() / 100,
-        bandwidth.to_numpy() / 100,
+    return np.asarray(
+        contended_speed(
+            own["gpu_util_pct"].to_numpy() / 100,
+            other["gpu_util_pct"].to_numpy() / 100,
+            bandwidth.to_numpy() / 100,
+        )
     )
-    return met
 
 
 def _configurations() -> pd.DataFrame:

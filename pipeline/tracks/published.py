@@ -73,6 +73,7 @@ class PublishedScenario(Scenario):
         by_id = {r.job.job_id: r for r in outcome.jobs} | pass_.ended
         outcome.jobs = [by_id[job.job_id] for job in self.workload.jobs]
         outcome.decisions += len(pass_.decisions)
+        outcome.busy_gpu_s += pass_.busy_gpu_s
         return outcome, estimator
 
 

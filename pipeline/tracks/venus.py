@@ -111,8 +111,11 @@ def _pair_speeds(packing: Path) -> dict[tuple[Configuration, Configuration], flo
     speeds: dict[tuple[Configuration, Configuration], float] = {}
     for row in _read(packing / "colocate_info.csv"):
         a, b = _configuration(row, "1"), _configuration(row, "2")
-        speeds.setdefault((a, b), float(row["speed1"]))
-        speeds.setdefault((b, a), float(row["speed2"]))
+        first, second = float(row["speed1"]), float(row["speed2"])
+        if a == b:  # two of a kind: nobody can tell which of the two speeds is whose
+            first = second = (first + second) / 2
+        speeds.setdefault((a, b), first)
+        speeds.setdefault((b, a), second)
     return speeds
 
 

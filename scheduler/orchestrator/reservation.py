@@ -29,7 +29,7 @@ class Late:
         self._by_vc: dict[str, list[tuple[float, int, QueuedJob]]] = defaultdict(list)
 
     def is_late(self, queued: QueuedJob, now: float) -> bool:
-        return now - queued.submit_time >= self.patience_s
+        return now >= queued.submit_time + self.patience_s
 
     def expect(self, queued: QueuedJob, now: float) -> None:
         """A job joins its queue."""

@@ -105,11 +105,11 @@ class Lucid(Policy):
                 continue
             memory = queued.profile.gpu_mem_mib + other.profile.gpu_mem_mib
             if memory >= self.gpu_memory_mib:
-                guard = guard or Reason.MEMORY_GUARD
+                guard = Reason.MEMORY_GUARD
                 continue
             verdict = self.judge.verdict(queued, other)
             if verdict is None or sum(verdict.scores) > self.sharing_limit:
-                guard = Reason.INTERFERENCE_GUARD
+                guard = guard or Reason.INTERFERENCE_GUARD
                 continue
             speed = sum(verdict.speeds) if verdict.speeds else float(GPU_SHARING_CAPACITY)
             if best is None or speed > best[0]:

@@ -86,7 +86,7 @@ class PolicyContract:
 
     # --- the contract -------------------------------------------------------------------------
 
-    @settings(_common, max_examples=60)
+    @settings(_common, max_examples=40)
     @given(world=worlds())
     def test_keeps_the_contract(self, world: World) -> None:
         """One run per world, then every check on what it came to."""
@@ -108,7 +108,7 @@ class PolicyContract:
         if not policy.profiles:
             assert Action.PROFILE not in done
 
-    @settings(_common, max_examples=20)
+    @settings(_common, max_examples=12)
     @given(world=worlds())
     def test_decides_the_same_twice_and_from_the_log(self, world: World) -> None:
         """Byte-identical tables; and a core told the recorded events decides the same."""
@@ -118,7 +118,7 @@ class PolicyContract:
         fresh.oracle = Remembered(first.answers)
         check_same(first.decisions, replay(first.core.events, fresh))
 
-    @settings(_common, max_examples=25)
+    @settings(_common, max_examples=20)
     @given(world=worlds(), data=st.data())
     def test_cannot_see_the_future(self, world: World, data: st.DataObject) -> None:
         """Another truth about jobs that have not ended by some time changes nothing before it."""

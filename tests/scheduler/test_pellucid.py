@@ -67,7 +67,7 @@ def test_nobody_starts_on_reserved_gpus(world: World, patience_s: float) -> None
         if d.action is Action.ENQUEUE:
             line[d.job_id] = submit[d.job_id]
         elif d.action is Action.RESERVE:
-            assert d.time - submit[d.job_id] >= patience_s, "not before its bound"
+            assert d.time >= submit[d.job_id] + patience_s, "not before its bound"
             before = held.get(d.vc)
             assert before is None or before[0] == d.job_id, "one reservation at a time"
             assert submit[d.job_id] == min(line.values()), "the oldest first"
