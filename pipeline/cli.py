@@ -19,6 +19,8 @@ COMMANDS: tuple[tuple[str, str], ...] = (
     ("compare", "compare"),
     ("explain", "explain"),
     ("report", "report"),
+    ("profile", "profile"),
+    ("colocate", "colocate"),
 )
 
 app = typer.Typer(

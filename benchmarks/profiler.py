@@ -1,0 +1,231 @@
+"""What profiling costs the job, and how well it sees steps: `python -m benchmarks.profiler`.
+
+Overhead: one training process runs throughout; sampling is switched on and off in pairs of short
+blocks, in random order within a pair, so that whatever else the machine does falls on both alike.
+Each block's true steps per second, and CPU seconds per step, come from the workload. Beside them
+stands the sampler's and the guard's own CPU time, which no neighbour disturbs.
+
+`--steps` instead profiles every reference workload and compares the step time estimated from
+outside with the workload's own count (six minutes on a CPU).
+
+Budgets are in `profiler_budget.json`; `--check` exits with 1 when one is broken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import random
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from profiler import session
+from profiler.colocate.statistics import mean_of
+from profiler.colocate.worker import Worker
+from profiler.errors import ProfilerError
+from profiler.period import CONFIDENT
+from profiler.runner import Limits
+from profiler.samplers.host import HostSampler
+from profiler.session import Options
+from profiler.steady import Window
+from profiler.workloads import WORKLOADS, Config
+
+BUDGET = Path(__file__).with_name("profiler_budget.json")
+BLOCK_S, PAIRS = 1.5, 16
+
+
+def overhead(model: str, pairs: int, block_s: float, seed: int = 0) -> dict[str, Any]:
+    """Paired blocks with and without sampling on one worker; shares are of one core."""
+    source = random.Random(seed)
+    sampler = HostSampler()
+    pace: list[float] = []
+    cost: list[float] = []
+    shares: list[float] = []
+    rates: list[float] = []
+    with Worker("cpu", "tiny", threads=1) as worker:
+        worker.await_event("hello", timeout_s=120)
+        worker.order(Config(model, WORKLOADS[model].tiny_batch))
+        worker.ready(120)
+        worker.follow(time.monotonic() + 1.0)
+        for _ in range(pairs):
+            found = {}
+            for sampled in source.sample([False, True], 2):
+                start = time.monotonic()
+                # the worst case: fast sampling throughout, as in runs of under a minute
+                recorder = session.recorder_for(sampler, lambda: [worker.pid], origin=start)
+                if not sampled:
+                    recorder.stop()
+                worker.follow(start + block_s)
+                recorder.stop()
+                end = time.monotonic()
+                worker.follow_past(end, 30)
+                found[sampled] = worker.between(start, end)
+                if sampled:
+                    shares.append(recorder.cpu_s / (end - start))
+            rate = {k: (b.steps - a.steps) / (b.t - a.t) for k, (a, b) in found.items()}
+            cpu = {k: (b.cpu_s - a.cpu_s) / (b.steps - a.steps) for k, (a, b) in found.items()}
+            pace.append(rate[True] / rate[False])
+            cost.append(cpu[True] / cpu[False])
+            rates.append(rate[False])
+        worker.end()
+    return {
+        "workload": f"{model} (tiny, 1 thread)",
+        "pairs": pairs,
+        "block_s": block_s,
+        "steps_per_s": round(statistics.fmean(rates), 3),
+        "throughput_change_pct": _change(pace),
+        # what one step costs in CPU time: does not depend on who else wants the cores
+        "cpu_per_step_change_pct": _change(cost),
+        "sampler_cpu_pct_of_one_core": round(100 * statistics.fmean(shares), 3),
+    }
+
+
+def _change(ratios: list[float]) -> dict[str, float]:
+    """Paired ratios as a change in percent: mean, median, half width of the 95 % interval."""
+    mean = mean_of(ratios)
+    return {
+        "mean": round(100 * (mean.value - 1), 2),
+        "median": round(100 * (statistics.median(ratios) - 1), 2),
+        "half_width_95": round(100 * mean.half_width * mean.value, 2),
+    }
+
+
+def in_use(seconds: float) -> dict[str, float]:
+    """CPU shares of sampler and guard over one ordinary profile of a busy command."""
+    code = (
+        "import time\nd = bytearray(2**26)\nend = time.time() + 600\nwhile time.time() < end: pass"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        # more than a minute of T_prof samples fast in bursts only, as a real profile does
+        options = Options(limits=Limits(seconds=max(61.0, seconds)), device="cpu")
+
+        def enough(live: session.Live) -> None:
+            if time.monotonic() - live.run.started >= seconds:
+                raise KeyboardInterrupt
+
+        result = session.profile(
+            [sys.executable, "-c", code], Path(folder), options, on_tick=enough
+        )
+    ending = result.ending
+    return {
+        "seconds": round(ending.duration_s, 1),
+        "sampler_cpu_pct_of_one_core": round(100 * result.sampling.cpu_share, 3),
+        "guard_cpu_pct_of_one_core": round(100 * ending.guardian_cpu_s / ending.duration_s, 3),
+    }
+
+
+def steps(seconds: float, names: list[str]) -> list[dict[str, Any]]:
+    """Step time from outside beside the truth, for every family."""
+    rows = []
+    for name in names:
+        with tempfile.TemporaryDirectory() as folder:
+            report = Path(folder) / "report.jsonl"
+            command = [
+                sys.executable, "-m", "profiler.workloads", name, "--tiny", "--threads", "1",
+                "--device", "cpu", "--seconds", "600", "--report", str(report),
+            ]  # fmt: skip
+            options = Options(
+                limits=Limits(seconds=seconds), device="cpu", cwd=Path(__file__).parents[1]
+            )
+            began: list[float] = []
+            result = session.profile(
+                command,
+                Path(folder) / "run",
+                options,
+                on_tick=lambda live, began=began: began.append(live.run.started),  # type: ignore[misc]
+            )
+            truth = true_step(report, began[0], result.window)
+        step = result.step
+        ratio = step.seconds / truth if step.seconds else math.nan
+        rows.append(
+            {
+                "workload": name,
+                "true_step_s": round(truth, 4),
+                "estimate_s": None if step.seconds is None else round(step.seconds, 4),
+                "ratio": None if math.isnan(ratio) else round(ratio, 3),
+                "confidence": step.confidence,
+                "visible": truth >= step.shortest_s,
+                "right": abs(ratio - 1) <= 0.10,
+            }
+        )
+    return rows
+
+
+def true_step(report: Path, began: float, window: Window) -> float:
+    """Seconds per step between the first and the last progress report of the steady window."""
+    lines = [json.loads(line) for line in report.read_text().splitlines()]
+    points = [(r["t"] - began, r["steps"]) for r in lines if r["event"] in ("ready", "progress")]
+    inside = [p for p in points if window.start_s <= p[0] <= window.end_s]
+    used = inside if len(inside) > 2 else points
+    (t0, n0), (t1, n1) = used[0], used[-1]
+    return float((t1 - t0) / (n1 - n0))
+
+
+def summarise_steps(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    sure = [row for row in rows if row["confidence"] >= CONFIDENT]
+    return {
+        "families": len(rows),
+        "visible": sum(row["visible"] for row in rows),
+        "right": sum(row["right"] for row in rows),
+        "confident": len(sure),
+        "confident_and_right": sum(row["right"] for row in sure),
+    }
+
+
+def check(result: dict[str, Any]) -> list[str]:
+    """Budgets that are broken, as sentences."""
+    found = []
+    for key, limit in json.loads(BUDGET.read_text())["at_most"].items():
+        value = result
+        for part in key.split("."):
+            value = value[part]
+        if value > limit:
+            found.append(f"{key} is {value}, the budget is {limit}")
+    return found
+
+
+def parser() -> argparse.ArgumentParser:
+    found = argparse.ArgumentParser(prog="python -m benchmarks.profiler", description=__doc__)
+    found.add_argument("--json", action="store_true")
+    found.add_argument("--check", action="store_true", help="exit 1 when over budget")
+    found.add_argument("--pairs", type=int, default=PAIRS)
+    found.add_argument("--block", type=float, default=BLOCK_S)
+    found.add_argument("--model", default="VGG", choices=list(WORKLOADS))
+    found.add_argument("--steps", nargs="*", metavar="MODEL", help="step-time table instead")
+    found.add_argument("--seconds", type=float, default=24.0, help="of each profile for --steps")
+    return found
+
+
+def main() -> int:
+    args = parser().parse_args()
+    try:
+        if args.steps is not None:
+            rows = steps(args.seconds, args.steps or list(WORKLOADS))
+            result: dict[str, Any] = {"steps": rows, "summary": summarise_steps(rows)}
+        else:
+            result = {
+                "overhead": overhead(args.model, args.pairs, args.block),
+                "in_use": in_use(26.0),
+            }
+    except ProfilerError as error:
+        print(f"benchmarks.profiler: {error}", file=sys.stderr)
+        return error.exit_status
+    if args.json:
+        print(json.dumps(result, indent=1))
+    else:
+        for title, part in result.items():
+            for row in part if isinstance(part, list) else [part]:
+                print(title, *(f"{key}={value}" for key, value in row.items()), sep="  ")
+    broken = check(result) if args.check and args.steps is None else []
+    for line in broken:
+        print(line, file=sys.stderr)
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,351 @@
+"""The colocation bench: which measurement comes next, and making it.
+
+Every configuration alone once, since a relative speed needs it; then pairs in groups, each group
+and its members alone repeated in an order that is shuffled anew every time, until both speeds are
+known to within the tolerance or the repeats are used up (the tables then say ``tight = false``).
+Families are paired evenly: every combination of two comes up once before any comes up twice.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import combinations_with_replacement
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from profiler import session
+from profiler.colocate import mps
+from profiler.colocate.journal import Item, Journal, Measurement, Sharing
+from profiler.colocate.statistics import mean_of, ratio_of
+from profiler.colocate.worker import DoesNotFit, Worker, WorkerFailed
+from profiler.errors import BadOption, NotSupported
+from profiler.recorder import Recorder
+from profiler.samplers import Device
+from profiler.steady import Window
+from profiler.workloads import Config, Size
+
+GROUP = 12  # pairs repeated together
+FIRST_GUESS_S = 12.0  # what a measurement costs, until some have been made
+Note = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a bench measures.
+
+    Attributes:
+        device: ``gpu`` or ``cpu``.
+        gpu: label or UUID; empty: the first free one.
+        size: ``full``, or ``tiny`` for a CPU.
+        solo_s, pair_s: measurement windows; `settle_s` passes before each.
+        min_repeats, max_repeats: of each item.
+        tolerance: a mean is tight when its 95 % confidence interval is within this, relative.
+        threads: torch threads per worker on a CPU.
+        fit: share of the GPU's memory that two jobs may need together to be tried.
+    """
+
+    device: Device = "gpu"
+    gpu: str = ""
+    size: Size = "full"
+    solo_s: float = 4.0
+    pair_s: float = 4.0
+    settle_s: float = 0.7
+    min_repeats: int = 2
+    max_repeats: int = 5
+    tolerance: float = 0.05
+    seed: int = 0
+    threads: int | None = None
+    timeout_s: float = 120.0
+    fit: float = 0.92
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.min_repeats <= self.max_repeats:
+            raise BadOption(
+                f"repeats {self.min_repeats} to {self.max_repeats}: expected 1 <= fewest <= most"
+            )
+        if not 0 < self.tolerance < 1:
+            raise BadOption(f"tolerance {self.tolerance:g}: expected a share between 0 and 1")
+        for name in ("solo_s", "pair_s"):
+            if not 0 < getattr(self, name) <= 600:
+                raise BadOption(f"{name} {getattr(self, name):g}: expected 0 to 600 seconds")
+
+
+def all_pairs(configs: Sequence[Config], seed: int) -> list[tuple[Config, Config]]:
+    """Every unordered pair, itself included, family combinations taking turns."""
+    pairs = [tuple(sorted(pair)) for pair in combinations_with_replacement(configs, 2)]
+    random.Random(seed).shuffle(pairs)
+    turn: Counter[frozenset[str]] = Counter()
+    ranked = []
+    for place, (a, b) in enumerate(pairs):
+        families = frozenset((a.model, b.model))
+        ranked.append((turn[families], place, (a, b)))
+        turn[families] += 1
+    return [pair for _, _, pair in sorted(ranked)]
+
+
+class Plan:
+    """What is left to do, decided from the journal alone, so that a resumed bench goes on."""
+
+    def __init__(self, journal: Journal, settings: Settings) -> None:
+        self.journal, self.settings = journal, settings
+
+    def done(self, item: Item) -> bool:
+        """Known well enough, tried often enough, or shown not to fit."""
+        tried = list(self.journal.of(item))
+        if any(m.outcome == "does not fit" for m in tried):
+            return True
+        if len(tried) >= self.settings.max_repeats:
+            return True
+        good = [m for m in tried if m.outcome == "ok"]
+        return len(good) >= self.settings.min_repeats and self.tight(item)
+
+    def tight(self, item: Item) -> bool:
+        means = []
+        for place, config in enumerate(item.configs):
+            rates = self.journal.rates(item, place)
+            if not rates:
+                return False
+            alone = self.journal.rates(Item((config,)))
+            means.append(mean_of(rates) if len(item.configs) == 1 else ratio_of(rates, alone))
+        return all(mean.tight(self.settings.tolerance) for mean in means)
+
+    def tried(self, item: Item) -> bool:
+        return any(True for _ in self.journal.of(item))
+
+    def rounds(
+        self, items: Sequence[Item], done: Callable[[Item], bool] | None = None
+    ) -> Iterator[Item]:
+        """Items until all are done; one pass over the undone at a time, shuffled anew."""
+        done, turn = done or self.done, 0
+        while left := [item for item in items if not done(item)]:
+            order = random.Random(f"{self.settings.seed}/{turn}/{len(self.journal.measurements)}")
+            order.shuffle(left)
+            yield from left
+            turn += 1
+
+    def solo(self, configs: Iterable[Config]) -> list[Item]:
+        return [Item((config,)) for config in configs]
+
+    def pairs(self, pairs: Iterable[tuple[Config, Config]], sharing: Sharing) -> list[Item]:
+        """Pairs whose members both made progress alone."""
+        return [
+            Item(pair, sharing)
+            for pair in pairs
+            if all(any(r > 0 for r in self.journal.rates(Item((c,)))) for c in pair)
+        ]
+
+
+class Crew:
+    """The two workers of a bench; one that has died is replaced."""
+
+    def __init__(self, settings: Settings, visible: str, extra: Mapping[str, str]) -> None:
+        self.settings = settings
+        self.env = {
+            **os.environ,
+            **extra,
+            "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+            "CUDA_VISIBLE_DEVICES": visible,
+        }
+        self._workers: list[Worker] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End both; the next `workers` starts new ones."""
+        while self._workers:
+            self._workers.pop().close()
+
+    def workers(self) -> list[Worker]:
+        """Two idle workers."""
+        self._workers = [worker for worker in self._workers if worker.alive]
+        fresh = [self._start() for _ in range(2 - len(self._workers))]
+        self._workers += fresh
+        for worker in fresh:
+            worker.await_event("hello", timeout_s=self.settings.timeout_s)
+        return self._workers
+
+    def _start(self) -> Worker:
+        device = "cuda" if self.settings.device == "gpu" else "cpu"
+        return Worker(device, self.settings.size, threads=self.settings.threads, env=self.env)
+
+
+class Bench:
+    """Workers, a sampler and a journal on one device."""
+
+    def __init__(
+        self, settings: Settings, folder: Path, *, note: Note = lambda text: None,
+        nvml_module: Any = None,
+    ) -> None:  # fmt: skip
+        self.settings, self.note = settings, note
+        self.target = session.open_target(
+            session.Options(device=settings.device, gpus=(settings.gpu,) if settings.gpu else ()),
+            nvml_module,
+        )
+        self.devices = self.target.sampler.describe()
+        self.name = str(self.devices[0]["name"])
+        self.capacity_mib = self.target.gpus[0].memory_mib if self.target.gpus else float("inf")
+        header = {"device": settings.device, "name": self.name, "size": settings.size}
+        self.journal = Journal(folder, header)
+        self.plan = Plan(self.journal, settings)
+        self.sharing_missing: dict[str, str] = {}
+        self._costs: list[float] = []
+
+    def run(
+        self,
+        configs: Sequence[Config],
+        pairs: Sequence[tuple[Config, Config]],
+        deadline: float,
+        *,
+        with_mps: bool = False,
+    ) -> bool:
+        """Measure until everything is known or the deadline (time.monotonic()) is near.
+
+        Returns whether everything was measured.
+        """
+        solo = self.plan.solo(configs)
+        with Crew(self.settings, self.target.visible, {}) as crew:
+            # everything once, so that every pair can be compared, then group by group
+            if not self._measure(solo, crew, deadline, self.plan.tried):
+                return False
+            for start in range(0, len(pairs), GROUP):
+                group = pairs[start : start + GROUP]
+                members = self.plan.solo({config for pair in group for config in pair})
+                together = self._possible(group, "time-slicing")
+                if not self._measure([*members, *together], crew, deadline, self.plan.done):
+                    return False
+                if with_mps and "mps" not in self.sharing_missing:
+                    crew.close()  # its contexts would share the GPU with the daemon's clients
+                    if not self._measure_with_mps(self._possible(group, "mps"), deadline):
+                        return False
+            return self._measure(solo, crew, deadline, self.plan.done)
+
+    def _measure_with_mps(self, items: Sequence[Item], deadline: float) -> bool:
+        if all(map(self.plan.done, items)):
+            return True
+        try:
+            with (
+                # short-lived, out of the data set, and short enough for a socket's name
+                tempfile.TemporaryDirectory(prefix="pellucid-mps-") as place,
+                mps.daemon(Path(place), self.target.visible) as clients,
+                Crew(self.settings, self.target.visible, clients) as crew,
+            ):
+                return self._measure(items, crew, deadline, self.plan.done)
+        except NotSupported as error:
+            self.sharing_missing["mps"] = str(error)
+            self.note(f"without MPS: {error}")
+            return True
+
+    def _possible(self, pairs: Sequence[tuple[Config, Config]], sharing: Sharing) -> list[Item]:
+        return [item for item in self.plan.pairs(pairs, sharing) if self._fits(item)]
+
+    def _fits(self, item: Item) -> bool:
+        """Whether what the two needed alone leaves head-room on the GPU; unknown means try."""
+        needed = 0.0
+        for config in item.configs:
+            alone = self.journal.of(Item((config,)))
+            needed += max((m.usage.get("mem_used_mib", 0.0) for m in alone), default=0.0)
+        return needed <= self.settings.fit * self.capacity_mib
+
+    def _measure(
+        self,
+        items: Sequence[Item],
+        crew: Crew,
+        deadline: float,
+        done: Callable[[Item], bool],
+    ) -> bool:
+        """Repeat undone items in shuffled order; False when the time is up first."""
+        for item in self.plan.rounds(items, done):
+            cost = float(np.mean(self._costs[-20:])) if self._costs else FIRST_GUESS_S
+            began = time.monotonic()
+            if began + cost > deadline:
+                self.note("out of time; run again to go on")
+                return False
+            measurement = self.measure(item, crew.workers())
+            self.journal.add(measurement)
+            self._costs.append(time.monotonic() - began)
+            rates = ", ".join(f"{rate:.4g}" for rate in measurement.rates)
+            self.note(f"{item}: {rates + ' steps/s' if rates else measurement.text}")
+        return True
+
+    def measure(self, item: Item, workers: Sequence[Worker]) -> Measurement:
+        """One repeat: start, settle, watch for the window, stop."""
+        settings = self.settings
+        used = workers[: len(item.configs)]
+        seconds = settings.solo_s if len(used) == 1 else settings.pair_s
+        stamp = datetime.now(UTC).isoformat(timespec="seconds")
+        try:
+            for worker, config in zip(used, item.configs, strict=True):
+                worker.order(config)
+            for worker in used:
+                worker.ready(settings.timeout_s)
+            self._follow(used, time.monotonic() + settings.settle_s)
+            start = time.monotonic()
+            pids = [worker.pid for worker in used]
+            recorder = session.recorder_for(self.target.sampler, lambda: pids, origin=start)
+            try:
+                self._follow(used, start + seconds)
+            finally:
+                recorder.stop()
+            end = time.monotonic()
+            for worker in used:  # a report from after the window closes it
+                worker.follow_past(end, settings.timeout_s)
+            rates = tuple(worker.rate(start, end) for worker in used)
+            memory = tuple(worker.end(settings.timeout_s) for worker in used)
+        except (DoesNotFit, WorkerFailed) as error:
+            for worker in used:
+                worker.abandon()
+            return Measurement(
+                item,
+                stamp,
+                0.0,
+                outcome="does not fit" if isinstance(error, DoesNotFit) else "failed",
+                text=str(error),
+            )
+        alone = len(item.configs) == 1
+        window = Window(0.0, end - start, len(recorder.slow.t), True, "")
+        channels = [gpu.channel for gpu in self.target.gpus]
+        step = session.step_time(recorder.fast, recorder.slow, window, channels) if alone else None
+        return Measurement(
+            item,
+            stamp,
+            end - start,
+            rates,
+            self._usage(recorder),
+            memory,
+            step.seconds if step else None,
+            step.confidence if step else None,
+        )
+
+    def _follow(self, workers: Sequence[Worker], until: float) -> None:
+        """Take in every worker's progress until then; raises for one that fails."""
+        while (left := until - time.monotonic()) > 0:
+            for worker in workers:
+                worker.follow(time.monotonic() + min(left, 0.05))
+
+    def _usage(self, recorder: Recorder) -> dict[str, float]:
+        """Means over the window without channel names (one device is measured)."""
+        _, columns = recorder.slow.arrays()
+        found: dict[str, float] = {}
+        for key, values in columns.items():
+            known = values[np.isfinite(values)]
+            if known.size:
+                found[key.split(".", 1)[1]] = round(float(known.mean()), 4)
+                if key.endswith(".mem_used_mib"):
+                    found["mem_peak_mib"] = round(float(known.max()), 1)
+        return found
+
+    def close(self) -> None:
+        self.target.sampler.close()

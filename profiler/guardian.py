@@ -1,0 +1,241 @@
+"""The process that stands between the profiler and the command, so that nothing outlives a run.
+
+It runs the command in a session of its own and is the *subreaper* of all it starts: a child that
+forks twice, calls setsid or loses its parent is handed to the guardian, not to init. It therefore
+finds the whole tree by parentage, and ends it when the command ends, at the time limit, over the
+memory limit, when told to, or when the profiler has died (its pipe closes, or the parent changes),
+kill -9 included. If the guardian itself is killed, the command dies with it (PR_SET_PDEATHSIG)
+and the profiler sweeps up the rest by its environment marker.
+
+Standard library only, single-threaded; started by `profiler.runner` with two pipes. Messages are
+JSON lines. In: one line of configuration, then `stop`. Out: `started`, `exec_failed`, `exited`,
+`stopping`, `gone`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import select
+import signal
+import sys
+import time
+from typing import Any
+
+from profiler import procs
+
+POLL_S = 0.1
+TREE_REFRESH_S = 0.5
+KILL_PATIENCE_S = 10.0  # a process in uninterruptible sleep cannot die: say so, do not hang
+
+
+class Guardian:
+    """One run of one command, from fork to the last process gone."""
+
+    def __init__(self, control: int, status: int, config: dict[str, Any]) -> None:
+        self.control, self.status, self.config = control, status, config
+        self.parent = os.getppid()
+        self.main_pid = 0
+        self.exit_status: int | None = None
+        self.output = os.open(
+            config["output"],
+            os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC,
+            0o600,
+        )
+        self.truncated = 0
+        self.peak_mib = 0.0
+        self._tree: list[int] = []
+        self._tree_at = 0.0
+        self._pss_at = 0.0
+
+    def say(self, event: str, **values: object) -> None:
+        line = json.dumps({"event": event, "t": time.monotonic(), **values}) + "\n"
+        # a profiler that has died reads nothing: the run is cleaned up all the same
+        with contextlib.suppress(OSError):
+            os.write(self.status, line.encode())
+
+    def start(self) -> bool:
+        """Fork and exec the command; False when it could not be executed."""
+        read, write = os.pipe()
+        guardian = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            self._become_command(guardian, write)
+        os.close(write)
+        with os.fdopen(read, "rb") as pipe:
+            failure = pipe.read()  # closed by a successful exec
+        if failure:
+            os.waitpid(pid, 0)
+            number, _, where = failure.decode().partition(" ")
+            self.say("exec_failed", errno=int(number), where=where)
+            return False
+        self.main_pid = pid
+        self.say("started", pid=pid)
+        return True
+
+    def _become_command(self, guardian: int, failure: int) -> None:
+        """In the child: session, limits, output, environment, then exec. Never returns."""
+        config, where = self.config, "start"
+        try:
+            os.setsid()
+            procs.prctl(procs.PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != guardian:  # it died before the line above took effect
+                os._exit(1)
+            for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGPIPE", "SIGCHLD"):
+                signal.signal(getattr(signal, name), signal.SIG_DFL)  # ignored ones survive exec
+            signal.set_wakeup_fd(-1)
+            null = os.open(os.devnull, os.O_RDONLY)
+            for source, target in ((null, 0), (self.output, 1), (self.output, 2)):
+                os.dup2(source, target)
+            where = "limits"
+            for name, value in config["rlimits"].items():
+                kind = getattr(resource, name)
+                hard = resource.getrlimit(kind)[1]
+                ceiling = value if hard == resource.RLIM_INFINITY else min(value, hard)
+                resource.setrlimit(kind, (ceiling, ceiling))
+            where = "cwd"
+            os.chdir(config["cwd"])
+            where = "exec"
+            os.execve(config["executable"], config["argv"], config["env"])
+        except OSError as error:
+            os.write(failure, f"{error.errno} {where}".encode())
+        except BaseException as error:  # nothing may leave this frame in the child
+            os.write(failure, f"0 {where}: {error!r}".encode())
+        os._exit(127)
+
+    def reap(self) -> None:
+        """Collect the dead: the command itself and orphans handed to us."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if pid == self.main_pid:
+                self.exit_status = status
+
+    def memory_mib(self) -> float:
+        """Memory of the tree, MiB: resident sizes, or the proportional ones when over the limit.
+
+        Resident sizes count a page shared by forked workers once each, which is only ever too
+        much: they are the cheap alarm, and the exact figure is read when they go off.
+        """
+        now = time.monotonic()
+        if now - self._tree_at > TREE_REFRESH_S:
+            self._tree, self._tree_at = procs.descendants(os.getpid()), now
+        total = sum(map(procs.rss_mib, self._tree))
+        limit = self.config["memory_mib"]
+        if limit is not None and total > limit and now - self._pss_at > TREE_REFRESH_S:
+            self._tree, self._tree_at = procs.descendants(os.getpid()), now
+            total = sum(map(procs.pss_mib, self._tree))
+            if total <= limit:
+                self._pss_at = now
+        elif limit is not None and total > limit:
+            total = limit  # shared pages were counted once each a moment ago
+        self.peak_mib = max(self.peak_mib, total)
+        return total
+
+    def bound_output(self) -> None:
+        """Empty an output file that has grown past its limit, keeping the disk alive."""
+        if os.fstat(self.output).st_size > self.config["output_mib"] * 2**20:
+            os.ftruncate(self.output, 0)  # O_APPEND: writers go on at the new end
+            self.truncated += 1
+
+    def watch(self) -> str:
+        """Wait until the run has to end; returns why."""
+        wake_read, wake_write = os.pipe()
+        os.set_blocking(wake_write, False)
+        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        deadline = time.monotonic() + self.config["limit_s"]
+        while True:
+            self.reap()
+            if self.exit_status is not None:
+                return "exited"
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return "limit"
+            ready, _, _ = select.select([self.control, wake_read], [], [], min(POLL_S, left))
+            if wake_read in ready:
+                os.read(wake_read, 4096)
+            if self.control in ready:
+                return "request" if os.read(self.control, 64) else "orphaned"
+            if os.getppid() != self.parent:  # a forked sibling may hold the pipe open
+                return "orphaned"
+            limit = self.config["memory_mib"]
+            if self.memory_mib() > (limit if limit is not None else float("inf")):
+                return "memory"
+            self.bound_output()
+
+    def clear(self, reason: str) -> None:
+        """End every process of the tree: SIGTERM, grace, SIGKILL until none is left."""
+        me = os.getpid()
+        found = procs.all_descendants(me)
+        self.say("stopping", reason=reason, processes=len(found))
+        # over the memory limit there is no time for grace
+        grace = 0.0 if reason == "memory" else self.config["grace_s"]
+        if grace > 0 and found:
+            procs.send(found, signal.SIGTERM)
+            procs.send(found, signal.SIGCONT)  # a stopped process cannot answer
+            deadline = time.monotonic() + grace
+            while time.monotonic() < deadline and procs.all_descendants(me):
+                time.sleep(0.02)
+                self.reap()
+        killed: set[int] = set()
+        deadline = time.monotonic() + KILL_PATIENCE_S
+        while left := procs.all_descendants(me):
+            killed.update(left)
+            procs.send(left, signal.SIGKILL)
+            self.reap()
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.01)
+        self.reap()
+        self.say(
+            "gone",
+            status=self.exit_status,
+            found=len(found),
+            killed=len(killed),
+            survivors=procs.all_descendants(me),
+            peak_mib=self.peak_mib,
+            truncated=self.truncated,
+            cpu_s=time.process_time(),
+        )
+
+    def run(self) -> None:
+        if not self.start():
+            return
+        reason = self.watch()
+        if reason == "exited":
+            self.say("exited", status=self.exit_status)
+        self.clear(reason)
+
+
+def _read_config(control: int) -> dict[str, Any]:
+    text = b""
+    while not text.endswith(b"\n"):
+        part = os.read(control, 65536)
+        if not part:
+            raise SystemExit("guardian: no configuration")
+        text += part
+    config: dict[str, Any] = json.loads(text)
+    return config
+
+
+def main() -> None:
+    """Entry point: `main(control fd, status fd)` from the command line."""
+    control, status = int(sys.argv[1]), int(sys.argv[2])
+    os.set_inheritable(control, False)
+    os.set_inheritable(status, False)
+    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGPIPE"):
+        signal.signal(getattr(signal, name), signal.SIG_IGN)
+    guardian = Guardian(control, status, _read_config(control))
+    procs.prctl(procs.PR_SET_CHILD_SUBREAPER, 1)
+    guardian.run()
+
+
+if __name__ == "__main__":
+    main()

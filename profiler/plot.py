@@ -1,0 +1,62 @@
+"""A picture of a profile: the signals over time, the steady window marked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from profiler.result import ProfileResult
+from profiler.samplers import FIELDS
+from profiler.session import SAMPLES_NAME
+
+# one panel for each line that has a signal; several signals of a line share an axis
+PANELS = (
+    ("utilisation", ("util_pct", "engine_pct", "mem_util_pct", "sm_active_pct", "tensor_pct")),
+    ("memory", ("mem_used_mib", "tree_mem_mib")),
+    ("power", ("power_w",)),
+    ("host CPU", ("cpu_pct",)),
+    ("host memory", ("rss_mib",)),
+)
+FORMATS = ("svg", "png", "pdf")
+
+
+def plot(result: ProfileResult, folder: Path, form: str = "svg") -> Path:
+    """Draw `folder`/samples.parquet to `folder`/profile.FORM; returns the path."""
+    from matplotlib.figure import Figure  # slow to import, and only wanted here
+
+    table = pq.read_table(folder / SAMPLES_NAME)
+    t = table["t_s"].to_numpy()
+    panels = []
+    for title, fields in PANELS:
+        keys = [k for k in table.column_names if "." in k and k.split(".", 1)[1] in fields]
+        if keys:
+            panels.append((title, keys))
+    figure = Figure(figsize=(9, 0.8 + 1.5 * max(1, len(panels))), layout="constrained")
+    axes = figure.subplots(max(1, len(panels)), 1, sharex=True, squeeze=False)[:, 0]
+    window = result.window
+    for axis, (title, keys) in zip(axes, panels, strict=False):
+        label = "steady window" if window.steady else "window (not steady)"
+        axis.axvspan(
+            window.start_s, window.end_s, color="#2a9d8f" if window.steady else "#e9c46a",
+            alpha=0.18, label=label,
+        )  # fmt: skip
+        for boundary in window.boundaries_s:
+            axis.axvline(boundary, color="0.6", linewidth=0.6, linestyle=":")
+        for key in keys:
+            axis.plot(t, table[key].to_numpy(), linewidth=0.9, label=key)
+        unit = FIELDS[keys[0].split(".", 1)[1]][0]
+        axis.set_ylabel(f"{title}\n({unit})", fontsize=8)
+        axis.set_ylim(bottom=0)
+        axis.tick_params(labelsize=7)
+        axis.legend(fontsize=6, loc="lower right", ncols=3)
+        axis.spines[["top", "right"]].set_visible(False)
+    axes[-1].set_xlabel("seconds since the command started", fontsize=8)
+    name = " ".join(result.command)
+    name = name if len(name) <= 80 else name[:77] + "..."
+    figure.suptitle(f"{name}: {result.ending.outcome.replace('_', ' ')}", fontsize=9)
+    path = folder / f"profile.{form}"
+    temporary = folder / f".profile.part.{form}"
+    figure.savefig(temporary, format=form)
+    temporary.replace(path)
+    return path

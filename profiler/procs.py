@@ -1,0 +1,196 @@
+"""Process trees read from /proc. Standard library only: the guardian runs without site-packages.
+
+Two ways to list a tree: `descendants` follows the kernel's children files, costs a few
+microseconds per thread and may miss a process that is just being born; `all_descendants` reads
+every process of the machine, slower but complete, for when nothing may be missed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import time
+from collections.abc import Iterable
+
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / 2**20
+MARKER = "PELLUCID_RUN_ID"  # in the environment of all that a run starts
+
+
+def prctl(option: int, value: int) -> None:
+    """Call prctl(2); raises OSError where the kernel refuses."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(option, value, 0, 0, 0) != 0:
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error), f"prctl({option})")
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb", buffering=0) as file:
+            return file.read()
+    except OSError:  # the process has gone, or is not ours to read
+        return b""
+
+
+def parent_and_state(pid: int) -> tuple[int, str] | None:
+    """Parent pid and state letter of a process; None when it has gone."""
+    text = _read(f"/proc/{pid}/stat")
+    # the command name stands in brackets and may itself hold brackets and blanks
+    fields = text[text.rfind(b")") + 2 :].split()
+    return (int(fields[1]), fields[0].decode()) if len(fields) > 1 else None
+
+
+def alive(pid: int) -> bool:
+    """Whether the process runs (a zombie does not)."""
+    found = parent_and_state(pid)
+    return found is not None and found[1] not in "ZXx"
+
+
+def pids() -> list[int]:
+    """Every process of this machine (of this pid namespace)."""
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def _children(pid: int) -> list[int] | None:
+    """Children by the kernel's own list; None where the kernel keeps none."""
+    found: list[int] = []
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return []
+    for thread in threads:
+        path = f"/proc/{pid}/task/{thread}/children"
+        text = _read(path)
+        if text:
+            found.extend(int(child) for child in text.split())
+        elif not found and not os.path.exists(path) and os.path.isdir(f"/proc/{pid}/task/{thread}"):
+            return None
+    return found
+
+
+def descendants(root: int) -> list[int]:
+    """Pids below `root`, without it. Cheap; may miss one that is being born."""
+    found: list[int] = []
+    queue = [root]
+    while queue:
+        children = _children(queue.pop())
+        if children is None:
+            return all_descendants(root)
+        found += children
+        queue += children
+    return found
+
+
+def all_descendants(root: int) -> list[int]:
+    """Living pids below `root`, without it, from one pass over every process."""
+    below: dict[int, list[int]] = {}
+    dead: set[int] = set()
+    for pid in pids():
+        known = parent_and_state(pid)
+        if known is None:
+            continue
+        below.setdefault(known[0], []).append(pid)
+        if known[1] in "ZXx":
+            dead.add(pid)
+    found: list[int] = []
+    queue = [root]
+    while queue:
+        children = below.get(queue.pop(), [])
+        found += children
+        queue += children
+    return [pid for pid in found if pid not in dead]
+
+
+def marked(run_id: str) -> list[int]:
+    """Living processes whose environment carries this run's marker, wherever they hang.
+
+    Needs the right to read their environment (same user). The second net: it finds what the
+    tree walk cannot once the guardian itself has been killed.
+    """
+    needle = f"{MARKER}={run_id}".encode()
+    found = []
+    for pid in pids():
+        if needle in _read(f"/proc/{pid}/environ").split(b"\0") and alive(pid):
+            found.append(pid)
+    return found
+
+
+def rss_mib(pid: int) -> float:
+    """Resident memory in MiB, shared pages included; 0 when the process has gone."""
+    fields = _read(f"/proc/{pid}/statm").split()
+    return int(fields[1]) * PAGE_MIB if len(fields) > 1 else 0.0
+
+
+def pss_mib(pid: int) -> float:
+    """Proportional memory in MiB (a page shared by n counts 1/n); RSS where not readable."""
+    for line in _read(f"/proc/{pid}/smaps_rollup").splitlines():
+        if line.startswith(b"Pss:"):
+            return int(line.split()[1]) / 1024
+    return rss_mib(pid)
+
+
+class Gauge:
+    """Resident memory and main-thread CPU time of one process, cheap enough for 50 Hz.
+
+    The files stay open and are read in place: a tenth of the cost of opening them each time.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self._files = [
+            os.open(f"/proc/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+            for name in ("statm", "schedstat")
+        ]
+
+    def read(self) -> tuple[float, float]:
+        """MiB, and on-CPU seconds of the main thread. OSError once the process has gone."""
+        memory, cpu = (os.pread(file, 128, 0) for file in self._files)
+        if not memory:
+            raise ProcessLookupError
+        return int(memory.split()[1]) * PAGE_MIB, int(cpu.split()[0]) / 1e9 if cpu else 0.0
+
+    def close(self) -> None:
+        for file in self._files:
+            os.close(file)
+        self._files = []
+
+
+def oom_kills() -> int:
+    """How often the kernel has killed for lack of memory since boot (0 where not told)."""
+    for line in _read("/proc/vmstat").splitlines():
+        if line.startswith(b"oom_kill "):
+            return int(line.split()[1])
+    return 0
+
+
+def available_mib() -> float:
+    """Memory of this machine that can be had without swapping, MiB."""
+    for line in _read("/proc/meminfo").splitlines():
+        if line.startswith(b"MemAvailable:"):
+            return int(line.split()[1]) / 1024
+    return os.sysconf("SC_PHYS_PAGES") * PAGE_MIB
+
+
+def send(targets: Iterable[int], sig: int) -> int:
+    """Signal each process; returns how many took it (gone ones are no error)."""
+    sent = 0
+    for pid in targets:
+        try:
+            os.kill(pid, sig)
+        except (ProcessLookupError, PermissionError):
+            continue
+        sent += 1
+    return sent
+
+
+def sweep(run_id: str, patience_s: float = 5.0) -> list[int]:
+    """SIGKILL every process that carries the marker until none is left; returns survivors."""
+    deadline = time.monotonic() + patience_s
+    while left := marked(run_id):
+        send(left, signal.SIGKILL)
+        if time.monotonic() > deadline:
+            return left
+        time.sleep(0.02)
+    return []

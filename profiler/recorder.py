@@ -1,0 +1,168 @@
+"""Samples a run on a thread of its own, at two rates, and keeps what it costs.
+
+The slow rate (5-10 Hz) reads everything; the fast one (up to 50 Hz, in bursts on long runs) reads
+the few signals in which single training steps show. The recorder times itself: over its budget it
+first halves the fast rate, then turns it off, then goes from 10 to 5 Hz, and says so.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from profiler.errors import BadOption
+from profiler.samplers import Device, Reading, Sampler
+
+Array = npt.NDArray[np.float64]
+MIN_HZ, MAX_HZ = 1.0, 20.0
+FAST_HZ: dict[Device, float] = {"gpu": 100.0, "cpu": 50.0}
+# of one core, over any two seconds; bursts keep the mean of a long run below half of it. Where
+# the job computes on a GPU, a core is seldom what it lacks.
+BUDGET: dict[Device, float] = {"gpu": 0.05, "cpu": 0.02}
+ADAPT_EVERY_S = 2.0
+JITTER = 0.3
+
+
+@dataclass
+class Series:
+    """Readings over time: column i of `columns` belongs to second i of `t`."""
+
+    t: list[float] = field(default_factory=list)
+    columns: dict[str, list[float]] = field(default_factory=dict)
+
+    def add(self, t: float, reading: Reading) -> None:
+        before = len(self.t)
+        self.t.append(t)
+        for key, value in reading.items():
+            self.columns.setdefault(key, [np.nan] * before).append(value)
+        for column in self.columns.values():
+            if len(column) == before:
+                column.append(np.nan)
+
+    def arrays(self) -> tuple[Array, dict[str, Array]]:
+        """Seconds since the start and every column, float64, equally long."""
+        count = len(self.t)  # the thread may be adding while a live view reads
+        return (
+            np.array(self.t[:count]),
+            {key: np.array(column[:count]) for key, column in list(self.columns.items())},
+        )
+
+    def table(self) -> pa.Table:
+        t, columns = self.arrays()
+        return pa.table({"t_s": t, **columns})
+
+
+def write_parquet(table: pa.Table, path: Path) -> None:
+    """Write under a temporary name and rename."""
+    temporary = path.with_name(f".{path.name}.part")
+    pq.write_table(table, temporary, compression="zstd")
+    temporary.replace(path)
+
+
+class Recorder:
+    """Reads `sampler` about the processes that `pids()` names until stopped.
+
+    Attributes:
+        slow, fast: what was read; times are seconds since `origin` (time.monotonic()).
+        cpu_s: CPU seconds of the sampling thread.
+        notes: what was given up to stay within the budget.
+    """
+
+    def __init__(
+        self,
+        sampler: Sampler,
+        pids: Callable[[], Sequence[int]],
+        *,
+        hz: float = 10.0,
+        fast_hz: float = 50.0,
+        origin: float | None = None,
+        burst_s: float | None = None,
+        burst_every_s: float = 25.0,
+        budget: float = 0.02,
+    ) -> None:
+        if not MIN_HZ <= hz <= MAX_HZ:
+            raise BadOption(f"--hz {hz:g}: sampling runs from {MIN_HZ:g} to {MAX_HZ:g} Hz")
+        self.sampler, self.pids = sampler, pids
+        self.hz, self.fast_hz, self.budget = hz, max(fast_hz, 0.0), budget
+        self.burst_s, self.burst_every_s = burst_s, burst_every_s
+        self.origin = time.monotonic() if origin is None else origin
+        self.slow, self.fast = Series(), Series()
+        self.cpu_s = 0.0
+        self.error: str | None = None
+        self.notes: list[str] = []
+        self._jitter = random.Random(0)
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._record, name="sampler", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End sampling; idempotent."""
+        self._stopped.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    @property
+    def share(self) -> float:
+        """CPU share of sampling so far, of one core."""
+        span = self.slow.t[-1] - self.slow.t[0] if len(self.slow.t) > 1 else 0.0
+        return self.cpu_s / span if span > 0 else 0.0
+
+    def _record(self) -> None:
+        began_cpu = time.thread_time()
+        pids = self.pids()
+        next_slow = next_fast = checked = time.monotonic()
+        checked_cpu = began_cpu
+        while not self._stopped.is_set():
+            now = time.monotonic()
+            try:
+                if now >= next_slow:
+                    pids = self.pids()
+                    self.slow.add(now - self.origin, self.sampler.read(pids))
+                    next_slow = max(next_slow + 1 / self.hz, now)
+                if self.fast_hz and now >= next_fast:
+                    self.fast.add(time.monotonic() - self.origin, self.sampler.read_fast(pids))
+                    # uneven on purpose: even samples would show a fast step as a slow alias
+                    pause = self._jitter.uniform(1 - JITTER, 1 + JITTER) / self.fast_hz
+                    next_fast = self._after_burst(max(next_fast + pause, now))
+            except Exception as error:  # a broken source must not take the run along
+                self.error = f"sampling stopped: {type(error).__name__}: {error}"
+                return
+            self.cpu_s = time.thread_time() - began_cpu
+            if now - checked >= ADAPT_EVERY_S:
+                self._adapt((time.thread_time() - checked_cpu) / (now - checked))
+                checked, checked_cpu = now, time.thread_time()
+            due = min(next_slow, next_fast) if self.fast_hz else next_slow
+            time.sleep(max(0.0, due - time.monotonic()))  # a third of Event.wait's cost
+
+    def _after_burst(self, due: float) -> float:
+        """When to read fast next: at `due`, or when the next burst begins."""
+        if self.burst_s is None:
+            return due
+        phase = (due - self.origin) % self.burst_every_s
+        return due if phase < self.burst_s else due - phase + self.burst_every_s
+
+    def _adapt(self, share: float) -> None:
+        if share <= self.budget:
+            return
+        if self.fast_hz > 10:
+            self.fast_hz /= 2
+            self.notes.append(
+                f"fast sampling lowered to {self.fast_hz:g} Hz ({share:.1%} of a core)"
+            )
+        elif self.fast_hz:
+            self.fast_hz = 0.0
+            self.notes.append(f"fast sampling turned off ({share:.1%} of a core)")
+        elif self.hz > 5:
+            self.hz = 5.0
+            self.notes.append(f"sampling lowered to 5 Hz ({share:.1%} of a core)")

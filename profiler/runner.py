@@ -1,0 +1,412 @@
+"""Run a user's command, unchanged, under limits, and say how it ended.
+
+>>> with start(["sleep", "60"], folder, limits=Limits(seconds=2)) as run:
+...     run.wait()
+>>> run.ending.outcome
+<Outcome.LIMIT: 'stopped_at_limit'>
+
+`start` returns once the command has been executed. Whatever happens afterwards (the limit, an
+exception here, kill -9 of this process) the guardian leaves no process of the run behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import re
+import secrets
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from profiler import procs
+from profiler.errors import BadOption, CommandNotFound, NotExecutable, NotSupported, ProfilerError
+
+OUTPUT_NAME = "output.log"
+LAST_LINES = 20
+MAX_SECONDS = 7 * 86400.0
+
+
+class Outcome(StrEnum):
+    """How a profiled command ended."""
+
+    FINISHED = "finished"  # by itself, with exit code 0: a short or debug job; its result counts
+    FAILED = "failed"  # by itself, otherwise
+    LIMIT = "stopped_at_limit"  # healthy: it was still running when T_prof was over
+    OUT_OF_MEMORY = "out_of_memory"
+    INTERRUPTED = "interrupted"  # the person who profiles has stopped it
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a profiled command may use.
+
+    Attributes:
+        seconds: T_prof, the longest it runs.
+        grace_s: between SIGTERM and SIGKILL.
+        memory_mib: host memory of its whole tree (shared pages once); None: no limit. Watched
+            at 10 Hz rather than set as RLIMIT_AS, which CUDA's address-space reservations break.
+        data_mib: RLIMIT_DATA of each single process, enforced by the kernel; None: no limit.
+        output_mib: its output is emptied each time it grows past this.
+        open_files: RLIMIT_NOFILE; None: as here.
+    """
+
+    seconds: float = 200.0
+    grace_s: float = 5.0
+    memory_mib: float | None = None
+    data_mib: float | None = None
+    output_mib: float = 256.0
+    open_files: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.seconds <= MAX_SECONDS:
+            raise BadOption(
+                f"seconds (T_prof) is {self.seconds:g}; it has to be above 0 and at most "
+                f"{MAX_SECONDS:g}"
+            )
+        if not 0 <= self.grace_s <= 600:
+            raise BadOption(f"grace is {self.grace_s:g} s; it has to be from 0 to 600")
+        for name in ("memory_mib", "data_mib", "output_mib"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise BadOption(f"{name} is {value:g}; it has to be above 0")
+        if self.open_files is not None and self.open_files < 16:
+            raise BadOption(f"open_files is {self.open_files}; it has to be 16 or more")
+
+    def rlimits(self) -> dict[str, int]:
+        """Kernel limits set in the command before it starts, by `resource` name."""
+        found = {"RLIMIT_CORE": 0}
+        if self.data_mib is not None:
+            found["RLIMIT_DATA"] = int(self.data_mib * 2**20)
+        if self.open_files is not None:
+            found["RLIMIT_NOFILE"] = self.open_files
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a run ended.
+
+    Attributes:
+        outcome: one of `Outcome`.
+        detail: one line for a person.
+        exit_code, signal: how the command's own process left; signal 0 when none ended it, code
+            None when a signal did.
+        duration_s: from exec until the command's process had left, or the stop began.
+        last_lines: the end of its output.
+        left_behind: processes still there when the command itself had ended.
+        killed: processes that needed SIGKILL.
+        survivors: pids that could not be killed (uninterruptible sleep); normally none.
+        peak_memory_mib: highest memory of the tree seen by the watch.
+        output_emptied: how often the output outgrew its limit and was emptied.
+        guardian_cpu_s: CPU seconds the guard itself used.
+    """
+
+    outcome: Outcome
+    detail: str
+    exit_code: int | None
+    signal: int
+    duration_s: float
+    last_lines: tuple[str, ...] = ()
+    left_behind: int = 0
+    killed: int = 0
+    survivors: tuple[int, ...] = ()
+    peak_memory_mib: float = 0.0
+    output_emptied: int = 0
+    guardian_cpu_s: float = 0.0
+
+
+def resolve(command: Sequence[str], env: Mapping[str, str], cwd: Path) -> str:
+    """Absolute path of what would be executed; raises CommandNotFound or NotExecutable."""
+    if not command or not command[0]:
+        raise BadOption("no command given; write it after --, as in: profile -- python train.py")
+    if any("\0" in part for part in command):
+        raise BadOption("the command holds a NUL byte")
+    name = command[0]
+    if "/" not in name:
+        found = shutil.which(name, path=env.get("PATH", os.defpath))
+        if found is None:
+            elsewhere = shutil.which(name, mode=os.F_OK, path=env.get("PATH", os.defpath))
+            if elsewhere is not None:
+                raise NotExecutable(f"no permission to execute {elsewhere}")
+            raise CommandNotFound(f"command not found: {name}")
+        return os.path.join(cwd, found)
+    path = cwd / name
+    if not path.exists():
+        raise CommandNotFound(f"command not found: {name}")
+    if path.is_dir():
+        raise NotExecutable(f"{name} is a directory, not a command")
+    if not os.access(path, os.X_OK):
+        raise NotExecutable(f"no permission to execute {name} (is its x bit set?)")
+    return str(path)
+
+
+@dataclass
+class Run:
+    """A command that is running, or has ended (`ending` is set)."""
+
+    pid: int
+    guardian: subprocess.Popen[bytes]
+    run_id: str
+    output: Path
+    limits: Limits
+    started: float  # time.monotonic()
+    _control: int
+    _status: int
+    _buffer: bytes = b""
+    _seen: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _oom_before: int = 0
+    ending: Ending | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def pids(self) -> list[int]:
+        """The command's whole tree, orphans included."""
+        return procs.descendants(self.guardian.pid)
+
+    def wait(self, on_tick: Callable[[Run], None] | None = None, tick_s: float = 0.25) -> Ending:
+        """Until the run and all its processes are gone, calling `on_tick` meanwhile."""
+        while self.ending is None:
+            self._listen(tick_s)
+            if on_tick is not None and self.ending is None:
+                on_tick(self)
+        return self.ending
+
+    def poll(self) -> Ending | None:
+        """How it ended, or None while it runs."""
+        if self.ending is None:
+            self._listen(0.0)
+        return self.ending
+
+    def stop(self) -> Ending:
+        """End the run now (SIGTERM, grace, SIGKILL) unless it has ended."""
+        if self.ending is None:
+            with contextlib.suppress(OSError):  # the guardian is gone; wait() finds that out
+                os.write(self._control, b"stop\n")
+        return self.wait()
+
+    def _listen(self, timeout_s: float) -> None:
+        """Take in what the guardian says; settles the ending on `gone` or when it has died."""
+        ready, _, _ = select.select([self._status], [], [], timeout_s)
+        if not ready:
+            return
+        part = os.read(self._status, 65536)
+        self._buffer += part
+        *lines, self._buffer = self._buffer.split(b"\n")
+        for line in lines:
+            message = json.loads(line)
+            self._seen[message["event"]] = message
+        if "gone" in self._seen or not part:
+            self._settle()
+
+    def _settle(self) -> None:
+        self.guardian.wait()
+        os.close(self._control)
+        os.close(self._status)
+        gone = self._seen.get("gone")
+        if gone is None:  # the guardian was killed: sweep up by the marker
+            survivors = procs.sweep(self.run_id)
+            self.ending = Ending(
+                Outcome.FAILED,
+                "the guard process was killed; the command was stopped",
+                None,
+                signal.SIGKILL,
+                time.monotonic() - self.started,
+                last_lines(self.output),
+                survivors=tuple(survivors),
+            )
+            return
+        stopping = self._seen["stopping"]
+        end = self._seen.get("exited", stopping)
+        tail = last_lines(self.output)
+        status = gone["status"]
+        code = os.waitstatus_to_exitcode(status) if status is not None else -signal.SIGKILL
+        outcome, detail = self._judge(stopping["reason"], code, tail)
+        self.ending = Ending(
+            outcome,
+            detail,
+            code if code >= 0 else None,
+            -code if code < 0 else 0,
+            end["t"] - self._seen["started"]["t"],
+            tail,
+            left_behind=gone["found"] if stopping["reason"] == "exited" else 0,
+            killed=gone["killed"],
+            survivors=tuple(gone["survivors"]),
+            peak_memory_mib=gone["peak_mib"],
+            output_emptied=gone["truncated"],
+            guardian_cpu_s=gone["cpu_s"],
+        )
+
+    def _judge(self, reason: str, code: int, tail: Sequence[str]) -> tuple[Outcome, str]:
+        if reason == "limit":
+            return Outcome.LIMIT, f"healthy: still running after {self.limits.seconds:g} s, stopped"
+        if reason == "memory":
+            return (
+                Outcome.OUT_OF_MEMORY,
+                f"its processes held more than {self.limits.memory_mib:.0f} MiB of host memory",
+            )
+        if reason in ("request", "orphaned"):
+            return Outcome.INTERRUPTED, "stopped on request"
+        if code == 0:
+            return Outcome.FINISHED, "ended by itself with exit code 0"
+        if code == -signal.SIGKILL and procs.oom_kills() > self._oom_before:
+            return Outcome.OUT_OF_MEMORY, "killed by the kernel for lack of host memory"
+        short = memory_complaint(tail)
+        if short is not None:
+            return Outcome.OUT_OF_MEMORY, short
+        if code < 0:
+            return Outcome.FAILED, f"killed by {signal.Signals(-code).name}"
+        return Outcome.FAILED, f"exit code {code}"
+
+
+_GPU_OOM = re.compile(r"CUDA out of memory|CUDA_ERROR_OUT_OF_MEMORY|RESOURCE_EXHAUSTED.*(GPU|CUDA)")
+_HOST_OOM = re.compile(
+    r"^\s*MemoryError\b|std::bad_alloc|DefaultCPUAllocator: .*memory|Cannot allocate memory"
+)
+
+
+def memory_complaint(lines: Sequence[str]) -> str | None:
+    """What the last lines of a failed command say about memory; None when nothing."""
+    text = list(lines)
+    if any(_GPU_OOM.search(line) for line in text):
+        return "the GPU's memory was not enough (its own message is in the last lines)"
+    if any(_HOST_OOM.search(line) for line in text):
+        return "host memory was not enough (its own message is in the last lines)"
+    return None
+
+
+def last_lines(path: Path, count: int = LAST_LINES) -> tuple[str, ...]:
+    """The last lines of an output file, progress bars reduced to their last state."""
+    try:
+        with path.open("rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - 65536))
+            text = file.read().decode("utf-8", "replace")
+    except OSError:
+        return ()
+    lines = [line.rstrip("\r").rsplit("\r", 1)[-1] for line in text.split("\n")]
+    while lines and not lines[-1].strip():
+        lines.pop()
+    return tuple(line[:2000] for line in lines[-count:])
+
+
+def start(
+    command: Sequence[str],
+    folder: Path,
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    limits: Limits | None = None,
+) -> Run:
+    """Start `command` under a guardian; its output goes to `folder`/output.log.
+
+    Args:
+        command: argument vector; the first is looked up on PATH of `env`.
+        folder: run directory; made when missing.
+        env: its whole environment (`profiler.environment.scrubbed`); the caller's when None.
+        cwd: its working directory; the caller's when None.
+
+    Raises:
+        CommandNotFound, NotExecutable, BadOption, NotSupported: nothing was started.
+    """
+    if not sys.platform.startswith("linux"):
+        raise NotSupported("profiling a command needs Linux (process trees are read from /proc)")
+    limits = limits or Limits()
+    where = (cwd or Path.cwd()).absolute()
+    if not where.is_dir():
+        raise BadOption(f"working directory {where} does not exist")
+    run_id = secrets.token_hex(8)
+    environment = dict(os.environ if env is None else env) | {procs.MARKER: run_id}
+    executable = resolve(command, environment, where)
+    folder.mkdir(parents=True, exist_ok=True)
+    output = (folder / OUTPUT_NAME).absolute()
+    config = {
+        "executable": executable,
+        "argv": list(command),
+        "env": environment,
+        "cwd": str(where),
+        "output": str(output),
+        "limit_s": limits.seconds,
+        "grace_s": limits.grace_s,
+        "memory_mib": limits.memory_mib,
+        "output_mib": limits.output_mib,
+        "rlimits": limits.rlimits(),
+    }
+    oom_before = procs.oom_kills()
+    control_read, control_write = os.pipe()
+    status_read, status_write = os.pipe()
+    root = str(Path(__file__).resolve().parents[1])
+    boot = f"import sys; sys.path.insert(0, {root!r}); import profiler.guardian as g; g.main()"
+    guardian = subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", boot, str(control_read), str(status_write)],
+        pass_fds=(control_read, status_write),
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    os.close(control_read)
+    os.close(status_write)
+    run = Run(0, guardian, run_id, output, limits, time.monotonic(), control_write, status_read)
+    run._oom_before = oom_before
+    _send_config(run, config)
+    _await_start(run, command[0])
+    return run
+
+
+def _send_config(run: Run, config: dict[str, Any]) -> None:
+    text = json.dumps(config).encode() + b"\n"
+    while text:
+        text = text[os.write(run._control, text) :]
+
+
+def _await_start(run: Run, name: str) -> None:
+    """Block until the guardian has executed the command, or raise why it could not."""
+    while not {"started", "exec_failed"} & run._seen.keys():
+        part = os.read(run._status, 65536)
+        if not part:
+            run.guardian.wait()
+            raise ProfilerError("the guard process did not start")
+        *lines, run._buffer = (run._buffer + part).split(b"\n")
+        for line in lines:
+            message = json.loads(line)
+            run._seen[message["event"]] = message
+    failed = run._seen.get("exec_failed")
+    if failed is None:
+        run.pid = run._seen["started"]["pid"]
+        run.started = run._seen["started"]["t"]
+        if "gone" in run._seen:
+            run._settle()
+        return
+    run.guardian.wait()
+    os.close(run._control)
+    os.close(run._status)
+    number, where = failed["errno"], failed["where"]
+    reason = os.strerror(number) if number else where
+    if where == "cwd":
+        raise BadOption(f"cannot enter the working directory: {reason}")
+    if where != "exec":
+        raise ProfilerError(f"cannot start {name}: {reason} ({where})")
+    if number == errno.ENOENT:  # the file is there: its interpreter is not
+        raise CommandNotFound(f"{name}: the interpreter in its first line does not exist")
+    if number == errno.E2BIG:
+        raise BadOption(f"{name}: arguments and environment are too long")
+    raise NotExecutable(f"cannot execute {name}: {reason}")

@@ -1,0 +1,122 @@
+"""Reading a device from outside: one protocol, several sources."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+Device = Literal["gpu", "cpu"]
+Reading = dict[str, float]  # "channel.field" -> value; NaN: not known at this moment
+NAN = math.nan
+
+# field -> (unit, meaning). What a channel cannot give is listed in `missing`, never made up.
+FIELDS: dict[str, tuple[str, str]] = {
+    "util_pct": ("%", "share of time a kernel was running (says nothing of how full the GPU was)"),
+    "mem_util_pct": ("%", "share of time device memory was read or written"),
+    "mem_used_mib": ("MiB", "device memory in use, by whoever"),
+    "tree_mem_mib": ("MiB", "device memory held by the command's processes"),
+    "tree_util_pct": ("%", "SM utilisation by the command's processes"),
+    "power_w": ("W", "power drawn by the board"),
+    "sm_clock_mhz": ("MHz", "SM clock"),
+    "mem_clock_mhz": ("MHz", "memory clock"),
+    "clock_limits": ("bits", "why the clocks are held down, as NVML's bit mask"),
+    "pcie_tx_mib_s": ("MiB/s", "sent over PCIe"),
+    "pcie_rx_mib_s": ("MiB/s", "received over PCIe"),
+    "nvlink_tx_mib_s": ("MiB/s", "sent over NVLink"),
+    "nvlink_rx_mib_s": ("MiB/s", "received over NVLink"),
+    "engine_pct": ("%", "share of time a kernel was running, from the performance counters"),
+    "sm_active_pct": ("%", "share of cycles in which an SM had a warp, mean over SMs"),
+    "sm_occupancy_pct": ("%", "resident warps of the possible"),
+    "tensor_pct": ("%", "cycles in which tensor cores were active"),
+    "hmma_pct": ("%", "cycles of half-precision (also TF32) matrix instructions"),
+    "fp32_pct": ("%", "cycles of the FP32 pipe"),
+    "fp16_pct": ("%", "cycles of the FP16 pipe"),
+    "dram_pct": ("%", "device memory bandwidth of the possible"),
+    "cpu_pct": ("%", "CPU of the command's processes; 100 is one core"),
+    "main_cpu_pct": ("%", "CPU of the main threads of its heaviest processes"),
+    "rss_mib": ("MiB", "resident host memory of the command's processes"),
+    "read_mib_s": ("MiB/s", "read by the command's processes (read calls)"),
+    "write_mib_s": ("MiB/s", "written by the command's processes"),
+    "processes": ("", "processes of the command"),
+}
+
+
+class Sampler(Protocol):
+    """A source of readings about one device and one process tree.
+
+    Attributes:
+        device: what its figures describe. CPU figures never stand in for GPU figures.
+        missing: "channel.field" -> why it cannot be had here; grows as sources refuse.
+    """
+
+    device: Device
+    missing: dict[str, str]
+
+    def read(self, pids: Sequence[int]) -> Reading:
+        """Everything, at 5-10 Hz. Rates are since the previous call; the first has none."""
+        ...
+
+    def read_fast(self, pids: Sequence[int]) -> Reading:
+        """The few cheap signals in which single steps show, at 20-100 Hz."""
+        ...
+
+    def describe(self) -> list[dict[str, object]]:
+        """What is watched: names, ids, sizes."""
+        ...
+
+    def close(self) -> None: ...
+
+
+@dataclass
+class Combined:
+    """Several samplers read as one."""
+
+    parts: Sequence[Sampler]
+    device: Device = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.device = "gpu" if any(part.device == "gpu" for part in self.parts) else "cpu"
+
+    @property
+    def missing(self) -> dict[str, str]:
+        return {key: why for part in self.parts for key, why in part.missing.items()}
+
+    @missing.setter
+    def missing(self, value: Mapping[str, str]) -> None:
+        raise AttributeError("set by the parts")
+
+    def read(self, pids: Sequence[int]) -> Reading:
+        found: Reading = {}
+        for part in self.parts:
+            for key, value in part.read(pids).items():
+                if math.isnan(found.get(key, NAN)):  # the first source that knows
+                    found[key] = value
+        return found
+
+    def read_fast(self, pids: Sequence[int]) -> Reading:
+        found: Reading = {}
+        for part in self.parts:
+            found |= part.read_fast(pids)
+        return found
+
+    def describe(self) -> list[dict[str, object]]:
+        return [each for part in self.parts for each in part.describe()]
+
+    def close(self) -> None:
+        for part in self.parts:
+            part.close()
+
+
+class Rate:
+    """Turns a counter into a rate; forgets a counter that was reset."""
+
+    def __init__(self) -> None:
+        self._last: tuple[float, float] | None = None
+
+    def __call__(self, t: float, counter: float) -> float:
+        last, self._last = self._last, (t, counter)
+        if last is None or t <= last[0] or counter < last[1]:
+            return NAN
+        return (counter - last[1]) / (t - last[0])

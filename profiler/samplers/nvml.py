@@ -1,0 +1,409 @@
+"""NVIDIA GPUs through NVML (nvidia-ml-py): which there are, whether they are free, and sampling.
+
+Every quantity is a *probe*. A probe that the driver refuses for good (not supported, no permission,
+MIG) is dropped and its reason kept in `missing`; a passing failure yields NaN. The `pynvml` module
+is a parameter, so that tests can stand a fake in its place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import math
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from profiler.errors import BadOption, DriverMissing, GpuBusy, NoSuchGpu
+from profiler.samplers import NAN, Device, Rate, Reading
+from profiler.samplers.gpm import Gpm
+
+# nvmlReturn_t and field ids are a stable ABI; written here so that a fake need not repeat them
+FOR_GOOD = {
+    1: "the driver was not initialised",
+    2: "the driver does not know this query",
+    3: "not supported by this GPU or mode",
+    4: "no permission",
+    13: "this driver is too old for it",
+    15: "the GPU is lost",
+    25: "the library is too old for it",
+}
+POWER_INSTANT, PCIE_TX, PCIE_RX, NVLINK_TX, NVLINK_RX = 186, 197, 198, 138, 139
+ALL_LINKS = 0xFFFFFFFF
+MEMORY_V2 = 0x2000028
+TAKEN_MIB = 1024.0  # memory in use without a visible owner: hidden processes, not driver overhead
+SLOW_EVERY = 5  # process lists and clocks: every fifth reading is enough and they cost most
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU, or one MIG device of it.
+
+    Attributes:
+        label: how it is addressed: ``0``, or ``0:1`` for the second MIG device of GPU 0.
+        uuid: what CUDA_VISIBLE_DEVICES takes.
+    """
+
+    label: str
+    uuid: str
+    name: str
+    memory_mib: float
+    handle: Any = field(compare=False, repr=False)
+    parent: Any = field(default=None, compare=False, repr=False)
+    instance: int | None = None
+
+    @property
+    def channel(self) -> str:
+        return f"gpu{self.label}"
+
+    @property
+    def mig(self) -> bool:
+        return self.parent is not None
+
+
+def open_nvml(module: Any = None) -> Any:
+    """The initialised pynvml module; raises DriverMissing with the reason."""
+    if module is None:
+        try:
+            module = importlib.import_module("pynvml")
+        except ImportError:
+            raise DriverMissing(
+                "nvidia-ml-py is not installed: pip install 'pellucid[profiler]'"
+            ) from None
+    try:
+        module.nvmlInit()
+    except module.NVMLError as error:
+        raise DriverMissing(f"no NVIDIA driver to talk to ({_text(error)})") from None
+    return module
+
+
+def _text(error: Exception) -> str:
+    return str(error).strip() or type(error).__name__
+
+
+def _decode(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def list_gpus(nvml: Any) -> list[Gpu]:
+    """Every GPU; one in MIG mode is replaced by its MIG devices."""
+    found: list[Gpu] = []
+    for index in range(nvml.nvmlDeviceGetCount()):
+        handle = nvml.nvmlDeviceGetHandleByIndex(index)
+        try:
+            mig = bool(nvml.nvmlDeviceGetMigMode(handle)[0])
+        except nvml.NVMLError:
+            mig = False
+        if not mig:
+            found.append(_gpu(nvml, str(index), handle))
+            continue
+        for slot in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
+            try:
+                part = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, slot)
+            except nvml.NVMLError:  # slots need not be contiguous
+                continue
+            found.append(_gpu(nvml, f"{index}:{slot}", part, handle))
+    return found
+
+
+def _gpu(nvml: Any, label: str, handle: Any, parent: Any = None) -> Gpu:
+    instance = None
+    if parent is not None:
+        try:
+            instance = int(nvml.nvmlDeviceGetGpuInstanceId(handle))
+        except nvml.NVMLError:
+            instance = None
+    return Gpu(
+        label,
+        _decode(nvml.nvmlDeviceGetUUID(handle)),
+        _decode(nvml.nvmlDeviceGetName(parent if parent is not None else handle)),
+        nvml.nvmlDeviceGetMemoryInfo(handle).total / 2**20,
+        handle,
+        parent,
+        instance,
+    )
+
+
+def choose(gpus: Sequence[Gpu], wanted: Sequence[str]) -> list[Gpu]:
+    """GPUs by label (``0``, ``0:1``) or UUID; all of `wanted`, in that order."""
+    found: list[Gpu] = []
+    for name in wanted:
+        matches = [gpu for gpu in gpus if name in (gpu.label, gpu.uuid)]
+        parts = [gpu.label for gpu in gpus if gpu.label.startswith(f"{name}:")]
+        if not matches and parts:
+            raise NoSuchGpu(f"GPU {name} is split by MIG; choose one of {', '.join(parts)}")
+        if not matches:
+            there = ", ".join(gpu.label for gpu in gpus) or "none"
+            raise NoSuchGpu(f"GPU {name!r} does not exist; this machine has: {there}")
+        if matches[0] in found:
+            raise BadOption(f"GPU {name!r} is named twice")
+        found.append(matches[0])
+    return found
+
+
+def check_free(nvml: Any, gpus: Iterable[Gpu]) -> None:
+    """Raise GpuBusy when somebody already computes on one of them."""
+    for gpu in gpus:
+        owners = _owners(nvml, gpu)
+        if owners:
+            who = ", ".join(f"pid {pid}" for pid in sorted(owners)[:5])
+            raise GpuBusy(
+                f"GPU {gpu.label} is taken by another process ({who}); "
+                "choose another or pass --shared"
+            )
+        used = _memory(nvml, gpu.handle)
+        if used > TAKEN_MIB:
+            raise GpuBusy(
+                f"GPU {gpu.label} is taken: {used:.0f} MiB in use by processes not visible from "
+                "here; choose another or pass --shared"
+            )
+
+
+def _owners(nvml: Any, gpu: Gpu) -> list[int]:
+    try:
+        return [process.pid for process in nvml.nvmlDeviceGetComputeRunningProcesses(gpu.handle)]
+    except nvml.NVMLError:
+        return []  # the memory in use still tells
+
+
+def _memory(nvml: Any, handle: Any) -> float:
+    """Device memory in use, MiB, without what the driver keeps where that can be told apart."""
+    try:
+        info = nvml.nvmlDeviceGetMemoryInfo(handle, version=MEMORY_V2)
+    except (nvml.NVMLError, TypeError):
+        info = nvml.nvmlDeviceGetMemoryInfo(handle)
+    return float(info.used) / 2**20
+
+
+Probe = Callable[[Sequence[int], float], Reading]
+
+
+class _Watch:
+    """The probes of one GPU."""
+
+    def __init__(self, nvml: Any, gpu: Gpu, missing: dict[str, str]) -> None:
+        self.nvml, self.gpu, self.missing = nvml, gpu, missing
+        self.rates = {name: Rate() for name in ("pcie_tx", "pcie_rx", "nvlink_tx", "nvlink_rx")}
+        self.last_process_sample = 0
+        self.turn = 0
+        self.held: Reading = {}
+        self.own_pids_seen = self.foreign_pids_seen = False
+        self.gpm: Gpm | None = None
+        try:
+            self.gpm = Gpm(nvml, gpu.parent if gpu.mig else gpu.handle, gpu.instance)
+        except nvml.NVMLError as error:
+            self._drop(Gpm.FIELDS, error)
+        except (AttributeError, ValueError) as error:
+            self._refuse(Gpm.FIELDS, str(error))
+        if gpu.mig and gpu.instance is None and self.gpm is not None:
+            self.gpm = None
+            self._refuse(Gpm.FIELDS, "the MIG instance id could not be read")
+        # (fields, probe, how often)
+        self.probes: list[tuple[tuple[str, ...], Probe, int]] = [
+            (("util_pct", "mem_util_pct"), self._utilisation, 1),
+            (("mem_used_mib",), self._memory_used, 1),
+            (("power_w",), self._power, 1),
+            (("sm_clock_mhz",), self._clock(1, "sm_clock_mhz"), 1),
+            (("mem_clock_mhz",), self._clock(2, "mem_clock_mhz"), SLOW_EVERY),
+            (("clock_limits",), self._clock_limits, 1),
+            (("tree_mem_mib",), self._tree_memory, SLOW_EVERY),
+            (("tree_util_pct",), self._tree_utilisation, SLOW_EVERY),
+            (("pcie_tx_mib_s", "pcie_rx_mib_s"), self._pcie, SLOW_EVERY),
+            (("nvlink_tx_mib_s", "nvlink_rx_mib_s"), self._nvlink, SLOW_EVERY),
+        ]
+        if self.gpm is not None:
+            self.probes.append((Gpm.FIELDS, self._gpm, 1))
+        self.fast: list[Probe] = [self._power]
+        if self.gpm is not None:
+            # its own samples: each reading is a mean since the one before
+            self.fast_gpm = Gpm(nvml, self.gpm.handle, gpu.instance, Gpm.STEPS)
+            self.fast.append(lambda pids, now: self.fast_gpm.read())
+
+    def _refuse(self, fields: Iterable[str], why: str) -> None:
+        for name in fields:
+            self.missing[f"{self.gpu.channel}.{name}"] = why
+
+    def _drop(self, fields: Iterable[str], error: Exception) -> bool:
+        """Record a refusal; True when it is for good."""
+        why = FOR_GOOD.get(getattr(error, "value", 0))
+        if why is None:
+            return False
+        self._refuse(fields, f"{why}{' (MIG)' if self.gpu.mig else ''}")
+        return True
+
+    def read(self, pids: Sequence[int]) -> Reading:
+        now = time.monotonic()
+        for entry in list(self.probes):
+            fields, probe, every = entry
+            if self.turn % every:
+                continue
+            try:
+                self.held.update(probe(pids, now))
+            except self.nvml.NVMLError as error:
+                for name in fields:
+                    self.held.pop(name, None)
+                if self._drop(fields, error):
+                    self.probes.remove(entry)
+        self.turn += 1
+        return {f"{self.gpu.channel}.{name}": value for name, value in self.held.items()}
+
+    def read_fast(self, pids: Sequence[int]) -> Reading:
+        found: Reading = {}
+        for probe in list(self.fast):
+            try:
+                found.update(probe(pids, time.monotonic()))
+            except self.nvml.NVMLError as error:
+                if FOR_GOOD.get(getattr(error, "value", 0)):
+                    self.fast.remove(probe)
+        return {f"{self.gpu.channel}.{name}": value for name, value in found.items()}
+
+    def _utilisation(self, pids: Sequence[int], now: float) -> Reading:
+        rates = self.nvml.nvmlDeviceGetUtilizationRates(self.gpu.handle)
+        return {"util_pct": float(rates.gpu), "mem_util_pct": float(rates.memory)}
+
+    def _memory_used(self, pids: Sequence[int], now: float) -> Reading:
+        return {"mem_used_mib": _memory(self.nvml, self.gpu.handle)}
+
+    def _power(self, pids: Sequence[int], now: float) -> Reading:
+        # on Ampere and later nvmlDeviceGetPowerUsage is a mean over one second
+        value = self._fields([POWER_INSTANT])[0]
+        if math.isnan(value) or value <= 0:
+            value = float(self.nvml.nvmlDeviceGetPowerUsage(self.gpu.handle))
+        return {"power_w": value / 1000}
+
+    def _clock(self, kind: int, name: str) -> Probe:
+        return lambda pids, now: {
+            name: float(self.nvml.nvmlDeviceGetClockInfo(self.gpu.handle, kind))
+        }
+
+    def _clock_limits(self, pids: Sequence[int], now: float) -> Reading:
+        mask = self.nvml.nvmlDeviceGetCurrentClocksEventReasons(self.gpu.handle)
+        return {"clock_limits": float(mask)}
+
+    def _tree_memory(self, pids: Sequence[int], now: float) -> Reading:
+        tree, total = set(pids), 0.0
+        for process in self.nvml.nvmlDeviceGetComputeRunningProcesses(self.gpu.handle):
+            if process.pid not in tree:
+                self.foreign_pids_seen = True
+                continue
+            self.own_pids_seen = True
+            if process.usedGpuMemory is None:
+                return {"tree_mem_mib": NAN}
+            total += process.usedGpuMemory / 2**20
+        return {"tree_mem_mib": total if self.own_pids_seen else NAN}
+
+    def _tree_utilisation(self, pids: Sequence[int], now: float) -> Reading:
+        samples = self.nvml.nvmlDeviceGetProcessUtilization(
+            self.gpu.handle, self.last_process_sample
+        )
+        latest: dict[int, Any] = {}
+        for sample in samples:
+            self.last_process_sample = max(self.last_process_sample, sample.timeStamp)
+            if sample.pid in pids and sample.timeStamp > getattr(
+                latest.get(sample.pid), "timeStamp", 0
+            ):
+                latest[sample.pid] = sample
+        return {"tree_util_pct": float(sum(s.smUtil for s in latest.values())) if latest else NAN}
+
+    def _fields(self, ids: Sequence[int | tuple[int, int]]) -> list[float]:
+        """Field values as numbers; NaN where the driver has none for one of them."""
+        try:
+            values = self.nvml.nvmlDeviceGetFieldValues(self.gpu.handle, list(ids))
+        except self.nvml.NVMLError:  # older drivers and MIG: the callers have another way
+            return [NAN] * len(ids)
+        return [field_number(value) for value in values]
+
+    def _pcie(self, pids: Sequence[int], now: float) -> Reading:
+        sent, received = self._fields([PCIE_TX, PCIE_RX])
+        if not (math.isnan(sent) or math.isnan(received)):
+            return {
+                "pcie_tx_mib_s": self.rates["pcie_tx"](now, sent / 2**20),
+                "pcie_rx_mib_s": self.rates["pcie_rx"](now, received / 2**20),
+            }
+        # older drivers: a mean over 20 ms, in KB/s, for which the call waits
+        handle, get = self.gpu.handle, self.nvml.nvmlDeviceGetPcieThroughput
+        return {
+            "pcie_tx_mib_s": get(handle, 0) * 1000 / 2**20,
+            "pcie_rx_mib_s": get(handle, 1) * 1000 / 2**20,
+        }
+
+    def _nvlink(self, pids: Sequence[int], now: float) -> Reading:
+        sent, received = self._fields([(NVLINK_TX, ALL_LINKS), (NVLINK_RX, ALL_LINKS)])
+        if math.isnan(sent) or math.isnan(received):
+            self._refuse(("nvlink_tx_mib_s", "nvlink_rx_mib_s"), "no NVLink counters")
+            return {}
+        return {  # counters in KiB
+            "nvlink_tx_mib_s": self.rates["nvlink_tx"](now, sent / 1024),
+            "nvlink_rx_mib_s": self.rates["nvlink_rx"](now, received / 1024),
+        }
+
+    def _gpm(self, pids: Sequence[int], now: float) -> Reading:
+        return self.gpm.read() if self.gpm is not None else {}
+
+    def close(self) -> None:
+        channel = f"{self.gpu.channel}.tree_mem_mib"
+        if not self.own_pids_seen and channel not in self.missing:
+            self.missing[channel] = (
+                "the driver lists pids of another namespace (container)"
+                if self.foreign_pids_seen
+                else "the command was never listed on this GPU"
+            )
+        if self.gpm is not None:
+            self.gpm.close()
+            self.fast_gpm.close()
+
+
+def field_number(value: Any) -> float:
+    """The number in an nvmlFieldValue_t, whichever member of its union holds it."""
+    if value.nvmlReturn != 0:
+        return NAN
+    member = {0: "dVal", 1: "uiVal", 2: "ulVal", 3: "ullVal", 4: "sllVal", 5: "siVal"}
+    name = member.get(value.valueType)
+    return float(getattr(value.value, name)) if name is not None else NAN
+
+
+class NvmlSampler:
+    """Samples the chosen GPUs; channels are ``gpu0``, ``gpu0:1`` and so on."""
+
+    device: Device = "gpu"
+
+    def __init__(self, nvml: Any, gpus: Sequence[Gpu]) -> None:
+        self.nvml, self.gpus = nvml, list(gpus)
+        self.missing: dict[str, str] = {}
+        self._watches = [_Watch(nvml, gpu, self.missing) for gpu in gpus]
+
+    def read(self, pids: Sequence[int]) -> Reading:
+        return {key: value for watch in self._watches for key, value in watch.read(pids).items()}
+
+    def read_fast(self, pids: Sequence[int]) -> Reading:
+        return {k: v for watch in self._watches for k, v in watch.read_fast(pids).items()}
+
+    def describe(self) -> list[dict[str, object]]:
+        versions: dict[str, object] = {}
+        for key, function in (
+            ("driver", "nvmlSystemGetDriverVersion"),
+            ("nvml", "nvmlSystemGetNVMLVersion"),
+        ):
+            try:
+                versions[key] = _decode(getattr(self.nvml, function)())
+            except (self.nvml.NVMLError, AttributeError):
+                versions[key] = None
+        return [
+            {
+                "channel": gpu.channel,
+                "device": "gpu",
+                "name": gpu.name,
+                "uuid": gpu.uuid,
+                "memory_mib": round(gpu.memory_mib),
+                "mig": gpu.mig,
+                **versions,
+            }
+            for gpu in self.gpus
+        ]
+
+    def close(self) -> None:
+        for watch in self._watches:
+            watch.close()
+        with contextlib.suppress(self.nvml.NVMLError):
+            self.nvml.nvmlShutdown()

@@ -1,0 +1,361 @@
+"""One profile from beginning to end: choose the device, run, sample, find the steady window, judge.
+
+>>> result = profile(["python", "train.py"], Path("runs/profile/1"), Options(seconds=120))
+>>> result.ending.outcome, result.profile
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from profiler import environment, procs, runner
+from profiler.errors import BadOption, DriverMissing, GpuBusy
+from profiler.period import StepTime, Stretch, estimate
+from profiler.precision import Precision, infer
+from profiler.recorder import BUDGET, FAST_HZ, Recorder, Series, write_parquet
+from profiler.result import ProfileResult, Sampling, Summary, scheduler_profile
+from profiler.runner import Limits, Outcome, Run
+from profiler.samplers import Combined, Sampler
+from profiler.samplers.dcgm import DcgmSampler, bindings
+from profiler.samplers.host import HostSampler
+from profiler.samplers.nvml import Gpu, NvmlSampler, check_free, choose, list_gpus, open_nvml
+from profiler.steady import Window, find_window
+
+SAMPLES_NAME, FAST_NAME = "samples.parquet", "samples_fast.parquet"
+BURST_S = 10.0  # fast sampling of long runs; also the longest stretch a step is looked for in
+ALWAYS_FAST_S = 60.0  # runs up to this long are sampled fast throughout
+LEVELS = ("util_pct", "engine_pct", "mem_util_pct", "mem_used_mib", "power_w")
+HOST_LEVELS = ("host.cpu_pct", "host.rss_mib")
+SLOW_STEPS = ("util_pct", "power_w", "sm_active_pct", "mem_used_mib")
+Tick = Callable[["Live"], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to profile.
+
+    Attributes:
+        limits: T_prof and resource limits.
+        device: ``auto`` takes a free GPU, or the CPU (marked as such) when there is no driver.
+        gpus: labels or UUIDs; empty: those of CUDA_VISIBLE_DEVICES, else the first free one.
+        hz: slow sampling rate, 1 to 20.
+        fast_hz: fast sampling rate; by default 100 on a GPU, 50 on a CPU, which the job needs.
+        env: ``NAME`` or ``NAME=VALUE`` beyond the allow-list.
+        shared: profile on a GPU that somebody else is using all the same.
+    """
+
+    limits: Limits = field(default_factory=Limits)
+    device: Literal["auto", "gpu", "cpu"] = "auto"
+    gpus: tuple[str, ...] = ()
+    hz: float = 10.0
+    fast_hz: float | None = None
+    env: tuple[str, ...] = ()
+    cwd: Path | None = None
+    shared: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """What a view may show while a command runs."""
+
+    run: Run
+    recorder: Recorder
+    options: Options
+    watched: list[dict[str, object]]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A sampler and what the command is told to see."""
+
+    sampler: Sampler
+    gpus: tuple[Gpu, ...]
+    visible: str
+    note: str = ""
+
+
+def open_target(options: Options, nvml_module: Any = None) -> Target:
+    """Choose GPUs, or the CPU, and open what samples them.
+
+    Raises:
+        DriverMissing, NoSuchGpu, GpuBusy: as asked for, it cannot be had.
+    """
+    host = HostSampler()
+    if options.device == "cpu":
+        if options.gpus:
+            raise BadOption("--gpus makes no sense with --device cpu")
+        return Target(host, (), "")
+    try:
+        nvml = open_nvml(nvml_module)
+        try:
+            there = list_gpus(nvml)
+        except nvml.NVMLError as error:
+            raise DriverMissing(f"the NVIDIA driver does not answer ({error})") from None
+        if not there:
+            raise DriverMissing("the NVIDIA driver is there but shows no GPU")
+    except DriverMissing as error:
+        if options.device == "gpu" or options.gpus:
+            raise
+        return Target(host, (), "", f"{error}; measuring the CPU")
+    gpus = _pick(nvml, there, options)
+    parts: list[Sampler] = [NvmlSampler(nvml, gpus)]
+    module = bindings()
+    if module is not None:
+        parts.append(DcgmSampler(gpus, module))
+    return Target(Combined([*parts, host]), tuple(gpus), ",".join(gpu.uuid for gpu in gpus))
+
+
+def _pick(nvml: Any, there: list[Gpu], options: Options) -> list[Gpu]:
+    allowed = os.environ.get("CUDA_VISIBLE_DEVICES", "").strip()
+    wanted = options.gpus or tuple(part.strip() for part in allowed.split(",") if part.strip())
+    if wanted:
+        chosen = choose(there, wanted)
+        if not options.shared:
+            check_free(nvml, chosen)
+        return chosen
+    if options.shared:
+        return there[:1]
+    busy: GpuBusy | None = None
+    for gpu in there:
+        try:
+            check_free(nvml, [gpu])
+        except GpuBusy as error:
+            busy = busy or error
+            continue
+        return [gpu]
+    raise GpuBusy(f"no GPU is free; {busy}")
+
+
+def profile(
+    command: Sequence[str],
+    folder: Path,
+    options: Options | None = None,
+    *,
+    on_tick: Tick | None = None,
+    nvml_module: Any = None,
+) -> ProfileResult:
+    """Run `command` for at most T_prof, watch it from outside, and say what was seen.
+
+    Writes output.log, samples.parquet, samples_fast.parquet and profile.json to `folder`.
+
+    Raises:
+        ProfilerError: nothing was run (each subclass has its own exit status).
+    """
+    options = options or Options()
+    env = environment.scrubbed(os.environ, options.env)
+    runner.resolve(command, env, options.cwd or Path.cwd())  # before a GPU is touched
+    target = open_target(options, nvml_module)
+    try:
+        env |= {"CUDA_VISIBLE_DEVICES": target.visible, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+        baseline = {
+            key.split(".")[0]: value
+            for key, value in target.sampler.read([]).items()
+            if key.endswith(".mem_used_mib")
+        }
+        started_at = datetime.now(UTC).isoformat(timespec="seconds")
+        with runner.start(
+            command, folder, env=env, cwd=options.cwd, limits=options.limits
+        ) as run:  # leaving this block, however, ends the run
+            recorder = recorder_for(
+                target.sampler,
+                run.pids,
+                origin=run.started,
+                hz=options.hz,
+                fast_hz=options.fast_hz,
+                burst_s=BURST_S if options.limits.seconds > ALWAYS_FAST_S else None,
+            )
+            live = Live(run, recorder, options, target.sampler.describe())
+            try:
+                run.wait((lambda _: on_tick(live)) if on_tick is not None else None)
+            except KeyboardInterrupt:
+                run.stop()
+            finally:
+                recorder.stop()
+    finally:
+        target.sampler.close()
+    return _conclude(command, folder, target, live, baseline, started_at)
+
+
+def recorder_for(
+    sampler: Sampler,
+    pids: Callable[[], Sequence[int]],
+    *,
+    origin: float,
+    hz: float = 10.0,
+    fast_hz: float | None = None,
+    burst_s: float | None = None,
+) -> Recorder:
+    """A started recorder with the rates and budget that suit the sampled device."""
+    recorder = Recorder(
+        sampler,
+        pids,
+        hz=hz,
+        fast_hz=FAST_HZ[sampler.device] if fast_hz is None else fast_hz,
+        origin=origin,
+        burst_s=burst_s,
+        budget=BUDGET[sampler.device],
+    )
+    recorder.start()
+    return recorder
+
+
+def _conclude(
+    command: Sequence[str],
+    folder: Path,
+    target: Target,
+    live: Live,
+    baseline: Mapping[str, float],
+    started_at: str,
+) -> ProfileResult:
+    run, recorder = live.run, live.recorder
+    assert run.ending is not None
+    ending = run.ending
+    _cut(recorder.slow, ending.duration_s)  # what came while it was being stopped is not the job
+    _cut(recorder.fast, ending.duration_s)
+    write_parquet(recorder.slow.table(), folder / SAMPLES_NAME)
+    write_parquet(recorder.fast.table(), folder / FAST_NAME)
+    t, columns = recorder.slow.arrays()
+    channels = [gpu.channel for gpu in target.gpus]
+    window = find_window(
+        t, _levels(columns, channels), ended=ending.outcome in (Outcome.FINISHED, Outcome.FAILED)
+    )
+    metrics, peaks = _summaries(t, columns, window)
+    first = channels[0] if channels else ""
+    means = {k.removeprefix(f"{first}."): v.mean for k, v in metrics.items() if first}
+    precision = infer(means) if first else Precision(None, None, "no GPU was measured")
+    result = ProfileResult(
+        command=tuple(command),
+        started_at=started_at,
+        device=target.sampler.device,
+        devices=tuple(live.watched),
+        limit_s=live.options.limits.seconds,
+        ending=ending,
+        window=window,
+        metrics=metrics,
+        peaks=peaks,
+        step=step_time(recorder.fast, recorder.slow, window, channels),
+        precision=precision,
+        profile=scheduler_profile(channels, metrics, peaks, baseline, precision.amp),
+        missing={k: v for k, v in target.sampler.missing.items() if k not in metrics},
+        sampling=Sampling(
+            recorder.hz,
+            len(recorder.slow.t),
+            len(recorder.fast.t),
+            recorder.cpu_s,
+            recorder.share,
+            tuple(recorder.notes) + ((target.note,) if target.note else ()),
+            recorder.error,
+        ),
+        software={
+            "pellucid": _version(),
+            "python": sys.version.split()[0],
+            "os": platform.platform(),
+        },
+        run_dir=str(folder),
+    )
+    result.write(folder)
+    return result
+
+
+def _cut(series: Series, end_s: float) -> None:
+    keep = int(np.searchsorted(series.t, end_s, side="right"))
+    series.t = series.t[:keep]
+    series.columns = {key: column[:keep] for key, column in series.columns.items()}
+
+
+def _levels(columns: Mapping[str, Any], channels: Sequence[str]) -> dict[str, Any]:
+    """The signals in which a change of phase shows: the GPUs', or the host's without one."""
+    wanted = [f"{c}.{name}" for c in channels for name in LEVELS] or list(HOST_LEVELS)
+    return {key: columns[key] for key in wanted if key in columns}
+
+
+def _summaries(
+    t: Any, columns: Mapping[str, Any], window: Window
+) -> tuple[dict[str, Summary], dict[str, float]]:
+    inside = (t >= window.start_s) & (t <= window.end_s)
+    metrics: dict[str, Summary] = {}
+    peaks: dict[str, float] = {}
+    for key, values in columns.items():
+        if np.isfinite(values).any():
+            peaks[key] = float(np.nanmax(values))
+        if np.isfinite(values[inside]).any():
+            metrics[key] = Summary.of(values[inside])
+    return metrics, peaks
+
+
+def step_time(fast: Series, slow: Series, window: Window, channels: Sequence[str]) -> StepTime:
+    """Step time from the fast samples (short steps) and the slow ones (long steps).
+
+    On a GPU: power, utilisation, SM activity, device memory. Without one: host memory, whose rise
+    and fall follows forward and backward, looked at on the clock of CPU time used, so that other
+    programs on the machine stretch no step.
+    """
+    half = max(window.end_s - window.start_s, 2.0) / 2
+    short = min(BURST_S / 2, half)
+    if not channels:
+        memory = ["host.rss_mib"]
+        found = pieces(fast, window, memory, short, clock="host.main_cpu_pct")
+        found += pieces(slow, window, memory, half, clock="host.cpu_pct")
+        return estimate(found)
+    quick = [f"{c}.{name}" for c in channels for name in ("power_w", "sm_active_pct", "dram_pct")]
+    found = pieces(fast, window, [*quick, "host.main_cpu_pct", "host.rss_mib"], short)
+    found += pieces(slow, window, [f"{c}.{n}" for c in channels for n in SLOW_STEPS], half)
+    return estimate(found)
+
+
+def pieces(
+    series: Series,
+    window: Window,
+    names: Sequence[str],
+    longest_s: float,
+    clock: str | None = None,
+) -> list[Stretch]:
+    """A recording inside the window, cut at gaps and into parts of about `longest_s`.
+
+    Args:
+        clock: a CPU signal (percent). Time then runs as fast as that CPU was used, scaled so
+            that over the whole window it lasts as long as by the wall clock.
+    """
+    t, columns = series.arrays()
+    inside = np.flatnonzero((t >= window.start_s) & (t <= window.end_s))
+    if inside.size < 2 or (clock is not None and clock not in columns):
+        return []
+    told = t
+    if clock is not None:
+        used = np.nan_to_num(columns[clock], nan=0.0) * np.diff(t, prepend=t[0])
+        gone = np.cumsum(np.where(np.diff(t, prepend=t[0]) > 1.0, 0.0, used))
+        total = gone[inside[-1]] - gone[inside[0]]
+        steps = np.diff(t[inside])
+        told = gone * (steps[steps <= 1.0].sum() / total) if total > 0 else t
+    found: list[Stretch] = []
+    for part in np.split(inside, np.flatnonzero(np.diff(t[inside]) > 1.0) + 1):
+        count = max(1, round((t[part[-1]] - t[part[0]]) / longest_s))
+        for piece in np.array_split(part, count):
+            if piece.size < 2:
+                continue
+            # where the clock stood still nothing was computed: one reading of it is enough
+            piece = piece[np.concatenate([[True], np.diff(told[piece]) > 1e-4])]
+            found += [Stretch(n, told[piece], columns[n][piece]) for n in names if n in columns]
+    return found
+
+
+def _version() -> str:
+    try:
+        return metadata.version("pellucid")
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def default_memory_mib() -> float:
+    """A host-memory limit that keeps a profiling node alive: nine tenths of what is available."""
+    return 0.9 * procs.available_mib()

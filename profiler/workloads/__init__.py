@@ -1,0 +1,111 @@
+"""Reference workloads: the training jobs of the field in torch, with a step count that is true.
+
+Each runs on synthetic data made on the device, so that what is measured is the GPU and not a disk.
+Names, datasets (as shapes) and batch sizes follow the public single-GPU measurements of Lucid's
+artifact where it has them, so that two GPUs can be compared row by row. This module is light:
+torch is loaded only when a workload is built.
+
+    python -m profiler.workloads ResNet50 --batch 64 --amp --seconds 20
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from typing import Literal
+
+from profiler.errors import BadOption
+
+Size = Literal["full", "tiny"]
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """One family.
+
+    Attributes:
+        name: the model, as it is written in measurements.
+        dataset: which data its shapes are those of.
+        batches: batch sizes measured by the campaign.
+        tiny_batch: batch size that a CPU manages in well under a second.
+        module: where its builder is, under `profiler.workloads`.
+        amp: whether mixed precision makes sense for it.
+    """
+
+    name: str
+    dataset: str
+    batches: tuple[int, ...]
+    tiny_batch: int
+    module: str
+    amp: bool = True
+
+
+WORKLOADS: dict[str, Workload] = {
+    each.name: each
+    for each in (
+        Workload("ResNet50", "ImageNet", (32, 64, 128), 8, "vision"),
+        Workload("ResNet18", "CIFAR-10", (32, 64, 128), 32, "vision"),
+        Workload("MobileNetV2", "CIFAR-10", (32, 64, 128), 16, "vision"),
+        Workload("MobileNetV3", "ImageNet", (32, 64, 128), 16, "vision"),
+        Workload("EfficientNet", "CIFAR-10", (32, 64, 128), 16, "vision"),
+        Workload("VGG", "CIFAR-10", (32, 64, 128), 32, "vision"),
+        Workload("DCGAN", "LSUN", (32, 64, 128), 16, "generative"),
+        Workload("PointNet", "ShapeNet", (32, 64, 128), 16, "generative"),
+        Workload("LSTM", "Wikitext2", (64, 128), 16, "text"),
+        Workload("Transformer", "Multi30k", (32, 64), 16, "text"),
+        Workload("BERT", "SQuAD", (8, 32), 8, "text"),
+        Workload("GPT", "Wikitext2", (4, 16), 8, "text"),
+        Workload("NeuMF", "MovieLens", (64, 128), 512, "tabular"),
+        Workload("A2C", "CartPole", (32, 64, 128), 64, "tabular", amp=False),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Config:
+    """A workload with its options: one line of a campaign."""
+
+    model: str
+    batch: int
+    amp: bool = False
+
+    @property
+    def dataset(self) -> str:
+        return WORKLOADS[self.model].dataset
+
+    def __str__(self) -> str:
+        return f"{self.model}/{self.batch}{'/amp' if self.amp else ''}"
+
+
+def parse_config(text: str, size: Size = "full") -> Config:
+    """Read ``MODEL[/BATCH][/amp]``; the batch size defaults to the family's smallest."""
+    name, *options = text.split("/")
+    workload = WORKLOADS.get(name)
+    if workload is None:
+        raise BadOption(f"unknown workload {name!r}; there are {', '.join(WORKLOADS)}")
+    batch, amp = default_batch(workload, size), False
+    for option in options:
+        if option == "amp":
+            amp = True
+        elif option.isdecimal() and 0 < int(option) <= 65536:
+            batch = int(option)
+        else:
+            raise BadOption(f"workload {text!r}: {option!r} is neither a batch size nor 'amp'")
+    if amp and not workload.amp:
+        raise BadOption(f"{name} has no mixed-precision version")
+    return Config(name, batch, amp)
+
+
+def default_batch(workload: Workload, size: Size) -> int:
+    """The smallest batch size measured, or the tiny one."""
+    return workload.tiny_batch if size == "tiny" else workload.batches[0]
+
+
+def all_configs(size: Size = "full") -> list[Config]:
+    """Every family x batch size x precision, in a fixed order."""
+    found = []
+    for each in WORKLOADS.values():
+        batches = each.batches if size == "full" else (each.tiny_batch,)
+        precisions = (False, True) if each.amp and size == "full" else (False,)
+        found += [Config(each.name, b, a) for b, a in product(batches, precisions)]
+    return found

@@ -1,0 +1,321 @@
+"""What samplers read, and that what they cannot read is said and never made up."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import math
+import os
+import subprocess
+import sys
+import time
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from profiler.errors import BadOption, DriverMissing, GpuBusy, NoSuchGpu
+from profiler.samplers import FIELDS, Combined, Rate
+from profiler.samplers import dcgm as dcgm_module
+from profiler.samplers.dcgm import DcgmSampler
+from profiler.samplers.host import HostSampler
+from profiler.samplers.nvml import (
+    NvmlSampler,
+    check_free,
+    choose,
+    field_number,
+    list_gpus,
+    open_nvml,
+)
+
+GPM = {1: 90.0, 2: 70.0, 3: 30.0, 5: 25.0, 7: 24.0, 10: 50.0, 12: 10.0, 13: 2.0}
+
+
+def sampler(nvml: Any, wanted: tuple[str, ...] = ("0",)) -> NvmlSampler:
+    return NvmlSampler(nvml, choose(list_gpus(nvml), wanted))
+
+
+def read_often(
+    source: NvmlSampler, times: int = 6, pids: tuple[int, ...] = (7,)
+) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for _ in range(times):
+        time.sleep(0.001)
+        found = source.read(pids)
+    return found
+
+
+def test_a_full_gpu(fake: ModuleType) -> None:
+    gpu = fake.FakeGpu("GPU-a", processes={7: 900.0, 8: 50.0}, gpm=GPM, used_mib=1500)
+    gpu.counters = {197: 0, 198: 0, 138: 0, 139: 0}
+    nvml = fake.FakeNvml(gpu)
+    source = sampler(nvml)
+    read_often(source, 1)
+    gpu.counters = {197: 100 * 2**20, 198: 2**20, 138: 1024, 139: 2048}
+    found = read_often(source, 5)
+    assert found["gpu0.util_pct"] == 80
+    assert found["gpu0.mem_util_pct"] == 40
+    assert found["gpu0.mem_used_mib"] == 1500
+    assert found["gpu0.tree_mem_mib"] == 900  # not the neighbour's
+    assert found["gpu0.tree_util_pct"] == 33
+    assert found["gpu0.power_w"] == 250
+    assert found["gpu0.sm_clock_mhz"] == 1980
+    assert found["gpu0.mem_clock_mhz"] == 2619
+    assert found["gpu0.pcie_tx_mib_s"] == pytest.approx(100 * found["gpu0.pcie_rx_mib_s"])
+    assert found["gpu0.nvlink_rx_mib_s"] == pytest.approx(2 * found["gpu0.nvlink_tx_mib_s"])
+    assert found["gpu0.sm_active_pct"] == 70
+    assert found["gpu0.hmma_pct"] == 24
+    assert source.missing == {}
+    assert set(source.read_fast((7,))) == {"gpu0.power_w", "gpu0.sm_active_pct", "gpu0.dram_pct"}
+    source.close()
+    assert nvml.open_samples == 0
+    assert all(key.split(".")[1] in FIELDS for key in found)
+
+
+def test_refusals_for_good_are_named_and_not_asked_again(fake: ModuleType) -> None:
+    gpu = fake.FakeGpu(
+        "GPU-a",
+        refuses={
+            "nvmlDeviceGetProcessUtilization": fake.NO_PERMISSION,
+            "nvmlDeviceGetClockInfo": fake.NOT_SUPPORTED,
+            "nvmlDeviceGetComputeRunningProcesses": fake.NO_PERMISSION,
+        },
+    )
+    nvml = fake.FakeNvml(gpu)
+    source = sampler(nvml)
+    found = read_often(source, 30)
+    source.close()
+    assert source.missing["gpu0.tree_util_pct"] == "no permission"
+    assert source.missing["gpu0.tree_mem_mib"] == "no permission"
+    assert source.missing["gpu0.sm_clock_mhz"] == "not supported by this GPU or mode"
+    assert "Hopper" in source.missing["gpu0.sm_active_pct"]
+    assert found["gpu0.util_pct"] == 80
+    assert not {k for k in found if k in source.missing}
+    assert nvml.calls["nvmlDeviceGetProcessUtilization"] == 1
+    assert nvml.calls["nvmlDeviceGetClockInfo"] == 2  # two clocks, once each
+
+
+def test_a_passing_failure_is_a_gap(fake: ModuleType) -> None:
+    gpu = fake.FakeGpu("GPU-a")
+    source = sampler(fake.FakeNvml(gpu))
+    assert source.read(())["gpu0.util_pct"] == 80
+    gpu.refuses["nvmlDeviceGetUtilizationRates"] = fake.TIMEOUT
+    assert "gpu0.util_pct" not in source.read(())
+    del gpu.refuses["nvmlDeviceGetUtilizationRates"]
+    assert source.read(())["gpu0.util_pct"] == 80
+    assert source.missing.keys() == {f"gpu0.{name}" for name in _gpm_fields()} | {
+        "gpu0.nvlink_tx_mib_s",
+        "gpu0.nvlink_rx_mib_s",
+    }
+
+
+def _gpm_fields() -> tuple[str, ...]:
+    from profiler.samplers.gpm import Gpm
+
+    return Gpm.FIELDS
+
+
+def test_older_drivers_without_field_values(fake: ModuleType) -> None:
+    gpu = fake.FakeGpu("GPU-a", refuses={"nvmlDeviceGetFieldValues": fake.NOT_SUPPORTED})
+    found = read_often(sampler(fake.FakeNvml(gpu)))
+    assert found["gpu0.power_w"] == 250  # the one-second mean, better than nothing
+    assert found["gpu0.pcie_tx_mib_s"] == pytest.approx(1049 * 1000 / 2**20)
+
+
+def test_mig_devices_say_what_is_missing(fake: ModuleType) -> None:
+    no = {
+        "nvmlDeviceGetUtilizationRates": fake.NOT_SUPPORTED,
+        "nvmlDeviceGetPowerUsage": fake.NOT_SUPPORTED,
+        "nvmlDeviceGetFieldValues": fake.NOT_SUPPORTED,
+        "nvmlDeviceGetProcessUtilization": fake.NOT_SUPPORTED,
+        "nvmlDeviceGetPcieThroughput": fake.NOT_SUPPORTED,
+    }
+    parts = [
+        fake.FakeGpu("MIG-a", slot=0, refuses=no, gpm=GPM, total_mib=18000),
+        fake.FakeGpu("MIG-b", slot=3, refuses=no, gpm={**GPM, 1: 55.0}, total_mib=35000),
+    ]
+    whole = fake.FakeGpu("GPU-a", name="NVIDIA H200", mig=parts, gpm=GPM)
+    nvml = fake.FakeNvml(whole, fake.FakeGpu("GPU-b"))
+    gpus = list_gpus(nvml)
+    assert [gpu.label for gpu in gpus] == ["0:0", "0:3", "1"]
+    assert gpus[1].name == "NVIDIA H200"
+    source = sampler(nvml, ("0:3",))
+    found = read_often(source)
+    assert found["gpu0:3.engine_pct"] == 55.0  # of this instance, not of the whole GPU
+    assert "gpu0:3.util_pct" not in found
+    assert source.missing["gpu0:3.util_pct"].endswith("(MIG)")
+    with pytest.raises(NoSuchGpu, match="split by MIG; choose one of 0:0, 0:3"):
+        choose(gpus, ("0",))
+    assert choose(gpus, ("MIG-b",)) == [gpus[1]]
+
+
+def test_pids_of_another_namespace_are_recognised(fake: ModuleType) -> None:
+    source = sampler(fake.FakeNvml(fake.FakeGpu("GPU-a", processes={4242: 900.0})))
+    assert math.isnan(read_often(source, pids=(7,))["gpu0.tree_mem_mib"])
+    source.close()
+    assert "namespace" in source.missing["gpu0.tree_mem_mib"]
+
+
+def test_unknown_process_memory_is_unknown(fake: ModuleType) -> None:
+    source = sampler(fake.FakeNvml(fake.FakeGpu("GPU-a", processes={7: None})))
+    assert math.isnan(source.read((7,))["gpu0.tree_mem_mib"])
+
+
+def test_a_lost_gpu_ends_its_probes_only(fake: ModuleType) -> None:
+    lost = fake.FakeGpu("GPU-a")
+    source = sampler(fake.FakeNvml(lost, fake.FakeGpu("GPU-b")), ("0", "1"))
+    source.read(())
+    for name in ("nvmlDeviceGetUtilizationRates", "nvmlDeviceGetMemoryInfo"):
+        lost.refuses[name] = fake.GPU_IS_LOST
+    found = source.read(())
+    assert source.missing["gpu0.util_pct"] == "the GPU is lost"
+    assert found["gpu1.util_pct"] == 80
+
+
+def test_choosing(fake: ModuleType) -> None:
+    gpus = list_gpus(fake.FakeNvml(fake.FakeGpu("GPU-a"), fake.FakeGpu("GPU-b")))
+    assert [g.uuid for g in choose(gpus, ("1", "GPU-a"))] == ["GPU-b", "GPU-a"]
+    with pytest.raises(NoSuchGpu, match="'2' does not exist; this machine has: 0, 1"):
+        choose(gpus, ("0", "2"))
+    with pytest.raises(BadOption, match="twice"):
+        choose(gpus, ("0", "GPU-a"))
+
+
+def test_a_taken_gpu(fake: ModuleType) -> None:
+    seen = fake.FakeGpu("GPU-a", processes={99: 10.0})
+    hidden = fake.FakeGpu("GPU-b", used_mib=9000)
+    shy = fake.FakeGpu("GPU-c", refuses={"nvmlDeviceGetComputeRunningProcesses": 4}, used_mib=80)
+    nvml = fake.FakeNvml(seen, hidden, shy)
+    gpus = list_gpus(nvml)
+    with pytest.raises(GpuBusy, match=r"GPU 0 is taken by another process \(pid 99\)"):
+        check_free(nvml, gpus[:1])
+    with pytest.raises(GpuBusy, match="9000 MiB in use by processes not visible"):
+        check_free(nvml, gpus[1:2])
+    check_free(nvml, gpus[2:])
+
+
+def test_no_driver(fake: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(DriverMissing, match="no NVIDIA driver to talk to"):
+        open_nvml(fake.FakeNvml(broken=9))
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    with pytest.raises(DriverMissing, match="nvidia-ml-py is not installed"):
+        open_nvml()
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("pynvml") is None, reason="nvidia-ml-py is not installed"
+)
+def test_the_fake_has_the_signatures_of_the_real_module(fake: ModuleType) -> None:
+    import pynvml
+
+    for name, function in inspect.getmembers(fake.FakeNvml, inspect.isfunction):
+        if not name.startswith("nvml"):
+            continue
+        real = inspect.signature(inspect.unwrap(getattr(pynvml, name)))
+        mine = [p for p in inspect.signature(function).parameters if p != "self"]
+        assert len(mine) == len(real.parameters) or "args" in real.parameters, name
+    request = pynvml.c_nvmlGpmMetricsGet_t()
+    for attribute in ("version", "numMetrics", "sample1", "sample2", "metrics"):
+        assert hasattr(request, attribute)
+    for attribute in ("metricId", "nvmlReturn", "value"):
+        assert hasattr(request.metrics[0], attribute)
+    value = pynvml.c_nvmlFieldValue_t()
+    for kind, number in ((0, "dVal"), (1, "uiVal"), (3, "ullVal"), (5, "siVal")):
+        value.valueType = kind
+        setattr(value.value, number, 12)
+        assert field_number(value) == 12
+    assert (pynvml.NVML_FI_DEV_POWER_INSTANT, pynvml.nvmlMemory_v2) == (186, 0x2000028)
+
+
+def test_the_host_sees_a_busy_tree() -> None:
+    code = "d = bytearray(60 * 2**20)\nwhile True: pass"
+    child = subprocess.Popen([sys.executable, "-c", code])
+    try:
+        source = HostSampler()
+        pids = [child.pid]
+        first = source.read(pids)
+        assert math.isnan(first["host.cpu_pct"])  # a rate needs two readings
+        time.sleep(0.5)
+        found = source.read(pids)
+        assert 5 < found["host.cpu_pct"] < 150
+        assert 60 < found["host.rss_mib"] < 200
+        assert found["host.processes"] == 1
+        source.read_fast(pids)
+        time.sleep(0.05)
+        assert 60 < source.read_fast(pids)["host.rss_mib"] < 200
+        assert source.device == "cpu"
+        assert not any("gpu" in key for key in found)
+    finally:
+        child.kill()
+        child.wait()
+    gone = source.read(pids)
+    assert gone["host.processes"] == 0
+    assert gone["host.cpu_pct"] >= 0  # what it had used is not taken back
+    source.read_fast(pids)
+    assert source.read_fast([]) == {}
+    source.close()
+
+
+def test_a_process_that_is_not_there() -> None:
+    found = HostSampler().read([2**22 + 1, os.getpid()])
+    assert found["host.processes"] == 1
+
+
+def test_rates() -> None:
+    rate = Rate()
+    assert math.isnan(rate(1.0, 100))
+    assert rate(3.0, 200) == 50
+    assert math.isnan(rate(4.0, 10))  # the counter began anew
+    assert math.isnan(rate(4.0, 20))  # no time has passed
+    assert rate(5.0, 30) == 10
+
+
+class FakeReader:
+    """DCGM's DcgmReader over two GPUs, one of them with blanks."""
+
+    def __init__(self, **options: Any) -> None:
+        assert options["updateFrequency"] == 100_000
+        self.m_gpuIdToUUId = {4: "GPU-a", 5: "GPU-z"}
+        self.stopped = False
+
+    def GetLatestGpuValuesAsFieldIdDict(self) -> dict[int, dict[int, float]]:
+        return {4: {1002: 0.5, 1004: 0.25, 1005: 9.2e18}, 5: {1002: 1.0}}
+
+    def Shutdown(self) -> None:
+        self.stopped = True
+
+
+def test_dcgm_fields(fake: ModuleType) -> None:
+    gpus = list_gpus(fake.FakeNvml(fake.FakeGpu("GPU-a")))
+    source = DcgmSampler(gpus, SimpleNamespace(DcgmReader=FakeReader))
+    found = source.read(())
+    assert found["gpu0.sm_active_pct"] == 50
+    assert found["gpu0.tensor_pct"] == 25
+    assert math.isnan(found["gpu0.dram_pct"])
+    # where NVML has no such counters DCGM fills in, and the other way round
+    both = Combined([sampler(fake.FakeNvml(fake.FakeGpu("GPU-a", gpm=GPM))), source])
+    assert both.read(())["gpu0.sm_active_pct"] == 70
+    both.close()
+
+
+def test_dcgm_without_its_engine(fake: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(**options: Any) -> None:
+        raise RuntimeError("host engine is not running")
+
+    gpus = list_gpus(fake.FakeNvml(fake.FakeGpu("GPU-a")))
+    source = DcgmSampler(gpus, SimpleNamespace(DcgmReader=refuse))
+    assert source.read(()) == {}
+    assert "host engine is not running" in source.missing["gpu0.tensor_pct"]
+    monkeypatch.setattr(dcgm_module, "PLACES", ())
+    monkeypatch.delenv("DCGM_PYTHON", raising=False)
+    assert dcgm_module.bindings() is None
+
+
+def test_dcgm_is_found_where_it_is_said_to_be(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "DcgmReader.py").write_text("WHO = 'here'\n")
+    monkeypatch.setenv("DCGM_PYTHON", str(tmp_path))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    assert dcgm_module.bindings().WHO == "here"
+    sys.modules.pop("DcgmReader")

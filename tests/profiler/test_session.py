@@ -1,0 +1,376 @@
+"""Whole profiles: on a CPU for real, on a GPU through the fake NVML."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+import sys
+import textwrap
+import time
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from rich.console import Console
+
+from features.job import Profile
+from profiler import procs, session, view
+from profiler.errors import BadOption, DriverMissing, GpuBusy, NoSuchGpu
+from profiler.period import CONFIDENT
+from profiler.plot import plot
+from profiler.recorder import Recorder, Series
+from profiler.result import Summary, scheduler_profile
+from profiler.runner import Limits, Outcome
+from profiler.samplers import NAN, Device, Reading
+from profiler.session import Options, pieces, profile
+from profiler.steady import Window
+
+BUSY = "import time\nend = time.monotonic() + 60\nwhile time.monotonic() < end: pass"
+CPU = Options(limits=Limits(seconds=1.5), device="cpu")
+
+
+def python(code: str) -> list[str]:
+    return [sys.executable, "-c", textwrap.dedent(code)]
+
+
+def test_a_cpu_profile_has_no_gpu_number(tmp_path: Path) -> None:
+    result = profile(python(BUSY), tmp_path, CPU)
+    assert result.ending.outcome is Outcome.LIMIT
+    assert result.exit_status == 0
+    assert result.device == "cpu"
+    assert result.profile is None
+    assert result.metrics["host.cpu_pct"].mean > 5
+    assert not any("gpu" in key for key in [*result.metrics, *result.peaks])
+    assert result.precision.amp is None
+    stored = json.loads((tmp_path / "profile.json").read_text())
+    assert stored == result.as_dict()
+    assert stored["profile"] is None
+    assert stored["ending"]["outcome"] == "stopped_at_limit"
+    samples = pq.read_table(tmp_path / "samples.parquet")
+    assert samples.num_rows == result.sampling.samples >= 10
+    assert samples["t_s"].to_numpy().max() <= result.ending.duration_s
+    assert not list(tmp_path.glob(".*"))  # nothing half-written
+
+
+def test_the_command_sees_a_scrubbed_environment_and_no_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SECRET_TOKEN", "x")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
+    code = "import json, os; print(json.dumps(dict(os.environ)))"
+    result = profile(python(code), tmp_path, replace(CPU, env=("MODE=fast",)))
+    env = json.loads(result.ending.last_lines[-1])
+    assert env["MODE"] == "fast"
+    assert env["CUDA_VISIBLE_DEVICES"] == ""
+    assert "SECRET_TOKEN" not in env
+
+
+@pytest.mark.parametrize(
+    ("code", "outcome", "status"),
+    [("print(1)", Outcome.FINISHED, 0), ("1/0", Outcome.FAILED, 1)],
+)
+def test_short_commands_are_results(
+    tmp_path: Path, code: str, outcome: Outcome, status: int
+) -> None:
+    result = profile(python(code), tmp_path, CPU)
+    assert result.ending.outcome is outcome
+    assert result.exit_status == status
+    assert not result.window.steady
+    assert json.loads((tmp_path / "profile.json").read_text())["window"]["reason"]
+
+
+def test_out_of_memory_has_its_status(tmp_path: Path) -> None:
+    code = "import time\na = []\nwhile True: a.append(b'x' * 2**20); time.sleep(0.002)"
+    options = replace(CPU, limits=Limits(seconds=20, memory_mib=150))
+    result = profile(python(code), tmp_path, options)
+    assert (result.ending.outcome, result.exit_status) == (Outcome.OUT_OF_MEMORY, 3)
+
+
+def test_an_interrupt_keeps_what_was_seen(tmp_path: Path) -> None:
+    ticks = []
+
+    def interrupt(live: session.Live) -> None:
+        ticks.append(live.run.run_id)
+        if len(ticks) == 3:
+            raise KeyboardInterrupt
+
+    result = profile(python(BUSY), tmp_path, CPU, on_tick=interrupt)
+    assert (result.ending.outcome, result.exit_status) == (Outcome.INTERRUPTED, 130)
+    assert procs.marked(ticks[0]) == []
+    assert (tmp_path / "profile.json").exists()
+
+
+def test_a_bad_rate_leaves_nothing_running(tmp_path: Path) -> None:
+    before = set(procs.descendants(os.getpid()))
+    with pytest.raises(BadOption, match="--hz 99"):
+        profile(python(BUSY), tmp_path, replace(CPU, hz=99))
+    assert set(procs.descendants(os.getpid())) <= before
+
+
+class Trainer:
+    """A GPU that idles for the first second of a run, then trains."""
+
+    def __init__(self, fake: ModuleType, **options: Any) -> None:
+        self.began: float | None = None
+        self.gpu = fake.FakeGpu("GPU-a", util=self.util, **options)
+
+    def util(self) -> tuple[int, int]:
+        if self.began is None or time.monotonic() - self.began < 1.0:
+            return (0, 0)
+        wobble = int(3 * math.sin(40 * time.monotonic()))
+        return (80 + wobble, 40 + wobble)
+
+
+def test_a_gpu_profile_is_what_the_scheduler_needs(fake: ModuleType, tmp_path: Path) -> None:
+    gpm = {1: 80.0, 2: 70.0, 3: 30.0, 5: 25.0, 7: 24.0, 10: 50.0, 12: 10.0, 13: 2.0}
+    trainer = Trainer(fake, gpm=gpm, used_mib=300)
+    gpu = trainer.gpu
+    nvml = fake.FakeNvml(fake.FakeGpu("GPU-busy", processes={1: 5.0}), gpu)
+
+    def grow(live: session.Live) -> None:
+        trainer.began = live.run.started
+        gpu.used_mib = 6300
+        gpu.processes = {live.run.pid: 5200.0, 999999: 400.0}
+
+    options = Options(limits=Limits(seconds=7.0))
+    result = profile(python(BUSY), tmp_path, options, on_tick=grow, nvml_module=nvml)
+    assert result.device == "gpu"
+    assert [d["channel"] for d in result.devices] == ["gpu1", "host"]  # the free one
+    assert result.devices[0]["driver"] == "580.0"
+    assert result.window.start_s == pytest.approx(1.0, abs=0.5)
+    assert result.profile is not None
+    assert result.profile.gpu_util_pct == pytest.approx(80, abs=2)
+    assert result.profile.gpu_mem_util_pct == pytest.approx(40, abs=2)
+    assert result.profile.gpu_mem_mib == 5200  # its own, not the neighbour's
+    assert result.profile.amp is True
+    assert "gpu1.nvlink_tx_mib_s" in result.missing
+    assert "gpu1.sm_active_pct" in result.metrics
+    text = _rendered(result)
+    assert "stopped at limit" in text
+    assert "not measured" in text
+    for form in ("svg", "png"):
+        path = plot(result, tmp_path, form)
+        assert path.stat().st_size > 5000
+    drawing = (tmp_path / "profile.svg").read_text()
+    assert drawing.lstrip().startswith("<?xml")
+
+
+def _rendered(result: Any) -> str:
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(view.table(result))
+    return console.export_text()
+
+
+def test_mig_profiles_leave_unknown_what_is_unknown(fake: ModuleType, tmp_path: Path) -> None:
+    no = dict.fromkeys(("nvmlDeviceGetUtilizationRates", "nvmlDeviceGetPowerUsage"), 3)
+    part = fake.FakeGpu("MIG-a", refuses=no, gpm={1: 55.0, 2: 40.0}, used_mib=100)
+    nvml = fake.FakeNvml(fake.FakeGpu("GPU-a", mig=[part], gpm={}))
+    options = Options(limits=Limits(seconds=2.0), gpus=("0:0",))
+
+    def grow(live: session.Live) -> None:
+        part.used_mib = 2100
+
+    code = "import os, time; print(os.environ['CUDA_VISIBLE_DEVICES'], flush=True); time.sleep(9)"
+    result = profile(python(code), tmp_path, options, on_tick=grow, nvml_module=nvml)
+    assert result.ending.last_lines == ("MIG-a",)
+    assert result.profile is not None
+    assert result.profile.gpu_util_pct == 55
+    assert math.isnan(result.profile.gpu_mem_util_pct)
+    assert result.profile.gpu_mem_mib == 2000  # beyond what was in use before
+    assert (
+        json.loads((tmp_path / "profile.json").read_text())["profile"]["gpu_mem_util_pct"] is None
+    )
+
+
+def test_choosing_a_device(
+    fake: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free, busy = fake.FakeGpu("GPU-free"), fake.FakeGpu("GPU-busy", processes={1: 5.0})
+    both, none = fake.FakeNvml(busy, free), fake.FakeNvml(broken=12)
+
+    class Mute(fake.FakeNvml):  # type: ignore[misc, name-defined]
+        def nvmlDeviceGetCount(self) -> int:
+            raise fake.NVMLError(999)
+
+    assert session.open_target(Options(), both).visible == "GPU-free"
+    assert session.open_target(Options(shared=True), both).visible == "GPU-busy"
+    assert session.open_target(Options(gpus=("0",), shared=True), both).visible == "GPU-busy"
+    with pytest.raises(GpuBusy):
+        session.open_target(Options(gpus=("0",)), both)
+    with pytest.raises(GpuBusy, match="no GPU is free"):
+        session.open_target(Options(), fake.FakeNvml(busy))
+    with pytest.raises(NoSuchGpu):
+        session.open_target(Options(gpus=("7",)), both)
+    with pytest.raises(DriverMissing):
+        session.open_target(Options(device="gpu"), none)
+    with pytest.raises(DriverMissing):
+        session.open_target(Options(gpus=("0",)), none)
+    with pytest.raises(DriverMissing, match="shows no GPU"):
+        session.open_target(Options(device="gpu"), fake.FakeNvml())
+    with pytest.raises(BadOption):
+        session.open_target(Options(device="cpu", gpus=("0",)), both)
+    with pytest.raises(DriverMissing, match="does not answer"):
+        session.open_target(Options(device="gpu"), Mute())
+    target = session.open_target(Options(), none)
+    assert target.sampler.device == "cpu"
+    assert "measuring the CPU" in target.note
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")  # as a batch system sets it
+    assert session.open_target(Options(), both).visible == "GPU-free"
+
+
+def summary(mean: float) -> Summary:
+    return Summary(mean, 0.0, mean, mean, mean, 10)
+
+
+def test_several_gpus_are_averaged_and_memory_is_the_highest() -> None:
+    metrics = {
+        "gpu0.util_pct": summary(80), "gpu1.util_pct": summary(60),
+        "gpu0.mem_util_pct": summary(40), "gpu1.mem_util_pct": summary(20),
+    }  # fmt: skip
+    peaks = {"gpu0.mem_used_mib": 5000.0, "gpu1.mem_used_mib": 7000.0}
+    base = {"gpu0": 100.0, "gpu1": 500.0}
+    found = scheduler_profile(["gpu0", "gpu1"], metrics, peaks, base, None)
+    assert found == Profile(70.0, 30.0, 6500.0, None)
+    assert scheduler_profile([], {}, {}, {}, None) is None
+    assert scheduler_profile(["gpu0"], metrics, {}, {}, None) is None
+
+
+class Script:
+    """A sampler that costs, or breaks, as told."""
+
+    device: Device = "cpu"
+    missing: dict[str, str] = {}  # noqa: RUF012
+
+    def __init__(self, cost_s: float = 0.0, breaks_after: int | None = None) -> None:
+        self.cost_s, self.breaks_after, self.reads = cost_s, breaks_after, 0
+
+    def read(self, pids: Any) -> Reading:
+        self.reads += 1
+        if self.breaks_after is not None and self.reads > self.breaks_after:
+            raise RuntimeError("the driver hung up")
+        return {"host.cpu_pct": float(self.reads)} if self.reads != 2 else {"host.rss_mib": 1.0}
+
+    def read_fast(self, pids: Any) -> Reading:
+        end = time.thread_time() + self.cost_s
+        while time.thread_time() < end:
+            pass
+        return {"host.rss_mib": 1.0}
+
+    def describe(self) -> list[dict[str, object]]:
+        return []
+
+    def close(self) -> None:
+        return None
+
+
+def record(source: Script, seconds: float, **options: Any) -> Recorder:
+    recorder = Recorder(source, list, **options)
+    recorder.start()
+    time.sleep(seconds)
+    recorder.stop()
+    recorder.stop()
+    return recorder
+
+
+def test_recorder_fills_gaps_with_unknown() -> None:
+    recorder = record(Script(), 0.45, hz=10.0, fast_hz=0.0)
+    t, columns = recorder.slow.arrays()
+    assert t.size >= 3
+    assert all(values.size == t.size for values in columns.values())
+    assert math.isnan(columns["host.cpu_pct"][1])
+    assert math.isnan(columns["host.rss_mib"][0])
+    assert recorder.fast.t == []
+
+
+def test_recorder_gives_up_rates_rather_than_disturb() -> None:
+    recorder = record(Script(cost_s=0.01), 2.6, hz=10.0, fast_hz=50.0, budget=0.02)
+    assert recorder.fast_hz < 50
+    assert any("lowered" in note for note in recorder.notes)
+    assert recorder.share > 0
+
+
+def test_recorder_survives_a_broken_source() -> None:
+    recorder = record(Script(breaks_after=3), 0.7, hz=10.0, fast_hz=0.0)
+    assert recorder.error is not None
+    assert "the driver hung up" in recorder.error
+    assert len(recorder.slow.t) == 3
+
+
+def test_fast_sampling_in_bursts_is_uneven_and_bounded() -> None:
+    recorder = record(
+        Script(), 1.2, hz=5.0, fast_hz=100.0, burst_s=0.2, burst_every_s=0.5,
+        origin=time.monotonic(),
+    )  # fmt: skip
+    t = np.array(recorder.fast.t)
+    assert np.mean((t % 0.5) < 0.3) > 0.8  # a busy machine may be late now and then
+    assert np.diff(t)[np.diff(t) < 0.1].std() > 0.001
+
+
+def test_pieces_are_cut_at_gaps_and_warped_by_cpu_time() -> None:
+    t = [i * 0.1 for i in range(100)] + [20 + i * 0.1 for i in range(100)]
+    cpu = [100.0] * 100 + [50.0] * 100
+    series = Series(t, {"m": list(np.arange(200.0)), "cpu": cpu})
+    window = Window(0.0, 40.0, 200, True, "")
+    plain = pieces(series, window, ["m"], 5.0)
+    assert [p.t.size for p in plain] == [50, 50, 50, 50]
+    warped = pieces(series, window, ["m"], 50.0, clock="cpu")
+    lengths = [p.t[-1] - p.t[0] for p in warped]
+    assert lengths[0] / lengths[1] == pytest.approx(2.0, rel=0.02)
+    # scaled so that both together last as long as by the wall clock
+    assert sum(lengths) == pytest.approx(19.8, rel=0.02)
+    assert pieces(series, window, ["m"], 5.0, clock="absent") == []
+    assert pieces(Series(), window, ["m"], 5.0) == []
+
+
+def test_the_live_view_draws_what_is_known(fake: ModuleType, tmp_path: Path) -> None:
+    frames = []
+
+    def draw(live: session.Live) -> None:
+        console = Console(width=110, record=True, file=io.StringIO())
+        console.print(view.draw(live))
+        frames.append(console.export_text())
+
+    nvml = fake.FakeNvml(fake.FakeGpu("GPU-a", name="NVIDIA Fake"))
+    profile(python(BUSY), tmp_path, Options(limits=Limits(seconds=2.0)), on_tick=draw,
+            nvml_module=nvml)  # fmt: skip
+    assert "gpu0: NVIDIA Fake" in frames[-1]
+    assert "gpu0.util_pct" in frames[-1]
+    assert "of 2 s" in frames[-1]
+
+
+def test_sparklines() -> None:
+    assert view.sparkline([]) == ""
+    assert view.sparkline([NAN, NAN]) == ""
+    assert view.sparkline([0, 50, 100], 3, 100.0) == " ▄█"
+    assert view.number(NAN) == "-"
+    assert view.number(12345.6) == "12,346"
+
+
+@pytest.mark.usefixtures("torch")
+def test_a_real_training_job(tmp_path: Path) -> None:
+    report = tmp_path / "report.jsonl"
+    command = [
+        sys.executable, "-m", "profiler.workloads", "VGG", "--tiny", "--threads", "1",
+        "--device", "cpu", "--seconds", "60", "--report", str(report),
+    ]  # fmt: skip
+    options = replace(CPU, limits=Limits(seconds=14.0), cwd=Path(__file__).resolve().parents[2])
+    result = profile(command, tmp_path / "run", options)
+    assert result.ending.outcome is Outcome.LIMIT, result.ending.last_lines
+    assert result.metrics["host.rss_mib"].mean > 150
+    lines = [json.loads(line) for line in report.read_text().splitlines()]
+    moments = [(r["t"], r["steps"]) for r in lines if r["event"] == "progress"]
+    assert len(moments) >= 2
+    # the truth over the same stretch, on the same clock
+    (t0, n0), (t1, n1) = moments[0], moments[-1]
+    truth = (t1 - t0) / (n1 - n0)
+    step = result.step
+    if step.confidence >= CONFIDENT:
+        assert step.seconds == pytest.approx(truth, rel=0.25)
+    else:
+        assert step.seconds is None or step.reason
