@@ -15,6 +15,7 @@ from pipeline.errors import UserError
 COMMANDS: tuple[tuple[str, str], ...] = (
     ("ingest", "ingest"),
     ("train", "train"),
+    ("evaluate", "evaluate"),
     ("simulate", "simulate"),
     ("compare", "compare"),
     ("explain", "explain"),

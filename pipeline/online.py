@@ -63,6 +63,11 @@ class OnlineEstimator(BundleEstimator):
         self._durations: list[float] = []
         self._times: list[float] = []
 
+    @property
+    def observed(self) -> int:
+        """Ended jobs to learn from so far."""
+        return len(self._rows)
+
     def ended(self, job_id: str, state: State, duration_s: float, now: float) -> None:
         super().ended(job_id, state, duration_s, now)
         self._started.pop(job_id, None)

@@ -177,7 +177,7 @@ class WaitingStage(ProfilingStage):
 
     A job that can start at once does, and is watched where it runs. One that waits is looked at
     when there is room, smallest first: its wait goes on meanwhile, and if it is short or fails
-    fast it is over. A job whose template has been seen is not looked at again.
+    fast it is over. The policy may have others looked at before they start.
     """
 
     overlaps_waiting = True
@@ -200,6 +200,7 @@ class WaitingStage(ProfilingStage):
                 left.append(entry)
                 continue
             core.queues[queued.job.vc].remove(queued)
+            core.touch(queued.job.vc)  # whoever stood behind it may now be first
             core.profile(queued, placement, now)
         self._queue = left
 

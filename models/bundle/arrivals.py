@@ -113,7 +113,9 @@ def arrival_columns(
         for window in WINDOWS:
             columns[f"{name}_mean_{window}"] = between(at + 1 - window, at + 1, total)
         back = at[:, None] - np.arange(len(FADING))
-        columns[f"{name}_fading"] = np.where(back[:, -1] >= 0, log[back] @ FADING, np.nan)
+        columns[f"{name}_fading"] = np.where(
+            back[:, -1] >= 0, log[np.maximum(back, 0)] @ FADING, np.nan
+        )
         for days in (1, 7):
             middle = at + lead.ahead - days * DAY_BINS
             columns[f"{name}_same_time_{days}d"] = between(

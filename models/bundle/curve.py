@@ -36,24 +36,33 @@ class Curve:
     def mean_log(self, logits: Floats, elapsed_s: Floats | None = None) -> Floats:
         """Mean of ln(1 + seconds) of n jobs, (n,), of those that last beyond `elapsed_s` (n,)."""
         y = self._curve(logits)
-        grid = np.linspace(self._x[0], self._x[-1], _GRID)
+        grid = np.linspace(float(self._x[0]), float(self._x[-1]), _GRID)
         i = np.clip(np.searchsorted(self._x, grid, side="right") - 1, 0, len(self._x) - 2)
         share = (grid - self._x[i]) / (self._x[i + 1] - self._x[i])
         alive = _sigmoid(y[:, i] * (1 - share) + y[:, i + 1] * share)
+        width = grid[1] - grid[0]
+        slabs = (alive[:, 1:] + alive[:, :-1]) / 2 * width
+        area = np.zeros(alive.shape)
+        area[:, 1:] = np.cumsum(slabs, axis=1)
+        total = np.asarray(area[:, -1])
         if elapsed_s is None:
-            area: Floats = np.asarray(np.trapezoid(alive, grid, axis=1))
-            return area
-        lived = np.clip(np.log1p(elapsed_s), grid[0], grid[-1])
+            return total
+        lived = np.asarray(np.clip(np.log1p(elapsed_s), grid[0], grid[-1]), dtype=np.float64)
         now_alive = 1.0 - self.level_of(logits, elapsed_s)
-        ahead = np.where(grid[None, :] > lived[:, None], alive / now_alive[:, None], 0.0)
-        return np.asarray(lived + ahead.sum(axis=1) * (grid[1] - grid[0]))
+        at = np.arange(len(y))
+        cell = np.minimum((lived / width).astype(np.intp), _GRID - 1)
+        gone: Floats = area[at, cell] + (alive[at, cell] + now_alive) / 2 * (lived - grid[cell])
+        left = np.asarray(np.maximum(total - gone, 0.0) / now_alive, dtype=np.float64)
+        return lived + left
 
     def _curve(self, logits: Floats) -> Floats:
         """Log-odds at the ends and thresholds, (n, thresholds + 2), falling strictly."""
         n = len(logits)
         inside = np.clip(logits, -_SURE, _SURE)
-        curve = np.concatenate([np.full((n, 1), _SURE), inside, np.full((n, 1), -_SURE)], axis=1)
-        return curve - 1e-6 * np.arange(curve.shape[1])
+        curve: Floats = np.concatenate(
+            [np.full((n, 1), _SURE), inside, np.full((n, 1), -_SURE)], axis=1
+        )
+        return curve - np.linspace(0.0, 1e-5, curve.shape[1])
 
     def invert(self, logits: Floats, level: Floats) -> Floats:
         """ln(1 + seconds) at which each job has ended with chance `level` (n, m), (n, m)."""

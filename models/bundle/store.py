@@ -88,7 +88,11 @@ class Bundle:
         self._duration = duration
         self._packing = packing
         self._pair_speed = pair_speed
-        optional: dict[str, _Part | None] = {"tails": tails, "pair_ga2m": pair_ga2m}
+        optional: dict[str, _Part | None] = {
+            "tails": tails,
+            "pair_ga2m": pair_ga2m,
+            "arrivals": arrivals,
+        }
         self._optional: dict[str, _Part] = {k: v for k, v in optional.items() if v is not None}
         self.metadata: Document = _plain(dict(metadata or {}))
         self.created_by = created_by

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from features.rows import DAY_S, Rows
 from features.survival import THRESHOLDS_S
 from models.bundle import Calibration, Tails
+from models.training.blend import earned_weight
 from models.training.duration import DurationPreset, fit_duration
 from models.training.evaluation import LN10, TAILS_S, auc, duration_metrics
 from models.training.intervals import DAYS, calibrate
@@ -29,6 +30,8 @@ Mask = NDArray[np.bool_]
 LEVELS = (0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975)
 INTERVALS = {"50": (2, 4), "80": (1, 5), "95": (0, 6)}
 LEAST = 200
+# Days of forecasts that decide the weight of the GA2Ms of the thresholds.
+EARNED_DAYS = 7.0
 
 
 @dataclass(slots=True)
@@ -79,6 +82,7 @@ def roll(
     """
     out = Forecasts()
     logits = np.full((len(rows), len(THRESHOLDS_S)), np.nan)
+    unblended = np.full_like(logits, np.nan)
     first = float(np.floor(rows.time.min() / DAY_S) * DAY_S)
     cuts = np.arange(first, float(rows.time.max()) + 1e-9, refit_s).tolist()
     for done, cut in enumerate(cuts):
@@ -87,7 +91,7 @@ def roll(
             continue
         _baseline(out, rows, ahead)
         if (rows.end_time < cut).sum() >= LEAST:
-            _own(out, rows, ahead, cut, logits, preset, seed)
+            _own(out, rows, ahead, cut, (logits, unblended), preset, seed)
             if forest:
                 _forest(out, rows, ahead, cut, seed)
             if tail_forest and cut >= yardsticks_from:
@@ -119,10 +123,11 @@ def _own(
     rows: Rows,
     ahead: Mask,
     cut: float,
-    logits: Floats,
+    past: tuple[Floats, Floats],
     preset: str | DurationPreset,
     seed: int,
 ) -> None:
+    logits, unblended = past  # of every row forecast so far
     seen, duration, elapsed = known_by(rows, cut)
     began = seen.start_time < cut
     fitted = fit_duration(
@@ -135,22 +140,53 @@ def _own(
         elapsed_s=elapsed[began],
     )
     chances = fit_tails(
-        seen.X, duration, seen.start_time, cut, seen.features, seed=seed, preset=preset
+        seen.X,
+        duration,
+        seen.start_time,
+        cut,
+        seen.features,
+        seed=seed,
+        preset=preset,
+        weights=earned_weights(rows, unblended, cut),
     )
     out.cpu_s.append(fitted.cpu_s + chances.cpu_s)
     X = rows.X[ahead]
     models = chances.tails
     logits[ahead] = models.logits_batch(X)
+    for k, alone in enumerate(chances.own):
+        if alone is not None:
+            unblended[ahead, k] = alone.score_batch(X)
     tails = Tails(models.thresholds_s, models.models, lately(rows, logits, models, cut))
     wanted = [models.thresholds_s.index(limit) for limit in TAILS_S.values()]
     out.put("scores", "ga2m", ahead, fitted.model.score_batch(X))
-    out.put("tails", "ga2m", ahead, logits[ahead][:, wanted])
+    scores = [models.models[k].score_batch(X) for k in wanted]
+    out.put("tails", "ga2m", ahead, np.stack(scores, axis=1))
     quantiles = tails.quantiles_batch(X, LEVELS)
     out.put("quantiles", "ga2m", ahead, quantiles)
     plain = models.quantiles_batch(X, LEVELS)
     out.put("quantiles", "ga2m_uncalibrated", ahead, plain)
     # As a point the fitted median, which ranks jobs; calibration shifts all jobs of a class alike.
     out.put("scores", "ga2m_median", ahead, np.log1p(plain[:, LEVELS.index(0.5)]))
+
+
+def earned_weights(rows: Rows, unblended: Floats, cut: float) -> dict[str, float]:
+    """Weights of the GA2Ms by threshold, from forecasts of the last days whose outcome is known.
+
+    Args:
+        unblended: log-odds the GA2Ms alone forecast, (n, thresholds); NaN where they did not.
+    """
+    found = {}
+    for k, (name, limit) in enumerate(THRESHOLDS_S.items()):
+        feature = f"like_over_{name}"
+        if feature not in rows.X:
+            continue
+        known = (rows.time < cut) & (rows.start_time + limit < cut) & np.isfinite(unblended[:, k])
+        known &= rows.time >= cut - EARNED_DAYS * DAY_S - limit
+        odds = rows.X[feature].to_numpy()[known]
+        weight = earned_weight(unblended[known, k], odds, ~(rows.y[known] <= limit))
+        if weight is not None:
+            found[name] = weight
+    return found
 
 
 def lately(rows: Rows, logits: Floats, tails: Tails, cut: float) -> Calibration:

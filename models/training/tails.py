@@ -44,11 +44,13 @@ class FittedTails:
 
     Attributes:
         tails: the exported models.
+        own: the GA2Ms before blending; None where there was nothing to learn.
         metadata: rows and share of long jobs per threshold, weight of the GA2M; plain JSON.
         cpu_s: CPU seconds the fits and export took.
     """
 
     tails: Tails
+    own: tuple[AdditiveModel | None, ...]
     metadata: Mapping[str, Any]
     cpu_s: float
 
@@ -63,6 +65,7 @@ def fit_tails(
     seed: int,
     preset: str | DurationPreset = "fast",
     thresholds_s: Mapping[str, float] = THRESHOLDS_S,
+    weights: Mapping[str, float] | None = None,
     calibration: Calibration | None = None,
 ) -> FittedTails:
     """Fits one GA2M per threshold.
@@ -75,6 +78,9 @@ def fit_tails(
         specs: the features. Where the odds of a threshold are among them (family `survival`),
             the model is blended with them by the jobs seen: with few, they decide.
         thresholds_s: by the name that the features use.
+        weights: of the GA2M in the blend, by threshold name, where forecasts of the last days
+            have earned one (`blend.earned_weight`); elsewhere it grows with the jobs seen.
+        calibration: of the intervals, see `intervals`.
         seed, preset: see `fit_duration`.
 
     A threshold that nearly all jobs outlast, or hardly any, keeps the odds it came with.
@@ -90,18 +96,26 @@ def fit_tails(
     if (duration < 0).any() or np.isinf(duration).any():
         raise TrainingError("duration_s holds a value that is negative or not finite")
     name, chosen = settings_of(preset)
-    models, notes = [], {}
+    models, own, notes = [], [], {}
     for label, limit in thresholds_s.items():
         known = start + limit < now
         longer = ~(duration[known] <= limit)  # a running job (NaN) has outlasted it
-        model, note = _fit_one(
-            frame[known], longer, start[known], specs, f"like_over_{label}", seed, chosen
-        )
-        models.append(model)
+        feature = f"like_over_{label}"
+        alone, note = _fit_one(frame[known], longer, start[known], specs, feature, seed, chosen)
+        weight = 1.0
+        if feature in frame:
+            n = len(longer)
+            weight = 0.0 if alone is None else (weights or {}).get(label, n / (n + EVIDENCE))
+            blank = AdditiveModel([Axis(spec) for spec in specs], [], 0.0, "logit")
+            models.append(blended(alone or blank, feature, weight, frame[known]))
+        else:
+            models.append(alone or _share(specs, longer))
+        own.append(alone)
+        note["weight"] = weight
         notes[label] = note
     tails = Tails(thresholds_s.values(), models, calibration)
     metadata = {"preset": name, "seed": seed, "thresholds": notes}
-    return FittedTails(tails, metadata, clock.process_time() - started)
+    return FittedTails(tails, tuple(own), metadata, clock.process_time() - started)
 
 
 def _fit_one(
@@ -112,27 +126,22 @@ def _fit_one(
     own: str,
     seed: int,
     chosen: DurationPreset,
-) -> tuple[AdditiveModel, dict[str, Any]]:
+) -> tuple[AdditiveModel | None, dict[str, Any]]:
     n, positive = len(frame), int(longer.sum())
     note: dict[str, Any] = {"rows": n, "longer": positive}
-    names = [spec.name for spec in specs]
     if min(positive, n - positive) < _LEAST_OF_A_KIND:
-        # Nothing to learn: the features' own odds, or the share seen so far.
-        share = (positive + 0.5) / (n + 1.0)
-        model = _constant(specs, 0.0 if own in names else float(np.log(share / (1 - share))))
-        weight = 0.0 if own in names else 1.0
-    else:
-        used = [s for s in specs if _sees(s, own)]
-        columns = frame[[s.name for s in used]].reset_index(drop=True)
-        fitted = additive_model(
-            _boost(columns, longer, time, used, seed, chosen), columns, used, link="logit"
-        )
-        model = _widened(fitted, specs)
-        weight = n / (n + EVIDENCE) if own in names else 1.0
-    note["weight"] = weight
-    if own in names:
-        model = blended(model, own, weight, frame)
-    return model, note
+        return None, note
+    used = [spec for spec in specs if _sees(spec, own)]
+    columns = frame[[spec.name for spec in used]].reset_index(drop=True)
+    ebm = _boost(columns, longer, time, used, seed, chosen)
+    return _widened(additive_model(ebm, columns, used, link="logit"), specs), note
+
+
+def _share(specs: Sequence[FeatureSpec], longer: NDArray[np.bool_]) -> AdditiveModel:
+    """The share seen so far, for everyone."""
+    share = (longer.sum() + 0.5) / (len(longer) + 1.0)
+    axes = [Axis(spec) for spec in specs]
+    return AdditiveModel(axes, [], float(np.log(share / (1.0 - share))), "logit")
 
 
 def _sees(spec: FeatureSpec, own: str) -> bool:
@@ -162,10 +171,6 @@ def _boost(
         warnings.filterwarnings("ignore", message="All-NaN slice encountered")
         ebm.fit(frame, longer.astype(np.int64), bags=block_bags(time, chosen.outer_bags))
     return ebm
-
-
-def _constant(specs: Sequence[FeatureSpec], score: float) -> AdditiveModel:
-    return AdditiveModel([Axis(spec) for spec in specs], [], score, "logit")
 
 
 def _widened(model: AdditiveModel, specs: Sequence[FeatureSpec]) -> AdditiveModel:

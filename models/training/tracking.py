@@ -1,8 +1,8 @@
 """Training runs and the registered model, in MLflow.
 
 The rule of promotion: the challenger and the current champion score the same rows, now; the
-challenger becomes champion unless it is worse. A champion that can no longer be read, or cannot
-score today's features, is worse by definition.
+challenger becomes champion only if it is better, by more than a stated margin. A champion that can
+no longer be read, or cannot score today's features, is worse by definition.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from mlflow.types import ColSpec, DataType, Schema
 
 from models.bundle import AdditiveModel, Bundle, BundleError
 from models.training import pyfunc_bundle
+from models.training.card import effects, model_card, write_card
 from models.training.errors import TrainingError
 from models.training.plots import plot_shapes
 
@@ -68,12 +69,16 @@ def log_training(
     metrics: Mapping[str, float],
     input_digest: str,
     figure: str = "tail AUC",
+    margin: float = 0.0,
+    card: str | None = None,
     tracking_uri: str = TRACKING_URI,
     artifact_root: str | Path = ARTIFACT_ROOT,
     name: str = MODEL_NAME,
     files: Sequence[str | Path] = (),
 ) -> TrackedRun:
-    """Logs a run with its bundle, registers the bundle, and promotes it if it is not worse.
+    """Logs a run with its bundle, registers the bundle, and promotes it if it is better.
+
+    With the run go the purified effects (`effects.json`), their picture and the model card.
 
     Args:
         bundle_path: directory of the exported bundle; it must hold a duration model.
@@ -82,6 +87,8 @@ def log_training(
         params, metrics: logged as they are; metrics that are not finite are left out.
         input_digest: digest of what it was trained on.
         figure: what `evaluate` measures, for the reason.
+        margin: by how much more than the champion's it must be.
+        card: the model card as HTML; by default one made from the bundle alone.
         tracking_uri: MLflow store, a database.
         artifact_root: folder for artifacts.
         name: registered model.
@@ -91,7 +98,7 @@ def log_training(
     value = float(evaluate(bundle.duration))
     with _store(tracking_uri) as client:
         experiment = _experiment(client, Path(artifact_root))
-        champion_value, promoted, reason = _challenge(client, name, value, evaluate, figure)
+        champion_value, promoted, reason = _challenge(client, name, value, evaluate, figure, margin)
         tags = {"input_digest": input_digest, "bundle_digest": bundle.digest}
         with mlflow.start_run(experiment_id=experiment, tags=tags) as run:
             mlflow.log_params(dict(params))
@@ -101,6 +108,9 @@ def log_training(
                 mlflow.log_artifact(str(file))
             with TemporaryDirectory() as scratch:
                 mlflow.log_artifact(str(plot_shapes(bundle.duration, Path(scratch, "shapes.png"))))
+                page = model_card(bundle) if card is None else card
+                mlflow.log_artifact(str(write_card(Path(scratch, "card.html"), page)))
+            mlflow.log_dict({"duration": effects(bundle.duration)}, "effects.json")
             info = mlflow.pyfunc.log_model(
                 name="model",
                 python_model=str(Path(pyfunc_bundle.__file__)),
@@ -134,6 +144,7 @@ def _challenge(
     value: float,
     evaluate: Callable[[AdditiveModel], float],
     figure: str,
+    margin: float,
 ) -> tuple[float | None, bool, str]:
     """(champion's figure, promoted, reason)."""
     with TemporaryDirectory() as scratch:
@@ -149,11 +160,12 @@ def _challenge(
             return None, True, f"the champion cannot score these rows: {error}"
     if former != former:
         return None, True, f"the champion has no {figure} on these rows"
-    if value >= former:
-        return former, True, f"{figure} {value:.4f} is not below the champion's {former:.4f}"
     if value != value:
         return former, False, f"no {figure} on these rows, the champion has {former:.4f}"
-    return former, False, f"{figure} {value:.4f} is below the champion's {former:.4f}"
+    better = value > former + margin
+    by = f" by more than {margin:g}" if margin else ""
+    said = f"is{'' if better else ' not'} above the champion's {former:.4f}{by}"
+    return former, better, f"{figure} {value:.4f} {said}"
 
 
 def _champion(client: MlflowClient, name: str, into: str | Path | None) -> Path:

@@ -7,6 +7,7 @@ and what is learned of it is learned when it would then have ended.
 from __future__ import annotations
 
 import csv
+import heapq
 import math
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,9 +16,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
+from features.lifetimes import lifetimes
 from features.rows import DAY_S, Rows, training_rows
+from models.coldstart import ColdStart
 from models.training.intervals import GPUS_UP_TO
 from models.training.rolling import INTERVALS, Forecasts, figures, interval_figures, roll
 from models.training.yardsticks import ewma_scores
@@ -58,6 +62,7 @@ def run(data: Path, *, seed: int = 0, ablation: bool = False) -> dict[str, Any]:
     test_from = last - TEST_DAYS * DAY_S
     told = roll(rows, yardsticks_from=test_from, seed=seed)
     _add_yardsticks(told, rows, user, data / "venus")
+    told.scores["cold_start"] = cold_start_scores(trace, rows)
     test = rows.time >= test_from
     ended = ended_before_submission(user, rows)
     result: dict[str, Any] = {
@@ -111,6 +116,22 @@ def _add_yardsticks(told: Forecasts, rows: Rows, user: list[Any], folder: Path) 
         told.scores[f"peer_{name}"] = np.log1p(np.where(seconds < 0, PEER_FLOOR_S, seconds))
 
 
+def cold_start_scores(trace: pa.Table, rows: Rows) -> Floats:
+    """What `ColdStart` alone would have said of each job, learning from ended jobs only, (n,)."""
+    model, running = ColdStart(), list[tuple[float, int]]()
+    lives, _ = lifetimes(trace)
+    jobs = {life.job.job_id: life.job for life in lives}
+    scores = np.full(len(rows), np.nan)
+    for i, (job_id, now) in enumerate(zip(rows.job_id, rows.time.tolist(), strict=True)):
+        while running and running[0][0] < now:
+            _, ended = heapq.heappop(running)
+            model.observe(jobs[rows.job_id[ended]], float(rows.y[ended]))
+        scores[i] = model.predict(jobs[job_id])[0]
+        if np.isfinite(rows.end_time[i]) and np.isfinite(rows.y[i]):
+            heapq.heappush(running, (float(rows.end_time[i]), i))
+    return scores
+
+
 def _by_history(told: Forecasts, rows: Rows) -> dict[str, Any]:
     """Figures of the days that follow 1, 3, 7 and 14 days of history."""
     first = math.floor(float(rows.time.min()) / DAY_S) * DAY_S
@@ -118,7 +139,7 @@ def _by_history(told: Forecasts, rows: Rows) -> dict[str, Any]:
     for days in HISTORY_DAYS:
         since = first + days * DAY_S
         mask = (rows.time >= since) & (rows.time < since + AHEAD_DAYS * DAY_S)
-        found[str(days)] = figures(told, rows, mask)
+        found[str(days)] = figures(told, rows, mask) if mask.any() else {}
     return found
 
 

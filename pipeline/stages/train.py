@@ -5,12 +5,14 @@ from __future__ import annotations
 from importlib.metadata import version
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 
 from features.rows import Rows
 from models.bundle import Bundle
 from models.training.duration import fit_duration
-from models.training.evaluation import duration_metrics
+from models.training.edits import Edits, apply_edits, read_edits
+from models.training.evaluation import duration_metrics, tail_auc
 from models.training.packing import (
     evaluate_packing,
     evaluate_pair_speed,
@@ -40,17 +42,36 @@ def read_measured(pairs: str, seed: int) -> PairMeasurements:
     return read_artifact(path) if path.is_dir() else read_pairs(path)
 
 
-def fit(rows: Rows, cut: float, pairs: PairMeasurements, *, preset: str, seed: int) -> Bundle:
-    """Every model of a bundle, fitted on what had ended before `cut`."""
+def fit(
+    rows: Rows,
+    cut: float,
+    pairs: PairMeasurements,
+    *,
+    preset: str,
+    seed: int,
+    edits: Edits | None = None,
+) -> Bundle:
+    """Every model of a bundle, fitted on what had ended before `cut`.
+
+    `edits` are a person's corrections of the duration model. They are refused when they make its
+    tail AUC on the days after `cut` worse than `models.training.edits` tolerates.
+    """
     seen = rows.ended_before(cut)
     duration = fit_duration(seen.X, seen.y, seen.time, seen.features, seed=seed, preset=preset)
+    model, corrected = duration.model, {}
+    if edits is not None and edits.edits:
+        figure = tail_auc(rows.where((rows.time >= cut) & np.isfinite(rows.y)))
+        edited = apply_edits(
+            model, edits, measure=lambda m: {"tail_auc": figure(m)}, guard="tail_auc"
+        )
+        model, corrected = edited.model, dict(edited.metadata)
     packing, speed = fit_packing(pairs, seed=seed), fit_pair_speed(pairs)
     return Bundle(
-        duration=duration.model,
+        duration=model,
         packing=packing.model,
         pair_speed=speed.model,
         metadata={
-            "duration": dict(duration.metadata),
+            "duration": dict(duration.metadata) | corrected,
             "packing": dict(packing.metadata),
             "pair_speed": dict(speed.metadata),
         },
@@ -64,7 +85,8 @@ def run(params: Params) -> str:
     rows = Rows.from_table(pq.read_table(FEATURES))
     cut = test_from(trace.column("submit_time"), wanted.test_days)
     pairs = read_measured(wanted.pairs, wanted.seed)
-    bundle = fit(rows, cut, pairs, preset=wanted.preset, seed=wanted.seed)
+    edits = read_edits(wanted.edits)
+    bundle = fit(rows, cut, pairs, preset=wanted.preset, seed=wanted.seed, edits=edits)
     bundle.save(CANDIDATE)
     seen = rows.ended_before(cut)
     inside = duration_metrics(bundle.duration.score_batch(seen.X), seen.y, seen.gpus)

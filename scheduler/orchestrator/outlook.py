@@ -41,7 +41,7 @@ class _Ratios:
 
 
 class Outlook:
-    """Distribution of a job's duration, and of what is left of it.
+    """What to expect of a job's duration, and of what is left of it.
 
     Args:
         spread: standard deviation of ln(true / predicted) believed before anything has ended.
@@ -84,23 +84,6 @@ class Outlook:
             return max(elapsed_s, 1.0)
         mean = scale * ratios.above[first] / count - 1.0
         return max(min(mean, self._longest_s) - elapsed_s, 1.0)
-
-    def quantile_s(self, predicted_s: float, q: float, elapsed_s: float = 0.0) -> float:
-        """Quantile `q` (0-1) of the seconds left, given that it has run `elapsed_s`."""
-        left = [
-            duration
-            for ratio in self._range(predicted_s).grid
-            if (duration := (1.0 + predicted_s) * ratio - 1.0) > elapsed_s
-        ]
-        if not left:
-            return max(elapsed_s, 1.0)
-        return min(left[min(int(q * len(left)), len(left) - 1)], self._longest_s) - elapsed_s
-
-    def above(self, predicted_s: float, seconds: float) -> float:
-        """Probability that a job predicted at `predicted_s` runs longer than `seconds`."""
-        grid = self._range(predicted_s).grid
-        ratio = (1.0 + seconds) / (1.0 + predicted_s)
-        return 1.0 - bisect_right(grid, ratio) / len(grid)
 
     def _range(self, predicted_s: float) -> _Ratios:
         return self._ranges[bisect_right(EDGES_S, predicted_s)]

@@ -54,9 +54,9 @@ class Pellucid(Policy):
         profile_above_s: float = 300.0,
         pack_first_above: float | None = 1.8,
         patience_s: float = 172_800.0,
-        partner_searches: int = 64,
+        partner_searches: int = 16,
         borrows: bool = False,
-        plenty: float = 0.07,
+        plenty: float = 0.05,
     ):
         self.judge = judge
         self.max_gpus = max_gpus

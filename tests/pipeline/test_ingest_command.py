@@ -9,8 +9,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from pipeline.errors import UserError
 from pipeline.commands.ingest import ingest
+from pipeline.errors import UserError
 from tests.pipeline.traces.samples import samples, write_helios, write_sacct
 
 app = typer.Typer()

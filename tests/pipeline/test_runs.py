@@ -99,8 +99,8 @@ def test_history_before_since_is_learned_from_and_not_simulated() -> None:
     estimator = scenario.estimators(scenario.policy("qssf"))
     first = scenario.workload.jobs[0]
     ignorant = small(durations="own").estimators(scenario.policy("qssf"))
-    assert estimator.cold.observed > 50  # type: ignore[attr-defined]
-    assert ignorant.cold.observed == 0  # type: ignore[attr-defined]
+    assert estimator.observed > 50  # type: ignore[attr-defined]
+    assert ignorant.observed == 0  # type: ignore[attr-defined]
     estimator.submitted(first, first.submit_time)
     assert estimator.estimate(first, first.submit_time).seconds > 0
 

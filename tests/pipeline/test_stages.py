@@ -25,7 +25,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     params = yaml.safe_load((ROOT / "params.yaml").read_text())
     params["ingest"]["scale"] = "small"
     params["cluster"] = str(ROOT / "pipeline/clusters/small.yaml")
-    params["train"] |= {"test_days": 2, "preset": "fast"}
+    params["train"] |= {
+        "test_days": 2,
+        "preset": "fast",
+        "edits": str(ROOT / "models/edits.yaml"),
+    }
     (path / "params.yaml").write_text(yaml.safe_dump(params))
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(path)
@@ -128,4 +132,32 @@ def test_a_test_period_longer_than_the_trace_is_refused(
     params = common.read_params(folder / "params.yaml")
     params.train.test_days = 365
     with pytest.raises(UserError, match="test_days"):
+        train.run(params)
+
+
+def test_a_persons_edit_reaches_the_bundle_and_says_so(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(folder / "data/trace", tmp_path / "data/trace")
+    shutil.copy(folder / "data/features.parquet", tmp_path / "data/features.parquet")
+    monkeypatch.chdir(tmp_path)
+    params = common.read_params(folder / "params.yaml")
+    params.train.edits = tmp_path / "edits.yaml"
+    params.train.edits.write_text(
+        yaml.safe_dump(
+            {
+                "version": 1,
+                "model": "duration",
+                "edits": [
+                    {"feature": "user_submitted_1h", "drop": True, "why": "bursts say nothing"}
+                ],
+            }
+        )
+    )
+    train.run(params)
+    bundle = Bundle.load(common.CANDIDATE)
+    assert "user_submitted_1h" not in bundle.duration.term_names
+    assert bundle.metadata["duration"]["edits"]["edits"][0]["why"] == "bursts say nothing"
+    params.train.edits.write_text("version: 1\nmodel: duration\nedits: [{feature: nothing}]\n")
+    with pytest.raises(ValueError, match="edits"):
         train.run(params)

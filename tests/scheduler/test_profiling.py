@@ -262,6 +262,7 @@ def test_a_job_that_can_start_is_not_looked_at_and_one_that_waits_is() -> None:
         (Action.WAIT, "b"),
         (Action.WAIT, "c"),
         (Action.PROFILE, "b"),
+        (Action.WAIT, "c"),  # first in line now, and so for another reason
     ]
     assert actions(desk.end("b", now=200.0))[:1] == [(Action.ENQUEUE, "b")]
     assert sorted(desk.cluster.runs) == ["a", "c"], "looked at once; then it is the other's turn"
@@ -281,9 +282,6 @@ def test_every_job_ends_behind_the_stage_for_waiting_ones(jobs: list[tuple[int, 
     assert sum(r.ended_in_profiling for r in played.outcome.jobs) <= len(profiled(played.decisions))
 
 
-@pytest.mark.xfail(
-    strict=True, reason="a queue whose head leaves for the partition is not looked at again"
-)
 def test_when_the_head_of_a_line_is_looked_at_the_next_one_may_start() -> None:
     desk = Desk(Patient(), cluster_of(nodes=2, profiling=1), stage=WaitingStage(max_gpus=8))
     desk.submit(a_job("a"))

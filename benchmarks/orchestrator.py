@@ -1,0 +1,126 @@
+"""Speed of the policy `pellucid`: one decision pass over a deep queue, and a month of Venus.
+
+    python -m benchmarks.orchestrator --json [--data ../shared/data]
+
+The pass: 10,000 jobs wait for 2,048 GPUs that are all in use; jobs end one after the other and
+others arrive, and every look at the queue is timed in CPU seconds with its decisions turned into
+the table that a recorder writes. The month: track `honest` with own predictions, which includes
+refitting the duration model. Prints the figures, and whether the budget in
+`orchestrator_budget.json` holds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from features.job import Job, Profile
+from features.schema import State
+from pipeline.runs import run
+from pipeline.tracks import open_scenario
+from scheduler.cluster import Cluster, ClusterSpec
+from scheduler.core import Core
+from scheduler.estimates import TableEstimator
+from scheduler.policies.pellucid import Pellucid
+from scheduler.profiling import WaitingStage
+from scheduler.recorder import decision_table
+from scheduler.sharing import TableJudge
+
+BUDGET = Path(__file__).with_name("orchestrator_budget.json")
+QUEUED = 10_000
+NODES = 256
+SIZES = (1, 1, 1, 1, 2, 4, 8, 8, 16, 32)
+
+
+def decision_passes(passes: int = 400, seed: int = 0) -> dict[str, float]:
+    """Percentiles of a decision pass, milliseconds of CPU time, recording included."""
+    rng = random.Random(seed)
+    policy = Pellucid(TableJudge(_Everyone(), lambda a, b: (0.9, 0.85)))
+    seconds = {f"j{i}": rng.lognormvariate(6.0, 2.0) for i in range(QUEUED * 3)}
+    cluster = Cluster(ClusterSpec({"vc": NODES + 2}), {"vc": 2})
+    core = Core(cluster, policy, TableEstimator("given", seconds), profiling=WaitingStage())
+    now, next_id = 0.0, 0
+
+    def submit() -> None:
+        nonlocal next_id
+        size = rng.choice(SIZES)
+        core.submitted(Job(f"j{next_id}", now, size, f"u{next_id % 50}", "vc"), now)
+        next_id += 1
+
+    while sum(len(queue) for queue in core.queues.values()) < QUEUED:
+        submit()
+        if next_id % 500 == 0:
+            core.decide(now)
+    core.decide(now)
+    times = []
+    for _ in range(passes):
+        now += 1.0
+        running = list(cluster.runs.values())
+        gone = rng.choice(running)
+        if gone.profiling:
+            core.profile_ended(gone.job.job_id, _profile(rng), now)
+        else:
+            core.ended(gone.job.job_id, State.COMPLETED, now - gone.start_time, now)
+        watched = rng.choice(list(cluster.runs.values()))
+        if not watched.profiling and watched.partner is None:
+            core.observed(watched.job.job_id, _profile(rng), now)
+        submit()
+        begun = time.process_time()
+        decision_table(core.decide(now))
+        times.append(1000 * (time.process_time() - begun))
+    p50, p99 = np.percentile(times, (50, 99))
+    return {"pass_p50_ms": round(float(p50), 2), "pass_p99_ms": round(float(p99), 2)}
+
+
+class _Everyone(dict[str, int]):
+    """Every job scores 0."""
+
+    def __contains__(self, key: object) -> bool:
+        return True
+
+    def __missing__(self, key: str) -> int:
+        return 0
+
+
+def _profile(rng: random.Random) -> Profile:
+    return Profile(rng.uniform(5, 95), rng.uniform(5, 60), rng.uniform(1000, 14_000), False)
+
+
+def measure(data: Path, *, month: bool = True) -> dict[str, Any]:
+    """Every figure, and whether it is within budget."""
+    budget = json.loads(BUDGET.read_text())
+    figures: dict[str, Any] = dict(decision_passes())
+    if month:
+        done = run(open_scenario(data / "venus", track="honest", seed=100), "pellucid")
+        figures |= {"month_cpu_s": done["cpu_s"], "month_avg_jct_s": done["avg_jct_s"]}
+        done = run(
+            open_scenario(data / "venus", track="honest", seed=100, durations="gpus"), "pellucid"
+        )
+        figures |= {"month_without_fits_cpu_s": done["cpu_s"]}
+    holds = all(figures[name] <= limit for name, limit in budget.items() if name in figures)
+    return {**figures, "budget": budget, "holds": holds}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
+    parser.add_argument("--no-month", action="store_true", help="time the decision pass only")
+    parser.add_argument("--json", action="store_true", help="print JSON only")
+    arguments = parser.parse_args()
+    figures = measure(arguments.data, month=not arguments.no_month)
+    if arguments.json:
+        print(json.dumps(figures, indent=2))
+    else:
+        print(", ".join(f"{name} {value}" for name, value in figures.items() if name != "budget"))
+    sys.exit(0 if figures["holds"] else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,188 @@
+"""What a bundle is, for people: the model card, the effects as data, and jobs like this one."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from features.spec import Value
+from models.bundle import AdditiveModel, Bundle
+
+Floats = NDArray[np.float64]
+
+STYLE = """body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}
+table{border-collapse:collapse;margin:.5rem 0 1.5rem}th,td{border:1px solid #bbb;
+padding:.2rem .6rem;text-align:left}td.n{text-align:right;font-variant-numeric:tabular-nums}"""
+
+LIMITS = (
+    "Trained on one site's history; on another it is a guess until it has been refitted there.",
+    "The spread of a shape function is its firmness over refits, not a prediction interval.",
+    "Effects describe what the model has learnt, not what causes a job to run longer.",
+    "It knows jobs that ended before the window closed: new kinds of jobs meet the average.",
+)
+
+
+def effects(model: AdditiveModel) -> list[dict[str, Any]]:
+    """Purified shape functions as plain JSON, most important first.
+
+    Each: name, importance, origin, labels of the bins of each feature, scores, factors
+    (exp of the scores, for a logarithmic model), spread over bags and training rows per bin.
+    """
+    found = []
+    for name, term in zip(model.term_names, model.terms, strict=True):
+        axes = [model.axes[i] for i in term.features]
+        entry: dict[str, Any] = {
+            "name": name,
+            "importance": term.importance(),
+            "origin": term.origin,
+            "bins": [list(axis.labels()) for axis in axes],
+            "scores": term.scores.tolist(),
+            "spread": term.spread.tolist(),
+            "rows": term.weights.tolist(),
+        }
+        if model.link == "log1p":
+            entry["factors"] = np.exp(term.scores).tolist()
+        found.append(entry)
+    return sorted(found, key=lambda entry: -float(entry["importance"]))
+
+
+def similar_rows(
+    model: AdditiveModel, columns: Any, row: Sequence[Value], count: int = 5
+) -> list[tuple[int, float]]:
+    """Rows the model sees as most like `row`: an example-based foil ("jobs like this one").
+
+    Alike means: every term contributes nearly the same, whatever the raw values. A feature that
+    moves no prediction makes no two jobs different.
+
+    Args:
+        columns: n known rows, by feature name.
+        row: values in the model's order.
+        count: how many, at most.
+
+    Returns (position, distance) pairs, nearest first; distance is the root of the summed squared
+    differences of terms, 0 for rows the model cannot tell apart.
+    """
+    known = model.terms_batch(columns)
+    here = np.array(model.explain(row).terms)
+    distance = np.sqrt(np.square(known - here).sum(axis=1))
+    nearest = np.argsort(distance, kind="stable")[: max(0, count)]
+    return [(int(i), float(distance[i])) for i in nearest]
+
+
+def model_card(
+    bundle: Bundle,
+    *,
+    metrics: Mapping[str, Mapping[str, float]] | None = None,
+    slices: Mapping[str, Mapping[str, Mapping[str, float]]] | None = None,
+    limits: Sequence[str] = (),
+) -> str:
+    """The card of a bundle as one self-contained HTML page.
+
+    Args:
+        metrics: model -> figure -> value, on days none of them saw.
+        slices: name of a cut ("GPUs") -> slice ("1") -> figure -> value.
+        limits: further sentences about what it must not be used for.
+    """
+    body = [
+        f"<h1>Model card: bundle {escape(bundle.digest[:12])}</h1>",
+        f"<p>Holds {escape(', '.join(bundle.parts)) or 'no model'}. "
+        f"Made by {escape(bundle.created_by)}. sha256 <code>{bundle.digest}</code>.</p>",
+    ]
+    for part in bundle.parts:
+        described = bundle.metadata.get(part)
+        if isinstance(described, Mapping):
+            body.append(f"<h2>{escape(part)}: data and settings</h2>" + _pairs(described))
+    if metrics:
+        body.append("<h2>Errors on days it did not see</h2>" + _grid("model", metrics))
+    for name, figures in (slices or {}).items():
+        body.append(f"<h2>By {escape(name)}</h2>" + _grid(name, figures))
+    if "duration" in bundle.parts:
+        body.append("<h2>What the duration rests on</h2>" + _terms(bundle.duration))
+    edits = bundle.metadata.get("edits")
+    if isinstance(edits, Mapping):
+        body.append("<h2>Corrections by a person</h2>" + _edits(edits))
+    said = [*LIMITS, *limits]
+    if any(
+        isinstance(m, Mapping) and m.get("origin") == "simulated" for m in bundle.metadata.values()
+    ):
+        said.insert(0, "Pair speeds come from a formula, not from measurements on GPUs.")
+    body.append("<h2>Limits</h2><ul>" + "".join(f"<li>{escape(x)}</li>" for x in said) + "</ul>")
+    return (
+        '<!doctype html><html lang="en"><meta charset="utf-8"><title>Model card</title>'
+        f"<style>{STYLE}</style><body>{''.join(body)}</body></html>\n"
+    )
+
+
+def write_card(path: str | Path, page: str) -> Path:
+    """Writes the page whole or not at all."""
+    path = Path(path)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as file:
+            file.write(page)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    return path
+
+
+def _number(value: Any) -> str:
+    if isinstance(value, float | int) and not isinstance(value, bool):
+        return f"{value:.4g}" if isinstance(value, float) else f"{value:,}"
+    return "not defined" if value is None else escape(str(value))
+
+
+def _pairs(described: Mapping[str, Any]) -> str:
+    rows = "".join(
+        f"<tr><th>{escape(str(key)).replace('_', ' ')}</th><td>{_number(value)}</td></tr>"
+        for key, value in described.items()
+    )
+    return f"<table>{rows}</table>"
+
+
+def _grid(corner: str, figures: Mapping[str, Mapping[str, float]]) -> str:
+    names = list(dict.fromkeys(name for row in figures.values() for name in row))
+    head = "".join(f"<th>{escape(name)}</th>" for name in (corner, *names))
+    rows = "".join(
+        f"<tr><th>{escape(str(label))}</th>"
+        + "".join(f'<td class="n">{_number(row.get(name))}</td>' for name in names)
+        + "</tr>"
+        for label, row in figures.items()
+    )
+    return f"<table><tr>{head}</tr>{rows}</table>"
+
+
+def _terms(model: AdditiveModel) -> str:
+    rows = {
+        entry["name"]: {
+            "mean effect": entry["importance"],
+            "lowest factor": float(np.exp(np.min(entry["scores"]))),
+            "highest factor": float(np.exp(np.max(entry["scores"]))),
+            "origin": entry["origin"],
+        }
+        for entry in effects(model)
+    }
+    return _grid("term", rows)
+
+
+def _edits(edits: Mapping[str, Any]) -> str:
+    made = edits.get("edits", {}).get("edits", [])
+    lines = "".join(
+        f"<li><b>{escape(str(e.get('feature') or ' & '.join(e.get('term') or [])))}</b>: "
+        + escape(", ".join(f"{k} {v}" for k, v in e.items() if k not in ("feature", "term", "why")))
+        + f". {escape(str(e.get('why', '')))}</li>"
+        for e in made
+    )
+    table = {
+        name: dict(zip(("before", "after"), both, strict=True))
+        for name, both in edits.get("before_after", {}).items()
+    }
+    return f"<ul>{lines}</ul>" + (_grid("figure", table) if table else "")

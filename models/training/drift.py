@@ -1,0 +1,110 @@
+"""Drift: are today's rows, and today's errors, still those the model was made for?
+
+A bundle keeps how many training rows fell into each bin of each feature, so the comparison needs
+the bundle and the new rows only. Features: population stability index over the model's own bins,
+sum of (new - old) * ln(new / old) over shares; by custom below 0.1 is calm, above 0.25 another
+population. Residuals: mean and spread of ln(1 + true) - score beside those of a reference window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.bundle import AdditiveModel
+from models.training.errors import TrainingError
+
+Floats = NDArray[np.float64]
+
+WATCH, DRIFTED = 0.1, 0.25
+MIN_ROWS = 200  # below this the index is mostly noise
+BIASED = 0.25  # a shift of the mean residual by this share of its spread
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """What moved.
+
+    Attributes:
+        features: index of each feature with a main effect, largest first.
+        residual_shift: mean residual now minus reference, in reference standard deviations; NaN
+            without a reference.
+        residual_spread: standard deviation now over reference; NaN without one.
+        rows: new rows looked at.
+        warnings: one line each, worst first; empty when nothing has moved.
+    """
+
+    features: Mapping[str, float]
+    residual_shift: float
+    residual_spread: float
+    rows: int
+    warnings: tuple[str, ...]
+
+    def metrics(self) -> dict[str, float]:
+        """Flat figures, for MLflow."""
+        named = {f"drift.{name}": value for name, value in self.features.items()}
+        return {
+            **named,
+            "drift.residual_shift": self.residual_shift,
+            "drift.residual_spread": self.residual_spread,
+        }
+
+
+def measure_drift(
+    model: AdditiveModel,
+    X: Any,
+    *,
+    residual: Floats | None = None,
+    reference: Floats | None = None,
+) -> Drift:
+    """Compares rows `X` with the training rows behind `model`.
+
+    Args:
+        model: from a bundle.
+        X: the new rows; columns of the model.
+        residual: ln(1 + true) - score of new rows whose jobs have ended, (m,).
+        reference: the same of the validation days, (k,).
+
+    Raises TrainingError with fewer than 200 rows, where the index says nothing.
+    """
+    bins = model.bins_batch(X)
+    n = len(bins[0]) if bins else 0
+    if n < MIN_ROWS:
+        raise TrainingError(f"{n} rows to look for drift in, at least {MIN_ROWS} needed")
+    found = {
+        model.term_names[k]: stability_index(
+            term.weights, np.bincount(bins[term.features[0]], minlength=len(term.weights))
+        )
+        for k, term in enumerate(model.terms)
+        if len(term.features) == 1
+    }
+    ranked = dict(sorted(found.items(), key=lambda item: -item[1]))
+    shift = spread = float("nan")
+    said = [
+        f"{name} has drifted: stability index {value:.2f} (above {DRIFTED:g})"
+        for name, value in ranked.items()
+        if value > DRIFTED
+    ]
+    if residual is not None and reference is not None and min(len(residual), len(reference)) > 1:
+        scale = float(np.std(reference)) or 1.0
+        shift = float((np.mean(residual) - np.mean(reference)) / scale)
+        spread = float(np.std(residual)) / scale
+        if abs(shift) > BIASED:
+            way = "longer" if shift > 0 else "shorter"
+            said.insert(0, f"jobs now run {way} than predicted, by {abs(shift):.2f} spreads")
+    return Drift(ranked, shift, spread, n, tuple(said))
+
+
+def stability_index(before: Any, now: Any) -> float:
+    """Population stability index of two histograms over the same bins, (bins,).
+
+    Half a row is added to every bin, so that an empty one is not infinitely surprising.
+    """
+    old = np.asarray(before, np.float64) + 0.5
+    new = np.asarray(now, np.float64) + 0.5
+    old, new = old / old.sum(), new / new.sum()
+    return float(((new - old) * np.log(new / old)).sum())

@@ -1,0 +1,125 @@
+"""The card, the effects as data, jobs like this one, and drift."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from models.bundle import Bundle
+from models.training.card import effects, model_card, similar_rows, write_card
+from models.training.drift import DRIFTED, measure_drift, stability_index
+from models.training.edits import Edits, apply_edits
+from models.training.errors import TrainingError
+
+
+class Tags(HTMLParser):
+    """Which tags a page opens, and its text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opened: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag, attrs):
+        self.opened.append(tag)
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def test_a_card_names_its_data_errors_slices_edits_and_limits(bundle, tmp_path):
+    wanted = Edits.model_validate(
+        {
+            "version": 1,
+            "edits": [
+                {"feature": "gpus", "clip": {"low": 0, "high": 0}, "why": "<script>no</script>"}
+            ],
+        }
+    )
+    done = apply_edits(bundle.duration, wanted, measure=lambda m: {"figure": m.intercept})
+    changed = Bundle(
+        duration=done.model,
+        packing=bundle.packing,
+        metadata={**bundle.metadata, "edits": done.metadata},
+    )
+    page = model_card(
+        changed,
+        metrics={"ga2m": {"auc": 0.8125}},
+        slices={"GPUs": {"8": {"auc": 0.7}}},
+        limits=["Not for inference."],
+    )
+    write_card(tmp_path / "card.html", page)
+    assert (tmp_path / "card.html").read_text() == page
+    assert len(list(tmp_path.iterdir())) == 1
+    seen = Tags()
+    seen.feed(page)
+    assert "script" not in seen.opened
+    for text in (
+        changed.digest,
+        str(bundle.metadata["duration"]["data_digest"]),
+        str(bundle.metadata["duration"]["window_from"]),
+        "0.8125",
+        "By GPUs",
+        "edited",
+        "<script>no</script>",
+        "before",
+        "Not for inference.",
+        "from a formula",
+    ):
+        assert text in seen.text, text
+
+
+def test_effects_are_what_the_model_adds(bundle, make_frame):
+    told = {entry["name"]: entry for entry in effects(bundle.duration)}
+    assert [e["importance"] for e in told.values()] == sorted(
+        (e["importance"] for e in told.values()), reverse=True
+    )
+    for name, term in zip(bundle.duration.term_names, bundle.duration.terms, strict=True):
+        assert told[name]["scores"] == term.scores.tolist()
+        assert np.log(told[name]["factors"]) == pytest.approx(term.scores)
+        assert np.shape(told[name]["scores"]) == tuple(len(x) for x in told[name]["bins"])
+
+
+def test_jobs_like_this_one_are_those_the_model_treats_alike(bundle, make_frame):
+    model, X = bundle.duration, make_frame(300, 5)
+    row = model.as_row({n: X[n].iloc[7] for n in X.columns})
+    found = similar_rows(model, X, row, 4)
+    assert found[0][1] == 0.0
+    assert 7 in [i for i, d in similar_rows(model, X, row, 300) if d == 0.0]
+    distances = [d for _, d in found]
+    assert distances == sorted(distances)
+    terms = model.terms_batch(X)
+    every = np.sqrt(((terms - terms[7]) ** 2).sum(axis=1))
+    assert distances == pytest.approx(np.sort(every)[:4].tolist())
+
+
+def test_drift_finds_the_feature_that_moved_and_the_bias(fitted, make_frame):
+    model = fitted.model
+    calm = measure_drift(model, make_frame(3000, 21))
+    assert calm.warnings == ()
+    assert max(calm.features.values()) < DRIFTED
+    moved = make_frame(3000, 22)
+    moved["submit_hour"] = moved["submit_hour"] / 4
+    rng = np.random.default_rng(0)
+    found = measure_drift(
+        model, moved, residual=rng.normal(1.0, 1, 500), reference=rng.normal(0, 1, 500)
+    )
+    assert next(iter(found.features)) == "submit_hour"
+    assert "jobs now run longer" in found.warnings[0]
+    assert "submit_hour has drifted" in found.warnings[1]
+    assert len(found.warnings) == 2
+    assert found.metrics()["drift.residual_shift"] == pytest.approx(1.0, abs=0.2)
+    with pytest.raises(TrainingError, match="at least"):
+        measure_drift(model, make_frame(20, 0))
+
+
+@given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 10**6)), min_size=1, max_size=40))
+def test_the_stability_index_is_a_distance(pairs):
+    a, b = zip(*pairs, strict=True)
+    assert stability_index(a, b) == pytest.approx(stability_index(b, a))
+    assert stability_index(a, b) >= -1e-12
+    assert stability_index(a, a) == 0.0

@@ -1,0 +1,120 @@
+"""`pellucid evaluate duration` on a made-up month in the format of the public one."""
+
+from __future__ import annotations
+
+import csv
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from pipeline.commands.evaluate import evaluate
+from pipeline.errors import UserError
+from pipeline.evaluate import duration
+
+COLUMNS = (
+    "job_id,user,vc,jobname,gpu_num,cpu_num,state,submit_time,duration,"
+    "dataset,model,batchsize,amp,speed,gpu_util,gmem_util,gmem"
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Users whose jobs are short or long by habit, over four days."""
+    rng = np.random.default_rng(0)
+    root = tmp_path_factory.mktemp("data")
+    (root / "venus").mkdir()
+    start = datetime(2020, 9, 1, tzinfo=UTC)
+    submits = np.sort(rng.integers(0, 4 * 86_400, 1600))
+    with (root / "venus/cluster_full_log.csv").open("w", newline="") as file:
+        file.write(f"{COLUMNS}\n")
+        writer = csv.writer(file)
+        for i, submit in enumerate(submits.tolist()):
+            user = int(rng.integers(0, 12))
+            lasts = int(np.exp(rng.normal(4 + 0.5 * user, 0.8)))
+            when = (start + timedelta(seconds=submit)).strftime("%Y-%m-%d %H:%M:%S")
+            gpus = (1, 1, 4, 8)[user % 4]
+            work = ("CIFAR-10", "ResNet18", 64, 1, 1.0, 50.0, 20.0, 3000.0)
+            row = (100 + i, f"u{user}", "v1", "", gpus, gpus, "COMPLETED", when, lasts)
+            writer.writerow((*row, *work))
+    with (root / "venus/peer_duration_ebm.csv").open("w", newline="") as file:
+        file.write("job_id,priority\n")
+        file.writelines(f"{100 + i},{-5 if i % 2 else 700}\n" for i in range(1600))
+    return root
+
+
+@pytest.fixture(scope="module")
+def found(folder: Path) -> dict:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(duration, "TEST_DAYS", 2)
+        patch.setattr(duration, "ABLATED", ("calendar",))
+        patch.setattr(duration, "FAMILIES", ("size", "survival"))
+        return duration.run(folder, ablation=True)
+
+
+def test_every_model_is_judged_on_the_same_rows(found: dict) -> None:
+    jobs = found["test"]["jobs"]
+    assert 600 < jobs < 1000
+    names = {"ga2m", "history", "lightgbm_l1", "lightgbm_l2", "constant_median", "peer_ebm"}
+    assert names | {"ewma_user_gpus", "cold_start"} <= found["duration"].keys()
+    assert {row["n"] for row in found["duration"].values()} == {jobs}
+    cold, warm = found["cold_users"], found["warm_users"]
+    assert cold["ga2m"]["n"] + warm["ga2m"]["n"] == jobs
+
+
+def test_what_can_be_learned_is_learned(found: dict) -> None:
+    rows = found["duration"]
+    assert rows["ga2m"]["spearman"] > 0.7
+    assert rows["ga2m"]["tail_auc_1h"] > 0.85
+    assert rows["ga2m"]["mae_log10"] < rows["constant_median"]["mae_log10"] / 1.5
+    every = found["intervals"]["ga2m"]["all"]
+    assert every["coverage_80"] == pytest.approx(80, abs=8)
+    assert every["pinball"] < 0.3
+    groups = found["intervals"]["ga2m"]
+    classes = ("1 GPU", "2-4 GPUs", "5-8 GPUs", "> 8 GPUs")
+    assert sum(groups[name]["n"] for name in classes) == every["n"]
+    assert groups["> 8 GPUs"]["coverage_80"] is None
+    without = found["ablation"]["without survival"]
+    assert without["spearman"] < rows["ga2m"]["spearman"] - 0.05
+    assert "with calendar" in found["ablation"]
+
+
+def test_a_cold_start_is_reported_by_days_of_history(found: dict) -> None:
+    days = found["history_days"]
+    assert set(days) == {"1", "3", "7", "14"}
+    assert days["1"]["ga2m"]["n"] > 0
+    assert days["7"] == {}
+
+
+def test_the_figures_are_json_and_a_page(found: dict) -> None:
+    json.loads(json.dumps(found, allow_nan=False))
+    page = duration.text(found)
+    assert "lightgbm_l1" in page
+    assert "without survival" in page
+
+
+def test_the_jobs_ended_by_then_are_counted_by_user() -> None:
+    class Some:
+        time = np.array([0.0, 10.0, 20.0, 20.0])
+        end_time = np.array([5.0, 20.0, np.nan, 30.0])
+
+    count = duration.ended_before_submission(["a", "a", "a", "b"], Some())  # type: ignore[arg-type]
+    assert count.tolist() == [0, 1, 1, 0]
+
+
+def test_bad_requests_are_one_line(tmp_path: Path) -> None:
+    import typer
+
+    app = typer.Typer()
+    app.command()(evaluate)
+    for args, says in (
+        (["weather"], "choose one of duration"),
+        (["duration", "--data", str(tmp_path)], "no venus/cluster_full_log.csv"),
+        (["arrivals", "--ablation"], "only duration has it"),
+    ):
+        result = CliRunner().invoke(app, args)
+        assert isinstance(result.exception, UserError)
+        assert says in str(result.exception)

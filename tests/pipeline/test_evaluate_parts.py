@@ -1,0 +1,34 @@
+"""`pellucid evaluate bundle|packing|arrivals`: what they print, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from models.training.errors import TrainingError
+from pipeline.evaluate import arrivals, bundle, packing
+
+
+@pytest.mark.parametrize("module", [arrivals, bundle, packing])
+def test_data_that_is_not_there_is_named_in_one_line(module, tmp_path):
+    with pytest.raises(TrainingError) as caught:
+        module.run(tmp_path)
+    assert "\n" not in str(caught.value)
+    assert str(tmp_path) in str(caught.value)
+
+
+@pytest.mark.shared_data
+def test_a_bundle_scores_what_interpret_does_without_it(shared_data):
+    found = bundle.run(shared_data)
+    json.dumps(found)
+    assert found["parity"] < 1e-9
+    assert found["libraries_loaded"] == []
+    assert found["rows"] == 10_000
+    assert set(found["targets"]) == set(bundle.LIMITS)  # times are told, and decide no test
+
+
+def test_arrival_targets_follow_from_the_figures():
+    mae = {"ga2m": 4.0, "naive_1d": 6.0, "naive_7d": 5.0}
+    assert arrivals._verdict("jobs@1h", {"mae": mae}) == {"mae": 4.0, "limit": 5.0, "met": True}
+    assert not arrivals._verdict("jobs@next", {"mae": mae})["met"]

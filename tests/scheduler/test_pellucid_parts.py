@@ -1,0 +1,129 @@
+"""Parts of the policy `pellucid`, each alone."""
+
+from __future__ import annotations
+
+import random
+from math import exp
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.cluster import Cluster, ClusterSpec
+from scheduler.orchestrator.outlook import Outlook
+from scheduler.orchestrator.pairing import gain_s
+from scheduler.orchestrator.reservation import choose, exchange
+from tests.scheduler.builders import VC, a_job
+
+# --- outlook --------------------------------------------------------------------------------------
+
+
+def test_the_outlook_learns_how_wrong_predictions_are() -> None:
+    """Half the jobs predicted at 1,000 s run ten times as long, half a tenth."""
+    outlook = Outlook()
+    for i in range(1000):
+        outlook.learn(1000.0, 10_000.0 if i % 2 else 100.0)
+    assert outlook.expected_s(1000.0) == pytest.approx(5050.0, rel=0.05)
+    assert outlook.expected_s(1000.0, elapsed_s=200.0) == pytest.approx(9800.0, rel=0.05)
+
+
+def test_the_truth_needs_no_margin() -> None:
+    outlook = Outlook()
+    for seconds in (500.0, 700.0, 900.0) * 200:
+        outlook.learn(seconds, seconds)
+    assert outlook.expected_s(600.0) == pytest.approx(600.0, rel=0.01)
+
+
+def test_what_it_expects_comes_true() -> None:
+    """The mean of what is left, on jobs it has not learned from, under a heavy tail."""
+    rng = random.Random(0)
+    outlook, jobs = Outlook(), [600.0 * exp(rng.gauss(0, 1.5)) for _ in range(8000)]
+    for duration in jobs[:4000]:
+        outlook.learn(600.0, duration)
+    for elapsed in (0.0, 300.0, 3000.0):
+        left = [duration - elapsed for duration in jobs[4000:] if duration > elapsed]
+        assert outlook.expected_s(600.0, elapsed) == pytest.approx(sum(left) / len(left), rel=0.35)
+
+
+@given(
+    predicted=st.floats(0, 1e6),
+    elapsed=st.floats(0, 1e7),
+    learned=st.lists(st.tuples(st.floats(0, 1e6), st.floats(0, 1e7)), max_size=60),
+)
+def test_something_is_always_left(
+    predicted: float, elapsed: float, learned: list[tuple[float, float]]
+) -> None:
+    outlook = Outlook()
+    for pair in learned:
+        outlook.learn(*pair)
+    assert outlook.expected_s(predicted, elapsed) > 0
+
+
+# --- pairing --------------------------------------------------------------------------------------
+
+
+@given(
+    newcomer=st.floats(1, 1e6),
+    partner=st.floats(1, 1e6),
+    speeds=st.tuples(st.floats(0.05, 1.5), st.floats(0.05, 1.5)),
+)
+def test_the_gain_is_what_two_timetables_differ_by(
+    newcomer: float, partner: float, speeds: tuple[float, float]
+) -> None:
+    """Against both timetables written out: one after the other, and side by side."""
+    a, b = (min(speed, 1.0) for speed in speeds)
+    shared = min(newcomer / a, partner / b)
+    end_newcomer = shared + newcomer - a * shared
+    end_partner = shared + partner - b * shared
+    after = partner + (partner + newcomer)  # the partner ends, then the newcomer
+    assert gain_s(newcomer, partner, speeds) == pytest.approx(
+        after - end_newcomer - end_partner, abs=1e-6 * (newcomer + partner)
+    )
+
+
+# --- reservation ----------------------------------------------------------------------------------
+
+
+@given(
+    busy=st.lists(st.integers(0, 8), min_size=1, max_size=6),
+    gpus=st.integers(1, 48),
+    ends=st.lists(st.floats(1, 1e5), min_size=6, max_size=6),
+)
+def test_a_reservation_is_a_gang_that_is_ready_soonest(
+    busy: list[int], gpus: int, ends: list[float]
+) -> None:
+    cluster = Cluster(ClusterSpec({VC: len(busy)}))
+    pool = cluster.pools[VC]
+    for node, taken in enumerate(busy):
+        if taken:
+            sample = a_job(f"r{node}", gpus=taken)
+            cluster.start(sample.job, VC, [(node, (1 << taken) - 1)], 0.0)
+    runs = list(cluster.runs.values())
+    held = choose(pool, gpus, runs, lambda run: ends[run.nodes[0]])
+    if held is None:
+        assert gpus > len(busy) * 8
+        return
+    pool.hold(held)
+    cluster.validate()
+    assert sum(mask.bit_count() for _, mask in held) >= gpus
+    assert len(held) == -(-gpus // 8)
+
+    def ready(node: int) -> float:
+        free = 8 - busy[node]
+        need = gpus if gpus <= 8 else 8
+        return 0.0 if free >= need else ends[node]
+
+    worst = max(ready(node) for node, _ in held)
+    assert worst == sorted(ready(node) for node in range(len(busy)))[len(held) - 1]
+    pool.let_go(held)
+    cluster.validate()
+
+
+def test_a_busy_node_is_exchanged_for_an_idle_one_only() -> None:
+    cluster = Cluster(ClusterSpec({VC: 3}))
+    pool = cluster.pools[VC]
+    for node in (0, 1):
+        cluster.start(a_job(f"r{node}", gpus=8).job, VC, [(node, 255)], 0.0)
+    assert exchange(pool, [(0, 255), (1, 255)]) == [(2, 255), (1, 255)]
+    cluster.start(a_job("r2", gpus=1).job, VC, [(2, 1)], 0.0)
+    assert exchange(pool, [(0, 255), (1, 255)]) == [(0, 255), (1, 255)]
