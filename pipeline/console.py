@@ -29,8 +29,8 @@ def user_errors() -> Iterator[None]:
         if type(error).__module__.split(".")[0] not in _OURS:
             raise
         raise UserError(str(error).replace("\n", " ")) from None
-    except (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError) as error:
-        raise UserError(f"{error.filename}: {error.strerror}") from None
+    except OSError as error:
+        raise UserError(f"{error.filename or 'a file'}: {error.strerror or error}") from None
 
 
 _OURS = {"features", "models", "profiler", "scheduler", "pipeline"}

@@ -31,6 +31,8 @@ def run(
     meter = Meter()
     if out is not None:
         (out / "summary.json").unlink(missing_ok=True)
+        for stale in out.glob(".*.partial"):  # of a run that was killed
+            stale.unlink(missing_ok=True)
     with Recorder(out / "decisions.parquet") if out is not None else nullcontext() as sink:
         outcome, estimator = scenario.simulate(policy, sink=sink, progress=progress)
     cluster = scenario.workload.cluster
@@ -40,6 +42,7 @@ def run(
         "seed": scenario.seed,
         "durations": estimator.name,
         **summarise(outcome, cluster.gpus),
+        "left_out": scenario.workload.left_out,
     }
     if out is not None:
         write_table(out / "jobs.parquet", job_table(outcome.jobs))

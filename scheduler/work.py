@@ -46,12 +46,16 @@ class Work:
 
 @dataclass(slots=True)
 class Workload:
-    """Jobs in order of submission, with the truth about each, and the cluster they ran on."""
+    """Jobs in order of submission, with the truth about each, and the cluster they ran on.
+
+    `left_out` counts rows of the trace that are not here because nobody knows how long they ran.
+    """
 
     name: str
     jobs: list[Job]
     work: dict[str, Work]
     cluster: ClusterSpec
+    left_out: int = 0
 
 
 class SpeedModel(Protocol):

@@ -15,7 +15,7 @@ from pipeline.commands.profile import DeviceChoice
 def colocate(
     workloads: Annotated[
         list[str] | None,
-        typer.Argument(help="MODEL, or MODEL/BATCH[/amp]; default: all.", show_default=False),
+        typer.Argument(help="MODEL, or MODEL/BATCH\\[/amp]; default: all.", show_default=False),
     ] = None,
     out: Annotated[
         Path, typer.Option(help="Folder of the measurements; continued when it has some.")

@@ -62,6 +62,8 @@ def compare(
         for name in names:
             if name not in POLICIES:
                 raise UnknownPolicy(f"--policies {name}: use some of {', '.join(POLICIES)}")
+        if len(set(names)) < len(names):
+            raise UnknownPolicy(f"--policies {policies}: a policy is named twice")
         if not names:
             raise UnknownPolicy(f"--policies is empty; use some of {', '.join(POLICIES)}")
         make = partial(

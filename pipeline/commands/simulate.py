@@ -18,7 +18,7 @@ CLUSTER = Annotated[
 ]
 TRACK = Annotated[
     str | None,
-    typer.Option(help="published (the peers' settings, defects and all) or honest."),
+    typer.Option(help="published (the peers' settings, defects and all), honest or honest-open."),
 ]
 DURATIONS = Annotated[
     str | None,
@@ -51,7 +51,9 @@ JSON = Annotated[bool, typer.Option("--json", help="Print one JSON object instea
 
 def simulate(
     trace: TRACE,
-    policy: Annotated[str, typer.Option(help="fifo, fifo-skip, sjf, srtf, qssf or lucid.")],
+    policy: Annotated[
+        str, typer.Option(help="fifo, fifo-skip, sjf, srtf, tiresias, qssf, lucid or pellucid.")
+    ],
     cluster: CLUSTER = None,
     track: TRACK = None,
     seed: Annotated[int, typer.Option(help="Seed of the track's permutation and jitter.")] = 0,

@@ -112,6 +112,8 @@ def stage(name: str, body: Callable[[Params], Any]) -> None:
 
 def test_from(submit_time: pa.ChunkedArray, test_days: float) -> float:
     """When the test days begin, seconds since the epoch: midnight (UTC), counted from the end."""
+    if not len(submit_time):
+        raise UserError("the trace holds no job")
     last = pc.max(submit_time).cast(pa.int64()).as_py() / 1000
     midnight = datetime.fromtimestamp(last, UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     cut = midnight.timestamp() + DAY_S - test_days * DAY_S

@@ -124,7 +124,7 @@ def track(
 
 
 def _errors(rolling: DurationEvaluation) -> str:
-    """Quantiles of |log10(predicted / true)| per model, for `dvc plots`."""
+    """Quantiles of the factor between predicted and true duration, per model, for `dvc plots`."""
     out = io.StringIO()
     writer = csv.writer(out)
     writer.writerow(["model", "share_of_jobs", "factor_off"])

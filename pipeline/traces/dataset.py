@@ -179,6 +179,16 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
     path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
+def _check_whole(path: Path, rows: int) -> None:
+    """A dataset says how many jobs it holds; a month lost since is not passed over in silence."""
+    try:
+        kept = json.loads((path / SUMMARY).read_text())["kept"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise TraceError(f"{path}: {SUMMARY} cannot be read ({error})") from None
+    if kept != rows:
+        raise TraceError(f"{path}: holds {rows} jobs, but {SUMMARY} says {kept}; ingest it again")
+
+
 def read_dataset(path: Path) -> pa.Table:
     """All jobs of a dataset, in order of ``submit_time``, then ``source_line``.
 
@@ -198,6 +208,7 @@ def read_dataset(path: Path) -> pa.Table:
     except (pa.ArrowInvalid, OSError) as error:
         raise TraceError(f"{path}: cannot be read ({error})") from error
     table = pa.concat_tables([TRACE_SCHEMA.empty_table(), *parts]).unify_dictionaries()
+    _check_whole(path, table.num_rows)
     submit, line = (
         pc.cast(table[n], pa.int64()).to_numpy() for n in ("submit_time", "source_line")
     )

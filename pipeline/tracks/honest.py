@@ -115,7 +115,7 @@ def scenario(
         PairTable(venus.pair_speeds, unmeasured=0.8, cap=1.0),
         estimator,
         judge=lambda: judge,
-        forecast=venus.forecast,
+        forecast=lambda: venus.forecast(compress),
         profiling=PROFILING,
         seed=seed,
         walls=walls,

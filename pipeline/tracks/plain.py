@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pyarrow as pa
 import yaml
@@ -24,6 +25,8 @@ from scheduler.policies.base import Policy
 from scheduler.profiling import Scaling
 from scheduler.sharing import BundleJudge
 from scheduler.work import Configuration, SimulatedContention, Work, Workload
+
+_KNOWN_STATES = frozenset(State)
 
 DURATIONS = ("own", "oracle", "gpus")
 
@@ -49,7 +52,7 @@ class ClusterFile(_Strict):
     gpus_per_node: PositiveInt = 8
     gpu_type: str = ""
     gpu_memory_mib: float = Field(24_576.0, gt=0)
-    vcs: dict[str, PositiveInt]
+    vcs: dict[str, Annotated[int, Field(ge=1, le=100_000)]] = Field(min_length=1)
     profiling: ProfilingFile | None = None
 
 
@@ -88,6 +91,8 @@ def _profiling(file: ClusterFile, path: Path) -> ProfilingSettings | None:
                 f"cluster {path}: profiling.lend_from: vc {vc!r} cannot lend {count} of "
                 f"{file.vcs.get(vc, 0)} nodes"
             )
+    if wanted.scale_from and wanted.scale_from not in file.vcs:
+        raise TrackError(f"cluster {path}: profiling.scale_from: no vc {wanted.scale_from!r}")
     scaling = Scaling(wanted.scale_from) if wanted.scale_from else None
     return ProfilingSettings(nodes, wanted.limit_s, wanted.max_gpus, scaling)
 
@@ -106,9 +111,14 @@ def cluster_of(table: pa.Table, *, gpus_per_node: int = 8, load: float = 0.9) ->
 
 
 def workload_of(table: pa.Table, cluster: ClusterSpec, name: str) -> Workload:
-    """Jobs and truth of a trace in `TRACE_SCHEMA`. Rows without a duration are left out."""
+    """Jobs and truth of a trace in `TRACE_SCHEMA`.
+
+    Rows without a duration are left out and counted; a job id that comes again gets a suffix.
+    Raises TrackError on a duration or state that cannot be.
+    """
     jobs: list[Job] = []
     work: dict[str, Work] = {}
+    left_out = 0
     columns: dict[str, list[Any]] = {
         f: table.column(f).to_pylist()
         for f in (
@@ -121,7 +131,18 @@ def workload_of(table: pa.Table, cluster: ClusterSpec, name: str) -> Workload:
     for i in range(table.num_rows):
         row = {field: values[i] for field, values in columns.items()}
         if row["duration_s"] is None:
+            left_out += 1
             continue
+        if not (isfinite(row["duration_s"]) and row["duration_s"] >= 0):
+            raise TrackError(
+                f"trace {name}: job {row['job_id']}: duration_s is {row['duration_s']}, "
+                "must be a number of seconds, 0 or more"
+            )
+        if row["state"] not in _KNOWN_STATES:
+            raise TrackError(
+                f"trace {name}: job {row['job_id']}: state is {row['state']!r}, "
+                f"must be one of {', '.join(sorted(_KNOWN_STATES))}"
+            )
         job_id = row["job_id"] if row["job_id"] not in work else f"{row['job_id']}~{i}"
         jobs.append(
             Job(
@@ -131,10 +152,10 @@ def workload_of(table: pa.Table, cluster: ClusterSpec, name: str) -> Workload:
             )
         )  # fmt: skip
         work[job_id] = Work(
-            max(row["duration_s"], 0.0), State(row["state"]), _configuration(row), _profile(row)
+            row["duration_s"], State(row["state"]), _configuration(row), _profile(row)
         )
     order = sorted(range(len(jobs)), key=lambda k: jobs[k].submit_time)
-    return Workload(name, [jobs[k] for k in order], work, cluster)
+    return Workload(name, [jobs[k] for k in order], work, cluster, left_out)
 
 
 def _learned(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from pipeline.online import OnlineEstimator
 from pipeline.tracks.scenario import (
     ProfilingSettings,
     Progress,
@@ -30,7 +31,6 @@ from scheduler.quirks import NONE, PUBLISHED
 from scheduler.sharing import TableJudge
 from scheduler.work import PairTable
 
-DURATIONS = ("oracle", "ebm", "lgb", "gpus")
 # nodes lent to profiling in the published settings
 PROFILING = ProfilingSettings(nodes={"vc8Gr": 1, "vcefl": 1}, scaling=Scaling("vcYVn"))
 
@@ -96,8 +96,8 @@ def scenario(venus: Venus, *, durations: str | None = None, quirks: bool = True)
     """The published track on the Venus folder.
 
     Args:
-        durations: `oracle`, `ebm`, `lgb` or `gpus`; None = what each policy had (the truth for
-            sjf and srtf, the EBM's predictions for qssf and lucid).
+        durations: `oracle`, `ebm`, `lgb`, `gpus` or `own`; None = what each policy had (the
+            truth for sjf and srtf, the EBM's predictions for qssf and lucid).
         quirks: copy the defects the published figures depend on.
     """
     workload = restore(venus.workload, venus.folder / "peer_results.csv")
@@ -107,6 +107,7 @@ def scenario(venus: Venus, *, durations: str | None = None, quirks: bool = True)
         "gpus": by_gpu_count,
         "ebm": lambda: TableEstimator("ebm", venus.predictions("ebm")),
         "lgb": lambda: TableEstimator("lgb", venus.predictions("lgb")),
+        "own": OnlineEstimator,
     }
     if durations is not None and durations not in given:
         raise TrackError(
@@ -115,6 +116,8 @@ def scenario(venus: Venus, *, durations: str | None = None, quirks: bool = True)
         )
 
     def estimator(policy: Policy) -> Estimator:
+        if not policy.estimates:
+            return Estimator()
         return given["oracle" if policy.oracle else durations or "ebm"]()
 
     speed = PairTable(venus.pair_speeds, unmeasured=1.0, cap=None)

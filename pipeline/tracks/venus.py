@@ -48,13 +48,15 @@ class Venus:
         rows = _read(self.folder / f"peer_duration_{name}.csv")
         return {row["job_id"]: float(row["priority"]) for row in rows}
 
-    def forecast(self) -> TableForecast:
-        """The artifact's arrival forecast."""
+    def forecast(self, compress: float = 1.0) -> TableForecast:
+        """The artifact's arrival forecast, for submit times multiplied by `compress`."""
         rows = _read(self.folder / "peer_throughput_pred.csv")
+        bins = range(round(len(rows) * compress))
+        played = [rows[min(int(i / compress), len(rows) - 1)] for i in bins]
         return TableForecast(
             _seconds(rows[0]["time"]),
-            [float(row["pred_gpu_job"]) for row in rows],
-            [float(row["pred_gpu_num"]) for row in rows],
+            [float(row["pred_gpu_job"]) / compress for row in played],
+            [float(row["pred_gpu_num"]) / compress for row in played],
         )
 
 
