@@ -7,6 +7,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import pyarrow as pa
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
@@ -101,7 +102,8 @@ def cluster_of(table: pa.Table, *, gpus_per_node: int = 8, load: float = 0.9) ->
     """A cluster shape that would have carried a trace at the given offered load per VC."""
     frame = table.select(["vc", "gpus", "duration_s", "submit_time"]).to_pandas()
     span = (frame["submit_time"].max() - frame["submit_time"].min()).total_seconds() or 1.0
-    work = frame["gpus"] * frame["duration_s"].fillna(0)
+    known = frame["duration_s"].where(np.isfinite(frame["duration_s"]), 0.0)
+    work = frame["gpus"] * known
     vcs: dict[str, int] = {}
     for vc, index in frame.groupby(frame["vc"].astype(str)).groups.items():
         need = float(work.loc[index].sum()) / span / load / gpus_per_node

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from pipeline.cli import COMMANDS
 from pipeline.traces.synthetic import default_config, write
 
 CLUSTER = "pipeline/clusters/small.yaml"
@@ -97,10 +102,56 @@ def test_a_damaged_bundle_is_named(trace: Path, tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("column", "value", "named"),
+    [
+        ("duration_s", math.nan, "duration_s is nan"),
+        ("duration_s", math.inf, "duration_s is inf"),
+        ("duration_s", -1.0, "duration_s is -1"),
+        ("state", "NONSENSE", "NONSENSE"),
+    ],
+)
+def test_what_cannot_be_in_a_dataset_is_named(
+    trace: Path, tmp_path: Path, column: str, value: object, named: str
+) -> None:
+    folder = shutil.copytree(trace, tmp_path / "trace")
+    path = next(folder.glob("month=*/part-*.parquet"))
+    table = pq.read_table(path, partitioning=None)
+    values = table.column(column).to_pylist()
+    values[3] = value
+    at = table.schema.get_field_index(column)
+    field = table.schema.field(column)
+    pq.write_table(table.set_column(at, field, pa.array(values, field.type)), path)
+    done = pellucid("simulate", "--trace", folder, "--policy", "fifo")
+    assert done.returncode == 2
+    assert named in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_month_lost_from_a_dataset_is_noticed(trace: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(trace, tmp_path / "trace")
+    next(folder.glob("month=*/part-*.parquet")).unlink()
+    done = pellucid("simulate", "--trace", folder, "--policy", "fifo")
+    assert done.returncode == 2
+    assert "summary.json says" in done.stderr
+
+
+def test_jobs_nobody_knows_the_length_of_are_counted(trace: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(trace, tmp_path / "trace")
+    path = next(folder.glob("month=*/part-*.parquet"))
+    table = pq.read_table(path, partitioning=None)
+    values = [None, *table.column("duration_s").to_pylist()[1:]]
+    at = table.schema.get_field_index("duration_s")
+    pq.write_table(table.set_column(at, "duration_s", pa.array(values, pa.float64())), path)
+    done = pellucid("simulate", "--trace", folder, "--policy", "fifo-skip", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["left_out"] == 1
+
+
 def test_every_command_teaches() -> None:
     done = pellucid("--help")
     assert done.returncode == 0
-    for command in ("ingest", "train", "simulate", "compare"):
+    for _, command in COMMANDS:
         page = pellucid(command, "--help")
         assert page.returncode == 0
         assert "pellucid" in page.stdout
