@@ -136,3 +136,33 @@ def test_pair_speeds_of_the_honest_track_are_capped_and_unmeasured_pairs_slow(
     assert max(folder.pair_speeds.values()) > 1.0
     heavy = next(c for c in folder.labels if c.model == "BERT")
     assert table.speed(heavy, heavy) == 0.8
+
+
+def test_the_harness_asks_for_models_that_saw_neither_family() -> None:
+    """Which models judge a pair follows from the families of that pair, and of nothing else."""
+    from features.job import Job, Profile
+    from models.training.packing import fit_packing, fit_pair_speed
+    from models.training.simulated import simulated_pairs
+    from pipeline.tracks.honest import UnseenFamilies
+    from scheduler.core import QueuedJob
+
+    pairs = simulated_pairs(0)
+    asked: list[frozenset[str]] = []
+
+    def train(unseen: frozenset[str]):  # type: ignore[no-untyped-def]
+        asked.append(unseen)
+        return (
+            fit_packing(pairs, exclude_families=unseen).model,
+            fit_pair_speed(pairs, exclude_families=unseen).model,
+        )
+
+    judge = UnseenFamilies({"a": "rnn", "b": "cnn-small", "c": "rnn"}, train)
+    queued = {}
+    for i, name in enumerate("abc"):
+        queued[name] = QueuedJob(Job(name, 0.0, 1), i)
+        queued[name].profile = Profile(40.0 + i, 20.0, 3000.0, False)
+    for one, other in ("ab", "ac", "ba"):
+        assert judge.verdict(queued[one], queued[other]) is not None
+    assert asked == [frozenset({"rnn", "cnn-small"}), frozenset({"rnn"})]
+    queued["a"].profile = None
+    assert judge.verdict(queued["a"], queued["b"]) is None
