@@ -192,18 +192,59 @@ def read_artifact(folder: str | Path) -> PairMeasurements:
     return PairMeasurements(pd.DataFrame(columns), "measured", "colocate_info.csv")
 
 
-def read_pairs(path: str | Path) -> PairMeasurements:
-    """Reads a Parquet file of `PAIR_SCHEMA`, or a folder in the Lucid artifact's format.
+def read_bench(folder: str | Path, *, sharing: str = "time-slicing") -> PairMeasurements:
+    """Reads `solo.parquet` and `pairs.parquet` as the colocation bench writes them.
 
-    A Parquet file that does not say where its pairs come from is taken as measured.
+    Args:
+        folder: output of `pellucid colocate` or of a campaign.
+        sharing: how the pairs shared the GPU: "time-slicing" or "mps".
+
+    Pairs one of whose members was not profiled alone are left out. Raises TrainingError when a
+    file is missing or malformed, when no GPU was measured, or when no pair is left.
+    """
+    folder = Path(folder)
+    key = ["model", "dataset", "batch_size", "amp"]
+    profile = ["gpu_util_pct", "gpu_mem_util_pct", "gpu_mem_mib"]
+    singles = _read_parquet(folder / "solo.parquet", [*key, *profile, "device", "device_name"])
+    members = [f"{name}_{i}" for i in (1, 2) for name in (*key, "speed")]
+    pairs = _read_parquet(folder / "pairs.parquet", [*members, "sharing"])
+    if len(singles) and (singles["device"] != "gpu").all():
+        raise TrainingError(f"pairs {folder}: measured on a CPU; GPU utilisation is not known")
+    pairs = pairs[pairs["sharing"] == sharing]
+    singles = singles.dropna(subset=profile).drop_duplicates(key).set_index(key)
+    wanted = [
+        pd.MultiIndex.from_frame(pairs[[f"{name}_{i}" for name in key]], names=key) for i in (1, 2)
+    ]
+    known = wanted[0].isin(singles.index) & wanted[1].isin(singles.index)
+    known &= pairs[["speed_1", "speed_2"]].notna().all(axis=1).to_numpy()
+    if not known.any():
+        raise TrainingError(f"pairs {folder}: no {sharing} pair of profiled configurations")
+    columns: dict[str, Any] = {}
+    for i, side in ((1, "a"), (2, "b")):
+        found = singles.loc[wanted[i - 1][known]]
+        for name, column in (("model", str), ("dataset", str), ("amp", bool)):
+            columns[f"{name}_{side}"] = pairs.loc[known, f"{name}_{i}"].astype(column).to_numpy()
+        columns[f"batch_{side}"] = pairs.loc[known, f"batch_size_{i}"].astype("int32").to_numpy()
+        for name in profile:
+            columns[f"{name}_{side}"] = found[name].to_numpy(dtype=np.float64)
+        columns[f"speed_{side}"] = pairs.loc[known, f"speed_{i}"].to_numpy(dtype=np.float64)
+    device = ", ".join(sorted(set(singles["device_name"].astype(str))))
+    return PairMeasurements(pd.DataFrame(columns), "measured", f"{device}, {sharing}")
+
+
+def read_pairs(path: str | Path) -> PairMeasurements:
+    """Reads pairs: a Parquet file of `PAIR_SCHEMA`, or a folder.
+
+    A folder is in the colocation bench's format when it holds `solo.parquet`, otherwise in the
+    Lucid artifact's. A file that does not say where its pairs come from is taken as measured.
     """
     path = Path(path)
     if path.is_dir():
-        return read_artifact(path)
+        return read_bench(path) if (path / "solo.parquet").exists() else read_artifact(path)
     try:
         table = pq.read_table(path)
     except (OSError, pa.ArrowException) as error:
-        raise TrainingError(f"pairs {path}: {str(error).splitlines()[0]}") from None
+        raise TrainingError(f"pairs {path}: {_said(error)}") from None
     described = table.schema.metadata or {}
     origin = described.get(_ORIGIN_KEY, b"measured").decode()
     source = described.get(b"source", path.name.encode()).decode()
@@ -224,13 +265,29 @@ def _read_csv(path: Path, columns: list[str]) -> pd.DataFrame:
     try:
         frame = pd.read_csv(path)
     except (OSError, ValueError) as error:
-        raise TrainingError(f"pairs {path}: {str(error).splitlines()[0]}") from None
+        raise TrainingError(f"pairs {path}: {_said(error)}") from None
     missing = [name for name in columns if name not in frame.columns]
     if missing:
         raise TrainingError(f"pairs {path}: column {missing[0]!r} is missing")
     bad = frame[columns].isna().any(axis=1)
     if bad.any():
         raise TrainingError(f"pairs {path}: line {int(bad.argmax()) + 2} has an empty cell")
+    return frame[columns]
+
+
+def _said(error: Exception) -> str:
+    told = error.strerror if isinstance(error, OSError) else None
+    return told or str(error).splitlines()[0]
+
+
+def _read_parquet(path: Path, columns: list[str]) -> pd.DataFrame:
+    try:
+        frame: pd.DataFrame = pq.read_table(path).to_pandas()
+    except (OSError, pa.ArrowException) as error:
+        raise TrainingError(f"pairs {path}: {_said(error)}") from None
+    missing = [name for name in columns if name not in frame.columns]
+    if missing:
+        raise TrainingError(f"pairs {path}: column {missing[0]!r} is missing")
     return frame[columns]
 
 

@@ -24,6 +24,13 @@ def evaluate(
     ablation: Annotated[
         bool, typer.Option("--ablation", help="Also leave out each family of features in turn.")
     ] = False,
+    profiles: Annotated[
+        Path | None,
+        typer.Option(
+            help="packing: tables of `pellucid colocate` on another GPU (solo.parquet and "
+            "pairs.parquet); adds how well each GPU's models judge the other's pairs."
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Recompute the figures of a model from the data, yardsticks beside it on the same rows.
@@ -33,15 +40,21 @@ def evaluate(
       pellucid evaluate duration --data ../shared/data --json
 
       pellucid evaluate duration --data ../shared/data --ablation
+
+      pellucid evaluate packing --profiles data/profiles/h200 --json
     """
     with user_errors():
         if what not in NAMES:
             raise UserError(f"evaluate {what}: choose one of {', '.join(NAMES)}")
         if ablation and what != "duration":
             raise UserError(f"--ablation: only duration has it, not {what}")
+        if profiles is not None and what != "packing":
+            raise UserError(f"--profiles: only packing has it, not {what}")
         module: Any = importlib.import_module(f"pipeline.evaluate.{what}")
         with step(f"evaluating {what}", as_json):
-            extra = {"ablation": True} if ablation else {}
+            extra: dict[str, Any] = {"ablation": True} if ablation else {}
+            if profiles is not None:
+                extra["profiles"] = profiles
             result: dict[str, Any] = module.run(data, seed=seed, **extra)
         plain = as_json or not hasattr(module, "text")
         typer.echo(json.dumps(result, indent=1) if plain else module.text(result))

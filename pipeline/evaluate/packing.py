@@ -1,4 +1,8 @@
-"""`pellucid evaluate packing`: sharing scores and pair speeds on measured pairs."""
+"""`pellucid evaluate packing`: sharing scores and pair speeds on measured pairs.
+
+With the tables of a colocation campaign on another GPU beside them, also how well the models of
+one GPU judge the pairs of the other, both ways.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +11,17 @@ from typing import Any
 
 from models.training.packing import evaluate_packing, evaluate_pair_speed
 from models.training.pairs import read_pairs
+from models.training.transfer import evaluate_transfer
 
 REPEATS = 20
 
 
-def run(data: Path, *, seed: int = 0) -> dict[str, Any]:
+def run(data: Path, *, seed: int = 0, profiles: Path | None = None) -> dict[str, Any]:
     """Errors on pairs of unseen families, accuracy of the score tree, and the targets.
 
     Args:
         data: folder with `packing/`, in the artifact's format.
+        profiles: folder with `solo.parquet` and `pairs.parquet` of another GPU.
 
     Raises TrainingError when the pairs are missing or malformed.
     """
@@ -29,6 +35,13 @@ def run(data: Path, *, seed: int = 0) -> dict[str, Any]:
         "beats_the_rule": (speed["ga2m_accuracy"], speed["rule_accuracy"], True),
         "tree_cv_accuracy": (tree["cv_accuracy"], 0.75, True),
     }
+    transfer = {}
+    if profiles is not None:
+        other = read_pairs(profiles)
+        transfer = {
+            "to_profiles": evaluate_transfer(pairs, other),
+            "from_profiles": evaluate_transfer(other, pairs),
+        }
     return {
         "origin": pairs.origin,
         "pair_speed": speed,
@@ -41,4 +54,5 @@ def run(data: Path, *, seed: int = 0) -> dict[str, Any]:
             }
             for name, (value, limit, rising) in targets.items()
         },
+        **({"transfer": transfer} if transfer else {}),
     }

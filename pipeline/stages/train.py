@@ -19,7 +19,7 @@ from models.training.packing import (
     fit_packing,
     fit_pair_speed,
 )
-from models.training.pairs import PairMeasurements, read_artifact, read_pairs
+from models.training.pairs import PairMeasurements, read_pairs
 from models.training.simulated import simulated_pairs
 from pipeline.stages.common import (
     CANDIDATE,
@@ -38,8 +38,7 @@ def read_measured(pairs: str, seed: int) -> PairMeasurements:
     """Pairs as `train.pairs` names them."""
     if pairs == "simulated":
         return simulated_pairs(seed)
-    path = Path(pairs)
-    return read_artifact(path) if path.is_dir() else read_pairs(path)
+    return read_pairs(Path(pairs))
 
 
 def fit(

@@ -1,0 +1,113 @@
+"""How well do models of pairs measured on one GPU judge pairs measured on another?
+
+A profile is relative to the GPU it was taken on: the same job keeps a faster GPU less busy. So
+what can carry over is the relation of utilisation to slowdown, not the model names. Every pair of
+the target is judged by models that saw only the source, with a family both have left out, so that
+nothing is recognised.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from features.job import Profile
+from models.bundle.packing import PairSpeedModel
+from models.bundle.pairs import PairSpeedGA2M
+from models.training.errors import TrainingError
+from models.training.packing import (
+    WORTH_SHARING,
+    configurations,
+    evaluate_packing,
+    evaluate_pair_speed,
+    family_pairs,
+    fit_packing,
+    fit_pair_speed,
+)
+from models.training.pairs import PairMeasurements
+from models.training.pairspeed import fit_pair_ga2m
+
+Floats = NDArray[np.float64]
+RULE_PCT = 120.0  # the one-line rule: share when both keep the GPU busy no more than this
+
+
+def evaluate_transfer(source: PairMeasurements, target: PairMeasurements) -> dict[str, Any]:
+    """Errors on `target` of models fitted on `source`, beside models fitted on `target` itself.
+
+    Both families of a pair are left out of the fit that judges it, on either GPU.
+
+    Returns ``{source, target, pairs, there, home}``. `there` holds, for the GA2M (``ga2m_``), the
+    tree (``tree_``) and the mean speed of the source (``mean_``): mean absolute error of the sum
+    of both speeds and of the slower member, and how often "sum > 1.8" is judged rightly; the
+    accuracy of the rule "sum of GPU utilisation <= 120 %"; and how often the tree of sharing
+    scores gives a configuration the label of its own pairs. `home` is `evaluate_pair_speed` and
+    `evaluate_packing` on the target; None where it is too small.
+
+    Raises TrainingError when too few pairs of the source are left.
+    """
+    members = target.members
+    n = len(members.speed) // 2
+    a, b = ([_profile(row) for row in half] for half in np.split(members.profile, 2))
+    speed = members.speed.reshape(2, n)
+    worth = speed.sum(axis=0) > WORTH_SHARING
+    guesses = {name: np.zeros((2, n)) for name in ("ga2m", "tree", "mean")}
+    for names, test in family_pairs(members):
+        unseen = _named(source, names)
+        rows = np.flatnonzero(test)
+        first, second = [a[i] for i in rows], [b[i] for i in rows]
+        ga2m = fit_pair_ga2m(source, exclude_families=unseen, spread=False).model
+        guesses["ga2m"][:, test] = _speeds(ga2m, first, second)
+        tree = fit_pair_speed(source, exclude_families=unseen).model
+        guesses["tree"][:, test] = _speeds(tree, first, second)
+        guesses["mean"][:, test] = source.members.without(unseen).speed.mean()
+    there: dict[str, float] = {}
+    for name, guess in guesses.items():
+        there[f"{name}_mae_sum"] = float(np.abs(guess.sum(axis=0) - speed.sum(axis=0)).mean())
+        there[f"{name}_mae_slower"] = float(np.abs(guess.min(axis=0) - speed.min(axis=0)).mean())
+        there[f"{name}_accuracy"] = float(((guess.sum(axis=0) > WORTH_SHARING) == worth).mean())
+    busy = members.profile[:n, 0] + members.partner[:n, 0]
+    there["rule_accuracy"] = float(((busy <= RULE_PCT) == worth).mean())
+    there["score_accuracy"] = _score_accuracy(source, target)
+    return {
+        "source": source.source,
+        "target": target.source,
+        "pairs": n,
+        "there": there,
+        "home": _home(target),
+    }
+
+
+def _score_accuracy(source: PairMeasurements, target: PairMeasurements) -> float:
+    known = configurations(target.members)
+    right = []
+    for family in target.families:
+        packing = fit_packing(source, exclude_families=_named(source, (family,))).model
+        mine = known.family == family
+        for row, label in zip(known.profile[mine], known.label[mine], strict=True):
+            right.append(packing.classify(_profile(row))[0] == label)
+    return float(np.mean(right))
+
+
+def _named(pairs: PairMeasurements, names: tuple[str, ...]) -> tuple[str, ...]:
+    """The families of `pairs` that go by one of these names, whatever the case."""
+    wanted = {name.casefold() for name in names}
+    return tuple(name for name in pairs.families if name.casefold() in wanted)
+
+
+def _home(target: PairMeasurements) -> dict[str, float] | None:
+    try:
+        return evaluate_pair_speed(target) | evaluate_packing(target, repeats=3)
+    except TrainingError:
+        return None
+
+
+def _speeds(model: PairSpeedModel | PairSpeedGA2M, a: list[Profile], b: list[Profile]) -> Floats:
+    """Speeds of both members of every pair, (2, n)."""
+    return np.array([model(one, two) for one, two in zip(a, b, strict=True)]).T
+
+
+def _profile(row: Floats) -> Profile:
+    util, memory_util, memory, amp = row.tolist()
+    return Profile(util, memory_util, memory, None if amp != amp else bool(amp))
