@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,7 @@ from models.training.blend import earned_weight
 from models.training.duration import DurationPreset, fit_duration
 from models.training.evaluation import LN10, TAILS_S, auc, duration_metrics
 from models.training.intervals import DAYS, calibrate
-from models.training.tails import fit_tails
+from models.training.tails import FittedTails, fit_tails
 from models.training.yardsticks import fit_lightgbm
 
 Floats = NDArray[np.float64]
@@ -198,6 +199,29 @@ def lately(rows: Rows, logits: Floats, tails: Tails, cut: float) -> Calibration:
     ended = rows.end_time[recent] < cut
     lasted = np.where(ended, rows.y[recent], np.maximum(cut - rows.start_time[recent], 0.0))
     return calibrate(tails.curve.level_of(logits[recent], lasted), ended, rows.gpus[recent])
+
+
+def export_tails(rows: Rows, cut: float, *, preset: str | DurationPreset, seed: int) -> FittedTails:
+    """Chances to outlast thresholds as known at `cut`, their intervals calibrated.
+
+    Calibrated on what models fitted `intervals.DAYS` days earlier (or halfway through a shorter
+    history) said of the jobs since. Raises TrainingError when there is nothing to learn from.
+    """
+    began = float(rows.time.min())
+    earlier = max(cut - DAYS * DAY_S, began + (cut - began) / 2)
+    logits = np.full((len(rows), len(THRESHOLDS_S)), np.nan)
+    since = (rows.time >= earlier) & (rows.time < cut)
+    calibration = Calibration.none()
+    if since.any() and (rows.end_time < earlier).sum() >= LEAST:
+        past = _tails(rows, earlier, preset=preset, seed=seed)
+        logits[since] = past.tails.logits_batch(rows.X[since])
+        calibration = lately(rows, logits, past.tails, cut)
+    return _tails(rows, cut, preset=preset, seed=seed, calibration=calibration)
+
+
+def _tails(rows: Rows, cut: float, **chosen: Any) -> FittedTails:
+    seen, duration, _ = known_by(rows, cut)
+    return fit_tails(seen.X, duration, seen.start_time, cut, seen.features, **chosen)
 
 
 def _forest(out: Forecasts, rows: Rows, ahead: Mask, cut: float, seed: int) -> None:

@@ -1,4 +1,4 @@
-"""Stage `train`: duration GA2M, packing tree and pair speeds, as a candidate bundle."""
+"""Stage `train`: durations and their tails, arrivals, packing and pair speeds, as a candidate."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from features.rows import Rows
 from models.bundle import Bundle
+from models.training.arrivals import MIN_BINS, Arrivals, fit_arrivals
 from models.training.duration import fit_duration
 from models.training.edits import Edits, apply_edits, read_edits
 from models.training.evaluation import duration_metrics, tail_auc
@@ -20,6 +22,8 @@ from models.training.packing import (
     fit_pair_speed,
 )
 from models.training.pairs import PairMeasurements, read_pairs
+from models.training.pairspeed import fit_pair_ga2m
+from models.training.rolling import export_tails
 from models.training.simulated import simulated_pairs
 from pipeline.stages.common import (
     CANDIDATE,
@@ -49,8 +53,11 @@ def fit(
     preset: str,
     seed: int,
     edits: Edits | None = None,
+    arrivals: Arrivals | None = None,
 ) -> Bundle:
-    """Every model of a bundle, fitted on what had ended before `cut`.
+    """Every model of a bundle, fitted on what was known at `cut`.
+
+    Without two weeks of `arrivals` before `cut` there is no model of them in the bundle.
 
     `edits` are a person's corrections of the duration model. They are refused when they make its
     tail AUC on the days after `cut` worse than `models.training.edits` tolerates.
@@ -64,18 +71,39 @@ def fit(
             model, edits, measure=lambda m: {"tail_auc": figure(m)}, guard="tail_auc"
         )
         model, corrected = edited.model, dict(edited.metadata)
+    tails = export_tails(rows, cut, preset="fast", seed=seed)
     packing, speed = fit_packing(pairs, seed=seed), fit_pair_speed(pairs)
+    ga2m = fit_pair_ga2m(pairs)
+    metadata = {
+        "duration": dict(duration.metadata) | corrected,
+        "tails": dict(tails.metadata),
+        "packing": dict(packing.metadata),
+        "pair_speed": dict(speed.metadata),
+        "pair_ga2m": dict(ga2m.metadata),
+    }
+    coming = None
+    if arrivals is not None and len(arrivals.jobs) >= MIN_BINS:
+        found = fit_arrivals(arrivals, preset="fast", seed=seed)
+        coming, metadata["arrivals"] = found.model, dict(found.metadata)
     return Bundle(
         duration=model,
+        tails=tails.tails,
         packing=packing.model,
         pair_speed=speed.model,
-        metadata={
-            "duration": dict(duration.metadata) | corrected,
-            "packing": dict(packing.metadata),
-            "pair_speed": dict(speed.metadata),
-        },
+        pair_ga2m=ga2m.model,
+        arrivals=coming,
+        metadata=metadata,
         created_by=f"pellucid {version('pellucid')}",
     )
+
+
+def arrivals_before(trace: pa.Table, cut: float) -> Arrivals | None:
+    """Arrivals of a trace up to `cut`, in bins of ten minutes of UTC; None when there are none."""
+    submitted = trace.column("submit_time").cast("int64").to_numpy() / 1000  # milliseconds
+    seen = submitted < cut
+    if not seen.any():
+        return None
+    return Arrivals.of_jobs(submitted[seen], trace.column("gpus").to_numpy()[seen])
 
 
 def run(params: Params) -> str:
@@ -85,7 +113,15 @@ def run(params: Params) -> str:
     cut = test_from(trace.column("submit_time"), wanted.test_days)
     pairs = read_measured(wanted.pairs, wanted.seed)
     edits = read_edits(wanted.edits)
-    bundle = fit(rows, cut, pairs, preset=wanted.preset, seed=wanted.seed, edits=edits)
+    bundle = fit(
+        rows,
+        cut,
+        pairs,
+        preset=wanted.preset,
+        seed=wanted.seed,
+        edits=edits,
+        arrivals=arrivals_before(trace, cut),
+    )
     bundle.save(CANDIDATE)
     seen = rows.ended_before(cut)
     inside = duration_metrics(bundle.duration.score_batch(seen.X), seen.y, seen.gpus)
