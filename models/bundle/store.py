@@ -30,6 +30,7 @@ from features.spec import FeatureSpec
 from models.bundle.additive import AdditiveModel, Axis, Floats, Term
 from models.bundle.arrivals import ArrivalModel
 from models.bundle.errors import BundleError
+from models.bundle.gputypes import GpuTypeSpeed
 from models.bundle.packing import PackingModel, PairSpeedModel
 from models.bundle.pairs import PairSpeedGA2M
 from models.bundle.tails import Tails
@@ -55,6 +56,7 @@ _READERS: dict[str, Callable[[Mapping[str, Any], Mapping[str, AdditiveModel]], A
     "tails": Tails.from_parts,
     "pair_ga2m": PairSpeedGA2M.from_parts,
     "arrivals": ArrivalModel.from_parts,
+    "gpu_types": GpuTypeSpeed.from_parts,
 }
 
 
@@ -68,6 +70,7 @@ class Bundle:
         pair_speed: speeds of two jobs on the same GPUs, a tree.
         pair_ga2m: the same as a GA2M.
         arrivals: jobs and GPUs about to be asked for.
+        gpu_types: speeds on other types of GPU.
         metadata: plain JSON values: training-data digest, window, metrics, where the pairs
             come from. Numbers that are not finite are kept as null.
         created_by: distribution and version that trained it.
@@ -82,6 +85,7 @@ class Bundle:
         pair_speed: PairSpeedModel | None = None,
         pair_ga2m: PairSpeedGA2M | None = None,
         arrivals: ArrivalModel | None = None,
+        gpu_types: GpuTypeSpeed | None = None,
         metadata: Mapping[str, Any] | None = None,
         created_by: str = "pellucid",
     ) -> None:
@@ -92,6 +96,7 @@ class Bundle:
             "tails": tails,
             "pair_ga2m": pair_ga2m,
             "arrivals": arrivals,
+            "gpu_types": gpu_types,
         }
         self._optional: dict[str, _Part] = {k: v for k, v in optional.items() if v is not None}
         self.metadata: Document = _plain(dict(metadata or {}))
@@ -127,6 +132,11 @@ class Bundle:
     def arrivals(self) -> ArrivalModel:
         """The arrivals forecast; BundleError when the bundle has none."""
         return _present(cast("ArrivalModel | None", self._optional.get("arrivals")), "arrivals")
+
+    @property
+    def gpu_types(self) -> GpuTypeSpeed:
+        """Speeds on other types of GPU; BundleError when the bundle has none."""
+        return _present(cast("GpuTypeSpeed | None", self._optional.get("gpu_types")), "gpu_types")
 
     @property
     def pairs(self) -> PairSpeedModel | PairSpeedGA2M:

@@ -12,7 +12,7 @@ import typer
 from pipeline.console import step, user_errors
 from pipeline.errors import UserError
 
-NAMES = ("duration", "arrivals", "packing", "bundle")
+NAMES = ("duration", "arrivals", "packing", "heterogeneity", "bundle")
 
 
 def evaluate(
