@@ -14,6 +14,7 @@ from models.training.errors import TrainingError
 from models.training.gputypes import Measured, evaluate_gpu_types, fit_gpu_types
 from pipeline.evaluate import heterogeneity
 
+
 def world(families: int = 8, noise: float = 0.02, seed: int = 0) -> list[Measured]:
     """Rates by a stated rule: type, family and batch each with an effect of its own."""
     rng = np.random.default_rng(seed)
