@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum, StrEnum
 from typing import NamedTuple, Protocol
@@ -104,22 +104,84 @@ def replay(
     Jobs submitted in the same instant keep the order they are given in.
     """
     kinds, indices, times = _timeline(lifetimes)
-    at_submit, at_profiled = Moment.SUBMIT in moments, Moment.PROFILED in moments
     for kind, index, now in zip(kinds, indices, times, strict=True):
-        life = lifetimes[index]
-        job = life.job
-        if kind == _Kind.SUBMIT:
-            source.submit(job, now)
-            if at_submit:
-                yield Taken(index, Moment.SUBMIT, now, source.row(job, now))
-        elif kind == _Kind.START:
-            source.start(job.job_id, now)
-        elif kind == _Kind.END:
-            source.end(job.job_id, now, life.state, life.duration_s)
-        elif life.profile is not None:
-            source.profiled(job.job_id, life.profile, now)
-            if at_profiled:
-                yield Taken(index, Moment.PROFILED, now, source.row(job, now))
+        yield from _tell(source, moments, kind, index, now, lifetimes[index])
+
+
+def replay_parts(
+    parts: Iterable[Sequence[Lifetime]],
+    source: RowSource,
+    moments: Collection[Moment] = (Moment.SUBMIT,),
+) -> Iterator[list[tuple[Taken, Lifetime]]]:
+    """`replay` of lifetimes that come in parts, each submitted after the whole part before it.
+
+    Yields the rows taken while each part was the latest, and at the end those taken since.
+    Held in memory: one part, and the jobs that outlive the part they were submitted in.
+    """
+    ahead: list[tuple[float, int, int, Lifetime]] = []  # time, kind, place among all jobs
+    before = 0
+    for part in parts:
+        if not part:
+            continue
+        now = min(life.job.submit_time for life in part)
+        due = [event for event in ahead if event[0] < now]
+        ahead = [event for event in ahead if event[0] >= now]
+        taken = list(_told(source, moments, due))
+        if taken:
+            yield taken
+        kinds, indices, times = _timeline(part)
+        fresh = [
+            (time, kind, before + i, part[i])
+            for time, kind, i in zip(times, kinds, indices, strict=True)
+        ]
+        ahead = sorted([*ahead, *fresh], key=_order)
+        before += len(part)
+        last = max(life.job.submit_time for life in part)
+        due = [event for event in ahead if event[0] < last or event[1] == _Kind.SUBMIT]
+        # only what lies behind the last submission is certain to come before the next part
+        ahead = [event for event in ahead if not (event[0] < last or event[1] == _Kind.SUBMIT)]
+        yield list(_told(source, moments, due))
+    taken = list(_told(source, moments, ahead))
+    if taken:
+        yield taken
+
+
+_Event = tuple[float, int, int, Lifetime]
+
+
+def _order(event: _Event) -> tuple[float, int, int]:
+    return event[:3]
+
+
+def _told(
+    source: RowSource, moments: Collection[Moment], events: Iterable[_Event]
+) -> Iterator[tuple[Taken, Lifetime]]:
+    for now, kind, place, life in events:
+        for taken in _tell(source, moments, kind, place, now, life):
+            yield taken, life
+
+
+def _tell(
+    source: RowSource,
+    moments: Collection[Moment],
+    kind: int,
+    index: int,
+    now: float,
+    life: Lifetime,
+) -> Iterator[Taken]:
+    job = life.job
+    if kind == _Kind.SUBMIT:
+        source.submit(job, now)
+        if Moment.SUBMIT in moments:
+            yield Taken(index, Moment.SUBMIT, now, source.row(job, now))
+    elif kind == _Kind.START:
+        source.start(job.job_id, now)
+    elif kind == _Kind.END:
+        source.end(job.job_id, now, life.state, life.duration_s)
+    elif life.profile is not None:
+        source.profiled(job.job_id, life.profile, now)
+        if Moment.PROFILED in moments:
+            yield Taken(index, Moment.PROFILED, now, source.row(job, now))
 
 
 def _timeline(lifetimes: Sequence[Lifetime]) -> tuple[list[int], list[int], list[float]]:

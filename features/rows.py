@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, tzinfo
 from operator import itemgetter
@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from features.lifetimes import Schedule, lifetimes
-from features.replay import Lifetime, Moment, replay
+from features.replay import Lifetime, Moment, Taken, replay, replay_parts
 from features.spec import FeatureSpec
 from features.state import DEFAULT_FAMILIES, FeatureError, FeatureState, schema_digest
 
@@ -83,7 +83,8 @@ class Rows:
             kind = pa.float64() if spec.kind == "continuous" else pa.string()
             columns[spec.name] = pa.array(values, kind)
         for name in _META:
-            columns[_META_PREFIX + name] = pa.array(getattr(self, name))
+            kind = pa.string() if name in ("job_id", "moment") else None  # also when empty
+            columns[_META_PREFIX + name] = pa.array(getattr(self, name), kind)
         described = {
             "features": [asdict(spec) for spec in self.features],
             "adjusted": self.adjusted,
@@ -98,12 +99,8 @@ class Rows:
         except (KeyError, TypeError, ValueError):
             raise FeatureError("feature table: its schema does not describe features") from None
         features = tuple(FeatureSpec(**spec) for spec in described["features"])
-        columns = {spec.name: _pandas(table[spec.name].to_pylist(), spec) for spec in features}
-        types = {"job_id": object, "moment": object, "gpus": np.int64, "block": np.int64}
-        meta = {
-            name: np.array(table[_META_PREFIX + name].to_pylist(), types.get(name, np.float64))
-            for name in _META
-        }
+        columns = {spec.name: _column(table[spec.name], spec) for spec in features}
+        meta = {name: table[_META_PREFIX + name].to_numpy() for name in _META}
         X = pd.DataFrame(columns, index=pd.RangeIndex(table.num_rows))
         return cls(features=features, X=X, adjusted=described["adjusted"], **meta)
 
@@ -149,47 +146,88 @@ def rows_of(
     """Rows of `lives` replayed through `state`, in time order."""
     if not block_s > 0:
         raise FeatureError(f"block_s is {block_s}, must be > 0")
-    specs = state.features
-    size = len(lives) * len(moments)
+    taken = [(row, lives[row.position]) for row in replay(lives, state, moments)]
+    first = min((life.job.submit_time for life in lives), default=0.0)
+    return _collected(taken, state.features, first, block_s)
+
+
+def streamed_rows(
+    months: Iterable[pa.Table],
+    *,
+    families: Iterable[str] = DEFAULT_FAMILIES,
+    names: Iterable[str] | None = None,
+    moments: Collection[Moment] = (Moment.SUBMIT,),
+    profile_after_s: float | None = None,
+    timezone: tzinfo = UTC,
+    block_s: float = DAY_S,
+) -> Iterator[Rows]:
+    """`training_rows` of a trace that comes in parts, one after the other in time of submission.
+
+    The same rows in the same order; in memory are one part, the jobs that outlive theirs, and the
+    feature state. Arguments as of `training_rows`.
+    """
+    state = FeatureState(families, names=names, timezone=timezone)
+    first: list[float] = []
+    moved = 0
+
+    def parts() -> Iterator[list[Lifetime]]:
+        nonlocal moved
+        for month in months:
+            lives, adjusted = lifetimes(month, profile_after_s=profile_after_s)
+            moved += adjusted
+            if lives and not first:
+                first.append(min(life.job.submit_time for life in lives))
+            yield lives
+
+    for taken in replay_parts(parts(), state, moments):
+        adjusted, moved = moved, 0
+        yield replace(_collected(taken, state.features, first[0], block_s), adjusted=adjusted)
+
+
+def _collected(
+    taken: Sequence[tuple[Taken, Lifetime]],
+    specs: tuple[FeatureSpec, ...],
+    first: float,
+    block_s: float,
+) -> Rows:
+    """Rows as columns; blocks of time are counted from `first`."""
     continuous = [i for i, spec in enumerate(specs) if spec.kind == "continuous"]
-    nominal = [i for i, spec in enumerate(specs) if spec.kind == "nominal"]
-    numbers = np.full((size, len(continuous)), np.nan)
-    labels: list[list[Any]] = [[] for _ in nominal]
-    pick = itemgetter(*continuous) if continuous else None
-    index, taken_at, moment = [], [], []
-    for i, row in enumerate(replay(lives, state, moments)):
-        if pick is not None:
+    numbers = np.full((len(taken), len(continuous)), np.nan)
+    if continuous:
+        pick = itemgetter(*continuous)
+        for i, (row, _) in enumerate(taken):
             numbers[i] = pick(row.values)
-        for column, position in zip(labels, nominal, strict=True):
-            column.append(row.values[position])
-        index.append(row.position)
-        taken_at.append(row.now)
-        moment.append(row.moment.value)
     columns: dict[str, Any] = {}
     for position, spec in enumerate(specs):
         if spec.kind == "continuous":
-            columns[spec.name] = numbers[: len(index), continuous.index(position)]
+            columns[spec.name] = numbers[:, continuous.index(position)]
         else:
-            columns[spec.name] = _pandas(labels[nominal.index(position)], spec)
-    submit = _per_row(index, [life.job.submit_time for life in lives])
-    first = submit.min() if len(submit) else 0.0
+            columns[spec.name] = _pandas([row.values[position] for row, _ in taken], spec)
+    lives = [life for _, life in taken]
+    submit = _seconds([life.job.submit_time for life in lives])
     return Rows(
         features=specs,
-        X=pd.DataFrame(columns, index=pd.RangeIndex(len(index))),
-        y=_per_row(index, [life.duration_s if life.ended else None for life in lives]),
-        job_id=np.array([lives[i].job.job_id for i in index], dtype=object),
-        moment=np.array(moment, dtype=object),
-        time=np.array(taken_at, dtype=np.float64),
+        X=pd.DataFrame(columns, index=pd.RangeIndex(len(taken))),
+        y=_seconds([life.duration_s if life.ended else None for life in lives]),
+        job_id=np.array([life.job.job_id for life in lives], dtype=object),
+        moment=np.array([row.moment.value for row, _ in taken], dtype=object),
+        time=_seconds([row.now for row, _ in taken]),
         submit_time=submit,
-        start_time=_per_row(index, [life.start_time for life in lives]),
-        end_time=_per_row(index, [life.end_time for life in lives]),
-        gpus=np.array([lives[i].job.gpus for i in index], dtype=np.int64),
+        start_time=_seconds([life.start_time for life in lives]),
+        end_time=_seconds([life.end_time for life in lives]),
+        gpus=np.array([life.job.gpus for life in lives], dtype=np.int64),
         block=np.floor_divide(submit - first, block_s).astype(np.int64),
     )
 
 
-def _per_row(index: list[int], per_life: list[float | None]) -> NDArray[np.float64]:
-    return np.array(per_life, dtype=np.float64)[np.array(index, dtype=np.int64)]
+def _seconds(values: list[float] | list[float | None]) -> NDArray[np.float64]:
+    return np.array(values, dtype=np.float64)
+
+
+def _column(column: pa.ChunkedArray, spec: FeatureSpec) -> pd.Series:
+    if spec.kind == "continuous":
+        return pd.Series(column.to_numpy(), dtype=np.float64)
+    return _pandas(column.to_pylist(), spec)
 
 
 def _pandas(values: list[Any], spec: FeatureSpec) -> pd.Series:

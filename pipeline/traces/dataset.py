@@ -198,17 +198,36 @@ def read_dataset(path: Path) -> pa.Table:
     Raises:
         TraceError: ``path`` holds no dataset.
     """
+    table = _read(path, _files(path))
+    _check_whole(path, table.num_rows)
+    return table
+
+
+def read_months(path: Path) -> Iterator[pa.Table]:
+    """`read_dataset` month by month, holding one at a time."""
+    folders = sorted({file.parent for file in _files(path)})
+    rows = 0
+    for folder in folders:
+        month = _read(path, sorted(folder.glob("part-*.parquet")))
+        rows += month.num_rows
+        yield month
+    _check_whole(path, rows)
+
+
+def _files(path: Path) -> list[Path]:
     if not (path / PROVENANCE).is_file():
         raise TraceError(
             f"{path}: holds no dataset (no {PROVENANCE}); make one with pellucid ingest"
         )
-    files = sorted(path.glob("month=*/part-*.parquet"))
+    return sorted(path.glob("month=*/part-*.parquet"))
+
+
+def _read(path: Path, files: list[Path]) -> pa.Table:
     try:
         parts = [pq.read_table(file, schema=TRACE_SCHEMA, partitioning=None) for file in files]
     except (pa.ArrowInvalid, OSError) as error:
         raise TraceError(f"{path}: cannot be read ({error})") from error
     table = pa.concat_tables([TRACE_SCHEMA.empty_table(), *parts]).unify_dictionaries()
-    _check_whole(path, table.num_rows)
     submit, line = (
         pc.cast(table[n], pa.int64()).to_numpy() for n in ("submit_time", "source_line")
     )

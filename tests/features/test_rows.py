@@ -9,10 +9,12 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from features.lifetimes import lifetimes
 from features.replay import Moment
-from features.rows import Rows, training_rows
+from features.rows import Rows, streamed_rows, training_rows
 from features.schema import TRACE_SCHEMA
 from features.state import FAMILIES, FEATURES, FeatureError, FeatureState, schema_digest
 
@@ -204,3 +206,33 @@ def test_venus_rows_are_the_live_rows(venus: pa.Table) -> None:
         for i in started:
             live.start(lives[i].job.job_id, now)
             heapq.heappush(ends, (lives[i].end_time, i))
+
+
+@given(seed=st.integers(0, 2**31), cuts=st.lists(st.integers(1, 39), max_size=4))
+@settings(max_examples=25, deadline=None)
+def test_a_trace_in_parts_gives_the_rows_of_the_whole(seed: int, cuts: list[int]) -> None:
+    rng = np.random.default_rng(seed)
+    n = 40
+    submit = np.sort(rng.integers(0, 50, n)) * 3600_000 + int(T0 * 1000)
+    duration = rng.integers(1, 200_000, n).astype(float)
+    table = pa.table(
+        {
+            "job_id": [f"j{i}" for i in range(n)],
+            "gpus": pa.array(rng.integers(1, 9, n), pa.int32()),
+            "user": [f"u{i}" for i in rng.integers(0, 4, n)],
+            "vc": ["a"] * n,
+            "submit_time": pa.array(submit, pa.timestamp("ms", tz="UTC")),
+            "duration_s": duration,
+            "state": ["completed"] * n,
+        }
+    )
+    bounds = sorted({int(np.searchsorted(submit, submit[c])) for c in cuts} | {0, n})
+    parts = [table.slice(a, b - a) for a, b in itertools.pairwise(bounds)]
+    whole = training_rows(table, families=("size", "user", "running"))
+    streamed = list(streamed_rows(parts, families=("size", "user", "running")))
+    pd.testing.assert_frame_equal(
+        pd.concat([rows.X for rows in streamed], ignore_index=True), whole.X
+    )
+    for name in ("y", "job_id", "time", "end_time", "block"):
+        found = np.concatenate([getattr(rows, name) for rows in streamed])
+        np.testing.assert_array_equal(found, getattr(whole, name))

@@ -1,0 +1,313 @@
+"""The duration GA2M of rows that do not fit into memory, fitted shard by shard and merged.
+
+A sample fixes what all shards must share: the cuts of every feature, the categories, and which
+pairs interact. Every shard is then fitted alone, anywhere, and the tables are averaged bin by
+bin, each shard with the weight of the rows it saw there. The mean of additive models over common
+axes is an additive model; nothing is approximated by the merge itself, only by fitting apart.
+"""
+
+from __future__ import annotations
+
+import time as clock
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from interpret.glassbox import ExplainableBoostingRegressor
+from numpy.typing import NDArray
+
+from features.rows import Rows
+from features.spec import FeatureSpec
+from models.bundle import AdditiveModel, Axis, Term
+from models.training.blocks import block_bags
+from models.training.duration import DurationPreset, checked_frame, settings_of
+from models.training.errors import TrainingError
+from models.training.export import additive_model, purified
+from models.training.monotone import monotonise
+
+Floats = NDArray[np.float64]
+Pair = tuple[int, int]
+
+SAMPLE_ROWS = 100_000
+CATEGORIES = 1_000  # the most frequent ones of the sample; the rest share the bin of the unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What every shard is fitted with.
+
+    Attributes:
+        specs: the features.
+        bins: cuts of a continuous feature, categories of a nominal one.
+        pairs: interactions, as positions of features.
+        preset: how hard to fit.
+        seed: of the fits.
+        sample_rows: rows the plan was made from.
+    """
+
+    specs: tuple[FeatureSpec, ...]
+    bins: tuple[tuple[float, ...] | tuple[str, ...], ...]
+    pairs: tuple[Pair, ...]
+    preset: DurationPreset
+    seed: int
+    sample_rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """A shard's model, not yet made monotone or purified.
+
+    Attributes:
+        tables: by term: the shape function, its spread over bags and the rows per bin.
+    """
+
+    rows: int
+    intercept: float
+    tables: dict[tuple[int, ...], tuple[Floats, Floats, Floats]]
+    cpu_s: float
+
+
+Fit = Callable[[Path], Shard]
+Map = Callable[[Fit, Sequence[Path]], Iterable[Shard]]
+
+
+def plan(
+    files: Sequence[Path],
+    *,
+    seed: int,
+    preset: str | DurationPreset = "fast",
+    interactions: int | None = None,
+    sample_rows: int = SAMPLE_ROWS,
+) -> Plan:
+    """Cuts, categories and interactions from a sample of the shards.
+
+    Args:
+        files: Parquet of `Rows.table`, one per shard.
+        interactions: how many; by default the preset's.
+        sample_rows: read at most about this many, evenly from all shards.
+
+    Raises TrainingError when there are no shards or they differ in their features.
+    """
+    if not files:
+        raise TrainingError("no shard to train on")
+    _, chosen = settings_of(preset)
+    per_file = max(1, sample_rows // len(files))
+    rng = np.random.default_rng(seed)
+    samples = [_sample(file, per_file, rng) for file in files]
+    specs = samples[0].features
+    for file, rows in zip(files, samples, strict=True):
+        if rows.features != specs:
+            raise TrainingError(f"{file}: its features differ from those of {files[0]}")
+    X = pd.concat([rows.X for rows in samples], ignore_index=True)
+    y = np.concatenate([rows.y for rows in samples])
+    time = np.concatenate([rows.time for rows in samples])
+    frame = checked_frame(X, specs)
+    bins = tuple(_bins(frame[spec.name], spec, chosen.max_bins) for spec in specs)
+    wanted = chosen.interactions if interactions is None else interactions
+    pairs: tuple[Pair, ...] = ()
+    if wanted:
+        brief = DurationPreset(**{**asdict(chosen), "outer_bags": 2, "max_rounds": 100})
+        ebm = _boosted(frame, np.log1p(y), time, specs, bins, wanted, brief, seed)
+        pairs = tuple(tuple(key) for key in ebm.term_features_ if len(key) == 2)
+    return Plan(specs, bins, pairs, chosen, seed, len(frame))
+
+
+def fit_shard(file: Path, shared: Plan) -> Shard:
+    """The model of one shard. TrainingError when it is empty or has other features."""
+    started = clock.process_time()
+    rows = _read(file)
+    if rows.features != shared.specs:
+        raise TrainingError(f"{file}: its features differ from the plan's")
+    known = np.isfinite(rows.y)
+    if not known.any():
+        raise TrainingError(f"{file}: no ended job to learn from")
+    rows = rows if known.all() else rows.where(known)
+    frame = checked_frame(rows.X, shared.specs)
+    ebm = _boosted(
+        frame,
+        np.log1p(rows.y),
+        rows.time,
+        shared.specs,
+        shared.bins,
+        list(shared.pairs),
+        shared.preset,
+        shared.seed,
+    )
+    # promises are kept once, on the whole
+    free = [FeatureSpec(**{**asdict(spec), "monotone": 0}) for spec in shared.specs]
+    model = additive_model(ebm, frame, free)
+    tables = {term.features: (term.scores, term.spread, term.weights) for term in model.terms}
+    return Shard(len(frame), model.intercept, tables, clock.process_time() - started)
+
+
+def merge(shards: Sequence[Shard], shared: Plan) -> AdditiveModel:
+    """The mean of the shards' models, bin by bin, each with the weight of its rows there.
+
+    The spread is that within the shards and between them.
+    """
+    if not shards:
+        raise TrainingError("no shard to merge")
+    axes = [_axis(spec, bins) for spec, bins in zip(shared.specs, shared.bins, strict=True)]
+    stacks, weights = {}, {}
+    for key in shards[0].tables:
+        scores, spreads, rows = (
+            np.stack([shard.tables[key][i] for shard in shards]) for i in range(3)
+        )
+        # a bin no shard saw: all count alike
+        share = np.where(rows.sum(axis=0) > 0, rows, 1.0)
+        share = share / share.sum(axis=0)
+        mean = (share * scores).sum(axis=0)
+        variance = (share * (spreads**2 + (scores - mean) ** 2)).sum(axis=0)
+        stacks[key] = np.stack([mean, np.sqrt(variance)])
+        weights[key] = rows.sum(axis=0)
+    directions = {
+        i: spec.monotone for i, spec in enumerate(shared.specs) if spec.monotone and (i,) in stacks
+    }
+    flat, changed = monotonise({key: s[0] for key, s in stacks.items()}, weights, directions)
+    means = {key: flat[key][None].copy() for key in stacks}
+    shift = purified(means, weights)
+    terms = [
+        Term(
+            features=key,
+            scores=means[key][0],
+            weights=weights[key],
+            spread=stacks[key][1],
+            origin="monotone" if key in changed else "fit",
+        )
+        for key in stacks
+    ]
+    rows_in = np.array([shard.rows for shard in shards], dtype=np.float64)
+    base = float(np.average([shard.intercept for shard in shards], weights=rows_in))
+    return AdditiveModel(axes, terms, base + shift, "log1p")
+
+
+def fit_sharded(
+    files: Sequence[Path],
+    *,
+    seed: int,
+    preset: str | DurationPreset = "fast",
+    interactions: int | None = None,
+    sample_rows: int = SAMPLE_ROWS,
+    map_shards: Map = map,
+    progress: Callable[[int], None] | None = None,
+) -> tuple[AdditiveModel, dict[str, Any]]:
+    """Fits the duration GA2M shard by shard.
+
+    Args:
+        files: Parquet of `Rows.table`, one per shard.
+        map_shards: applies the fit to every shard, anywhere: `map`, or what `pipeline.cluster`
+            gives for several processes or a Dask cluster.
+        progress: told the number of shards done.
+        seed, preset, interactions, sample_rows: see `plan`.
+
+    Returns:
+        The model, and what it was made from: plain JSON.
+    """
+    started = clock.process_time()
+    shared = plan(
+        files, seed=seed, preset=preset, interactions=interactions, sample_rows=sample_rows
+    )
+    planned = clock.process_time() - started
+    shards = []
+    for done, shard in enumerate(map_shards(_Fit(shared), files), start=1):
+        shards.append(shard)
+        if progress is not None:
+            progress(done)
+    model = merge(shards, shared)
+    return model, {
+        "shards": len(shards),
+        "rows": sum(shard.rows for shard in shards),
+        "sample_rows": shared.sample_rows,
+        "pairs": [list(pair) for pair in shared.pairs],
+        "cpu_s": round(planned + sum(shard.cpu_s for shard in shards), 2),
+        "seed": seed,
+        "target": "ln(1 + duration_s)",
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Fit:
+    """`fit_shard` with its plan, to be sent elsewhere."""
+
+    shared: Plan
+
+    def __call__(self, file: Path) -> Shard:
+        return fit_shard(file, self.shared)
+
+
+def _boosted(
+    frame: pd.DataFrame,
+    y: Floats,
+    time: Floats,
+    specs: Sequence[FeatureSpec],
+    bins: Sequence[tuple[float, ...] | tuple[str, ...]],
+    interactions: int | list[Pair],
+    chosen: DurationPreset,
+    seed: int,
+) -> Any:
+    settings = asdict(chosen)
+    settings["interactions"] = interactions
+    leaf = max(2, min(chosen.min_samples_leaf, len(frame) // 40))
+    ebm = ExplainableBoostingRegressor(
+        feature_names=[spec.name for spec in specs],
+        feature_types=[list(b) if b else spec.kind for spec, b in zip(specs, bins, strict=True)],
+        n_jobs=1,
+        random_state=seed,
+        **{**settings, "min_samples_leaf": leaf},
+    )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Missing values detected")
+        warnings.filterwarnings("ignore", message="All-NaN slice encountered")
+        ebm.fit(frame, y, bags=block_bags(np.asarray(time, np.float64), chosen.outer_bags))
+    return ebm
+
+
+def _bins(column: pd.Series, spec: FeatureSpec, most: int) -> tuple[float, ...] | tuple[str, ...]:
+    known = column.dropna()
+    if spec.kind == "nominal":
+        return tuple(known.value_counts().index[:CATEGORIES].sort_values().tolist())
+    values = known.to_numpy(dtype=np.float64)
+    if not len(values):
+        return ()
+    edges = np.unique(np.quantile(values, np.linspace(0.0, 1.0, most - 1)[1:-1]))
+    return tuple(edges[edges > values.min()].tolist())
+
+
+def _axis(spec: FeatureSpec, bins: tuple[float, ...] | tuple[str, ...]) -> Axis:
+    if spec.kind == "continuous":
+        return Axis(spec, cuts=tuple(float(b) for b in bins))
+    return Axis(spec, categories=tuple(str(b) for b in bins))
+
+
+def _read(file: Path) -> Rows:
+    try:
+        return Rows.from_table(pq.read_table(file))
+    except (OSError, pa.ArrowException) as error:
+        raise TrainingError(f"{file}: {str(error).splitlines()[0]}") from None
+
+
+def _sample(file: Path, most: int, rng: np.random.Generator) -> Rows:
+    """At most `most` ended rows of a shard, without reading more than it takes."""
+    try:
+        parquet = pq.ParquetFile(file)
+        groups = rng.permutation(parquet.num_row_groups)
+        tables, have = [], 0
+        for group in groups.tolist():
+            tables.append(parquet.read_row_group(group))
+            have += tables[-1].num_rows
+            if have >= 2 * most:
+                break
+    except (OSError, pa.ArrowException) as error:
+        raise TrainingError(f"{file}: {str(error).splitlines()[0]}") from None
+    if not tables:
+        raise TrainingError(f"{file}: holds no rows")
+    table = pa.concat_tables(tables).replace_schema_metadata(parquet.schema_arrow.metadata)
+    kept = np.sort(rng.choice(table.num_rows, min(most, table.num_rows), replace=False))
+    rows = Rows.from_table(table.take(pa.array(kept)))
+    return rows.where(np.isfinite(rows.y))

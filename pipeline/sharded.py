@@ -1,0 +1,108 @@
+"""Training from a dataset that does not fit into memory: rows month by month, a fit per shard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from features.rows import Rows, streamed_rows
+from models.bundle import Bundle
+from models.training.evaluation import duration_metrics
+from models.training.packing import fit_packing, fit_pair_speed
+from models.training.pairs import PairMeasurements
+from models.training.pairspeed import fit_pair_ga2m
+from models.training.sharded import fit_sharded
+from pipeline.cluster import mapped
+from pipeline.errors import UserError
+from pipeline.traces.dataset import read_months
+
+SHARD_ROWS = 100_000
+GROUP_ROWS = 20_000
+
+
+def write_shards(
+    trace: Path,
+    folder: Path,
+    *,
+    cut: float,
+    families: Iterable[str],
+    shard_rows: int = SHARD_ROWS,
+) -> tuple[list[Path], pa.Table]:
+    """Training rows of a dataset, in Parquet files of about `shard_rows` ended jobs.
+
+    Rows keep their order, so a shard is a stretch of time.
+
+    Returns the files, of jobs that had ended before `cut` (seconds since the epoch), and a table
+    of the rows taken since, whose duration is known: what to measure errors on.
+    """
+    files: list[Path] = []
+    held: list[pa.Table] = []
+    since: list[pa.Table] = []
+
+    def flush() -> None:
+        if not held:
+            return
+        described = held[0].schema.metadata
+        table = pa.concat_tables([t.replace_schema_metadata(described) for t in held])
+        files.append(folder / f"rows-{len(files):05d}.parquet")
+        pq.write_table(table, files[-1], row_group_size=GROUP_ROWS, compression="zstd")
+        held.clear()
+
+    for rows in streamed_rows(read_months(trace), families=families):
+        since.append(rows.where((rows.time >= cut) & np.isfinite(rows.y)).table())
+        seen = rows.ended_before(cut).table()
+        for start in range(0, seen.num_rows, shard_rows):
+            held.append(seen.slice(start, shard_rows))
+            if sum(table.num_rows for table in held) >= shard_rows:
+                flush()
+    last = sum(table.num_rows for table in held)
+    if files and last < shard_rows // 4:  # a small rest would count as much as it is noisy
+        held.insert(0, pq.read_table(files.pop()))
+    flush()
+    if not since:
+        raise UserError(f"{trace}: holds no job")
+    return files, pa.concat_tables(
+        [t.replace_schema_metadata(since[0].schema.metadata) for t in since]
+    )
+
+
+def train_sharded(
+    trace: Path,
+    scratch: Path,
+    pairs: PairMeasurements,
+    *,
+    cut: float,
+    families: Iterable[str],
+    where: str,
+    preset: str,
+    seed: int,
+    progress: Callable[[int], None] | None = None,
+) -> tuple[Bundle, dict[str, Any]]:
+    """A bundle whose duration model was fitted shard by shard, what it was made from, its errors.
+
+    It holds no tails and no arrivals: those are fitted in memory.
+    """
+    files, since = write_shards(trace, scratch, cut=cut, families=families)
+    with mapped(where) as map_shards:
+        model, told = fit_sharded(
+            files, seed=seed, preset=preset, map_shards=map_shards, progress=progress
+        )
+    bundle = Bundle(
+        duration=model,
+        packing=fit_packing(pairs, seed=seed).model,
+        pair_speed=fit_pair_speed(pairs).model,
+        pair_ga2m=fit_pair_ga2m(pairs).model,
+        metadata={"duration": told, "packing": pairs.provenance()},
+        created_by=f"pellucid {version('pellucid')}",
+    )
+    test = Rows.from_table(since)
+    told["test_jobs"] = len(test)
+    if len(test):
+        told["test"] = duration_metrics(model.score_batch(test.X), test.y, test.gpus)
+    return bundle, told

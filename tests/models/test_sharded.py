@@ -1,0 +1,92 @@
+"""Fits per shard, merged, against one fit of everything."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+from benchmarks.training import drawn
+from features.rows import Rows
+from models.training.duration import PRESETS, fit_duration
+from models.training.errors import TrainingError
+from models.training.sharded import fit_shard, fit_sharded, merge, plan
+
+PRESET = replace(PRESETS["fast"], interactions=3, outer_bags=2, max_rounds=150)
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("shards")
+    files = []
+    for i in range(3):
+        files.append(folder / f"{i}.parquet")
+        pq.write_table(drawn(4_000, i).table(), files[-1], row_group_size=1_000)
+    return files
+
+
+def error(model: object, rows: Rows) -> float:
+    missed = model.score_batch(rows.X) - np.log1p(rows.y)  # type: ignore[attr-defined]
+    return float(np.sqrt(np.mean(missed**2)))
+
+
+def test_shards_do_nearly_as_well_as_one_fit(shards: list[Path]) -> None:
+    test = drawn(4_000, 99)
+    done: list[int] = []
+    merged, told = fit_sharded(shards, seed=0, preset=PRESET, progress=done.append)
+    tables = [Rows.from_table(pq.read_table(file)) for file in shards]
+    everything = [np.concatenate([getattr(t, name) for t in tables]) for name in ("y", "time")]
+    frames = pd.concat([t.X for t in tables], ignore_index=True)
+    single = fit_duration(frames, *everything, tables[0].features, seed=0, preset=PRESET)
+    assert told["rows"] == 12_000
+    assert done == [1, 2, 3]
+    assert error(merged, test) < 1.06 * error(single.model, test)
+    alone, _ = fit_sharded(shards[:1], seed=0, preset=PRESET)
+    assert error(merged, test) < error(alone, test)
+
+
+def test_the_merge_of_one_model_with_itself_is_that_model(shards: list[Path]) -> None:
+    shared = plan(shards[:1], seed=0, preset=PRESET)
+    one = fit_shard(shards[0], shared)
+    rows = drawn(500, 7)
+    once = merge([one], shared).score_batch(rows.X)
+    np.testing.assert_allclose(merge([one, one, one], shared).score_batch(rows.X), once, atol=1e-9)
+
+
+def test_the_order_of_the_shards_does_not_matter(shards: list[Path]) -> None:
+    shared = plan(shards, seed=0, preset=PRESET)
+    parts = [fit_shard(file, shared) for file in shards]
+    rows = drawn(500, 7)
+    np.testing.assert_allclose(
+        merge(parts, shared).score_batch(rows.X),
+        merge(parts[::-1], shared).score_batch(rows.X),
+        atol=1e-9,
+    )
+
+
+def test_a_sample_smaller_than_the_shards_is_enough_to_plan(shards: list[Path]) -> None:
+    shared = plan(shards, seed=0, preset=PRESET, sample_rows=900)
+    assert shared.sample_rows == 900
+    assert len(shared.pairs) == 3
+
+
+def test_bad_shards_are_refused_by_name(shards: list[Path], tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match="no shard"):
+        plan([], seed=0)
+    broken = tmp_path / "broken.parquet"
+    broken.write_bytes(b"PAR1PAR1")
+    with pytest.raises(TrainingError, match=r"broken\.parquet"):
+        plan([broken], seed=0)
+    other = tmp_path / "other.parquet"
+    rows = drawn(200, 0)
+    pq.write_table(replace(rows, features=rows.features[:5]).table(), other)
+    with pytest.raises(TrainingError, match=r"other\.parquet: its features differ"):
+        plan([shards[0], other], seed=0, preset=PRESET)
+    none = tmp_path / "none.parquet"
+    pq.write_table(replace(rows, y=np.full(200, np.nan)).table(), none)
+    with pytest.raises(TrainingError, match="no ended job"):
+        fit_shard(none, plan(shards[:1], seed=0, preset=PRESET))
