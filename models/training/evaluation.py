@@ -130,6 +130,32 @@ def evaluate_duration(
     return DurationEvaluation(metrics, scores, tested, refits)
 
 
+def slices(
+    found: DurationEvaluation,
+    cuts: Mapping[str, Sequence[object]],
+    *,
+    model: str = "ga2m",
+    most: int = 8,
+) -> dict[str, dict[str, dict[str, float]]]:
+    """`duration_metrics` of one model by slice: cut -> slice -> figures, largest slices first.
+
+    Args:
+        cuts: value of each cut ("vc") for every row of `found.rows`.
+        most: slices of a cut at most; the rest are not shown.
+    """
+    rows, score = found.rows, found.scores[model]
+    told: dict[str, dict[str, dict[str, float]]] = {}
+    for cut, values in cuts.items():
+        labels = np.array([str(value) for value in values], dtype=object)
+        names, sizes = np.unique(labels, return_counts=True)
+        for name in names[np.argsort(-sizes, kind="stable")][:most].tolist():
+            mine = labels == name
+            told.setdefault(cut, {})[name] = duration_metrics(
+                score[mine], rows.y[mine], rows.gpus[mine]
+            )
+    return told
+
+
 def _fit_all(
     seen: Rows, preset: str | DurationPreset, seed: int, lightgbm: bool
 ) -> dict[str, Callable[[Rows], Floats]]:

@@ -21,7 +21,13 @@ from pipeline.explain.words import count, duration, percent
 from pipeline.report import model_charts, policies, trace
 from pipeline.report.comparison import Comparison, PolicyRun, read_comparison
 from pipeline.report.look import page, release
-from pipeline.report.models import ModelFacts, error_table, read_models
+from pipeline.report.models import (
+    ModelFacts,
+    drift_facts,
+    error_table,
+    read_models,
+    slice_tables,
+)
 from pipeline.report.samples import samples
 from pipeline.tracks import TRACKS
 
@@ -99,6 +105,8 @@ def build(inputs: Inputs) -> Report:
         trace=_trace_view(facts) if facts else None,
         models=_models_view(models) if models else None,
         errors=error_table(metrics),
+        slices=slice_tables(metrics),
+        drift=drift_facts(metrics),
         stories=stories,
         told=comparison.best.name if comparison else "",
         checks=checks,

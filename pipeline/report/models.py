@@ -325,6 +325,37 @@ def error_table(metrics: Mapping[str, Any]) -> ErrorTable | None:
     return ErrorTable(tuple(title for _, title, _ in keys), rows, jobs)
 
 
+def slice_tables(metrics: Mapping[str, Any]) -> list[tuple[str, ErrorTable]]:
+    """The errors of the model by slice, one table per cut; empty when none were measured."""
+    found = metrics.get("slices")
+    if not isinstance(found, Mapping):
+        return []
+    tables = ((str(cut), error_table(rows)) for cut, rows in found.items())
+    return [(cut, table) for cut, table in tables if table is not None]
+
+
+@dataclass(frozen=True)
+class DriftFacts:
+    """What moved since training: (feature, stability index), largest first, and the warnings."""
+
+    rows: int
+    features: tuple[tuple[str, str], ...]
+    warnings: tuple[str, ...]
+
+
+def drift_facts(metrics: Mapping[str, Any], most: int = 6) -> DriftFacts | None:
+    """The drift in a metrics file; None when it was not measured."""
+    found = metrics.get("drift")
+    if not isinstance(found, Mapping) or not isinstance(found.get("features"), Mapping):
+        return None
+    ranked = sorted(found["features"].items(), key=lambda item: -float(item[1]))[:most]
+    return DriftFacts(
+        int(found.get("rows", 0)),
+        tuple((str(name), f"{float(value):.2f}") for name, value in ranked),
+        tuple(str(line) for line in found.get("warnings", ())),
+    )
+
+
 def _models(value: Any) -> dict[str, Mapping[str, Any]]:
     if not isinstance(value, Mapping):
         return {}

@@ -17,7 +17,11 @@ import pyarrow.parquet as pq
 
 from features.rows import Rows
 from models.bundle import Bundle
-from models.training.evaluation import DurationEvaluation, evaluate_duration, tail_auc
+from models.training.card import model_card
+from models.training.drift import Drift, measure_drift
+from models.training.errors import TrainingError
+from models.training.evaluation import DurationEvaluation, evaluate_duration, slices, tail_auc
+from models.training.intervals import GPUS_UP_TO
 from models.training.tracking import TrackedRun, log_training
 from pipeline.stages.common import (
     CANDIDATE,
@@ -33,6 +37,7 @@ from pipeline.stages.common import (
 from pipeline.traces import read_dataset
 from scheduler.recorder import write_json, write_text
 
+WARM = 10  # jobs of a user after which their histories say something
 QUANTILES = np.linspace(0.02, 0.98, 49)
 
 
@@ -52,10 +57,14 @@ def run(params: Params) -> str:
         **{f"train.{k}": v for k, v in params.train.model_dump().items()},
         "features.families": ",".join(params.features.families),
     }
+    by_slice = slices(rolling, cuts(trace, rolling.rows))
+    moved = drift(CANDIDATE, rolling)
     tracked = track(
         CANDIDATE,
         rolling,
         chosen,
+        by_slice=by_slice,
+        moved=moved,
         uri=params.mlflow.uri,
         artifact_root=params.mlflow.artifacts,
         name=params.mlflow.model,
@@ -68,6 +77,16 @@ def run(params: Params) -> str:
             "refits": rolling.refits,
             "duration": tested,
             "candidate_tail_auc": tracked.value,
+            "slices": by_slice,
+            "drift": None
+            if moved is None
+            else {
+                "rows": moved.rows,
+                "features": dict(moved.features),
+                "residual_shift": moved.residual_shift,
+                "residual_spread": moved.residual_spread,
+                "warnings": list(moved.warnings),
+            },
         },
     )
     write_json(
@@ -103,21 +122,81 @@ def roll(
     )
 
 
+def cuts(trace: pa.Table, rows: Rows) -> dict[str, list[str]]:
+    """What errors are shown by: gang size, virtual cluster, how well the user is known."""
+    place = {job: i for i, job in enumerate(trace.column("job_id").to_pylist())}
+    where = [place[job] for job in rows.job_id]
+    vc, user = (trace.column(name).cast("string").to_pylist() for name in ("vc", "user"))
+    submitted = trace.column("submit_time").cast("int64").to_numpy()
+    before: dict[str, int] = {}
+    known = [0] * len(submitted)
+    for i in np.argsort(submitted, kind="stable").tolist():
+        known[i] = before.get(user[i], 0)
+        before[user[i]] = known[i] + 1
+    edges = np.array(GPUS_UP_TO)
+    names = [f"at most {n}" for n in GPUS_UP_TO] + [f"over {GPUS_UP_TO[-1]}"]
+    return {
+        "GPUs": [names[k] for k in np.searchsorted(edges, rows.gpus, side="left").tolist()],
+        "virtual cluster": [vc[i] or "-" for i in where],
+        "user": [
+            "fewer than 10 jobs before" if known[i] < WARM else "10 or more jobs before"
+            for i in where
+        ],
+    }
+
+
+def drift(bundle: Path, rolling: DurationEvaluation) -> Drift | None:
+    """Features against training, errors of the later half of the test days against the earlier.
+
+    None when there are too few rows to say.
+    """
+    rows = rolling.rows
+    residual = np.log1p(rows.y) - rolling.scores["ga2m"]
+    residual = residual[np.isfinite(residual)]
+    half = len(residual) // 2
+    try:
+        return measure_drift(
+            Bundle.load(bundle).duration,
+            rows.X,
+            residual=residual[half:],
+            reference=residual[:half],
+        )
+    except TrainingError:
+        return None
+
+
 def track(
-    bundle: Path, rolling: DurationEvaluation, params: dict[str, Any], *, uri: str, **where: Any
+    bundle: Path,
+    rolling: DurationEvaluation,
+    params: dict[str, Any],
+    *,
+    uri: str,
+    by_slice: dict[str, Any] | None = None,
+    moved: Drift | None = None,
+    **where: Any,
 ) -> TrackedRun:
-    """Log a bundle with its evaluation; promote it unless the champion is better."""
+    """Log a bundle with its evaluation and card; promote it unless the champion is better."""
+    loaded = Bundle.load(bundle)
+    card = model_card(
+        loaded,
+        metrics=rolling.metrics,
+        slices=by_slice,
+        limits=moved.warnings if moved is not None else (),
+    )
     metrics = {
         f"{model}.{name}": value
         for model, figures in rolling.metrics.items()
         for name, value in figures.items()
     }
+    if moved is not None:
+        metrics |= moved.metrics()
     return log_training(
         bundle,
         evaluate=tail_auc(rolling.rows),
         params=params,
         metrics=metrics,
-        input_digest=str(Bundle.load(bundle).metadata["duration"]["data_digest"]),
+        input_digest=str(loaded.metadata["duration"]["data_digest"]),
+        card=card,
         tracking_uri=uri,
         **where,
     )

@@ -58,6 +58,20 @@ def test_models_are_measured_beside_yardsticks_on_days_they_never_saw(folder: Pa
     assert found["duration"]["ga2m"]["spearman"] > found["duration"]["constant_median"]["spearman"]
 
 
+def test_errors_are_told_by_slice_and_drift_is_watched(folder: Path) -> None:
+    found = json.loads((folder / "data/metrics/evaluate.json").read_text())
+    for cut in ("GPUs", "virtual cluster", "user"):
+        sizes = [row["n"] for row in found["slices"][cut].values()]
+        assert sizes == sorted(sizes, reverse=True)
+        assert 0 < sum(sizes) <= found["test_jobs"]
+    drift = found["drift"]
+    if drift is None:  # fewer rows than can say anything
+        assert found["test_jobs"] < 200
+    else:
+        assert drift["features"]
+        assert all(value >= 0 for value in drift["features"].values())
+
+
 def test_policies_run_on_the_test_days_with_the_exported_bundle(folder: Path) -> None:
     digest = Bundle.load(folder / "data/bundle").digest
     table = pq.read_table(folder / "data/runs/qssf/decisions.parquet").to_pydict()
