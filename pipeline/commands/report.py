@@ -24,6 +24,9 @@ def report(
     metrics: Annotated[
         Path | None, typer.Option(help="JSON with the models' errors (stage evaluate).")
     ] = None,
+    learning: Annotated[
+        Path | None, typer.Option(help="JSON with errors and JCT by history (stage learn).")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was made as JSON.")] = False,
 ) -> None:
     """Write one self-contained page: trace, models, policies compared, sample decisions explained.
@@ -41,7 +44,7 @@ def report(
         from pipeline.report.build import Inputs, build
         from pipeline.report.look import write_page
 
-        made = build(Inputs(compare, bundle, trace, metrics))
+        made = build(Inputs(compare, bundle, trace, metrics, learning))
         write_page(out, made.html)
     if as_json:
         size = len(made.html.encode())

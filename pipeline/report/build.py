@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from markupsafe import Markup
 
 from pipeline.explain.page import StoryView
 from pipeline.explain.run import DECISIONS, JOBS, RunError, read_object
@@ -48,12 +49,14 @@ class Inputs:
         bundle: exported models.
         trace: ingested dataset.
         metrics: JSON with the errors of the duration model and its yardsticks.
+        learning: JSON with errors and average JCT by jobs of history.
     """
 
     compare: Path | None = None
     bundle: Path | None = None
     trace: Path | None = None
     metrics: Path | None = None
+    learning: Path | None = None
 
 
 @dataclass
@@ -107,6 +110,7 @@ def build(inputs: Inputs) -> Report:
         errors=error_table(metrics),
         slices=slice_tables(metrics),
         drift=drift_facts(metrics),
+        learning=_learning(inputs.learning),
         stories=stories,
         told=comparison.best.name if comparison else "",
         checks=checks,
@@ -122,6 +126,13 @@ def build(inputs: Inputs) -> Report:
         "stories": bool(stories),
     }
     return Report(html, sections, said, problems + _contradictions(stories))
+
+
+def _learning(path: Path | None) -> list[tuple[str, Markup]]:
+    points = read_object(path).get("points") if path is not None else None
+    if not isinstance(points, list):
+        return []
+    return model_charts.learning([point for point in points if isinstance(point, Mapping)])
 
 
 def _trace_facts(inputs: Inputs, comparison: Comparison | None) -> trace.TraceFacts | None:

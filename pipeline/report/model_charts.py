@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from markupsafe import Markup
 
 from pipeline.explain.words import duration, factor
-from pipeline.report.charts import axis_of, heatmap, shortened
+from pipeline.report.charts import axis_of, heatmap, lines, shortened
 from pipeline.report.models import Interaction, ModelFacts, Shape, TreeNode
 from pipeline.report.svg import Frame, Scale, Tick
 from pipeline.report.svg import ticks as tick_marks
 
 SHOWN_TERMS = 15
+HOUR_S = 3600.0
 # in the order they are chosen
 _FACTORS = (1, 2, 0.5, 4, 0.25, 10, 0.1, 1.5, 0.7, 1.2, 0.8, 1.1, 0.9, 1.05, 0.95, 20, 0.05, 100,
             0.01)  # fmt: skip
@@ -228,3 +231,32 @@ def _place(f: Frame, node: TreeNode, level: int, row: int) -> float:
     f.text(x + _BOX / 2, y - 2, node.question, "node strong", anchor="middle")
     f.text(x + _BOX / 2, y + 11, f"{node.rows:,} rows", "node", anchor="middle")
     return y
+
+
+def learning(points: Sequence[Mapping[str, Any]]) -> list[tuple[str, Markup]]:
+    """Error and average JCT against the jobs of history, one chart each."""
+    names = [(float(i), f"{int(point['jobs']):,}") for i, point in enumerate(points)]
+    made = []
+    for key, title, scale in (
+        ("mae_log10", "error, powers of ten", 1.0),
+        ("avg_jct_s", "average JCT, hours", HOUR_S),
+    ):
+        known = [
+            (float(i), float(p[key]) / scale)
+            for i, p in enumerate(points)
+            if p.get(key) is not None
+        ]
+        if len(known) < 2:
+            continue
+        top = max(value for _, value in known) * 1.1
+        chart = lines(
+            f"{title}, against jobs of history",
+            {title: known},
+            x=(0.0, max(1.0, len(points) - 1.0)),
+            y=(0.0, top),
+            x_ticks=names,
+            y_ticks=tick_marks(0.0, top, 4),
+            x_title="jobs of history",
+        )
+        made.append((title.capitalize().replace("jct", "JCT"), chart))
+    return made

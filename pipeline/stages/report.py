@@ -10,7 +10,13 @@ from pipeline.stages.common import BUNDLE, METRICS, REPORT, RUNS, TRACE, Params,
 
 def run(params: Params) -> str:
     made = build(
-        Inputs(compare=RUNS, bundle=BUNDLE, trace=TRACE, metrics=METRICS / "evaluate.json")
+        Inputs(
+            compare=RUNS,
+            bundle=BUNDLE,
+            trace=TRACE,
+            metrics=METRICS / "evaluate.json",
+            learning=METRICS / "learning.json",
+        )
     )
     write_page(REPORT, made.html)
     if made.problems:

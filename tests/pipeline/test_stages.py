@@ -13,7 +13,7 @@ import yaml
 
 from models.bundle import Bundle
 from pipeline.errors import UserError
-from pipeline.stages import common, evaluate, export, features, ingest, simulate, train
+from pipeline.stages import common, evaluate, export, features, ingest, learn, simulate, train
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -34,7 +34,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(path)
         wanted = common.read_params()
-        for stage in (ingest, features, train, evaluate, export, simulate):
+        for stage in (ingest, features, train, evaluate, export, simulate, learn):
             assert stage.run(wanted)
     return path
 
@@ -72,6 +72,15 @@ def test_errors_are_told_by_slice_and_drift_is_watched(folder: Path) -> None:
         assert all(value >= 0 for value in drift["features"].values())
 
 
+def test_the_worth_of_history_is_measured_from_none_to_all(folder: Path) -> None:
+    points = json.loads((folder / "data/metrics/learning.json").read_text())["points"]
+    jobs = [point["jobs"] for point in points]
+    assert jobs[0] == 0
+    assert jobs == sorted(set(jobs))
+    assert all(point["avg_jct_s"] > 0 for point in points)
+    assert {point["n"] for point in points} == {points[0]["n"]}  # the same days throughout
+
+
 def test_policies_run_on_the_test_days_with_the_exported_bundle(folder: Path) -> None:
     digest = Bundle.load(folder / "data/bundle").digest
     table = pq.read_table(folder / "data/runs/qssf/decisions.parquet").to_pydict()
@@ -97,7 +106,7 @@ def test_metrics_and_plots_are_what_dvc_reads(folder: Path) -> None:
 def test_every_stage_of_dvc_yaml_exists_and_names_parameters_that_exist() -> None:
     pipeline = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
     params = yaml.safe_load((ROOT / "params.yaml").read_text())
-    order = ["ingest", "features", "train", "evaluate", "export", "simulate", "report"]
+    order = ["ingest", "features", "train", "evaluate", "export", "simulate", "learn", "report"]
     assert list(pipeline) == order
     for name, stage in pipeline.items():
         assert stage["cmd"] == f"python -m pipeline.stages.{name}"

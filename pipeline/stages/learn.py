@@ -1,0 +1,90 @@
+"""Stage `learn`: what history is worth. More and more of it, and the schedules it makes.
+
+For each amount everything older is cut off the trace: models, features and the running estimator
+know nothing of it. What is left trains the duration model, and the same policy schedules the same
+days with it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from features.rows import training_rows
+from models.bundle import Bundle
+from models.training.duration import MIN_ROWS, fit_duration
+from models.training.evaluation import duration_metrics
+from pipeline.stages.common import BUNDLE, METRICS, TRACE, Params, stage, test_from
+from pipeline.traces import read_dataset
+from pipeline.tracks import plain
+from pipeline.tracks.cluster_file import read_cluster
+from scheduler.recorder import write_json
+from scheduler.results import summarise
+
+HISTORY = (100, 300, 1_000, 3_000, 10_000, 30_000)
+POLICY = "pellucid"
+
+
+def run(params: Params) -> str:
+    trace = read_dataset(TRACE)
+    cut = test_from(trace.column("submit_time"), params.train.test_days)
+    exported = Bundle.load(BUNDLE)
+    before = pc.less(trace.column("submit_time").cast(pa.int64()), int(cut * 1000))
+    with TemporaryDirectory() as scratch:
+        points = [
+            point(params, trace, cut, jobs, exported, Path(scratch, str(jobs)))
+            for jobs in amounts(pc.sum(before).as_py())
+        ]
+    write_json(METRICS / "learning.json", {"policy": POLICY, "points": points})
+    first, last = points[0], points[-1]
+    return (
+        f"{first['jobs']:,} to {last['jobs']:,} jobs seen: average JCT "
+        f"{first['avg_jct_s']:,.0f} s to {last['avg_jct_s']:,.0f} s"
+    )
+
+
+def amounts(submitted: int) -> list[int]:
+    """Jobs of history to try, none first, everything last."""
+    return [0, *(n for n in HISTORY if n < submitted), submitted]
+
+
+def point(
+    params: Params, trace: pa.Table, cut: float, jobs: int, exported: Bundle, folder: Path
+) -> dict[str, Any]:
+    """Errors and average JCT when only the last `jobs` submissions before `cut` are known.
+
+    With too few to fit a model on, durations are what the histories alone say.
+    """
+    submitted = trace.column("submit_time").cast(pa.int64()).to_numpy() / 1000
+    start = int(np.searchsorted(submitted, cut)) - jobs  # a dataset is in order of submission
+    known = trace.slice(start)
+    rows = training_rows(known, families=params.features.families)
+    seen, test = rows.ended_before(cut), rows.where((rows.time >= cut) & np.isfinite(rows.y))
+    found: dict[str, Any] = {"jobs": jobs, "ended": len(seen)}
+    bundle: Path | None = None
+    if len(seen) >= MIN_ROWS:
+        model = fit_duration(
+            seen.X, seen.y, seen.time, seen.features, seed=params.train.seed, preset="fast"
+        ).model
+        found |= duration_metrics(model.score_batch(test.X), test.y, test.gpus)
+        bundle = Bundle(
+            duration=model, packing=exported.packing, pair_speed=exported.pair_speed
+        ).save(folder)
+    elif "like_log_s" in test.X:
+        found |= duration_metrics(test.X["like_log_s"].to_numpy(), test.y, test.gpus)
+    spec, profiling = read_cluster(Path(params.cluster))
+    scenario = plain.scenario(
+        known, "learn", spec, profiling, bundle=bundle, seed=params.simulate.seed, since=cut
+    )
+    outcome, _ = scenario.simulate(POLICY)
+    summary = summarise(outcome, spec.gpus)
+    return {**found, "avg_jct_s": summary["avg_jct_s"], "avg_queue_s": summary["avg_queue_s"]}
+
+
+if __name__ == "__main__":
+    stage("learn", run)
