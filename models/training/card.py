@@ -82,6 +82,7 @@ def model_card(
     metrics: Mapping[str, Mapping[str, float]] | None = None,
     slices: Mapping[str, Mapping[str, Mapping[str, float]]] | None = None,
     limits: Sequence[str] = (),
+    examples: Sequence[Mapping[str, Any]] = (),
 ) -> str:
     """The card of a bundle as one self-contained HTML page.
 
@@ -89,6 +90,8 @@ def model_card(
         metrics: model -> figure -> value, on days none of them saw.
         slices: name of a cut ("GPUs") -> slice ("1") -> figure -> value.
         limits: further sentences about what it must not be used for.
+        examples: unseen jobs with the known jobs most like them, see `similar_rows`: kind, job_id,
+            gpus, predicted_s, duration_s, and alike, a list of job_id, gpus, duration_s.
     """
     body = [
         f"<h1>Model card: bundle {escape(bundle.digest[:12])}</h1>",
@@ -103,6 +106,8 @@ def model_card(
         body.append("<h2>Errors on days it did not see</h2>" + _grid("model", metrics))
     for name, figures in (slices or {}).items():
         body.append(f"<h2>By {escape(name)}</h2>" + _grid(name, figures))
+    for example in examples:
+        body.append(_example(example))
     if "duration" in bundle.parts:
         body.append("<h2>What the duration rests on</h2>" + _terms(bundle.duration))
     edits = bundle.metadata.get("edits")
@@ -118,6 +123,19 @@ def model_card(
         '<!doctype html><html lang="en"><meta charset="utf-8"><title>Model card</title>'
         f"<style>{STYLE}</style><body>{''.join(body)}</body></html>\n"
     )
+
+
+def _example(example: Mapping[str, Any]) -> str:
+    """Jobs like this one: what the model took a job for."""
+    columns = {
+        str(job["job_id"]): {"GPUs": job["gpus"], "seconds": job["duration_s"]}
+        for job in example["alike"]
+    }
+    told = (
+        f"{example['kind']}: job {example['job_id']}, {example['gpus']} GPUs, predicted "
+        f"{example['predicted_s']:,.0f} s, ran {example['duration_s']:,.0f} s"
+    )
+    return f"<h2>Jobs like this one</h2><p>{escape(told)}</p>" + _grid("known job", columns)
 
 
 def write_card(path: str | Path, page: str) -> Path:

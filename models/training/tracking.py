@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,7 +98,9 @@ def log_training(
     value = float(evaluate(bundle.duration))
     with _store(tracking_uri) as client:
         experiment = _experiment(client, Path(artifact_root))
-        champion_value, promoted, reason = _challenge(client, name, value, evaluate, figure, margin)
+        champion_value, promoted, reason = _challenge(
+            client, name, value, evaluate, figure, margin, bundle.parts
+        )
         tags = {"input_digest": input_digest, "bundle_digest": bundle.digest}
         with mlflow.start_run(experiment_id=experiment, tags=tags) as run:
             mlflow.log_params(dict(params))
@@ -145,8 +147,9 @@ def _challenge(
     evaluate: Callable[[AdditiveModel], float],
     figure: str,
     margin: float,
+    parts: Collection[str],
 ) -> tuple[float | None, bool, str]:
-    """(champion's figure, promoted, reason)."""
+    """(champion's figure, promoted, reason). `parts`: the models the challenger holds."""
     with TemporaryDirectory() as scratch:
         try:
             champion = Bundle.load(_champion(client, name, scratch))
@@ -162,6 +165,9 @@ def _challenge(
         return None, True, f"the champion has no {figure} on these rows"
     if value != value:
         return former, False, f"no {figure} on these rows, the champion has {former:.4f}"
+    more = sorted(set(parts) - set(champion.parts))
+    if value == former and more:
+        return former, True, f"{figure} {value:.4f} is the champion's, which has no {more[0]} model"
     better = value > former + margin
     by = f" by more than {margin:g}" if margin else ""
     said = f"is{'' if better else ' not'} above the champion's {former:.4f}{by}"

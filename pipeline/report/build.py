@@ -110,6 +110,7 @@ def build(inputs: Inputs) -> Report:
         errors=error_table(metrics),
         slices=slice_tables(metrics),
         drift=drift_facts(metrics),
+        foils=metrics.get("foils") or [],
         learning=_learning(inputs.learning),
         stories=stories,
         told=comparison.best.name if comparison else "",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import pyarrow.parquet as pq
 
 from features.rows import Rows
 from models.bundle import Bundle
-from models.training.card import model_card
+from models.training.card import model_card, similar_rows
 from models.training.drift import Drift, measure_drift
 from models.training.errors import TrainingError
 from models.training.evaluation import DurationEvaluation, evaluate_duration, slices, tail_auc
@@ -59,12 +60,14 @@ def run(params: Params) -> str:
     }
     by_slice = slices(rolling, cuts(trace, rolling.rows))
     moved = drift(CANDIDATE, rolling)
+    examples = foils(CANDIDATE, rows, rolling)
     tracked = track(
         CANDIDATE,
         rolling,
         chosen,
         by_slice=by_slice,
         moved=moved,
+        examples=examples,
         uri=params.mlflow.uri,
         artifact_root=params.mlflow.artifacts,
         name=params.mlflow.model,
@@ -78,6 +81,7 @@ def run(params: Params) -> str:
             "duration": tested,
             "candidate_tail_auc": tracked.value,
             "slices": by_slice,
+            "foils": examples,
             "drift": None
             if moved is None
             else {
@@ -145,6 +149,42 @@ def cuts(trace: pa.Table, rows: Rows) -> dict[str, list[str]]:
     }
 
 
+def foils(bundle: Path, rows: Rows, rolling: DurationEvaluation) -> list[dict[str, Any]]:
+    """For a typical unseen job and the two worst misses: the ended jobs most like it.
+
+    Alike as the exported model sees it (`models.training.card.similar_rows`), so a miss shows what
+    the model took the job for.
+    """
+    model, test = Bundle.load(bundle).duration, rolling.rows
+    seen = rows.ended_before(float(test.time.min()))
+    missed = np.log1p(test.y) - rolling.scores["ga2m"]
+    order = np.argsort(missed, kind="stable")
+    chosen = {"typical": order[len(order) // 2], "ran longer": order[-1], "ran shorter": order[0]}
+    told = []
+    for kind, i in chosen.items():
+        row = [test.X[spec.name].iloc[i] for spec in model.features]
+        alike = similar_rows(model, seen.X, row, 5)
+        told.append(
+            {
+                "kind": kind,
+                "job_id": str(test.job_id[i]),
+                "gpus": int(test.gpus[i]),
+                "predicted_s": float(model.seconds(model.score(row))),
+                "duration_s": float(test.y[i]),
+                "alike": [
+                    {
+                        "job_id": str(seen.job_id[k]),
+                        "gpus": int(seen.gpus[k]),
+                        "duration_s": float(seen.y[k]),
+                        "distance": distance,
+                    }
+                    for k, distance in alike
+                ],
+            }
+        )
+    return told
+
+
 def drift(bundle: Path, rolling: DurationEvaluation) -> Drift | None:
     """Features against training, errors of the later half of the test days against the earlier.
 
@@ -173,6 +213,7 @@ def track(
     uri: str,
     by_slice: dict[str, Any] | None = None,
     moved: Drift | None = None,
+    examples: Sequence[Mapping[str, Any]] = (),
     **where: Any,
 ) -> TrackedRun:
     """Log a bundle with its evaluation and card; promote it unless the champion is better."""
@@ -182,6 +223,7 @@ def track(
         metrics=rolling.metrics,
         slices=by_slice,
         limits=moved.warnings if moved is not None else (),
+        examples=examples,
     )
     metrics = {
         f"{model}.{name}": value

@@ -79,3 +79,24 @@ def test_a_challenger_becomes_champion_only_if_it_is_better(bundle, tmp_path, ma
     )
     assert run.promoted
     assert "the champion cannot be read" in run.reason
+
+
+def test_as_good_a_challenger_that_holds_more_models_is_champion(bundle, tmp_path):
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    before = mlflow.get_registry_uri(), mlflow.get_tracking_uri()
+    told = []
+    for made in (Bundle(duration=bundle.duration), bundle, Bundle(duration=bundle.duration)):
+        run = log_training(
+            made.save(tmp_path / "bundle"),
+            evaluate=lambda model: 0.8,
+            params={},
+            metrics={},
+            input_digest="abc",
+            tracking_uri=uri,
+            artifact_root=tmp_path / "artifacts",
+        )
+        told.append((run.promoted, run.reason))
+    assert [promoted for promoted, _ in told] == [True, True, False]
+    assert "which has no packing model" in told[1][1]
+    mlflow.set_registry_uri(before[0])
+    mlflow.set_tracking_uri(before[1])

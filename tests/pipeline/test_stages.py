@@ -64,6 +64,8 @@ def test_errors_are_told_by_slice_and_drift_is_watched(folder: Path) -> None:
         sizes = [row["n"] for row in found["slices"][cut].values()]
         assert sizes == sorted(sizes, reverse=True)
         assert 0 < sum(sizes) <= found["test_jobs"]
+    assert {foil["kind"] for foil in found["foils"]} == {"typical", "ran longer", "ran shorter"}
+    assert all(len(foil["alike"]) == 5 for foil in found["foils"])
     drift = found["drift"]
     if drift is None:  # fewer rows than can say anything
         assert found["test_jobs"] < 200
