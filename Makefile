@@ -41,8 +41,12 @@ benchmark: install ## Run the benchmarks that have budgets
 	python -m benchmarks.simulator --json
 	python -m benchmarks.bundle --json
 	python -m benchmarks.ingest --json
+	python -m benchmarks.orchestrator --json
+	python -m benchmarks.local --json
+	python -m benchmarks.load --json
 
 clean: ## Remove what the pipeline made (not .venv)
 	rm -rf data/trace data/features.parquet data/candidate data/bundle data/runs data/metrics data/plots data/report.html mlflow.db mlartifacts
 
 -include profiler.mk
+-include service.mk

@@ -39,6 +39,8 @@ class Job:
         memory_mib: host memory asked for, MiB; None when unknown.
         gpu_type: required GPU type; None when any will do.
         time_limit_s: limit the user asked for, seconds; None when there is none.
+        share: may share its GPUs with another job; False is the user's opt-out.
+        profile: may be looked at before it runs; False is the user's opt-out.
     """
 
     job_id: str
@@ -51,3 +53,5 @@ class Job:
     memory_mib: float | None = None
     gpu_type: str | None = None
     time_limit_s: float | None = None
+    share: bool = True
+    profile: bool = True

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+from array import array
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from enum import Enum
@@ -165,7 +166,7 @@ class _Submission:
     burst: int
     calendar: tuple[Value, ...]
     queue: VcQueue
-    hazards: list[list[float]]  # by level of `survival`; empty where the family is not kept
+    hazards: Sequence[Sequence[float]]  # by level of `survival`; empty where the family is not kept
     survival: tuple[Value, ...]
     phase: _Phase = _Phase.UNSEEN
     profile: Profile | None = None
@@ -313,6 +314,8 @@ class FeatureState:
             self._vcs[job.vc],
         )
         submission.queue = self._queues[job.vc]
+        # kept while the job lives: an array takes a third of a list of floats
+        submission.hazards = [array("d", level) for level in submission.hazards]
         self._live[job.job_id] = submission
         if self._survives:
             self._lives.submit(job.job_id, self._hazards(submission))

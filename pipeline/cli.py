@@ -11,7 +11,7 @@ import typer
 
 from pipeline.errors import UserError
 
-# (module under pipeline.commands, function). The order is the order of `pellucid --help`.
+# (module under pipeline.commands, function or group), in the order of `pellucid --help`.
 COMMANDS: tuple[tuple[str, str], ...] = (
     ("ingest", "ingest"),
     ("train", "train"),
@@ -20,8 +20,21 @@ COMMANDS: tuple[tuple[str, str], ...] = (
     ("compare", "compare"),
     ("explain", "explain"),
     ("report", "report"),
+    ("systems", "systems"),
+    ("replay", "replay"),
     ("profile", "profile"),
     ("colocate", "colocate"),
+    ("serve", "serve"),
+    ("audit", "audit"),
+    ("export", "export"),
+    ("demo", "serve_demo"),
+    ("submit", "submit"),
+    ("ps", "ps"),
+    ("cancel", "cancel"),
+    ("why", "why"),
+    ("whatif", "whatif"),
+    ("top", "top"),
+    ("token", "token"),
 )
 
 app = typer.Typer(
@@ -35,10 +48,14 @@ app = typer.Typer(
 
 def _load() -> None:
     for module, function in COMMANDS:
-        command: Callable[..., Any] = getattr(
+        command: Callable[..., Any] | typer.Typer = getattr(
             importlib.import_module(f"pipeline.commands.{module}"), function
         )
-        app.command(name=function.replace("_", "-"))(command)
+        name = function.replace("_", "-")
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name)
+        else:
+            app.command(name=name)(command)
 
 
 def main() -> None:

@@ -17,8 +17,7 @@ from features.spec import Value
 from features.state import FeatureState
 from features.survival import OUTLOOK_TERMS
 from models.bundle import Bundle
-from scheduler.decisions import Score
-from scheduler.estimates import BundleEstimator, Estimate, FeatureEstimator
+from scheduler.estimates import COLD_START, BundleEstimator, Estimate, FeatureEstimator
 
 DAY_S = 86_400.0
 # What a refit looks at: wider histories were no better and cost five times as much.
@@ -90,12 +89,7 @@ class OnlineEstimator(BundleEstimator):
         self._waiting[job.job_id] = now, row
         if self._trained:
             return self.scored(row)
-        intercept, terms = self.state.outlook(job, now)
-        value = intercept
-        for term in terms:
-            value += term
-        score = Score(value, intercept, terms, COLD_START)
-        return Estimate(max(0.0, float(np.expm1(value))), score)
+        return self.from_histories(job, now)
 
     def started(self, job_id: str, now: float) -> None:
         super().started(job_id, now)
@@ -136,6 +130,3 @@ class OnlineEstimator(BundleEstimator):
         self.use(Bundle(duration=fitted.model, metadata=dict(fitted.metadata)))
         self._trained = True
         self.fits += 1
-
-
-COLD_START = "coldstart"

@@ -10,22 +10,51 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from joblib import Parallel, delayed
 
-from models.bundle import Bundle
-from pipeline.tracks.scenario import Cost, Meter, Progress, Scenario
+from pipeline.tracks.scenario import Cost, Meter, Progress, Sink
 from scheduler.estimates import Estimator
+from scheduler.explain.scores import describe
+from scheduler.loop import Outcome
 from scheduler.recorder import Recorder, write_json, write_table
 from scheduler.results import jct_by_vc, job_table, summarise
 
 Figures = dict[str, Any]
 
 
+class World(Protocol):
+    """What policies are compared in: a `Scenario`, or one of allocations."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def seed(self) -> int: ...
+
+    @property
+    def workload(self) -> Shown: ...
+
+    def cluster_gpus(self) -> int: ...
+
+    def layout(self) -> Figures: ...
+
+    def simulate(
+        self, name: str, *, sink: Sink | None = None, progress: Progress | None = None
+    ) -> tuple[Outcome, Estimator]: ...
+
+
+class Shown(Protocol):
+    """What is said of a workload in every summary."""
+
+    @property
+    def left_out(self) -> int: ...
+
+
 def run(
-    scenario: Scenario, policy: str, out: Path | None = None, *, progress: Progress | None = None
+    scenario: World, policy: str, out: Path | None = None, *, progress: Progress | None = None
 ) -> Figures:
     """Simulate one policy; with `out`, record every decision there. Returns the summary."""
     meter = Meter()
@@ -35,13 +64,12 @@ def run(
             stale.unlink(missing_ok=True)
     with Recorder(out / "decisions.parquet") if out is not None else nullcontext() as sink:
         outcome, estimator = scenario.simulate(policy, sink=sink, progress=progress)
-    cluster = scenario.workload.cluster
     figures: Figures = {
         "policy": policy,
         "scenario": scenario.name,
         "seed": scenario.seed,
         "durations": estimator.name,
-        **summarise(outcome, cluster.gpus),
+        **summarise(outcome, scenario.cluster_gpus()),
         "left_out": scenario.workload.left_out,
     }
     if out is not None:
@@ -54,8 +82,7 @@ def run(
             {
                 **figures,
                 "jct_by_vc_s": jct_by_vc(outcome.jobs),
-                "cluster": dict(cluster.vcs),
-                "gpus_per_node": cluster.gpus_per_node,
+                **scenario.layout(),
             },
         )
     return figures
@@ -76,18 +103,6 @@ def described(estimator: Estimator) -> dict[str, Figures]:
     )
 
 
-def describe(bundle: Bundle) -> Figures:
-    """Names of terms and inputs of a bundle's duration model."""
-    model = bundle.duration
-    return {
-        "terms": list(model.term_names),
-        "inputs": [spec.name for spec in model.features],
-        "texts": {spec.name: spec.text for spec in model.features},
-        "units": {spec.name: spec.unit for spec in model.features},
-        "metadata": bundle.metadata,
-    }
-
-
 @dataclass(frozen=True, slots=True)
 class Task:
     """One run of a comparison."""
@@ -97,7 +112,7 @@ class Task:
 
 
 def compare(
-    scenarios: Callable[[int], Scenario],
+    scenarios: Callable[[int], World],
     policies: Sequence[str],
     seeds: Sequence[int],
     *,
@@ -153,12 +168,12 @@ def compare(
 
 
 def _fresh(
-    scenarios: Callable[[int], Scenario], task: Task, record: bool, out: Path | None
+    scenarios: Callable[[int], World], task: Task, record: bool, out: Path | None
 ) -> Figures:
     return _one(scenarios(task.seed), task.policy, record, out)
 
 
-def _one(scenario: Scenario, policy: str, record: bool, out: Path | None) -> Figures:
+def _one(scenario: World, policy: str, record: bool, out: Path | None) -> Figures:
     folder = out / policy if out is not None and record else None
     return run(scenario, policy, folder)
 

@@ -34,6 +34,8 @@ KILL_PATIENCE_S = 10.0  # a process in uninterruptible sleep cannot die: say so,
 class Guardian:
     """One run of one command, from fork to the last process gone."""
 
+    poll_s = POLL_S
+
     def __init__(self, control: int, status: int, config: dict[str, Any]) -> None:
         self.control, self.status, self.config = control, status, config
         self.parent = os.getppid()
@@ -80,6 +82,9 @@ class Guardian:
         config, where = self.config, "start"
         try:
             os.setsid()
+            where = "user"
+            self.become_user()  # which takes the next line back, so it comes first
+            where = "start"
             procs.prctl(procs.PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != guardian:  # it died before the line above took effect
                 os._exit(1)
@@ -98,24 +103,41 @@ class Guardian:
             where = "cwd"
             os.chdir(config["cwd"])
             where = "exec"
-            os.execve(config["executable"], config["argv"], config["env"])
+            os.execvpe(config["executable"], config["argv"], config["env"])
         except OSError as error:
             os.write(failure, f"{error.errno} {where}".encode())
         except BaseException as error:  # nothing may leave this frame in the child
             os.write(failure, f"0 {where}: {error!r}".encode())
         os._exit(127)
 
-    def reap(self) -> None:
-        """Collect the dead: the command itself and orphans handed to us."""
+    def become_user(self) -> None:
+        """In the child: take on the rights the command is to have; here, those it has."""
+
+    def orphaned(self) -> bool:
+        """Whether whoever asked for the run has died."""
+        return os.getppid() != self.parent
+
+    def reap(self) -> bool:
+        """Collect the dead: the command itself and orphans handed to us. False: none is left.
+
+        All that the command started is below us, so without a child we have no descendant.
+        """
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
-                return
+                return False
             if pid == 0:
-                return
+                return True
             if pid == self.main_pid:
                 self.exit_status = status
+
+    def left(self) -> list[int]:
+        """Living processes of the run; empty only when there is none."""
+        if not self.reap():
+            return []
+        cheap = filter(procs.alive, procs.descendants(os.getpid()))
+        return list(cheap) or procs.all_descendants(os.getpid())
 
     def memory_mib(self) -> float:
         """Memory of the tree, MiB: resident sizes, or the proportional ones when over the limit.
@@ -158,12 +180,12 @@ class Guardian:
             left = deadline - time.monotonic()
             if left <= 0:
                 return "limit"
-            ready, _, _ = select.select([self.control, wake_read], [], [], min(POLL_S, left))
+            ready, _, _ = select.select([self.control, wake_read], [], [], min(self.poll_s, left))
             if wake_read in ready:
                 os.read(wake_read, 4096)
             if self.control in ready:
                 return "request" if os.read(self.control, 64) else "orphaned"
-            if os.getppid() != self.parent:  # a forked sibling may hold the pipe open
+            if self.orphaned():  # a forked sibling may hold the pipe open
                 return "orphaned"
             limit = self.config["memory_mib"]
             if self.memory_mib() > (limit if limit is not None else float("inf")):
@@ -172,8 +194,7 @@ class Guardian:
 
     def clear(self, reason: str) -> None:
         """End every process of the tree: SIGTERM, grace, SIGKILL until none is left."""
-        me = os.getpid()
-        found = procs.all_descendants(me)
+        found = self.left()
         self.say("stopping", reason=reason, processes=len(found))
         # over the memory limit there is no time for grace
         grace = 0.0 if reason == "memory" else self.config["grace_s"]
@@ -181,25 +202,22 @@ class Guardian:
             procs.send(found, signal.SIGTERM)
             procs.send(found, signal.SIGCONT)  # a stopped process cannot answer
             deadline = time.monotonic() + grace
-            while time.monotonic() < deadline and procs.all_descendants(me):
+            while time.monotonic() < deadline and self.left():
                 time.sleep(0.02)
-                self.reap()
         killed: set[int] = set()
         deadline = time.monotonic() + KILL_PATIENCE_S
-        while left := procs.all_descendants(me):
+        while left := self.left():
             killed.update(left)
             procs.send(left, signal.SIGKILL)
-            self.reap()
             if time.monotonic() > deadline:
                 break
             time.sleep(0.01)
-        self.reap()
         self.say(
             "gone",
             status=self.exit_status,
             found=len(found),
             killed=len(killed),
-            survivors=procs.all_descendants(me),
+            survivors=self.left(),
             peak_mib=self.peak_mib,
             truncated=self.truncated,
             cpu_s=time.process_time(),

@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from features.job import Profile
 from profiler import environment, procs, runner
 from profiler.errors import BadOption, DriverMissing, GpuBusy
 from profiler.period import StepTime, Stretch, estimate
@@ -82,6 +83,29 @@ class Target:
     gpus: tuple[Gpu, ...]
     visible: str
     note: str = ""
+
+    @property
+    def channels(self) -> list[str]:
+        return [gpu.channel for gpu in self.gpus]
+
+    def held_mib(self) -> dict[str, float]:
+        """Device memory in use now, whoever holds it, by channel."""
+        return {
+            key.split(".")[0]: value
+            for key, value in self.sampler.read([]).items()
+            if key.endswith(".mem_used_mib")
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the samples of a run say."""
+
+    window: Window
+    metrics: dict[str, Summary]
+    peaks: dict[str, float]
+    precision: Precision
+    profile: Profile | None
 
 
 def open_target(options: Options, nvml_module: Any = None) -> Target:
@@ -157,11 +181,7 @@ def profile(
     target = open_target(options, nvml_module)
     try:
         env |= {"CUDA_VISIBLE_DEVICES": target.visible, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-        baseline = {
-            key.split(".")[0]: value
-            for key, value in target.sampler.read([]).items()
-            if key.endswith(".mem_used_mib")
-        }
+        baseline = target.held_mib()
         started_at = datetime.now(UTC).isoformat(timespec="seconds")
         with runner.start(
             command, folder, env=env, cwd=options.cwd, limits=options.limits
@@ -220,19 +240,10 @@ def _conclude(
     run, recorder = live.run, live.recorder
     assert run.ending is not None
     ending = run.ending
-    _cut(recorder.slow, ending.duration_s)  # what came while it was being stopped is not the job
-    _cut(recorder.fast, ending.duration_s)
+    ended = ending.outcome in (Outcome.FINISHED, Outcome.FAILED)
+    seen = judge(recorder, target, baseline, duration_s=ending.duration_s, ended=ended)
     write_parquet(recorder.slow.table(), folder / SAMPLES_NAME)
     write_parquet(recorder.fast.table(), folder / FAST_NAME)
-    t, columns = recorder.slow.arrays()
-    channels = [gpu.channel for gpu in target.gpus]
-    window = find_window(
-        t, _levels(columns, channels), ended=ending.outcome in (Outcome.FINISHED, Outcome.FAILED)
-    )
-    metrics, peaks = _summaries(t, columns, window)
-    first = channels[0] if channels else ""
-    means = {k.removeprefix(f"{first}."): v.mean for k, v in metrics.items() if first}
-    precision = infer(means) if first else Precision(None, None, "no GPU was measured")
     result = ProfileResult(
         command=tuple(command),
         started_at=started_at,
@@ -240,13 +251,13 @@ def _conclude(
         devices=tuple(live.watched),
         limit_s=live.options.limits.seconds,
         ending=ending,
-        window=window,
-        metrics=metrics,
-        peaks=peaks,
-        step=step_time(recorder.fast, recorder.slow, window, channels),
-        precision=precision,
-        profile=scheduler_profile(channels, metrics, peaks, baseline, precision.amp),
-        missing={k: v for k, v in target.sampler.missing.items() if k not in metrics},
+        window=seen.window,
+        metrics=seen.metrics,
+        peaks=seen.peaks,
+        step=step_time(recorder.fast, recorder.slow, seen.window, target.channels),
+        precision=seen.precision,
+        profile=seen.profile,
+        missing={k: v for k, v in target.sampler.missing.items() if k not in seen.metrics},
         sampling=Sampling(
             recorder.hz,
             len(recorder.slow.t),
@@ -265,6 +276,34 @@ def _conclude(
     )
     result.write(folder)
     return result
+
+
+def judge(
+    recorder: Recorder,
+    target: Target,
+    baseline: Mapping[str, float],
+    *,
+    duration_s: float,
+    ended: bool,
+) -> Seen:
+    """Steady window, figures over it and profile, from a stopped recorder's samples.
+
+    Args:
+        baseline: device memory in use before the run, MiB by channel.
+        duration_s: samples after it are dropped: while it was being stopped it was not the job.
+        ended: it ended by itself, so its last moments may be unlike the rest.
+    """
+    _cut(recorder.slow, duration_s)
+    _cut(recorder.fast, duration_s)
+    t, columns = recorder.slow.arrays()
+    channels = target.channels
+    window = find_window(t, _levels(columns, channels), ended=ended)
+    metrics, peaks = _summaries(t, columns, window)
+    first = channels[0] if channels else ""
+    means = {k.removeprefix(f"{first}."): v.mean for k, v in metrics.items() if first}
+    precision = infer(means) if first else Precision(None, None, "no GPU was measured")
+    profile = scheduler_profile(channels, metrics, peaks, baseline, precision.amp)
+    return Seen(window, metrics, peaks, precision, profile)
 
 
 def _cut(series: Series, end_s: float) -> None:

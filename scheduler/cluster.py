@@ -38,6 +38,10 @@ class ClusterSpec:
             if nodes < 0:
                 raise ValueError(f"vc {vc!r} has {nodes} nodes; it must be at least 0")
 
+    def has_type(self, gpu_type: str) -> bool:
+        """Whether a job that asks for this GPU type can run; where none is stated, any can."""
+        return not self.gpu_type or gpu_type.casefold() == self.gpu_type.casefold()
+
     @property
     def gpus(self) -> int:
         """GPUs in the whole cluster."""
@@ -72,16 +76,17 @@ class Pool:
     """Nodes of one virtual cluster (or of the profiling partition), all of one GPU type.
 
     ``_by_free[k]`` has bit n set when node n has exactly k GPUs that are free and not held for a
-    reservation. Lent nodes are in no mask.
+    reservation; none of a drained node is. Lent nodes are in no mask.
     """
 
     name: str
     per_node: int
     size: int = 0  # nodes now in the pool
-    free: int = 0  # free GPUs
+    free: int = 0  # free GPUs, those of drained nodes apart
     _by_free: list[int] = field(default_factory=list)
     _free_gpus: dict[int, int] = field(default_factory=dict)  # node -> bit mask of free GPUs
     _held: dict[int, int] = field(default_factory=dict)  # node -> bit mask of reserved GPUs
+    _shut: set[int] = field(default_factory=set)  # drained nodes
 
     def __post_init__(self) -> None:
         self._by_free = [0] * (self.per_node + 1)
@@ -172,12 +177,33 @@ class Pool:
             self._set(node, self._free_gpus[node] | mask)
 
     def open_on(self, node: int) -> int:
-        """Bit mask of the GPUs of a node that are free and not held."""
-        return self._free_gpus[node] & ~self._held.get(node, 0)
+        """Bit mask of the GPUs of a node that may be given: free, not held, node not drained."""
+        return 0 if node in self._shut else self._free_gpus[node] & ~self._held.get(node, 0)
 
     def held_on(self, node: int) -> int:
-        """Bit mask of the GPUs of a node that are held for reservations, busy or not."""
+        """Bit mask of the GPUs of a node that are held for reservations (or drained), busy or
+        not."""
+        if node in self._shut:
+            return (1 << self.per_node) - 1
         return self._held.get(node, 0)
+
+    def is_open(self, node: int) -> bool:
+        """False for a drained node."""
+        return node not in self._shut
+
+    def set_open(self, node: int, is_open: bool) -> None:
+        """Drain a node, so that none of its GPUs is given, or open it again."""
+        if is_open is self.is_open(node):
+            return
+        free = self._free_gpus[node].bit_count()
+        self._by_free[self.open_on(node).bit_count()] &= ~(1 << node)
+        if is_open:
+            self._shut.discard(node)
+            self.free += free
+        else:
+            self._shut.add(node)
+            self.free -= free
+        self._by_free[self.open_on(node).bit_count()] |= 1 << node
 
     def hold(self, placement: Placement) -> None:
         """Keep GPUs, busy or free, from being given to anyone until they are let go."""
@@ -192,18 +218,19 @@ class Pool:
             self._refile(node, self._free_gpus[node], self._held[node] & ~gpus)
 
     def _set(self, node: int, free: int) -> None:
-        self.free += free.bit_count() - self._free_gpus[node].bit_count()
+        if node not in self._shut:
+            self.free += free.bit_count() - self._free_gpus[node].bit_count()
         self._refile(node, free, self._held.get(node, 0))
 
     def _refile(self, node: int, free: int, held: int) -> None:
         bit = 1 << node
         self._by_free[self.open_on(node).bit_count()] &= ~bit
-        self._by_free[(free & ~held).bit_count()] |= bit
         self._free_gpus[node] = free
         if held:
             self._held[node] = held
         else:
             self._held.pop(node, None)
+        self._by_free[self.open_on(node).bit_count()] |= bit
 
 
 def _lowest(mask: int, count: int) -> int:
@@ -325,8 +352,17 @@ class Cluster:
         pool = self._pool_of[node] = self.pools[self.node_vc[node]]
         pool.add_node(node)
 
+    def set_open(self, node: int, is_open: bool) -> None:
+        """Drain a node (nothing new is started or packed there), or open it again."""
+        self.pool_of(node).set_open(node, is_open)
+        for run in self.runs.values():
+            if node in run.nodes and run.partner is None and not run.profiling:
+                (self._open if is_open else self._close)(run)
+
     def _open(self, run: Run) -> None:
-        self.alone.setdefault((run.vc, run.job.gpus), {})[run.order] = run
+        """Let a run take a partner, if its owner and its nodes allow."""
+        if run.job.share and all(self.pool_of(node).is_open(node) for node in run.nodes):
+            self.alone.setdefault((run.vc, run.job.gpus), {})[run.order] = run
 
     def _close(self, run: Run) -> None:
         self.alone.get((run.vc, run.job.gpus), {}).pop(run.order, None)
@@ -350,6 +386,7 @@ class Cluster:
                 for gpu in range(pool.per_node):
                     assert bool(free >> gpu & 1) != ((node, gpu) in held), "free or held"
                 assert pool._by_free[pool.open_on(node).bit_count()] >> node & 1
-            assert pool.free == sum(pool.free_on(n).bit_count() for n in pool.nodes())
+            opened = (pool.free_on(n) for n in pool.nodes() if pool.is_open(n))
+            assert pool.free == sum(mask.bit_count() for mask in opened)
         everywhere = [n for p in [*self.pools.values(), self.profiling] for n in p.nodes()]
         assert sorted(everywhere) == list(range(len(self.node_vc))), "no node lost or doubled"

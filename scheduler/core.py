@@ -17,6 +17,7 @@ from scheduler.decisions import Action, Decision, Reason, Score
 from scheduler.estimates import Estimator
 
 if TYPE_CHECKING:
+    from models.bundle import Bundle
     from scheduler.policies.base import Policy
     from scheduler.profiling import Stage
     from scheduler.sharing import Verdict
@@ -34,6 +35,7 @@ class QueuedJob:
     """A job waiting in the queue of its virtual cluster.
 
     Attributes:
+        priority: higher goes first, whatever the policy's key; 0 unless an operator said so.
         key: the queue is sorted by it, smallest first; ties by `seq` (order of arrival).
         estimate_s, score: predicted duration and its terms, when the policy uses them.
         profile: what profiling saw; None when the job was not profiled.
@@ -47,6 +49,7 @@ class QueuedJob:
         "job",
         "key",
         "looked_at",
+        "priority",
         "profile",
         "reason",
         "score",
@@ -55,9 +58,10 @@ class QueuedJob:
         "verdict",
     )
 
-    def __init__(self, job: Job, seq: int):
+    def __init__(self, job: Job, seq: int, priority: int = 0):
         self.job = job
         self.seq = seq
+        self.priority = priority
         self.key = 0.0
         self.estimate_s: float | None = None
         self.score: Score | None = None
@@ -68,6 +72,8 @@ class QueuedJob:
         self.submit_time = job.submit_time
 
     def __lt__(self, other: QueuedJob) -> bool:
+        if self.priority != other.priority:
+            return self.priority > other.priority
         return (self.key, self.seq) < (other.key, other.seq)
 
 
@@ -77,6 +83,7 @@ class Queue:
     def __init__(self) -> None:
         self._jobs: list[QueuedJob] = []
         self.fresh: list[QueuedJob] = []  # joined since the last turn
+        self.resorted = False  # keys changed since the last `Core.rekeyed`
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -91,6 +98,16 @@ class Queue:
         insort(self._jobs, queued)
         self.fresh.append(queued)
 
+    def insert(self, queued: QueuedJob) -> None:
+        """Put a job that was there before in its place."""
+        insort(self._jobs, queued)
+
+    def __contains__(self, queued: object) -> bool:
+        if not isinstance(queued, QueuedJob):
+            return False
+        index = bisect_left(self._jobs, queued)
+        return index < len(self._jobs) and self._jobs[index] is queued
+
     def remove(self, queued: QueuedJob) -> None:
         index = bisect_left(self._jobs, queued)
         if index >= len(self._jobs) or self._jobs[index] is not queued:
@@ -100,6 +117,7 @@ class Queue:
     def replace(self, jobs: list[QueuedJob]) -> None:
         """Take a new content, sorted anew. For policies that change keys."""
         self._jobs = sorted(jobs)
+        self.resorted = True
 
     def position(self, queued: QueuedJob) -> int:
         """Place in line, from 1."""
@@ -242,6 +260,12 @@ class Turn:
         enough = queued.job.gpus <= self.pool.free
         return Reason.GPUS_FRAGMENTED if enough else Reason.GPUS_BUSY
 
+    def sole_blocker(self, queued: QueuedJob) -> str | None:
+        """The one waiting job without which a job behind it would start now, if it is one."""
+        second = len(self.queue) > 1 and self.queue[1] is queued
+        fits = second and self.pool.place(queued.job.gpus) is not None
+        return self.queue[0].job.job_id if fits else None
+
     def _decide(
         self,
         action: Action,
@@ -317,18 +341,23 @@ class Core:
 
     # --- events -----------------------------------------------------------------------------
 
-    def submitted(self, job: Job, now: float) -> None:
+    def submitted(self, job: Job, now: float, *, priority: int = 0) -> None:
         """A job arrives. It is profiled first, joins its queue, or is refused."""
-        queued = QueuedJob(job, self._arrivals)
+        queued = QueuedJob(job, self._arrivals, priority)
         self._arrivals += 1
         if job.job_id in self._known:
             raise ValueError(f"job {job.job_id} was submitted twice")
         capacity = self._capacity.get(job.vc)
+        refusal = None
         if capacity is None or not 0 < job.gpus <= capacity:
+            refusal = Reason.INVALID_REQUEST
+        elif job.gpu_type and not self.cluster.spec.has_type(job.gpu_type):
+            refusal = Reason.NO_MATCHING_GPU_TYPE
+        if refusal is not None:
             self.record(
                 now,
                 Action.REFUSE,
-                Reason.INVALID_REQUEST,
+                refusal,
                 job.job_id,
                 job.vc,
                 need=job.gpus,
@@ -338,6 +367,8 @@ class Core:
         self._known[job.job_id] = queued
         self.estimator.submitted(job, now)
         stage = self.profiling
+        if stage is not None:
+            stage.submitted(job, now)
         if stage is None:
             self._enqueue(queued, now, Reason.SUBMITTED)
         elif reason := stage.skips(job):
@@ -352,7 +383,7 @@ class Core:
         queued = self._known[job_id]
         queued.profile, queued.reason, queued.looked_at = profile, None, True
         if profile is not None:
-            self.estimator.profiled(job_id, profile, now)
+            self._learned(queued.job, profile, now)
         self._enqueue(queued, now, Reason.PROFILE_COMPLETE)
 
     def observed(self, job_id: str, profile: Profile, now: float) -> None:
@@ -361,8 +392,13 @@ class Core:
         Watching costs it nothing: a profile is a reading of the GPU's own counters.
         """
         self._known[job_id].profile = profile
-        self.estimator.profiled(job_id, profile, now)
+        self._learned(self._known[job_id].job, profile, now)
         self._dirty[self.cluster.runs[job_id].vc] = None
+
+    def _learned(self, job: Job, profile: Profile, now: float) -> None:
+        self.estimator.profiled(job.job_id, profile, now)
+        if self.profiling is not None:
+            self.profiling.learned(job, profile, now)
 
     def ended(
         self, job_id: str, state: State, duration_s: float, now: float, *, keep_shut: bool = False
@@ -373,8 +409,115 @@ class Core:
         self.runs_by_vc[run.vc].pop(job_id, None)
         if not run.profiling:
             self._freed(run)
+        elif self.policy.profiles_waiting:
+            self._dirty[run.vc] = None  # GPUs may have been kept for it, or others be behind it
         self.estimator.ended(job_id, state, duration_s, now)
         self.policy.ended(run, now)
+
+    def withdrawn(self, job_id: str, now: float, reason: Reason = Reason.CANCELLED) -> None:
+        """A job leaves, and nothing is learned from it.
+
+        It was cancelled while it waited, or given GPUs and never begun, or lost.
+        """
+        queued = self._known.pop(job_id)
+        job = queued.job
+        if job_id in self.cluster.runs:
+            run = self.cluster.release(job_id)
+            self.runs_by_vc[run.vc].pop(job_id, None)
+            if not run.profiling:
+                self._freed(run)
+        else:
+            self._forget(queued)
+        self.estimator.withdrawn(job_id, now)
+        self.policy.withdrawn(job_id, now)
+        self.record(now, Action.CANCEL, reason, job_id, job.vc, need=job.gpus)
+
+    def set_priority(self, job_id: str, priority: int) -> None:
+        """An operator changes what goes first. Without effect on a job that has its GPUs."""
+        queued = self._known[job_id]
+        queue = self.queues[queued.job.vc]
+        waits = queued in queue
+        if waits:
+            queue.remove(queued)
+        queued.priority = priority
+        if waits:
+            queue.insert(queued)
+            self._dirty[queued.job.vc] = None
+
+    def set_node(self, node: int, is_open: bool) -> None:
+        """A node is drained (nothing new starts there; what runs goes on) or opened again."""
+        self.cluster.set_open(node, is_open)
+        self._dirty[self.cluster.node_vc[node]] = None
+        if self.policy.borrows:
+            self._dirty.update(dict.fromkeys(self.queues))
+
+    def use(self, bundle: Bundle) -> None:
+        """Decide with other models from now on. BundleError, and the old stay, if they cannot be.
+
+        Jobs that are in their queue keep their place.
+        """
+        self.estimator.use(bundle)
+        self.policy.use(bundle)
+        if self.profiling is not None:
+            self.profiling.use(bundle)
+
+    def resume(self, seq: int) -> None:
+        """Number decisions from `seq` on: others were taken before this core was built."""
+        self._seq = seq
+
+    def adopt(
+        self,
+        job: Job,
+        now: float,
+        *,
+        order: int,
+        priority: int = 0,
+        profile: Profile | None = None,
+        looked_at: bool = False,
+        queued_before: bool = False,
+        placement: Placement | None = None,
+        profiling: bool = False,
+        since: float | None = None,
+        partner: str | None = None,
+    ) -> None:
+        """Take over a job that another core knew, as it stands; its estimator knows it already.
+
+        Args:
+            order: of arrival.
+            queued_before: it has been in its queue.
+            placement: the GPUs it holds; none when it waits.
+            profiling, since: they are in the profiling partition; since when it holds them.
+            partner: who shares them; to be adopted first.
+        """
+        queued = self._known[job.job_id] = QueuedJob(job, order, priority)
+        self._arrivals = max(self._arrivals, order + 1)
+        queued.profile, queued.looked_at = profile, looked_at
+        if not placement and not queued_before and self.profiling is not None:
+            self.profiling.add(queued)
+            return
+        if queued_before:
+            self.policy.prepare(queued, now, self.estimator)
+        if not placement:
+            self.queues[job.vc].add(queued)
+            self._dirty[job.vc] = None
+            return
+        start = now if since is None else since
+        other = self.cluster.runs.get(partner or "")
+        if other is not None:
+            run = self.cluster.pack(job, other, start)
+        else:
+            run = self.cluster.start(job, job.vc, placement, start, profiling=profiling)
+        if not profiling:
+            self.runs_by_vc[run.vc][job.job_id] = run
+
+    def rekeyed(self) -> list[QueuedJob]:
+        """Waiting jobs of queues whose keys a policy changed since the last call."""
+        found: list[QueuedJob] = []
+        for queue in self.queues.values():
+            if queue.resorted:
+                queue.resorted = False
+                found += queue
+        return found
 
     def wake(self, now: float) -> None:
         """Time the policy or the profiling stage asked for has come: look at every queue."""
@@ -468,9 +611,17 @@ class Core:
         del self.runs_by_vc[run.vc][run.job.job_id]
         return self._known[run.job.job_id]
 
+    def knows(self, job_id: str) -> bool:
+        """Whether a job is here and has not ended."""
+        return job_id in self._known
+
     def known(self, job_id: str) -> QueuedJob:
         """What the core knows of a job that has not ended."""
         return self._known[job_id]
+
+    def jobs(self) -> list[str]:
+        """Every job that has not ended, in order of submission."""
+        return list(self._known)
 
     def record(
         self,
@@ -484,6 +635,17 @@ class Core:
         """Append a decision; `more` are further fields of `Decision`."""
         self._decisions.append(Decision(self._seq, now, action, reason, job_id, vc, **more))
         self._seq += 1
+
+    def _forget(self, queued: QueuedJob) -> None:
+        """A waiting job leaves its queue, or the stage in front of it."""
+        queue = self.queues[queued.job.vc]
+        if queued in queue:
+            queue.remove(queued)
+            if queued in queue.fresh:
+                queue.fresh.remove(queued)
+            self._dirty[queued.job.vc] = None  # whoever stood behind it may now be first
+        if self.profiling is not None:
+            self.profiling.remove(queued)
 
     def _enqueue(self, queued: QueuedJob, now: float, reason: Reason) -> None:
         job = queued.job
@@ -510,7 +672,7 @@ class Core:
             if queued.job.job_id in self.cluster.runs:
                 continue
             if queued.reason is None:
-                turn.wait(queued, Reason.BEHIND_HIGHER_PRIORITY, blocker=queue[0].job.job_id)
+                turn.wait(queued, Reason.BEHIND_HIGHER_PRIORITY, blocker=turn.sole_blocker(queued))
             if stage is not None and stage.overlaps_waiting:
                 stage.add(queued)
         queue.fresh.clear()

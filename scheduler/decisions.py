@@ -19,8 +19,11 @@ class Action(StrEnum):
     PACK = "pack"
     WAIT = "wait"
     PREEMPT = "preempt"
+    RESIZE = "resize"  # restarts on other GPUs
+    RETUNE = "retune"  # goes on where it is with another batch size
     RESERVE = "reserve"  # GPUs, busy or free, are kept for it from now on
     REFUSE = "refuse"
+    CANCEL = "cancel"  # leaves without having ended
     LEND = "lend"
     RETURN = "return"
 
@@ -39,8 +42,10 @@ class Reason(StrEnum):
     GPUS_FRAGMENTED = "GpusFragmented"
     MEMORY_GUARD = "MemoryGuard"
     INTERFERENCE_GUARD = "InterferenceGuard"
+    SHARING_OPTED_OUT = "SharingOptedOut"
     BEHIND_HIGHER_PRIORITY = "BehindHigherPriority"
     RESERVED_FOR_STARVING_JOB = "ReservedForStarvingJob"
+    WOULD_DELAY_FIRST = "WouldDelayFirst"
     NEXT_ROUND = "NextRound"
     NOT_YET_EVALUATED = "NotYetEvaluated"
     # of a start, a packing, a preemption, a profiling run, a loan
@@ -56,10 +61,26 @@ class Reason(StrEnum):
     PROFILING_BACKLOG = "ProfilingBacklog"
     PROFILING_IDLE = "ProfilingIdle"
     SUBMITTED = "Submitted"
+    PROFILING_OPTED_OUT = "ProfilingOptedOut"
+    PROFILE_KNOWN = "ProfileKnown"
+    # of a job that leaves without having ended
+    CANCELLED = "Cancelled"
+    NOT_STARTED = "NotStarted"
+    LOST = "Lost"
+    # of a policy that hands out allocations; the numbers are in the decision's evidence
+    GAIN = "Gain"
+    NO_GAIN = "NoGain"
+    FAIR_SHARE = "FairShare"
+    SHARE_USED = "ShareUsed"
+    PRIORITY = "Priority"
+    BATCH_CHOICE = "BatchChoice"
+    INFEASIBLE = "Infeasible"
+    NO_STATISTICS = "NoStatistics"
 
     def summary(self, d: Decision) -> str:
         """One sentence for a waiting person, with the numbers of the decision."""
-        return _SUMMARY[self].format(
+        template = _NAMELESS.get(self) if d.blocker is None else None
+        return (template or _SUMMARY[self]).format(
             gpus=f"{d.need} GPU" if d.need == 1 else f"{d.need} GPUs",
             free=d.free,
             limit=d.limit,
@@ -85,10 +106,17 @@ _SUMMARY: dict[Reason, str] = {
     ),
     Reason.MEMORY_GUARD: "no running job of {gpus} leaves enough GPU memory to share",
     Reason.INTERFERENCE_GUARD: "every possible partner would be slowed too much",
+    Reason.SHARING_OPTED_OUT: (
+        "needs {gpus} of its own, as its owner asked; {free} of {limit} are free"
+    ),
     Reason.BEHIND_HIGHER_PRIORITY: "number {position} in line, behind job {blocker}",
     Reason.RESERVED_FOR_STARVING_JOB: (
         "needs {gpus}; {free} of {limit} are free, but kept for job {blocker}, which has "
         "waited longer than the bound"
+    ),
+    Reason.WOULD_DELAY_FIRST: (
+        "needs {gpus}; {free} of {limit} are free, but kept for job {blocker}, the first in line, "
+        "which this job could delay"
     ),
     Reason.NEXT_ROUND: "number {position} in line; this policy looks at its queues in rounds",
     Reason.NOT_YET_EVALUATED: "not yet looked at",
@@ -108,6 +136,33 @@ _SUMMARY: dict[Reason, str] = {
     Reason.PROFILING_BACKLOG: "{position} jobs wait to be profiled: a node is lent",
     Reason.PROFILING_IDLE: "few jobs wait to be profiled: the node goes back",
     Reason.SUBMITTED: "joined the queue",
+    Reason.PROFILE_KNOWN: (
+        "joined the queue at once: a job of this user with this name was looked at lately"
+    ),
+    Reason.PROFILING_OPTED_OUT: "joined the queue without a look beforehand, as its owner asked",
+    Reason.CANCELLED: "cancelled before it ran",
+    Reason.NOT_STARTED: "could not be started on the {gpus} it was given",
+    Reason.LOST: "was begun, and nobody knows how it ended; it is not run again",
+    Reason.GAIN: "the cluster gains more by this than by giving its GPUs to others",
+    Reason.NO_GAIN: "the cluster gains more by giving its GPUs to others",
+    Reason.FAIR_SHARE: "so much of the cluster is its due",
+    Reason.SHARE_USED: (
+        "others are further behind their share of the cluster; job {blocker} is the last that "
+        "got GPUs before it"
+    ),
+    Reason.PRIORITY: "it comes before the others that want these GPUs",
+    Reason.BATCH_CHOICE: "another batch size trains faster, statistical efficiency counted in",
+    Reason.INFEASIBLE: "no allocation meets what is asked of this policy",
+    Reason.NO_STATISTICS: "asks for {gpus}; nothing is known of how it trains",
+}
+
+# said when no single job is to blame
+_NAMELESS: dict[Reason, str] = {
+    Reason.BEHIND_HIGHER_PRIORITY: "number {position} in line, behind jobs that go first",
+    Reason.RESERVED_FOR_STARVING_JOB: (
+        "needs {gpus}; {free} of {limit} are free, but kept for a job that has waited longer than "
+        "the bound"
+    ),
 }
 
 _NEXT: dict[Reason, str] = {
@@ -115,7 +170,12 @@ _NEXT: dict[Reason, str] = {
     Reason.GPUS_BUSY: "fewer GPUs would fit sooner",
     Reason.GPUS_FRAGMENTED: "it starts when a node empties",
     Reason.MEMORY_GUARD: "a smaller batch would let it share a GPU",
+    Reason.WOULD_DELAY_FIRST: "a shorter time limit would let it pass",
     Reason.INTERFERENCE_GUARD: "it starts when GPUs of its own become free",
+    Reason.SHARING_OPTED_OUT: "allow it to share GPUs: others run there that it might fit beside",
+    Reason.NO_MATCHING_GPU_TYPE: "leave the GPU type out, or submit where there is one",
+    Reason.LOST: "see whether it left results behind; submit it again if not",
+    Reason.NOT_STARTED: "mend what the detail names, and submit it again",
 }
 
 
@@ -159,6 +219,8 @@ class Decision:
         need, free, limit: GPUs asked for, free, and in the virtual cluster.
         position: place in the queue, from 1.
         expected_start: (early, late) seconds since the epoch; None = estimate unavailable.
+        batch: samples per GPU and pass, and passes before each update, of an elastic job.
+        evidence: further numbers behind the decision, by name (a marginal gain, a dual price).
     """
 
     seq: int
@@ -181,6 +243,8 @@ class Decision:
     limit: int | None = None
     position: int | None = None
     expected_start: tuple[float, float] | None = None
+    batch: tuple[int, int] | None = None
+    evidence: tuple[tuple[str, float | str], ...] = ()
 
     def sentence(self) -> str:
         """The decision in words."""

@@ -8,18 +8,17 @@ what the core decides.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from heapq import heappop, heappush
 from math import ceil
+from typing import Any
 
 from features.job import Job
 from scheduler.core import Core
 from scheduler.decisions import Action, Decision
+from scheduler.loop import END, OBSERVE, EventLoop, JobResult, Outcome
 from scheduler.quirks import NONE, Quirks
 from scheduler.work import SpeedModel, Work, preemption_cost_s
 
-# order of events at one instant
-_END, _SUBMIT, _WAKE, _OBSERVE = 0, 1, 2, 3
+__all__ = ["Engine", "JobResult", "Outcome"]
 
 
 class Progress:
@@ -44,50 +43,8 @@ class Progress:
         self.since = now
 
 
-@dataclass(slots=True)
-class JobResult:
-    """What became of one job. Times in seconds since the epoch; None = never."""
-
-    job: Job
-    duration_s: float
-    start_time: float | None = None
-    end_time: float | None = None
-    ran_s: float = 0.0  # seconds on GPUs, profiling apart
-    profile_s: float = 0.0  # seconds being profiled
-    profile_wait_s: float = 0.0  # waiting to be profiled beside the clock (free profiling only)
-    packed: int = 0  # pairings it took part in
-    preemptions: int = 0
-    ended_in_profiling: bool = False
-    refused: bool = False
-    estimate_s: float | None = None
-
-    @property
-    def jct_s(self) -> float:
-        """End minus submit, everything included."""
-        if self.end_time is None:
-            raise ValueError(f"job {self.job.job_id} has not ended")
-        return self.end_time - self.job.submit_time
-
-    @property
-    def queue_s(self) -> float:
-        """Seconds without GPUs between submission and end."""
-        return self.jct_s - self.ran_s - self.profile_s + self.profile_wait_s
-
-
-@dataclass(slots=True)
-class Outcome:
-    """A finished simulation."""
-
-    jobs: list[JobResult]
-    decisions: int
-    packings: int
-    preemptions: int
-    busy_gpu_s: float  # GPU-seconds during which a GPU held at least one job
-    decision_times: list[float] = field(default_factory=list)
-
-
-class Engine:
-    """Runs a workload through a core.
+class Engine(EventLoop):
+    """Runs a workload of gangs through a core.
 
     Args:
         core: the decision core; built by the caller with policy, estimator and stages.
@@ -110,27 +67,23 @@ class Engine:
         quirks: Quirks = NONE,
         progress: Callable[[int], None] | None = None,
     ):
+        super().__init__(
+            core,
+            ((job, work[job.job_id].duration_s) for job in jobs),
+            sink=sink,
+            progress=progress,
+        )
         self.core = core
         self.work = work
         self.speed = speed
-        self.sink = sink
         self.quirks = quirks
-        self.progress = progress
-        self.results: dict[str, JobResult] = {}
         self._running: dict[str, Progress] = {}
         self._remaining: dict[str, float] = {}  # of preempted jobs
-        self._heap: list[tuple[float, int, int, Job | Progress | None, int]] = []
-        self._seq = 0
-        self._wake_at: float | None = None
         self._lag = quirks.end_lag_s if core.policy.name in quirks.counting_policies else 0.0
-        self._counts = {"decisions": 0, "packings": 0, "preemptions": 0, "ended": 0}
-        self._busy_gpu_s = 0.0
         stage = core.profiling
         # seconds after which a run is known as well as if it had been profiled
-        self._watch_s = stage.limit_s if stage is not None and core.policy.watches_runs else None
-        for job in jobs:
-            self.results[job.job_id] = JobResult(job, work[job.job_id].duration_s)
-            self._push(job.submit_time, _SUBMIT, job)
+        watch_s = stage.limit_s if stage is not None else core.policy.watch_s
+        self._watch_s = watch_s if core.policy.watches_runs else None
         if core.policy.oracle:
             core.oracle = self
 
@@ -138,51 +91,17 @@ class Engine:
         """Work left of a running job, seconds (the oracle of yardstick policies)."""
         return self._running[job_id].left(now)
 
-    def run(self) -> Outcome:
-        """Simulate until nothing is left to happen."""
-        heap, core = self._heap, self.core
-        while heap:
-            now = heap[0][0]
-            while heap and heap[0][0] == now:
-                _, kind, _, what, version = heappop(heap)
-                if kind == _END:
-                    assert isinstance(what, Progress)
-                    if what.version == version:
-                        self._end(what, now)
-                elif kind == _SUBMIT:
-                    assert isinstance(what, Job)
-                    core.submitted(what, now)
-                elif kind == _OBSERVE:
-                    assert isinstance(what, Progress)
-                    self._observe(what, now)
-                elif self._wake_at == now:
-                    self._wake_at = None
-                    core.wake(now)
-            decisions = core.decide(now)
-            if decisions:
-                self._carry_out(decisions, now)
-            self._plan_wake(now)
-        return Outcome(
-            list(self.results.values()),
-            self._counts["decisions"],
-            self._counts["packings"],
-            self._counts["preemptions"],
-            self._busy_gpu_s,
-        )
-
     # --- nature -----------------------------------------------------------------------------
 
-    def _push(self, time: float, kind: int, what: Job | Progress | None, version: int = 0) -> None:
-        heappush(self._heap, (time, kind, self._seq, what, version))
-        self._seq += 1
+    def _anything_running(self) -> bool:
+        return bool(self._running)
 
-    def _plan_wake(self, now: float) -> None:
-        going_on = self._running or self._heap
-        # else nothing is left to happen, unless a lent node is still to come home to a job
-        wake = self.core.next_wake(now) if going_on else self.core.last_wake(now)
-        if wake is not None and (self._wake_at is None or wake < self._wake_at):
-            self._wake_at = wake
-            self._push(wake, _WAKE, None)
+    def _happened(self, kind: int, what: Any, version: int, now: float) -> None:
+        assert isinstance(what, Progress)
+        if kind == OBSERVE:
+            self._observe(what, now)
+        elif what.version == version:
+            self._end(what, now)
 
     def _schedule_end(self, run: Progress) -> None:
         run.version += 1
@@ -190,7 +109,7 @@ class Engine:
         if self.quirks.tick_s:
             # ticks are counted from the epoch; the small term keeps 5.0000001 from becoming 6
             end = ceil(end / self.quirks.tick_s - 1e-7) * self.quirks.tick_s + self._lag
-        self._push(end, _END, run, run.version)
+        self._push(end, END, run, run.version)
 
     def _observe(self, run: Progress, now: float) -> None:
         """A run has been watched for as long as a profile takes, if it is still there."""
@@ -220,9 +139,7 @@ class Engine:
             now,
             keep_shut=self.quirks.survivor_stays_slow and self._is_older(run),
         )
-        self._counts["ended"] += 1
-        if self.progress is not None and self._counts["ended"] % 256 == 0:
-            self.progress(self._counts["ended"])
+        self._count_end()
 
     def _partner(self, run: Progress) -> Progress | None:
         partner = self.core.cluster.runs[run.job_id].partner
@@ -250,7 +167,6 @@ class Engine:
     # --- decisions --------------------------------------------------------------------------
 
     def _carry_out(self, decisions: list[Decision], now: float) -> None:
-        self._counts["decisions"] += len(decisions)
         for d in decisions:
             action = d.action
             if action is Action.START or action is Action.PACK:
@@ -261,8 +177,6 @@ class Engine:
                 self._preempt(d.job_id, now)
             elif action is Action.REFUSE:
                 self.results[d.job_id].refused = True
-        if self.sink is not None:
-            self.sink(decisions)
 
     def _start(self, d: Decision, now: float) -> None:
         work = self.work[d.job_id]
@@ -284,7 +198,7 @@ class Engine:
             result.packed += 1
             self.results[d.partner].packed += 1
         elif self._watch_s is not None and self.core.known(d.job_id).profile is None:
-            self._push(now + self._watch_s, _OBSERVE, run)
+            self._push(now + self._watch_s, OBSERVE, run)
         self._schedule_end(run)
 
     def _profile(self, d: Decision, now: float) -> None:
@@ -294,7 +208,7 @@ class Engine:
         run.profiling = True
         self._running[d.job_id] = run
         run.version += 1
-        self._push(now + run.remaining, _END, run, run.version)
+        self._push(now + run.remaining, END, run, run.version)
 
     def _preempt(self, job_id: str, now: float) -> None:
         run = self._running.pop(job_id)

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import expm1
 from typing import Any
 
 from features.job import Job, Profile
 from features.schema import State
 from features.spec import Value
-from features.state import FeatureState
+from features.state import FAMILIES, FeatureState
+from features.survival import OUTLOOK_TERMS
 from models.bundle import Bundle, BundleError
 from scheduler.decisions import Score
+
+COLD_START = "coldstart"  # stands for a digest in scores that come from histories alone
 
 
 @dataclass(slots=True)
@@ -55,6 +59,12 @@ class Estimator:
     def ended(self, job_id: str, state: State, duration_s: float, now: float) -> None:
         """A job ended after `duration_s` seconds on GPUs, as anyone could see it: a slowdown by
         sharing and the cost of preemptions are in it."""
+
+    def withdrawn(self, job_id: str, now: float) -> None:
+        """A job left without having ended, or nobody knows how it ended: nothing is learned."""
+
+    def use(self, bundle: Bundle) -> None:
+        """Other models are there, for estimators that score with them."""
 
     def estimate(self, job: Job, now: float) -> Estimate:
         """Predicted duration of a job."""
@@ -127,6 +137,17 @@ class FeatureEstimator(Estimator):
     def ended(self, job_id: str, state: State, duration_s: float, now: float) -> None:
         self.state.end(job_id, now, state, duration_s)
 
+    def withdrawn(self, job_id: str, now: float) -> None:
+        self.state.end(job_id, now, State.UNKNOWN, None)
+
+    def from_histories(self, job: Job, now: float) -> Estimate:
+        """What the histories alone say, for as long as there is no model."""
+        intercept, terms = self.state.outlook(job, now)
+        value = intercept
+        for term in terms:
+            value += term
+        return Estimate(max(0.0, expm1(value)), Score(value, intercept, terms, COLD_START))
+
 
 class BundleEstimator(FeatureEstimator):
     """Scores a job with an exported bundle; every estimate carries its exact terms."""
@@ -155,10 +176,46 @@ class BundleEstimator(FeatureEstimator):
 
     def scored(self, row: Sequence[Value]) -> Estimate:
         """The estimate of a feature row."""
-        model = self.bundle.duration
-        value, intercept, terms = model.explain(row)
-        score = Score(value, intercept, terms, self.bundle.digest, tuple(map(_text, row)))
-        return Estimate(max(model.seconds(value), 0.0), score)
+        return scored(self.bundle, row)
+
+
+class LiveEstimator(FeatureEstimator):
+    """Scores with the bundle in use, whatever features of ours it wants; with histories alone
+    until there is one."""
+
+    name = "live"
+
+    def __init__(self) -> None:
+        super().__init__(FeatureState(FAMILIES))
+        self.bundle: Bundle | None = None
+        self._picks: list[int] = []
+        self.descriptions[COLD_START] = {"terms": list(OUTLOOK_TERMS), "inputs": []}
+
+    def use(self, bundle: Bundle) -> None:
+        """Score with another bundle from now on. BundleError when it wants a feature not kept."""
+        kept = {spec: i for i, spec in enumerate(self.state.features)}
+        for spec in bundle.duration.features:
+            if spec not in kept:
+                raise BundleError(
+                    f"bundle {bundle.digest[:12]} wants a feature {spec.name!r} that is not kept "
+                    "(or means otherwise here)"
+                )
+        self._picks = [kept[spec] for spec in bundle.duration.features]
+        self.bundle = bundle
+        self.bundles[bundle.digest] = bundle
+
+    def estimate(self, job: Job, now: float) -> Estimate:
+        if self.bundle is None:
+            return self.from_histories(job, now)
+        row = self.state.row(job, now)
+        return scored(self.bundle, [row[i] for i in self._picks])
+
+
+def scored(bundle: Bundle, row: Sequence[Value]) -> Estimate:
+    """What the duration model of a bundle makes of a feature row."""
+    value, intercept, terms = bundle.duration.explain(row)
+    score = Score(value, intercept, terms, bundle.digest, tuple(map(_text, row)))
+    return Estimate(max(bundle.duration.seconds(value), 0.0), score)
 
 
 def _text(value: Value) -> str:

@@ -86,16 +86,21 @@ class BundleForecast:
     look like the last.
 
     Args:
-        model: with the lead "soon" for both series.
+        model: with the lead "soon" for both series; None until there is one (`use`).
         start: first time arrivals are counted from, seconds since the epoch; None: the first job.
     """
 
-    def __init__(self, model: ArrivalModel, start: float | None = None) -> None:
+    def __init__(self, model: ArrivalModel | None, start: float | None = None) -> None:
         self._model = model
         self._recent = RecentForecast()
         self._first = None if start is None else int(start // BIN_S)
         self._counts: dict[str, list[float]] = {"jobs": [], "gpus": []}
         self._made: dict[str, tuple[int, ArrivalForecast]] = {}
+
+    def use(self, model: ArrivalModel) -> None:
+        """Forecast with another model from now on, from the same arrivals."""
+        self._model = model
+        self._made.clear()
 
     def submitted(self, gpus: int, now: float) -> None:
         self._recent.submitted(gpus, now)
@@ -116,9 +121,14 @@ class BundleForecast:
         return self._recent.gpus(now) if made is None else made.mean
 
     def latest(self, series: str, now: float) -> ArrivalForecast | None:
-        """The forecast for the five bins after the last complete one; None before a day is seen."""
+        """The forecast for the five bins after the last complete one.
+
+        None before a day is seen, and when the model has none for the series.
+        """
         complete = self._reach(now)
         if complete < DAY_BINS or self._first is None:
+            return None
+        if self._model is None or f"{series}@soon" not in self._model.models:
             return None
         made = self._made.get(series)
         if made is None or made[0] != self._first + complete:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from features.job import Job, Profile
+from models.bundle import Bundle
 from scheduler.cluster import Cluster
 from scheduler.core import Core, QueuedJob, Turn
 from scheduler.decisions import Action, Decision, Reason
@@ -88,8 +89,20 @@ class LoanSchedule:
     def known_profile(self, job: Job) -> Profile | None:
         return self._profiles.get(job.job_id)
 
+    def submitted(self, job: Job, now: float) -> None:
+        """Nothing to learn."""
+
+    def learned(self, job: Job, profile: Profile, now: float) -> None:
+        """Nothing to learn."""
+
+    def use(self, bundle: Bundle) -> None:
+        """Nothing to score."""
+
     def add(self, queued: QueuedJob) -> None:
         raise ValueError("no job is profiled here")
+
+    def remove(self, queued: QueuedJob) -> None:
+        """No job waits here."""
 
     def serve(self, core: Core, now: float) -> None:
         while self._loans and self._loans[-1][0] <= now:

@@ -2,18 +2,24 @@
 
 Least-GPU-first, never past the first that does not fit; at most `limit_s` seconds each; one more
 node while many wait (Lucid, ASPLOS'23, section 3.2). What a job did there is lost unless it ended.
+A job that is too large, whose owner opted out, or whose like was looked at lately skips it.
+
+The same objects serve the simulator and the live service; only the latter is late for its times.
 """
 
 from __future__ import annotations
 
 from bisect import insort
+from collections import OrderedDict
 from dataclasses import dataclass
 from math import floor
 from typing import TYPE_CHECKING, Protocol
 
 from features.job import Job, Profile
+from features.names import normalise
+from models.bundle import Bundle
 from scheduler.decisions import Action, Reason
-from scheduler.forecast import Forecast
+from scheduler.forecast import BundleForecast, Forecast
 
 if TYPE_CHECKING:
     from scheduler.core import Core, QueuedJob
@@ -34,8 +40,24 @@ class Stage(Protocol):
         """The profile of a job that skips the stage, where one is known."""
         ...
 
+    def submitted(self, job: Job, now: float) -> None:
+        """A job arrives, whether it will be profiled or not."""
+        ...
+
+    def learned(self, job: Job, profile: Profile, now: float) -> None:
+        """A job was looked at, here or where it runs, for as long as a profile takes."""
+        ...
+
+    def use(self, bundle: Bundle) -> None:
+        """Other models are there, for forecasts that are made with them."""
+        ...
+
     def add(self, queued: QueuedJob) -> None:
         """A job joins the stage."""
+        ...
+
+    def remove(self, queued: QueuedJob) -> None:
+        """A job, if it waits here, leaves."""
         ...
 
     def serve(self, core: Core, now: float) -> None:
@@ -66,8 +88,45 @@ class Scaling:
     quiet_gpus: float = 40.0
 
 
+class KnownProfiles:
+    """The last profile of everything that is submitted again and again.
+
+    Jobs are alike when user, template (the name without its numbers) and GPUs are; a job without
+    a name is like no other.
+
+    Args:
+        recent_s: a profile older than this, in seconds, is no longer believed.
+    """
+
+    MOST = 10_000  # of jobs that are not alike
+
+    def __init__(self, recent_s: float):
+        self.recent_s = recent_s
+        self._profiles: OrderedDict[tuple[str, str, int], tuple[float, Profile]] = OrderedDict()
+
+    def learn(self, job: Job, profile: Profile, now: float) -> None:
+        if template := normalise(job.name):
+            key = job.user, template, job.gpus
+            self._profiles[key] = now, profile
+            self._profiles.move_to_end(key)
+            if len(self._profiles) > self.MOST:
+                self._profiles.popitem(last=False)
+
+    def find(self, job: Job, now: float) -> Profile | None:
+        at, profile = self._profiles.get((job.user, normalise(job.name), job.gpus), (0.0, None))
+        return profile if now - at <= self.recent_s else None
+
+
 class ProfilingStage:
-    """The stage of the Lucid paper."""
+    """The stage of the Lucid paper.
+
+    Args:
+        limit_s, max_gpus: how long a job is looked at, seconds, and the largest that is.
+        scaling: lend a node while many wait; None: the partition keeps its size.
+        forecast: of arrivals, this stage's own; a lent node goes back when it is to be quiet.
+        known_s: a job like one that was looked at less than so many seconds ago takes over its
+            profile; 0: every job is looked at.
+    """
 
     overlaps_waiting = False
 
@@ -78,37 +137,68 @@ class ProfilingStage:
         max_gpus: int = 8,
         scaling: Scaling | None = None,
         forecast: Forecast | None = None,
+        known_s: float = 0.0,
     ):
         self.limit_s = limit_s
         self.max_gpus = max_gpus
         self.scaling = scaling
         self.forecast = forecast
+        self._known = KnownProfiles(known_s) if known_s > 0 else None
         self._queue: list[tuple[int, int, QueuedJob]] = []
         self._extra: int | None = None  # the node lent by scaling
+        self._look_at: float | None = None  # when it asked to be woken
 
     def skips(self, job: Job) -> Reason | None:
-        return Reason.PROFILING_SKIPPED if job.gpus > self.max_gpus else None
+        if not job.profile:
+            return Reason.PROFILING_OPTED_OUT
+        if job.gpus > self.max_gpus:
+            return Reason.PROFILING_SKIPPED
+        return Reason.PROFILE_KNOWN if self.known_profile(job) is not None else None
 
     def known_profile(self, job: Job) -> Profile | None:
-        return None
+        return None if self._known is None else self._known.find(job, job.submit_time)
+
+    def submitted(self, job: Job, now: float) -> None:
+        if self.forecast is not None:
+            self.forecast.submitted(job.gpus, now)
+
+    def learned(self, job: Job, profile: Profile, now: float) -> None:
+        if self._known is not None:
+            self._known.learn(job, profile, now)
+
+    def use(self, bundle: Bundle) -> None:
+        if isinstance(self.forecast, BundleForecast) and "arrivals" in bundle.parts:
+            self.forecast.use(bundle.arrivals)
 
     def add(self, queued: QueuedJob) -> None:
         insort(self._queue, (queued.job.gpus, queued.seq, queued))
+
+    def remove(self, queued: QueuedJob) -> None:
+        self._queue = [entry for entry in self._queue if entry[-1] is not queued]
 
     def serve(self, core: Core, now: float) -> None:
         self._place(core, now)
         if self.scaling is not None and self._scale(core, now, self.scaling):
             self._place(core, now)
+        if self._look_at is not None and now >= self._look_at:
+            self._look_at = None
 
     def next_wake(self, now: float) -> float | None:
-        scaling = self.scaling
+        scaling, self._look_at = self.scaling, None
         if scaling is None:
             return None
         if self._extra is not None:
-            return _next_multiple(now, scaling.shrink_every_s)
-        if len(self._queue) > scaling.grow_above:
-            return _next_multiple(now, scaling.grow_every_s)
-        return None
+            self._look_at = _next_multiple(now, scaling.shrink_every_s)
+        elif len(self._queue) > scaling.grow_above:
+            self._look_at = _next_multiple(now, scaling.grow_every_s)
+        return self._look_at
+
+    def _due(self, now: float, every_s: float) -> bool:
+        """Whether this is one of the times: a multiple, or past the one it asked to be woken at.
+
+        A live clock never stands on the multiple itself.
+        """
+        return now % every_s == 0 or (self._look_at is not None and now >= self._look_at)
 
     def _place(self, core: Core, now: float) -> None:
         pool = core.cluster.profiling
@@ -139,7 +229,7 @@ class ProfilingStage:
         waiting = len(self._queue)
         cluster, vc = core.cluster, scaling.lender
         if self._extra is None:
-            if waiting <= scaling.grow_above or now % scaling.grow_every_s:
+            if waiting <= scaling.grow_above or not self._due(now, scaling.grow_every_s):
                 return False
             node = cluster.pools[vc].idle_node()
             if node is None:
@@ -153,7 +243,7 @@ class ProfilingStage:
         quiet = self.forecast is None or self.forecast.gpus(now) <= scaling.quiet_gpus
         if (
             waiting < scaling.shrink_below
-            and now % scaling.shrink_every_s == 0
+            and self._due(now, scaling.shrink_every_s)
             and cluster.profiling.is_idle(self._extra)
             and quiet
         ):
@@ -183,10 +273,13 @@ class WaitingStage(ProfilingStage):
     overlaps_waiting = True
 
     def skips(self, job: Job) -> Reason | None:
-        return Reason.SUBMITTED
+        if not job.profile:
+            return Reason.PROFILING_OPTED_OUT
+        return Reason.SUBMITTED if self.known_profile(job) is None else Reason.PROFILE_KNOWN
 
     def add(self, queued: QueuedJob) -> None:
-        if not queued.looked_at and queued.profile is None and queued.job.gpus <= self.max_gpus:
+        seen = queued.looked_at or queued.profile is not None
+        if not seen and queued.job.profile and queued.job.gpus <= self.max_gpus:
             super().add(queued)
 
     def _place(self, core: Core, now: float) -> None:

@@ -47,6 +47,9 @@ DECISION_SCHEMA = pa.schema(
         pa.field("position", pa.int32()),
         pa.field("expected_start_early", pa.timestamp("ms", tz="UTC")),
         pa.field("expected_start_late", pa.timestamp("ms", tz="UTC")),
+        pa.field("batch_per_gpu", pa.int32()),
+        pa.field("accumulation", pa.int32()),
+        pa.field("evidence", pa.map_(pa.string(), pa.string())),
     ]
 )
 
@@ -131,9 +134,16 @@ def decision_table(decisions: list[Decision]) -> pa.Table:
         "position": [d.position for d in decisions],
         "expected_start_early": [s and round(s[0] * 1000) for s in starts],
         "expected_start_late": [s and round(s[1] * 1000) for s in starts],
+        "batch_per_gpu": [d.batch and d.batch[0] for d in decisions],
+        "accumulation": [d.batch and d.batch[1] for d in decisions],
+        "evidence": [_text(d.evidence) if d.evidence else None for d in decisions],
     }
     arrays = [pa.array(columns[f.name], type=f.type) for f in DECISION_SCHEMA]
     return pa.Table.from_arrays(arrays, schema=DECISION_SCHEMA)
+
+
+def _text(evidence: tuple[tuple[str, float | str], ...]) -> list[tuple[str, str]]:
+    return [(name, v if isinstance(v, str) else f"{v:.6g}") for name, v in evidence]
 
 
 def write_json(path: Path, value: object) -> None:

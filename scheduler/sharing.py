@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from features.job import Profile
-from models.bundle import SHARING_SCORES, PackingModel, PairSpeedModel
+from models.bundle import SHARING_SCORES, Bundle, PackingModel, PairSpeedModel
 from scheduler.core import QueuedJob
 
 
@@ -71,6 +71,13 @@ class BundleJudge:
         if verdict is None:
             verdict = self._verdicts[key] = tree_verdict(self._packing, self._speed, *key)
         return verdict
+
+
+def judge_of(bundle: Bundle) -> BundleJudge | None:
+    """The judge whose models a bundle holds; None when it holds no packing model."""
+    if "packing" not in bundle.parts:
+        return None
+    return BundleJudge(bundle.packing, bundle.pair_speed if "pair_speed" in bundle.parts else None)
 
 
 def tree_verdict(

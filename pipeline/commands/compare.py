@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,19 +18,36 @@ from pipeline.commands.simulate import (
     JSON,
     QUIRKS,
     SINCE,
-    TRACE,
     TRACK,
     seconds,
 )
 from pipeline.console import bar, table, user_errors
+from pipeline.errors import UserError
 
 if TYPE_CHECKING:
     from pipeline.tracks import Scenario
+    from pipeline.workloads.scenario import AllocationScenario
 
 
 def compare(
-    trace: TRACE,
-    policies: Annotated[str, typer.Option(help="Comma-separated.")] = "fifo,sjf,srtf,qssf,lucid",
+    trace: Annotated[
+        Path | None,
+        typer.Option(help="Ingested dataset; for a track, the folder of its data."),
+    ] = None,
+    workload: Annotated[
+        str | None,
+        typer.Option(
+            help="Instead of a trace, a workload for policies that resize jobs, set batch sizes or "
+            "choose GPU types: pollux:CSV, gavel:TRACE or tiresias:CSV."
+        ),
+    ] = None,
+    policies: Annotated[
+        str | None,
+        typer.Option(
+            help="Comma-separated. Default: fifo,sjf,srtf,qssf,lucid; on a workload: all that it "
+            "has the statistics for."
+        ),
+    ] = None,
     cluster: CLUSTER = None,
     track: TRACK = None,
     seeds: Annotated[int, typer.Option(min=1, help="Seeds 0 to N-1 (jittered replays).")] = 1,
@@ -53,22 +71,36 @@ def compare(
       pellucid compare --trace ../shared/data/venus --track published --policies fifo,lucid
 
       pellucid compare --trace ../shared/data/venus --track honest --seeds 16 --workers 2 --json
+
+      pellucid compare --workload pollux:../shared/data/pollux/workloads/workload-6.csv \\
+        --policies pollux,tiresias,drf
     """
     with user_errors():
         from pipeline import runs
-        from scheduler.policies import POLICIES, UnknownPolicy
 
-        names = [name.strip() for name in policies.split(",") if name.strip()]
-        for name in names:
-            if name not in POLICIES:
-                raise UnknownPolicy(f"--policies {name}: use some of {', '.join(POLICIES)}")
-        if len(set(names)) < len(names):
-            raise UnknownPolicy(f"--policies {policies}: a policy is named twice")
-        if not names:
-            raise UnknownPolicy(f"--policies is empty; use some of {', '.join(POLICIES)}")
-        make = partial(
-            _scenario, trace, cluster, track, durations, compress, bundle, quirks, seconds(since)
-        )
+        make: Callable[[int], runs.World]
+        if workload is not None:
+            given = (trace, cluster, track, durations, bundle, since)
+            if any(value is not None for value in given) or compress != 1.0 or not quirks:
+                raise UserError("--workload brings its own world: only --policies, --seeds, --out")
+            names, make = _allocating(workload, policies)
+        elif trace is None:
+            raise UserError("compare needs --trace PATH, or --workload KIND:PATH")
+        else:
+            from scheduler.policies import POLICIES
+
+            names = _names(policies or "fifo,sjf,srtf,qssf,lucid", POLICIES)
+            make = partial(
+                _scenario,
+                trace,
+                cluster,
+                track,
+                durations,
+                compress,
+                bundle,
+                quirks,
+                seconds(since),
+            )
         chosen = range(first_seed, first_seed + seeds)
         with bar("comparing", len(names) * seeds, as_json) as step:
             done = 0
@@ -96,6 +128,34 @@ def compare(
             )
     if out is not None:
         typer.echo(f"The runs are in {out}. A page of it: pellucid report --compare {out}")
+
+
+def _names(policies: str, known: Iterable[str]) -> list[str]:
+    names = [name.strip() for name in policies.split(",") if name.strip()]
+    for name in names:
+        if name not in known:
+            raise UserError(f"--policies {name}: use some of {', '.join(known)}")
+    if len(set(names)) < len(names):
+        raise UserError(f"--policies {policies}: a policy is named twice")
+    if not names:
+        raise UserError(f"--policies is empty; use some of {', '.join(known)}")
+    return names
+
+
+def _allocating(
+    workload: str, policies: str | None
+) -> tuple[list[str], Callable[[int], AllocationScenario]]:
+    """The policies to run on a workload, each of which has there what it needs."""
+    from pipeline.workloads.scenario import open_scenario, runnable
+    from scheduler.policies.allocating import ALLOCATING
+
+    scenario = open_scenario(workload, 0)
+    if policies is None:
+        return runnable(scenario.workload), partial(open_scenario, workload)
+    names = _names(policies, ALLOCATING)
+    for name in names:
+        scenario.check(name)
+    return names, partial(open_scenario, workload)
 
 
 def _scenario(

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pipeline.commands.why import why
 from pipeline.console import user_errors
+from pipeline.errors import UserError
+from pipeline.remote import SERVER, TOKEN
 
 if TYPE_CHECKING:
     from pipeline.explain import Story
@@ -18,11 +21,13 @@ CONTRADICTION = 1  # exit status when the record contradicts itself
 
 def explain(
     job: Annotated[str, typer.Argument(metavar="JOB", help="Id of the job.")],
-    run: Annotated[Path, typer.Option(help="Folder a simulation wrote (its --out).")],
+    run: Annotated[Path | None, typer.Option(help="Folder a simulation wrote (its --out).")] = None,
     html: Annotated[
         Path | None, typer.Option(help="Also draw it, as one page.", metavar="FILE")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON instead.")] = False,
+    server: SERVER = None,
+    token: TOKEN = None,
 ) -> None:
     """Tell the story of one job: every decision, why, and what it waited for.
 
@@ -33,7 +38,16 @@ def explain(
     Example:
 
       pellucid explain 774700 --run runs/lucid --html story.html
+
+    A job of the service is asked about there (as `pellucid why` does):
+
+      pellucid explain 7njjr7qk87fm --server http://127.0.0.1:8400
     """
+    if run is None:
+        if server is None:
+            raise UserError("give --run FOLDER for a simulated job, --server URL for a live one")
+        why(job, server, token, as_json)
+        return
     with user_errors():
         from rich.console import Console
 

@@ -23,7 +23,8 @@ TRACK = Annotated[
 DURATIONS = Annotated[
     str | None,
     typer.Option(
-        help="Where predicted durations come from: own, oracle, gpus; on tracks also ebm, lgb. "
+        help="Where predicted durations come from: own, oracle, gpus, helios (not on "
+        "tracks); on tracks also ebm, lgb. "
         "Default: own (on track published: what each policy had)."
     ),
 ]

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipeline.explain.run import JobFacts
-from pipeline.explain.scores import SHOWN_TERMS, Breakdown, factor_of, seconds_of
 from pipeline.explain.story import Event, Phase, Sharing, Span, Story
 from pipeline.explain.text import remarks, sharing_words
-from pipeline.explain.words import count, duration
+from pipeline.explain.words import duration
+from scheduler.explain.waterfall import Waterfall, waterfall
 
 Remarked = tuple[Event, list[str]]
 
@@ -22,33 +22,6 @@ class Segment:
     left: float
     width: float
     tip: str
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A row of a waterfall: a bar from one running total to the next, in percent of the plot."""
-
-    text: str
-    value: str
-    contribution: float
-    factor: float | None
-    total: float
-    css: str
-    left: float
-    width: float
-
-    @property
-    def seconds(self) -> float:
-        """What the running total stands for."""
-        return seconds_of(self.total)
-
-
-@dataclass(frozen=True, slots=True)
-class Waterfall:
-    """The rows from the intercept to the score, and the breakdown they come from."""
-
-    breakdown: Breakdown
-    steps: tuple[Step, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,35 +97,3 @@ def _timeline(job: JobFacts, spans: Sequence[Span], sharing: Sequence[Sharing]) 
                 segment("shared", pair.start, pair.end, f"sharing with job {pair.partner}")
             )
     return segments
-
-
-def waterfall(breakdown: Breakdown, shown: int = SHOWN_TERMS) -> Waterfall:
-    """The rows of a breakdown: intercept, leading terms, the rest together, score."""
-    leading = breakdown.leading(shown)
-    folded, together = breakdown.rest(shown)
-    moves = [(t.text, t.value, t.contribution) for t in leading]
-    if folded:
-        moves.append((f"{count(folded, 'more term')} together", "", together))
-    totals = [breakdown.intercept]
-    for _, _, contribution in moves:
-        totals.append(totals[-1] + contribution)
-    low, high = min(totals), max(totals)
-    room = (high - low) or 1.0
-    low, high = low - 0.06 * room, high + 0.06 * room
-
-    def at(value: float) -> float:
-        return 100 * (value - low) / (high - low)
-
-    steps = [_mark("where every job starts", breakdown.intercept, at(breakdown.intercept))]
-    for (text, value, contribution), before, after in zip(moves, totals, totals[1:], strict=False):
-        left, right = sorted((at(before), at(after)))
-        css = "longer" if contribution > 0 else "shorter"
-        steps.append(
-            Step(text, value, contribution, factor_of(contribution), after, css, left, right - left)
-        )
-    steps.append(_mark("the estimate", breakdown.score, at(breakdown.score)))
-    return Waterfall(breakdown, tuple(steps))
-
-
-def _mark(text: str, total: float, at: float) -> Step:
-    return Step(text, "", total, None, total, "total", max(at - 0.4, 0), 0.8)

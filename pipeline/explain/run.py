@@ -176,7 +176,9 @@ def read_object(path: Path) -> dict[str, Any]:
 def read_parquet(path: Path, columns: list[str], where: pc.Expression | None = None) -> pa.Table:
     """Columns and rows of a Parquet file; RunError names what is wrong with it."""
     try:
-        return pq.read_table(path, columns=columns, filters=where, partitioning=None)
+        held = set(pq.read_schema(path).names)
+        wanted = [name for name in columns if name in held or name not in _NEWER]
+        return pq.read_table(path, columns=wanted, filters=where, partitioning=None)
     except FileNotFoundError:
         raise RunError(f"{path} is missing") from None
     except (pa.ArrowException, OSError, KeyError) as error:
@@ -190,8 +192,9 @@ _DECISION_COLUMNS = [
     "seq", "time", "action", "reason", "job_id", "vc", "nodes", "gpus", "partner", "priority",
     "estimate_s", "score", "intercept", "terms", "inputs", "bundle", "tree_path", "speed",
     "partner_speed", "blocker", "need", "free", "limit", "position", "expected_start_early",
-    "expected_start_late",
+    "expected_start_late", "batch_per_gpu", "accumulation", "evidence",
 ]  # fmt: skip
+_NEWER = {"batch_per_gpu", "accumulation", "evidence"}  # not in the runs of older versions
 
 
 def seconds(table: pa.Table) -> pa.Table:
@@ -246,4 +249,10 @@ def _decision(row: dict[str, Any]) -> Decision:
         limit=row["limit"],
         position=row["position"],
         expected_start=start,
+        batch=_batch(row.get("batch_per_gpu"), row.get("accumulation")),
+        evidence=tuple(row.get("evidence") or ()),
     )
+
+
+def _batch(per_gpu: int | None, accumulation: int | None) -> tuple[int, int] | None:
+    return None if per_gpu is None or accumulation is None else (per_gpu, accumulation)

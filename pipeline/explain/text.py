@@ -141,12 +141,23 @@ def _evidence(event: Event) -> str:
     names: tuple[str, ...] = ("free", "limit", "position", "blocker")
     if action in (Action.WAIT, Action.REFUSE):
         names = ("need", *names)
-    elif action in (Action.START, Action.PACK, Action.PREEMPT) and {"free", "limit"} <= set(given):
+    elif action in _ON_GPUS and {"free", "limit"} <= set(given):
         said.append(f"{given['free']} of {given['limit']} GPUs free afterwards")
         names = ("blocker",)
     words = set(re.findall(r"[\w.-]+", event.sentence))
     said += [f"{n} {given[n]}" for n in names if n in given and str(given[n]) not in words]
+    if event.decision.batch is not None:
+        said.append(_batch(*event.decision.batch))
+    said += [f"{name} {value}" for name, value in event.decision.evidence]
     return ", ".join(said)
+
+
+_ON_GPUS = (Action.START, Action.PACK, Action.PREEMPT, Action.RESIZE)
+
+
+def _batch(per_gpu: int, accumulation: int) -> str:
+    passes = f", {accumulation + 1} passes an update" if accumulation else ""
+    return f"{per_gpu} samples a GPU{passes}"
 
 
 def _show_score(breakdown: Breakdown, console: Console) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pipeline.traces.acme import Acme
 from pipeline.traces.base import Adapter, TraceError, head
+from pipeline.traces.finished import Finished
 from pipeline.traces.helios import Helios, HeliosFull
 from pipeline.traces.openb import Openb
 from pipeline.traces.pai import Pai
@@ -26,6 +27,7 @@ ADAPTERS: tuple[type[Adapter], ...] = (
     Acme,
     Swf,
     Sacct,
+    Finished,
 )
 FORMATS: dict[str, type[Adapter]] = {adapter.name: adapter for adapter in ADAPTERS}
 

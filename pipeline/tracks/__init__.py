@@ -35,12 +35,13 @@ def open_scenario(
     if track is None:
         from pipeline.traces import read_dataset
         from pipeline.tracks import plain
+        from pipeline.tracks.cluster_file import read_cluster
 
         if compress != 1.0:
             raise TrackError("--compress needs --track honest or honest-open")
         table = read_dataset(trace)
         if cluster is not None:
-            spec, profiling = plain.read_cluster(cluster)
+            spec, profiling = read_cluster(cluster)
         else:
             spec, profiling = plain.cluster_of(table), None
         return plain.scenario(

@@ -5,97 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import isfinite
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
 from features.job import Job, Profile
 from features.schema import State
 from models.bundle import Bundle, BundleError
 from models.training.packing import fit_packing, fit_pair_speed
 from models.training.simulated import simulated_pairs
+from pipeline.helios import OnlineHelios
 from pipeline.online import OnlineEstimator
 from pipeline.tracks.scenario import ProfilingSettings, Scenario, by_gpu_count, oracle
 from pipeline.tracks.venus import TrackError
 from scheduler.cluster import ClusterSpec
 from scheduler.estimates import BundleEstimator, Estimator
 from scheduler.policies.base import Policy
-from scheduler.profiling import Scaling
 from scheduler.sharing import BundleJudge
 from scheduler.work import Configuration, SimulatedContention, Work, Workload
 
 _KNOWN_STATES = frozenset(State)
 
-DURATIONS = ("own", "oracle", "gpus")
-
-
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class ProfilingFile(_Strict):
-    """The profiling partition: `nodes` nodes, one each from the virtual clusters named."""
-
-    nodes: int = Field(0, ge=0)
-    lend_from: list[str] = []
-    scale_from: str | None = None
-    limit_s: float = Field(200.0, gt=0)
-    max_gpus: PositiveInt = 8
-
-
-class ClusterFile(_Strict):
-    """A cluster, as a person writes it down (YAML)."""
-
-    name: str = "cluster"
-    gpus_per_node: PositiveInt = 8
-    gpu_type: str = ""
-    gpu_memory_mib: float = Field(24_576.0, gt=0)
-    vcs: dict[str, Annotated[int, Field(ge=1, le=100_000)]] = Field(min_length=1)
-    profiling: ProfilingFile | None = None
-
-
-def read_cluster(path: Path) -> tuple[ClusterSpec, ProfilingSettings | None]:
-    """A cluster file. TrackError names the field, the value and what is accepted."""
-    try:
-        content = yaml.safe_load(path.read_text())
-    except OSError as error:
-        raise TrackError(f"cluster {path}: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise TrackError(f"cluster {path}: not YAML ({str(error).splitlines()[0]})") from None
-    try:
-        file = ClusterFile.model_validate(content)
-    except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(map(str, first["loc"])) or "the file"
-        raise TrackError(f"cluster {path}: {field}: {first['msg']}") from None
-    spec = ClusterSpec(
-        file.vcs, file.gpus_per_node, file.gpu_memory_mib, file.gpu_type, name=file.name
-    )
-    return spec, _profiling(file, path)
-
-
-def _profiling(file: ClusterFile, path: Path) -> ProfilingSettings | None:
-    wanted = file.profiling
-    if wanted is None or not wanted.nodes:
-        return None
-    lenders = wanted.lend_from or sorted(file.vcs, key=lambda vc: -file.vcs[vc])
-    nodes: dict[str, int] = {}
-    for i in range(wanted.nodes):
-        vc = lenders[i % len(lenders)]
-        nodes[vc] = nodes.get(vc, 0) + 1
-    for vc, count in nodes.items():
-        if count >= file.vcs.get(vc, 0):
-            raise TrackError(
-                f"cluster {path}: profiling.lend_from: vc {vc!r} cannot lend {count} of "
-                f"{file.vcs.get(vc, 0)} nodes"
-            )
-    if wanted.scale_from and wanted.scale_from not in file.vcs:
-        raise TrackError(f"cluster {path}: profiling.scale_from: no vc {wanted.scale_from!r}")
-    scaling = Scaling(wanted.scale_from) if wanted.scale_from else None
-    return ProfilingSettings(nodes, wanted.limit_s, wanted.max_gpus, scaling)
+DURATIONS = ("own", "oracle", "gpus", "helios")
 
 
 def cluster_of(table: pa.Table, *, gpus_per_node: int = 8, load: float = 0.9) -> ClusterSpec:
@@ -169,6 +101,13 @@ def _learned(
     past is replayed as if nobody had waited.
     """
     estimator = OnlineEstimator(seed=seed) if bundle is None else BundleEstimator(bundle)
+    return _told(estimator, past, workload, since)
+
+
+def _told(
+    estimator: Estimator, past: list[Job], workload: Workload, since: float | None
+) -> Estimator:
+    """The estimator, after the past was replayed to it."""
     moments: list[tuple[float, int, Job]] = []
     for job in past:
         end = job.submit_time + workload.work[job.job_id].duration_s
@@ -179,7 +118,7 @@ def _learned(
         if submits:
             estimator.submitted(job, now)
             estimator.started(job.job_id, now)
-            if bundle is None:
+            if isinstance(estimator, OnlineEstimator):
                 estimator.estimate(job, now)  # takes the row it will learn from
         else:
             estimator.ended(job.job_id, work.state, work.duration_s, now)
@@ -213,7 +152,7 @@ def scenario(
     """A trace on a cluster. Pairs run at simulated speeds, since a trace holds none.
 
     Args:
-        durations: `own` (the default; the bundle when one is given), `oracle` or `gpus`.
+        durations: `own` (the default; the bundle when one is given), `oracle`, `gpus` or `helios`.
         bundle: exported models; without one, durations are learned online and the packing
             models are fitted on simulated pairs.
         seed: of online fits.
@@ -233,6 +172,7 @@ def scenario(
         "own": lambda: _learned(loaded, seed, past, workload, since),
         "oracle": lambda: truth,
         "gpus": by_gpu_count,
+        "helios": lambda: _told(OnlineHelios(seed=seed), past, workload, since),
     }
     if durations is not None and durations not in given:
         raise TrackError(f"--durations {durations} needs a track; use one of {', '.join(given)}")

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from scheduler.cluster import Cluster
 from scheduler.core import Core
@@ -69,6 +70,15 @@ class Scenario:
     quirks: Quirks = NONE
     seed: int = 0
     walls: bool = True
+
+    def cluster_gpus(self) -> int:
+        """GPUs in the whole cluster."""
+        return self.workload.cluster.gpus
+
+    def layout(self) -> dict[str, Any]:
+        """The cluster, for the summary of a run."""
+        cluster = self.workload.cluster
+        return {"cluster": dict(cluster.vcs), "gpus_per_node": cluster.gpus_per_node}
 
     def policy(self, name: str) -> Policy:
         """A policy, with the beliefs this world grants it."""

@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 from scheduler.forecast import Forecast
 from scheduler.policies.base import Policy
+from scheduler.policies.easy import Easy
 from scheduler.policies.fifo import Fifo, FifoSkip
+from scheduler.policies.horus import Horus
 from scheduler.policies.lucid import Lucid
 from scheduler.policies.pellucid import Pellucid
 from scheduler.policies.qssf import Qssf
@@ -17,7 +19,8 @@ from scheduler.quirks import NONE, Quirks
 from scheduler.sharing import Judge
 
 POLICIES: dict[str, type[Policy]] = {
-    policy.name: policy for policy in (Fifo, FifoSkip, Sjf, Srtf, Qssf, Tiresias, Lucid, Pellucid)
+    policy.name: policy
+    for policy in (Fifo, FifoSkip, Easy, Sjf, Srtf, Qssf, Tiresias, Horus, Lucid, Pellucid)
 }
 
 
@@ -55,6 +58,7 @@ def build(
             first_partner=quirks.first_partner,
         ),
         "pellucid": lambda: Pellucid(judge, gpu_memory_mib=gpu_memory_mib, borrows=borrows),
+        "horus": lambda: Horus(gpu_memory_mib=gpu_memory_mib),
         "qssf": lambda: Qssf(gpu_count_first=quirks.qssf_gpu_count_first),
     }
     policy_named(name)

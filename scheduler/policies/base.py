@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from models.bundle import Bundle
 from scheduler.cluster import Run
 from scheduler.core import QueuedJob, Turn
 from scheduler.estimates import Estimator
@@ -21,6 +22,7 @@ class Policy:
         profiles: wants a profiling stage in front of the queues.
         profiles_waiting: the stage looks at jobs that have to wait, not at every job first.
         watches_runs: learns the profile of a job while it runs on GPUs of its own.
+        watch_s: after so many seconds of it where there is no profiling stage; None = never.
         packs: may put two jobs on one GPU.
         borrows: starts jobs on idle GPUs of other virtual clusters.
         estimates: asks the estimator for durations.
@@ -33,6 +35,7 @@ class Policy:
     profiles = False
     profiles_waiting = False
     watches_runs = False
+    watch_s: float | None = None
     packs = False
     borrows = False
     estimates = False
@@ -54,6 +57,12 @@ class Policy:
 
     def ended(self, run: Run, now: float) -> None:
         """A run ended."""
+
+    def withdrawn(self, job_id: str, now: float) -> None:
+        """A job left without having ended: cancelled while it waited, or never begun, or lost."""
+
+    def use(self, bundle: Bundle) -> None:
+        """Other models are there: packing policies take their judge of pairs from them."""
 
     def next_wake(self, now: float) -> float | None:
         """When to be called even if nothing happens; None when there is no need."""

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from math import floor
 
+from models.bundle import Bundle
 from scheduler.cluster import GPU_SHARING_CAPACITY, Run
 from scheduler.core import QueuedJob, Turn
 from scheduler.decisions import Reason
 from scheduler.estimates import Estimator
 from scheduler.forecast import BIN_S, Forecast
 from scheduler.policies.base import Policy, in_order
-from scheduler.sharing import Judge, Verdict
+from scheduler.sharing import Judge, Verdict, judge_of
 
 
 class Lucid(Policy):
@@ -65,6 +66,9 @@ class Lucid(Policy):
         assert queued.estimate_s is not None
         return queued.estimate_s * queued.job.gpus
 
+    def use(self, bundle: Bundle) -> None:
+        self.judge = judge_of(bundle)
+
     def next_wake(self, now: float) -> float | None:
         """The mode can change at the next bin of the forecast."""
         return None if self.forecast is None else (floor(now / BIN_S) + 1) * BIN_S
@@ -81,7 +85,9 @@ class Lucid(Policy):
         for queued in list(turn.queue):
             gpus = queued.job.gpus
             guard: Reason | None = None
-            if gpus <= self.max_gpus and queued.profile is not None:
+            if gpus <= self.max_gpus and not queued.job.share:
+                guard = Reason.SHARING_OPTED_OUT if turn.alone(gpus) else None
+            elif gpus <= self.max_gpus and queued.profile is not None:
                 partner, guard = self._partner(turn, queued)
                 if partner is not None:
                     turn.pack(queued, partner)

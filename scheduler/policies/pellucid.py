@@ -5,15 +5,18 @@ Nothing is preempted. How the parts earn their keep, and what they cost, is in `
 
 from __future__ import annotations
 
+from itertools import takewhile
+
+from models.bundle import Bundle
 from scheduler.cluster import Placement, Pool, Run
-from scheduler.core import QueuedJob, Turn
+from scheduler.core import Queue, QueuedJob, Turn
 from scheduler.decisions import Reason
 from scheduler.estimates import Estimator
 from scheduler.orchestrator.outlook import Outlook
 from scheduler.orchestrator.pairing import Pairing
 from scheduler.orchestrator.reservation import Late, choose, exchange
 from scheduler.policies.base import Policy
-from scheduler.sharing import Judge
+from scheduler.sharing import Judge, judge_of
 
 
 class Pellucid(Policy):
@@ -72,6 +75,9 @@ class Pellucid(Policy):
         self.late = Late(patience_s)
         self._estimates: dict[str, float] = {}  # of jobs that have not ended
         self._holds: dict[str, tuple[str, Placement]] = {}  # virtual cluster -> job, its GPUs
+        # of the turn: GPU counts that would fit without the reservation; whether one was told so
+        self._fits: dict[int, bool] = {}
+        self._passed_over = False
 
     # --- order ------------------------------------------------------------------------------
 
@@ -93,6 +99,12 @@ class Pellucid(Policy):
         if estimate is not None:
             self.outlook.learn(estimate, now - run.start_time)
 
+    def withdrawn(self, job_id: str, now: float) -> None:
+        self._estimates.pop(job_id, None)
+
+    def use(self, bundle: Bundle) -> None:
+        self.judge = judge_of(bundle)
+
     def next_wake(self, now: float) -> float | None:
         """When the next waiting job reaches its bound."""
         return self.late.next(now)
@@ -107,6 +119,8 @@ class Pellucid(Policy):
         too_many: set[int] = set()  # GPU counts that did not fit; nothing is freed during a turn
         searches = self.partner_searches
         holder = self._holds.get(turn.vc, ("", []))[0]
+        self._fits.clear()
+        self._passed_over = False
         for queued in list(turn.queue):
             if queued.job.job_id == holder:
                 continue
@@ -151,16 +165,41 @@ class Pellucid(Policy):
 
     def _wait(self, turn: Turn, queued: QueuedJob, blocked: Reason | None, holder: str) -> None:
         reason = turn.capacity_reason(queued)
-        if holder and reason is Reason.GPUS_FRAGMENTED:
-            turn.wait(queued, Reason.RESERVED_FOR_STARVING_JOB, blocker=holder)
+        if holder and reason is Reason.GPUS_FRAGMENTED and self._fits_without(turn, queued):
+            alone = not self._passed_over and first_late(turn.queue, after=holder) is None
+            blames = alone and holder not in turn.cluster.runs
+            self._passed_over = True
+            blocker = holder if blames else None
+            turn.wait(queued, Reason.RESERVED_FOR_STARVING_JOB, blocker=blocker)
         else:
-            turn.wait(queued, blocked or reason)
+            turn.wait(queued, blocked or self._opted_out(turn, queued) or reason)
+
+    def _fits_without(self, turn: Turn, queued: QueuedJob) -> bool:
+        """Whether a job would fit if the reservation were not there."""
+        gpus = queued.job.gpus
+        if gpus not in self._fits:
+            held = self._holds[turn.vc][1]
+            turn.pool.let_go(held)
+            self._fits[gpus] = turn.pool.place(gpus) is not None
+            turn.pool.hold(held)
+        return self._fits[gpus]
+
+    def reservation(self, vc: str) -> tuple[str, Placement] | None:
+        """The job that GPUs of a virtual cluster are kept for, and which; None: no job."""
+        return self._holds.get(vc)
+
+    def _opted_out(self, turn: Turn, queued: QueuedJob) -> Reason | None:
+        """The reason of a job that might share but for its owner's wish."""
+        if queued.job.share or self.judge is None or queued.job.gpus > self.max_gpus:
+            return None
+        return Reason.SHARING_OPTED_OUT if turn.alone(queued.job.gpus) else None
 
     # --- packing and profiling --------------------------------------------------------------
 
     def _can_share(self, queued: QueuedJob) -> bool:
         return (
             self.judge is not None
+            and queued.job.share
             and queued.profile is not None
             and queued.job.gpus <= self.max_gpus
         )
@@ -179,6 +218,8 @@ class Pellucid(Policy):
         assert queued.estimate_s is not None
         return (
             self.judge is not None
+            and queued.job.share
+            and queued.job.profile
             and not queued.looked_at
             and queued.profile is None
             and queued.job.gpus <= self.max_gpus
@@ -207,10 +248,13 @@ class Pellucid(Policy):
             pool.let_go(held[1])  # it ended while being profiled
             del self._holds[turn.vc]
             held = None
-        while len(queue) and queue[0].key < LATE_KEYS:
-            queued = queue[0]
-            if held is not None and held[0] != queued.job.job_id:
-                return  # the holder is being profiled: nobody else is given a reservation
+        urgent = takewhile(lambda queued: queued.priority > 0, queue)
+        for first in [queued for queued in urgent if not late(queued)]:
+            self._start(turn, first)
+        while (
+            queued := first_late(queue) if held is None else waiting(queue, held[0])
+        ) is not None:
+            # a holder that is being profiled is not in the queue: nobody else is given one
             before = held[1] if held is not None else []
             pool.let_go(before)
             self._holds.pop(turn.vc, None)
@@ -219,7 +263,7 @@ class Pellucid(Policy):
                 continue
             chosen = (
                 exchange(pool, before)
-                if before
+                if before and all(pool.is_open(node) for node, _ in before)
                 else choose(
                     pool, queued.job.gpus, self._runs(turn), lambda run: self._left(turn, run)
                 )
@@ -243,6 +287,31 @@ class Pellucid(Policy):
 
 LATE = 1e12  # keys of jobs past their bound are this much lower than any other
 LATE_KEYS = -LATE / 2
+
+
+def late(queued: QueuedJob) -> bool:
+    """Whether the key is that of a job past its bound."""
+    return queued.key < LATE_KEYS
+
+
+def waiting(queue: Queue, job_id: str) -> QueuedJob | None:
+    """A job of the queue by its id. Older ones may have come back from profiling before it."""
+    return next((queued for queued in queue if queued.job.job_id == job_id), None)
+
+
+def first_late(queue: Queue, after: str = "") -> QueuedJob | None:
+    """The job past its bound that is served next; only a higher priority stands before it.
+
+    `after`: and next when this one is gone.
+    """
+    for queued in queue:
+        if queued.job.job_id == after:
+            continue
+        if late(queued):
+            return queued
+        if queued.priority <= 0:
+            return None
+    return None
 
 
 def span(own: Pool, lenders: list[Pool], gpus: int) -> Placement | None:

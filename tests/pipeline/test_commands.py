@@ -152,6 +152,6 @@ def test_every_command_teaches() -> None:
     done = pellucid("--help")
     assert done.returncode == 0
     for _, command in COMMANDS:
-        page = pellucid(command, "--help")
+        page = pellucid(command.replace("_", "-"), "--help")
         assert page.returncode == 0
         assert "pellucid" in page.stdout

@@ -12,6 +12,7 @@ import pytest
 from pipeline import runs
 from pipeline.traces.synthetic import default_config, generate
 from pipeline.tracks import plain
+from pipeline.tracks.cluster_file import read_cluster
 from pipeline.tracks.scenario import Scenario
 from scheduler.recorder import DECISION_SCHEMA
 from scheduler.results import JOB_SCHEMA
@@ -25,7 +26,7 @@ REQUIRED = {
 
 def small(seed: int = 0, durations: str | None = "gpus") -> Scenario:
     table = generate(default_config("small", seed))
-    spec, profiling = plain.read_cluster(Path("pipeline/clusters/small.yaml"))
+    spec, profiling = read_cluster(Path("pipeline/clusters/small.yaml"))
     return plain.scenario(table, "small", spec, profiling, durations=durations, seed=seed)
 
 
@@ -90,7 +91,7 @@ def test_two_workers_find_what_one_finds() -> None:
 
 def test_history_before_since_is_learned_from_and_not_simulated() -> None:
     table = generate(default_config("small"))
-    spec, profiling = plain.read_cluster(Path("pipeline/clusters/small.yaml"))
+    spec, profiling = read_cluster(Path("pipeline/clusters/small.yaml"))
     times = [job.submit_time for job in small().workload.jobs]
     since = float(np.median(times))
     scenario = plain.scenario(table, "small", spec, profiling, since=since)

@@ -10,7 +10,8 @@ import yaml
 
 from pipeline.traces.synthetic import default_config, generate
 from pipeline.tracks import TrackError, open_scenario, venus
-from pipeline.tracks.plain import cluster_of, read_cluster, workload_of
+from pipeline.tracks.cluster_file import read_cluster
+from pipeline.tracks.plain import cluster_of, workload_of
 from pipeline.tracks.venus import jitter
 from scheduler.cluster import ClusterSpec
 from scheduler.work import PairTable

@@ -21,6 +21,10 @@ class TestFifoSkip(PolicyContract):
     skips = True
 
 
+class TestEasy(PolicyContract):
+    name = "easy"
+
+
 class TestSjf(PolicyContract):
     name = "sjf"
 
@@ -40,6 +44,11 @@ class TestLucid(PolicyContract):
 class TestTiresias(PolicyContract):
     name = "tiresias"
     round_s = 60.0
+
+
+class TestHorus(PolicyContract):
+    name = "horus"
+    skips = True
 
 
 class TestPellucid(PolicyContract):

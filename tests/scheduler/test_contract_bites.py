@@ -90,12 +90,12 @@ class Pushy(Policy):
 
 
 class Nameless(Policy):
-    """Names no blocker."""
+    """Gives a reason whose sentence names a job, and names none."""
 
     def serve(self, turn: Turn) -> None:
         in_order(turn)
         for queued in list(turn.queue)[1:]:
-            turn.wait(queued, Reason.BEHIND_HIGHER_PRIORITY)
+            turn.wait(queued, Reason.WOULD_DELAY_FIRST)
 
 
 def run(policy: Policy, world: World = WORLD) -> Watched:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,14 +11,15 @@ from hypothesis import strategies as st
 from features.job import Job, Profile
 from scheduler.decisions import Action, Decision, Reason
 from scheduler.estimates import Estimate, Estimator
-from scheduler.forecast import TableForecast
+from scheduler.forecast import BundleForecast, RecentForecast, TableForecast
 from scheduler.policies.base import Policy
 from scheduler.policies.fifo import Fifo
 from scheduler.policies.lucid import Lucid
-from scheduler.profiling import ProfilingStage, Scaling, WaitingStage
+from scheduler.profiling import KnownProfiles, ProfilingStage, Scaling, WaitingStage
 from tests.scheduler.builders import (
     Desk,
     Likes,
+    Sample,
     a_job,
     a_stage,
     actions,
@@ -156,6 +159,95 @@ def test_a_job_without_a_profile_is_never_packed() -> None:
     assert actions(decisions) == [(Action.ENQUEUE, "b"), (Action.WAIT, "b")]
 
 
+# --- who skips it ---------------------------------------------------------------------------------
+
+
+def named(job_id: str, name: str, *, user: str = "ada", gpus: int = 1, at: float = 0.0) -> Sample:
+    sample = a_job(job_id, gpus=gpus, user=user, at=at, mem=float(len(job_id)))
+    return replace(sample, job=replace(sample.job, name=name))
+
+
+def skipped(decisions: list[Decision]) -> dict[str, Reason]:
+    """Reasons of the jobs that joined their queues."""
+    return {d.job_id: d.reason for d in decisions if d.action is Action.ENQUEUE}
+
+
+def test_one_whose_like_was_looked_at_lately_takes_over_its_profile() -> None:
+    desk = a_desk(ProfilingStage(known_s=1000.0), nodes=6)
+    desk.submit(named("first", "resnet50-run-1"))
+    desk.end("first", now=200.0)
+    found = desk.submit(
+        named("again", "ResNet50_run_2", at=300.0),
+        named("wider", "resnet50-run-3", gpus=2, at=300.0),
+        named("other user", "resnet50-run-4", user="bob", at=300.0),
+        named("other name", "vgg-run-5", at=300.0),
+        named("nameless", "", at=300.0),
+        now=300.0,
+    )
+    assert skipped(found) == {"again": Reason.PROFILE_KNOWN}
+    assert desk.core.known("again").profile == Profile(50.0, 30.0, float(len("first")))
+    assert len(profiled(found)) == 4
+    enqueue = next(d for d in found if d.job_id == "again")
+    assert "was looked at lately" in enqueue.sentence()
+
+
+def test_a_profile_is_believed_for_so_long_and_the_latest_counts() -> None:
+    desk = a_desk(ProfilingStage(known_s=1000.0), nodes=6)
+    desk.submit(named("a", "net"))
+    desk.end("a", now=200.0)
+    assert skipped(desk.submit(named("b", "net", at=1200.0), now=1200.0)) != {}
+    assert profiled(desk.submit(named("cc", "net", at=1201.0), now=1201.0)) == ["cc"]
+    desk.end("cc", now=1401.0)
+    desk.submit(named("d", "net", at=1500.0), now=1500.0)
+    known = desk.core.known("d").profile
+    assert known is not None
+    assert known.gpu_mem_mib == 2.0
+
+
+def test_what_was_seen_of_a_run_counts_too_and_a_short_look_does_not() -> None:
+    """A job that ended while it was looked at was cut short by its own end."""
+    desk = a_desk(ProfilingStage(limit_s=200.0, known_s=1000.0), nodes=6)
+    short = replace(named("short", "debug"), work=a_job(for_=5.0).work)
+    desk.submit(short)
+    desk.end("short", now=5.0)
+    assert profiled(desk.submit(named("next", "debug", at=10.0), now=10.0)) == ["next"]
+    desk.submit(named("big", "llm", gpus=16, at=20.0), now=20.0)
+    desk.core.observed("big", Profile(90.0, 60.0, 7.0), 220.0)
+    assert skipped(desk.submit(named("small", "llm", gpus=16, at=300.0), now=300.0)) == {
+        "small": Reason.PROFILING_SKIPPED
+    }
+    assert desk.core.known("small").profile == Profile(90.0, 60.0, 7.0), "known all the same"
+
+
+def test_an_opt_out_is_the_reason_before_any_other() -> None:
+    for stage in (ProfilingStage(max_gpus=1, known_s=1e6), WaitingStage(max_gpus=1, known_s=1e6)):
+        desk = a_desk(stage, nodes=4)
+        sample = named("x", "net", gpus=4)
+        sample = replace(sample, job=replace(sample.job, profile=False))
+        assert skipped(desk.submit(sample)) == {"x": Reason.PROFILING_OPTED_OUT}
+
+
+def test_the_stage_for_waiting_jobs_knows_them_again() -> None:
+    desk = Desk(Patient(), cluster_of(nodes=2, profiling=1), stage=WaitingStage(known_s=1e6))
+    desk.submit(named("holder", "other", gpus=8), named("first", "net"))
+    assert desk.run("first").profiling
+    desk.end("first", now=200.0)
+    found = desk.submit(named("again", "net", at=300.0), now=300.0)
+    assert skipped(found) == {"again": Reason.PROFILE_KNOWN}
+    assert profiled(found) == []
+
+
+def test_what_is_known_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(KnownProfiles, "MOST", 3)
+    known, profile = KnownProfiles(1e6), Profile(1.0, 1.0, 1.0)
+    for name in "abcab":  # c is the one heard of least lately
+        known.learn(named("x", f"net-{name}").job, profile, 0.0)
+    known.learn(named("x", "net-d").job, profile, 0.0)
+    assert [known.find(named("x", f"net-{n}").job, 0.0) is None for n in "abcd"] == [
+        False, False, True, False
+    ]  # fmt: skip
+
+
 # --- scaling --------------------------------------------------------------------------------------
 
 
@@ -215,6 +307,41 @@ def test_the_node_goes_back_when_few_wait_it_is_idle_and_it_is_quiet() -> None:
     assert (back.action, back.reason, back.nodes) == (Action.RETURN, Reason.PROFILING_IDLE, (1,))
     assert desk.cluster.pools["vc"].gpus == 2
     assert start.action is Action.START
+
+
+def test_a_clock_that_is_late_for_its_times_scales_all_the_same() -> None:
+    """The live service is woken a little after the moment it asked for."""
+    desk = scaling_desk()
+    desk.submit(a_job("a"), a_job("b"), a_job("c"), now=3.7)
+    assert desk.core.next_wake(3.7) == 10.0
+    assert desk.wake(9.999) == []
+    assert desk.core.next_wake(9.999) == 10.0
+    lend, _ = desk.wake(10.013)
+    assert lend.action is Action.LEND
+    assert desk.core.next_wake(10.013) == 100.0
+    desk.end("a", "b", now=98.0)
+    desk.end("c", now=99.0)
+    assert desk.core.next_wake(99.0) == 100.0
+    assert Action.RETURN in [d.action for d in desk.wake(100.021)]
+    assert desk.core.next_wake(100.021) is None
+
+
+def test_the_forecast_hears_of_every_job_also_of_those_that_skip() -> None:
+    forecast = RecentForecast()
+    desk = a_desk(ProfilingStage(max_gpus=1, forecast=forecast), nodes=4)
+    desk.submit(a_job("a"), a_job("b", gpus=8), now=10.0)
+    assert forecast.gpus(10.0) == 9 / 6
+
+
+def test_another_bundle_brings_another_forecast() -> None:
+    forecast = BundleForecast(None)
+    stage = ProfilingStage(forecast=forecast)
+
+    class Parts:
+        parts = ("duration",)
+
+    stage.use(Parts())  # type: ignore[arg-type]
+    assert forecast.latest("gpus", 90_000.0) is None, "no arrivals model: as recent arrivals go"
 
 
 def test_a_returned_node_is_used_at_once() -> None:

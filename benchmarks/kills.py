@@ -1,0 +1,184 @@
+"""Kills a real service with SIGKILL while it runs real processes, again and again.
+
+The jobs write one line each, and so prove that each ran once and to its end. What is killed is the
+whole service, or its decider; the jobs are no part of it and run on.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+from sqlalchemy import Connection, insert, select
+
+from scheduler.cluster import ClusterSpec
+from scheduler.service.audit import audit
+from scheduler.service.bundles import Library
+from scheduler.service.events import Event, Kind
+from scheduler.service.ledger import Phase, first_row
+from scheduler.service.settings import Settings
+from scheduler.service.store.store import Store
+from scheduler.service.store.tables import jobs
+from scheduler.service.submission import Submission
+from scheduler.service.supervisor import begin
+
+CLUSTER = """name: kills
+gpus_per_node: 4
+vcs: {vc: 2}
+"""
+DECIDER = (
+    "import sys; from scheduler.service.settings import Settings;"
+    "from scheduler.service.supervisor import run_decider;"
+    "run_decider(Settings.model_validate_json(sys.argv[1]), lambda: False)"
+)
+
+
+@dataclass
+class Killed:
+    """What came of it."""
+
+    kills: int = 0
+    jobs: int = 0
+    seconds: float = 0.0
+    lost: list[str] = field(default_factory=list)
+    doubled: list[str] = field(default_factory=list)
+    divergences: list[str] = field(default_factory=list)
+
+
+class Victim:
+    """A service that is killed and started again.
+
+    Args:
+        whole: `pellucid serve` with all its processes; otherwise a decider alone, which is there
+            sooner.
+    """
+
+    def __init__(self, folder: Path, *, whole: bool, policy: str = "fifo"):
+        cluster = folder / "cluster.yaml"
+        cluster.write_text(CLUSTER)
+        self.whole, self.folder = whole, folder
+        self.settings = Settings(
+            database=f"sqlite:///{folder / 'pellucid.db'}",
+            cluster=cluster,
+            policy=policy,
+            state_dir=folder / "state",
+            bundle=folder / "champion",
+            fake_gpus=True,
+            lease_s=1.0,
+            port=0,
+            export_every=0,
+            log_level="warning",
+        )
+        self.log = (folder / "log").open("ab")
+        begin(self.settings, ClusterSpec({"vc": 2}, 4, name="kills"), None)
+        self.store = Store(self.settings.database)
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        given = self.settings.model_dump_json()
+        command = [sys.executable, "-c", DECIDER, given]
+        if self.whole:
+            command = [sys.executable, "-m", "pipeline.cli", "serve"]
+        names = self.settings.model_dump(mode="json", exclude_none=True)
+        environment = {f"PELLUCID_{name.upper()}": str(value) for name, value in names.items()}
+        self.process = subprocess.Popen(
+            command,
+            env={**os.environ, **environment, "OMP_NUM_THREADS": "1"},
+            stdout=self.log,
+            stderr=self.log,
+            start_new_session=True,
+        )
+
+    def kill(self) -> None:
+        """SIGKILL to every process of the service at once; none has a last word."""
+        assert self.process is not None
+        own = [self.process.pid]
+        with suppress(psutil.NoSuchProcess):
+            children = psutil.Process(self.process.pid).children(recursive=True)
+            own += [p.pid for p in children if "multiprocessing" in " ".join(p.cmdline())]
+        for pid in own:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.process.wait()
+
+    def submit(self, job_id: str, seconds: float) -> None:
+        """A job that takes so long and then leaves a line."""
+        line = f"sleep {seconds:.2f}; echo {job_id} >> {self.folder / 'out'}"
+        now = time.time()
+        asked = Submission(job_id, ("/bin/sh", "-c", line), "ann", "vc", 1, now)
+        event = Event(Kind.SUBMITTED, now, job_id, "ann", body=asked.body())
+
+        def row(connection: Connection, appended: list[Event]) -> None:
+            connection.execute(insert(jobs).values(first_row(appended[0])))
+
+        self.store.append([event], row)
+
+    def rows(self) -> dict[str, str]:
+        with self.store.engine.connect() as connection:
+            return {row.job_id: row.phase for row in connection.execute(select(jobs))}
+
+
+def run(
+    folder: Path, *, kills: int, number: int, whole: bool = True, seed: int = 0, most_s: float = 600
+) -> Killed:
+    """Submit `number` jobs in the course of `kills` kills, and see what became of them."""
+    draw, victim, found = random.Random(seed), Victim(folder, whole=whole), Killed(jobs=number)
+    began = time.monotonic()
+    names = [f"job{i:04d}" for i in range(number)]
+    for i, name in enumerate(names[: number // 2]):
+        victim.submit(name, draw.uniform(0, 1.5) if i % 2 else 0.0)
+    victim.start()
+    rest = iter(names[number // 2 :])
+    try:
+        for _ in range(kills):
+            _alive(victim)
+            for _, name in zip(range(number // 2 // kills + 1), rest, strict=False):
+                victim.submit(name, draw.uniform(0, 1.5))
+            time.sleep(draw.uniform(0.0, 0.6))
+            victim.kill()
+            found.kills += 1
+            victim.start()
+        for name in rest:
+            victim.submit(name, 0.0)
+        while not all(Phase(phase).over for phase in victim.rows().values()):
+            if time.monotonic() - began > most_s:
+                break
+            time.sleep(0.2)
+    finally:
+        victim.kill()
+    found.seconds = time.monotonic() - began
+    out = folder / "out"
+    lines = Counter(out.read_text().split() if out.exists() else [])
+    rows = victim.rows()
+    found.lost = [n for n in names if lines[n] < 1 or rows.get(n) != Phase.ENDED]
+    found.doubled = [n for n in names if lines[n] > 1]
+    library = Library(victim.settings.state_dir / "bundles")
+    found.divergences = [d.sentence() for d in audit(victim.store, library.find).divergences]
+    victim.store.close()
+    victim.log.close()
+    return found
+
+
+def _alive(victim: Victim) -> None:
+    """Wait until a decider decides again."""
+    before = victim.store.last_seq()
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        kinds = [event.kind for event in victim.store.read(before)]
+        if Kind.DECIDED in kinds or (Kind.LEASE in kinds and not _waiting(victim)):
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"no decider in a minute: see {victim.folder / 'log'}")
+
+
+def _waiting(victim: Victim) -> bool:
+    return any(not Phase(phase).over for phase in victim.rows().values())

@@ -1,0 +1,406 @@
+"""The service under load: 10,000 jobs queued, 1,000 running on 2,048 GPUs, 200 submissions/s.
+
+    python -m benchmarks.load --json [--seconds 30] [--rate 200]
+
+Starts `pellucid serve` as a person would (supervisor, decider, API, whatever else it minds; the
+simulated backend at real time; tokens on), fills it through its API, then submits at a steady rate
+whether or not answers come (latency counts from when a request was due). Running jobs end all the
+while, so passes start jobs, too. Prints latencies of submissions, times of decision passes (commit
+included, as the decider logs them), memory by process, and whether the budget in
+`load_budget.json` holds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+BUDGET = Path(__file__).with_name("load_budget.json")
+VCS = [f"vc{i}" for i in range(8)]
+NODES, GPUS_PER_NODE = 32, 8  # of each virtual cluster
+FILLER_GPUS, FILLER_S = 2, (300.0, 3000.0)  # of the jobs that run at first
+PATIENCE_S = 60.0  # for the decider to catch up
+SIZES = (1, 1, 2, 4, 8, 8, 16)  # GPUs of those that come after
+CONNECTIONS = 4  # per virtual cluster
+PREFILL_PER_S = 90.0  # per token, below the API's limit per token
+
+
+class Connection:
+    """One kept-alive HTTP/1.1 connection: as little work per request as can be."""
+
+    def __init__(self, port: int, token: str):
+        self._port, self._token = port, token
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def request(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
+        """Status and body of the answer."""
+        if self._streams is None or self._streams[0].at_eof():  # closed while it was idle
+            self._streams = await asyncio.open_connection("127.0.0.1", self._port)
+        reader, writer = self._streams
+        content = b"" if body is None else json.dumps(body).encode()
+        head = (
+            f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+            f"Authorization: Bearer {self._token}\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
+        )
+        writer.write(head.encode() + content)
+        try:
+            answer = await reader.readuntil(b"\r\n\r\n")
+        except (asyncio.IncompleteReadError, ConnectionResetError):
+            self._streams = None  # closed for idleness just as it was used again
+            return await self.request(method, path, body)
+        length = next(
+            int(line[15:])
+            for line in answer.lower().split(b"\r\n")
+            if line[:15] == b"content-length:"
+        )
+        return int(answer[9:12]), await reader.readexactly(length)
+
+
+class Clients:
+    """Connections of one submitter per virtual cluster, lent one request at a time."""
+
+    def __init__(self, port: int, tokens: Sequence[str]):
+        self._idle: dict[str, asyncio.Queue[Connection]] = {}
+        for vc, token in zip(VCS, tokens, strict=True):
+            self._idle[vc] = asyncio.Queue()
+            for _ in range(CONNECTIONS):
+                self._idle[vc].put_nowait(Connection(port, token))
+
+    async def submit(self, vc: str, gpus: int, seconds: float) -> int:
+        """Submit a job that sleeps; the status of the answer."""
+        job = {"command": ["sleep", f"{seconds:.0f}"], "gpus": gpus, "vc": vc, "name": "load"}
+        connection = await self._idle[vc].get()
+        try:
+            status, _ = await connection.request("POST", "/api/v1/jobs", job)
+        finally:
+            self._idle[vc].put_nowait(connection)
+        return status
+
+    async def get(self, path: str) -> Any:
+        connection = await self._idle[VCS[0]].get()
+        try:
+            status, body = await connection.request("GET", path)
+        finally:
+            self._idle[VCS[0]].put_nowait(connection)
+        return json.loads(body) if status == 200 else None
+
+
+@dataclass
+class Told:
+    """What came back. Latencies in seconds."""
+
+    statuses: Counter[int] = field(default_factory=Counter)
+    latencies: list[float] = field(default_factory=list)
+
+
+async def steadily(rate: float, works: Sequence[Callable[[], Any]]) -> Told:
+    """Begin the works at a steady rate, waiting for none; latency counts from when each was due."""
+    told, loop = Told(), asyncio.get_running_loop()
+    start = loop.time()
+
+    async def one(work: Callable[[], Any], due: float) -> None:
+        told.statuses[await work()] += 1
+        told.latencies.append(loop.time() - due)
+
+    async with asyncio.TaskGroup() as group:
+        for i, work in enumerate(works):
+            due = start + i / rate
+            await asyncio.sleep(max(0.0, due - loop.time()))
+            group.create_task(one(work, due))
+    return told
+
+
+async def drive(
+    port: int, tokens: Sequence[str], asked: argparse.Namespace, watch: Watch
+) -> dict[str, Any]:
+    """Fill the service, then load it."""
+    clients, draw = Clients(port, tokens), random.Random(1)
+    per_s = PREFILL_PER_S * len(VCS)
+    fill = [
+        partial(clients.submit, VCS[i % len(VCS)], FILLER_GPUS, draw.uniform(*FILLER_S))
+        for i in range(asked.running)
+    ]
+    await steadily(per_s, fill)
+    await until(clients, lambda waiting, running: running >= asked.running)
+    await steadily(per_s, later(clients, draw, asked.queued + 64))
+    await until(clients, lambda waiting, running: waiting >= asked.queued)
+    before, began, cpu = await standing(clients), time.time(), watch.cpu()
+    told = await steadily(asked.rate, later(clients, draw, round(asked.rate * asked.seconds)))
+    ended, after = time.time(), await standing(clients)
+    used = {pid: seconds - cpu.get(pid, 0.0) for pid, seconds in watch.cpu().items()}
+    return {
+        "before": before, "after": after, "told": told, "from": began, "to": ended, "cpu": used
+    }  # fmt: skip
+
+
+def later(clients: Clients, draw: random.Random, count: int) -> list[Callable[[], Any]]:
+    """Submissions of jobs of many sizes."""
+    return [
+        partial(clients.submit, draw.choice(VCS), draw.choice(SIZES), draw.uniform(60, 6000))
+        for _ in range(count)
+    ]
+
+
+async def until(clients: Clients, reached: Callable[[int, int], bool]) -> None:
+    """Wait until so many jobs wait and run."""
+    end = time.monotonic() + PATIENCE_S
+    while not reached(*await standing(clients)):
+        if time.monotonic() > end:
+            waiting, running = await standing(clients)
+            raise SystemExit(f"{waiting} wait and {running} run after {PATIENCE_S:.0f} s more")
+        await asyncio.sleep(0.5)
+
+
+async def standing(clients: Clients) -> tuple[int, int]:
+    """Jobs waiting and running."""
+    cluster = await clients.get("/api/v1/cluster")
+    vcs = cluster["vcs"] if cluster else []
+    return sum(vc["waiting"] for vc in vcs), sum(vc["running"] for vc in vcs)
+
+
+# --- the service ---------------------------------------------------------------------------------
+
+
+@contextmanager
+def service(folder: Path, bundle: Path | None) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """`pellucid serve` in a process of its own, and its port."""
+    cluster = {"name": "load", "gpus_per_node": GPUS_PER_NODE, "vcs": dict.fromkeys(VCS, NODES)}
+    (folder / "cluster.yaml").write_text(json.dumps(cluster))
+    command = [
+        sys.executable, "-c", "from pipeline.cli import main; main()", "serve",
+        "--backend", "simulated", "--pace", "1", "--port", "0", "--log-level", "debug",
+        "--cluster", str(folder / "cluster.yaml"), "--database", _database(folder),
+        "--state-dir", str(folder / "state"),
+    ]  # fmt: skip
+    if bundle is not None:
+        command += ["--bundle", str(bundle)]
+    environment = {**os.environ, "PELLUCID_AUTH": "on", "OMP_NUM_THREADS": "1"}
+    with (folder / "out").open("wb") as out, (folder / "log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=out, stderr=log, env=environment)
+    try:
+        yield process, _port(folder, process)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+
+
+def _database(folder: Path) -> str:
+    return f"sqlite:///{folder / 'load.db'}"
+
+
+def _port(folder: Path, process: subprocess.Popen[bytes]) -> int:
+    """The port it says it listens on, once somebody decides."""
+    end = time.monotonic() + 60
+    while time.monotonic() < end and process.poll() is None:
+        said = (folder / "out").read_text()
+        if "http://" in said and '"decides"' in (folder / "log").read_text():
+            return int(said.split("http://", 1)[1].split(":", 1)[1].split(":", 1)[0])
+        time.sleep(0.2)
+    raise SystemExit(f"the service did not start:\n{(folder / 'log').read_text()[-2000:]}")
+
+
+def make_tokens(folder: Path) -> list[str]:
+    """A submitter for each virtual cluster."""
+    from scheduler.service.api import tokens
+    from scheduler.service.api.auth import service_user
+    from scheduler.service.store.schema import prepare
+    from scheduler.service.store.store import Store
+    from scheduler.service.store.visibility import Role
+
+    store = Store(_database(folder))
+    prepare(store)
+    made = [
+        tokens.create(
+            store, f"user-of-{vc}", Role.SUBMITTER, vcs=[vc], os_user=service_user(),
+            now=time.time(),
+        )[1]
+        for vc in VCS
+    ]  # fmt: skip
+    store.close()
+    return made
+
+
+class Watch(threading.Thread):
+    """Watches the processes of the service. Peaks of memory in MiB: resident, and with what is
+    shared between them counted once (PSS)."""
+
+    def __init__(self, pid: int):
+        super().__init__(daemon=True)
+        self._root = psutil.Process(pid)
+        self._over = threading.Event()
+        self.resident: dict[int, float] = {}
+        self.together = 0.0
+
+    def cpu(self) -> dict[int, float]:
+        """CPU seconds used so far, by process."""
+        used = {}
+        for process in self._processes():
+            with suppress(psutil.Error):
+                times = process.cpu_times()
+                used[process.pid] = times.user + times.system
+        return used
+
+    def _processes(self) -> list[psutil.Process]:
+        return [self._root, *self._root.children(recursive=True)]
+
+    def run(self) -> None:
+        while not self._over.wait(1.0):
+            together = 0.0
+            for process in self._processes():
+                try:
+                    info = process.memory_full_info()
+                except psutil.Error:
+                    continue
+                peak = self.resident.get(process.pid, 0.0)
+                self.resident[process.pid] = max(peak, info.rss / 2**20)
+                together += info.pss / 2**20
+            self.together = max(self.together, together)
+
+    def stop(self) -> None:
+        self._over.set()
+        self.join()
+
+
+def read_log(path: Path) -> list[dict[str, Any]]:
+    """Lines of a JSON log."""
+    lines = []
+    for line in path.read_text().splitlines():
+        try:
+            lines.append(json.loads(line))
+        except ValueError:
+            continue
+    return lines
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """Smallest value that `share` of the values do not exceed."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else float("nan")
+
+
+def measure(asked: argparse.Namespace) -> dict[str, Any]:
+    """One run."""
+    with tempfile.TemporaryDirectory(prefix="pellucid-load-") as name:
+        folder = Path(name)
+        tokens = make_tokens(folder)
+        bundle = asked.bundle if asked.bundle and asked.bundle.is_dir() else None
+        with service(folder, bundle) as (process, port):
+            watch = Watch(process.pid)
+            watch.start()
+            run = asyncio.run(drive(port, tokens, asked, watch))
+            watch.stop()
+            lines = read_log(folder / "log")
+    return figures(asked, run, watch, lines, bundle)
+
+
+def figures(
+    asked: argparse.Namespace,
+    run: dict[str, Any],
+    watch: Watch,
+    lines: Sequence[dict[str, Any]],
+    bundle: Path | None,
+) -> dict[str, Any]:
+    """The figures of a run, and whether the budget holds."""
+    from datetime import datetime
+
+    def during(line: dict[str, Any]) -> bool:
+        at = datetime.fromisoformat(line["timestamp"]).timestamp()
+        return bool(run["from"] <= at <= run["to"])
+
+    told: Told = run["told"]
+    passes = [line["ms"] for line in lines if line["event"] == "decided" and during(line)]
+    names = {line["pid"]: line["process"] for line in lines if line["event"] == "process_started"}
+    died = [line["process"] for line in lines if line["event"] == "process_died"]
+    roles: dict[str, float] = {}
+    for pid, mib in watch.resident.items():
+        role = names.get(pid, "supervisor")
+        roles[role] = round(max(roles.get(role, 0.0), mib), 1)
+    submits = [1000 * seconds for seconds in told.latencies]
+    budget = json.loads(BUDGET.read_text())
+    found = {
+        "gpus": len(VCS) * NODES * GPUS_PER_NODE,
+        "queued": {"before": run["before"][0], "after": run["after"][0]},
+        "running": {"before": run["before"][1], "after": run["after"][1]},
+        "rate_per_s": len(submits) / (run["to"] - run["from"]),
+        "seconds": run["to"] - run["from"],
+        "bundle": bundle is not None,
+        "submitted": told.statuses[201],
+        "refused": sum(told.statuses.values()) - told.statuses[201],
+        "submit_p50_ms": percentile(submits, 0.5),
+        "submit_p99_ms": percentile(submits, 0.99),
+        "submit_max_ms": max(submits),
+        "passes": len(passes),
+        "pass_p50_ms": percentile(passes, 0.5),
+        "pass_p99_ms": percentile(passes, 0.99),
+        "pass_max_ms": max(passes, default=float("nan")),
+        "cpu_cores": {
+            names.get(pid, "supervisor"): round(used / (run["to"] - run["from"]), 3)
+            for pid, used in run["cpu"].items()
+        },
+        "memory_mib": roles,
+        "memory_together_mib": watch.together,
+        "died": died,
+        "cores": os.cpu_count(),
+        "load_average": os.getloadavg()[0],
+        "budget": budget,
+    }
+    found["holds"] = (
+        not found["refused"]
+        and not died
+        and found["queued"]["before"] >= asked.queued
+        and found["running"]["before"] >= asked.running
+        and found["rate_per_s"] >= 0.98 * asked.rate
+        and found["submit_p99_ms"] <= budget["submit_p99_ms"]
+        and found["pass_p99_ms"] <= budget["pass_p99_ms"]
+        and found["memory_together_mib"] <= budget["memory_mib"]
+        and max(roles.values()) <= budget["memory_mib"]
+    )
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("--json", action="store_true", help="print JSON only")
+    parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--rate", type=float, default=200.0, help="submissions per second")
+    parser.add_argument("--queued", type=int, default=10_000)
+    parser.add_argument("--running", type=int, default=1_000)
+    parser.add_argument("--bundle", type=Path, default=Path("data/bundle"))
+    asked = parser.parse_args()
+    found = measure(asked)
+    if asked.json:
+        print(json.dumps(found, indent=2))
+    else:
+        print(
+            f"submit p99 {found['submit_p99_ms']:.1f} ms, pass p99 {found['pass_p99_ms']:.1f} ms, "
+            f"{found['memory_together_mib']:.0f} MiB",
+            end="; ",
+        )
+        print("within budget" if found["holds"] else "OVER BUDGET")
+    sys.exit(0 if found["holds"] else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""Runs a command beside a PostgreSQL of its own, which is gone afterwards.
+
+    python -m benchmarks.postgres --user nobody -- python -m pytest tests/scheduler/service
+
+The command finds its URL in PELLUCID_TEST_DATABASE.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+def found_bin() -> Path | None:
+    """Where initdb and pg_ctl are, on this machine; None where PostgreSQL is not installed."""
+    for folder in sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True):
+        if (folder / "initdb").exists():
+            return folder
+    there = shutil.which("initdb")
+    return Path(there).parent if there else None
+
+
+@contextmanager
+def private_cluster(binaries: Path, user: str = "nobody") -> Iterator[str]:
+    """A PostgreSQL that listens on a socket in its own folder only. Yields its URL."""
+    folder = Path(tempfile.mkdtemp(prefix="pellucid-pg-"))
+    name, become = pwd.getpwuid(os.getuid()).pw_name, []
+    if os.getuid() == 0:
+        name, become = user, ["setpriv", f"--reuid={user}", "--regid=nogroup", "--clear-groups"]
+        shutil.chown(folder, user)
+    data, log = folder / "data", folder / "log"
+
+    def run(tool: str, *arguments: str) -> None:
+        command = [*become, str(binaries / tool), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
+        if done.returncode:
+            sys.exit(f"{tool} failed: {done.stderr.strip() or done.stdout.strip()}")
+
+    run("initdb", "-D", str(data), "-A", "trust", "-E", "UTF8", "--no-sync", "-U", name)
+    options = f"-c listen_addresses='' -c unix_socket_directories={folder}"
+    try:
+        run("pg_ctl", "-D", str(data), "-l", str(log), "-w", "-o", options, "start")
+        yield f"postgresql+psycopg://{name}@/postgres?host={folder}"
+    finally:
+        run("pg_ctl", "-D", str(data), "-m", "immediate", "-w", "stop")
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--bin", type=Path, help="folder of initdb and pg_ctl")
+    parser.add_argument("--user", default="nobody", help="runs the database when this is root")
+    parser.add_argument("command", nargs="+")
+    asked = parser.parse_args()
+    binaries = asked.bin if asked.bin and asked.bin.parts else found_bin()
+    if binaries is None:
+        sys.exit("PostgreSQL is not installed here: apt-get install postgresql, or give --bin")
+    with private_cluster(binaries, asked.user) as url:
+        done = subprocess.run(asked.command, env={**os.environ, "PELLUCID_TEST_DATABASE": url})
+    sys.exit(done.returncode)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Every system of the sources against its own published or recorded figures."""

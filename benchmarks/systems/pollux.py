@@ -1,0 +1,195 @@
+"""Pollux, and the systems it was compared with, on the workloads of its artifact."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from statistics import fmean
+
+import numpy as np
+
+from benchmarks.systems.figure import (
+    CpuClock,
+    Figure,
+    at_least,
+    at_most,
+    exact,
+    ordered,
+    told,
+    within,
+)
+from pipeline.workloads.pollux import applications, open_workload, recorded
+from pipeline.workloads.pollux.applications import Application
+from scheduler.allocation.statistics import Configuration, StepTimes
+from scheduler.loop import Outcome
+from scheduler.policies.allocating import build
+from scheduler.policies.pollux import Pollux
+from scheduler.policies.pollux.throughput import fit
+
+WORKLOADS = range(1, 9)
+HELD_OUT, SEEDS = 0.3, 5  # share of placements that are not fitted; draws of them
+AVG_JCT_6 = {"tiresias": 3469.69375, "optimus-oracle": 5301.875, "pollux": 2446.13}
+MAKESPAN_H = 16.29  # of workload 6 under Pollux
+MEAN_8 = {"pollux": 2751.1, "tiresias": 4038.18, "optimus-oracle": 5681.94}
+# average JCT of other implementations of the same policies: on workload 6, mean of eight
+OTHERS = {"drf": (3550.0, 4066.8), "srtf": (2936.5, 3304.6)}
+PUBLISHED_H = {-1.0: 0.76, 1.0: 0.83, -10.0: 0.84}  # average JCT by fairness, testbed scale
+
+
+def figures(data: Path) -> Iterable[Figure]:
+    """Fits first, then what is deterministic, then Pollux itself."""
+    folder = data / "pollux"
+    apps = applications(folder / "traces")
+    for app in apps.values():
+        yield from _fits(app)
+    world = _World(folder, apps)
+    yield from _recorded_exactly(world, "tiresias", "tiresias")
+    yield from _recorded_exactly(world, "optimus-oracle", "optimus")
+    yield from _pollux(world)
+    for name, (on_6, mean) in OTHERS.items():
+        yield from _reported(world, name, on_6, mean)
+    yield from _reported(world, "tetris", "", "")
+    yield ordered(
+        "all", "order of mean JCT", ("pollux", "tiresias", "optimus-oracle"), world.means, 0.0
+    )
+    order = " < ".join(sorted(world.means, key=world.means.__getitem__))
+    note = "Optimus' gain in seconds serves the longest jobs, and leaves short ones on one GPU"
+    yield told("all", "order of mean JCT, all systems", order, 0.0, note=note)
+    yield from _fairness(world)
+
+
+class _World:
+    """The eight workloads, and the mean JCT of every policy that was run on them."""
+
+    def __init__(self, folder: Path, apps: dict[str, Application]):
+        self.folder, self.apps = folder, apps
+        self.means: dict[str, float] = {}
+        self.on_6: dict[str, Outcome] = {}
+
+    def run(self, name: str) -> Iterator[tuple[str, Outcome, float]]:
+        """(workload, outcome, CPU seconds) of a policy on each workload."""
+        sums = []
+        for number in WORKLOADS:
+            clock = CpuClock()
+            workload = open_workload(
+                self.folder / "workloads" / f"workload-{number}.csv", apps=self.apps
+            )
+            policy = build(name, settings=workload.settings.get(name))
+            outcome = workload.simulate(policy)
+            sums.append(_average(outcome))
+            if number == 6:
+                self.on_6[name] = outcome
+            yield f"workload-{number}", outcome, clock.lap()
+        self.means[name] = fmean(sums)
+
+
+def _average(outcome: Outcome) -> float:
+    return fmean(result.jct_s for result in outcome.jobs)
+
+
+def _makespan_h(outcome: Outcome) -> float:
+    return max(result.end_time or 0.0 for result in outcome.jobs) / 3600
+
+
+def _fits(app: Application) -> Iterator[Figure]:
+    """Throughput model against every measured placement, and against ones it never saw."""
+    clock = CpuClock()
+    rows = list(app.measurements())
+    whole = _error(rows, rows)
+    yield at_most(
+        "pollux fit", f"{app.name}: mean relative error of step times", 0.10, whole, clock.lap()
+    )
+    placements = sorted({gpus for gpus, _, _ in rows})
+    errors = []
+    for seed in range(SEEDS):
+        rng = np.random.default_rng(seed)
+        drawn = rng.permutation(len(placements))[: int(HELD_OUT * len(placements))]
+        held = {placements[i] for i in drawn}
+        errors.append(
+            _error([r for r in rows if r[0] not in held], [r for r in rows if r[0] in held])
+        )
+    yield at_most(
+        "pollux fit",
+        f"{app.name}: the same on held-out placements",
+        0.15,
+        fmean(errors),
+        clock.lap(),
+        f"30 % of placements, mean of {SEEDS} draws, worst {max(errors):.3f}",
+    )
+
+
+_Row = tuple[tuple[int, ...], int, StepTimes]  # GPUs on each node, batch on each GPU, seconds
+
+
+def _error(seen: list[_Row], judged: list[_Row]) -> float:
+    """Mean relative error of step times, fitted to the mean of each (nodes, GPUs, batch)."""
+    pooled: dict[Configuration, list[StepTimes]] = defaultdict(list)
+    for gpus, per_gpu, times in seen:
+        pooled[Configuration(len(gpus), sum(gpus), per_gpu)].append(times)
+    found = fit({where: StepTimes(*np.mean(all_, axis=0)) for where, all_ in pooled.items()})
+    return fmean(
+        abs(times.step_s / found.step_s(len(gpus), sum(gpus), per_gpu) - 1)
+        for gpus, per_gpu, times in judged
+    )
+
+
+def _recorded_exactly(world: _World, name: str, recorded_as: str) -> Iterator[Figure]:
+    known = recorded(world.folder / "results-jobload", recorded_as)
+    differ, cpu_s = 0, 0.0
+    for workload, outcome, seconds in world.run(name):
+        cpu_s += seconds
+        differ += sum(known[workload][r.job.job_id] != r.jct_s for r in outcome.jobs)
+    jobs = sum(len(jcts) for jcts in known.values())
+    average = _average(world.on_6[name])
+    yield exact(name, "average JCT on workload-6, s", AVG_JCT_6[name], average, 0.0)
+    figure = f"job JCTs that differ from the recorded ones, of {jobs}"
+    yield exact(name, figure, 0.0, float(differ), cpu_s)
+
+
+def _pollux(world: _World) -> Iterator[Figure]:
+    known = recorded(world.folder / "results-jobload", "pollux")
+    for workload, outcome, cpu_s in world.run("pollux"):
+        average, restarts = (
+            _average(outcome),
+            fmean(r.resizes + r.preemptions for r in outcome.jobs),
+        )
+        reference = fmean(known[workload].values())
+        note = f"{restarts:.1f} restarts a job"
+        figure = f"average JCT on {workload}, s"
+        yield within(0.05)("pollux", figure, reference, average, cpu_s, note)
+        if workload == "workload-6":
+            span = _makespan_h(outcome)
+            yield within(0.05)("pollux", "makespan of workload-6, h", MAKESPAN_H, span, 0.0)
+            yield at_most("pollux", "CPU s of workload-6", 300.0, cpu_s, cpu_s)
+            for other, least in (("optimus-oracle", 0.45), ("tiresias", 0.28)):
+                less = 1 - average / _average(world.on_6[other])
+                yield at_least("pollux", f"JCT below {other} on workload-6", least, less, 0.0)
+    mean = world.means["pollux"]
+    yield within(0.05)(
+        "pollux", "average JCT, mean of eight workloads, s", MEAN_8["pollux"], mean, 0.0
+    )
+
+
+def _reported(world: _World, name: str, on_6: float | str, mean: float | str) -> Iterator[Figure]:
+    cpu_s = sum(seconds for _, _, seconds in world.run(name))
+    note = "" if on_6 == "" else "reference: another implementation of the same policy"
+    average = _average(world.on_6[name])
+    yield told(name, "average JCT on workload-6, s", average, 0.0, reference=on_6, note=note)
+    figure = "average JCT, mean of eight workloads, s"
+    yield told(name, figure, world.means[name], cpu_s, reference=mean, note=note)
+
+
+def _fairness(world: _World) -> Iterator[Figure]:
+    """The knob p: the paper's hours are of another scale, so their ratio is compared."""
+    path = world.folder / "workloads" / "workload-6.csv"
+    for p in (1.0, -10.0):
+        clock = CpuClock()
+        average = _average(open_workload(path, apps=world.apps).simulate(Pollux(fairness=p)))
+        yield told(
+            "pollux",
+            f"average JCT at fairness {p:g} over that at -1, workload-6",
+            average / _average(world.on_6["pollux"]),
+            clock.lap(),
+            reference=PUBLISHED_H[p] / PUBLISHED_H[-1.0],
+        )

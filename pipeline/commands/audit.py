@@ -1,0 +1,63 @@
+"""`pellucid audit`: does a service's database follow from its log?"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipeline.commands.export import DATABASE
+from pipeline.console import bar, user_errors
+
+SHOWN = 10
+
+
+def audit(
+    database: DATABASE = None,
+    state_dir: Annotated[
+        Path | None, typer.Option(help="State folder of the service; holds the models in use.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Decide the whole log anew and compare: decisions to the byte, and every derived table.
+
+    Works on a live database; it is read as of one moment and not changed. Exit status 0: it
+    follows from its log. 1: it does not; the first divergence names the event, what differs, and
+    the code and models that decided then. A log written by other code may be decided otherwise
+    by this one: the divergence then names both versions.
+
+    Examples:
+
+      pellucid audit --database sqlite:///data/service/pellucid.db
+
+      pellucid audit --database postgresql://pellucid@db/pellucid --json | jq .divergences[0]
+    """
+    with user_errors():
+        from scheduler.service.audit import audit as run
+        from scheduler.service.bundles import Library
+        from scheduler.service.settings import read_settings
+        from scheduler.service.store.schema import check
+        from scheduler.service.store.store import Store
+
+        settings = read_settings(database=database, state_dir=state_dir)
+        store = Store(settings.database)
+        check(store)
+        with bar("events", store.last_seq(), as_json) as step:
+            found = run(store, Library(settings.state_dir / "bundles").find, step)
+    if as_json:
+        typer.echo(json.dumps({**asdict(found), "clean": found.clean}, default=str))
+    else:
+        typer.echo(
+            f"{found.events:,} events, {found.passes:,} passes, {found.decisions:,} decisions, "
+            f"{found.jobs:,} jobs; checked by code {found.code}"
+        )
+        for divergence in found.divergences[:SHOWN]:
+            typer.echo(divergence.sentence())
+        if len(found.divergences) > SHOWN:
+            typer.echo(f"and {len(found.divergences) - SHOWN} more")
+        typer.echo("clean" if found.clean else "the database does not follow from its log")
+    if not found.clean:
+        raise typer.Exit(1)

@@ -1,0 +1,60 @@
+"""`pellucid serve-demo`: watch the service work, in a browser."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipeline.console import user_errors
+
+
+def serve_demo(
+    jobs: Annotated[int, typer.Option(min=1, max=5000, help="Jobs to submit.")] = 300,
+    minutes: Annotated[float, typer.Option(min=0.01, help="Over how long.")] = 4.0,
+    seed: Annotated[int, typer.Option(help="The same seed sends the same jobs.")] = 0,
+    port: Annotated[int, typer.Option(min=1, max=65_535, help="Port of the pages.")] = 8401,
+    policy: Annotated[str | None, typer.Option(help="As for `pellucid serve`.")] = None,
+    folder: Annotated[
+        Path, typer.Option(help="Where its database and files go; made anew each time.")
+    ] = Path("data/serve-demo"),
+    until_done: Annotated[
+        bool, typer.Option("--until-done", help="Stop when the last job has ended.")
+    ] = False,
+) -> None:
+    """Start a service with fake GPUs, and let four people send it short real processes.
+
+    Models come from data/bundle when `make demo` has made them; without, durations are guessed
+    from what has ended so far, and nobody shares. Stop it with Ctrl-C: its jobs end with it.
+
+    Example: pellucid serve-demo --jobs 600 --minutes 8
+    """
+    with user_errors():
+        from pipeline.demo.plan import plan
+        from pipeline.demo.run import OPERATOR, feed, outcome, service, unfinished
+
+        told = threading.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: told.set())
+        with service(folder, port, policy) as running:
+            typer.echo(f"Open {running.address} and log in with one of these tokens:")
+            for who, secret in running.secrets.items():
+                sees = "sees everything" if who == OPERATOR else "sees their own jobs"
+                typer.echo(f"  {who:9} {secret}  ({sees})")
+            typer.echo(f"{jobs} jobs arrive over {minutes:g} min. Stop with Ctrl-C.")
+            sent = feed(running, plan(jobs, minutes, seed), told.is_set)
+            with running.client() as client:
+                while not told.is_set() and (left := len(unfinished(client))):
+                    typer.echo(f"all {sent} submitted, {left} not over", err=True)
+                    told.wait(5)
+                said = ", ".join(f"{n} {state}" for state, n in outcome(client).items())
+                typer.echo(f"{sent} jobs: {said}.")
+            if not until_done and not told.is_set():
+                typer.echo(f"The pages stay at {running.address} until Ctrl-C.")
+            while not until_done and not told.is_set():
+                time.sleep(0.2)
+        typer.echo("Stopped; nothing runs on.")

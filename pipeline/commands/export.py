@@ -1,0 +1,55 @@
+"""`pellucid export`: the finished jobs of a service, as a trace."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipeline.console import user_errors
+
+DATABASE = Annotated[
+    str | None,
+    typer.Option(
+        help="sqlite:///PATH or postgresql://USER@HOST/NAME; the one of PELLUCID_DATABASE or "
+        "the default of `pellucid serve` when left out."
+    ),
+]
+
+
+def export(
+    out: Annotated[Path, typer.Argument(help="Parquet file; replaced once the new one is whole.")],
+    database: DATABASE = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Write the finished jobs of a service as a trace, for the models to learn from.
+
+    The service does so by itself, each time 1000 more jobs have ended (the setting export_every),
+    into STATE_DIR/export/finished.parquet.
+
+    Examples:
+
+      pellucid export finished.parquet --database sqlite:///data/service/pellucid.db
+
+      pellucid ingest finished.parquet --out data/site     # then train and evaluate on it
+
+    To retrain with dvc, say `source: data/service/export/finished.parquet` in params.yaml and run
+    dvc repro; the champion it exports is taken up by the running service.
+    """
+    with user_errors():
+        from scheduler.recorder import write_table
+        from scheduler.service.export import finished
+        from scheduler.service.settings import read_settings
+        from scheduler.service.store.schema import check
+        from scheduler.service.store.store import Store
+
+        store = Store(read_settings(database=database).database)
+        check(store)
+        table = finished(store)
+        write_table(out, table)
+    if as_json:
+        typer.echo(json.dumps({"jobs": table.num_rows, "path": str(out)}))
+    else:
+        typer.echo(f"{table.num_rows:,} finished jobs in {out}")

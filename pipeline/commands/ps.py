@@ -1,0 +1,81 @@
+"""`pellucid ps`: your jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from pipeline.console import user_errors
+from pipeline.remote import JSON, SERVER, TOKEN, between, connect, print_json
+
+OVER = ("ended", "cancelled", "refused", "lost")
+
+
+def ps(
+    everything: Annotated[
+        bool, typer.Option("--all", "-a", help="Also those that are over.")
+    ] = False,
+    phase: Annotated[
+        str | None,
+        typer.Option(help="Only those: submitted, profiling, queued, starting, running, ended..."),
+    ] = None,
+    vc: Annotated[str | None, typer.Option(help="Only of this virtual cluster.")] = None,
+    owner: Annotated[str | None, typer.Option(help="Only of this user (operators).")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="How many jobs to look at.")] = 200,
+    server: SERVER = None,
+    token: TOKEN = None,
+    as_json: JSON = False,
+) -> None:
+    """List your jobs, latest first; an operator sees everybody's.
+
+    Examples:
+
+      pellucid ps
+
+      pellucid ps --phase queued --json
+    """
+    with user_errors(), connect(server, token) as client:
+        jobs = list(client.jobs(phase=phase, vc=vc, owner=owner, limit=limit))
+        now = client.cluster()["now"]
+    if not (everything or phase):
+        jobs = [job for job in jobs if job["phase"] not in OVER]
+    if as_json:
+        print_json(jobs)
+        return
+    show(jobs, now)
+
+
+def show(jobs: list[dict[str, Any]], now: float) -> None:
+    """Print jobs as a table."""
+    import sys
+
+    from rich.console import Console
+
+    Console(width=None if sys.stdout.isatty() else 160, highlight=False).print(table(jobs, now))
+
+
+def table(jobs: list[dict[str, Any]], now: float) -> Any:
+    """Jobs as a table for a terminal."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    rows = Table(box=None, pad_edge=False)
+    for heading in ("JOB", "NAME", "OWNER", "VC", "GPUS", "PHASE", "WAITED", "RAN", "WHY"):
+        rows.add_column(heading, justify="right" if heading in _RIGHT else "left")
+    for job in jobs:
+        rows.add_row(*map(escape, _cells(job, now)))
+    return rows
+
+
+_RIGHT = ("GPUS", "WAITED", "RAN")
+
+
+def _cells(job: Mapping[str, Any], now: float) -> list[str]:
+    end = job["ended_at"] or now
+    waited = between(job["submitted_at"], job["started_at"] or end)
+    ran = between(job["started_at"], end)
+    why = job["state"] if job["phase"] == "ended" else job["reason"]
+    words = [job[name] for name in ("job_id", "name", "owner", "vc")]
+    return [*words, str(job["gpus"]), job["phase"], waited, ran, why or ""]

@@ -1,0 +1,113 @@
+"""`pellucid serve`: the scheduler as a service."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipeline.console import user_errors
+
+
+def serve(
+    config: Annotated[
+        Path | None,
+        typer.Option(help="YAML file of settings; options and PELLUCID_... variables win over it."),
+    ] = None,
+    cluster: Annotated[
+        Path | None,
+        typer.Option(help="Cluster YAML: virtual clusters, nodes, GPUs, profiling partition."),
+    ] = None,
+    policy: Annotated[
+        str | None, typer.Option(help="fifo, fifo-skip, qssf, lucid or pellucid (the default).")
+    ] = None,
+    backend: Annotated[
+        str | None,
+        typer.Option(help="local: processes on this host. simulated: none, and a fast clock."),
+    ] = None,
+    database: Annotated[
+        str | None,
+        typer.Option(help="sqlite:///PATH or postgresql://USER@HOST/NAME. Made when new."),
+    ] = None,
+    state_dir: Annotated[
+        Path | None,
+        typer.Option(help="Folder for what is not in the database: models in use, outputs."),
+    ] = None,
+    bundle: Annotated[
+        Path | None,
+        typer.Option(help="Exported models, e.g. data/bundle. Taken when they change."),
+    ] = None,
+    host: Annotated[
+        str | None,
+        typer.Option(help="Address to listen on; all but loopback asks for tokens."),
+    ] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on.")] = None,
+    fake_gpus: Annotated[
+        bool | None,
+        typer.Option("--fake-gpus/--real-gpus", help="local: only declare the cluster's GPUs."),
+    ] = None,
+    pace: Annotated[
+        float | None, typer.Option(help="simulated: seconds on its clock per real second.")
+    ] = None,
+    api_workers: Annotated[int | None, typer.Option(help="API processes.")] = None,
+    profiling: Annotated[
+        bool | None,
+        typer.Option("--profiling/--no-profiling", help="Use the cluster's profiling partition."),
+    ] = None,
+    log_level: Annotated[
+        str | None, typer.Option(help="debug, info, warning or error, on standard error.")
+    ] = None,
+) -> None:
+    """Decide and run jobs behind an API, until stopped. Jobs outlive a stop, a crash, a kill.
+
+    Everything is in the database's log: start it again and it goes on. Start a second one on the
+    same database and it stands by, and takes over within --lease-s (a setting; 10 s).
+
+    Examples:
+
+      pellucid serve --fake-gpus          # this host, GPUs only declared; http://127.0.0.1:8400
+
+      pellucid serve --backend simulated --pace 60 --cluster pipeline/clusters/small.yaml
+
+      pellucid serve --database postgresql://pellucid@db/pellucid --config service.yaml
+
+    Then: pellucid submit --gpus 1 -- python train.py, or the pages at the address above.
+    """
+    with user_errors():
+        from pipeline.tracks.cluster_file import read_cluster
+        from scheduler.service import logs
+        from scheduler.service.genesis import Partition
+        from scheduler.service.settings import read_settings
+        from scheduler.service.supervisor import Supervisor, begin, listen
+
+        settings = read_settings(
+            config,
+            cluster=cluster,
+            policy=policy,
+            backend=backend,
+            database=database,
+            state_dir=state_dir,
+            bundle=bundle,
+            host=host,
+            port=port,
+            fake_gpus=fake_gpus,
+            pace=pace,
+            api_workers=api_workers,
+            profiling=profiling,
+            log_level=log_level,
+        )
+        logs.configure(settings.log_level)
+        spec, wanted = read_cluster(settings.cluster)
+        partition = None
+        if wanted is not None:
+            lender = wanted.scaling.lender if wanted.scaling is not None else ""
+            partition = Partition(wanted.nodes, wanted.limit_s, wanted.max_gpus, lender)
+        begin(settings, spec, partition)
+        listening = listen(settings)
+        shown = f"http://{settings.host}:{listening.getsockname()[1]}"
+        typer.echo(
+            f"Pellucid on {shown}: cluster {spec.name} ({spec.gpus} GPUs), policy "
+            f"{settings.policy}, backend {settings.backend}. Stop with Ctrl-C; jobs run on."
+        )
+        Supervisor(settings, listening).run()

@@ -1,0 +1,156 @@
+"""`pellucid token`: who may use the service. Works on the database, on the service's host."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pipeline.console import user_errors
+from pipeline.errors import UserError
+from pipeline.remote import print_json
+
+if TYPE_CHECKING:
+    from scheduler.service.api.tokens import Token
+    from scheduler.service.store.store import Store
+
+DAY_S = 86_400.0
+DATABASE = Annotated[
+    str | None, typer.Option(help="URL of the service's database; as for `pellucid serve`.")
+]
+CONFIG = Annotated[Path | None, typer.Option(help="The service's YAML file of settings.")]
+JSON = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+HELP = """Make, list and revoke the tokens that let people use the service.
+
+Example:
+
+  pellucid token create alice --vc vision --os-user alice
+"""
+token = typer.Typer(help=HELP, no_args_is_help=True)
+
+
+@token.command()
+def create(
+    name: Annotated[str, typer.Argument(help="Whose it is: owner of the jobs it submits.")],
+    role: Annotated[
+        str, typer.Option(help="viewer (look), submitter (own jobs), operator (everything).")
+    ] = "submitter",
+    vc: Annotated[
+        list[str] | None, typer.Option(help="Virtual cluster it may submit to; may be repeated.")
+    ] = None,
+    os_user: Annotated[
+        str, typer.Option(help="Operating-system user its jobs run as; needed if serving as root.")
+    ] = "",
+    days: Annotated[float | None, typer.Option(help="Days until it expires. Left out: never.")] = (
+        None
+    ),
+    database: DATABASE = None,
+    config: CONFIG = None,
+    as_json: JSON = False,
+) -> None:
+    """Make a token and print its secret, once. What is stored cannot be turned back into it.
+
+    Examples:
+
+      pellucid token create alice --vc vision --os-user alice
+
+      pellucid token create root --role operator --days 30
+    """
+    with user_errors(), _database(database, config) as store:
+        from scheduler.service.api import tokens
+        from scheduler.service.store.visibility import Role
+
+        if role not in list(Role):
+            raise UserError(f"--role {role}: use one of {', '.join(Role)}")
+        _check_os_user(os_user)
+        now = time.time()
+        lasts_s = None if days is None else days * DAY_S
+        made, secret = tokens.create(
+            store, name, Role(role), vcs=vc or (), os_user=os_user, now=now, lasts_s=lasts_s
+        )
+    if as_json:
+        print_json({**asdict(made), "secret": secret})
+        return
+    typer.echo(f"Token {made.id} for {name} ({role}). Its secret is shown only now:", err=True)
+    typer.echo(secret)
+
+
+@token.command(name="list")
+def list_tokens(database: DATABASE = None, config: CONFIG = None, as_json: JSON = False) -> None:
+    """List tokens, oldest first; secrets are not among what is kept."""
+    with user_errors(), _database(database, config) as store:
+        from scheduler.service.api import tokens
+
+        found = tokens.every(store)
+    if as_json:
+        print_json([asdict(one) for one in found])
+        return
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    rows = Table(box=None, pad_edge=False)
+    for heading in ("TOKEN", "NAME", "ROLE", "VCS", "OS USER", "STATE"):
+        rows.add_column(heading)
+    for one in found:
+        cells = one.id, one.name, one.role.value, ", ".join(one.vcs), one.os_user, _state(one)
+        rows.add_row(*map(escape, cells))
+    Console(width=None, highlight=False).print(rows)
+
+
+@token.command()
+def revoke(
+    which: Annotated[str, typer.Argument(help="Id of a token, or a name: all of that name.")],
+    database: DATABASE = None,
+    config: CONFIG = None,
+    as_json: JSON = False,
+) -> None:
+    """Revoke tokens. They stop working at once; jobs submitted with them go on."""
+    with user_errors(), _database(database, config) as store:
+        from scheduler.service.api import tokens
+
+        gone = tokens.revoke(store, which, time.time())
+    if as_json:
+        print_json([asdict(one) for one in gone])
+        return
+    for one in gone:
+        typer.echo(f"revoked {one.id} of {one.name}")
+
+
+@contextmanager
+def _database(url: str | None, config: Path | None) -> Iterator[Store]:
+    from scheduler.service.settings import read_settings
+    from scheduler.service.store.schema import prepare
+    from scheduler.service.store.store import Store
+
+    store = Store(read_settings(config, database=url).database)
+    try:
+        prepare(store)
+        yield store
+    finally:
+        store.close()
+
+
+def _check_os_user(name: str) -> None:
+    import pwd
+
+    if name:
+        try:
+            pwd.getpwnam(name)
+        except KeyError:
+            raise UserError(f"--os-user {name}: there is no such user on this machine") from None
+
+
+def _state(one: Token) -> str:
+    if one.revoked_at is not None:
+        return "revoked"
+    if one.expires_at is None:
+        return "holds"
+    left_s = one.expires_at - time.time()
+    return f"{left_s / DAY_S:.1f} days left" if left_s > 0 else "expired"

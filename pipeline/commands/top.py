@@ -1,0 +1,85 @@
+"""`pellucid top`: the cluster and your jobs, live."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pipeline.commands import ps
+from pipeline.console import user_errors
+from pipeline.remote import JSON, SERVER, TOKEN, connect, print_json
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from scheduler.service.client import Client
+
+BAR = 30  # columns
+
+
+def top(
+    vc: Annotated[str | None, typer.Option(help="Only this virtual cluster.")] = None,
+    every: Annotated[float, typer.Option(min=0.2, help="Seconds between two looks.")] = 2.0,
+    once: Annotated[bool, typer.Option("--once", help="Look once, print, and end.")] = False,
+    server: SERVER = None,
+    token: TOKEN = None,
+    as_json: JSON = False,
+) -> None:
+    """Watch virtual clusters fill, queues move, and your jobs run. Ctrl-C ends it.
+
+    Example:
+
+      pellucid top --vc vision
+    """
+    import sys
+
+    from rich.console import Console
+    from rich.live import Live
+
+    with user_errors(), connect(server, token) as client:
+        looks = _looks(client, vc)
+        if as_json:
+            print_json(next(looks))
+            return
+        console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
+        if once or not sys.stdout.isatty():
+            console.print(drawn(next(looks)))
+            return
+        with Live(drawn(next(looks)), console=console, screen=True, auto_refresh=False) as live:
+            try:
+                for look in looks:
+                    live.update(drawn(look), refresh=True)
+                    time.sleep(every)
+            except KeyboardInterrupt:
+                return
+
+
+def _looks(client: Client, vc: str | None) -> Iterator[dict[str, Any]]:
+    """What the service shows, again and again."""
+    while True:
+        cluster = client.cluster()
+        vcs = [one for one in cluster["vcs"] if vc in (None, one["vc"])]
+        live = (job for job in client.jobs(vc=vc) if job["phase"] not in ps.OVER)
+        yield {"now": cluster["now"], "vcs": vcs, "jobs": list(islice(live, 40))}
+
+
+def drawn(look: dict[str, Any]) -> RenderableType:
+    """One look, for a terminal."""
+    from rich.console import Group
+    from rich.markup import escape
+    from rich.table import Table
+
+    load = Table(box=None, pad_edge=False)
+    for heading in ("VC", "GPUS BUSY", "", "RUNNING", "WAITING"):
+        load.add_column(heading, justify="left" if heading in ("VC", "GPUS BUSY") else "right")
+    for one in look["vcs"]:
+        busy = one["gpus"] - one["free"]
+        filled = round(BAR * busy / one["gpus"]) if one["gpus"] else 0
+        bar = f"[green]{'█' * filled}[/green][dim]{'░' * (BAR - filled)}[/dim]"
+        counts = f"{busy}/{one['gpus']}", str(one["running"]), str(one["waiting"])
+        load.add_row(escape(one["vc"]), bar, *counts)
+    return Group(load, "", ps.table(look["jobs"], look["now"]))

@@ -1,0 +1,68 @@
+"""What the commands that talk to a service share: options, opening a client, telling times."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from scheduler.service.client import Client
+
+SERVER = Annotated[
+    str | None,
+    typer.Option(
+        envvar="PELLUCID_SERVER",
+        help="Address of the service. Left out: http://127.0.0.1:8400.",
+        metavar="URL",
+        show_default=False,
+    ),
+]
+TOKEN = Annotated[
+    str | None,
+    typer.Option(
+        envvar="PELLUCID_TOKEN",
+        help="Your token. Better given in the environment: options can be seen by others.",
+        show_default=False,
+        show_envvar=True,
+    ),
+]
+JSON = Annotated[bool, typer.Option("--json", help="Print what the service answered, as JSON.")]
+JOB = Annotated[str, typer.Argument(metavar="JOB", help="Id of the job.")]
+
+
+def connect(server: str | None, token: str | None) -> Client:
+    """A client of the service."""
+    from scheduler.service.client import Client
+
+    return Client(server, token)
+
+
+def print_json(value: object) -> None:
+    typer.echo(json.dumps(value, indent=2))
+
+
+def between(start: float | None, end: float | None) -> str:
+    """The time between two moments, for a person; "-" when either is not known."""
+    if start is None or end is None:
+        return "-"
+    from scheduler.explain.words import duration
+
+    return duration(max(0.0, end - start))
+
+
+def forecast_words(forecast: Mapping[str, Any] | None, now: float) -> str:
+    """A forecast in a sentence, times counted from `now`."""
+    if forecast is None:
+        return "estimate unavailable: none was made yet"
+    if forecast["start_p50"] is None:
+        return f"estimate unavailable: {forecast['why_not'] or 'the service gives no reason'}"
+    even = between(now, forecast["start_p50"])
+    words = f"starts in {even} (even odds)"
+    if forecast["start_p90"] is not None:
+        words += f", nine in ten within {between(now, forecast['start_p90'])}"
+    if forecast["end_p50"] is not None:
+        words += f"; ends in {between(now, forecast['end_p50'])}"
+    return words

@@ -1,0 +1,56 @@
+"""What a duration model trained on the dump itself would have known."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from models.training.errors import TrainingError
+from models.training.evaluation import duration_metrics
+from pipeline.online import OnlineEstimator
+from pipeline.replay.site import DAY_S, Site
+
+LAST_DAYS = 7.0
+LEAST = 50
+
+
+def duration_knowledge(site: Site) -> dict[str, float] | None:
+    """Errors over the last days of an estimator that learned as the recorded weeks went by.
+
+    It is asked when a job was submitted and told of a duration when it ended, as recorded. None
+    when there are too few jobs to say.
+    """
+    jobs, record = site.workload.jobs, site.recorded
+    start = record["submit"] + record["wait_s"]
+    moments = sorted(
+        [
+            *((job.submit_time, 2, i) for i, job in enumerate(jobs)),
+            *((at, 1, i) for i, at in enumerate(start)),
+            *((at, 0, i) for i, at in enumerate(start + record["ran_s"])),
+        ]
+    )
+    estimator = OnlineEstimator()
+    said = np.full(len(jobs), np.nan)
+    submitted: set[int] = set()
+    for now, kind, i in moments:
+        job = jobs[i]
+        if kind == 2:
+            estimator.submitted(job, now)
+            said[i] = np.log1p(estimator.estimate(job, now).seconds)
+            submitted.add(i)
+        elif i not in submitted:
+            continue  # a job of no length, or one whose clock runs backwards
+        elif kind == 1:
+            estimator.started(job.job_id, now)
+        else:
+            work = site.workload.work[job.job_id]
+            estimator.ended(job.job_id, work.state, work.duration_s, now)
+    truth = np.array([site.workload.work[job.job_id].duration_s for job in jobs])
+    last = np.array([job.submit_time for job in jobs]) >= jobs[-1].submit_time - LAST_DAYS * DAY_S
+    if last.sum() < LEAST:
+        return None
+    gpus = np.array([job.gpus for job in jobs])
+    try:
+        found = duration_metrics(said[last], truth[last], gpus[last])
+    except TrainingError:
+        return None
+    return {name: value for name, value in found.items() if value == value}

@@ -1,0 +1,48 @@
+"""Jobs that a Pellucid service has finished, as `pellucid export` writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from features.schema import TRACE_SCHEMA
+from pipeline.traces.base import Adapter, Batch, Options, TraceError, head
+from pipeline.traces.check import Draft
+
+ROWS = 64 << 10  # held at a time
+
+
+class Finished(Adapter):
+    """A Parquet file in the trace schema. Its rows are checked like those of any other source."""
+
+    name = "pellucid"
+    version = 1
+    title = "finished jobs of a Pellucid service (Parquet)"
+
+    def sniff(self, path: Path) -> float:
+        if not head(path).startswith(b"PAR1"):
+            return 0.0
+        try:
+            return 1.0 if pq.read_schema(path).names == TRACE_SCHEMA.names else 0.0
+        except (pa.ArrowInvalid, OSError):
+            return 0.0
+
+    def read(self, path: Path, options: Options) -> Iterator[Batch]:
+        with options.meter.open(path):
+            pass  # counts and digests it
+        line = 0
+        try:
+            file = pq.ParquetFile(path)
+            if file.schema_arrow.names != TRACE_SCHEMA.names:
+                raise TraceError(f"{path.name}: is not what `pellucid export` writes")
+            for batch in file.iter_batches(ROWS):
+                lines = np.arange(line + 1, line + 1 + len(batch))
+                columns = {name: batch.column(name) for name in TRACE_SCHEMA.names}
+                line += len(batch)
+                yield Draft(columns, lines, path.name, lambda line: f"row {line}").batch()
+        except (pa.ArrowInvalid, OSError) as error:
+            raise TraceError(f"{path.name}: cannot be read ({error})") from error

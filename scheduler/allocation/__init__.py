@@ -1,0 +1,1 @@
+"""Policies that hand out whole allocations: which GPUs, how many, of which type, at what batch."""

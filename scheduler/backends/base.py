@@ -1,0 +1,142 @@
+"""The backend contract: where decisions take effect.
+
+A backend carries out launches and stops, and reports what became of them. It is told everything
+at least once and must do it at most once: `(job_id, attempt)` names an action for good, and asking
+again for one that was begun changes nothing. What it knows survives the death of the service.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from features.job import Profile
+from features.schema import State
+
+
+class Purpose(StrEnum):
+    """Why a job is given GPUs."""
+
+    RUN = "run"
+    PROFILE = "profile"  # for at most `Launch.limit_s`; if it is not over by then it is stopped
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One attempt to run a job.
+
+    Attributes:
+        job_id, attempt: name the attempt; a job's attempts are numbered from 1.
+        command: argument vector; never a shell line.
+        nodes: index and name are the cluster's; `gpus` is one tuple of GPU indices per node.
+        environment: added to the scrubbed environment of the backend.
+        user: operating-system user to run as; "" = the service's own.
+        memory_mib, time_limit_s: limits enforced by the backend; None = none.
+        limit_s: how long a profiling run may take, seconds.
+        partner: job already on the same GPUs.
+        watch_s: a run on GPUs of its own is watched for so long, seconds, and then OBSERVED, where
+            there is something to watch it with; None = it is not watched.
+    """
+
+    job_id: str
+    attempt: int
+    purpose: Purpose
+    command: tuple[str, ...]
+    nodes: tuple[int, ...]
+    gpus: tuple[tuple[int, ...], ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    workdir: str = ""
+    user: str = ""
+    memory_mib: float | None = None
+    time_limit_s: float | None = None
+    limit_s: float | None = None
+    partner: str | None = None
+    watch_s: float | None = None
+
+
+class Happened(StrEnum):
+    """What a backend reports of an attempt: each at most once, one of the final ones last."""
+
+    STARTED = "started"
+    OBSERVED = "observed"  # still running; `profile` is what watching it showed
+    PROFILED = "profiled"  # stopped at the profiling limit, healthy; to be run later
+    ENDED = "ended"
+    LOST = "lost"  # begun, and nobody knows how it ended (the host died)
+    NOT_STARTED = "not_started"  # refused for good: no such command, no permission; or stopped
+
+    @property
+    def final(self) -> bool:
+        """Nothing more comes of the attempt."""
+        return self in (Happened.PROFILED, Happened.ENDED, Happened.LOST, Happened.NOT_STARTED)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What became of an attempt.
+
+    Attributes:
+        at: when it happened, seconds since the epoch on the backend's clock.
+        state, exit_code, ran_s: of an end; `ran_s` is seconds on GPUs. An attempt that was stopped
+            before it began is NOT_STARTED with state CANCELLED. `exit_code` is 128 + n when
+            signal n ended it by itself, None when the backend did.
+        detail: one line for a person: exit code and last line, why it was not started.
+        profile: of OBSERVED, PROFILED, and ENDED while being profiled, where there is one.
+        pid: process id on a host that has one.
+    """
+
+    job_id: str
+    attempt: int
+    what: Happened
+    at: float
+    state: State | None = None
+    exit_code: int | None = None
+    ran_s: float | None = None
+    detail: str = ""
+    profile: Profile | None = None
+    pid: int | None = None
+
+
+class Backend(Protocol):
+    """Where decisions take effect. Single-threaded: the decider is the only caller."""
+
+    name: str
+
+    def now(self) -> float:
+        """The clock decisions are taken by, seconds since the epoch; never goes back."""
+        ...
+
+    def launch(self, launch: Launch) -> None:
+        """Begin an attempt. Returns at once; STARTED or NOT_STARTED is reported later.
+
+        Asked again for an attempt it has begun, it does nothing.
+        """
+        ...
+
+    def stop(self, job_id: str, attempt: int) -> None:
+        """End an attempt, process group and all. ENDED with state CANCELLED is reported later.
+
+        An attempt that is over stays as it is. One that was never begun may not begin after this:
+        NOT_STARTED with state CANCELLED is reported.
+        """
+        ...
+
+    def reports(self, timeout_s: float) -> Sequence[Report]:
+        """What happened and was not acknowledged yet, oldest first.
+
+        While there is nothing it waits, up to `timeout_s` on the backend's clock.
+        """
+        ...
+
+    def acknowledge(self, reports: Sequence[Report]) -> None:
+        """These are in the log: they need not be told again."""
+        ...
+
+    def begun(self) -> frozenset[tuple[str, int]]:
+        """Every attempt this backend has begun (running or over), for recovery."""
+        ...
+
+    def close(self) -> None:
+        """Let go of everything but the jobs, which run on."""
+        ...

@@ -1,0 +1,80 @@
+"""What the service knows of an attempt that it is not done with."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import dataclass, field
+from typing import Any
+
+from scheduler.backends.base import Purpose
+from scheduler.backends.local.spool import Key, boot_id, start_ticks
+from scheduler.backends.local.watch import Answer, Watch
+
+PREVENTED = ("barred", "refused")  # reasons of what never began
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One attempt.
+
+    Attributes:
+        request: to be sent again if the zygote dies; empty once somebody has begun it.
+        sent, sent_at: requests that this service made, and when the last (time.monotonic()).
+        claim, started: its records, once they are there.
+        over: why it is over; "" while it is not.
+        watch: while it is being watched.
+    """
+
+    name: str
+    key: Key
+    request: bytes = b""
+    sent: int = 0
+    sent_at: float = 0.0
+    claim: dict[str, Any] = field(default_factory=dict)
+    started: dict[str, Any] = field(default_factory=dict)
+    over: str = ""
+    watch: Watch | None = None
+
+    @property
+    def begun(self) -> bool:
+        return bool(self.claim) and self.over not in PREVENTED
+
+    @property
+    def profiling(self) -> bool:
+        return self.claim.get("purpose") == Purpose.PROFILE
+
+    @property
+    def settled(self) -> bool:
+        """Whether no shim may still be on its way to find the folder, or to find it gone.
+
+        Each request makes one shim; the one that made the folder is no longer on its way.
+        """
+        return self.sent == 0 or (self.sent == 1 and self.claim["pid"] != 0)
+
+    @property
+    def alive(self) -> bool:
+        """Whether its shim still stands by it: this process, and no other of the same number."""
+        pid, ticks, boot = (self.claim[part] for part in ("pid", "ticks", "boot"))
+        return bool(start_ticks(pid) == ticks and boot == boot_id())
+
+    def signal(self, number: int) -> None:
+        """Signal its shim, and nobody else should the process id have been given anew."""
+        try:
+            shim = os.pidfd_open(self.claim["pid"])
+        except OSError:
+            return
+        try:
+            if self.alive:
+                signal.pidfd_send_signal(shim, number)
+        except ProcessLookupError:
+            pass
+        finally:
+            os.close(shim)
+
+    def end_watch(self, after_s: float = 0.0, *, ended: bool = False) -> Answer:
+        """Stop watching; what its first `after_s` seconds showed."""
+        if self.watch is None:
+            return None, "it ended before it could be watched, or while the service was away"
+        found, self.watch = self.watch.end(after_s, ended=ended), None
+        return found

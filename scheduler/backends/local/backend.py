@@ -1,0 +1,400 @@
+"""The local backend: real processes on this host.
+
+The service writes requests and reads records; beginning something is the shims' business
+(`shim`), and what they leave on disk (`spool`) is the truth. At most once: an attempt belongs to
+whoever makes its folder, and a launch or stop that comes too late finds it made.
+
+Jobs outlive the service if whatever runs the service lets them: under systemd, `KillMode=process`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import select
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from features.job import Profile
+from features.schema import State
+from profiler import procs
+from scheduler.backends.base import Happened, Launch, Purpose, Report
+from scheduler.backends.local.attempt import PREVENTED, Attempt
+from scheduler.backends.local.ends import exit_code, judge, line, looked_at
+from scheduler.backends.local.host import Host, HostError, check_command
+from scheduler.backends.local.spool import (
+    CLAIM,
+    OVER,
+    STARTED,
+    Key,
+    Spool,
+    SpoolError,
+    Told,
+    name_of,
+)
+from scheduler.backends.local.watch import held_mib, watch
+from scheduler.backends.local.zygote import Zygote
+
+PROFILE = "profile"  # record: what watching an attempt showed
+RESEND_S = 10.0
+LOCK_PATIENCE_S = 10.0
+CLAIMED = ("job_id", "attempt", "purpose", "command", "nodes", "gpus", "partner")
+LIMITS = ("memory_mib", "time_limit_s", "limit_s", "watch_s")
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What every command is held to.
+
+    Attributes:
+        grace_s: between SIGTERM and SIGKILL when it is stopped.
+        output_mib: its output is emptied each time it grows past this.
+        kept_output_mib: the oldest outputs of ended attempts go when all are larger than this.
+        check_s: how often to look whether the shims are still there.
+    """
+
+    grace_s: float = 5.0
+    output_mib: float = 64.0
+    kept_output_mib: float = 4096.0
+    check_s: float = 2.0
+
+
+class LocalBackend:
+    """Runs jobs on this host.
+
+    Args:
+        folder: the spool, made when missing; on a local disk, nobody else may write to it.
+        host: its GPUs.
+        nvml_module: stands in for `pynvml`, in tests.
+
+    Raises:
+        SpoolError: the spool cannot be used, or another service uses it.
+    """
+
+    name = "local"
+
+    def __init__(
+        self,
+        folder: Path,
+        host: Host,
+        *,
+        bounds: Bounds | None = None,
+        nvml_module: Any = None,
+    ) -> None:
+        if not sys.platform.startswith("linux"):
+            raise SpoolError("the local backend needs Linux: it reads process trees from /proc")
+        self.host, self.bounds, self._nvml = host, bounds or Bounds(), nvml_module
+        self.spool = Spool(folder)
+        self._lock = self.spool.lock(LOCK_PATIENCE_S)
+        self._bell = os.open(self.spool.bell, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._told = Told(self.spool.root / "told.log")
+        self._attempts: dict[str, Attempt] = {}
+        self._untold: dict[tuple[str, int, Happened], Report] = {}
+        self._zygote = Zygote(self.spool.root, self._lock)
+        self._clock = self._told.latest
+        self._next_check = 0.0
+        self._ended = 0
+        self._adopt()
+
+    # --- the contract -------------------------------------------------------------------------
+
+    def now(self) -> float:
+        self._clock = max(self._clock, time.time())
+        return self._clock
+
+    def launch(self, launch: Launch) -> None:
+        key = launch.job_id, launch.attempt
+        name = name_of(*key)
+        if name in self._attempts or key in self._told.done:
+            return
+        claim = {part: getattr(launch, part) for part in (*CLAIMED, *LIMITS)}
+        if launch.purpose is not Purpose.PROFILE:
+            claim["limit_s"] = None
+        claim["run_id"] = secrets.token_hex(8)
+        attempt = self._attempts[name] = Attempt(name, key)
+        try:
+            check_command(launch)
+            config = self._config(launch, name, claim)
+        except HostError as error:
+            self._prevent(attempt, claim, {"reason": "refused", "detail": str(error)})
+            return
+        claim["devices"], claim["held_mib"] = self.host.chosen(launch), {}
+        if launch.purpose is Purpose.PROFILE or launch.watch_s is not None:
+            claim["held_mib"] = held_mib(self.host, claim["devices"], self._nvml)
+        request = {"name": name, "claim": claim, "config": config}
+        attempt.request = json.dumps(request).encode() + b"\n"
+        self._send(attempt)
+        self._unwatch(launch.partner)
+
+    def stop(self, job_id: str, attempt: int) -> None:
+        key = job_id, attempt
+        name = name_of(*key)
+        if key in self._told.done:
+            return
+        known = self._attempts.setdefault(name, Attempt(name, key))
+        if not known.claim and self._prevent(known, {"job_id": job_id, "attempt": attempt}):
+            return
+        self._look(known)
+        if not known.over:
+            known.signal(signal.SIGTERM)
+
+    def reports(self, timeout_s: float) -> Sequence[Report]:
+        until = time.monotonic() + timeout_s
+        while True:
+            self._check()
+            left = 0.0 if self._untold else max(0.0, until - time.monotonic())
+            pause = min(left, max(0.0, self._next_check - time.monotonic()))
+            ready, _, _ = select.select([self._bell], [], [], pause)
+            for name in self._rung() if ready else ():
+                if name in self._attempts:
+                    self._look(self._attempts[name])
+            if self._untold or time.monotonic() >= until:
+                return list(self._untold.values())
+
+    def acknowledge(self, reports: Sequence[Report]) -> None:
+        known = []
+        for r in reports:
+            if self._untold.pop((r.job_id, r.attempt, r.what), None) is not None:
+                known.append((r.job_id, r.attempt, r.what.value, r.what.final, r.at))
+        if not known:
+            return
+        self._told.add(known)
+        for job_id, number, _, final, _ in known:
+            if final:  # in this order: what is gone from the disk is in the log of acks
+                attempt = self._attempts.pop(name_of(job_id, number))
+                if attempt.settled:  # else its folder goes when the spool is opened next
+                    self.spool.remove(attempt.name)
+                self._ended += 1
+                if self._ended % 1000 == 0:
+                    self._prune_output()
+
+    def begun(self) -> frozenset[Key]:
+        live = {attempt.key for attempt in self._attempts.values() if attempt.begun}
+        return frozenset(live | self._told.begun())
+
+    def close(self) -> None:
+        for attempt in self._attempts.values():
+            attempt.end_watch()
+        self._zygote.dismiss()
+        self._told.close()
+        os.close(self._bell)
+        os.close(self._lock)
+
+    # --- beyond it ----------------------------------------------------------------------------
+
+    def output(self, job_id: str, attempt: int) -> Path:
+        """Where an attempt's output is, or would be."""
+        return self.spool.log(name_of(job_id, attempt))
+
+    # --- beginning ----------------------------------------------------------------------------
+
+    def _config(self, launch: Launch, name: str, claim: dict[str, Any]) -> dict[str, Any]:
+        limits = [claim["time_limit_s"], claim["limit_s"]]
+        return {
+            "executable": launch.command[0],
+            "argv": list(launch.command),
+            "env": self.host.environment(launch) | {procs.MARKER: claim["run_id"]},
+            "cwd": launch.workdir,
+            "user": launch.user,
+            "output": str(self.spool.log(name)),
+            "limit_s": min((s for s in limits if s is not None), default=float("inf")),
+            "grace_s": self.bounds.grace_s,
+            "memory_mib": launch.memory_mib,
+            "output_mib": self.bounds.output_mib,
+            "rlimits": {"RLIMIT_CORE": 0},
+        }
+
+    def _prevent(
+        self, attempt: Attempt, claim: dict[str, Any], over: dict[str, Any] | None = None
+    ) -> bool:
+        """Take an attempt so that nobody can begin it. False: it was begun, or prevented before."""
+        values = {"at": self.now(), "pid": 0, "ticks": None, "boot": ""}
+        over = {"at": self.now(), **(over or {"reason": "barred"})}
+        done = self.spool.claim(attempt.name, {CLAIM: {**claim, **values}, OVER: over})
+        self._look(attempt)
+        return done
+
+    def _send(self, attempt: Attempt) -> None:
+        """Ask for a shim; asking twice is harmless."""
+        attempt.sent_at, attempt.sent = time.monotonic(), attempt.sent + 1
+        if not self._zygote.ask(attempt.request):
+            self._zygote.ask(attempt.request)
+
+    # --- listening ----------------------------------------------------------------------------
+
+    def _rung(self) -> set[str]:
+        """Names that shims have written to the bell."""
+        text = b""
+        while True:
+            try:
+                part = os.read(self._bell, 65536)
+            except BlockingIOError:
+                return set(text.decode("utf-8", "replace").split("\n"))
+            text += part
+
+    def _check(self) -> None:
+        """Now and then: shims that are gone, requests that came to nothing, watches due."""
+        now = time.monotonic()
+        if now < self._next_check:
+            return
+        self._next_check = now + self.bounds.check_s
+        there = self._zygote.pid is not None
+        for attempt in list(self._attempts.values()):
+            if attempt.over:
+                continue
+            self._look(attempt)
+            if attempt.claim and not attempt.over and not attempt.alive:
+                self._look(attempt)  # it may have written its last word just before
+                if not attempt.over:
+                    self._lose(attempt)
+            elif attempt.request and (not there or now > attempt.sent_at + RESEND_S):
+                self._send(attempt)
+            self._observe(attempt, now)
+
+    def _adopt(self) -> None:
+        """Take over what the spool knows, oldest first."""
+        claims = {name: self.spool.read(name, CLAIM) for name in self.spool.names()}
+        for name, claim in sorted(claims.items(), key=lambda item: (item[1] or {}).get("at", 0.0)):
+            # a folder comes with its claim: without one the service died while it removed it,
+            # with one that is done it died between saying so and removing it
+            key = (claim["job_id"], claim["attempt"]) if claim is not None else None
+            if key is None or key in self._told.done:
+                self.spool.remove(name)
+                continue
+            self._attempts[name] = Attempt(name, key)
+            self._look(self._attempts[name])
+        for attempt in self._attempts.values():
+            self._unwatch(attempt.claim.get("partner"))
+        self._prune_output()
+
+    def _look(self, attempt: Attempt) -> None:
+        """Take in what is on disk about an attempt."""
+        if attempt.over:
+            return
+        if not attempt.claim:
+            attempt.claim = self.spool.read(attempt.name, CLAIM) or {}
+            if not attempt.claim:
+                return
+            attempt.request = b""
+        over = self.spool.read(attempt.name, OVER)  # before the other: it is written after it
+        if not attempt.started:
+            self._look_for_start(attempt)
+        if over is not None:
+            attempt.over = over["reason"]
+            self._finish(attempt, over)
+
+    def _look_for_start(self, attempt: Attempt) -> None:
+        started = self.spool.read(attempt.name, STARTED)
+        if started is None:
+            return
+        attempt.started = started
+        self._tell(attempt, Happened.STARTED, started["at"], pid=started["pid"])
+        seen = self._told.partly.get(attempt.key, ())
+        claim = attempt.claim
+        alone = claim["watch_s"] is not None and claim["partner"] is None
+        if not (attempt.profiling or alone) or Happened.OBSERVED.value in seen:
+            return
+        if not self.host.fake and not attempt.alive:
+            return
+        attempt.watch = watch(
+            self.host,
+            claim["command"],
+            claim["devices"],
+            claim["pid"],
+            started["monotonic"],
+            claim["held_mib"],
+            nvml_module=self._nvml,
+        )
+
+    def _unwatch(self, partner: str | None) -> None:
+        """A run gets company: what two do on one GPU cannot be told apart."""
+        for attempt in self._attempts.values() if partner is not None else ():
+            if attempt.key[0] == partner and not attempt.profiling:
+                attempt.end_watch()
+
+    def _observe(self, attempt: Attempt, now: float) -> None:
+        """Report a run that has been watched for long enough."""
+        if attempt.watch is None or attempt.profiling:
+            return
+        long_enough = attempt.claim["watch_s"]
+        if now < attempt.started["monotonic"] + long_enough:
+            return
+        profile, _ = attempt.end_watch(long_enough)
+        if profile is not None:
+            self._tell(attempt, Happened.OBSERVED, self.now(), profile=profile)
+
+    # --- ends ---------------------------------------------------------------------------------
+
+    def _finish(self, attempt: Attempt, over: dict[str, Any]) -> None:
+        """Report the end that is on disk."""
+        reason, at = over["reason"], over["at"]
+        if reason in PREVENTED:
+            barred = reason == "barred"
+            detail = "stopped before it began" if barred else over["detail"]
+            state = State.CANCELLED if barred else None
+            self._tell(attempt, Happened.NOT_STARTED, at, state=state, detail=line(detail))
+            return
+        if reason == "lost":
+            self._tell(attempt, Happened.LOST, at, detail=over["detail"])
+            return
+        ran_s = over["ran_s"]
+        profile, note = self._profile_of(attempt, ran_s, ended=reason == "exited")
+        if looked_at(attempt.claim, over):
+            more = {"ran_s": ran_s, "profile": profile, "detail": line(note)}
+            self._tell(attempt, Happened.PROFILED, at, **more)
+            return
+        state, detail = judge(attempt.claim, over, self.spool.log(attempt.name))
+        self._tell(
+            attempt,
+            Happened.ENDED,
+            at,
+            state=state,
+            exit_code=exit_code(over),
+            ran_s=ran_s,
+            detail=line(detail or note),
+            profile=profile,
+        )
+
+    def _profile_of(
+        self, attempt: Attempt, ran_s: float, *, ended: bool
+    ) -> tuple[Profile | None, str]:
+        """What watching an attempt that is over showed; kept on disk until it is acknowledged."""
+        if not attempt.profiling:
+            attempt.end_watch()
+            return None, ""
+        kept = self.spool.read(attempt.name, PROFILE)
+        if kept is not None:
+            return (None if kept["profile"] is None else Profile(**kept["profile"])), kept["note"]
+        profile, note = attempt.end_watch(ran_s, ended=ended)
+        values = {"profile": None if profile is None else asdict(profile), "note": note}
+        with contextlib.suppress(OSError):  # then only a crash loses it
+            self.spool.record(attempt.name, PROFILE, values, durable=False)
+        return profile, note
+
+    def _lose(self, attempt: Attempt) -> None:
+        """Its shim is gone and has left no word: clear up what it may have left."""
+        survivors = procs.sweep(attempt.claim["run_id"])
+        attempt.end_watch()
+        detail = "the process that stood by it died, or this host was restarted"
+        if survivors:
+            detail += f"; still there: {', '.join(map(str, survivors))}"
+        values = {"at": self.now(), "reason": "lost", "detail": detail}
+        self.spool.record(attempt.name, OVER, values, durable=True)
+        self._look(attempt)
+
+    def _tell(self, attempt: Attempt, what: Happened, at: float, **more: Any) -> None:
+        """Report, unless it was acknowledged before. Reports are in order of time."""
+        if what.value in self._told.partly.get(attempt.key, ()):
+            return
+        self._clock = at = max(self._clock, at)
+        self._untold[(*attempt.key, what)] = Report(*attempt.key, what, at, **more)
+
+    def _prune_output(self) -> None:
+        self.spool.prune_output(self.bounds.kept_output_mib, self._attempts)

@@ -1,0 +1,55 @@
+"""What a shim's last record means: a state, an exit code, a line for a person."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Any
+
+from features.schema import State
+from profiler.runner import last_lines, memory_complaint
+from scheduler.backends.base import Purpose
+
+LONGEST_LINE = 300
+
+
+def judge(claim: dict[str, Any], over: dict[str, Any], output: Path) -> tuple[State, str]:
+    """How an attempt ended, and one line about it. `output`: what it wrote."""
+    reason, code = over["reason"], over["code"]
+    if reason == "request":
+        return State.CANCELLED, "stopped on request"
+    if reason == "limit":
+        return State.TIMEOUT, f"ran for its {claim['time_limit_s']:g} s and was stopped"
+    if reason == "memory":
+        limit = claim["memory_mib"]
+        return State.OUT_OF_MEMORY, f"held more than its {limit:.0f} MiB of host memory"
+    if code == 0:
+        return State.COMPLETED, ""
+    if over["kernel_oom"]:
+        return State.OUT_OF_MEMORY, "killed by the kernel for lack of host memory"
+    tail = last_lines(output)
+    what = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+    if (short := memory_complaint(tail)) is not None:
+        return State.OUT_OF_MEMORY, f"{what}: {short}"
+    return State.FAILED, f"{what}: {tail[-1]}" if tail else what
+
+
+def exit_code(over: dict[str, Any]) -> int | None:
+    """As shells have it: 128 + n when signal n ended it; None when it was ended from outside."""
+    code = over["code"]
+    if over["reason"] != "exited" or code is None:
+        return None
+    return int(code if code >= 0 else 128 - code)
+
+
+def looked_at(claim: dict[str, Any], over: dict[str, Any]) -> bool:
+    """Whether this is a profiling run that reached its limit, and not the job's own."""
+    if claim["purpose"] != Purpose.PROFILE or over["reason"] != "limit":
+        return False
+    limit_s, time_limit_s = claim["limit_s"], claim["time_limit_s"]
+    return time_limit_s is None or (limit_s is not None and limit_s < time_limit_s)
+
+
+def line(text: str) -> str:
+    """One line of bounded length."""
+    return " ".join(text.split())[:LONGEST_LINE]

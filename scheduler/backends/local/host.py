@@ -1,0 +1,179 @@
+"""This host as nodes of a cluster: which GPUs a decision means, and what a command may see.
+
+Several nodes may be mapped to one host, and on a machine without any GPU they may be declared.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from features.job import Profile
+from profiler import environment
+from profiler.errors import DriverMissing
+from profiler.samplers.nvml import list_gpus, open_nvml
+from scheduler.backends.base import Launch
+
+PLAIN = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}  # of another user's command
+
+
+class HostError(ValueError):
+    """A host that is not as declared, or a launch that does not fit it; one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A profile that is declared, not measured, for commands that match a pattern.
+
+    Attributes:
+        command: shell-style pattern on the words of the command, joined by blanks.
+    """
+
+    command: str
+    profile: Profile
+
+
+def read_declared(path: Path) -> tuple[Declared, ...]:
+    """Profiles from a JSON list of objects: ``command`` and the fields of a `Profile`.
+
+    Raises HostError naming the entry and the field.
+    """
+    try:
+        entries = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise HostError(f"profiles {path}: {error}") from None
+    if not isinstance(entries, list):
+        raise HostError(f"profiles {path}: expected a list of objects")
+    return tuple(_declared(entry, f"profiles {path}, entry {i}") for i, entry in enumerate(entries))
+
+
+def _declared(entry: Any, where: str) -> Declared:
+    if not isinstance(entry, dict) or not isinstance(entry.get("command"), str):
+        raise HostError(f"{where}: expected an object with a command")
+    numbers = {}
+    for name, most in (("gpu_util_pct", 100), ("gpu_mem_util_pct", 100), ("gpu_mem_mib", 1e7)):
+        value = entry.get(name)
+        if not isinstance(value, int | float) or not 0 <= value <= most:
+            raise HostError(f"{where}: {name} is {value!r}; it has to be a number from 0 to {most}")
+        numbers[name] = float(value)
+    amp = entry.get("amp")
+    if amp not in (None, True, False):
+        raise HostError(f"{where}: amp is {amp!r}; it has to be true, false or null")
+    return Declared(entry["command"], Profile(**numbers, amp=amp))
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """The GPUs of this host.
+
+    Attributes:
+        devices: for each node of the cluster, what CUDA_VISIBLE_DEVICES calls its GPUs.
+        fake: they are only declared; nothing is ever measured on them.
+        declared: what profiles of commands are said to be, on fake GPUs.
+    """
+
+    devices: tuple[tuple[str, ...], ...]
+    fake: bool = False
+    declared: tuple[Declared, ...] = ()
+
+    @classmethod
+    def with_fake(cls, nodes: int, per_node: int, declared: Sequence[Declared] = ()) -> Host:
+        """Nodes whose GPUs are declared, numbered through all of them."""
+        numbers = iter(range(nodes * per_node))
+        return cls(
+            tuple(tuple(str(next(numbers)) for _ in range(per_node)) for _ in range(nodes)),
+            fake=True,
+            declared=tuple(declared),
+        )
+
+    @classmethod
+    def here(cls, nodes: int, per_node: int, nvml_module: Any = None) -> Host:
+        """The GPUs there are, dealt out to `nodes` nodes in their order.
+
+        Raises HostError when there are fewer.
+        """
+        try:
+            nvml = open_nvml(nvml_module)
+            there = [gpu.uuid for gpu in list_gpus(nvml)]
+            nvml.nvmlShutdown()
+        except DriverMissing as error:
+            raise HostError(
+                f"this host has no GPU to run jobs on ({error}); declare fake GPUs instead"
+            ) from None
+        if len(there) < nodes * per_node:
+            raise HostError(
+                f"the cluster has {nodes} nodes of {per_node} GPUs, this host has {len(there)} GPUs"
+            )
+        return cls(
+            tuple(tuple(there[n * per_node : (n + 1) * per_node]) for n in range(nodes)), fake=False
+        )
+
+    def chosen(self, launch: Launch) -> tuple[str, ...]:
+        """The GPUs of a launch, as CUDA_VISIBLE_DEVICES calls them. Raises HostError."""
+        found: list[str] = []
+        for node, gpus in zip(launch.nodes, launch.gpus, strict=True):
+            if not 0 <= node < len(self.devices):
+                raise HostError(f"this host is no node {node}")
+            for gpu in gpus:
+                if not 0 <= gpu < len(self.devices[node]):
+                    raise HostError(f"node {node} has no GPU {gpu}")
+                found.append(self.devices[node][gpu])
+        return tuple(found)
+
+    def declared_profile(self, command: Sequence[str]) -> Profile | None:
+        """What is said of a command, first match first."""
+        words = " ".join(command)
+        found = (d.profile for d in self.declared if fnmatchcase(words, d.command))
+        return next(found, None)
+
+    def environment(self, launch: Launch) -> dict[str, str]:
+        """What the command sees: an allow-list, what was asked for, and its GPUs.
+
+        Another user's command starts from a plain environment instead of the service's.
+
+        Raises HostError: a name that is none, or a NUL byte.
+        """
+        mine = launch.user in ("", own_user())
+        found = environment.scrubbed(os.environ) if mine else dict(PLAIN)
+        for name, value in launch.environment.items():
+            if not (name.isascii() and name.isidentifier()) or "\0" in value:
+                raise HostError(f"environment: {name!r} is no name, or its value holds a NUL byte")
+            found[name] = value
+        return found | {
+            "CUDA_VISIBLE_DEVICES": ",".join(self.chosen(launch)),
+            "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+            "PELLUCID_JOB_ID": printable(launch.job_id),
+            "PELLUCID_ATTEMPT": str(launch.attempt),
+            "PELLUCID_NODES": ",".join(map(str, launch.nodes)),
+        }
+
+
+def own_user() -> str:
+    """Name of the account this process has; "" when it has no name."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return ""
+
+
+def printable(text: str) -> str:
+    """Fit for an environment variable."""
+    return text.encode("utf-8", "replace").decode().replace("\0", "?")
+
+
+def check_command(launch: Launch) -> None:
+    """Raises HostError for a command that is none."""
+    words: Mapping[str, Sequence[str]] = {"command": launch.command, "workdir": [launch.workdir]}
+    if not launch.command or not launch.command[0]:
+        raise HostError("the command is empty")
+    for what, texts in words.items():
+        if any("\0" in text for text in texts):
+            raise HostError(f"the {what} holds a NUL byte")
+    if launch.workdir and not os.path.isabs(launch.workdir):
+        raise HostError(f"the workdir {launch.workdir!r} is no absolute path")

@@ -1,0 +1,273 @@
+"""What is on disk about attempts: a folder each, made by whoever may begin it, and a log of acks.
+
+    lock                   held by the service and by whatever may still begin something
+    bell                   a FIFO: shims write a folder's name to it when they have changed it
+    told.log               what was acknowledged, a line each
+    attempts/NAME/claim    who begins it; the folder appears with it, in one step
+    attempts/NAME/started  the command was executed
+    attempts/NAME/over     how it ended; nothing more comes of it
+    output/NAME.log        what it wrote
+
+Standard library only: the zygote runs without site-packages.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Container, Iterable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+CLAIM, STARTED, OVER = "claim", "started", "over"
+NOT_STARTED = "not_started"  # as `scheduler.backends.base.Happened` has it
+KEPT = 100_000  # acknowledged ends remembered, so that nothing is begun anew by mistake
+LONGEST_NAME = 180
+Key = tuple[str, int]
+
+
+class SpoolError(RuntimeError):
+    """The spool cannot be used; one line for a person."""
+
+
+def name_of(job_id: str, attempt: int) -> str:
+    """Folder name of an attempt: every id has one, no two share one, none leaves the folder."""
+    name = quote(job_id, safe="", errors="surrogatepass").replace(".", "%2E").replace("~", "%7E")
+    if len(name) > LONGEST_NAME:
+        digest = hashlib.sha256(job_id.encode("utf-8", "surrogatepass")).hexdigest()
+        name = f"{name[:60]}~{digest}"  # no short name holds a tilde
+    return f"{name}@{attempt:d}"
+
+
+@cache
+def boot_id() -> str:
+    """Names this start of the machine: process ids mean nothing beyond it."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def start_ticks(pid: int) -> int | None:
+    """When a living process began, in clock ticks since boot; None when it is no more."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+            text = file.read()
+    except OSError:
+        return None
+    fields = text[text.rfind(b")") + 2 :].split()
+    return None if fields[0] in b"ZXx" else int(fields[19])
+
+
+class Spool:
+    """The folder. Reading and writing need no lock; beginning something needs `lock`.
+
+    Raises:
+        SpoolError: it cannot be made, or others can write to it.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.absolute()
+        self.attempts, self.output = self.root / "attempts", self.root / "output"
+        self.bell = self.root / "bell"
+        try:
+            for folder in (self.root, self.attempts, self.output):
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            found = self.root.stat()
+            with contextlib.suppress(FileExistsError):
+                os.mkfifo(self.bell, 0o600)
+        except OSError as error:
+            raise SpoolError(f"spool {self.root}: {error.strerror or error}") from None
+        if found.st_uid != os.geteuid() or found.st_mode & 0o022:
+            raise SpoolError(f"spool {self.root}: belongs to, or can be written by, somebody else")
+
+    def lock(self, patience_s: float) -> int:
+        """File descriptor of the lock, held; whoever inherits it holds it too.
+
+        Raises:
+            SpoolError: somebody else holds it, for all of `patience_s` seconds.
+        """
+        file = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        deadline = time.monotonic() + patience_s
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return file
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    os.close(file)
+                    raise SpoolError(f"spool {self.root}: in use by another service") from None
+                time.sleep(0.01)
+
+    # --- attempts -----------------------------------------------------------------------------
+
+    def claim(self, name: str, records: Mapping[str, Mapping[str, Any]]) -> bool:
+        """Make the folder of an attempt, with these records in it. False: somebody was first.
+
+        On disk for good when this returns: what follows is done at most once, power cuts included.
+        """
+        temporary = self.attempts / f".{secrets.token_hex(8)}"
+        temporary.mkdir(mode=0o700)
+        try:
+            for kind, values in records.items():
+                self._write(temporary / kind, values, durable=True)
+            os.rename(temporary, self.attempts / name)  # onto a folder with anything in it: fails
+        except OSError as error:
+            shutil.rmtree(temporary, ignore_errors=True)
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+                return False
+            raise
+        _sync(self.attempts)
+        return True
+
+    def record(self, name: str, kind: str, values: Mapping[str, Any], *, durable: bool) -> None:
+        """Write a record, whole or not at all."""
+        path = self.attempts / name / kind
+        temporary = path.with_name(f".{kind}")
+        self._write(temporary, values, durable=durable)
+        temporary.replace(path)
+        if durable:
+            _sync(path.parent)
+
+    def read(self, name: str, kind: str) -> dict[str, Any] | None:
+        """A record; None when there is none (or a power cut has emptied it)."""
+        try:
+            found: dict[str, Any] = json.loads((self.attempts / name / kind).read_bytes())
+        except (FileNotFoundError, ValueError):
+            return None
+        return found
+
+    def names(self) -> list[str]:
+        """Every attempt that has a folder. What was left half-made is removed."""
+        found = []
+        for name in os.listdir(self.attempts):
+            if name.startswith("."):
+                shutil.rmtree(self.attempts / name, ignore_errors=True)
+            else:
+                found.append(name)
+        return found
+
+    def remove(self, name: str) -> None:
+        """Forget an attempt (its output stays)."""
+        shutil.rmtree(self.attempts / name, ignore_errors=True)
+
+    def log(self, name: str) -> Path:
+        """Where the output of an attempt goes."""
+        return self.output / f"{name}.log"
+
+    def prune_output(self, most_mib: float, keep: Container[str]) -> None:
+        """Remove the oldest outputs, except those to `keep`, while all are too large together."""
+        files = [(path, path.stat()) for path in self.output.iterdir()]
+        size = sum(found.st_size for _, found in files)
+        for path, found in sorted(files, key=lambda item: item[1].st_mtime):
+            if size <= most_mib * 2**20:
+                return
+            if path.stem not in keep:
+                path.unlink(missing_ok=True)
+                size -= found.st_size
+
+    def ring(self, name: str) -> None:
+        """Tell the service, if there is one, that something changed."""
+        with contextlib.suppress(OSError):  # nobody listens, or it has a lot to read already
+            file = os.open(self.bell, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                os.write(file, f"{name}\n".encode())
+            finally:
+                os.close(file)
+
+    @staticmethod
+    def _write(path: Path, values: Mapping[str, Any], *, durable: bool) -> None:
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(file, json.dumps(values, separators=(",", ":")).encode())
+            if durable:
+                os.fsync(file)
+        finally:
+            os.close(file)
+
+
+class Told:
+    """What was acknowledged: which reports of attempts that go on, and which attempts are done.
+
+    A file of lines, each a job, an attempt, what happened and when; the newest `KEPT` ends are
+    kept.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.done: dict[Key, str] = {}
+        self.partly: dict[Key, set[str]] = {}
+        self.latest = 0.0
+        for line in self._read():
+            self._take(*line)
+        self._compact()
+        self._file = self._open()
+
+    def add(self, lines: Iterable[tuple[str, int, str, bool, float]]) -> None:
+        """Keep (job, attempt, what, nothing more comes, when)."""
+        text = ""
+        for line in lines:
+            self._take(*line)
+            text += json.dumps(line, separators=(",", ":")) + "\n"
+        os.write(self._file, text.encode())
+        if len(self.done) > 2 * KEPT:
+            self.close()
+            self._compact()
+            self._file = self._open()
+
+    def begun(self) -> set[Key]:
+        """Attempts that are done and did begin."""
+        return {key for key, what in self.done.items() if what != NOT_STARTED}
+
+    def close(self) -> None:
+        os.close(self._file)
+
+    def _open(self) -> int:
+        return os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
+    def _take(self, job_id: str, attempt: int, what: str, final: bool, at: float) -> None:
+        key = job_id, attempt
+        self.latest = max(self.latest, at)
+        if final:
+            self.done[key] = what
+            self.partly.pop(key, None)
+        else:
+            self.partly.setdefault(key, set()).add(what)
+
+    def _read(self) -> Iterator[tuple[str, int, str, bool, float]]:
+        with contextlib.suppress(FileNotFoundError), self.path.open("rb") as file:
+            for line in file:
+                if line.endswith(b"\n"):  # else it was cut short, and is told again
+                    yield json.loads(line)
+
+    def _compact(self) -> None:
+        """Write the file anew, shorter, which also ends a last line that was cut short."""
+        for key in list(self.done)[:-KEPT]:
+            del self.done[key]
+        temporary = self.path.with_suffix(".part")
+        with temporary.open("w") as file:
+            for (job_id, attempt), whats in self.partly.items():
+                for what in sorted(whats):
+                    line = (job_id, attempt, what, False, self.latest)
+                    file.write(json.dumps(line, separators=(",", ":")) + "\n")
+            for (job_id, attempt), what in self.done.items():
+                line = (job_id, attempt, what, True, self.latest)
+                file.write(json.dumps(line, separators=(",", ":")) + "\n")
+        temporary.replace(self.path)
+
+
+def _sync(folder: Path) -> None:
+    file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)

@@ -1,0 +1,414 @@
+"""The simulated backend: real decisions, no processes, and a clock that runs as fast as is wanted.
+
+What is true (how long a job runs, how it ends, what a profile of it shows) and what has begun lives
+in a `World`, outside the service's memory: kill the service, open a new backend on the same world,
+and find it as a real cluster would be found. A world with a file is found by another process too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from heapq import heappop, heappush
+from pathlib import Path
+from typing import Any
+
+from features.job import Job, Profile
+from features.schema import State
+from scheduler.backends.base import Happened, Launch, Purpose, Report
+from scheduler.cluster import GPU_SHARING_CAPACITY, Run
+from scheduler.work import SimulatedContention, SpeedModel, Work
+
+EXIT_CODES = {State.COMPLETED: 0, State.FAILED: 1}
+ROUNDING_S = 1e-5  # a double holds a time since the epoch to 2e-7 s
+Key = tuple[str, int]  # job, attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What is true of a job, which only its world knows.
+
+    Attributes:
+        work: how long it runs alone, how it then ends, what a profile of it shows.
+        exit_code: None: 0 when completed, 1 when failed, else none.
+        memory_mib: host memory it takes as it starts, MiB.
+        refused: why it cannot start at all; "" = it can.
+    """
+
+    work: Work
+    exit_code: int | None = None
+    memory_mib: float = 0.0
+    refused: str = ""
+
+
+Truth = Callable[[Launch], Fate]
+
+
+def by_command(launch: Launch) -> Fate:
+    """Fate read from the command: ``sleep S``, ``true``, ``false``; a minute for any other."""
+    name, seconds = os.path.basename(launch.command[0]), launch.command[1:]
+    if name == "sleep":
+        right = all(re.fullmatch(r"\d+(\.\d*)?|\.\d+", word) for word in seconds) and seconds
+        return Fate(Work(sum(map(float, seconds)))) if right else Fate(Work(0.0, State.FAILED))
+    if name in ("true", "false"):
+        return Fate(Work(0.0, State.COMPLETED if name == "true" else State.FAILED))
+    return Fate(Work(60.0))
+
+
+class _Attempt:
+    """One attempt that runs. `left` is work as of `since`, in seconds at the speed of one alone."""
+
+    __slots__ = (
+        "deadline",
+        "fate",
+        "launch",
+        "left",
+        "partner",
+        "profile",
+        "rate",
+        "run",
+        "since",
+        "started",
+        "version",
+    )
+
+    def __init__(self, launch: Launch, fate: Fate, now: float):
+        self.launch = launch
+        self.fate = fate
+        self.left = fate.work.duration_s
+        self.rate = 1.0
+        self.since = self.started = now
+        self.version = 0
+        self.partner: _Attempt | None = None
+        limits = [launch.time_limit_s]
+        if launch.purpose is Purpose.PROFILE:
+            limits.append(launch.limit_s)
+        self.deadline = now + min((s for s in limits if s is not None), default=float("inf"))
+        gpus = sum(map(len, launch.gpus))
+        masks = tuple(sum(1 << gpu for gpu in node) for node in launch.gpus)
+        self.run = Run(Job(launch.job_id, now, gpus), "", now, 0, launch.nodes, masks)
+
+    @property
+    def key(self) -> Key:
+        return self.launch.job_id, self.launch.attempt
+
+    def settle(self, now: float, rate: float) -> None:
+        self.left -= (now - self.since) * self.rate
+        self.since, self.rate = now, rate
+        self.version += 1
+
+
+class World:
+    """Everything outside the service, on one clock.
+
+    Args:
+        truth: the fate of what is launched; the same for the same launch, always.
+        speed: how fast a pair gets its work done.
+        start: first time on its clock, seconds since the epoch.
+        pace: seconds that pass in it per real second; None: time passes only while somebody waits
+            for reports, and then at once. Only that is reproducible.
+        path: file that what was asked of this world is written to, and read from if it is there:
+            a process that finds it knows all that happened. Survives kill -9, not a power cut.
+
+    Attributes:
+        begun: every attempt ever begun, in order.
+        problems: what no right scheduler would do (a job twice at once, a GPU given three times).
+    """
+
+    def __init__(
+        self,
+        truth: Truth | Mapping[str, Fate] = by_command,
+        *,
+        speed: SpeedModel | None = None,
+        start: float = 0.0,
+        pace: float | None = None,
+        path: Path | None = None,
+    ):
+        self._truth = truth if callable(truth) else lambda launch: truth[launch.job_id]
+        self._speed = speed or SimulatedContention()
+        self._pace = pace
+        self._start = self._clock = start
+        self._wall = time.time()
+        self.begun: dict[Key, None] = {}
+        self.problems: list[str] = []
+        self._barred: set[Key] = set()  # stopped before they began
+        self._running: dict[str, _Attempt] = {}
+        self._holders: dict[tuple[int, int], int] = {}  # (node, GPU) -> attempts on it
+        self._untold: dict[tuple[str, int, Happened], Report] = {}
+        self._events: list[tuple[float, int, _Attempt, int | None]] = []
+        self._pushed = 0
+        self._journal = _Journal(path) if path is not None else None
+        if self._journal is not None:
+            self._replay(self._journal)
+
+    # --- clock ------------------------------------------------------------------------------
+
+    def now(self) -> float:
+        """Seconds since the epoch; never goes back."""
+        if self._pace is not None:
+            self.advance(self._start + (time.time() - self._wall) * self._pace)
+        return self._clock
+
+    def advance(self, to: float) -> None:
+        """Let everything happen that is due by `to`; does nothing when that is past."""
+        while self._events and self._events[0][0] <= to:
+            at, _, attempt, version = heappop(self._events)
+            if self._running.get(attempt.launch.job_id) is not attempt:
+                continue
+            self._clock = max(self._clock, at)
+            if version is None:
+                self._observe(attempt)
+            elif version == attempt.version:
+                self._finish(attempt)
+        self._clock = max(self._clock, to)
+
+    def wait(self, timeout_s: float) -> None:
+        """Until there is something to report, at most so long on this world's clock."""
+        began = self.now()
+        until = began + timeout_s
+        while not self._untold and self._clock < until:
+            due = min(until, self._events[0][0] if self._events else until)
+            if due == float("inf"):
+                return  # nothing will ever happen
+            if self._pace is None:
+                self.advance(due)
+            else:
+                time.sleep(max(0.0, (due - self._clock) / self._pace))
+                self.now()
+        if self._pace is None and self._clock > began:
+            self._write("time")
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._journal is not None:
+            self._journal.close()
+
+    # --- what a backend may ask of it -------------------------------------------------------
+
+    def launch(self, launch: Launch) -> None:
+        key, now = (launch.job_id, launch.attempt), self.now()
+        if key in self.begun or key in self._barred:
+            return
+        self._write("launch", asdict(launch))
+        fate = self._truth(launch)
+        if fate.refused:
+            self._barred.add(key)
+            self._tell(key, Happened.NOT_STARTED, detail=fate.refused)
+            return
+        self._check(launch)
+        self.begun[key] = None
+        attempt = self._running[launch.job_id] = _Attempt(launch, fate, now)
+        self._hold(launch, 1)
+        self._tell(key, Happened.STARTED)
+        if launch.partner is not None and (other := self._running.get(launch.partner)) is not None:
+            attempt.partner, other.partner = other, attempt
+            self._pace_of(other)
+        elif launch.watch_s is not None and fate.work.profile is not None:
+            self._push(now + launch.watch_s, attempt, None)
+        if launch.memory_mib is not None and fate.memory_mib > launch.memory_mib:
+            self._end(attempt, State.OUT_OF_MEMORY, None, "took more host memory than it asked for")
+        else:
+            self._pace_of(attempt)
+
+    def stop(self, job_id: str, attempt: int) -> None:
+        key = job_id, attempt
+        self.now()
+        running = self._running.get(job_id)
+        if running is not None and running.key == key:
+            self._write("stop", key)
+            self._end(running, State.CANCELLED, None, "stopped on request")
+        elif key not in self.begun and key not in self._barred:
+            self._write("stop", key)
+            self._barred.add(key)
+            detail = "stopped before it began"
+            self._tell(key, Happened.NOT_STARTED, state=State.CANCELLED, detail=detail)
+
+    def untold(self) -> list[Report]:
+        return list(self._untold.values())
+
+    def acknowledge(self, reports: Sequence[Report]) -> None:
+        keys = [(r.job_id, r.attempt, r.what) for r in reports]
+        if known := [key for key in keys if self._untold.pop(key, None) is not None]:
+            self._write("told", known)
+
+    # --- nature -----------------------------------------------------------------------------
+
+    def lose_node(self, node: int) -> None:
+        """A node dies, and everything on it: nobody knows how far it got."""
+        self.now()
+        self._write("node", node)
+        for attempt in [a for a in self._running.values() if node in a.launch.nodes]:
+            self._remove(attempt)
+            self._tell(attempt.key, Happened.LOST, detail=f"node {node} died")
+
+    def _check(self, launch: Launch) -> None:
+        """Note what should never be asked for."""
+        name = f"job {launch.job_id} attempt {launch.attempt}"
+        if launch.job_id in self._running:
+            self.problems.append(f"{name}: an earlier attempt still runs")
+        for place in _places(launch):
+            if self._holders.get(place, 0) >= GPU_SHARING_CAPACITY:
+                self.problems.append(f"{name}: GPU {place[1]} of node {place[0]} is full")
+
+    def _hold(self, launch: Launch, change: int) -> None:
+        for place in _places(launch):
+            self._holders[place] = self._holders.get(place, 0) + change
+
+    def _pace_of(self, attempt: _Attempt) -> None:
+        """Set the speed at which an attempt works from now on, and when it will end."""
+        work, other = attempt.fate.work, attempt.partner
+        rate = self._speed.rate(work, attempt.run, other.fate.work if other is not None else None)
+        attempt.settle(self._clock, rate)
+        end = self._clock + max(0.0, attempt.left) / rate
+        self._push(min(end, attempt.deadline), attempt, attempt.version)
+
+    def _push(self, at: float, attempt: _Attempt, version: int | None) -> None:
+        heappush(self._events, (at, self._pushed, attempt, version))
+        self._pushed += 1
+
+    def _observe(self, attempt: _Attempt) -> None:
+        if attempt.partner is None:  # what two do cannot be told apart
+            self._tell(attempt.key, Happened.OBSERVED, profile=attempt.fate.work.profile)
+
+    def _finish(self, attempt: _Attempt) -> None:
+        """The work is done, or the time is up."""
+        launch, fate, ran = attempt.launch, attempt.fate, self._clock - attempt.started
+        attempt.settle(self._clock, attempt.rate)
+        if attempt.left <= ROUNDING_S:
+            state = fate.work.state
+            code = EXIT_CODES.get(state) if fate.exit_code is None else fate.exit_code
+            self._end(attempt, state, code, "" if code in (0, None) else f"exit code {code}")
+        elif launch.time_limit_s is not None and ran >= launch.time_limit_s - ROUNDING_S:
+            self._end(attempt, State.TIMEOUT, None, f"ran for its {launch.time_limit_s:g} s")
+        else:
+            self._remove(attempt)
+            self._tell(attempt.key, Happened.PROFILED, ran_s=ran, profile=fate.work.profile)
+
+    def _end(self, attempt: _Attempt, state: State, exit_code: int | None, detail: str) -> None:
+        self._remove(attempt)
+        profiling = attempt.launch.purpose is Purpose.PROFILE
+        self._tell(
+            attempt.key,
+            Happened.ENDED,
+            state=state,
+            exit_code=exit_code,
+            ran_s=self._clock - attempt.started,
+            detail=detail,
+            profile=attempt.fate.work.profile if profiling else None,
+        )
+
+    def _remove(self, attempt: _Attempt) -> None:
+        del self._running[attempt.launch.job_id]
+        self._hold(attempt.launch, -1)
+        if (other := attempt.partner) is not None:
+            other.partner = None
+            self._pace_of(other)
+
+    def _tell(
+        self,
+        key: Key,
+        what: Happened,
+        *,
+        state: State | None = None,
+        exit_code: int | None = None,
+        ran_s: float | None = None,
+        detail: str = "",
+        profile: Profile | None = None,
+    ) -> None:
+        self._untold[(*key, what)] = Report(
+            *key, what, self._clock, state, exit_code, ran_s, detail, profile
+        )
+
+    # --- the file ---------------------------------------------------------------------------
+
+    def _write(self, kind: str, value: Any = None) -> None:
+        if self._journal is not None:
+            self._journal.write([self._clock, kind, value])
+
+    def _replay(self, journal: _Journal) -> None:
+        """Live through what was asked of this world once more."""
+        lines = journal.read()
+        if not lines:
+            journal.write([self._start, "world", self._wall])
+            return
+        (self._start, _, self._wall), pace = lines[0], self._pace
+        self._clock, self._pace, self._journal = self._start, None, None
+        for at, kind, value in lines[1:]:
+            self.advance(at)
+            if kind == "launch":
+                self.launch(_launch_of(value))
+            elif kind == "stop":
+                self.stop(*value)
+            elif kind == "told":
+                for job_id, attempt, what in value:
+                    self._untold.pop((job_id, attempt, Happened(what)), None)
+            elif kind == "node":
+                self.lose_node(value)
+        self._pace, self._journal = pace, journal
+
+
+class _Journal:
+    """A file of JSON lines; a last line that was cut short never happened."""
+
+    def __init__(self, path: Path):
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
+    def read(self) -> list[Any]:
+        text = os.pread(self._file, os.fstat(self._file).st_size, 0)
+        whole = text.rfind(b"\n") + 1
+        os.ftruncate(self._file, whole)
+        return [json.loads(line) for line in text[:whole].splitlines()]
+
+    def write(self, line: Any) -> None:
+        os.write(self._file, json.dumps(line, separators=(",", ":")).encode() + b"\n")
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+def _places(launch: Launch) -> list[tuple[int, int]]:
+    pairs = zip(launch.nodes, launch.gpus, strict=True)
+    return [(node, gpu) for node, gpus in pairs for gpu in gpus]
+
+
+def _launch_of(value: dict[str, Any]) -> Launch:
+    value["purpose"] = Purpose(value["purpose"])
+    value["command"], value["nodes"] = tuple(value["command"]), tuple(value["nodes"])
+    value["gpus"] = tuple(map(tuple, value["gpus"]))
+    return Launch(**value)
+
+
+class SimulatedBackend:
+    """A backend that acts on a world. Holds nothing itself: drop it and open another."""
+
+    name = "simulated"
+
+    def __init__(self, world: World):
+        self.world = world
+
+    def now(self) -> float:
+        return self.world.now()
+
+    def launch(self, launch: Launch) -> None:
+        self.world.launch(launch)
+
+    def stop(self, job_id: str, attempt: int) -> None:
+        self.world.stop(job_id, attempt)
+
+    def reports(self, timeout_s: float) -> Sequence[Report]:
+        """As in the contract; `timeout_s` is on the world's clock."""
+        self.world.wait(timeout_s)
+        return self.world.untold()
+
+    def acknowledge(self, reports: Sequence[Report]) -> None:
+        self.world.acknowledge(reports)
+
+    def begun(self) -> frozenset[Key]:
+        return frozenset(self.world.begun)
+
+    def close(self) -> None:
+        """The world stays as it is."""

@@ -1,0 +1,132 @@
+"""What Gavel's policies optimise over: jobs, GPU types, throughputs, and pairs of jobs.
+
+Shapes: n jobs (or classes of identical jobs), m GPU types.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Index = Ints | int
+
+
+class NoGpuTypeHolds(ValueError):
+    """Jobs that no GPU type of the cluster can hold.
+
+    Attributes:
+        jobs: their indices.
+    """
+
+    def __init__(self, jobs: Ints):
+        super().__init__(f"no GPU type can hold jobs {', '.join(map(str, jobs[:8]))}")
+        self.jobs = jobs
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Jobs to share a cluster of several GPU types.
+
+    Attributes:
+        throughput: (n, m) steps per second of a job on its whole gang; 0 = does not fit there. To
+            be 0, too, on a type with fewer GPUs than the gang: the program would give the job a
+            part of them, which no round can turn into time.
+        gpus: (n,) GPUs of each job's gang, all of one type.
+        capacity: (m,) GPUs of each type.
+        weights: (n,) priority weights, positive.
+        count: (n,) identical jobs that a row stands for.
+        kind: (n,) number of what each job trains.
+        speeds: (m, k, k) pair speed of the row's kind beside the column's, relative to running
+            alone; 0 = they cannot share. None: nobody shares.
+
+    Raises:
+        NoGpuTypeHolds: a job has no type it can run on.
+        ValueError: a shape or a sign is wrong.
+    """
+
+    throughput: Floats
+    gpus: Ints
+    capacity: Ints
+    weights: Floats
+    count: Ints
+    kind: Ints
+    speeds: NDArray[np.floating] | None = None
+
+    def __post_init__(self) -> None:
+        n, m = self.throughput.shape
+        if self.capacity.shape != (m,) or (self.capacity < 0).any():
+            raise ValueError("capacity needs one number of GPUs, at least 0, per GPU type")
+        for name in ("gpus", "weights", "count"):
+            values = getattr(self, name)
+            if values.shape != (n,) or not (values > 0).all():
+                raise ValueError(f"{name} needs one positive number per job")
+        if not (np.isfinite(self.throughput) & (self.throughput >= 0)).all():
+            raise ValueError("throughputs must be finite and at least 0")
+        k = int(self.kind.max(initial=-1)) + 1
+        if self.speeds is not None and (len(self.speeds) != m or self.speeds.shape[1] < k):
+            raise ValueError("pair speeds need one number per GPU type and ordered pair of kinds")
+        stranded = np.flatnonzero(~(self.throughput > 0).any(axis=1))
+        if stranded.size:
+            raise NoGpuTypeHolds(stranded)
+
+    @classmethod
+    def of(
+        cls,
+        throughput: object,
+        capacity: object,
+        gpus: object = None,
+        weights: object = None,
+        count: object = None,
+        kind: object = None,
+        speeds: NDArray[np.floating] | None = None,
+    ) -> Problem:
+        """From anything array-like; gangs, weights and counts are 1, kinds all different."""
+        rates = np.asarray(throughput, float)
+        n = len(rates)
+        return cls(
+            rates,
+            np.ones(n, np.int64) if gpus is None else np.asarray(gpus, np.int64),
+            np.asarray(capacity, np.int64),
+            np.ones(n) if weights is None else np.asarray(weights, float),
+            np.ones(n, np.int64) if count is None else np.asarray(count, np.int64),
+            np.arange(n) if kind is None else np.asarray(kind, np.int64),
+            speeds,
+        )
+
+    @property
+    def jobs(self) -> int:
+        """Rows: jobs, or classes of them."""
+        return len(self.throughput)
+
+    @property
+    def types(self) -> int:
+        return len(self.capacity)
+
+    @cached_property
+    def proportional(self) -> Floats:
+        """(n,) throughput when every job has each type for the type's share of all GPUs."""
+        rates: Floats = self.throughput @ (self.capacity / self.capacity.sum())
+        return rates
+
+    @cached_property
+    def isolated(self) -> Floats:
+        """(n,) throughput when every job has an n-th of each type's GPUs for itself."""
+        share = self.capacity / (self.count.sum() * self.gpus[:, None])
+        share /= np.maximum(1.0, share.sum(axis=1, keepdims=True))
+        rates: Floats = (share * self.throughput).sum(axis=1)
+        return rates
+
+    def speed(self, gpu_type: int, a: Index, b: Index) -> NDArray[np.floating]:
+        """Pair speeds of jobs `a` beside jobs `b` on a type; the two are broadcast."""
+        assert self.speeds is not None
+        found: NDArray[np.floating] = self.speeds[gpu_type, self.kind[a], self.kind[b]]
+        return found
+
+    def blind(self) -> Problem:
+        """The same problem to a policy that believes all GPU types equal."""
+        return replace(self, throughput=np.ones_like(self.throughput))

@@ -1,0 +1,161 @@
+"""Horus-like: co-location by predicted utilisation. Ours, after the idea of Horus (TPDS 2022).
+
+Horus predicts the GPU utilisation of a job before it runs, from the graph of its model, and packs
+by it. Its predictor and its constants are not public, and a scheduler that leaves user code alone
+sees no graph. Here the prediction is what jobs like this one were seen to use; the rule is that
+two jobs may share when their predicted utilisations sum to no more than a limit, the least first.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from features.job import Job, Profile
+from features.names import normalise
+from scheduler.cluster import Run
+from scheduler.core import QueuedJob, Turn
+from scheduler.decisions import Reason
+from scheduler.policies.base import Policy
+from scheduler.sharing import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """Predicted use of one GPU: utilisation (percent) and memory (MiB); from how many jobs."""
+
+    util_pct: float
+    mem_mib: float
+    seen: int
+
+
+class UtilisationBelief:
+    """What jobs of the same template used, else those of the same user: mean utilisation, and the
+    most memory, since a mean of that would not be safe.
+
+    A template is a user's normalised job name, or the GPUs and CPUs asked for without a name.
+    """
+
+    def __init__(self) -> None:
+        self._sums: dict[Hashable, tuple[int, float, float]] = defaultdict(lambda: (0, 0.0, 0.0))
+
+    def learn(self, job: Job, profile: Profile) -> None:
+        """A job was watched."""
+        for key in _keys(job):
+            n, util, mem = self._sums[key]
+            self._sums[key] = n + 1, util + profile.gpu_util_pct, max(mem, profile.gpu_mem_mib)
+
+    def predict(self, job: Job) -> Use | None:
+        """The use of a job; None when nothing like it was watched."""
+        for key in _keys(job):
+            if key in self._sums:
+                n, util, mem = self._sums[key]
+                return Use(util / n, mem, n)
+        return None
+
+
+def _keys(job: Job) -> tuple[Hashable, ...]:
+    name = normalise(job.name)
+    return (job.user, name or (job.gpus, job.cpus)), (job.user,)
+
+
+class Horus(Policy):
+    """First come, first served; a job that finds no GPUs of its own may share some.
+
+    Args:
+        limit_pct: predicted utilisations of a pair sum to at most this.
+        gpu_memory_mib: so does their memory, to less than this.
+        max_gpus: larger jobs never share.
+    """
+
+    name = "horus"
+    packs = True
+    watches_runs = True
+    watch_s = 200.0
+
+    def __init__(
+        self,
+        *,
+        limit_pct: float = 100.0,
+        gpu_memory_mib: float = 24_576.0,
+        max_gpus: int = 8,
+    ):
+        self.limit_pct = limit_pct
+        self.gpu_memory_mib = gpu_memory_mib
+        self.max_gpus = max_gpus
+        self.belief = UtilisationBelief()
+        self._watched: set[str] = set()
+
+    def ended(self, run: Run, now: float) -> None:
+        self._watched.discard(run.job.job_id)
+
+    def serve(self, turn: Turn) -> None:
+        self._watch(turn)
+        too_many: set[int] = set()  # GPU counts that did not fit; nothing is freed during a turn
+        for queued in list(turn.queue):
+            gpus = queued.job.gpus
+            placement = None if gpus in too_many else turn.pool.place(gpus)
+            if placement is not None:
+                turn.start(queued, placement)
+                continue
+            too_many.add(gpus)
+            partner = self._partner(turn, queued)
+            if isinstance(partner, Run):
+                turn.pack(queued, partner)
+            else:
+                turn.wait(queued, partner)
+
+    def _watch(self, turn: Turn) -> None:
+        """Learn from the runs whose use is known by now."""
+        for run in turn.runs():
+            profile = turn.known(run).profile
+            if profile is not None and run.job.job_id not in self._watched:
+                self._watched.add(run.job.job_id)
+                self.belief.learn(run.job, profile)
+
+    def _partner(self, turn: Turn, queued: QueuedJob) -> Run | Reason:
+        """The run whose predicted use leaves most room, or why there is none."""
+        job = queued.job
+        reason = turn.capacity_reason(queued)
+        if job.gpus > self.max_gpus:
+            return reason
+        if not job.share:
+            return Reason.SHARING_OPTED_OUT if turn.alone(job.gpus) else reason
+        own = self.belief.predict(job)
+        if own is None:
+            return reason
+        best: tuple[float, Run, Verdict] | None = None
+        for run in turn.alone(job.gpus):
+            other = self._use(turn, run)
+            if other is None or not run.job.share:
+                continue
+            if own.mem_mib + other.mem_mib >= self.gpu_memory_mib:
+                if reason is not Reason.INTERFERENCE_GUARD:
+                    reason = Reason.MEMORY_GUARD
+                continue
+            total = own.util_pct + other.util_pct
+            if total > self.limit_pct:
+                reason = Reason.INTERFERENCE_GUARD
+            elif best is None or total < best[0]:
+                best = total, run, self._verdict(own, other)
+        if best is None:
+            return reason
+        queued.verdict = best[2]
+        return best[1]
+
+    def _use(self, turn: Turn, run: Run) -> Use | None:
+        """What a running job uses, as it was watched, or else as predicted."""
+        profile = turn.known(run).profile
+        if profile is not None:
+            return Use(profile.gpu_util_pct, profile.gpu_mem_mib, 1)
+        return self.belief.predict(run.job)
+
+    def _verdict(self, own: Use, other: Use) -> Verdict:
+        """The prediction, to be read in the log."""
+        path = (
+            f"predicted utilisation {own.util_pct:.0f} % (from {own.seen} jobs like it)",
+            f"partner: {other.util_pct:.0f} %",
+            f"sum at most {self.limit_pct:.0f} %",
+        )
+        return Verdict((0, 0), None, path)

@@ -1,0 +1,212 @@
+"""The outer problem of SMD: which jobs to admit, a knapsack with several resources.
+
+`approximate` relaxes it to a linear program, rounds down, fills what is left by density and
+improves by exchanges; it is always feasible. `select_exactly` is the mixed-integer program, and
+`select` takes that for small problems. All take choices: alternatives of one job (so many GPUs, or
+more), of which at most one is taken.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import Bounds, LinearConstraint, linprog, milp
+from scipy.sparse import coo_array, vstack
+
+Floats = NDArray[np.float64]
+
+SLACK = 1e-9
+ROUNDS = 4  # of exchanges, at most
+LOOKS = 32  # choices tried on each side of one
+FEW = 40  # choices up to which the mixed-integer program takes no time
+
+
+class NoSolution(RuntimeError):
+    """The solver gave up; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Knapsack:
+    """Choices to admit.
+
+    Attributes:
+        values: worth of each choice, (n,), not negative.
+        weights: what it takes, (n, resources).
+        capacity: (resources,).
+        jobs: the job each choice belongs to, (n,); None when each is a job of its own.
+    """
+
+    values: Floats
+    weights: Floats
+    capacity: Floats
+    jobs: NDArray[np.int64] | None = None
+
+    def __post_init__(self) -> None:
+        if self.weights.shape != (len(self.values), len(self.capacity)):
+            raise ValueError(
+                f"weights are {self.weights.shape}, not {(len(self.values), len(self.capacity))}"
+            )
+
+    def owners(self) -> NDArray[np.int64]:
+        return np.arange(len(self.values)) if self.jobs is None else self.jobs
+
+    def value(self, chosen: Sequence[int]) -> float:
+        """Worth of a selection."""
+        return float(self.values[list(chosen)].sum())
+
+    def feasible(self, chosen: Sequence[int]) -> bool:
+        """Within the capacity, no job twice."""
+        picked = list(chosen)
+        owners = self.owners()[picked]
+        within = (self.weights[picked].sum(axis=0) <= self.capacity + SLACK).all()
+        return bool(within and len(set(owners.tolist())) == len(picked))
+
+    def constraints(self) -> coo_array:
+        """Rows of the resources, then one per job with several choices."""
+        rows = [coo_array(self.weights.T)]
+        if self.jobs is not None and len(self.jobs):
+            n = len(self.values)
+            once = (np.ones(n), (self.jobs, np.arange(n)))
+            rows.append(coo_array(once, shape=(int(self.jobs.max()) + 1, n)))
+        return vstack(rows)
+
+    def bounds(self) -> Floats:
+        """Right-hand sides of `constraints`."""
+        many = 0 if self.jobs is None or not len(self.jobs) else int(self.jobs.max()) + 1
+        return np.concatenate([self.capacity, np.ones(many)])
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Choices taken, and what a unit of each resource was worth at the margin.
+
+    Attributes:
+        chosen: indices of the choices, rising.
+        prices: dual of each resource in the relaxation, (resources,).
+        bound: no selection is worth more than this.
+    """
+
+    chosen: tuple[int, ...]
+    prices: tuple[float, ...]
+    bound: float
+
+
+def select(problem: Knapsack) -> Selection:
+    """A selection, always feasible: the best one of few choices, a good one of many."""
+    found = approximate(problem)
+    if len(problem.values) > FEW or problem.value(found.chosen) >= found.bound - SLACK:
+        return found
+    with suppress(NoSolution):
+        return replace(found, chosen=select_exactly(problem))
+    return found
+
+
+def approximate(problem: Knapsack) -> Selection:
+    """A good selection, always feasible; by density alone should the solver give up."""
+    n = len(problem.values)
+    if not n:
+        return Selection((), tuple(0.0 for _ in problem.capacity), 0.0)
+    relaxed = linprog(
+        -problem.values,
+        A_ub=problem.constraints(),
+        b_ub=problem.bounds(),
+        bounds=(0.0, 1.0),
+        method="highs-ds",
+    )
+    prices, whole, bound = np.zeros(len(problem.capacity)), [], float(problem.values.sum())
+    if relaxed.status == 0:
+        prices = -np.asarray(relaxed.ineqlin.marginals)[: len(prices)]
+        whole, bound = np.flatnonzero(relaxed.x > 1.0 - 1e-7).tolist(), -float(relaxed.fun)
+    chosen = _fill(problem, whole, prices)
+    for _ in range(ROUNDS):
+        better = _exchange(problem, chosen, prices)
+        if problem.value(better) <= problem.value(chosen) + SLACK:
+            break
+        chosen = better
+    return Selection(tuple(sorted(chosen)), tuple(prices.tolist()), bound)
+
+
+def select_exactly(problem: Knapsack, *, gap: float = 0.0) -> tuple[int, ...]:
+    """The best selection, to a relative `gap`. Raises NoSolution."""
+    n = len(problem.values)
+    if not n:
+        return ()
+    with _hushed():
+        found = milp(
+            -problem.values,
+            constraints=LinearConstraint(problem.constraints(), ub=problem.bounds()),
+            bounds=Bounds(0, 1),
+            integrality=np.ones(n),
+            options={"mip_rel_gap": gap},
+        )
+    if found.x is None:
+        raise NoSolution(f"the knapsack: {found.message}")
+    return tuple(np.flatnonzero(found.x > 0.5).tolist())
+
+
+@contextmanager
+def _hushed() -> Iterator[None]:
+    """HiGHS leaves a debugging line on standard output now and then, where JSON may go."""
+    sys.stdout.flush()
+    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 1)
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nowhere)
+
+
+def _density(problem: Knapsack, prices: Floats) -> Floats:
+    """Worth per unit of scarce resource: the relaxation's prices, and a little of all of them."""
+    share = problem.weights / np.maximum(problem.capacity, SLACK)
+    scarce = prices * problem.capacity
+    scale = scarce.sum() or 1.0
+    density: Floats = problem.values / np.maximum(share @ (scarce / scale + 0.05), SLACK)
+    return density
+
+
+def _fill(
+    problem: Knapsack, chosen: Sequence[int], prices: Floats, *, bar: int | None = None
+) -> list[int]:
+    """Add what still fits, the densest first; `bar` is not looked at."""
+    taken = list(chosen)
+    owners = problem.owners()
+    used = problem.weights[taken].sum(axis=0)
+    jobs = set(owners[taken].tolist())
+    for i in np.argsort(-_density(problem, prices), kind="stable").tolist():
+        fits = (used + problem.weights[i] <= problem.capacity + SLACK).all()
+        if fits and i != bar and int(owners[i]) not in jobs and problem.values[i] > 0:
+            taken.append(i)
+            jobs.add(int(owners[i]))
+            used = used + problem.weights[i]
+    return taken
+
+
+def _exchange(problem: Knapsack, chosen: Sequence[int], prices: Floats) -> list[int]:
+    """The best selection one exchange away: a choice left out, or one forced in, then filled."""
+    density = _density(problem, prices)
+    inside = sorted(chosen, key=lambda i: density[i])  # the least dense first
+    outside = sorted(set(range(len(density))) - set(chosen), key=lambda i: -density[i])
+    others = [
+        _fill(problem, [i for i in inside if i != out], prices, bar=out) for out in inside[:LOOKS]
+    ]
+    others += [_fill(problem, _forced(problem, inside, i), prices) for i in outside[:LOOKS]]
+    return max([list(chosen), *others], key=problem.value)
+
+
+def _forced(problem: Knapsack, inside: Sequence[int], choice: int) -> list[int]:
+    """`choice`, and of those inside (the least dense first) all that leave room for it."""
+    owners = problem.owners()
+    kept = [i for i in inside if owners[i] != owners[choice]]
+    used = problem.weights[[*kept, choice]].sum(axis=0)
+    while kept and (used > problem.capacity + SLACK).any():
+        used = used - problem.weights[kept.pop(0)]
+    return [*kept, choice] if (used <= problem.capacity + SLACK).all() else list(inside)

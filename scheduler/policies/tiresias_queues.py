@@ -1,0 +1,195 @@
+"""Discretised two-dimensional least attained service: the queues of Tiresias (NSDI'19).
+
+Attained service is seconds on GPUs times GPUs. A job starts in the first queue and falls to the
+next each time its service reaches the limit of its queue; it may be promoted to the first again
+when it has starved. Within a queue jobs keep their place, or are ranked by a Gittins index.
+
+There is no clock here: the caller says what time it is and who runs.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass
+from math import floor
+
+import numpy as np
+
+# GPU-seconds; of the published simulator.
+LIMITS = (3250.0, 7200.0)
+
+
+@dataclass(slots=True)
+class Standing:
+    """What the queues know of a job.
+
+    Attributes:
+        job_id, gpus, submit_time: of the job.
+        queue: where it stands; 0 is served first.
+        ran_s: seconds it ran since it came, or was last promoted.
+        waited_s: seconds it waited since the same moment, from its first run on.
+        running: it holds GPUs.
+        promotions: how often it was taken back to the first queue.
+    """
+
+    job_id: str
+    gpus: int
+    submit_time: float
+    queue: int = 0
+    ran_s: float = 0.0
+    waited_s: float = 0.0
+    running: bool = False
+    promotions: int = 0
+
+
+class GittinsIndex:
+    """How likely a job is to end within the next quantum of service, per unit of it.
+
+    Args:
+        sample: services (GPU-seconds) of past jobs, in any order.
+        quantum: GPU-seconds.
+
+    With a the service attained, G = 1e6 P / E, where among the jobs of the sample that had more
+    than a, P is the share that ends within the quantum and E the mean of min(d, quantum): the
+    published simulator does not subtract a from d there, and neither does this. Zero beyond the
+    sample.
+    """
+
+    def __init__(self, sample: Iterable[float], quantum: float = LIMITS[0]):
+        d = np.sort(np.asarray(list(sample), dtype=np.float64))
+        if not len(d):
+            raise ValueError("the Gittins index needs a sample of services; it is empty")
+        n = len(d)
+        attained = d - 1
+        first = np.searchsorted(d, attained, side="right")
+        last = np.searchsorted(d, attained + quantum, side="right")
+        last = np.where(attained + quantum > d[-1] - 1, n - 1, last)
+        total = np.concatenate([[0.0], np.cumsum(d)])
+        left = n - first
+        share = (last - first) / left
+        spent = np.floor((total[last] - total[first] + quantum * (n - last)) / left)
+        self._services: list[float] = d.tolist()
+        self._index: list[float] = (1e6 * share / spent).tolist()
+
+    def __call__(self, attained: float) -> float:
+        if attained > self._services[-1] - 1:
+            return 0.0
+        return self._index[bisect_right(self._services, attained)]
+
+
+class LeastAttained:
+    """Jobs in queues by attained service.
+
+    Args:
+        limits: service at which a job leaves each queue but the last, GPU-seconds.
+        by_gpus: service is GPU-seconds; False counts seconds alone.
+        promote: a job that waited `promote` times as long as it ran goes back to the first
+            queue, with nothing attained; None leaves it where it is.
+        gittins: ranks jobs within a queue; None keeps them in order.
+        running_first: whenever it is settled who runs, those go to the head of their queue.
+        published_jumps: wake for a demotion at the time the published simulator computes, which
+            forgets to multiply what a job ran by its GPUs; its figures depend on it.
+    """
+
+    def __init__(
+        self,
+        limits: Sequence[float] = LIMITS,
+        *,
+        by_gpus: bool = True,
+        promote: float | None = None,
+        gittins: GittinsIndex | None = None,
+        running_first: bool = True,
+        published_jumps: bool = False,
+    ):
+        self.limits = tuple(limits)
+        self.by_gpus = by_gpus
+        self.promote = promote
+        self.gittins = gittins
+        self.running_first = running_first
+        self.published_jumps = published_jumps
+        self._jobs: dict[str, Standing] = {}  # in order of arrival
+        self._queues: list[list[Standing]] = [[] for _ in range(len(self.limits) + 1)]
+        self.promotions = 0  # in all
+        self._now = 0.0
+
+    def __getitem__(self, job_id: str) -> Standing:
+        return self._jobs[job_id]
+
+    def join(self, job_id: str, gpus: int, submit_time: float) -> None:
+        """A job comes, to the tail of the first queue."""
+        self._jobs[job_id] = job = Standing(job_id, gpus, submit_time)
+        self._queues[0].append(job)
+
+    def leave(self, job_id: str) -> None:
+        """A job ended."""
+        job = self._jobs.pop(job_id)
+        self._queues[job.queue].remove(job)
+
+    def attained(self, job: Standing) -> float:
+        """Service of a job in the unit of the limits."""
+        return job.ran_s * (job.gpus if self.by_gpus else 1)
+
+    def advance(self, now: float) -> None:
+        """Let time pass for all jobs; demote (by one queue at most) and promote."""
+        passed, self._now = now - self._now, now
+        for job in self._jobs.values():
+            if job.running:
+                job.ran_s += passed
+                if job.queue < len(self.limits) and self.attained(job) >= self.limits[job.queue]:
+                    self._move(job, job.queue + 1)
+            elif job.ran_s > 0:
+                job.waited_s += passed
+                if self._starves(job):
+                    job.ran_s = job.waited_s = 0.0
+                    job.promotions += 1
+                    self.promotions += 1
+                    self._move(job, 0)
+
+    def line(self) -> list[Standing]:
+        """All jobs in the order in which they are to be served."""
+        if self.gittins is not None:
+            for queue in self._queues:
+                queue.sort(key=lambda job: (-self.index(job), job.submit_time))
+        return [job for queue in self._queues for job in queue]
+
+    def run(self, job_ids: Container[str]) -> None:
+        """These jobs run from now on, and no others."""
+        for job in self._jobs.values():
+            job.running = job.job_id in job_ids
+        if self.running_first:
+            for queue in self._queues:
+                queue.sort(key=lambda job: not job.running)
+
+    def index(self, job: Standing) -> float:
+        """Gittins index of a job. ValueError without one."""
+        if self.gittins is None:
+            raise ValueError("these queues rank by no Gittins index")
+        return self.gittins(self.attained(job))
+
+    def next_jump(self) -> float | None:
+        """When the next job would change its queue, everything else staying as it is."""
+        times = [t for job in self._jobs.values() if (t := self._jump(job)) is not None]
+        return min(times, default=None)
+
+    def _starves(self, job: Standing) -> bool:
+        """A job out of the first queue has waited `promote` times as long as it ran."""
+        return (
+            self.promote is not None and job.queue > 0 and job.waited_s >= self.promote * job.ran_s
+        )
+
+    def _move(self, job: Standing, queue: int) -> None:
+        self._queues[job.queue].remove(job)
+        job.queue = queue
+        self._queues[queue].append(job)
+
+    def _jump(self, job: Standing) -> float | None:
+        if job.running and job.queue < len(self.limits):
+            limit, gpus = self.limits[job.queue], job.gpus if self.by_gpus else 1
+            if self.published_jumps:
+                return self._now + floor((limit - job.ran_s) / gpus)
+            return self._now + max(limit - self.attained(job), 0.0) / gpus
+        if not job.running and job.queue > 0 and self.promote is not None and job.ran_s > 0:
+            left = self.promote * job.ran_s - job.waited_s
+            return self._now + left if left > 0 else None
+        return None

@@ -1,0 +1,1 @@
+"""The decision core on the wall clock: event log, decider, API, pages (docs/service.md)."""

@@ -1,0 +1,4 @@
+"""The analyst: when a job will start, why it waits, and what would change that.
+
+Nothing here decides. Every answer comes from copies of the decision core that are run forward.
+"""

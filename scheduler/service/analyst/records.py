@@ -1,0 +1,71 @@
+"""Forecasts as events and rows, and ended jobs as the table tells of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from sqlalchemy import Connection, delete, insert, select
+
+from scheduler.service.analyst.forecast import Forecast
+from scheduler.service.analyst.memory import Past
+from scheduler.service.events import Event
+from scheduler.service.store.tables import forecasts, jobs
+from scheduler.service.submission import Submission
+
+FIGURES = ("start_p50", "start_p90", "end_p50", "end_p90")
+RECALLED = 20_000  # ended jobs that are recalled from the table
+
+
+def ended(connection: Connection) -> list[Past]:
+    """Jobs that have ended, as their table tells."""
+    query = (
+        select(jobs.c.spec, jobs.c.estimate_s, jobs.c.started_at, jobs.c.ended_at)
+        .where(jobs.c.started_at.is_not(None), jobs.c.ended_at.is_not(None))
+        .order_by(jobs.c.submitted_seq.desc())
+        .limit(RECALLED)
+    )
+    found = []
+    for row in connection.execute(query):
+        job = Submission.from_body(json.loads(row.spec)).job()
+        ran_s = max(0.0, row.ended_at - row.started_at)
+        found.append(Past(job, row.estimate_s, None, row.started_at, ran_s))
+    return found
+
+
+def body_of(made: Forecast) -> dict[str, Any]:
+    """A forecast as plain values."""
+    told = asdict(made)
+    del told["starts"]
+    return told
+
+
+def forecast_of(event: Event) -> Forecast:
+    return Forecast(**event.body)
+
+
+def write(connection: Connection, made: Mapping[str, Forecast], bases: Iterable[str]) -> None:
+    """Put forecasts into their table, in the place of what was there."""
+    for basis in bases:
+        rows = [
+            {
+                "job_id": job_id,
+                "basis": basis,
+                "made_at": one.made_at,
+                **{name: getattr(one, name) for name in FIGURES},
+                "why_not": one.why_not,
+            }
+            for job_id, one in made.items()
+        ]
+        if not rows:
+            continue
+        ids = list(made)
+        for i in range(0, len(ids), 500):
+            connection.execute(
+                delete(forecasts).where(
+                    forecasts.c.basis == basis, forecasts.c.job_id.in_(ids[i : i + 500])
+                )
+            )
+        connection.execute(insert(forecasts), rows)

@@ -1,0 +1,1 @@
+"""The API: `create_app` in `service.api.app`."""

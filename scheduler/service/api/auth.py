@@ -1,0 +1,228 @@
+"""Who is asking, and whether they may.
+
+A bearer token in the `Authorization` header, or in a cookie for the pages; on loopback, where
+tokens may be off, the user at the other end of the connection. The cookie holds the token itself
+(HttpOnly, SameSite=Strict): revoking the token ends the session too, and there is no table of
+sessions to keep.
+
+A request that changes something and is not signed by a header could have been made by another
+site in the visitor's browser. It must come from our own pages (Origin, Sec-Fetch-Site), and with a
+cookie also bring a word that only our pages can know (`csrf_word`).
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import os
+import pwd
+from collections import OrderedDict
+from time import monotonic, time
+from typing import Annotated
+from urllib.parse import parse_qsl, urlsplit
+
+from fastapi import Depends, Request
+from starlette.concurrency import run_in_threadpool
+
+from scheduler.service.api import tokens
+from scheduler.service.api.gate import BODY
+from scheduler.service.api.limits import Buckets, Limits
+from scheduler.service.api.peer import peer_user
+from scheduler.service.api.problems import Problem
+from scheduler.service.settings import Settings
+from scheduler.service.store.reads import Reads, View
+from scheduler.service.store.store import Store
+from scheduler.service.store.visibility import Role, Viewer
+
+COOKIE = "pellucid_token"
+CSRF_HEADER = "X-CSRF-Token"
+KNOWN_S = 1.0  # a token is looked up again after this: a revoked one ends within it
+MAX_KNOWN = 1024
+SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+def service_user() -> str:
+    """Name of the user this process runs as."""
+    uid = os.geteuid()
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+class Door:
+    """Tells who is asking. One per app."""
+
+    def __init__(self, settings: Settings, store: Store, limits: Limits):
+        self._settings, self._store = settings, store
+        self._user = service_user()
+        self._known: OrderedDict[str, tuple[Viewer, float]] = OrderedDict()  # by digest
+        self._peers: OrderedDict[int, tuple[object, str | None]] = OrderedDict()
+        self._rate = Buckets(limits.rate_per_s, limits.burst)
+        self._guesses = Buckets(limits.guesses_per_s, limits.guesses_burst)
+
+    def admit(self, request: Request) -> Viewer:
+        """The viewer behind a request. Raises Problem (401, 403, 429)."""
+        viewer, by_header = self._identify(request)
+        request.state.actor = viewer.name
+        wait = self._rate.take(viewer.name)
+        if wait:
+            raise Problem(
+                429, "too-many-requests", "slow down: too many requests", retry_after_s=wait
+            )
+        if request.method not in SAFE and not by_header:
+            self.from_our_page(request)
+        return viewer
+
+    def enter(self, request: Request, secret: str) -> Viewer:
+        """The viewer of a secret given by hand. Raises Problem."""
+        address = request.client.host if request.client else ""
+        known = self._fresh(secret)
+        if known is not None:
+            return known
+        with self._store.engine.connect() as connection:
+            token = tokens.find(connection, secret, time())
+        if token is not None:
+            self._known[tokens.digest(secret)] = token.viewer, monotonic() + KNOWN_S
+            if len(self._known) > MAX_KNOWN:
+                self._known.popitem(last=False)
+            return token.viewer
+        wait = self._guesses.take(address)
+        if wait:
+            raise Problem(
+                429,
+                "too-many-requests",
+                "too many wrong tokens from this address",
+                retry_after_s=wait,
+                refused=True,
+            )
+        raise Problem(
+            401, "unauthorized", "this token is unknown, expired or revoked", refused=True
+        )
+
+    def knows(self, request: Request) -> bool:
+        """Whether the token of a request was looked up a moment ago."""
+        scheme, _, secret = request.headers.get("authorization", "").partition(" ")
+        return scheme.lower() == "bearer" and self._fresh(secret.strip()) is not None
+
+    def _fresh(self, secret: str) -> Viewer | None:
+        viewer, until = self._known.get(tokens.digest(secret), (None, 0.0))
+        return viewer if monotonic() < until else None
+
+    def csrf_word(self, request: Request) -> str:
+        """What a form of our own pages sends along as `csrf` (or in the header X-CSRF-Token)."""
+        secret = request.cookies.get(COOKIE, "")
+        return hmac.digest(secret.encode(errors="surrogatepass"), b"csrf", "sha256").hex()
+
+    def _identify(self, request: Request) -> tuple[Viewer, bool]:
+        header = request.headers.get("authorization")
+        if header is not None:
+            scheme, _, secret = header.partition(" ")
+            if scheme.lower() != "bearer":
+                raise Problem(401, "unauthorized", "send `Authorization: Bearer TOKEN`")
+            return self.enter(request, secret.strip()), True
+        cookie = request.cookies.get(COOKIE)
+        if cookie is not None:
+            return self.enter(request, cookie), False
+        if self._settings.needs_token:
+            raise Problem(401, "unauthorized", "send `Authorization: Bearer TOKEN`")
+        return self._local(request), False
+
+    def _local(self, request: Request) -> Viewer:
+        """Tokens are off: whoever sits at the other end of the loopback connection."""
+        user = self._peer(request)
+        if user == self._user:
+            return Viewer(user, Role.OPERATOR, os_user=user)
+        if user is not None and os.geteuid() == 0:
+            vcs = Reads(self._store.engine).seen_by(Viewer(user, Role.VIEWER)).vcs()
+            return Viewer(user, Role.SUBMITTER, tuple(vcs), os_user=user)
+        raise Problem(
+            401,
+            "unauthorized",
+            f"without tokens only user {self._user} on this machine is served",
+            refused=True,
+        )
+
+    def _peer(self, request: Request) -> str | None:
+        client, server = request.scope.get("client"), request.scope.get("server")
+        if server is not None and not _is_address(server[0]):
+            return self._user  # called inside this process, by no socket at all
+        if client is None or server is None:
+            return None
+        # The server hands out one object per connection: while it is kept here, no other
+        # connection can have its id.
+        known = self._peers.get(id(client))
+        if known is None:
+            known = self._peers[id(client)] = client, peer_user(tuple(client), tuple(server))
+            if len(self._peers) > 256:
+                self._peers.popitem(last=False)
+        return known[1]
+
+    def same_origin(self, request: Request) -> None:
+        """Raise Problem when another site made the visitor's browser send this."""
+        site = request.headers.get("sec-fetch-site", "same-origin")
+        origin = request.headers.get("origin")
+        host = request.headers.get("host", "")
+        foreign = origin is not None and urlsplit(origin).netloc.lower() != host.lower()
+        if site not in ("same-origin", "none") or foreign:
+            raise Problem(
+                403, "cross-site-request", "this request was made by another site", refused=True
+            )
+
+    def from_our_page(self, request: Request) -> None:
+        """Raise Problem unless one of our pages made the visitor's browser send this."""
+        self.same_origin(request)
+        if COOKIE not in request.cookies:
+            return
+        word = request.headers.get(CSRF_HEADER) or form(request).get("csrf", "")
+        ours = self.csrf_word(request).encode()
+        if not hmac.compare_digest(ours, word.encode(errors="surrogatepass")):
+            raise Problem(
+                403, "cross-site-request", "this page is out of date; load it again", refused=True
+            )
+
+
+def form(request: Request) -> dict[str, str]:
+    """The fields of an HTML form; the body was read by the gate, and is small."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/x-www-form-urlencoded":
+        return {}
+    try:
+        fields = parse_qsl(request.scope[BODY].decode(), keep_blank_values=True, max_num_fields=64)
+    except ValueError:
+        raise Problem(400, "malformed-request", "the form cannot be read") from None
+    return dict(fields)
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+async def admitted(request: Request) -> Viewer:
+    """FastAPI dependency: who is asking."""
+    door: Door = request.app.state.door
+    if door.knows(request):  # nothing to wait for: no need of a thread
+        return door.admit(request)
+    return await run_in_threadpool(door.admit, request)
+
+
+async def seen(request: Request, viewer: Asking) -> View:
+    """FastAPI dependency: the database as the one who asks may see it."""
+    reads: Reads = request.app.state.reads
+    return reads.seen_by(viewer)
+
+
+async def operating(viewer: Asking) -> Viewer:
+    """FastAPI dependency: an operator."""
+    if viewer.role is not Role.OPERATOR:
+        raise Problem(403, "forbidden", "only an operator may do this", refused=True)
+    return viewer
+
+
+Asking = Annotated[Viewer, Depends(admitted)]
+Seen = Annotated[View, Depends(seen)]
+Operator = Annotated[Viewer, Depends(operating)]

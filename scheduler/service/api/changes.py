@@ -1,0 +1,197 @@
+"""Requests that change something, as events: appended in one transaction, or nothing happens."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pwd
+import secrets
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+from sqlalchemy import select
+
+from scheduler.service.api.auth import service_user
+from scheduler.service.api.problems import Problem
+from scheduler.service.api.schemas import SubmitRequest
+from scheduler.service.api.writer import Once, Writer, Written
+from scheduler.service.events import Event, Kind, canonical
+from scheduler.service.ledger import Phase
+from scheduler.service.store.reads import JobRow
+from scheduler.service.store.store import Store
+from scheduler.service.store.tables import nodes
+from scheduler.service.store.visibility import Role, Viewer
+from scheduler.service.submission import Submission
+
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's: no letter looks like a digit
+
+
+def new_job_id() -> str:
+    """Twelve characters, 60 random bits: short enough to type, and not to be guessed."""
+    return "".join(secrets.choice(_ALPHABET) for _ in range(12))
+
+
+class Changes:
+    """Checks requests and has them written.
+
+    Args:
+        now: seconds since the epoch, as decisions count them.
+    """
+
+    def __init__(self, store: Store, writer: Writer, now: Callable[[], float]):
+        self._store, self._writer, self.now = store, writer, now
+        self._shape: dict[str, tuple[int, set[str]]] = {}
+
+    # --- submit -----------------------------------------------------------------------------
+
+    def submit(
+        self, viewer: Viewer, asked: SubmitRequest, key: str | None = None
+    ) -> Future[Written]:
+        """Submit a job; what came of it, once it is committed. Raises Problem (403, 422)."""
+        vc = self._vc(viewer, asked)
+        if asked.priority > 0 and viewer.role is not Role.OPERATOR:
+            raise Problem(403, "forbidden", "a priority above 0 is an operator's to give")
+        fields = asked.model_dump()
+        submission = Submission(
+            **{**fields, "command": tuple(asked.command), "vc": vc},
+            job_id=new_job_id(),
+            owner=viewer.name,
+            user=runs_as(viewer),
+            submitted_at=self.now(),
+        )
+        event = Event(
+            Kind.SUBMITTED,
+            submission.submitted_at,
+            submission.job_id,
+            viewer.name,
+            body=submission.body(),
+        )
+        once = None
+        if key is not None:
+            once = Once(viewer.name, key, hashlib.sha256(canonical(fields).encode()).hexdigest())
+        return self._writer.append(event, once)
+
+    def _vc(self, viewer: Viewer, asked: SubmitRequest) -> str:
+        """The virtual cluster of a submission. Raises Problem unless it can run there."""
+        if viewer.role is Role.VIEWER:
+            raise Problem(403, "forbidden", "a viewer's token cannot submit jobs", refused=True)
+        shape = self._cluster()
+        open_to = [vc for vc in shape if viewer.may_submit_to(vc)]
+        vc = asked.vc
+        if vc is None:
+            if len(open_to) != 1:
+                choice = ", ".join(open_to) or "none"
+                raise _unfit("vc", f"say which virtual cluster; yours: {choice}")
+            vc = open_to[0]
+        if not viewer.may_submit_to(vc) or vc not in shape:
+            raise Problem(
+                403,
+                "forbidden",
+                f"vc is {vc!r}; you may submit to: {', '.join(open_to) or 'none'}",
+                refused=True,
+            )
+        gpus, types = shape[vc]
+        if asked.gpus > gpus:
+            raise _unfit("gpus", f"{asked.gpus} is more than the {gpus} GPUs of {vc}")
+        if asked.gpu_type is not None and asked.gpu_type not in types:
+            known = ", ".join(sorted(types - {""})) or "none is named"
+            raise _unfit("gpu_type", f"{asked.gpu_type!r} is in no node of {vc}; there: {known}")
+        return vc
+
+    def _cluster(self) -> dict[str, tuple[int, set[str]]]:
+        """GPUs and GPU types of each virtual cluster; fixed once the service has begun."""
+        if not self._shape:
+            query = select(nodes.c.vc, nodes.c.gpus, nodes.c.gpu_type).order_by(nodes.c.node)
+            shape: dict[str, tuple[int, set[str]]] = {}
+            with self._store.engine.connect() as connection:
+                for vc, gpus, kind in connection.execute(query):
+                    before, types = shape.get(vc, (0, set()))
+                    shape[vc] = before + gpus, types | {kind}
+            if not shape:
+                raise Problem(
+                    503,
+                    "not-ready",
+                    "the service has not decided on a cluster yet",
+                    retry_after_s=2,
+                )
+            self._shape = shape
+        return self._shape
+
+    # --- the rest ---------------------------------------------------------------------------
+
+    def cancel(self, viewer: Viewer, job: JobRow) -> None:
+        """Ask for a job to be stopped. Nothing happens to one that is over."""
+        if viewer.role is Role.VIEWER:
+            raise Problem(403, "forbidden", "a viewer's token cannot cancel jobs", refused=True)
+        if not job.cancel_asked and not Phase(job.phase).over:
+            self.append(Kind.CANCEL_ASKED, viewer.name, job.job_id)
+
+    def set_priority(self, viewer: Viewer, job: JobRow, priority: int) -> None:
+        """Let a job go sooner or later. Submitters may only put off their own."""
+        self.check_priority(viewer, job, priority)
+        if priority != job.priority:
+            self.append(Kind.PRIORITY_SET, viewer.name, job.job_id, priority=priority)
+
+    def check_priority(self, viewer: Viewer, job: JobRow, priority: int) -> None:
+        """Raise Problem unless the viewer may give this priority to this job now."""
+        if viewer.role is Role.VIEWER or (priority > 0 and viewer.role is not Role.OPERATOR):
+            raise Problem(
+                403, "forbidden", "a priority above 0 is an operator's to give", refused=True
+            )
+        if not Phase(job.phase).waits:
+            raise Problem(409, "not-waiting", f"the job is {job.phase}: its turn has come")
+
+    def set_node(self, viewer: Viewer, node: int, is_open: bool) -> None:
+        """Drain a node or open it. Raises Problem when there is none of that number."""
+        with self._store.engine.connect() as connection:
+            row = connection.execute(select(nodes).where(nodes.c.node == node)).one_or_none()
+        if row is None:
+            raise Problem(404, "not-found", f"there is no node {node}")
+        if row.open != is_open:
+            self.append(Kind.NODE_SET, viewer.name, node=node, open=is_open)
+
+    def close(self) -> None:
+        """Write what was asked for, and end."""
+        self._writer.close()
+
+    def append(self, kind: Kind, actor: str, job_id: str = "", **body: Any) -> None:
+        """Append one event that changes no table by itself."""
+        self._writer.append(Event(kind, self.now(), job_id, actor, body=body)).result()
+
+
+def runs_as(viewer: Viewer) -> str:
+    """Operating-system user the viewer's jobs run as; "" = the service's own.
+
+    Only root can become somebody else. A service that is not root runs jobs as itself, and for
+    those only whose user it is, or whose token names none. Raises Problem.
+    """
+    user, own = viewer.os_user, service_user()
+    if os.geteuid() != 0:
+        if user not in ("", own):
+            raise Problem(
+                403,
+                "forbidden",
+                f"your jobs are to run as {user}, and this service can only run them as {own}",
+                refused=True,
+            )
+        return ""
+    if not user:
+        raise Problem(
+            403,
+            "forbidden",
+            "the service runs as root and your token names no operating-system user",
+            refused=True,
+        )
+    try:
+        pwd.getpwnam(user)
+    except KeyError:
+        raise Problem(
+            403, "forbidden", f"there is no user {user!r} on this machine", refused=True
+        ) from None
+    return user
+
+
+def _unfit(field: str, message: str) -> Problem:
+    errors = [{"field": f"body.{field}", "message": message}]
+    return Problem(422, "invalid-request", f"{field}: {message}", errors=errors)

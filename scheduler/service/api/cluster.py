@@ -1,0 +1,123 @@
+"""The cluster and everybody's figures, as far as the one who asks may see them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from fastapi import Path as InPath
+
+from scheduler.service.api.auth import Asking, Operator, Seen
+from scheduler.service.api.changes import Changes
+from scheduler.service.api.jobs import After, Limit, Word
+from scheduler.service.api.problems import Problem, responses
+from scheduler.service.api.schemas import NodeRequest
+from scheduler.service.store.reads import (
+    Calibration,
+    Day,
+    Models,
+    Node,
+    Page,
+    QueueEntry,
+    Refusal,
+    Share,
+    VcLoad,
+)
+
+router = APIRouter(tags=["cluster"])
+Since = Annotated[
+    float, Query(ge=0, le=1e11, allow_inf_nan=False, description="Seconds since the epoch.")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterMap:
+    """Virtual clusters at a glance, and every GPU. `now`: the service's clock."""
+
+    now: float
+    vcs: list[VcLoad]
+    nodes: list[Node]
+
+
+@dataclass(frozen=True, slots=True)
+class WhoAmI:
+    """The one who asks, as the service knows them."""
+
+    name: str
+    role: str
+    vcs: list[str]
+    os_user: str
+
+
+@router.get("/whoami", summary="Who you are here")
+def who_am_i(viewer: Asking) -> WhoAmI:
+    return WhoAmI(viewer.name, viewer.role.value, list(viewer.vcs), viewer.os_user)
+
+
+@router.get("/cluster", summary="Node by GPU, who is on it")
+def cluster_map(request: Request, view: Seen) -> ClusterMap:
+    """Others' jobs appear as "another job"."""
+    changes: Changes = request.app.state.changes
+    return ClusterMap(changes.now(), view.load(), view.cluster())
+
+
+@router.get("/queue", summary="Who waits, in order", responses=responses(404))
+def queue(
+    view: Seen,
+    vc: Annotated[str, Query(max_length=128, description="A virtual cluster.")],
+    limit: Limit = 50,
+    after: After = None,
+) -> Page[QueueEntry]:
+    """The queue of a virtual cluster. Of another's job only the place is told."""
+    if vc not in view.vcs():
+        raise Problem(404, "not-found", "there is no virtual cluster of that name")
+    return view.queue(vc, limit=limit, after=after)
+
+
+@router.put(
+    "/nodes/{node}",
+    status_code=202,
+    summary="Drain a node or open it",
+    responses=responses(403, 404),
+)
+def set_node(
+    node: Annotated[int, InPath(ge=0, lt=2**31)],
+    asked: NodeRequest,
+    request: Request,
+    viewer: Operator,
+) -> NodeRequest:
+    """Operators only. What runs on a drained node goes on."""
+    changes: Changes = request.app.state.changes
+    changes.set_node(viewer, node, asked.open)
+    return asked
+
+
+@router.get("/models", summary="The models in use")
+def models(view: Seen) -> Models:
+    """Digest of the bundle that scores come from, and the policy."""
+    return view.models()
+
+
+@router.get("/fairness", summary="GPU-time and waits per virtual cluster and user")
+def fairness(view: Seen, since: Since = 0.0) -> list[Share]:
+    """Virtual clusters as a whole (`user` is ""), and yourself; for operators, every user."""
+    return view.fairness(since)
+
+
+@router.get("/history", summary="Ended jobs, day by day")
+def history(view: Seen, since: Since = 0.0, vc: Word = None) -> list[Day]:
+    """Over all users."""
+    return view.history(since, vc)
+
+
+@router.get("/calibration", summary="How forecasts turned out")
+def calibration(view: Seen, since: Since = 0.0) -> Calibration:
+    """Of the forecasts made at submission: the share of jobs not later than promised."""
+    return view.calibration(since)
+
+
+@router.get("/refusals", summary="Requests turned down", responses=responses(403))
+def refusals(view: Seen, _: Operator, limit: Limit = 50, after: After = None) -> Page[Refusal]:
+    """Operators only. Latest first."""
+    return view.refusals(limit=limit, after=after)

@@ -1,0 +1,127 @@
+"""What every request passes before any route sees it, and every response on its way out.
+
+- The `Host` header must name us: otherwise a page on the web whose name was made to point at
+  127.0.0.1 could talk to a service that trusts loopback (DNS rebinding).
+- The body is read here, up to the limit: a larger one is refused before anything is parsed.
+- A defect becomes a problem of status 500 that tells nothing, and a traceback in our own log.
+- Headers tell browsers to load nothing from elsewhere and to show us in nobody's frame.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from scheduler.service.api.problems import Problem, answer
+
+BODY = "pellucid.body"  # in the scope: the body as bytes
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
+BODY_S = 30.0  # longest time a body may take to arrive
+
+SECURITY_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; "
+        "form-action 'self'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+}
+log = logging.getLogger("pellucid.api")
+
+
+class Gate:
+    """ASGI middleware. `hosts` are the names we go by; None: any."""
+
+    def __init__(self, app: ASGIApp, *, hosts: Sequence[str] | None, body_bytes: int):
+        self._app = app
+        self._hosts = None if hosts is None else frozenset(hosts)
+        self._limit = body_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        begun = False
+
+        async def sending(message: Message) -> None:
+            nonlocal begun
+            if message["type"] == "http.response.start":
+                begun = True
+                headers = MutableHeaders(scope=message)
+                for name, value in SECURITY_HEADERS.items():
+                    headers.setdefault(name, value)
+                headers.setdefault("Cache-Control", "no-store")
+            await send(message)
+
+        try:
+            try:
+                self._check_host(scope)
+                body = await asyncio.wait_for(self._body(scope, receive), BODY_S)
+            except TimeoutError:
+                late = Problem(408, "request-timeout", "the body did not arrive in time")
+                await answer(late)(scope, receive, sending)
+                return
+            except Problem as turned_down:
+                await answer(turned_down)(scope, receive, sending)
+                return
+            scope[BODY] = body
+            await self._app(scope, _replayed(body, receive), sending)
+        except Exception:
+            log.exception("request_failed %s %s", scope["method"], scope["path"])
+            if begun:
+                raise
+            defect = Problem(500, "internal-error", "a defect of the service; it has been logged")
+            await answer(defect)(scope, receive, sending)
+
+    def _check_host(self, scope: Scope) -> None:
+        if self._hosts is None:
+            return
+        host = Headers(scope=scope).get("host", "")
+        name = host[: host.index("]") + 1] if host.startswith("[") and "]" in host else host
+        name = name if name.startswith("[") else name.partition(":")[0]
+        server = scope.get("server") or ("", None)  # no socket: called inside this process
+        if name.lower() not in self._hosts and name != server[0]:
+            raise Problem(421, "misdirected-request", "this service does not go by that name")
+
+    async def _body(self, scope: Scope, receive: Receive) -> bytes:
+        declared = Headers(scope=scope).get("content-length", "0")
+        if not declared.isdecimal() or len(declared) > 18:
+            raise Problem(400, "malformed-request", "Content-Length is no number")
+        parts, length, more = [], int(declared), True
+        self._check_length(length)
+        length = 0
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                break
+            parts.append(message.get("body", b""))
+            length += len(parts[-1])
+            self._check_length(length)
+            more = message.get("more_body", False)
+        return b"".join(parts)
+
+    def _check_length(self, length: int) -> None:
+        if length > self._limit:
+            raise Problem(413, "body-too-large", f"the body is larger than {self._limit:,} bytes")
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """A body that has been read, as if it had not."""
+    told = False
+
+    async def again() -> Message:
+        nonlocal told
+        if told:
+            return await receive()
+        told = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return again

@@ -1,0 +1,166 @@
+"""Jobs: submit, look, cancel, priority, story, explanation, forecast, what-if."""
+
+from __future__ import annotations
+
+from asyncio import wrap_future
+from dataclasses import replace
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from scheduler.service.api.auth import Seen
+from scheduler.service.api.changes import Changes
+from scheduler.service.api.explanation import Analysis, Explanation, explain
+from scheduler.service.api.problems import Problem, responses
+from scheduler.service.api.questions import Questions
+from scheduler.service.api.schemas import PriorityRequest, SubmitRequest, WhatIfRequest
+from scheduler.service.api.shapes import ForecastAnswer, PriorityEffect, WhatIfAnswer
+from scheduler.service.ledger import Phase
+from scheduler.service.store.reads import MAX_PAGE, JobRow, Line, Page, View
+
+router = APIRouter(tags=["jobs"])
+Limit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="Rows per page.")]
+After = Annotated[str | None, Query(max_length=256, description="`next` of the page before.")]
+Word = Annotated[str | None, Query(max_length=128, pattern=r"^[^\x00-\x1f\x7f]*$")]
+Key = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=255,
+        pattern=r"^[\x21-\x7e]+$",
+        description="Sent again with the same body, it submits nothing and names the first job.",
+    ),
+]
+
+
+@router.post(
+    "/jobs",
+    status_code=201,
+    summary="Submit a job",
+    responses={
+        200: {"description": "Submitted before under this Idempotency-Key", "model": JobRow},
+        **responses(403, 422, 503),
+    },
+)
+async def submit(
+    asked: SubmitRequest, request: Request, response: Response, view: Seen, key: Key = None
+) -> JobRow:
+    """Submit a job. It is in the log, for good, when the answer comes."""
+    changes: Changes = request.app.state.changes
+    written = await wrap_future(changes.submit(view.viewer, asked, key))
+    response.headers["Location"] = f"{request.url.path}/{written.job_id}"
+    if written.row is not None:
+        return view.fresh(written.row)
+    response.status_code = 200
+    return await run_in_threadpool(view.job, written.job_id)
+
+
+@router.get("/jobs", summary="List your jobs, latest first")
+def list_jobs(
+    view: Seen,
+    phase: Phase | None = None,
+    vc: Word = None,
+    owner: Word = None,
+    limit: Limit = 50,
+    after: After = None,
+) -> Page[JobRow]:
+    """Your jobs; an operator's are everybody's."""
+    wanted = None if phase is None else phase.value
+    return view.jobs(phase=wanted, vc=vc, owner=owner, limit=limit, after=after)
+
+
+@router.get("/jobs/{job_id}", summary="One job", responses=responses(404))
+def get_job(job_id: str, view: Seen) -> JobRow:
+    """A job of yours. Another's is not found."""
+    return view.job(job_id)
+
+
+@router.post(
+    "/jobs/{job_id}/cancel", status_code=202, summary="Cancel a job", responses=responses(404)
+)
+def cancel(job_id: str, request: Request, view: Seen) -> JobRow:
+    """Ask for a job to be stopped. Asking again, or after its end, changes nothing."""
+    changes: Changes = request.app.state.changes
+    changes.cancel(view.viewer, view.job(job_id))
+    return view.job(job_id)
+
+
+@router.put(
+    "/jobs/{job_id}/priority", summary="Change a job's priority", responses=responses(404, 409)
+)
+async def set_priority(
+    job_id: str,
+    asked: PriorityRequest,
+    request: Request,
+    view: Seen,
+    preview: Annotated[bool, Query(description="Only tell the effect, change nothing.")] = False,
+) -> PriorityEffect:
+    """Higher goes first. Submitters may put off their own jobs (below 0); operators do both.
+
+    The effect is told as of this moment: place in line before and after; of a preview also what
+    the analyst foresees, expected start and reason.
+    """
+    changes: Changes = request.app.state.changes
+    job = await run_in_threadpool(view.job, job_id)
+    changes.check_priority(view.viewer, job, asked.priority)
+    before = await run_in_threadpool(view.standing, job_id)
+    after = await run_in_threadpool(view.standing, job_id, asked.priority)
+    effect = None
+    if preview:
+        wanted = {"priority": asked.priority}
+        told = await _ask(request, view, "whatif", job_id, changes=wanted)
+        effect = WhatIfAnswer.of(job_id, wanted, told)
+    else:
+        await run_in_threadpool(changes.set_priority, view.viewer, job, asked.priority)
+    return PriorityEffect.of(job, asked.priority, before, after, effect, applied=not preview)
+
+
+@router.get("/jobs/{job_id}/story", summary="Everything that happened", responses=responses(404))
+def story(job_id: str, view: Seen) -> list[Line]:
+    """Events and decisions of a job in order, each decision with its reason and numbers."""
+    return view.story(job_id)
+
+
+@router.get("/jobs/{job_id}/explain", summary="Why it is where it is", responses=responses(404))
+async def explanation(
+    job_id: str,
+    request: Request,
+    view: Seen,
+    analyse: Annotated[
+        bool, Query(description="Also try, on a copy of the core, what blocks and what helps.")
+    ] = False,
+) -> Explanation:
+    """One dominant reason, at most four principal ones with their numbers, and a next step."""
+    told = await run_in_threadpool(explain, view, job_id)
+    if not (analyse and Phase(told.phase).waits):
+        return told
+    why = await _ask(request, view, "why", job_id)
+    vcs = list(view.viewer.vcs)
+    helps = {} if "unavailable" in why else await _ask(request, view, "suggest", job_id, vcs=vcs)
+    return replace(told, analysis=Analysis.of(job_id, why, helps))
+
+
+@router.get("/jobs/{job_id}/forecast", summary="When it will start", responses=responses(404))
+def forecast(job_id: str, view: Seen) -> ForecastAnswer:
+    """Start and end as p50 and p90: the forecast made at submission, and the latest."""
+    return ForecastAnswer(view.forecast(job_id, "submission"), view.forecast(job_id))
+
+
+@router.post(
+    "/jobs/{job_id}/whatif", summary="What if it were different", responses=responses(404, 409)
+)
+async def what_if(job_id: str, asked: WhatIfRequest, request: Request, view: Seen) -> WhatIfAnswer:
+    """The forecast of a waiting job as it is, and as it would be. Nothing is changed."""
+    job = await run_in_threadpool(view.job, job_id)
+    if not Phase(job.phase).waits:
+        raise Problem(409, "not-waiting", f"the job is {job.phase}: its turn has come")
+    told = await _ask(request, view, "whatif", job_id, changes=asked.changes(), others=True)
+    return WhatIfAnswer.of(job_id, asked.changes(), told)
+
+
+async def _ask(request: Request, view: View, kind: str, job_id: str, **more: Any) -> dict[str, Any]:
+    """Ask the analyst about a job of the viewer's; others are named to operators only."""
+    questions: Questions = request.app.state.questions
+    return await questions.ask(kind, {"job_id": job_id, "names": view.viewer.sees_all, **more})

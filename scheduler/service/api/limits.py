@@ -1,0 +1,56 @@
+"""Limits on how much and how often, kept in the memory of one API process.
+
+With several API processes each keeps its own count: a token may reach the limit in each of them.
+That bounds the load on every process, which is what the limit is for.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from threading import Lock
+from time import monotonic
+
+MAX_BUCKETS = 10_000  # the longest unused is forgotten: a full bucket again
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one client may ask of one API process.
+
+    Attributes:
+        body_bytes: largest request body.
+        rate_per_s, burst: requests of one token (or, without one, of one address).
+        refusals_per_s, refusals_burst: refusals that are written to the log; others are counted.
+        answer_s: how long a request waits for the analyst.
+    """
+
+    body_bytes: int = 256 * 1024
+    rate_per_s: float = 100.0
+    burst: int = 400
+    guesses_per_s: float = 1.0
+    guesses_burst: int = 20
+    refusals_per_s: float = 1.0
+    refusals_burst: int = 20
+    answer_s: float = 5.0
+
+
+class Buckets:
+    """Token buckets by name: `rate_per_s` on average, `burst` at once."""
+
+    def __init__(self, rate_per_s: float, burst: int):
+        self._rate, self._burst = rate_per_s, float(burst)
+        self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._lock = Lock()
+
+    def take(self, name: str) -> float:
+        """Take one. Returns 0, or the seconds until there will be one."""
+        now = monotonic()
+        with self._lock:
+            level, then = self._levels.pop(name, (self._burst, now))
+            level = min(self._burst, level + (now - then) * self._rate)
+            wait = 0.0 if level >= 1 else (1 - level) / self._rate
+            self._levels[name] = (level if wait else level - 1, now)
+            if len(self._levels) > MAX_BUCKETS:
+                self._levels.popitem(last=False)
+        return wait

@@ -1,0 +1,144 @@
+"""Errors as problem details (RFC 9457): one shape for every refusal.
+
+`type` names the kind of problem for programs, `detail` says in a sentence what was wrong with what
+and what is accepted, `errors` lists the fields of a body that did not fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+
+MEDIA_TYPE = "application/problem+json"
+
+
+class Problem(Exception):
+    """A request that is turned down.
+
+    Args:
+        kind: last part of the problem's `type`, for programs.
+        retry_after_s: when it is worth trying again.
+        refused: somebody asked for what they may not have: appended to the log.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        kind: str,
+        detail: str,
+        *,
+        retry_after_s: float | None = None,
+        errors: Sequence[Mapping[str, Any]] = (),
+        refused: bool = False,
+    ):
+        super().__init__(detail)
+        self.status = status
+        self.kind = kind
+        self.detail = detail
+        self.retry_after_s = retry_after_s
+        self.errors = list(errors)
+        self.refused = refused
+
+
+class FieldError(BaseModel):
+    """One field that did not fit."""
+
+    field: str = Field(examples=["body.gpus"])
+    message: str = Field(examples=["Input should be greater than or equal to 1"])
+
+
+class ProblemDetails(BaseModel):
+    """What went wrong (RFC 9457)."""
+
+    type: str = Field(examples=["urn:pellucid:problem:invalid-request"])
+    title: str = Field(examples=["Unprocessable Content"])
+    status: int = Field(examples=[422])
+    detail: str = Field(examples=["gpus is 0: Input should be greater than or equal to 1"])
+    errors: list[FieldError] = []
+
+
+def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The problems a route may answer with, for the OpenAPI document."""
+    content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDetails"}}}
+    return {status: {"description": _title(status), "content": content} for status in statuses}
+
+
+def problem_body(status: int, kind: str, detail: str, errors: Sequence[Any] = ()) -> dict[str, Any]:
+    """A problem as it is sent."""
+    body = {
+        "type": f"urn:pellucid:problem:{kind}",
+        "title": _title(status),
+        "status": status,
+        "detail": detail,
+    }
+    return {**body, "errors": list(errors)} if errors else body
+
+
+def answer(problem: Problem) -> JSONResponse:
+    """A problem as a response."""
+    headers = {}
+    if problem.retry_after_s is not None:
+        headers["Retry-After"] = str(max(1, round(problem.retry_after_s)))
+    if problem.status == HTTPStatus.UNAUTHORIZED:
+        headers["WWW-Authenticate"] = "Bearer"
+    return JSONResponse(
+        problem_body(problem.status, problem.kind, problem.detail, problem.errors),
+        problem.status,
+        headers,
+        MEDIA_TYPE,
+    )
+
+
+def install(app: FastAPI) -> None:
+    """Answer every error of `app` with problem details."""
+
+    async def ours(_: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, Problem)
+        return answer(error)
+
+    async def http(_: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, HTTPException)
+        status = error.status_code
+        kind = _title(status).lower().replace(" ", "-")
+        said = str(error.detail)
+        detail = _DETAIL.get(status, said) if said == _title(status) else said
+        return JSONResponse(
+            problem_body(status, kind, detail), status, dict(error.headers or {}), MEDIA_TYPE
+        )
+
+    async def invalid(_: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, RequestValidationError)
+        errors = [
+            {"field": ".".join(map(str, one["loc"])), "message": one["msg"]}
+            for one in error.errors()[:16]
+        ]
+        first = errors[0]
+        detail = f"{first['field']}: {first['message']}"
+        # a body that is no JSON at all is malformed, not merely wrong
+        malformed = any(one["type"] == "json_invalid" for one in error.errors())
+        status = 400 if malformed else 422
+        kind = "malformed-request" if malformed else "invalid-request"
+        return JSONResponse(
+            problem_body(status, kind, detail, errors), status, media_type=MEDIA_TYPE
+        )
+
+    app.add_exception_handler(Problem, ours)
+    app.add_exception_handler(HTTPException, http)
+    app.add_exception_handler(RequestValidationError, invalid)
+
+
+_DETAIL = {
+    404: "there is nothing at this address",
+    405: "this address does not answer that method",
+}
+
+
+def _title(status: int) -> str:
+    return HTTPStatus(status).phrase

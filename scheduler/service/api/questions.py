@@ -1,0 +1,67 @@
+"""Questions to the analyst: put in the database, answered by another process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+from time import time
+from typing import Any
+
+from sqlalchemy import insert, select
+from starlette.concurrency import run_in_threadpool
+
+from scheduler.service.events import canonical
+from scheduler.service.store.store import Store
+from scheduler.service.store.tables import leases, questions
+
+ANALYST = "analyst"  # name of the lease
+LOOK_S = 0.02, 0.25  # between two looks for the answer: at first, at last
+
+
+class Questions:
+    """Asks the analyst.
+
+    Args:
+        answer_s: how long an answer is waited for, seconds.
+    """
+
+    def __init__(self, store: Store, answer_s: float):
+        self._store, self._answer_s = store, answer_s
+
+    async def ask(self, kind: str, body: dict[str, Any]) -> dict[str, Any]:
+        """The analyst's answer; `{"unavailable": why}` when there is none in time."""
+        if not await run_in_threadpool(self._anybody):
+            return {"unavailable": "no analyst is running"}
+        question = await run_in_threadpool(self._put, kind, body)
+        pause, longest = LOOK_S
+        end = asyncio.get_running_loop().time() + self._answer_s
+        while asyncio.get_running_loop().time() < end:
+            await asyncio.sleep(pause)
+            pause = min(longest, pause * 1.5)
+            answer = await run_in_threadpool(self._answer, question)
+            if answer is not None:
+                return answer
+        return {"unavailable": f"the analyst did not answer within {self._answer_s:g} s"}
+
+    def _anybody(self) -> bool:
+        query = select(leases.c.expires_at).where(leases.c.name == ANALYST)
+        with self._store.engine.connect() as connection:
+            expires = connection.execute(query).scalar()
+        return expires is not None and expires > time()
+
+    def _put(self, kind: str, body: dict[str, Any]) -> str:
+        question = str(uuid.uuid4())
+        with self._store.writing() as connection:
+            connection.execute(
+                insert(questions).values(
+                    id=question, asked_at=time(), kind=kind, body=canonical(body)
+                )
+            )
+        return question
+
+    def _answer(self, question: str) -> dict[str, Any] | None:
+        query = select(questions.c.answer).where(questions.c.id == question)
+        with self._store.engine.connect() as connection:
+            answer = connection.execute(query).scalar()
+        return None if answer is None else dict(json.loads(answer))

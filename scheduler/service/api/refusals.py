@@ -1,0 +1,53 @@
+"""Refusals go into the log, but no faster than the log can bear.
+
+A flood of bad requests would otherwise fill the disk: above the limit refusals are only counted,
+and the next one that is written says how many were not.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from threading import Lock
+
+from fastapi import Request
+
+from scheduler.service.api.changes import Changes
+from scheduler.service.api.limits import Buckets, Limits
+from scheduler.service.api.problems import Problem
+from scheduler.service.events import Kind
+
+MAX_PATH = 200
+
+
+class Refusals:
+    """Refusals of one API process.
+
+    Attributes:
+        counts: how many there were, by kind of problem (for the metrics).
+    """
+
+    def __init__(self, changes: Changes, limits: Limits):
+        self._changes = changes
+        self._bucket = Buckets(limits.refusals_per_s, limits.refusals_burst)
+        self._lock = Lock()
+        self._unwritten = 0
+        self.counts: Counter[str] = Counter()
+
+    def note(self, request: Request, problem: Problem) -> None:
+        """Append a REFUSED event, or count it."""
+        with self._lock:
+            self.counts[problem.kind] += 1
+            if self._bucket.take(""):
+                self._unwritten += 1
+                return
+            unwritten, self._unwritten = self._unwritten, 0
+        path = request.url.path[:MAX_PATH].encode("ascii", "backslashreplace").decode()
+        self._changes.append(
+            Kind.REFUSED,
+            getattr(request.state, "actor", ""),
+            what=f"{request.method} {path}",
+            why=problem.kind,
+            detail=problem.detail,
+            address=request.client.host if request.client else "",
+            unwritten=unwritten,
+        )

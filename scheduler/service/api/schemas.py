@@ -1,0 +1,139 @@
+"""What requests may contain. Anything else is turned down with the name of the field."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+MAX_PRIORITY = 1_000_000
+RESERVED = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
+
+
+def _line(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("holds a character that cannot be printed")
+    return text
+
+
+def _argument(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("holds a NUL character")
+    return text
+
+
+def _absolute(path: str) -> str:
+    if path and (not path.startswith("/") or "\0" in path):
+        raise ValueError("give an absolute path")
+    return path
+
+
+def _variable(name: str) -> str:
+    if name in RESERVED or name.startswith("PELLUCID_"):
+        raise ValueError(f"{name} is set by the service")
+    return name
+
+
+Line = Annotated[str, AfterValidator(_line)]
+Argument = Annotated[str, Field(max_length=32_768), AfterValidator(_argument)]
+Variable = Annotated[
+    str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$"), AfterValidator(_variable)
+]
+
+
+class Request(BaseModel):
+    """Base of request bodies: unknown fields, NaN and infinity are errors."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+
+class SubmitRequest(Request):
+    """A job to be run."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "command": ["python", "train.py", "--epochs", "10"],
+                    "gpus": 2,
+                    "vc": "vision",
+                    "name": "resnet-baseline",
+                    "time_limit_s": 7200,
+                }
+            ]
+        }
+    )
+
+    command: Annotated[
+        list[Argument],
+        Field(min_length=1, max_length=1024, description="Argument vector; no shell reads it."),
+    ]
+    gpus: Annotated[int, Field(ge=1, le=1_000_000, description="GPUs, all at once.")] = 1
+    vc: Annotated[
+        Line | None, Field(max_length=128, description="Virtual cluster; may be left out if one.")
+    ] = None
+    name: Annotated[Line, Field(max_length=256)] = ""
+    workdir: Annotated[str, Field(max_length=4096), AfterValidator(_absolute)] = ""
+    environment: Annotated[dict[Variable, Argument], Field(max_length=256)] = {}
+    cpus: Annotated[float | None, Field(gt=0, le=1e6)] = None
+    memory_mib: Annotated[float | None, Field(gt=0, le=1e9, description="Enforced, MiB.")] = None
+    gpu_type: Annotated[Line | None, Field(min_length=1, max_length=64)] = None
+    time_limit_s: Annotated[float | None, Field(gt=0, le=1e9, description="Enforced, s.")] = None
+    share: Annotated[bool, Field(description="False: never share its GPUs with another job.")] = (
+        True
+    )
+    profile: Annotated[bool, Field(description="False: never look at it before it runs.")] = True
+    priority: Annotated[
+        int,
+        Field(
+            ge=-MAX_PRIORITY,
+            le=MAX_PRIORITY,
+            description="Higher goes first. More than 0 is an operator's to give.",
+        ),
+    ] = 0
+
+    @model_validator(mode="after")
+    def _runs_something(self) -> SubmitRequest:
+        if not self.command[0]:
+            raise ValueError("the first word of the command is empty")
+        return self
+
+
+class PriorityRequest(Request):
+    """A new priority for a job."""
+
+    priority: Annotated[int, Field(ge=-MAX_PRIORITY, le=MAX_PRIORITY, examples=[10])]
+
+
+class NodeRequest(Request):
+    """Drain a node (nothing new starts there; what runs goes on), or open it again."""
+
+    open: bool
+
+
+class WhatIfRequest(Request):
+    """What is to be different. At least one field."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"gpus": 4}, {"first": True}]})
+
+    gpus: Annotated[int | None, Field(ge=1, le=1_000_000)] = None
+    first: Annotated[bool, Field(description="As if it went before everybody.")] = False
+    priority: Annotated[int | None, Field(ge=-MAX_PRIORITY, le=MAX_PRIORITY)] = None
+    share: bool | None = None
+    profile: bool | None = None
+    vc: Annotated[Line | None, Field(min_length=1, max_length=128)] = None
+    gpu_type: Annotated[
+        Line | None, Field(max_length=64, description='"": any GPU type will do.')
+    ] = None
+    time_limit_s: Annotated[float | None, Field(gt=0, le=1e9)] = None
+
+    @model_validator(mode="after")
+    def _asks_something(self) -> WhatIfRequest:
+        if not self.changes():
+            raise ValueError("say what is to be different: gpus, first, priority, share, vc, ...")
+        return self
+
+    def changes(self) -> dict[str, object]:
+        """The fields that were given, as the question to the analyst puts them."""
+        given = {name: value for name, value in self.model_dump().items() if value is not None}
+        return {name: value for name, value in given.items() if name != "first" or value}

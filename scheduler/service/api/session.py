@@ -1,0 +1,64 @@
+"""Logging in to the pages: the token goes into a cookie that scripts and other sites cannot use."""
+
+from __future__ import annotations
+
+from urllib.parse import quote, urlsplit
+
+from fastapi import APIRouter, Request
+from starlette.responses import RedirectResponse, Response
+
+from scheduler.service.api.auth import COOKIE, Door, form
+from scheduler.service.api.problems import Problem
+
+router = APIRouter(include_in_schema=False)
+LASTS_S = 12 * 3600
+
+
+def login_path(request: Request) -> str:
+    """Where to log in, and to come back from."""
+    asked = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    return f"{request.scope.get('root_path', '')}/login?next={quote(asked, safe='/')}"
+
+
+@router.post("/login")
+def login(request: Request) -> Response:
+    """Take a token from the login form (`token`, `next`)."""
+    door: Door = request.app.state.door
+    fields = form(request)
+    door.same_origin(request)
+    goal = local_path(fields.get("next", ""))
+    try:
+        door.enter(request, fields.get("token", "").strip())
+    except Problem as problem:
+        if problem.status != 401:
+            raise
+        request.app.state.refusals.note(request, problem)
+        return RedirectResponse(f"/login?wrong=1&next={quote(goal, safe='/')}", 303)
+    answer = RedirectResponse(goal, 303)
+    answer.set_cookie(
+        COOKIE,
+        fields["token"].strip(),
+        max_age=LASTS_S,
+        httponly=True,
+        samesite="strict",
+        secure=request.url.scheme == "https"
+        or request.headers.get("x-forwarded-proto", "") == "https",
+    )
+    return answer
+
+
+@router.post("/logout")
+def logout(request: Request) -> Response:
+    """Forget the cookie."""
+    door: Door = request.app.state.door
+    door.same_origin(request)
+    answer = RedirectResponse("/login", 303)
+    answer.delete_cookie(COOKIE)
+    return answer
+
+
+def local_path(asked: str) -> str:
+    """Where to go after logging in: a path of ours, whatever was asked for."""
+    parts = urlsplit(asked)
+    ours = not parts.scheme and not parts.netloc and asked.startswith("/")
+    return asked if ours and not asked.startswith(("//", "/\\")) and asked.isprintable() else "/"

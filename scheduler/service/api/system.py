@@ -1,0 +1,74 @@
+"""Is it alive, is it ready, what does it count; and the clock it goes by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import time
+
+from fastapi import APIRouter, Request, Response
+from sqlalchemy import select
+from sqlalchemy.exc import SQLAlchemyError
+
+from scheduler.service.api.auth import Seen
+from scheduler.service.api.problems import Problem, responses
+from scheduler.service.events import Kind
+from scheduler.service.genesis import Genesis
+from scheduler.service.metrics import Metrics
+from scheduler.service.store.store import Store
+from scheduler.service.store.tables import leases
+
+router = APIRouter(tags=["system"])
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """`ok`, and what was looked at."""
+
+    status: str
+    checks: dict[str, str]
+
+
+@router.get("/health", summary="This process answers")
+def health() -> Health:
+    """No token needed. Says nothing about the database."""
+    return Health("ok", {})
+
+
+@router.get("/ready", summary="Requests can be served", responses=responses(503))
+def ready(request: Request) -> Health:
+    """No token needed. The database answers, and somebody decides."""
+    store: Store = request.app.state.store
+    try:
+        with store.engine.connect() as connection:
+            query = select(leases.c.expires_at).where(leases.c.name == "decider")
+            expires = connection.execute(query).scalar()
+    except SQLAlchemyError:
+        raise Problem(503, "not-ready", "the database does not answer") from None
+    if expires is None or expires <= time():
+        raise Problem(503, "not-ready", "nobody decides: no decider holds the lease")
+    return Health("ok", {"database": "answers", "decider": "decides"})
+
+
+@router.get("/metrics", summary="Metrics for Prometheus", response_class=Response)
+def metrics(request: Request, _: Seen) -> Response:
+    """In the text format of Prometheus. Computed when asked for; names nobody."""
+    collector: Metrics = request.app.state.metrics
+    content, media_type = collector.exposition()
+    return Response(content, media_type=media_type)
+
+
+def service_clock(store: Store) -> Callable[[], float]:
+    """Seconds since the epoch as decisions count them: the wall clock, or that of a simulation."""
+    genesis: Genesis | None = None
+
+    def now() -> float:
+        nonlocal genesis
+        if genesis is None:
+            first = store.read(limit=1, kinds=[Kind.GENESIS])
+            if not first:
+                return time()
+            genesis = Genesis.from_body(first[0].body)
+        return genesis.clock(time())
+
+    return now

@@ -1,0 +1,150 @@
+"""Bearer tokens: made, looked up, revoked. The secret is shown once and never stored.
+
+A secret is 256 random bits, so its SHA-256 is enough to store: there is no dictionary to try
+against the digest, and a slow hash would only slow every request. It is looked up by digest; how
+long that takes says nothing about the secret.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import time
+
+from sqlalchemy import Connection, RowMapping, insert, select, update
+
+from scheduler.service.settings import Settings, SettingsError
+from scheduler.service.store.store import Store
+from scheduler.service.store.tables import tokens
+from scheduler.service.store.visibility import Role, Viewer
+
+PREFIX = "pellucid_"  # so that a leaked secret is recognised by scanners
+SECRET_LENGTH = len(PREFIX) + 43  # 32 bytes in URL-safe base64
+
+
+class TokenError(ValueError):
+    """A token that cannot be made or found; one line that says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token as it is kept. Times in seconds since the epoch; None: never."""
+
+    id: str
+    name: str
+    role: Role
+    vcs: tuple[str, ...]
+    os_user: str
+    created_at: float
+    expires_at: float | None
+    revoked_at: float | None
+
+    def holds(self, now: float) -> bool:
+        """True while it is neither revoked nor expired."""
+        return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
+
+    @property
+    def viewer(self) -> Viewer:
+        return Viewer(self.name, self.role, self.vcs, self.os_user)
+
+
+def digest(secret: str) -> str:
+    """What is stored of a secret."""
+    return hashlib.sha256(secret.encode(errors="surrogatepass")).hexdigest()
+
+
+def create(
+    store: Store,
+    name: str,
+    role: Role,
+    *,
+    vcs: Sequence[str] = (),
+    os_user: str = "",
+    now: float,
+    lasts_s: float | None = None,
+) -> tuple[Token, str]:
+    """Make a token. Returns it with its secret, which cannot be had again."""
+    if not name or len(name) > 128 or not name.isprintable():
+        raise TokenError(f"name is {name!r}; give 1 to 128 printable characters")
+    if lasts_s is not None and lasts_s <= 0:
+        raise TokenError(f"a token that lasts {lasts_s:g} s has expired already")
+    secret = PREFIX + secrets.token_urlsafe(32)
+    expires = None if lasts_s is None else now + lasts_s
+    token = Token(str(uuid.uuid4()), name, role, tuple(vcs), os_user, now, expires, None)
+    with store.writing() as connection:
+        connection.execute(
+            insert(tokens).values(
+                id=token.id,
+                name=name,
+                hash=digest(secret),
+                role=role.value,
+                vcs=json.dumps(list(vcs)),
+                os_user=os_user,
+                created_at=now,
+                expires_at=expires,
+            )
+        )
+    return token, secret
+
+
+def find(connection: Connection, secret: str, now: float) -> Token | None:
+    """The token of a secret, while it holds."""
+    if len(secret) != SECRET_LENGTH or not secret.startswith(PREFIX):
+        return None
+    query = select(tokens).where(tokens.c.hash == digest(secret))
+    row = connection.execute(query).mappings().one_or_none()
+    token = None if row is None else _token(row)
+    return token if token is not None and token.holds(now) else None
+
+
+def every(store: Store) -> list[Token]:
+    """All tokens, oldest first."""
+    with store.engine.connect() as connection:
+        rows = connection.execute(select(tokens).order_by(tokens.c.created_at)).mappings()
+        return [_token(row) for row in rows]
+
+
+def revoke(store: Store, which: str, now: float) -> list[Token]:
+    """Revoke a token by id, or every token of a name. Raises TokenError when there is none."""
+    found = [t for t in every(store) if which in (t.id, t.name) and t.revoked_at is None]
+    if not found:
+        raise TokenError(f"no token {which!r} that is not revoked already")
+    with store.writing() as connection:
+        connection.execute(
+            update(tokens).where(tokens.c.id.in_([t.id for t in found])).values(revoked_at=now)
+        )
+    return found
+
+
+def guard(settings: Settings, store: Store) -> None:
+    """Refuse to listen where strangers could reach a service that asks for no token.
+
+    Raises SettingsError.
+    """
+    if not settings.loopback and not settings.needs_token:
+        raise SettingsError(
+            f"auth is 'off' and host is {settings.host!r}: without tokens the service listens on "
+            "loopback only"
+        )
+    if settings.needs_token and not any(token.holds(time()) for token in every(store)):
+        raise SettingsError(
+            "no token to enter with: make one first with `pellucid token create NAME --role "
+            "operator`"
+        )
+
+
+def _token(row: RowMapping) -> Token:
+    return Token(
+        row["id"],
+        row["name"],
+        Role(row["role"]),
+        tuple(json.loads(row["vcs"])),
+        row["os_user"],
+        row["created_at"],
+        row["expires_at"],
+        row["revoked_at"],
+    )

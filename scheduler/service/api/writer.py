@@ -1,0 +1,171 @@
+"""Requests into the log, many in one transaction.
+
+A commit waits for the disk, and writers wait for each other. So one thread of the process writes:
+whatever was asked for while it committed goes into the next transaction together. Nobody is
+answered before their own event is committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from threading import Lock, Thread
+from typing import Any
+
+from sqlalchemy import Connection, insert, select
+
+from scheduler.service.api.problems import Problem
+from scheduler.service.events import Event, Kind
+from scheduler.service.ledger import first_row
+from scheduler.service.store.store import Store
+from scheduler.service.store.tables import idempotency, jobs
+
+MOST = 256  # events of one transaction
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """An idempotency key: the request with this digest is to be written once.
+
+    `digest` tells another request under the same key, which is turned down.
+    """
+
+    actor: str
+    key: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What became of a request.
+
+    Attributes:
+        job_id: of the job it is about; the earlier one when the key was used before.
+        row: of the table `jobs`, for a new submission.
+    """
+
+    job_id: str
+    row: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    event: Event
+    once: Once | None
+    done: Future[Written] = field(default_factory=Future)
+
+
+class Writer:
+    """Appends events of one process. Its thread begins with the first of them."""
+
+    def __init__(self, store: Store):
+        self._store = store
+        self._asked: SimpleQueue[_Asked | None] = SimpleQueue()
+        self._lock = Lock()
+        self._thread: Thread | None = None
+
+    def append(self, event: Event, once: Once | None = None) -> Future[Written]:
+        """Append an event, with the row of `jobs` when it submits one. Done once committed.
+
+        The result raises Problem (422) when the idempotency key was used for something else.
+        """
+        asked = _Asked(event, once)
+        self._asked.put(asked)
+        with self._lock:
+            if self._thread is None:
+                self._thread = Thread(target=self._work, name="writer", daemon=True)
+                self._thread.start()
+        return asked.done
+
+    def close(self) -> None:
+        """Write what was asked for, then end."""
+        with self._lock:
+            thread, self._thread = self._thread, None
+        if thread is not None:
+            self._asked.put(None)
+            thread.join()
+
+    def _work(self) -> None:
+        going_on = True
+        while going_on:
+            batch = [self._asked.get()]
+            while len(batch) < MOST and not self._asked.empty():
+                batch.append(self._asked.get())
+            going_on = None not in batch
+            self._write([asked for asked in batch if asked is not None])
+
+    def _write(self, batch: Sequence[_Asked]) -> None:
+        outcomes: list[Written | Problem] = []
+        try:
+            with self._store.writing() as connection:
+                outcomes = self._written(connection, batch)
+        except Exception as error:  # the database: nothing of the batch is written
+            for asked in batch:
+                asked.done.set_exception(error)
+            return
+        for asked, outcome in zip(batch, outcomes, strict=True):
+            if isinstance(outcome, Problem):
+                asked.done.set_exception(outcome)
+            else:
+                asked.done.set_result(outcome)
+
+    def _written(self, connection: Connection, batch: Sequence[_Asked]) -> list[Written | Problem]:
+        outcomes: list[Written | Problem | None] = []
+        keys: dict[tuple[str, str], tuple[str, str]] = {}  # used in this batch
+        for asked in batch:
+            known = self._known(connection, asked.once, keys)
+            outcomes.append(known)
+            if known is None and asked.once is not None:
+                keys[asked.once.actor, asked.once.key] = asked.once.digest, asked.event.job_id
+        new = [asked for asked, known in zip(batch, outcomes, strict=True) if known is None]
+        appended = iter(self._store.append_in(connection, [asked.event for asked in new]))
+        written = [known or _new(next(appended)) for known in outcomes]
+        rows = [done.row for done in written if isinstance(done, Written) and done.row]
+        if rows:
+            connection.execute(insert(jobs), rows)
+        used = [
+            {
+                "actor": asked.once.actor,
+                "key": asked.once.key,
+                "digest": asked.once.digest,
+                "job_id": asked.event.job_id,
+                "at": asked.event.at,
+            }
+            for asked in new
+            if asked.once is not None
+        ]
+        if used:
+            connection.execute(insert(idempotency), used)
+        return written
+
+    @staticmethod
+    def _known(
+        connection: Connection, once: Once | None, keys: dict[tuple[str, str], tuple[str, str]]
+    ) -> Written | Problem | None:
+        """The outcome of a request whose key was used before; None: it is new."""
+        if once is None:
+            return None
+        found = keys.get((once.actor, once.key))
+        if found is None:
+            row = connection.execute(
+                select(idempotency.c.digest, idempotency.c.job_id).where(
+                    idempotency.c.actor == once.actor, idempotency.c.key == once.key
+                )
+            ).one_or_none()
+            if row is None:
+                return None
+            found = row.digest, row.job_id
+        if found[0] != once.digest:
+            return Problem(
+                422,
+                "idempotency-key-reused",
+                "Idempotency-Key: was used for another request before",
+            )
+        return Written(found[1])
+
+
+def _new(event: Event) -> Written:
+    submits = event.kind is Kind.SUBMITTED
+    return Written(event.job_id, first_row(event) if submits else None)

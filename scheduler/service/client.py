@@ -1,0 +1,206 @@
+"""A small client of the API.
+
+    with Client("http://127.0.0.1:8400", token) as pellucid:
+        job = pellucid.submit(["python", "train.py"], gpus=2, vc="vision")
+        print(pellucid.explain(job["job_id"])["dominant"])
+
+Answers are what the API sends (its OpenAPI document says what that is), as plain dictionaries.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self, cast
+from urllib.parse import quote
+
+import httpx2
+
+DEFAULT_SERVER = "http://127.0.0.1:8400"
+PREFIX = "/api/v1"
+ATTEMPTS = 4  # of a request that may be repeated, when the server is not there or busy
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
+Json = dict[str, Any]
+
+
+class ServiceError(ValueError):
+    """The service turned a request down, or is not there; one line that says why.
+
+    Attributes:
+        status: of the answer; 0 when there was none.
+        kind: last part of the problem's `type`; "" when there is none.
+    """
+
+    def __init__(self, message: str, status: int = 0, kind: str = ""):
+        super().__init__(message)
+        self.status = status
+        self.kind = kind
+
+
+class Client:
+    """Talks to one service.
+
+    Args:
+        server: its address; by default $PELLUCID_SERVER, or this machine.
+        token: by default $PELLUCID_TOKEN; none is needed on loopback when tokens are off there.
+        http: makes the requests, instead of a client of its own.
+    """
+
+    def __init__(
+        self,
+        server: str | None = None,
+        token: str | None = None,
+        *,
+        timeout_s: float = 30.0,
+        http: httpx2.Client | None = None,
+    ):
+        self.server = (server or os.environ.get("PELLUCID_SERVER") or DEFAULT_SERVER).rstrip("/")
+        token = token or os.environ.get("PELLUCID_TOKEN") or ""
+        if not self.server.startswith(("http://", "https://")):
+            raise ServiceError(f"server is {self.server!r}; give http://HOST:PORT or https://...")
+        if not token.isascii() or not token.isprintable():
+            raise ServiceError("the token holds characters that no token has")
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        try:
+            self._http = http or httpx2.Client(base_url=self.server, timeout=timeout_s)
+        except httpx2.InvalidURL as error:
+            raise ServiceError(f"server is {self.server!r}: {error}") from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._http.close()
+
+    # --- jobs -------------------------------------------------------------------------------
+
+    def submit(self, command: Sequence[str], *, key: str | None = None, **asked: Any) -> Json:
+        """Submit a job; further fields are those of the API (gpus, vc, name, ...).
+
+        Safe against a lost answer: each submission has a key of its own, and repeating it submits
+        nothing twice. Give `key` to make that hold across processes.
+        """
+        body = {"command": list(command), **asked}
+        return self._json(
+            "POST",
+            "/jobs",
+            json={name: value for name, value in body.items() if value is not None},
+            headers={"Idempotency-Key": key or str(uuid.uuid4())},
+        )
+
+    def job(self, job_id: str) -> Json:
+        return self._json("GET", _path(job_id))
+
+    def jobs(self, *, limit: int | None = None, **filters: Any) -> Iterator[Json]:
+        """Your jobs, latest first, page by page; filters: phase, vc, owner."""
+        return self._pages("/jobs", limit, filters)
+
+    def cancel(self, job_id: str) -> Json:
+        return self._json("POST", _path(job_id, "cancel"))
+
+    def set_priority(self, job_id: str, priority: int, *, preview: bool = False) -> Json:
+        """Change a job's priority, or only tell what that would do."""
+        return self._json(
+            "PUT",
+            _path(job_id, "priority"),
+            json={"priority": priority},
+            params={"preview": preview},
+        )
+
+    def story(self, job_id: str) -> list[Json]:
+        return cast(list[Json], self._json("GET", _path(job_id, "story")))
+
+    def explain(self, job_id: str, *, analyse: bool = False) -> Json:
+        """Why a job is where it is; `analyse`: also what blocks it and what would help (tried)."""
+        return self._json("GET", _path(job_id, "explain"), params={"analyse": analyse})
+
+    def forecast(self, job_id: str) -> Json:
+        return self._json("GET", _path(job_id, "forecast"))
+
+    def what_if(self, job_id: str, **changes: Any) -> Json:
+        """The forecast if the job were different: gpus, first, priority, share, profile, vc,
+        gpu_type, time_limit_s."""
+        return self._json("POST", _path(job_id, "whatif"), json=changes)
+
+    # --- the cluster ------------------------------------------------------------------------
+
+    def cluster(self) -> Json:
+        return self._json("GET", "/cluster")
+
+    def queue(self, vc: str, *, limit: int | None = None) -> Iterator[Json]:
+        """Who waits in a virtual cluster, in order."""
+        return self._pages("/queue", limit, {"vc": vc})
+
+    def whoami(self) -> Json:
+        return self._json("GET", "/whoami")
+
+    # --- requests ---------------------------------------------------------------------------
+
+    def _pages(self, path: str, limit: int | None, query: Mapping[str, Any]) -> Iterator[Json]:
+        asked = {name: value for name, value in query.items() if value is not None}
+        left = limit
+        while left is None or left > 0:
+            size = 100 if left is None else min(left, 100)
+            page = self._json("GET", path, params={**asked, "limit": size})
+            yield from page["items"]
+            left = None if left is None else left - len(page["items"])
+            if page["next"] is None:
+                return
+            asked["after"] = page["next"]
+
+    def _json(self, method: str, path: str, **request: Any) -> Json:
+        headers = {**self._headers, **request.pop("headers", {})}
+        repeatable = method in ("GET", "PUT") or "Idempotency-Key" in headers
+        pause_s = FIRST_PAUSE_S
+        for attempt in range(1, ATTEMPTS + 1):
+            last = attempt == ATTEMPTS or not repeatable
+            try:
+                answer = self._http.request(method, PREFIX + path, headers=headers, **request)
+            except httpx2.TransportError as error:
+                if last:
+                    raise ServiceError(f"{self.server}: {_reason(error)}") from None
+            else:
+                if answer.status_code not in (429, 503) or last:
+                    return self._read(answer)
+                pause_s = float(answer.headers.get("Retry-After", pause_s))
+            time.sleep(min(pause_s, LONGEST_PAUSE_S))
+            pause_s *= 2
+        raise AssertionError("the last attempt returns or raises")
+
+    def _read(self, answer: httpx2.Response) -> Json:
+        try:
+            body = answer.json()
+        except ValueError:
+            raise ServiceError(
+                f"{self.server} answers {answer.status_code}, not in JSON: is it Pellucid?",
+                answer.status_code,
+            ) from None
+        if answer.is_success:
+            return cast(Json, body)
+        problem = body if isinstance(body, dict) else {}
+        detail = problem.get("detail") or f"{self.server} answers {answer.status_code}"
+        kind = str(problem.get("type", "")).rpartition(":")[2]
+        raise ServiceError(str(detail), answer.status_code, kind)
+
+
+def _path(job_id: str, *more: str) -> str:
+    return "/".join(["/jobs", quote(job_id, safe=""), *more])
+
+
+def _reason(error: httpx2.TransportError) -> str:
+    if isinstance(error, httpx2.TimeoutException):
+        return "no answer in time"
+    if isinstance(error, httpx2.ConnectError):
+        return "nobody answers there (start it with `pellucid serve`, or give --server)"
+    return str(error) or type(error).__name__

@@ -1,0 +1,65 @@
+"""The log of events: what the service's state is a fold over.
+
+Every event is appended in a transaction before it takes effect. Kinds in `INPUTS` change what the
+core knows; the others are kept for people (refusals, forecasts, heartbeats).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class Kind(StrEnum):
+    """What an event says. The body's fields are listed beside it."""
+
+    GENESIS = "genesis"  # cluster, policy, parameters, bundle, version: what the core is built from
+    SUBMITTED = "submitted"  # spec (see `service.submission.Submission`), owner
+    CANCEL_ASKED = "cancel_asked"
+    PRIORITY_SET = "priority_set"  # priority (higher goes first)
+    NODE_SET = "node_set"  # node, open (False: drained, nothing new starts there)
+    DECIDED = "decided"  # upto, now, count, digest, keys: a pass over all events up to `upto`
+    REBASED = "rebased"  # why: from here on a new core decides (see `service.rebase`)
+    STARTED = "started"  # attempt, pid
+    OBSERVED = "observed"  # attempt, profile
+    PROFILED = "profiled"  # attempt, profile
+    ENDED = "ended"  # attempt, state, exit_code, ran_s, detail
+    LOST = "lost"  # attempt, detail
+    NOT_STARTED = "not_started"  # attempt, detail
+    BUNDLE = "bundle"  # digest, path: scores come from it from the next pass on
+    BUNDLE_REFUSED = "bundle_refused"  # path, why
+    LEASE = "lease"  # holder, term, version: who decides from here on
+    REFUSED = "refused"  # what, why: a request that was turned down
+    FORECAST = "forecast"  # early, late figures stored at submission
+
+
+INPUTS = frozenset(Kind) - {Kind.LEASE, Kind.REFUSED, Kind.FORECAST, Kind.BUNDLE_REFUSED}
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One line of the log.
+
+    Attributes:
+        seq: place in the log, from 1; 0 before it is appended.
+        at: seconds since the epoch, on the clock of whoever appended it.
+        job_id: the job it is about, if one.
+        actor: name of the token (or local user) that asked; "" for the service itself.
+        cause: seq of the event that led to it, 0 if none.
+    """
+
+    kind: Kind
+    at: float
+    job_id: str = ""
+    actor: str = ""
+    cause: int = 0
+    body: Mapping[str, Any] = field(default_factory=dict)
+    seq: int = 0
+
+
+def canonical(value: object) -> str:
+    """JSON with one spelling for every value: what digests are taken of."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)

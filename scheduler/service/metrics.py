@@ -1,0 +1,236 @@
+"""Metrics for Prometheus, computed from the tables when they are asked for.
+
+Gauges say what is so now. Counters and histograms are folds over the log and the decisions: each
+process goes on from where its last scrape stopped, so every process of the service shows the same
+figures, and a restart changes none. No label names a job or a user.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from threading import Lock
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from prometheus_client.registry import Collector
+from sqlalchemy import Connection, func, select
+
+from scheduler.decisions import Action
+from scheduler.service.events import Kind
+from scheduler.service.genesis import code_version
+from scheduler.service.ledger import Phase
+from scheduler.service.store.store import Store
+from scheduler.service.store.tables import decisions, events, jobs, leases, nodes
+
+WAIT_BUCKETS_S = (1, 10, 60, 300, 900, 3600, 10_800, 43_200, 86_400, 259_200, 604_800)
+BATCH = 5000
+# after one of these a job may be over, as soon as a decision pass has covered it
+_ENDS = (Kind.ENDED, Kind.NOT_STARTED, Kind.LOST, Kind.CANCEL_ASKED)
+_OVER = [phase.value for phase in Phase if phase.over]
+
+
+class Metrics(Collector):
+    """What `/metrics` shows of one database."""
+
+    def __init__(self, store: Store):
+        self._store = store
+        self._lock = Lock()
+        self._seen = self._decided = 0  # seq up to which events and decisions are counted
+        self._ending: set[str] = set()  # jobs that may be over, not counted yet
+        self._events: Counter[str] = Counter()
+        self._decisions: Counter[tuple[str, str]] = Counter()
+        self._ended: Counter[tuple[str, str]] = Counter()
+        self._gpu_time: Counter[str] = Counter()
+        self._waits: dict[str, list[float]] = {}  # per VC: counts per bucket, then the sum
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(self)
+
+    def exposition(self) -> tuple[bytes, str]:
+        """The text format, and its media type."""
+        return generate_latest(self._registry), CONTENT_TYPE_PLAIN_0_0_4
+
+    def describe(self) -> Iterable[Metric]:
+        return ()  # nothing is computed just to be registered
+
+    def collect(self) -> Iterator[Metric]:
+        """Every metric, as of one moment."""
+        with self._lock, self._store.reading() as connection:
+            self._fold(connection)
+            found = [*self._now(connection), *self._counted()]
+        yield from found
+
+    # --- folds ------------------------------------------------------------------------------
+
+    def _fold(self, connection: Connection) -> None:
+        before = self._seen
+        while rows := connection.execute(
+            select(events.c.seq, events.c.kind, events.c.job_id)
+            .where(events.c.seq > self._seen)
+            .order_by(events.c.seq)
+            .limit(BATCH)
+        ).all():
+            self._seen = rows[-1].seq
+            self._events.update(row.kind for row in rows)
+            self._ending.update(row.job_id for row in rows if row.kind in _ENDS)
+        while taken := connection.execute(
+            select(decisions.c.seq, decisions.c.action, decisions.c.reason, decisions.c.job_id)
+            .where(decisions.c.seq >= self._decided)  # they are numbered from 0
+            .order_by(decisions.c.seq)
+            .limit(BATCH)
+        ).all():
+            self._decided = taken[-1].seq + 1
+            self._decisions.update((row.action, row.reason) for row in taken)
+            self._ending.update(row.job_id for row in taken if row.action == Action.REFUSE)
+        for ids in batched(sorted(self._ending), BATCH):
+            self._fold_ended(connection, ids, before)
+
+    def _fold_ended(self, connection: Connection, ids: Sequence[str], before: int) -> None:
+        """Count jobs that are over by now. A row last changed up to `before` was counted then."""
+        query = select(
+            jobs.c.job_id, jobs.c.vc, jobs.c.state, jobs.c.phase, jobs.c.gpus, jobs.c.submitted_at,
+            jobs.c.started_at, jobs.c.ended_at, jobs.c.updated_seq,
+        ).where(jobs.c.job_id.in_(ids), jobs.c.phase.in_(_OVER))  # fmt: skip
+        for row in connection.execute(query):
+            self._ending.discard(row.job_id)
+            if row.updated_seq <= before:
+                continue
+            self._ended[row.vc, row.state or row.phase] += 1
+            if row.started_at is None:
+                continue
+            self._gpu_time[row.vc] += row.gpus * (row.ended_at - row.started_at)
+            wait = max(row.started_at - row.submitted_at, 0.0)
+            slots = self._waits.setdefault(row.vc, [0.0] * (len(WAIT_BUCKETS_S) + 2))
+            slots[bisect_left(WAIT_BUCKETS_S, wait)] += 1
+            slots[-1] += wait
+
+    def _counted(self) -> Iterator[Metric]:
+        kinds = CounterMetricFamily("pellucid_events", "Events in the log.", labels=["kind"])
+        for kind, n in sorted(self._events.items()):
+            kinds.add_metric([kind], n)
+        taken = CounterMetricFamily(
+            "pellucid_decisions", "Decisions by action and reason.", labels=["action", "reason"]
+        )
+        for (action, reason), n in sorted(self._decisions.items()):
+            taken.add_metric([action, reason], n)
+        ended = CounterMetricFamily(
+            "pellucid_jobs_ended", "Jobs that are over, by how they ended.", labels=["vc", "state"]
+        )
+        for (vc, state), n in sorted(self._ended.items()):
+            ended.add_metric([vc, state], n)
+        gpu_time = CounterMetricFamily(
+            "pellucid_gpu_time_seconds", "GPU-seconds of jobs that are over.", labels=["vc"]
+        )
+        for vc, seconds in sorted(self._gpu_time.items()):
+            gpu_time.add_metric([vc], seconds)
+        waits = HistogramMetricFamily(
+            "pellucid_queueing_delay_seconds",
+            "Start minus submission of jobs that are over.",
+            labels=["vc"],
+        )
+        for vc, slots in sorted(self._waits.items()):
+            waits.add_metric([vc], list(_cumulated(slots[:-1])), slots[-1])
+        yield from (kinds, taken, ended, gpu_time, waits)
+
+    # --- now --------------------------------------------------------------------------------
+
+    def _now(self, connection: Connection) -> Iterator[Metric]:
+        yield from self._jobs(connection)
+        yield from self._gpus(connection)
+        yield from self._service(connection)
+
+    def _jobs(self, connection: Connection) -> Iterator[Metric]:
+        standing = GaugeMetricFamily(
+            "pellucid_jobs", "Jobs that are not over, by where they stand.", labels=["vc", "phase"]
+        )
+        asked = GaugeMetricFamily(
+            "pellucid_jobs_asked_gpus", "GPUs those jobs ask for or hold.", labels=["vc", "phase"]
+        )
+        oldest = GaugeMetricFamily(
+            "pellucid_oldest_waiting_submit_timestamp_seconds",
+            "When the longest waiting job was submitted, on the service's clock.",
+            labels=["vc"],
+        )
+        query = select(
+            jobs.c.vc,
+            jobs.c.phase,
+            func.count().label("n"),
+            func.sum(jobs.c.gpus).label("gpus"),
+            func.min(jobs.c.submitted_at).label("first"),
+        )
+        first: dict[str, float] = {}
+        for row in connection.execute(
+            query.where(jobs.c.phase.not_in(_OVER)).group_by(jobs.c.vc, jobs.c.phase)
+        ):
+            standing.add_metric([row.vc, row.phase], row.n)
+            asked.add_metric([row.vc, row.phase], row.gpus)
+            if Phase(row.phase).waits:
+                first[row.vc] = min(first.get(row.vc, row.first), row.first)
+        for vc, at in sorted(first.items()):
+            oldest.add_metric([vc], at)
+        yield from (standing, asked, oldest)
+
+    def _gpus(self, connection: Connection) -> Iterator[Metric]:
+        on: Counter[tuple[int, int]] = Counter()
+        for (placed,) in connection.execute(select(jobs.c.nodes).where(jobs.c.nodes != "[]")):
+            on.update((node, gpu) for node, gpus in json.loads(placed) for gpu in gpus)
+        use: Counter[tuple[str, str]] = Counter()
+        count: Counter[tuple[str, str]] = Counter()
+        for row in connection.execute(select(nodes)):
+            count[row.vc, "open" if row.open else "drained"] += 1
+            for gpu in range(row.gpus):
+                n = on[row.node, gpu]
+                free = "free" if row.open else "drained"
+                use[row.vc, free if not n else "exclusive" if n == 1 else "shared"] += 1
+        gpus = GaugeMetricFamily("pellucid_gpus", "GPUs by what they do.", labels=["vc", "use"])
+        for (vc, what), n in sorted(use.items()):
+            gpus.add_metric([vc, what], n)
+        members = GaugeMetricFamily("pellucid_nodes", "Nodes by state.", labels=["vc", "state"])
+        for (vc, state), n in sorted(count.items()):
+            members.add_metric([vc, state], n)
+        yield from (gpus, members)
+
+    def _service(self, connection: Connection) -> Iterator[Metric]:
+        build = GaugeMetricFamily("pellucid_build_info", "Code version.", labels=["version"])
+        build.add_metric([code_version()], 1)
+        length = GaugeMetricFamily("pellucid_log_seq", "Number of the last event in the log.")
+        length.add_metric([], self._seen)
+        terms = CounterMetricFamily(
+            "pellucid_lease_terms", "Times a lease changed hands.", labels=["lease"]
+        )
+        expires = GaugeMetricFamily(
+            "pellucid_lease_expires_timestamp_seconds",
+            "When a lease runs out; in the past: nobody holds it.",
+            labels=["lease"],
+        )
+        for row in connection.execute(select(leases)):
+            terms.add_metric([row.name], row.term)
+            expires.add_metric([row.name], row.expires_at)
+        decided = select(func.max(events.c.at)).where(events.c.kind == Kind.DECIDED)
+        passed = GaugeMetricFamily(
+            "pellucid_last_pass_timestamp_seconds", "When the last decision pass was taken."
+        )
+        at = connection.execute(decided).scalar()
+        if at is not None:
+            passed.add_metric([], at)
+        yield from (build, length, terms, expires, passed)
+
+
+def batched(items: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+    """Slices of at most `size`."""
+    return (items[i : i + size] for i in range(0, len(items), size))
+
+
+def _cumulated(slots: list[float]) -> Iterator[tuple[str, float]]:
+    total = 0.0
+    for bound, n in zip((*map(str, map(float, WAIT_BUCKETS_S)), "+Inf"), slots, strict=True):
+        total += n
+        yield bound, total

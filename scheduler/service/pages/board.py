@@ -1,0 +1,243 @@
+"""The page of the moment: the cluster node by GPU, who runs, who waits and why."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from scheduler.explain.words import count, duration
+from scheduler.service.pages.sight import HOLDING, WAITING, Sight
+from scheduler.service.store.reads import Forecast, JobRow, Line, Node, QueueEntry
+from scheduler.service.store.visibility import ANOTHER
+
+COLOURS = 7  # of the style sheet, its grey left out
+ROWS = 8  # of a queue, before "all of it"
+NODES = 48  # of a virtual cluster, before they are folded away
+Tile = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A job on neighbouring GPUs of a node.
+
+    Attributes:
+        first, width: columns, from 1.
+        lane: "" alone; "upper" and "lower" when two share.
+        job_id: "" when the viewer may not see whose it is.
+        css: colour and what is special about it.
+        tip: in words.
+    """
+
+    first: int
+    width: int
+    lane: str
+    job_id: str
+    label: str
+    css: str
+    tip: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRow:
+    """A node of the map; `words` says the same as the blocks."""
+
+    node: Node
+    blocks: list[Block]
+
+    @property
+    def words(self) -> str:
+        if not self.blocks:
+            return "all free"
+        return "; ".join(block.tip for block in self.blocks)
+
+
+@dataclass(frozen=True, slots=True)
+class VcMap:
+    """The nodes of a virtual cluster."""
+
+    name: str
+    gpus: int
+    free: int
+    shared: int
+    shown: list[NodeRow]
+    folded: list[NodeRow]
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A row of the queue: a job of the viewer's, or `others` jobs that are not."""
+
+    vc: str
+    position: int | None
+    job: JobRow | None
+    told: Line | None = None
+    forecast: Forecast | None = None
+    others: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """The queue of a virtual cluster, or its beginning. `next`: cursor of the next page."""
+
+    vc: str
+    waiting: int
+    rows: list[Waiting]
+    next: str | None
+
+    @property
+    def mine(self) -> bool:
+        """Whether any of them is shown in full."""
+        return any(row.job is not None for row in self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """Everything on the page."""
+
+    now: float
+    tiles: list[Tile]
+    map: list[VcMap]
+    queues: list[Queue]
+    running: list[JobRow]
+    only: str  # the one virtual cluster it is about; "" = all
+    stopped_at: float | None  # nobody decides since then; 0 = nobody ever did
+
+
+def board(view: Sight, only: str = "", after: str = "") -> Board:
+    """The page, of one virtual cluster or of all. BadCursor when `after` is none."""
+    now = view.now()
+    nodes = view.cluster()
+    placed = view.placed()
+    phases = view.phases()
+    if only not in {node.vc for node in nodes}:
+        only, after = "", ""
+    waiting = dict.fromkeys(dict.fromkeys(node.vc for node in nodes), 0)
+    for (vc, phase), n in phases.items():
+        if phase in WAITING:
+            waiting[vc] = waiting.get(vc, 0) + n
+    wanted = [only] if only else [vc for vc, n in waiting.items() if n]
+    return Board(
+        now,
+        _tiles(view, now, nodes, phases),
+        [m for m in cluster_map(nodes, placed, view.viewer.name) if not only or m.name == only],
+        _queues(view, wanted, waiting, 100 if only else ROWS, after),
+        [job for job in placed if not only or job.vc == only],
+        only,
+        view.undecided_since(),
+    )
+
+
+def _tiles(
+    view: Sight, now: float, nodes: Sequence[Node], phases: Mapping[tuple[str, str], int]
+) -> list[Tile]:
+    gpus = [gpu for node in nodes for gpu in node.gpus]
+    busy = sum(bool(gpu.jobs) for gpu in gpus)
+    shared = sum(len(gpu.jobs) > 1 for gpu in gpus)
+    drained = sum(not node.open for node in nodes)
+    total = {
+        name: sum(n for (_, phase), n in phases.items() if phase in group)
+        for name, group in (
+            ("holding", HOLDING),
+            ("waiting", WAITING),
+            ("profiling", ("profiling",)),
+        )
+    }
+    oldest = view.oldest_waits()
+    wait = duration(now - min(oldest.values())) if oldest else "nobody waits"
+    profiled = f"{total['profiling']} being profiled" if total["profiling"] else ""
+    return [
+        (f"{busy} of {len(gpus)}", "GPUs in use", f"{100 * busy // max(len(gpus), 1)} %"),
+        (f"{shared}", "GPUs shared by two", ""),
+        (f"{total['holding']}", "jobs on GPUs", profiled),
+        (f"{total['waiting']}", "jobs waiting", ""),
+        (wait, "longest wait now", ""),
+        (f"{len(nodes)}", "nodes", f"{drained} drained" if drained else ""),
+    ]
+
+
+# --- the map -------------------------------------------------------------------------------------
+
+
+def cluster_map(nodes: Sequence[Node], placed: Sequence[JobRow], me: str) -> list[VcMap]:
+    """Nodes by virtual cluster, in node order."""
+    known = {job.job_id: job for job in placed}
+    maps = []
+    for vc, members in groupby(sorted(nodes, key=lambda n: (n.vc, n.node)), lambda n: n.vc):
+        own = list(members)
+        rows = [NodeRow(node, _blocks(node, known, me)) for node in own]
+        gpus = [gpu for node in own for gpu in node.gpus]
+        free = sum(not gpu.jobs for gpu in gpus)
+        shared = sum(len(gpu.jobs) > 1 for gpu in gpus)
+        maps.append(VcMap(vc, len(gpus), free, shared, rows[:NODES], rows[NODES:]))
+    return maps
+
+
+def _blocks(node: Node, known: Mapping[str, JobRow], me: str) -> list[Block]:
+    blocks = []
+    for jobs, run in groupby(node.gpus, lambda gpu: tuple(gpu.jobs)):
+        gpus = [gpu.index for gpu in run]
+        for lane, label in enumerate(jobs[:2]):
+            partner = jobs[1 - lane] if len(jobs) > 1 else ""
+            blocks.append(_block(gpus, label, partner, lane, known.get(label), me))
+    return blocks
+
+
+def _block(
+    gpus: Sequence[int], label: str, partner: str, lane: int, job: JobRow | None, me: str
+) -> Block:
+    where = f"GPU {gpus[0]}" if len(gpus) == 1 else f"GPUs {gpus[0]}-{gpus[-1]}"
+    hidden = label == ANOTHER
+    who = label if hidden else f"job {label}"
+    if job is not None and job.name:
+        who += f" ({job.name})"
+    shares = partner and f", shared with {partner if partner == ANOTHER else f'job {partner}'}"
+    looking = ", being profiled" if job is not None and job.phase == "profiling" else ""
+    css = "other" if hidden else f"c{zlib.crc32(label.encode()) % COLOURS}"
+    if looking:
+        css += " looking"
+    if job is not None and job.owner == me:
+        css += " mine"
+    return Block(
+        gpus[0] + 1,
+        len(gpus),
+        ("upper", "lower")[lane] if partner else "",
+        "" if hidden else label,
+        "" if hidden else (job and job.name) or label,
+        css,
+        f"{where}: {who}{shares}{looking}",
+    )
+
+
+# --- the queues ----------------------------------------------------------------------------------
+
+
+def _queues(
+    view: Sight, vcs: Sequence[str], waiting: Mapping[str, int], rows: int, after: str
+) -> list[Queue]:
+    pages = {vc: view.queue(vc, limit=rows, after=after or None) for vc in vcs}
+    early = [] if after else view.unqueued()
+    found = [e.job for page in pages.values() for e in page.items if e.job] + early
+    ids = [job.job_id for job in found]
+    told, forecasts = view.told(ids), view.forecasts(ids)
+
+    def row(vc: str, position: int | None, job: JobRow) -> Waiting:
+        return Waiting(vc, position, job, told.get(job.job_id), forecasts.get(job.job_id))
+
+    queues = []
+    for vc, page in pages.items():
+        lines = [row(vc, None, job) for job in early if job.vc == vc][:rows]
+        for mine, run in groupby(page.items, lambda e: e.job is not None):
+            entries: list[QueueEntry] = list(run)
+            if mine:
+                lines += [row(vc, e.position, e.job) for e in entries if e.job]
+            else:
+                lines.append(Waiting(vc, entries[0].position, None, others=len(entries)))
+        queues.append(Queue(vc, waiting[vc], lines, page.next))
+    return queues
+
+
+def others(n: int) -> str:
+    """Jobs of others in a queue, in words."""
+    return count(n, "job") + (" of another user" if n == 1 else " of other users")

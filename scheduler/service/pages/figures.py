@@ -1,0 +1,307 @@
+"""Pages of figures: fairness, history, and how forecasts turned out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from scheduler.explain.words import DAY_S, HOUR_S, MINUTE_S, duration, percent
+from scheduler.service.pages.charts import Chart, bars, duration_axis, line
+from scheduler.service.pages.sight import FIGURES, Outcome, Sight
+from scheduler.service.store.reads import JobRow, Page
+
+PERIODS = (
+    ("day", "24 hours", DAY_S),
+    ("week", "7 days", 7 * DAY_S),
+    ("month", "30 days", 30 * DAY_S),
+    ("all", "everything", 0.0),
+)
+_STATES = (("completed", 0), ("failed", 1), ("cancelled", 7))
+BUCKETS = (MINUTE_S, 5 * MINUTE_S, 15 * MINUTE_S, HOUR_S, 6 * HOUR_S, DAY_S, 7 * DAY_S)
+MOST_BUCKETS = 60
+
+
+def since(period: str, now: float) -> float:
+    """First moment of a period; the week when there is no such period."""
+    length = {name: s for name, _, s in PERIODS}.get(period, 7 * DAY_S)
+    return now - length if length else 0.0
+
+
+# --- fairness ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """What a virtual cluster, or a user of it, had: jobs that ended in the period.
+
+    `stretch`: median of JCT over time on GPUs: 1 = never waited.
+    """
+
+    vc: str
+    user: str
+    jobs: int
+    gpu_time_s: float
+    share: float
+    wait_p50_s: float | None
+    wait_p90_s: float | None
+    wait_max_s: float
+    stretch: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Fairness:
+    """Everything on the page."""
+
+    vcs: list[Portion]
+    users: list[Portion]
+    charts: list[Chart]
+    cut: bool  # quantiles are of the latest jobs only
+
+
+def fairness(view: Sight, start: float) -> Fairness:
+    """GPU-time and waits since `start`: every virtual cluster, and the users that may be seen."""
+    ended = view.outcomes(start)
+    rows = view.fairness(start)
+    whole = sum(r.gpu_time_s for r in rows if not r.user) or 1.0
+    portions = []
+    for r in rows:
+        own = [o for o in ended if o.vc == r.vc and (not r.user or o.user == r.user)]
+        p50, p90 = _quantiles([o.wait_s for o in own], 0.5, 0.9)
+        (stretch,) = _quantiles(
+            [(o.ended_at - o.submitted_at) / max(o.ran_s, 1.0) for o in own], 0.5
+        )
+        portions.append(
+            Portion(
+                r.vc,
+                r.user,
+                r.jobs,
+                r.gpu_time_s,
+                r.gpu_time_s / whole,
+                p50,
+                p90,
+                r.max_wait_s,
+                stretch,
+            )
+        )
+    vcs = sorted((p for p in portions if not p.user), key=lambda p: -p.gpu_time_s)
+    users = sorted((p for p in portions if p.user), key=lambda p: -p.gpu_time_s)
+    charts = [_waits_chart(vcs, ended)] if vcs else []
+    if len(users) > 1:
+        charts.append(_users_chart(users[:25]))
+    return Fairness(vcs, users, charts, len(ended) == FIGURES)
+
+
+def _quantiles(values: Sequence[float], *levels: float) -> list[float | None]:
+    if not values:
+        return [None] * len(levels)
+    return [float(q) for q in np.quantile(values, levels)]
+
+
+def _waits_chart(vcs: Sequence[Portion], ended: Sequence[Outcome]) -> Chart:
+    """How long jobs waited, as a distribution per virtual cluster."""
+    data, head = [], []
+    for k, p in enumerate(vcs[:7]):
+        own = sorted(o.wait_s for o in ended if o.vc == p.vc)
+        if not own:
+            continue
+        levels = np.linspace(0.0, 1.0, 101)
+        x = [max(float(q), 1.0) for q in np.quantile(own, levels)]
+        y = [round(100 * float(v)) for v in levels]
+        dash = ("solid", "dash", "dot", "dashdot")[k % 4]
+        data.append(
+            line(x, y, p.vc, k, line={"dash": dash},
+                 hovertemplate="%{y} % waited at most %{x:.0f} s<extra>" + p.vc + "</extra>")
+        )  # fmt: skip
+        head.append(p.vc)
+    rows = [[p.vc, _said(p.wait_p50_s), _said(p.wait_p90_s), duration(p.wait_max_s)] for p in vcs]
+    return Chart(
+        "waits", "Waiting", f"Share of jobs that waited at most so long, for {', '.join(head)}",
+        data,
+        {
+            "xaxis": duration_axis("waited at most"),
+            "yaxis": {"title": {"text": "% of jobs"}, "range": [0, 101]},
+        },
+        ("virtual cluster", "half at most", "9 of 10 at most", "longest"), rows,
+        "Share of jobs that waited at most so long.",
+    )  # fmt: skip
+
+
+def _users_chart(users: Sequence[Portion]) -> Chart:
+    names = [f"{p.user} ({p.vc})" for p in users]
+    return Chart(
+        "users", "GPU-time by user", f"GPU-time of {len(users)} users",
+        [{**bars([p.gpu_time_s / HOUR_S for p in users], names, "GPU hours"), "orientation": "h",
+          "hovertemplate": "%{y}: %{x:.3g} GPU hours<extra></extra>"}],
+        {
+            "yaxis": {"type": "category", "autorange": "reversed"},
+            "xaxis": {"title": {"text": "GPU hours"}},
+        },
+        tall=len(users) > 8,
+    )  # fmt: skip
+
+
+def _said(seconds: float | None) -> str:
+    return "–" if seconds is None else duration(seconds)
+
+
+# --- history -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Everything on the page: figures of everybody's jobs, rows of the viewer's."""
+
+    charts: list[Chart]
+    page: Page[JobRow]
+    jobs: int
+    cut: bool
+
+
+def history(view: Sight, start: float, *, vc: str, owner: str, state: str, after: str) -> History:
+    """Jobs that ended since `start`. BadCursor when `after` is none."""
+    ended = [o for o in view.outcomes(start) if not vc or o.vc == vc]
+    page = view.over(vc=vc, owner=owner, state=state, after=after)
+    return History(_over_time(ended), page, len(ended), len(ended) == FIGURES)
+
+
+def _over_time(ended: Sequence[Outcome]) -> list[Chart]:
+    if len(ended) < 2:
+        return []
+    first, last = min(o.ended_at for o in ended), max(o.ended_at for o in ended)
+    width = next((b for b in BUCKETS if (last - first) / b <= MOST_BUCKETS), BUCKETS[-1])
+    slots: dict[float, list[Outcome]] = {}
+    for o in ended:
+        slots.setdefault(o.ended_at // width * width, []).append(o)
+    moments = sorted(slots)
+    x = [datetime.fromtimestamp(m, UTC).strftime("%Y-%m-%d %H:%M") for m in moments]
+    known = {name for name, _ in _STATES}
+    data, totals = [], []
+    for name, colour in (*_STATES, ("other", 3)):
+        y = [
+            sum(o.state == name or (name == "other" and o.state not in known) for o in slots[m])
+            for m in moments
+        ]
+        totals.append(y)
+        if any(y):
+            data.append(bars(x, y, name, colour))
+    p50, p90 = zip(
+        *(_quantiles([o.wait_s for o in slots[m]], 0.5, 0.9) for m in moments), strict=True
+    )
+    every = duration(width)
+    axis = {"xaxis": {"type": "date", "hoverformat": "%Y-%m-%d %H:%M"}}
+    floor = [[max(v or 0.0, 1.0) for v in q] for q in (p50, p90)]
+    return [
+        Chart(
+            "ended", "Jobs ended", f"Jobs ended every {every}, by how they ended", data,
+            {**axis, "barmode": "stack", "yaxis": {"title": {"text": f"jobs per {every}"}}},
+            ("from", "completed", "failed", "cancelled", "other"),
+            [[at, *(str(y[i]) for y in totals)] for i, at in enumerate(x)],
+        ),
+        Chart(
+            "waited", "How long they had waited",
+            f"Median and 90 % wait of jobs ended every {every}",
+            [line(x, floor[0], "half at most", 0, mode="lines+markers"),
+             line(x, floor[1], "9 of 10 at most", 1, mode="lines+markers", line={"dash": "dash"})],
+            {**axis, "yaxis": duration_axis("")},
+            ("from", "half at most", "9 of 10 at most"),
+            [[at, _said(a), _said(b)] for at, a, b in zip(x, p50, p90, strict=True)],
+        ),
+    ]  # fmt: skip
+
+
+# --- forecasts -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """One line of the calibration table: `kept` of the jobs were not later than promised."""
+
+    text: str
+    among: str
+    aim: float
+    kept: float | None
+    jobs: int
+
+    @property
+    def margin(self) -> float:
+        """Two standard errors of the share, were the aim met exactly."""
+        return 2 * (self.aim * (1 - self.aim) / self.jobs) ** 0.5 if self.jobs else 1.0
+
+    @property
+    def verdict(self) -> str:
+        if self.kept is None:
+            return "no forecast to score yet"
+        if abs(self.kept - self.aim) <= max(self.margin, 0.05):
+            return "as promised"
+        return "too cautious" if self.kept > self.aim else "too hopeful"
+
+
+@dataclass(frozen=True, slots=True)
+class Promises:
+    """Everything on the page."""
+
+    lines: list[Promise]
+    unavailable: int
+    charts: list[Chart]
+
+
+GRACE_S = 2.0  # what it takes to start a process: no forecast promises that
+
+
+def promises(view: Sight) -> Promises:
+    """How forecasts made at submission turned out: of all jobs, and of those that had to wait."""
+    kept = view.kept()
+    lines = []
+    for among, some in (
+        ("all jobs", kept),
+        ("jobs that had to wait", [k for k in kept if k.start > GRACE_S]),
+    ):
+        ended = [(k.end_p50, k.end_p90, k.end) for k in some]
+        starts = [(k.start_p50, k.start_p90, k.start) for k in some]
+        for what, rows in (("started", starts), ("ended", ended)):
+            for i, (name, aim) in enumerate((("p50", 0.5), ("p90", 0.9))):
+                held = [
+                    true <= told + GRACE_S
+                    for told, true in ((row[i], row[2]) for row in rows)
+                    if told is not None and true is not None
+                ]
+                share = sum(held) / len(held) if held else None
+                text = f"{what} by the {name} forecast"
+                lines.append(Promise(text, among, aim, share, len(held)))
+    errors = [(k.start_p50, k.start_p90, k.start) for k in kept[:500]]
+    return Promises(lines, view.unforeseen(), _promised(errors))
+
+
+def _promised(errors: Sequence[tuple[float, float, float]]) -> list[Chart]:
+    if len(errors) < 3:
+        return []
+    told = [max(p90, 1.0) for _, p90, _ in errors]
+    true = [max(t, 1.0) for *_, t in errors]
+    ends = [1.0, max(*told, *true)]
+    points: dict[str, Any] = {
+        "type": "scatter", "mode": "markers", "x": told, "y": true, "name": "job",
+        "marker": {"color": "--s0", "size": 5, "opacity": 0.55},
+        "hovertemplate": "promised at most %{x:.0f} s, waited %{y:.0f} s<extra></extra>",
+        "showlegend": False,
+    }  # fmt: skip
+    diagonal = line(
+        ends, ends, "as promised", 7, line={"dash": "dot", "width": 1}, hoverinfo="skip"
+    )
+    early = sum(t <= p + GRACE_S for _, p, t in errors)
+    return [
+        Chart(
+            "promised", "Promised and true waits",
+            f"Of {len(errors)} jobs {early} started by their p90 forecast",
+            [diagonal, points],
+            {
+                "xaxis": duration_axis("p90 forecast at submission"),
+                "yaxis": duration_axis("true wait"),
+            },
+            ("jobs", "started by p90"), [[str(len(errors)), percent(early / len(errors))]],
+            "Below the line: started earlier than the p90 forecast. The latest jobs.", tall=True,
+        )
+    ]  # fmt: skip

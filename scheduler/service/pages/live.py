@@ -1,0 +1,158 @@
+"""What changed, told to browsers as server-sent events.
+
+An event carries topics, never content: what a topic became is fetched by the page, under the
+rights of its reader. So a stream can be shared by every reader, and needs no redaction.
+
+One `Tail` per process follows the log in the database, however many browsers listen and whoever
+appended. It keeps the last `KEPT` events; a reader that comes back from before them is told that
+everything changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from scheduler.service.events import Kind
+
+log = logging.getLogger("pellucid.pages")
+KEPT = 4096  # events
+LISTENERS = 256  # streams per process
+LIFE_S = 600.0  # a stream ends after this; the browser comes back, and shows its rights again
+TURN_S = 1.0  # at most one message per reader in this time
+
+_QUEUE, _CLUSTER, _HISTORY = "queue", "cluster", "history"
+TOPICS: dict[Kind, tuple[str, ...]] = {
+    Kind.SUBMITTED: (_QUEUE,),
+    Kind.CANCEL_ASKED: (_QUEUE,),
+    Kind.PRIORITY_SET: (_QUEUE,),
+    Kind.NODE_SET: (_CLUSTER,),
+    Kind.DECIDED: (_QUEUE, _CLUSTER, "job"),
+    Kind.STARTED: (_QUEUE, _CLUSTER),
+    Kind.PROFILED: (_QUEUE, _CLUSTER),
+    Kind.ENDED: (_QUEUE, _CLUSTER, _HISTORY),
+    Kind.LOST: (_QUEUE, _CLUSTER, _HISTORY),
+    Kind.NOT_STARTED: (_QUEUE, _CLUSTER, _HISTORY),
+    Kind.FORECAST: (_QUEUE,),
+    Kind.BUNDLE: ("models",),
+    Kind.BUNDLE_REFUSED: ("models",),
+}
+EVERYTHING = ("cluster", "history", "job", "models", "queue")
+
+
+class TooManyListeners(RuntimeError):
+    """This process has no room for another stream."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What a stream needs to know of an event."""
+
+    seq: int
+    kind: Kind
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Topics that changed up to and with event `seq`; none: nothing did for a while."""
+
+    seq: int
+    topics: tuple[str, ...]
+
+
+class Tail:
+    """Follows the log while anyone listens.
+
+    Args:
+        head: seq of the last event in the log.
+        since: events after a seq, oldest first, at most `KEPT`. Both are called on a thread.
+    """
+
+    def __init__(self, head: Callable[[], int], since: Callable[[int], Sequence[Line]]) -> None:
+        self._head, self._since = head, since
+        self._lines: deque[Line] = deque(maxlen=KEPT)
+        self._known_from = 0  # every event after this one, up to `_seen`, is in `_lines`
+        self._seen = 0
+        self._listeners = 0
+        self._moved = asyncio.Event()
+        self._follower: asyncio.Task[None] | None = None
+        self._starting = asyncio.Lock()
+
+    def admit(self) -> None:
+        """Raise TooManyListeners when there is no room."""
+        if self._listeners >= LISTENERS:
+            raise TooManyListeners
+
+    async def changes(self, after: int, job_id: str = "") -> AsyncIterator[Change]:
+        """Changes after event `after` (0: from now), for at most `LIFE_S` seconds.
+
+        Topic "job" is told when something may have happened to `job_id`.
+        """
+        self.admit()
+        self._listeners += 1
+        try:
+            await self._follow()
+            last = after if 0 < after <= self._seen else self._seen
+            yield Change(last, ())
+            end = asyncio.get_running_loop().time() + LIFE_S
+            while (left := end - asyncio.get_running_loop().time()) > 0:
+                if last == self._seen:
+                    moved = self._moved
+                    try:
+                        await asyncio.wait_for(moved.wait(), left)
+                    except TimeoutError:
+                        return
+                topics, last = self._topics(last, job_id), self._seen
+                if topics:
+                    yield Change(last, topics)
+                    await asyncio.sleep(TURN_S)
+        finally:
+            self._listeners -= 1
+            if not self._listeners and self._follower:
+                self._follower.cancel()
+                self._follower = None
+
+    def _topics(self, last: int, job_id: str) -> tuple[str, ...]:
+        if last < self._known_from:
+            return EVERYTHING
+        found: set[str] = set()
+        for line in reversed(self._lines):
+            if line.seq <= last:
+                break
+            found.update(TOPICS.get(line.kind, ()))
+            if line.job_id and line.job_id == job_id:
+                found.add("job")
+        return tuple(sorted(found))
+
+    async def _follow(self) -> None:
+        async with self._starting:
+            if self._follower and not self._follower.done():
+                return
+            self._lines.clear()
+            self._known_from = self._seen = await asyncio.to_thread(self._head)
+            self._follower = asyncio.create_task(self._poll())
+
+    async def _poll(self) -> None:
+        while True:
+            await asyncio.sleep(TURN_S)
+            try:
+                lines = await asyncio.to_thread(self._since, self._seen)
+            except SQLAlchemyError:  # a database that is away comes back, or every page says so
+                log.warning("live_tail_waits", exc_info=True)
+                continue
+            if not lines:
+                continue
+            dropped = len(self._lines) + len(lines) - KEPT
+            if dropped > 0:
+                both = [*self._lines, *lines]
+                self._known_from = both[dropped - 1].seq
+            self._lines.extend(lines)
+            self._seen = lines[-1].seq
+            moved, self._moved = self._moved, asyncio.Event()
+            moved.set()

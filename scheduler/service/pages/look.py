@@ -1,0 +1,137 @@
+"""What every page has in common: templates, files it loads, the frame around its content."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import mimetypes
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from scheduler.explain import words
+
+MENU = (
+    ("/", "Now"),
+    ("/history", "History"),
+    ("/fairness", "Fairness"),
+    ("/models", "Models"),
+    ("/forecasts", "Forecasts"),
+)
+PLOTLY = "vendor/plotly.min.js"
+_OWN = ("style.css", "app.js", "charts.js", "icon.svg", "vendor/htmx.min.js")
+_FILTERS = ("duration", "clock", "moment", "number", "factor", "percent", "count", "listed")
+
+
+@dataclass(frozen=True)
+class Asset:
+    """A file that pages load, ready to be sent.
+
+    Attributes:
+        mark: changes with the content; part of the address, so it can be cached for good.
+    """
+
+    content: bytes
+    zipped: bytes
+    media_type: str
+    mark: str
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What stands around the content of a page.
+
+    Attributes:
+        base: path the service is mounted at, "" at the root.
+        here: path of the page in the menu; "" for none.
+        viewer: who reads, as shown; "" when nobody is logged in.
+        live: address of the stream of changes, ending in its query; "" for none.
+        seq: last event in the log when the page was made.
+        may_leave: whether there is a session to log out of.
+        bundle: digest of the models in use.
+    """
+
+    base: str
+    here: str = ""
+    viewer: str = ""
+    live: str = ""
+    seq: int = 0
+    may_leave: bool = False
+    bundle: str = ""
+
+    menu = MENU
+
+    @property
+    def release(self) -> str:
+        return _release()
+
+
+@cache
+def environment() -> Environment:
+    """Templates of this package. Everything is escaped; an undefined name is an error."""
+    env = Environment(
+        loader=PackageLoader("scheduler.service.pages"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    for name in _FILTERS:
+        env.filters[name] = getattr(words, name)
+    return env
+
+
+def render(template: str, frame: Frame, part: str = "", **values: Any) -> str:
+    """A page, or one named part of it (a block of the template)."""
+
+    def asset(name: str) -> str:
+        return f"{frame.base}/static/{name}?v={assets()[name].mark}"
+
+    found = environment().get_template(template)
+    # not imported by templates: a part alone is rendered without what stands outside its block
+    parts = environment().get_template("_parts.html").module
+    everything = {"page": frame, "asset": asset, "parts": parts, **values}
+    if part and part in found.blocks:
+        return "".join(found.blocks[part](found.new_context(everything)))
+    return found.render(everything)
+
+
+@cache
+def assets() -> dict[str, Asset]:
+    """Every file that pages load, by name: no other name is ever looked up on disk."""
+    own = files("scheduler.service.pages").joinpath("static")
+    found = {name: _asset(name, own.joinpath(name).read_bytes()) for name in _OWN}
+    plotly = _plotly()
+    if plotly is not None:
+        found[PLOTLY] = _asset(PLOTLY, plotly.read_bytes())
+    return found
+
+
+def _plotly() -> Path | None:
+    """plotly.js as the installed plotly package ships it (which is not imported)."""
+    spec = find_spec("plotly")
+    for folder in (spec and spec.submodule_search_locations) or ():
+        script = Path(folder) / "package_data" / "plotly.min.js"
+        if script.is_file():
+            return script
+    return None
+
+
+def _asset(name: str, content: bytes) -> Asset:
+    kind = "text/javascript" if name.endswith(".js") else mimetypes.guess_type(name)[0]
+    mark = hashlib.sha256(content).hexdigest()[:10]
+    return Asset(content, gzip.compress(content, 6, mtime=0), f"{kind}; charset=utf-8", mark)
+
+
+@cache
+def _release() -> str:
+    try:
+        return version("pellucid")
+    except PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,278 @@
+"""The pages: what stands at which address. Given to `service.api.app.create_app`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+from pydantic import ValidationError
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import HTMLResponse, Response
+
+from models.bundle import Bundle
+from scheduler.explain.scores import describe
+from scheduler.service.api import jobs as api
+from scheduler.service.api.auth import COOKIE, Asking, Door
+from scheduler.service.api.problems import Problem
+from scheduler.service.api.schemas import WhatIfRequest
+from scheduler.service.api.session import local_path
+from scheduler.service.pages import figures
+from scheduler.service.pages.board import board, others
+from scheduler.service.pages.live import Line, Tail, TooManyListeners
+from scheduler.service.pages.look import Frame, assets, render
+from scheduler.service.pages.models import models, read_bundle
+from scheduler.service.pages.sight import Sight
+from scheduler.service.pages.story import tell
+from scheduler.service.store.reads import BadCursor, Reads, UnknownJob
+from scheduler.service.store.store import Store
+from scheduler.service.store.visibility import Viewer
+
+router = APIRouter(include_in_schema=False)
+
+# Styles: bars and plots are placed by style attributes. Scripts: our own files only.
+_POLICY = (
+    "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
+    "object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+RETRY_MS = 2000
+Build = Callable[[Sight], Mapping[str, Any]]
+
+
+# --- pages ---------------------------------------------------------------------------------------
+
+
+@router.get("/")
+def now(request: Request, viewer: Asking, vc: str = "", after: str = "") -> Response:
+    """The cluster and its queues at this moment."""
+    return _show(
+        request,
+        viewer,
+        "board.html",
+        "/",
+        lambda see: {"b": board(see, vc, after), "others": others},
+    )
+
+
+@router.get("/jobs/{job_id}")
+def job(request: Request, viewer: Asking, job_id: str) -> Response:
+    """One job."""
+    return _show(request, viewer, "job.html", "", lambda see: _story(see, job_id), job_id=job_id)
+
+
+@router.get("/jobs/{job_id}/ask")
+async def ask(
+    request: Request, viewer: Asking, job_id: str, gpus: str = "", first: str = "", help: str = ""
+) -> Response:
+    """What would get a waiting job in sooner, or what a change would do; as in the API."""
+    view = request.app.state.reads.seen_by(viewer)
+    told: dict[str, Any] = {"answer": None, "analysis": None, "problem": ""}
+    try:
+        if help:
+            found = (await api.explanation(job_id, request, view, analyse=True)).analysis
+            told |= {"analysis": found, "problem": "" if found else "It does not wait any more."}
+        else:
+            asked = WhatIfRequest.model_validate({"gpus": gpus or None, "first": bool(first)})
+            told["answer"] = await api.what_if(job_id, asked, request, view)
+    except ValidationError:
+        told["problem"] = "Say what is to be different: a number of GPUs from 1 on, or its turn."
+    except Problem as problem:
+        told["problem"] = problem.detail
+    except UnknownJob:
+        told["problem"] = "There is no such job of yours."
+
+    def build(see: Sight) -> Mapping[str, Any]:
+        return {"job_id": job_id, "now": see.now(), **told}
+
+    return await run_in_threadpool(_show, request, viewer, "answer.html", "", build, job_id=job_id)
+
+
+@router.get("/history")
+def history(
+    request: Request,
+    viewer: Asking,
+    period: str = "week",
+    vc: str = "",
+    owner: str = "",
+    state: str = "",
+    after: str = "",
+) -> Response:
+    """Jobs that are over."""
+
+    def build(see: Sight) -> Mapping[str, Any]:
+        start = figures.since(period, see.now())
+        told = figures.history(see, start, vc=vc, owner=owner, state=state, after=after)
+        chosen = {"period": period, "vc": vc, "owner": owner, "state": state}
+        kept = urlencode({name: value for name, value in chosen.items() if value})
+        return {"h": told, "vcs": see.vcs(), "periods": figures.PERIODS, "kept": kept, **chosen}
+
+    return _show(request, viewer, "history.html", "/history", build)
+
+
+@router.get("/fairness")
+def fairness(request: Request, viewer: Asking, period: str = "week") -> Response:
+    """Who had how much, and who waited how long."""
+
+    def build(see: Sight) -> Mapping[str, Any]:
+        told = figures.fairness(see, figures.since(period, see.now()))
+        return {"f": told, "periods": figures.PERIODS, "period": period}
+
+    return _show(request, viewer, "fairness.html", "/fairness", build)
+
+
+@router.get("/models")
+def models_page(request: Request, viewer: Asking) -> Response:
+    """What the models in use learned, and whether jobs still look like their training data."""
+
+    def build(see: Sight) -> Mapping[str, Any]:
+        bundle = _bundle(see)
+        live = see.inputs(bundle.digest) if bundle else []
+        told = models(bundle, live, see.outcomes()[:5000], sees_names=viewer.sees_all)
+        return {"m": told, "policy": see.policy()}
+
+    return _show(request, viewer, "models.html", "/models", build)
+
+
+@router.get("/forecasts")
+def forecasts(request: Request, viewer: Asking) -> Response:
+    """How forecasts turned out."""
+    return _show(
+        request, viewer, "forecasts.html", "/forecasts", lambda see: {"p": figures.promises(see)}
+    )
+
+
+@router.get("/login")
+def login(request: Request, next: str = "", wrong: str = "") -> Response:
+    """Where a token is given."""
+    frame = Frame(_base(request))
+    return _page(render("login.html", frame, goal=local_path(next), wrong=bool(wrong)))
+
+
+# --- what they load ------------------------------------------------------------------------------
+
+
+@router.get("/static/{name:path}")
+def static(request: Request, name: str) -> Response:
+    """A file of ours. Its address changes with its content, so it may be kept for good."""
+    asset = assets().get(name)
+    if asset is None:
+        raise Problem(404, "not-found", "there is nothing at this address")
+    headers = {"Cache-Control": "public, max-age=31536000, immutable", "Vary": "Accept-Encoding"}
+    content = asset.content
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        headers["Content-Encoding"], content = "gzip", asset.zipped
+    return Response(content, media_type=asset.media_type, headers=headers)
+
+
+async def _room(request: Request, viewer: Asking) -> Tail:
+    """The tail of the log of this process, with room for one more reader."""
+    state = request.app.state
+    if not hasattr(state, "tail"):
+        state.tail = _tail(state.store)
+    tail: Tail = state.tail
+    try:
+        tail.admit()
+    except TooManyListeners:
+        raise Problem(
+            503, "too-many-streams", "too many pages are watching; this one looks now and then",
+            retry_after_s=30,
+        ) from None  # fmt: skip
+    return tail
+
+
+@router.get("/live", response_class=EventSourceResponse)
+async def live(
+    request: Request,
+    viewer: Asking,
+    after: int = 0,
+    job: str = "",
+    tail: Tail = Depends(_room),  # noqa: B008
+) -> AsyncIterator[ServerSentEvent]:
+    """What changed, as server-sent events: `id` is the seq of an event of the log."""
+    last = request.headers.get("last-event-id", "")
+    start = int(last) if last.isdecimal() and len(last) < 19 else max(after, 0)
+    seen = bool(job) and await run_in_threadpool(_may_see, request, viewer, job)
+    async for change in tail.changes(start, job if seen else ""):
+        yield ServerSentEvent(
+            event="changed" if change.topics else "hello",
+            id=str(change.seq),
+            raw_data=json.dumps({"topics": change.topics}),
+            retry=RETRY_MS,
+        )
+
+
+def _tail(store: Store) -> Tail:
+    def since(seq: int) -> list[Line]:
+        return [Line(e.seq, e.kind, e.job_id) for e in store.read(seq, limit=4096)]
+
+    return Tail(store.last_seq, since)
+
+
+# --- how -----------------------------------------------------------------------------------------
+
+
+def _show(
+    request: Request, viewer: Viewer, template: str, here: str, build: Build, *, job_id: str = ""
+) -> Response:
+    """A page, or the part of it that htmx asks for; in words when it cannot be."""
+    reads: Reads = request.app.state.reads
+    see = Sight(reads.engine, viewer)
+    base = _base(request)
+    live = f"{base}/live?job={quote(job_id)}"
+    frame = Frame(
+        base, here, f"{viewer.name} · {viewer.role.value}", live, see.last_seq(),
+        COOKIE in request.cookies, see.bundle_digest(),
+    )  # fmt: skip
+    door: Door = request.app.state.door
+    part = request.headers.get("hx-target", "").removeprefix("part-")
+    try:
+        values = {**build(see), "viewer": viewer, "csrf": door.csrf_word(request)}
+        return _page(render(template, frame, part, here_url=_again(request), **values))
+    except UnknownJob:
+        return _page(render("missing.html", frame, what="There is no such job of yours."), 404)
+    except BadCursor:
+        said = "This page of the list is not there: start again from its beginning."
+        return _page(render("missing.html", frame, what=said), 422)
+
+
+def _page(html: str, status: int = 200) -> Response:
+    headers = {"Content-Security-Policy": _POLICY, "Vary": "HX-Request"}
+    return HTMLResponse(html, status, headers)
+
+
+def _base(request: Request) -> str:
+    return str(request.scope.get("root_path", ""))
+
+
+def _again(request: Request) -> str:
+    """The address of this page, for fetching parts of it anew."""
+    query = f"?{request.url.query}" if request.url.query else ""
+    return quote(_base(request) + request.url.path, safe="/") + query
+
+
+def _may_see(request: Request, viewer: Viewer, job_id: str) -> bool:
+    with suppress(UnknownJob):
+        request.app.state.reads.seen_by(viewer).job(job_id)
+        return True
+    return False
+
+
+def _story(see: Sight, job_id: str) -> Mapping[str, Any]:
+    bundle = _bundle(see)
+    named = {bundle.digest: describe(bundle)} if bundle and "duration" in bundle.parts else {}
+    return {"s": tell(see, job_id, named), "policy": see.policy()}
+
+
+def _bundle(see: Sight) -> Bundle | None:
+    """The bundle in use; read once per digest."""
+    return _read(see.bundle_path(), see.bundle_digest())
+
+
+@lru_cache(maxsize=2)
+def _read(path: str, digest: str) -> Bundle | None:
+    return read_bundle(path)

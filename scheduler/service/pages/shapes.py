@@ -1,0 +1,234 @@
+"""Shape functions and interactions of an additive model, as charts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.bundle import AdditiveModel, Axis, Term
+from scheduler.explain.words import duration, factor, number, percent
+from scheduler.service.pages.charts import DURATION_TICKS, Chart
+
+Floats = NDArray[np.float64]
+
+# ticks of a factor, in the order they are chosen
+_FACTORS = (
+    1, 2, 0.5, 10, 0.1, 100, 0.01, 1.2, 0.8, 5, 0.2, 1.1, 0.9, 1.5, 0.7, 1.05, 0.95, 1.02, 0.98,
+)  # fmt: skip
+
+
+# --- words ---
+
+
+def feature_text(axis: Axis) -> str:
+    return axis.spec.text or axis.spec.name
+
+
+def say(model: AdditiveModel, value: float) -> str:
+    """A contribution: a factor on the duration, or an amount."""
+    return factor(math.exp(value)) if model.link == "log1p" else f"{value:+.3f}"
+
+
+def _log_seconds(value: float) -> str:
+    return duration(math.expm1(value))
+
+
+def _chance(value: float) -> str:
+    return percent(1 / (1 + math.exp(-value)))
+
+
+_SAY = {"s": duration, "ln odds": _chance}
+
+
+def span(axis: Axis, group: Sequence[int]) -> str:
+    labels = axis.labels()
+    if group[0] == 0 or axis.spec.kind == "nominal":
+        return labels[group[0]]
+    say = _SAY.get(axis.spec.unit, number)
+    if axis.spec.name.endswith("_log_s"):
+        say = _log_seconds
+    low = say(axis.cuts[group[0] - 2]) if group[0] >= 2 else ""
+    high = say(axis.cuts[group[-1] - 1]) if group[-1] <= len(axis.cuts) else ""
+    if low and high:
+        return f"{low} to {high}"
+    return f"≥ {low}" if low else f"< {high}" if high else "any value"
+
+
+# --- shape functions -----------------------------------------------------------------------------
+
+
+def shape(model: AdditiveModel, term: Term, name: str) -> Chart:
+    axis = model.axes[term.features[0]]
+    nominal = axis.spec.kind == "nominal"
+    order = (
+        [int(i) for i in np.argsort(-term.weights) if term.weights[i] > 0][:12]
+        if nominal
+        else list(range(1, axis.size))
+    )
+    labels = axis.labels()
+    scores = term.scores[order]
+    said = [say(model, float(s)) for s in scores]
+    rows = [
+        [labels[i], text, percent(float(term.weights[i] / (term.weights.sum() or 1.0)))]
+        for i, text in zip(order, said, strict=True)
+    ]
+    if not nominal and term.weights[0] > 0:
+        share = percent(float(term.weights[0] / term.weights.sum()))
+        rows.insert(0, ["missing", say(model, float(term.scores[0])), share])
+    draw = _bars_of if nominal else _steps_of
+    data, layout = draw(model, axis, term, order)
+    low, high = (say(model, float(f)) for f in (scores.min(), scores.max()))
+    origin = "" if term.origin == "fit" else f" ({term.origin})"
+    kind = "multiplies the estimate" if model.link == "log1p" else "adds to the speed"
+    return Chart(
+        name,
+        feature_text(axis) + origin,
+        f"Shape function of {feature_text(axis)}: from {low} to {high}",
+        data,
+        layout,
+        (axis.spec.unit or "value", kind, "of training rows"),
+        rows,
+    )
+
+
+def _values(model: AdditiveModel, scores: Floats) -> list[float]:
+    return [float(v) for v in (np.exp(scores) if model.link == "log1p" else scores)]
+
+
+def _value_axis(model: AdditiveModel, low: float, high: float) -> dict[str, Any]:
+    if model.link != "log1p":
+        return {}
+    room, ticks = math.log(high / low) / 6 if high > low else 1.0, list[float]()
+    for f in _FACTORS:
+        clear = all(abs(math.log(f / t)) >= room for t in ticks)
+        if low * 0.98 <= f <= high * 1.02 and clear:
+            ticks.append(f)
+    return {"type": "log", "tickvals": ticks, "ticktext": [f"×{f:g}" for f in ticks]}
+
+
+def _steps_of(
+    model: AdditiveModel, axis: Axis, term: Term, order: Sequence[int]
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    cuts = axis.cuts or (0.0,)
+    log = len(cuts) > 1 and cuts[0] > 0 and cuts[-1] / cuts[0] > 50
+    room = (cuts[-1] - cuts[0]) / max(len(cuts) - 1, 1) or 1.0
+    first, last = (cuts[0] / 2, cuts[-1] * 2) if log else (cuts[0] - room, cuts[-1] + room)
+    edges = [first, *axis.cuts, last]
+    scores, spread = term.scores[order], term.spread[order]
+    again = [*range(len(order)), len(order) - 1]
+    mid, low, high = (
+        [_values(model, s)[k] for k in again] for s in (scores, scores - spread, scores + spread)
+    )
+    texts = [axis.labels()[order[k]] for k in again]
+    weights = [float(w) for w in term.weights[order]]
+    step = {"shape": "hv"}
+    hidden = {"type": "scatter", "mode": "lines", "x": edges, "hoverinfo": "skip"}
+    data: list[dict[str, Any]] = [
+        {**hidden, "y": low, "line": {**step, "width": 0}, "showlegend": False},
+        {
+            **hidden, "y": high, "line": {**step, "width": 0}, "fill": "tonexty",
+            "fillcolor": "--accent-soft", "showlegend": False,
+        },
+        {
+            "type": "scatter", "mode": "lines", "x": edges, "y": mid, "text": texts,
+            "line": {**step, "color": "--s0", "width": 2}, "showlegend": False,
+            "hovertemplate": "%{text}: %{y:.3g}<extra></extra>",
+        },
+        {
+            "type": "bar", "x": [(a + b) / 2 for a, b in pairwise(edges)],
+            "width": [b - a for a, b in pairwise(edges)],
+            "y": [w / (b - a) ** 0.5 for w, (a, b) in zip(weights, pairwise(edges), strict=True)],
+            "yaxis": "y2", "marker": {"color": "--line"}, "hoverinfo": "skip", "showlegend": False,
+        },
+    ]  # fmt: skip
+    tallest = max(data[-1]["y"], default=1.0) or 1.0
+    x = {
+        **_unit_axis(axis),
+        "showgrid": False,
+        "zeroline": False,
+        **({"type": "log"} if log else {}),
+    }
+    layout = {
+        "xaxis": x,
+        "yaxis": _value_axis(model, min(low), max(high)),
+        "yaxis2": {
+            "overlaying": "y", "range": [0, 5 * tallest], "visible": False, "fixedrange": True,
+        },
+    }  # fmt: skip
+    return data, layout
+
+
+def _unit_axis(axis: Axis) -> dict[str, Any]:
+    """The axis of a feature, in words that a person knows where the unit has such."""
+    if axis.spec.unit == "ln odds":
+        chances = (0.001, 0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99, 0.999)
+        at = [math.log(c / (1 - c)) for c in chances]
+        return {
+            "tickvals": at,
+            "ticktext": [percent(c) for c in chances],
+            "title": {"text": "chance"},
+        }
+    if axis.spec.unit == "ln s" and axis.spec.name.endswith("_log_s"):
+        ticks = {"ticktext": [text for _, text in DURATION_TICKS]}
+        return {"tickvals": [math.log1p(s) for s, _ in DURATION_TICKS], **ticks}
+    return {"title": {"text": axis.spec.unit}}
+
+
+def _bars_of(
+    model: AdditiveModel, axis: Axis, term: Term, order: Sequence[int]
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    labels = [axis.labels()[i] for i in order]
+    scores = [float(s) for s in term.scores[list(order)]]
+    data = [
+        {
+            "type": "bar", "orientation": "h", "y": labels, "x": scores,
+            "marker": {"color": "--s0"}, "text": [say(model, s) for s in scores],
+            "hovertemplate": "%{y}: %{text}<extra></extra>",
+        }
+    ]  # fmt: skip
+    return data, {
+        "yaxis": {"type": "category", "autorange": "reversed"},
+        "xaxis": {"showticklabels": False, "zeroline": True},
+    }
+
+
+def heat(model: AdditiveModel, term: Term, name: str) -> Chart:
+    first, second = (model.axes[i] for i in term.features)
+    held = [[i for i in range(a.size) if term.weights.sum(axis=1 - k)[i] > 0]
+            for k, a in enumerate((first, second))]  # fmt: skip
+    z: list[list[float | None]] = [
+        [float(term.scores[i, j]) if term.weights[i, j] > 0 else None for j in held[1]]
+        for i in held[0]
+    ]
+    rows, columns = (
+        [span(a, [i]) for i in own] for a, own in zip((first, second), held, strict=True)
+    )
+    cells = [(abs(v), r, c, v) for r, line in zip(rows, z, strict=True)
+             for c, v in zip(columns, line, strict=True) if v is not None]  # fmt: skip
+    strongest = sorted(cells, reverse=True)[:8]
+    reach = strongest[0][0] if strongest else 1.0
+    title = f"{feature_text(first)} and {feature_text(second)}"
+    data = [
+        {
+            "type": "heatmap", "x": columns, "y": rows, "z": z,
+            "zmin": -reach, "zmax": reach, "hoverongaps": False,
+            "colorscale": [[0, "--cold"], [0.5, "--card"], [1, "--heat"]],
+            "text": [["" if v is None else say(model, v) for v in line] for line in z],
+            "hovertemplate": "%{y}, %{x}: %{text}<extra></extra>", "showscale": False,
+        }
+    ]  # fmt: skip
+    layout = {
+        "xaxis": {"type": "category", "nticks": 6, "title": {"text": feature_text(second)}},
+        "yaxis": {"type": "category", "nticks": 8, "title": {"text": feature_text(first)}},
+    }
+    return Chart(
+        name, title, f"Interaction of {title}: at most {say(model, reach)}", data, layout,
+        (feature_text(first), feature_text(second), "contribution"),
+        [[r, c, say(model, v)] for _, r, c, v in strongest],
+        "Beyond what each adds by itself; empty where training had no rows.", tall=True,
+    )  # fmt: skip

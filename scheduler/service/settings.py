@@ -1,0 +1,120 @@
+"""Settings of the service: one flat model, from a YAML file, the environment and the command line.
+
+The command line wins over the environment (`PELLUCID_DATABASE=...`), the environment over the
+file. Every process of the service is given the same settings.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import Field, ValidationError, field_validator
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    YamlConfigSettingsSource,
+)
+
+
+class SettingsError(ValueError):
+    """A setting that cannot be; names the field, the value and what is accepted."""
+
+
+class Settings(BaseSettings):
+    """What `pellucid serve` and its processes are told.
+
+    Attributes:
+        database: SQLAlchemy URL; `sqlite:///PATH` or `postgresql+psycopg://...`.
+        cluster: cluster YAML; only read when the database is new, compared with it afterwards.
+        policy: how to decide, by name; likewise fixed by the first start.
+        profiling: put the cluster file's profiling partition in front of the queues.
+        bundle: folder of the champion's models; watched, and taken when it changes.
+        state_dir: what is not in the database: bundles in use, the backend's files, exports.
+        backend: where decisions take effect.
+        fake_gpus: the `local` backend's GPUs are only declared (a machine without any).
+        fake_profiles: JSON of what profiles of commands are said to be on fake GPUs.
+        pace: seconds on the `simulated` backend's clock per real second.
+        host, port: where the API listens.
+        api_workers: API processes.
+        auth: whether a token is asked for; `auto` = on anything but loopback.
+        lease_s: a decider that is not heard of for so long is replaced, seconds.
+        poll_s: longest time between two looks at the log, seconds.
+        bundle_poll_s: the champion is looked at this often, seconds.
+        export_every: finished jobs are exported each time so many have ended; 0 = never.
+        log_level: of what is told on standard error.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="PELLUCID_", extra="forbid")
+
+    database: str = "sqlite:///data/service/pellucid.db"
+    cluster: Path = Path("pipeline/clusters/demo.yaml")
+    policy: str = "pellucid"
+    profiling: bool = True
+    bundle: Path | None = Path("data/bundle")
+    state_dir: Path = Path("data/service")
+    backend: Literal["simulated", "local"] = "local"
+    fake_gpus: bool = False
+    fake_profiles: Path | None = None
+    pace: float = Field(1.0, gt=0, le=1e6)
+    host: str = "127.0.0.1"
+    port: int = Field(8400, ge=0, le=65_535)
+    api_workers: int = Field(1, ge=1, le=64)
+    auth: Literal["auto", "on", "off"] = "auto"
+    lease_s: float = Field(10.0, ge=0.5, le=600)
+    poll_s: float = Field(0.05, gt=0, le=5)
+    bundle_poll_s: float = Field(5.0, gt=0, le=3600)
+    export_every: int = Field(1000, ge=0)
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    @field_validator("database")
+    @classmethod
+    def _known_database(cls, url: str) -> str:
+        if url.startswith("postgresql://"):
+            url = url.replace("postgresql://", "postgresql+psycopg://", 1)
+        if not url.startswith(("sqlite:///", "postgresql+psycopg://")):
+            raise ValueError("give sqlite:///PATH or postgresql://USER@HOST/DATABASE")
+        return url
+
+    @property
+    def loopback(self) -> bool:
+        """True when only this machine can reach the API."""
+        return self.host in ("127.0.0.1", "::1", "localhost")
+
+    @property
+    def needs_token(self) -> bool:
+        return self.auth == "on" or (self.auth == "auto" and not self.loopback)
+
+
+def read_settings(file: Path | None = None, **given: Any) -> Settings:
+    """Settings from a file, the environment and what was given; `None` counts as not given.
+
+    Raises SettingsError with one line.
+    """
+
+    class Read(Settings):
+        @classmethod
+        def settings_customise_sources(
+            cls,
+            settings_cls: type[BaseSettings],
+            init_settings: PydanticBaseSettingsSource,
+            env_settings: PydanticBaseSettingsSource,
+            dotenv_settings: PydanticBaseSettingsSource,
+            file_secret_settings: PydanticBaseSettingsSource,
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            return init_settings, env_settings, YamlConfigSettingsSource(settings_cls, file)
+
+    if file is not None and not file.is_file():
+        raise SettingsError(f"settings {file}: no such file")
+    try:
+        read = Read(**{name: value for name, value in given.items() if value is not None})
+        return Settings(**read.model_dump())
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(map(str, first["loc"])) or "settings"
+        raise SettingsError(f"{name} is {first.get('input')!r}: {first['msg']}") from None
+    except (yaml.YAMLError, TypeError, ValueError) as error:
+        why = str(error).splitlines()[0]
+        raise SettingsError(f"settings {file}: not YAML of `name: value` lines ({why})") from None

@@ -1,0 +1,1 @@
+"""The database: tables, migrations, appending to the log."""

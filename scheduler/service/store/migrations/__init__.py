@@ -1,0 +1,1 @@
+"""Alembic: how the database got its present shape."""

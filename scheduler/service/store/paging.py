@@ -1,0 +1,30 @@
+"""Cursors: the key of the last row of a page, as text nobody need understand."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from typing import Any
+
+
+class BadCursor(ValueError):
+    """A cursor that no page gave out."""
+
+
+def cursor(*values: int | float) -> str:
+    return base64.urlsafe_b64encode(json.dumps(values).encode()).decode().rstrip("=")
+
+
+def opened(text: str, *types: type) -> tuple[Any, ...]:
+    """The values in a cursor. Raises BadCursor unless they are of these types."""
+    try:
+        values = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+    except (binascii.Error, ValueError):
+        raise BadCursor("cursor: not one that a page gave out") from None
+    ok = isinstance(values, list) and len(values) == len(types)
+    if not ok or any(type(v) is not t for v, t in zip(values, types, strict=True)):
+        raise BadCursor("cursor: not one that a page gave out")
+    if any(abs(value) >= 2**62 for value in values if type(value) is int):
+        raise BadCursor("cursor: not one that a page gave out")
+    return tuple(values)

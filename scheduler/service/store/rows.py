@@ -1,0 +1,208 @@
+"""What the queries of `service.store.reads` give back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """Some rows, and the cursor of the next page; None: there are no more."""
+
+    items: list[T]
+    next: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """When a job is expected to start and end. Seconds since the epoch.
+
+    All figures None: estimate unavailable, and `why_not` says why.
+    """
+
+    made_at: float
+    start_p50: float | None
+    start_p90: float | None
+    end_p50: float | None
+    end_p90: float | None
+    why_not: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """A job the viewer may see in full.
+
+    Attributes:
+        phase: where it stands. reason: code of its latest decision.
+        placement: GPU indices by node.
+        partner: the job it shares its GPUs with; "another job" when that one is not shown.
+        state, exit_code, detail: of its end.
+    """
+
+    job_id: str
+    owner: str
+    vc: str
+    name: str
+    phase: str
+    reason: str
+    gpus: int
+    command: list[str]
+    workdir: str
+    user: str
+    environment: dict[str, str]
+    cpus: float | None
+    memory_mib: float | None
+    gpu_type: str | None
+    time_limit_s: float | None
+    share: bool
+    profile: bool
+    priority: int
+    attempt: int
+    placement: dict[int, list[int]]
+    partner: str | None
+    estimate_s: float | None
+    submitted_at: float
+    queued_at: float | None
+    started_at: float | None
+    ended_at: float | None
+    state: str | None
+    exit_code: int | None
+    detail: str
+    cancel_asked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class QueueEntry:
+    """One place in the queue of a virtual cluster.
+
+    Of another's job only the place is shown: `job` is None and `label` says "another job".
+    """
+
+    vc: str
+    position: int
+    label: str
+    job: JobRow | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a waiting job stands: its place from 1, and how many wait in its virtual cluster."""
+
+    position: int
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One GPU: who is on it. Jobs not shown appear as "another job"."""
+
+    index: int
+    jobs: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node. `open` False: drained, nothing new starts there."""
+
+    node: int
+    name: str
+    vc: str
+    gpu_type: str
+    open: bool
+    gpus: list[Gpu]
+
+
+@dataclass(frozen=True, slots=True)
+class VcLoad:
+    """A virtual cluster at a glance. `free` counts GPUs nobody is on."""
+
+    vc: str
+    nodes: int
+    gpus: int
+    free: int
+    waiting: int
+    running: int
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a job's story: an event, or a decision with its reasons.
+
+    Attributes:
+        kind: of the event, or "decision".
+        text: a sentence, for decisions.
+        body: the numbers behind it.
+    """
+
+    at: float
+    seq: int
+    kind: str
+    text: str
+    next_step: str = ""
+    actor: str = ""
+    body: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a user had of a virtual cluster: ended jobs, GPU-seconds, waits in seconds.
+
+    `user` is "" for the whole virtual cluster.
+    """
+
+    vc: str
+    user: str
+    jobs: int
+    gpu_time_s: float
+    mean_wait_s: float
+    max_wait_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """One day (`day`: its first second, UTC) of ended jobs."""
+
+    day: float
+    jobs: int
+    failed: int
+    gpu_time_s: float
+    mean_wait_s: float
+    mean_jct_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """How forecasts made at submission turned out: share of jobs not later than promised."""
+
+    jobs: int
+    start_p50: float | None
+    start_p90: float | None
+    end_jobs: int
+    end_p50: float | None
+    end_p90: float | None
+    unavailable: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A request that was turned down (operators only)."""
+
+    seq: int
+    at: float
+    actor: str
+    body: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Models:
+    """The policy, and the digest of the bundle its scores come from; "": there is none.
+
+    `path`: where it was found on the service's host (operators only).
+    """
+
+    policy: str
+    bundle: str
+    path: str = ""

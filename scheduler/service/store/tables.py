@@ -1,0 +1,154 @@
+"""Tables. `events` is the truth; every other table but `tokens`, `leases` and `questions` can be
+rebuilt from it, and `pellucid audit` does so to compare."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Float,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+metadata = MetaData()
+
+events = Table(
+    "events",
+    metadata,
+    Column("seq", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    Column("at", Float(53), nullable=False),
+    Column("kind", String(32), nullable=False),
+    Column("job_id", String(64), nullable=False, server_default=""),
+    Column("actor", String(128), nullable=False, server_default=""),
+    Column("cause", BigInteger, nullable=False, server_default="0"),
+    Column("body", Text, nullable=False),  # canonical JSON
+    Index("events_by_job", "job_id", "seq"),
+    Index("events_by_kind", "kind", "seq"),
+)
+
+# Every decision, as the core took it.
+decisions = Table(
+    "decisions",
+    metadata,
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),  # the core's own numbering
+    Column("event", BigInteger, nullable=False),  # seq of the DECIDED event
+    Column("at", Float(53), nullable=False),
+    Column("job_id", String(64), nullable=False),
+    Column("vc", String(128), nullable=False),
+    Column("action", String(16), nullable=False),
+    Column("reason", String(48), nullable=False),
+    Column("body", Text, nullable=False),  # canonical JSON of the whole decision
+    Index("decisions_by_job", "job_id", "seq"),
+    Index("decisions_by_event", "event"),
+)
+
+# One row per job: where it stands.
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("job_id", String(64), primary_key=True),
+    Column("submitted_seq", BigInteger, nullable=False),
+    Column("owner", String(128), nullable=False),
+    Column("vc", String(128), nullable=False),
+    Column("name", String(256), nullable=False),
+    Column("gpus", Integer, nullable=False),
+    Column("spec", Text, nullable=False),  # canonical JSON of the submission
+    Column("phase", String(16), nullable=False),  # see `service.state.Phase`
+    Column("reason", String(48), nullable=False, server_default=""),  # of its latest decision
+    Column("priority", Integer, nullable=False, server_default="0"),  # asked for; higher first
+    Column("key", Float(53)),  # the policy's order within its VC, smaller first; NULL before
+    Column("estimate_s", Float(53)),
+    Column("attempt", Integer, nullable=False, server_default="0"),
+    Column("nodes", Text, nullable=False, server_default="[]"),  # [[node, [gpu, ...]], ...]
+    Column("partner", String(64)),
+    Column("submitted_at", Float(53), nullable=False),
+    Column("queued_at", Float(53)),
+    Column("started_at", Float(53)),
+    Column("ended_at", Float(53)),
+    Column("state", String(16)),  # features.schema.State, once it has ended
+    Column("exit_code", Integer),
+    Column("detail", Text, nullable=False, server_default=""),
+    Column("cancel_asked", Boolean, nullable=False, server_default="0"),
+    Column("updated_seq", BigInteger, nullable=False),  # of the last event that changed the row
+    Index("jobs_by_phase", "phase", "vc"),
+    Index("jobs_by_owner", "owner", "submitted_seq"),
+)
+
+# Forecasts: the one made at submission is kept and scored, the latest is replaced.
+forecasts = Table(
+    "forecasts",
+    metadata,
+    Column("job_id", String(64), primary_key=True),
+    Column("basis", String(16), primary_key=True),  # "submission" or "latest"
+    Column("made_at", Float(53), nullable=False),
+    Column("start_p50", Float(53)),  # seconds since the epoch; all NULL: estimate unavailable
+    Column("start_p90", Float(53)),
+    Column("end_p50", Float(53)),
+    Column("end_p90", Float(53)),
+    Column("why_not", String(256), nullable=False, server_default=""),
+)
+
+nodes = Table(
+    "nodes",
+    metadata,
+    Column("node", Integer, primary_key=True, autoincrement=False),
+    Column("name", String(128), nullable=False),
+    Column("vc", String(128), nullable=False),
+    Column("gpus", Integer, nullable=False),
+    Column("gpu_type", String(64), nullable=False, server_default=""),
+    Column("open", Boolean, nullable=False, server_default="1"),
+)
+
+# Questions to the analyst (forecast now, what-if); answered and then forgotten after a while.
+questions = Table(
+    "questions",
+    metadata,
+    Column("id", String(36), primary_key=True),
+    Column("asked_at", Float(53), nullable=False),
+    Column("kind", String(32), nullable=False),
+    Column("body", Text, nullable=False),
+    Column("answer", Text),  # canonical JSON; NULL until answered
+    Column("answered_at", Float(53)),
+    Index("questions_open", "answered_at", "asked_at"),
+)
+
+idempotency = Table(
+    "idempotency",
+    metadata,
+    Column("actor", String(128), primary_key=True),
+    Column("key", String(255), primary_key=True),
+    Column("digest", String(64), nullable=False),  # of the request: another body is a conflict
+    Column("job_id", String(64), nullable=False),
+    Column("at", Float(53), nullable=False),
+)
+
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("id", String(36), primary_key=True),
+    Column("name", String(128), nullable=False),
+    Column("hash", String(128), nullable=False),  # of the secret; the secret is shown once
+    Column("role", String(16), nullable=False),  # viewer, submitter, operator
+    Column("vcs", Text, nullable=False, server_default="[]"),  # JSON list; [] = none
+    Column("os_user", String(64), nullable=False, server_default=""),
+    Column("created_at", Float(53), nullable=False),
+    Column("expires_at", Float(53)),
+    Column("revoked_at", Float(53)),
+    UniqueConstraint("hash"),
+)
+
+leases = Table(
+    "leases",
+    metadata,
+    Column("name", String(32), primary_key=True),  # "decider", "analyst"
+    Column("holder", String(128), nullable=False),
+    Column("term", BigInteger, nullable=False),  # goes up with every change of holder
+    Column("expires_at", Float(53), nullable=False),
+)

@@ -1,0 +1,73 @@
+"""What a person asks for when they submit a job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from features.job import Job
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A job as it is kept in the log.
+
+    Attributes:
+        command: argument vector, at least one word.
+        owner: who submitted it (name of the token, or the local user).
+        user: operating-system user it runs as; "" = the service's own.
+        memory_mib, time_limit_s: limits that are enforced; None = none.
+        share, profile: opt-outs: False = never packed, never looked at beforehand.
+        priority: higher goes first; 0 for everybody, other values are an operator's.
+    """
+
+    job_id: str
+    command: tuple[str, ...]
+    owner: str
+    vc: str
+    gpus: int
+    submitted_at: float
+    name: str = ""
+    user: str = ""
+    workdir: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    cpus: float | None = None
+    memory_mib: float | None = None
+    gpu_type: str | None = None
+    time_limit_s: float | None = None
+    share: bool = True
+    profile: bool = True
+    priority: int = 0
+
+    def job(self) -> Job:
+        """The job as the decision core knows it."""
+        return Job(
+            job_id=self.job_id,
+            submit_time=self.submitted_at,
+            gpus=self.gpus,
+            user=self.owner,
+            vc=self.vc,
+            name=self.name,
+            cpus=self.cpus,
+            memory_mib=self.memory_mib,
+            gpu_type=self.gpu_type,
+            time_limit_s=self.time_limit_s,
+            share=self.share,
+            profile=self.profile,
+        )
+
+    def body(self) -> dict[str, Any]:
+        """As the body of a SUBMITTED event."""
+        return {name: _plain(getattr(self, name)) for name in self.__slots__}
+
+    @classmethod
+    def from_body(cls, body: Mapping[str, Any]) -> Submission:
+        """The inverse of `body`."""
+        return cls(**{**body, "command": tuple(body["command"])})
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return list(value)
+    return dict(value) if isinstance(value, Mapping) else value

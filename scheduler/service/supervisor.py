@@ -1,0 +1,294 @@
+"""`pellucid serve`: starts the service's processes and minds them.
+
+The processes share nothing but the database and the listening socket. One that dies is started
+again, after a pause that grows; all end when this one does, however it ends.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing import get_context, parent_process
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from scheduler.backends.base import Backend
+from scheduler.backends.local.host import Host, read_declared
+from scheduler.cluster import ClusterSpec
+from scheduler.service import logs
+from scheduler.service.api.tokens import guard
+from scheduler.service.bundles import Library
+from scheduler.service.decider import Decider
+from scheduler.service.export import keep_exporting
+from scheduler.service.genesis import Genesis, Partition, code_version, establish
+from scheduler.service.settings import Settings, SettingsError
+from scheduler.service.store.schema import prepare
+from scheduler.service.store.store import Store
+
+PAUSES_S = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)  # before a process is started again
+STEADY_S = 60.0  # one that lived so long was not dying at its start
+STOP_S = 10.0  # a process that does not end by then is killed
+
+Stopping = Callable[[], bool]
+
+
+def begin(settings: Settings, cluster: ClusterSpec, partition: Partition | None) -> Genesis:
+    """Bring the database up to date and begin its log, or check that it goes with these settings.
+
+    Raises StoreError, GenesisError, SettingsError, HostError.
+    """
+    if settings.backend == "local":
+        host_of(settings, cluster)
+    store = Store(settings.database)
+    try:
+        prepare(store)
+        guard(settings, store)
+        return establish(
+            store,
+            Genesis(
+                cluster,
+                settings.policy,
+                partition if settings.profiling else None,
+                start=time.time(),
+                pace=settings.pace if settings.backend == "simulated" else 1.0,
+                backend=settings.backend,
+                site=_site(settings.state_dir),
+                version=code_version(),
+            ),
+        )
+    finally:
+        store.close()
+
+
+def _site(state_dir: Path) -> str:
+    """Names the state folder for good: a log belongs to one, since that is where its jobs are."""
+    path = state_dir / "site"
+    if not path.is_file():
+        state_dir.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(f".site.{os.getpid()}.partial")
+        partial.write_text(secrets.token_hex(8) + "\n")
+        os.replace(partial, path)
+    return path.read_text().strip()
+
+
+def listen(settings: Settings) -> socket.socket:
+    """The socket of the API. SettingsError when the address cannot be had."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((settings.host, settings.port))
+    except OSError as error:
+        listening.close()
+        raise SettingsError(
+            f"cannot listen on {settings.host}:{settings.port}: {error.strerror}. "
+            "Is another service there? Choose another --port"
+        ) from None
+    listening.listen(128)
+    return listening
+
+
+# --- the processes ------------------------------------------------------------------------------
+
+
+def run_decider(settings: Settings, stopping: Stopping, holder: str = "") -> None:
+    """The process that decides, or stands by.
+
+    `holder` names it in the lease: one that is started again under the same name need not wait for
+    the lease to expire.
+    """
+    store = Store(settings.database)
+    genesis = Genesis.from_body(store.read(limit=1)[0].body)
+    decider = Decider(
+        store,
+        lambda: open_backend(settings, genesis),
+        Library(settings.state_dir / "bundles"),
+        holder=holder or this_process(),
+        champion=settings.bundle,
+        lease_s=settings.lease_s,
+        bundle_poll_s=settings.bundle_poll_s,
+    )
+    # the simulated backend waits by its own clock
+    decider.run(stopping, settings.poll_s * genesis.pace)
+
+
+def this_process() -> str:
+    """Names this process among all that use the database."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def open_backend(settings: Settings, genesis: Genesis) -> Backend:
+    """The backend of the settings, as its last user left it."""
+    if settings.backend == "simulated":
+        from scheduler.backends.simulated import SimulatedBackend, World
+
+        settings.state_dir.mkdir(parents=True, exist_ok=True)
+        world = World(
+            start=genesis.clock(time.time()),
+            pace=genesis.pace,
+            path=settings.state_dir / "world.jsonl",
+        )
+        return SimulatedBackend(world)
+    from scheduler.backends.local.backend import LocalBackend
+
+    return LocalBackend(settings.state_dir / "local", host_of(settings, genesis.cluster))
+
+
+def host_of(settings: Settings, cluster: ClusterSpec) -> Host:
+    """This host as the nodes of the cluster. HostError when it has not so many GPUs."""
+    nodes, per_node = sum(cluster.vcs.values()), cluster.gpus_per_node
+    if not settings.fake_gpus:
+        return Host.here(nodes, per_node)
+    declared = read_declared(settings.fake_profiles) if settings.fake_profiles else ()
+    return Host.with_fake(nodes, per_node, declared)
+
+
+def run_api(settings: Settings, stopping: Stopping, listening: socket.socket) -> None:
+    """One process of the API and its pages."""
+    import uvicorn
+
+    from scheduler.service.api.app import create_app
+
+    config = uvicorn.Config(
+        create_app(settings),
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=3,
+        server_header=False,
+    )
+    server = uvicorn.Server(config)
+
+    def mind() -> None:
+        while not stopping():
+            time.sleep(0.2)
+        server.should_exit = True
+
+    threading.Thread(target=mind, daemon=True).start()
+    server.run(sockets=[listening])
+
+
+def run_analyst(settings: Settings, stopping: Stopping) -> None:
+    """The process that looks ahead."""
+    from scheduler.service.analyst import process
+
+    os.nice(5)  # a forecast may wait for the processor, a decision may not
+    process.run_analyst(settings, stopping)
+
+
+def _process(run: Callable[..., None], settings: Settings, *more: Any) -> None:  # in the child
+    """Body of a child process: runs until told to stop, or until its supervisor is gone."""
+    told, supervisor = threading.Event(), parent_process()
+    assert supervisor is not None
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: told.set())
+    logs.configure(settings.log_level)
+    try:
+        run(settings, lambda: told.is_set() or not supervisor.is_alive(), *more)
+    except Exception as error:
+        log = structlog.get_logger("process")
+        ours = isinstance(error, ValueError) and type(error) is not ValueError
+        log.error("process_failed", why=str(error), exc_info=not ours)
+        sys.exit(1)
+
+
+# --- minding them -------------------------------------------------------------------------------
+
+
+@dataclass
+class Child:
+    """One process, and what it takes to start it again."""
+
+    name: str
+    run: Callable[..., None]
+    more: tuple[Any, ...] = ()
+    process: ForkServerProcess | None = None
+    started: float = 0.0
+    failures: int = 0
+    again_at: float = 0.0
+
+
+class Supervisor:
+    """Starts the processes and starts again what dies.
+
+    Args:
+        listening: socket of the API.
+    """
+
+    def __init__(self, settings: Settings, listening: socket.socket):
+        self.settings = settings
+        self.log = structlog.get_logger("supervisor")
+        self.children = [
+            Child("decider", run_decider, (this_process(),)),
+            Child("analyst", run_analyst),
+            *(Child(f"api-{i}", run_api, (listening,)) for i in range(1, settings.api_workers + 1)),
+        ]
+
+    def run(self) -> None:
+        """Until SIGTERM or SIGINT."""
+        told = threading.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: told.set())
+        if self.settings.export_every:
+            path = self.settings.state_dir / "export" / "finished.parquet"
+            chore = self.settings.database, path, self.settings.export_every, told.wait
+            threading.Thread(target=keep_exporting, args=chore, daemon=True).start()
+        try:
+            while not told.is_set():
+                for child in self.children:
+                    self._mind(child)
+                told.wait(0.2)
+        finally:
+            self._stop()
+
+    def _mind(self, child: Child) -> None:
+        now = time.monotonic()
+        if child.process is not None and not child.process.is_alive():
+            lived = now - child.started
+            child.failures = 0 if lived > STEADY_S else child.failures + 1
+            pause = PAUSES_S[min(child.failures, len(PAUSES_S)) - 1] if child.failures else 0.0
+            child.again_at = now + pause
+            self.log.error(
+                "process_died",
+                process=child.name,
+                exit_code=child.process.exitcode,
+                again_in_s=pause,
+            )
+            child.process = None
+        if child.process is None and now >= child.again_at:
+            self._start(child, now)
+
+    def _start(self, child: Child, now: float) -> None:
+        context = get_context("forkserver")  # spawn, with the common imports shared
+        context.set_forkserver_preload(["scheduler.service.preload"])
+        process = context.Process(
+            target=_process,
+            args=(child.run, self.settings, *child.more),
+            name=f"pellucid-{child.name}",
+        )
+        process.start()
+        child.process, child.started = process, now
+        self.log.info("process_started", process=child.name, pid=process.pid)
+
+    def _stop(self) -> None:
+        """Ask every process to end; kill what does not. The jobs run on."""
+        alive = [c.process for c in self.children if c.process is not None]
+        for process in alive:
+            process.terminate()
+        until = time.monotonic() + STOP_S
+        for process in alive:
+            process.join(max(0.0, until - time.monotonic()))
+            if process.is_alive():
+                self.log.error("process_killed", process=process.name)
+                process.kill()
+                process.join()
+        self.log.info("stopped")

@@ -1,0 +1,29 @@
+# Targets of the service, included by the Makefile (uses its VENV, BIN and STAMP).
+#
+# The tests of the service run on SQLite with all the others. `test-service` runs them again on a
+# PostgreSQL of its own, in a temporary folder: PG_BIN is where initdb and pg_ctl are. PostgreSQL
+# refuses to run as root, so PG_USER runs it then.
+PG_BIN ?= $(firstword $(patsubst %/initdb,%,$(wildcard /usr/lib/postgresql/*/bin/initdb /usr/local/bin/initdb /usr/bin/initdb)))
+PG_USER ?= nobody
+
+.PHONY: test-service faults serve-demo test-browser
+
+test-service: install ## Run the service's tests on a private PostgreSQL
+	$(BIN)/python -m benchmarks.postgres --bin "$(PG_BIN)" --user "$(PG_USER)" -- \
+	  $(BIN)/python -m pytest tests/scheduler/service
+
+faults: install ## Kill the service thousands of times, on SQLite and PostgreSQL; 0 lost, 0 doubled
+	$(BIN)/python -m benchmarks.postgres --bin "$(PG_BIN)" --user "$(PG_USER)" -- \
+	  $(BIN)/python -m benchmarks.faults --json
+
+DEMO_ARGS ?=
+
+serve-demo: install ## A service with fake GPUs, and people who send it jobs: watch in a browser
+	$(BIN)/pellucid serve-demo $(DEMO_ARGS)
+
+# The system's Chromium, installed where apt and the right to use it are; screenshots are kept.
+test-browser: install ## Walk the pages in Chromium; screenshots in data/browser/
+	command -v chromium >/dev/null || command -v chromium-browser >/dev/null || \
+	  (apt-get update -q && apt-get install -q -y --no-install-recommends chromium)
+	rm -rf data/browser
+	PELLUCID_BROWSER=1 $(BIN)/python -m pytest tests/browser

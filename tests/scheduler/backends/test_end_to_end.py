@@ -1,0 +1,171 @@
+"""Real processes through the decider: submitted, run, failed, cancelled, timed out, and killed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from profiler import procs
+from scheduler.backends.local.backend import Bounds, LocalBackend
+from scheduler.backends.local.host import Host
+from scheduler.cluster import ClusterSpec
+from scheduler.service.decider import Decider
+from scheduler.service.events import Kind
+from scheduler.service.genesis import Genesis, Partition
+from scheduler.service.submission import Submission
+from tests.scheduler.backends.test_local import sh
+from tests.scheduler.live import Service
+
+CLUSTER = ClusterSpec({"vc": 3}, gpus_per_node=2, name="here")
+PARTITION = Partition({"vc": 1}, limit_s=0.5, max_gpus=2)
+WITHIN_S = 30.0
+
+
+def a_service(folder: Path, policy: str = "fifo", start: float = 0.0) -> Service:
+    bounds = Bounds(grace_s=0.3, check_s=0.1)
+    host = Host.with_fake(3, 2)
+    genesis = Genesis(CLUSTER, policy, PARTITION, start or time.time())
+    return Service(folder, genesis, lambda: LocalBackend(folder / "local", host, bounds=bounds))
+
+
+def a_job(job_id: str, script: str, **more: Any) -> Submission:
+    asked: dict[str, Any] = {"gpus": 1, "profile": False, "workdir": "/", **more}
+    command = asked.pop("command", sh(script))
+    return Submission(job_id, command, "ada", "vc", submitted_at=time.time(), **asked)
+
+
+def turn_until(decider: Decider, done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WITHIN_S
+    while not done():
+        assert time.monotonic() < deadline, decider.state.ledger.records
+        decider.turn(0.1)
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Service:
+    return a_service(tmp_path)
+
+
+def phases(service: Service) -> dict[str, str]:
+    return {job: str(row["phase"]) for job, row in service.rows().items()}
+
+
+def over(service: Service) -> bool:
+    return set(phases(service).values()) <= {"ended", "cancelled", "refused", "lost"}
+
+
+def test_every_way_of_ending(service: Service) -> None:
+    service.submit(
+        a_job("good", "echo $CUDA_VISIBLE_DEVICES", gpus=2),
+        a_job("bad", "echo no such dataset; exit 7"),
+        a_job("absent", "", command=("/no/such/command",)),
+        a_job("slow", "exec sleep 100", time_limit_s=0.4),
+        a_job("stopped", "exec sleep 100"),
+        a_job("never", "exec sleep 100", gpus=4),  # waits for the whole cluster
+        a_job("too wide", "exit 0", gpus=40),
+    )
+    decider = service.decider()
+    turn_until(decider, lambda: phases(service)["stopped"] == "running")
+    service.cancel("never", time.time())
+    service.cancel("stopped", time.time())
+    turn_until(decider, lambda: over(service))
+    found = {
+        job: (row["phase"], row["state"], row["exit_code"]) for job, row in service.rows().items()
+    }
+    assert found == {
+        "good": ("ended", "completed", 0),
+        "bad": ("ended", "failed", 7),
+        "absent": ("ended", "failed", None),
+        "slow": ("ended", "timeout", None),
+        "stopped": ("cancelled", "cancelled", None),
+        "never": ("cancelled", "cancelled", None),
+        "too wide": ("refused", None, None),
+    }
+    rows = service.rows()
+    assert rows["bad"]["detail"] == "exit code 7: no such dataset"
+    assert "/no/such/command" in str(rows["absent"]["detail"])
+    decider.let_go()
+
+
+def test_a_look_on_the_partition_comes_first_and_counts_when_it_is_enough(
+    tmp_path: Path,
+) -> None:
+    service = a_service(tmp_path, "lucid")
+    service.submit(
+        a_job("debug", "exit 0", profile=True),
+        a_job("long", "sleep 1; echo $PELLUCID_ATTEMPT", profile=True),
+    )
+    decider = service.decider()
+    turn_until(decider, lambda: over(service))
+    assert service.rows()["debug"]["attempt"] == 1, "it ended while it was looked at"
+    assert service.rows()["long"]["attempt"] == 2
+    backend = decider.backend
+    assert isinstance(backend, LocalBackend)
+    assert backend.output("long", 1).read_text() == "", "stopped at the limit, to be run later"
+    assert backend.output("long", 2).read_text() == "2\n"
+    [looked] = [event for event in service.store.of_job("long") if event.kind is Kind.PROFILED]
+    assert looked.body.get("profile") is None, "fake GPUs: nothing is made up"
+    decider.let_go()
+
+
+def test_what_runs_is_adopted_by_the_next_service_as_it_is(service: Service) -> None:
+    service.submit(a_job("a", "sleep 1.5; exit 4"), a_job("b", "exec sleep 100"))
+    first = service.decider()
+    turn_until(first, lambda: set(phases(service).values()) == {"running"})
+    pid = next(e.body["pid"] for e in service.store.of_job("a") if e.kind is Kind.STARTED)
+    first.let_go()
+    assert procs.alive(pid)
+    second = service.decider()
+    service.cancel("b", time.time())
+    turn_until(second, lambda: over(service))
+    assert {job: row["state"] for job, row in service.rows().items()} == {
+        "a": "failed",
+        "b": "cancelled",
+    }
+    assert [row["attempt"] for row in service.rows().values()] == [1, 1]
+    second.let_go()
+
+
+DECIDER = """
+import sys
+from pathlib import Path
+from tests.scheduler.backends.test_end_to_end import a_service, over
+service = a_service(Path(sys.argv[1]), start=float(sys.argv[2]))
+decider = service.decider()
+while not over(service):
+    decider.turn(0.1)
+decider.let_go()
+"""
+
+
+def test_a_service_killed_again_and_again_runs_every_job_once(tmp_path: Path) -> None:
+    start, marks = time.time(), tmp_path / "marks"
+    service, jobs = a_service(tmp_path, start=start), [f"job{i:02}" for i in range(40)]
+    for i, job in enumerate(jobs):
+        script = f"echo {job} >> {marks}; sleep 0.{i % 5}; exit {i % 3}"
+        service.submit(a_job(job, script))
+    command = [sys.executable, "-c", DECIDER, str(tmp_path), str(start)]
+    for wait_s in (1.2, 1.6, 1.4, None):
+        process = subprocess.Popen(command, cwd=Path(__file__).parents[3])
+        try:
+            process.wait(wait_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+        process.wait()
+    assert process.returncode == 0
+    assert Counter(marks.read_text().split()) == dict.fromkeys(jobs, 1)
+    ends = [e for e in service.store.each() if e.kind is Kind.ENDED]
+    assert Counter(e.job_id for e in ends) == dict.fromkeys(jobs, 1)
+    assert {e.job_id: e.body["exit_code"] for e in ends} == {
+        job: i % 3 for i, job in enumerate(jobs)
+    }
+    assert not any((tmp_path / "local" / "attempts").iterdir())
+    service.decider().let_go()  # folds the log anew: every pass is decided as it was
+    assert service.store.read(kinds=[Kind.REBASED]) == []

@@ -1,0 +1,642 @@
+"""The local backend keeps the contract with real processes, and what only it can get wrong."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import pwd
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from features.schema import State
+from profiler import procs
+from scheduler.backends.base import Backend, Happened, Launch, Report
+from scheduler.backends.local import shim as shim_module
+from scheduler.backends.local import spool as spool_module
+from scheduler.backends.local.backend import Bounds, LocalBackend
+from scheduler.backends.local.host import Host
+from scheduler.backends.local.spool import CLAIM, Spool, SpoolError, Told, name_of, start_ticks
+from scheduler.backends.local.zygote import Zygote
+from tests.scheduler.backends.contract import (
+    BackendContract,
+    Does,
+    Site,
+    a_launch,
+    await_start,
+    could_begin,
+    hear,
+    last,
+)
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
+
+
+class ThisHost:
+    """A spool on this host, with fake GPUs. Commands write to `marks` when they really begin."""
+
+    short_s, step_s = 0.4, 0.1
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.marks = folder, folder / "marks"
+        self.marks.touch()
+        self.backend: LocalBackend | None = None
+
+    def open(self, **bounds: float) -> LocalBackend:
+        if self.backend is not None:
+            crash(self.backend)
+        bound = Bounds(**{"grace_s": 0.5, "check_s": 0.2, **bounds})
+        self.backend = LocalBackend.__new__(LocalBackend)  # it may die while it is opened
+        self.backend.__init__(self.folder / "spool", Host.with_fake(2, 4), bounds=bound)  # type: ignore[misc]
+        return self.backend
+
+    def command(self, does: Does) -> tuple[str, ...]:
+        if does is Does.IS_NOT:
+            return ("/no/such/command",)
+        grow = "import time; x = bytes(range(256)) * 800_000; time.sleep(999)"
+        then = {
+            Does.ENDS: "exit 0",
+            Does.FAILS: "echo it went wrong >&2; exit 3",
+            Does.DIES: "kill -SEGV $$",
+            Does.STAYS: "exec sleep 1000",
+            Does.GROWS: f"exec {sys.executable} -S -c '{grow}'",
+        }[does]
+        return sh(f'echo "$PELLUCID_JOB_ID" >> {self.marks}; {then}')
+
+    def begins(self, job_id: str) -> int:
+        return self.marks.read_text().split().count(job_id)
+
+    def lose(self, job_id: str) -> None:
+        os.kill(self.claim(job_id)["pid"], signal.SIGKILL)
+
+    def claim(self, job_id: str) -> dict[str, int]:
+        assert self.backend is not None
+        claim = self.backend.spool.read(name_of(job_id, 1), CLAIM)
+        assert claim is not None
+        return claim
+
+    def close(self) -> None:
+        if self.backend is None:
+            return
+        for job_id, attempt in self.backend.begun():
+            self.backend.stop(job_id, attempt)
+        for _ in range(100):  # nothing of a test outlives it
+            if all(attempt.over for attempt in self.backend._attempts.values()):
+                break
+            self.backend.acknowledge(self.backend.reports(0.1))
+        crash(self.backend)
+
+
+def sh(script: str) -> tuple[str, ...]:
+    return ("/bin/sh", "-c", script)
+
+
+def crash(backend: LocalBackend) -> None:
+    """As the death of the service looks from outside: descriptors closed, nothing said."""
+    had = vars(backend)
+    if "_zygote" in had:
+        backend._zygote.dismiss()
+    if "_told" in had:
+        backend._told.close()
+    for file in (had[name] for name in ("_bell", "_lock") if name in had):
+        os.close(file)
+    had.clear()
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[ThisHost]:
+    site = ThisHost(tmp_path)
+    yield site
+    site.close()
+
+
+def run(site: ThisHost, script: str, **more: object) -> tuple[str, Launch]:
+    """Run a script to its end; its output."""
+    backend = site.open()
+    launch = replace(a_launch(sh(script)), **more)  # type: ignore[arg-type]
+    backend.launch(launch)
+    hear(backend, site)
+    return backend.output("a", 1).read_text(), launch
+
+
+class TestLocal(BackendContract):
+    @pytest.fixture
+    def site(self, site: ThisHost) -> Site:
+        return site
+
+
+# --- what a command sees --------------------------------------------------------------------------
+
+
+def test_it_sees_its_gpus_and_nothing_of_the_services_secrets(
+    site: ThisHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hidden")
+    monkeypatch.setenv("PELLUCID_DATABASE", "postgresql://u:hidden@db/x")
+    text, _ = run(
+        site, "env", nodes=(0, 1), gpus=((1, 3), (0,)), environment={"MINE": "a\nb", "LANG": "xx"}
+    )
+    assert "hidden" not in text
+    seen = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+    assert seen["CUDA_VISIBLE_DEVICES"] == "1,3,4"  # four GPUs a node, numbered through
+    assert (seen["PELLUCID_JOB_ID"], seen["PELLUCID_ATTEMPT"]) == ("a", "1")
+    assert (seen["LANG"], seen["MINE"]) == ("xx", "a")
+
+
+def test_a_request_cannot_choose_its_own_gpus(site: ThisHost) -> None:
+    text, _ = run(site, "echo $CUDA_VISIBLE_DEVICES", environment={"CUDA_VISIBLE_DEVICES": "0,1"})
+    assert text == "0\n"
+
+
+def test_words_of_a_command_are_never_read_by_a_shell(site: ThisHost) -> None:
+    backend = site.open()
+    words = ("a b", "$(touch owned)", "; touch owned", "`id`", "*", "'\"")
+    backend.launch(a_launch(("/usr/bin/printf", "%s\\n", *words)))
+    hear(backend, site)
+    assert backend.output("a", 1).read_text().splitlines() == list(words)
+
+
+def test_it_runs_in_a_session_of_its_own_with_no_open_files_but_three(site: ThisHost) -> None:
+    text, _ = run(site, "cut -d' ' -f1,6 /proc/$$/stat; ls /proc/$$/fd | wc -w; cat", workdir="/")
+    pid, session, files = text.split()
+    assert pid == session
+    assert files == "3"
+
+
+def test_the_working_directory_is_entered_or_named_in_the_refusal(
+    site: ThisHost, tmp_path: Path
+) -> None:
+    text, launch = run(site, "pwd", workdir=str(tmp_path))
+    assert text.strip() == str(tmp_path)
+    backend = site.open()
+    backend.acknowledge(backend.reports(0))
+    for attempt, workdir in ((2, "/no/such/folder"), (3, "relative")):
+        backend.launch(replace(launch, attempt=attempt, workdir=workdir))
+        (report,) = (reports := hear(backend, site))
+        assert report.what is Happened.NOT_STARTED
+        assert workdir in report.detail
+        backend.acknowledge(reports)
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"command": ()}, "empty"),
+        ({"command": ("",)}, "empty"),
+        ({"command": ("true", "a\0b")}, "NUL"),
+        ({"environment": {"A=B": "c"}}, "A=B"),
+        ({"environment": {"A": "c\0"}}, "NUL"),
+        ({"nodes": (9,)}, "node 9"),
+        ({"gpus": ((7,),)}, "GPU 7"),
+        ({"user": "no-such-user"}, "no-such-user"),
+        ({"command": ("/etc/passwd",)}, "Permission denied"),
+        ({"command": ("no-such-command-anywhere",)}, "no-such-command-anywhere"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_in_one_line(
+    site: ThisHost, change: dict[str, object], word: str
+) -> None:
+    backend = site.open()
+    backend.launch(replace(a_launch(("true",)), **change))  # type: ignore[arg-type]
+    (report,) = hear(backend, site)
+    assert report.what is Happened.NOT_STARTED
+    assert word in report.detail
+    assert "\n" not in report.detail
+
+
+def test_ones_own_name_changes_nothing(site: ThisHost) -> None:
+    me = pwd.getpwuid(os.geteuid()).pw_name
+    text, _ = run(site, "echo $PATH $HOME", user=me)
+    assert text.split() == [os.environ["PATH"], os.environ["HOME"]]
+
+
+@as_root
+def test_it_runs_as_the_user_who_asked_and_cannot_go_back(site: ThisHost) -> None:
+    script = (
+        "id -u; id -G; echo $HOME $USER; echo through /dev/stdout >> /dev/stdout;"
+        "/usr/bin/env python3 -S -c 'import os; os.setuid(0)' 2>&1 | tail -1;"
+        f"cat {site.folder}/spool/lock"
+    )
+    nobody = pwd.getpwnam("nobody")
+    text, _ = run(site, script, user="nobody", workdir="/")
+    lines = text.splitlines()
+    assert lines[0] == str(nobody.pw_uid)
+    assert set(lines[1].split()) == {str(g) for g in os.getgrouplist("nobody", nobody.pw_gid)}
+    assert lines[2] == f"{nobody.pw_dir} nobody"
+    assert lines[3] == "through /dev/stdout"
+    assert any("PermissionError" in line for line in lines)
+    assert "Permission denied" in lines[-1], "nor read what the service keeps"
+
+
+@as_root
+def test_another_users_command_dies_with_its_shim_too(site: ThisHost) -> None:
+    """Changing user takes back the order to die with the parent; it has to be given after."""
+    backend = site.open()
+    backend.launch(replace(a_launch(("sleep", "1000")), user="nobody", workdir="/"))
+    pid = await_start(backend, site).pid
+    assert pid is not None
+    site.lose("a")
+    assert last(hear(backend, site)).what is Happened.LOST
+    assert not procs.alive(pid)
+
+
+def test_its_output_is_kept_bounded_and_its_last_line_told(site: ThisHost) -> None:
+    backend = site.open(output_mib=1.0)
+    script = "head -c 3000000 /dev/zero | tr '\\0' x; sleep 1; echo; echo the end; exit 5"
+    backend.launch(replace(a_launch(sh(script)), memory_mib=500.0))  # watched often
+    ended = last(hear(backend, site))
+    assert backend.output("a", 1).stat().st_size < 2**20
+    assert ended.detail == "exit code 5: the end"
+
+
+# --- ends -----------------------------------------------------------------------------------------
+
+
+def test_nothing_of_a_stopped_command_is_left(site: ThisHost) -> None:
+    stubborn = "trap '' TERM; (setsid sleep 1001 &) ; sleep 1002 & wait; sleep 1003"
+    backend = site.open()
+    backend.launch(a_launch(sh(stubborn)))
+    pid = await_start(backend, site).pid
+    assert pid is not None
+    for _ in range(100):
+        if len(tree := procs.descendants(site.claim("a")["pid"])) >= 3:
+            break
+        time.sleep(0.02)
+    assert len(tree) >= 3
+    backend.stop("a", 1)
+    assert last(hear(backend, site)).state is State.CANCELLED
+    assert not [pid for pid in tree if procs.alive(pid)]
+
+
+def test_what_a_command_leaves_behind_ends_with_it(site: ThisHost) -> None:
+    text, _ = run(site, "sleep 1000 & echo $!")
+    assert not procs.alive(int(text))
+
+
+def test_a_complaint_about_memory_is_an_end_for_lack_of_memory(site: ThisHost) -> None:
+    backend = site.open()
+    backend.launch(a_launch(sh("echo 'torch.OutOfMemoryError: CUDA out of memory.'; exit 1")))
+    ended = last(hear(backend, site))
+    assert (ended.state, ended.exit_code) == (State.OUT_OF_MEMORY, 1)
+
+
+# --- crashes --------------------------------------------------------------------------------------
+
+
+def test_a_zygote_that_was_killed_is_replaced_and_asked_again(site: ThisHost) -> None:
+    backend = site.open()
+    backend.launch(a_launch(site.command(Does.ENDS), "a"))
+    hear(backend, site)
+    pid = backend._zygote.pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    backend.launch(a_launch(site.command(Does.ENDS), "b"))
+    backend.acknowledge(backend.reports(0))
+    hear(backend, site)
+    assert (site.begins("a"), site.begins("b")) == (1, 1)
+
+
+def a_claim(spool: Spool, **more: object) -> None:
+    """An attempt whose shim has claimed it and nothing more."""
+    claim = {
+        "job_id": "a", "attempt": 1, "purpose": "run", "command": ["x"], "nodes": [0],
+        "gpus": [[0]], "partner": None, "memory_mib": None, "time_limit_s": None,
+        "limit_s": None, "watch_s": None, "held_mib": {}, "devices": ["0"],
+        "run_id": "0" * 16, "at": time.time(), "ticks": 1,
+        "boot": spool_module.boot_id(), "pid": 2**22 + 1,
+    }  # fmt: skip
+    assert spool.claim(name_of("a", 1), {CLAIM: {**claim, **more}})
+
+
+def test_one_that_was_claimed_and_never_seen_to_start_is_lost_not_run_again(
+    site: ThisHost,
+) -> None:
+    a_claim(Spool(site.folder / "spool"))
+    backend = site.open()
+    backend.launch(a_launch(site.command(Does.ENDS)))
+    assert [r.what for r in hear(backend, site)] == [Happened.LOST]
+    assert site.begins("a") == 0
+
+
+def test_what_a_dead_shim_may_have_left_is_swept_up_before_it_is_called_lost(
+    site: ThisHost,
+) -> None:
+    left = subprocess.Popen(["sleep", "1000"], env={procs.MARKER: "1" * 16})
+    a_claim(Spool(site.folder / "spool"), run_id="1" * 16)
+    assert last(hear(site.open(), site)).what is Happened.LOST
+    assert left.wait(5) == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("change", [{"ticks": 1}, {"boot": "an earlier one"}])
+def test_a_process_id_given_anew_is_not_taken_for_the_shim(
+    site: ThisHost, change: dict[str, object]
+) -> None:
+    bystander = subprocess.Popen(["sleep", "1000"])
+    try:
+        told = {"pid": bystander.pid, "ticks": start_ticks(bystander.pid), **change}
+        a_claim(Spool(site.folder / "spool"), **told)
+        backend = site.open()
+        backend.stop("a", 1)
+        assert last(hear(backend, site)).what is Happened.LOST
+        assert bystander.poll() is None
+    finally:
+        bystander.kill()
+        bystander.wait()
+
+
+def test_only_one_of_many_that_claim_an_attempt_gets_it(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "spool")
+    with ThreadPoolExecutor(8) as pool:
+        for i in range(20):
+            got = pool.map(lambda n, i=i: spool.claim(f"x@{i}", {CLAIM: {"by": n}}), range(8))
+            assert sum(got) == 1
+    assert len(spool.names()) == 20
+    assert not [name for name in os.listdir(spool.attempts) if name.startswith(".")]
+
+
+def test_a_second_service_is_told_so(site: ThisHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.open()
+    monkeypatch.setattr("scheduler.backends.local.backend.LOCK_PATIENCE_S", 0.1)
+    with pytest.raises(SpoolError, match="in use by another service"):
+        LocalBackend(site.folder / "spool", Host.with_fake(1, 1))
+
+
+def test_the_spool_is_nobody_elses(tmp_path: Path) -> None:
+    folder = tmp_path / "open"
+    folder.mkdir()
+    folder.chmod(0o770)
+    with pytest.raises(SpoolError, match="somebody else"):
+        Spool(folder)
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(SpoolError, match="file"):
+        Spool(file / "below")
+
+
+def test_what_was_acknowledged_leaves_nothing_but_its_output(site: ThisHost) -> None:
+    backend = site.open()
+    backend.launch(a_launch(site.command(Does.FAILS)))
+    reports = hear(backend, site)
+    assert os.listdir(backend.spool.attempts)
+    backend.acknowledge(reports)
+    assert os.listdir(backend.spool.attempts) == []
+    assert backend.output("a", 1).read_text() == "it went wrong\n"
+
+
+def test_a_folder_that_was_being_removed_is_removed(site: ThisHost) -> None:
+    backend = site.open()
+    backend.launch(a_launch(site.command(Does.ENDS)))
+    hear(backend, site)
+    (backend.spool.attempts / name_of("a", 1) / CLAIM).unlink()
+    assert site.open().spool.names() == []
+
+
+def test_the_oldest_outputs_go_when_all_are_too_large(site: ThisHost) -> None:
+    backend = site.open()
+    for i in range(4):
+        backend.spool.log(f"old@{i}").write_bytes(b"x" * 300_000)
+        os.utime(backend.spool.log(f"old@{i}"), (i, i))
+    backend = site.open(kept_output_mib=0.7)
+    assert sorted(path.stem for path in backend.spool.output.iterdir()) == ["old@2", "old@3"]
+
+
+def test_the_log_of_acks_outlives_a_line_cut_short_and_grows_no_further_than_it_must(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spool_module, "KEPT", 10)
+    path = tmp_path / "told.log"
+    told = Told(path)
+    told.add([("running", 1, "started", False, 5.0), ("running", 1, "observed", False, 6.0)])
+    for i in range(100):
+        told.add([(f"job{i}", 1, "started", False, 7.0), (f"job{i}", 1, "ended", True, 8.0)])
+    told.add([("prevented", 1, "not_started", True, 9.0)])
+    assert len(path.read_text().splitlines()) < 40
+    told.close()
+    with path.open("a") as file:
+        file.write('["job7", 1, "en')
+    again = Told(path)
+    again.add([("last", 1, "ended", True, 10.0)])
+    again.close()
+    final = Told(path)
+    assert final.partly == {("running", 1): {"started", "observed"}}
+    assert ("job99", 1) in final.done
+    assert ("job1", 1) not in final.done
+    assert ("prevented", 1) in final.done
+    assert ("prevented", 1) not in final.begun()
+    assert final.begun() >= {("job99", 1), ("last", 1)}
+    final.close()
+
+
+def test_a_shim_that_comes_late_finds_the_folder_though_all_was_acknowledged(
+    site: ThisHost,
+) -> None:
+    """A request is under way when the attempt is prevented, or is made twice."""
+    backend = site.open()
+    prevented, twice = (a_launch(site.command(Does.ENDS), job) for job in ("prevented", "twice"))
+    backend._zygote.ask(b"")  # it is there, and
+    assert backend._zygote.pid is not None
+    os.kill(backend._zygote.pid, signal.SIGSTOP)  # slow
+    backend.launch(prevented)
+    backend.launch(twice)
+    backend._send(backend._attempts[name_of("twice", 1)])
+    backend.stop("prevented", 1)
+    backend.acknowledge(hear(backend, site))
+    os.kill(backend._zygote.pid, signal.SIGCONT)
+    backend.acknowledge(hear(backend, site))
+    time.sleep(0.5)
+    assert (site.begins("prevented"), site.begins("twice")) == (0, 1)
+    assert len(backend.spool.names()) == 2
+    assert site.open().begun() == {("twice", 1)}
+    assert site.backend is not None
+    assert site.backend.spool.names() == []
+
+
+def test_an_end_is_written_down_when_the_disk_has_room_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool, full = Spool(tmp_path / "spool"), [True, True, False]
+    really = Spool.record
+
+    def record(self: Spool, *args: Any, **more: Any) -> None:
+        if full.pop(0):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        really(self, *args, **more)
+
+    monkeypatch.setattr(Spool, "record", record)
+    monkeypatch.setattr(shim_module, "RETRY_S", 0.0)
+    assert spool.claim("x@1", {CLAIM: {}})
+    shim_module.write_down(spool, "x@1", {"reason": "exited"})
+    assert spool.read("x@1", "over") == {"reason": "exited"}
+
+
+def test_no_output_file_is_a_refusal(site: ThisHost) -> None:
+    backend = site.open()
+    backend.output("a", 1).mkdir()
+    backend.launch(a_launch(("true",)))
+    (report,) = hear(backend, site)
+    assert report.what is Happened.NOT_STARTED
+    assert "Is a directory" in report.detail
+    backend.output("a", 1).rmdir()
+
+
+class Died(BaseException):
+    """The service is killed here."""
+
+
+class Doom:
+    """Kills the service before or after the n-th thing it does outside its own memory."""
+
+    def __init__(self, patch: pytest.MonkeyPatch):
+        self.left = 0
+        for owner, name in (
+            (Spool, "claim"),
+            (Spool, "record"),
+            (Spool, "remove"),
+            (Told, "add"),
+            (Zygote, "ask"),
+        ):
+            patch.setattr(owner, name, self._doomed(getattr(owner, name)))
+
+    def _doomed(self, really: Callable[..., Any]) -> Callable[..., Any]:
+        def act(*args: Any, **more: Any) -> Any:
+            self._count()
+            found = really(*args, **more)
+            self._count()
+            return found
+
+        return act
+
+    def _count(self) -> None:
+        self.left -= 1
+        if self.left == 0:
+            raise Died
+
+
+def test_the_service_may_die_before_and_after_everything_it_does(
+    site: ThisHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    doom, deaths, step = Doom(monkeypatch), 0, 0
+    while True:
+        step += 1
+        does = {f"{step}{d.value}": d for d in (Does.ENDS, Does.STAYS, Does.IS_NOT, Does.FAILS)}
+        stopped = {f"{step}{Does.STAYS.value}", f"{step}{Does.FAILS.value}"}
+        logged: dict[str, Report] = {}
+        doom.left, alive = step, True
+        while alive:  # each time round is a service, begun anew
+            try:
+                backend = site.open()
+                for job in does.keys() - logged.keys():
+                    backend.launch(a_launch(site.command(does[job]), job))
+                for job in stopped - logged.keys():
+                    backend.stop(job, 1)
+                while logged.keys() != does.keys():
+                    reports = backend.reports(0.1)  # maybe also what was not acknowledged before
+                    logged |= {r.job_id: r for r in reports if r.what.final and r.job_id in does}
+                    backend.acknowledge(reports)
+                alive = False
+            except Died:
+                deaths, alive = deaths + 1, True
+        for job, report in logged.items():
+            assert site.begins(job) in could_begin(report), report
+            assert report.what is not Happened.LOST
+        if doom.left > 0:
+            break  # the service did not live to see that step
+    assert deaths == step - 1
+    assert deaths > 20
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+EVIL = ["../../etc/passwd", "/etc/passwd", "..", ".", "", "a/b", "a\\b", "a\0b", "~root", "a\nb",
+        "-rf", "x" * 5000, "é" * 300, "\udcff", "CON", "a@1", "%2e%2e", ".hidden"]  # fmt: skip
+
+
+@settings(max_examples=200)
+@given(st.text() | st.sampled_from(EVIL), st.text() | st.sampled_from(EVIL), st.integers(1, 10**9))
+def test_an_id_of_a_job_never_becomes_a_path(one: str, other: str, attempt: int) -> None:
+    name = name_of(one, attempt)
+    assert len(name) <= 200
+    assert not set(name) & set("/\\\0\n.")
+    assert name.isascii()
+    assert name.isprintable()
+    assert (name == name_of(other, attempt)) == (one == other)
+    assert name_of(one, 1) != name_of(f"{one}@1", 1)
+
+
+def test_jobs_with_any_id_run_and_stay_in_the_spool(site: ThisHost) -> None:
+    backend = site.open()
+    before = {path for path in site.folder.rglob("*") if "spool" not in path.parts}
+    for job_id in EVIL:
+        backend.launch(a_launch(("true",), job_id))
+    found: dict[str, State | None] = {}
+    while len(found) < len(EVIL):
+        reports = hear(backend, site)
+        found |= {r.job_id: r.state for r in reports if r.what.final}
+        backend.acknowledge(reports)
+    assert found == dict.fromkeys(EVIL, State.COMPLETED)
+    assert all(backend.output(job_id, 1).parent == backend.spool.output for job_id in EVIL)
+    assert {path for path in site.folder.rglob("*") if "spool" not in path.parts} == before
+    assert site.open().begun() == {(job_id, 1) for job_id in EVIL}
+
+
+# --- the service, killed for real -----------------------------------------------------------------
+
+DRIVER = """
+import sys
+from pathlib import Path
+from benchmarks.local import drive
+drive(Path(sys.argv[1]), int(sys.argv[2]))
+"""
+
+
+def test_every_process_ends_once_however_often_the_service_is_killed(tmp_path: Path) -> None:
+    """The benchmark's books, on a smaller number (`python -m benchmarks.local` for all of it)."""
+    from benchmarks.local import books
+
+    command = [sys.executable, "-c", DRIVER, str(tmp_path), "120"]
+    for pause in (0.45, 0.5, 0.6, None):
+        process = subprocess.Popen(command, cwd=Path(__file__).parents[3])
+        try:
+            process.wait(pause)
+        except subprocess.TimeoutExpired:
+            process.kill()
+        process.wait()
+    assert process.returncode == 0
+    found = books(tmp_path, 120)
+    assert found == {
+        "jobs": 120,
+        "ended_once": 120,
+        "ran_twice": 0,
+        "never_ran": 0,
+        "wrong_exit_code": 0,
+        "not_ended": 0,
+        "left_in_spool": 0,
+    }
+
+
+def test_the_zygote_needs_no_package_but_the_standard_library() -> None:
+    code = (
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parents[3])!r}); "
+        "import scheduler.backends.local.shim, json; print(json.dumps(sorted(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code], check=True, capture_output=True, text=True
+    )
+    ours = {name.split(".")[0] for name in json.loads(done.stdout)}
+    assert not ours & {"numpy", "pyarrow", "psutil", "features", "models", "pydantic"}
+
+
+def test_backends_are_what_the_protocol_says(site: ThisHost) -> None:
+    backend: Backend = site.open()
+    assert backend.name == "local"

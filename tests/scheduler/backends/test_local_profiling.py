@@ -1,0 +1,255 @@
+"""Profiling on this host: what is watched, for how long, and never a made-up figure."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from features.job import Profile
+from features.schema import State
+from scheduler.backends.base import Happened, Launch, Purpose, Report
+from scheduler.backends.local.backend import Bounds, LocalBackend
+from scheduler.backends.local.host import Host, HostError, read_declared
+from tests.profiler.fake_nvml import FakeGpu, FakeNvml
+from tests.scheduler.backends.contract import a_launch
+from tests.scheduler.backends.test_local import crash, sh
+
+LIMIT_S = 0.7
+DECLARED = Profile(70.0, 35.0, 9000.0, True)
+BOUNDS = Bounds(grace_s=0.2, check_s=0.05)
+
+
+class Lab:
+    """A spool whose backend is opened again and again, on fake or (faked) real GPUs."""
+
+    def __init__(self, folder: Path, host: Host, nvml: Any = None):
+        self.folder, self.host, self.nvml = folder, host, nvml
+        self.backend = self._open()
+
+    def _open(self) -> LocalBackend:
+        return LocalBackend(self.folder, self.host, bounds=BOUNDS, nvml_module=self.nvml)
+
+    def crash(self) -> None:
+        crash(self.backend)
+        self.backend = self._open()
+
+    def hear(self, want: Happened) -> Report:
+        """Wait for a report of this kind, acknowledging what comes before it."""
+        for _ in range(200):
+            for report in self.backend.reports(0.1):
+                if report.what is want:
+                    return report
+                self.backend.acknowledge([report])
+        raise AssertionError(f"no {want}")
+
+    def close(self) -> None:
+        for key in self.backend.begun():
+            self.backend.stop(*key)
+        while any(not attempt.over for attempt in self.backend._attempts.values()):
+            self.backend.acknowledge(self.backend.reports(0.1))
+        self.backend.close()
+
+
+def a_look(script: str = "exec sleep 100", **more: Any) -> Launch:
+    launch = a_launch(sh(script))
+    return replace(launch, purpose=Purpose.PROFILE, limit_s=LIMIT_S, **more)
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> Iterator[Lab]:
+    """Fake GPUs; a profile is declared for `train_*`."""
+    path = tmp_path / "profiles.json"
+    entry = {"command": "*train_*", "gpu_util_pct": 70, "gpu_mem_util_pct": 35}
+    path.write_text(json.dumps([{**entry, "gpu_mem_mib": 9000, "amp": True}]))
+    lab = Lab(tmp_path / "spool", Host.with_fake(1, 2, read_declared(path)))
+    yield lab
+    lab.close()
+
+
+@pytest.fixture
+def gpu() -> FakeGpu:
+    return FakeGpu("GPU-0", util=lambda: (80, 40), used_mib=300.0)
+
+
+@pytest.fixture
+def real(tmp_path: Path, gpu: FakeGpu) -> Iterator[Lab]:
+    """GPUs with a driver, faked at the driver."""
+    nvml = FakeNvml(gpu, FakeGpu("GPU-1"))
+    lab = Lab(tmp_path / "spool", Host.here(1, 2, nvml), nvml)
+    yield lab
+    lab.close()
+
+
+def test_on_fake_gpus_nothing_is_made_up(fake: Lab) -> None:
+    fake.backend.launch(a_look())
+    report = fake.hear(Happened.PROFILED)
+    assert report.profile is None
+    assert "fake GPUs" in report.detail
+    assert report.ran_s == pytest.approx(LIMIT_S, abs=0.3)
+    assert report.state is None
+
+
+def test_on_fake_gpus_a_declared_profile_is_what_is_reported(fake: Lab) -> None:
+    fake.backend.launch(a_look("exec sleep 100 # train_resnet"))
+    assert fake.hear(Happened.PROFILED).profile == DECLARED
+    fake.backend.launch(replace(a_look("exit 3 # train_resnet"), job_id="short"))
+    ended = fake.hear(Happened.ENDED)
+    assert (ended.profile, ended.state, ended.exit_code) == (DECLARED, State.FAILED, 3)
+
+
+def test_a_run_is_watched_where_a_profile_can_be_known(fake: Lab) -> None:
+    watched = replace(a_launch(sh("exec sleep 100 # train_x")), watch_s=0.2)
+    fake.backend.launch(watched)
+    fake.backend.launch(replace(watched, job_id="b", command=sh("exec sleep 100"), gpus=((1,),)))
+    observed = fake.hear(Happened.OBSERVED)
+    assert (observed.job_id, observed.profile) == ("a", DECLARED)
+    fake.backend.acknowledge([observed])
+    assert Happened.OBSERVED not in [r.what for r in fake.backend.reports(0.5)]
+
+
+def test_the_profile_is_what_the_driver_shows(real: Lab, gpu: FakeGpu) -> None:
+    real.backend.launch(a_look())
+    real.hear(Happened.STARTED)
+    gpu.used_mib = 5300.0
+    profile = real.hear(Happened.PROFILED).profile
+    assert profile is not None
+    assert (profile.gpu_util_pct, profile.gpu_mem_util_pct) == (80.0, 40.0)
+    assert profile.gpu_mem_mib == 5000.0, "what was in use before is not its own"
+
+
+def test_only_its_own_gpus_are_looked_at_and_seen(real: Lab) -> None:
+    real.backend.launch(a_look("echo $CUDA_VISIBLE_DEVICES; exec sleep 100", gpus=((1,),)))
+    profile = real.hear(Happened.PROFILED).profile
+    assert profile is not None
+    assert real.backend.output("a", 1).read_text() == "GPU-1\n"
+    assert profile.gpu_mem_mib == 0.0
+
+
+def test_a_run_of_its_own_is_observed_once_and_goes_on(real: Lab, gpu: FakeGpu) -> None:
+    real.backend.launch(replace(a_launch(sh("exec sleep 100")), watch_s=LIMIT_S))
+    gpu.used_mib = 2300.0
+    observed = real.hear(Happened.OBSERVED)
+    assert observed.profile is not None
+    assert observed.profile.gpu_util_pct == 80.0
+    real.backend.acknowledge([observed])
+    real.crash()
+    assert list(real.backend.reports(LIMIT_S + 0.5)) == [], "observed before, and acknowledged"
+    real.backend.stop("a", 1)
+    assert real.hear(Happened.ENDED).profile is None
+
+
+def test_a_run_that_gets_a_partner_is_not_observed(real: Lab) -> None:
+    alone = replace(a_launch(sh("exec sleep 100")), watch_s=LIMIT_S)
+    real.backend.launch(alone)
+    real.hear(Happened.STARTED)
+    real.backend.launch(replace(alone, job_id="b", partner="a"))
+    found = []
+    for _ in range(3):
+        reports = real.backend.reports(LIMIT_S)
+        found += [r.what for r in reports]
+        real.backend.acknowledge(reports)
+    assert found == [Happened.STARTED, Happened.STARTED]
+    real.crash()
+    assert list(real.backend.reports(LIMIT_S + 0.5)) == [], "nor after the service came back"
+
+
+def test_a_look_goes_on_through_a_crash_of_the_service(real: Lab, gpu: FakeGpu) -> None:
+    real.backend.launch(a_look())
+    real.hear(Happened.STARTED)
+    gpu.used_mib = 4300.0
+    real.crash()
+    profile = real.hear(Happened.PROFILED).profile
+    assert profile is not None
+    assert profile.gpu_mem_mib == 4000.0, "what was there before is remembered"
+
+
+def test_what_a_look_showed_is_not_forgotten_by_a_crash(real: Lab) -> None:
+    real.backend.launch(a_look())
+    before = real.hear(Happened.PROFILED)
+    assert before.profile is not None
+    real.crash()
+    assert real.hear(Happened.PROFILED).profile == before.profile
+
+
+def test_a_look_that_ended_while_the_service_was_away_has_no_profile_and_says_so(
+    real: Lab,
+) -> None:
+    real.backend.launch(a_look("sleep 0.3"))
+    real.hear(Happened.STARTED)
+    crash(real.backend)
+    time.sleep(0.5)
+    real.backend = real._open()
+    ended = real.hear(Happened.ENDED)
+    assert (ended.state, ended.profile) == (State.COMPLETED, None)
+    assert "watched" in ended.detail
+
+
+def test_without_an_answer_from_the_driver_the_profile_is_unknown(real: Lab) -> None:
+    assert isinstance(real.nvml, FakeNvml)
+    real.nvml.broken = 9
+    real.backend.launch(a_look())
+    report = real.hear(Happened.PROFILED)
+    assert report.profile is None
+    assert "NVIDIA" in report.detail
+
+
+def test_a_driver_that_fails_midway_costs_the_profile_and_not_the_end(
+    real: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("GPU is lost")
+
+    monkeypatch.setattr("scheduler.backends.local.watch.judge", fail)
+    real.backend.launch(a_look())
+    report = real.hear(Happened.PROFILED)
+    assert report.profile is None
+    assert "GPU is lost" in report.detail
+
+
+def test_its_own_time_limit_ends_it_for_good_if_it_is_shorter(fake: Lab) -> None:
+    fake.backend.launch(a_look(time_limit_s=0.3))
+    ended = fake.hear(Happened.ENDED)
+    assert ended.state is State.TIMEOUT
+    assert ended.detail.startswith("ran for its 0.3 s")
+
+
+# --- the host -------------------------------------------------------------------------------------
+
+
+def test_gpus_are_dealt_out_to_nodes() -> None:
+    nvml = FakeNvml(*(FakeGpu(f"GPU-{i}") for i in range(5)))
+    host = Host.here(2, 2, nvml)
+    assert host.devices == (("GPU-0", "GPU-1"), ("GPU-2", "GPU-3"))
+    assert not host.fake
+    with pytest.raises(HostError, match="2 nodes of 4 GPUs, this host has 5 GPUs"):
+        Host.here(2, 4, nvml)
+    with pytest.raises(HostError, match="declare fake GPUs instead"):
+        Host.here(1, 1, FakeNvml(broken=12))
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("{", "profiles"),
+        ("{}", "a list"),
+        ('[{"gpu_util_pct": 1}]', "entry 0: expected an object with a command"),
+        ('[{"command": "x", "gpu_util_pct": 101}]', "gpu_util_pct is 101"),
+        ('[{"command": "x", "gpu_util_pct": "a"}]', "gpu_util_pct is 'a'"),
+        (
+            '[{"command": "x", "gpu_util_pct": 1, "gpu_mem_util_pct": 1, "gpu_mem_mib": 1,'
+            ' "amp": 2}]',
+            "amp is 2",
+        ),
+    ],
+)
+def test_a_wrong_file_of_profiles_is_named(tmp_path: Path, text: str, word: str) -> None:
+    path = tmp_path / "profiles.json"
+    path.write_text(text)
+    with pytest.raises(HostError, match=word):
+        read_declared(path)

@@ -1,0 +1,98 @@
+"""Scores of forecasts, and the correction learned from them."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from scheduler.service.analyst.calibration import (
+    Correction,
+    Scored,
+    Tracker,
+    calibration,
+    pinball,
+    scored,
+)
+from scheduler.service.analyst.forecast import Forecast
+
+
+def test_coverage_is_counted_over_all_over_those_that_waited_and_by_promise() -> None:
+    made = [
+        Scored(0.0, 0.0, 0.0),
+        Scored(100.0, 200.0, 150.0),
+        Scored(100.0, 200.0, 300.0),
+        Scored(5000.0, None, 9000.0),
+    ]
+    told = calibration(made)
+    assert told["all"]["jobs"] == 4
+    assert told["all"]["p90"] == pytest.approx(2 / 3)
+    assert told["waited"]["p90"] == 0.5
+    assert told["waited"]["p90_unavailable"] == 1
+    assert told["waited"]["p50"] == 0.0
+    assert told["open"]["jobs"] == 3
+    assert [g["jobs"] for g in told["by_promised_wait"]] == [2, 0, 0, 0, 0, 0]
+    assert told["waited"]["pinball_p90_s"] == pytest.approx((50 * 0.1 + 100 * 0.9) / 2)
+
+
+def test_pinball_loss_is_least_at_the_quantile() -> None:
+    rng = random.Random(0)
+    true = [rng.expovariate(1.0) for _ in range(4000)]
+    losses = {p: sum(pinball(p, t, 0.9) for t in true) for p in (1.5, 2.3026, 3.2)}
+    assert min(losses, key=lambda p: losses[p]) == 2.3026
+
+
+def test_forecasts_that_are_unavailable_are_not_scored() -> None:
+    assert scored([(Forecast(0.0, why_not="no time"), 5.0)]) == []
+    assert scored([(Forecast(10.0, 20.0, 30.0), 25.0)]) == [Scored(10.0, 20.0, 15.0)]
+
+
+@pytest.mark.parametrize("level", [0.5, 0.9])
+def test_a_tracker_keeps_the_share_it_promises_though_its_promises_are_biased(
+    level: float,
+) -> None:
+    rng = random.Random(1)
+    tracker, kept = Tracker(level), []
+    for _ in range(4000):
+        true = rng.lognormvariate(0.0, 1.0)
+        kept.append(true <= 1.3 * tracker.stretch)
+        tracker.learn(kept[-1])
+    assert sum(kept[500:]) / 3500 == pytest.approx(level, abs=0.02)
+
+
+def test_a_promise_is_broken_when_its_time_has_passed_and_only_once() -> None:
+    correction = Correction(step=0.1)
+    correction.promised("a", Forecast(0.0, 10.0, 20.0))
+    correction.passed(15.0)
+    assert correction.trackers["p50"].learned == 1
+    assert correction.learned == 0
+    correction.started("a", 18.0)
+    assert (correction.trackers["p50"].learned, correction.learned) == (1, 1)
+    correction.passed(100.0)
+    assert (correction.trackers["p50"].learned, correction.learned) == (1, 1)
+    assert correction.stretches["p50"] > 1 > correction.stretches["p90"]
+
+
+def test_a_correction_stretches_the_wait_moves_the_end_and_leaves_certainty_alone() -> None:
+    correction = Correction(step=1.0)
+    for name in ("a", "b"):
+        correction.promised(name, Forecast(0.0, 10.0, 20.0))
+        correction.passed(30.0)
+    stretch = correction.stretches["p90"]
+    assert stretch > 2
+    made = correction.corrected(Forecast(100.0, 110.0, 120.0, 160.0, 200.0))
+    assert made.start_p90 == pytest.approx(100.0 + 20.0 * stretch)
+    assert made.start_p50 is not None
+    assert made.start_p90 is not None
+    assert made.start_p50 <= made.start_p90
+    assert made.end_p90 == pytest.approx(200.0 + made.start_p90 - 120.0)
+    sure = Forecast(100.0, 110.0, 110.0)
+    assert correction.corrected(sure) == sure
+
+
+def test_a_job_that_left_teaches_nothing() -> None:
+    correction = Correction()
+    correction.promised("a", Forecast(0.0, 10.0, 20.0))
+    correction.forget("a")
+    correction.passed(100.0)
+    assert correction.learned == 0

@@ -1,0 +1,51 @@
+"""Distributions of durations: what they promise is kept when the past is like the future."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from scheduler.service.analyst.durations import LONGEST_S, Durations, at_level
+
+
+def learned(rng: random.Random, jobs: int = 4000) -> tuple[Durations, list[tuple[float, float]]]:
+    """Predictions that are off by a lognormal factor, and further such jobs."""
+    durations = Durations()
+
+    def job() -> tuple[float, float]:
+        predicted = rng.choice([100.0, 900.0, 5000.0])
+        return predicted, (1 + predicted) * rng.lognormvariate(0.3, 1.2) - 1
+
+    for _ in range(jobs):
+        predicted, true = job()
+        durations.learn(predicted, max(0.0, true))
+    return durations, [(p, max(0.0, t)) for p, t in (job() for _ in range(3000))]
+
+
+@pytest.mark.parametrize("elapsed", [0.0, 60.0, 1800.0])
+def test_quantiles_are_kept_by_as_many_as_they_promise(elapsed: float) -> None:
+    durations, fresh = learned(random.Random(0))
+    reached = [(p, t) for p, t in fresh if t > elapsed]
+    for level in (0.1, 0.5, 0.9):
+        below = sum(t <= at_level(durations.quantiles(p, elapsed), level) for p, t in reached)
+        assert below / len(reached) == pytest.approx(level, abs=0.06)
+
+
+def test_quantiles_rise_begin_at_what_has_passed_and_end_at_the_limit() -> None:
+    durations, _ = learned(random.Random(1), jobs=50)
+    found = durations.quantiles(600.0, 3000.0, 7200.0)
+    assert list(found) == sorted(found)
+    assert found[0] >= 3000.0
+    assert found[-1] == 7200.0
+
+
+def test_what_has_outlived_everything_may_last_as_long_again() -> None:
+    found = Durations().quantiles(10.0, LONGEST_S / 10)
+    assert at_level(found, 0.5) == pytest.approx(2 * LONGEST_S / 10, rel=0.1)
+
+
+def test_before_anything_has_ended_the_belief_is_wide() -> None:
+    found = Durations().quantiles(None)
+    assert at_level(found, 0.1) < 200 < 600 < at_level(found, 0.5) * 1.1
+    assert at_level(found, 0.9) > 2000

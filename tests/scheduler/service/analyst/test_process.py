@@ -1,0 +1,223 @@
+"""The process that foresees, on a database beside a decider and a simulated backend."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import insert, select
+
+from scheduler.backends.simulated import SimulatedBackend, World
+from scheduler.cluster import ClusterSpec
+from scheduler.service.analyst.process import LEASE, Analyst
+from scheduler.service.bundles import Library
+from scheduler.service.decider import Decider
+from scheduler.service.events import Event, Kind, canonical
+from scheduler.service.genesis import Genesis, establish
+from scheduler.service.ledger import first_row
+from scheduler.service.store.store import Store
+from scheduler.service.store.tables import forecasts, jobs, questions
+from scheduler.service.submission import Submission
+
+
+class Service:
+    """A service on one node of four GPUs, its time passed by hand."""
+
+    def __init__(self, store: Store, folder: Path, policy: str = "fifo-skip"):
+        self.store = store
+        spec = ClusterSpec({"vc": 1}, 4)
+        establish(store, Genesis(spec, policy, None, start=0.0, backend="simulated"))
+        self.world = World(start=0.0)
+        self.clock = 0.0
+        self.library = Library(folder / "bundles")
+        self.decider = Decider(
+            store,
+            lambda: SimulatedBackend(self.world),
+            self.library,
+            holder="decider",
+            wall=lambda: self.clock,
+        )
+        assert self.decider.take_over()
+        self.analyst = self.an_analyst("one")
+        assert self.analyst.take_over()
+
+    def an_analyst(self, holder: str) -> Analyst:
+        return Analyst(
+            self.store,
+            self.library,
+            holder=holder,
+            samples=12,
+            refresh_s=0.0,
+            budget_s=30.0,
+            wall=lambda: self.clock,
+        )
+
+    def submit(self, job_id: str, seconds: int, gpus: int = 4, owner: str = "ann") -> None:
+        command = ("sleep", str(seconds))
+        submission = Submission(job_id, command, owner, "vc", gpus, submitted_at=self.world.now())
+        event = Event(Kind.SUBMITTED, self.world.now(), job_id, owner, body=submission.body())
+        self.store.append(
+            [event],
+            lambda connection, made: connection.execute(insert(jobs).values(first_row(made[0]))),  # type: ignore[arg-type,return-value]
+        )
+
+    def decide(self, *, seconds: float = 0.0) -> None:
+        """Let time pass, and the decider take its passes."""
+        self.clock = self.world.now() + seconds
+        while self.world.now() < self.clock:
+            self.decider.turn(self.clock - self.world.now())
+        self.decider.turn(0.0)
+        self.decider.turn(0.0)
+
+    def ask(self, kind: str, **body: Any) -> dict[str, Any]:
+        with self.store.writing() as connection:
+            connection.execute(
+                insert(questions).values(
+                    id=kind, asked_at=self.clock, kind=kind, body=canonical(body)
+                )
+            )
+        self.analyst.turn()
+        with self.store.reading() as connection:
+            row = connection.execute(select(questions).where(questions.c.id == kind)).one()
+        assert row.answered_at is not None
+        return dict(json.loads(row.answer))
+
+    def forecast(self, job_id: str, basis: str) -> Any:
+        with self.store.reading() as connection:
+            query = select(forecasts).where(
+                forecasts.c.job_id == job_id, forecasts.c.basis == basis
+            )
+            return connection.execute(query).one_or_none()
+
+
+@pytest.fixture
+def service(store: Store, tmp_path: Path) -> Service:
+    return Service(store, tmp_path)
+
+
+def test_what_is_submitted_is_foreseen_and_kept_in_the_log(service: Service) -> None:
+    service.submit("first", 600)
+    service.submit("second", 600)
+    service.decide()
+    service.analyst.turn()
+    running, waiting = (service.forecast(job, "submission") for job in ("first", "second"))
+    assert running.start_p50 == running.start_p90 == 0.0
+    assert waiting.start_p50 > 0.0
+    assert waiting.start_p90 >= waiting.start_p50
+    assert waiting.end_p50 > waiting.start_p50
+    made = service.store.read(kinds=[Kind.FORECAST])
+    assert [e.job_id for e in made] == ["first", "second"]
+    assert made[1].body["start_p90"] == waiting.start_p90
+    assert made[1].body["samples"] == 12
+    service.decide(seconds=60.0)  # the decider goes on with them in its log
+    assert service.decider.state.seen == service.store.last_seq()
+
+
+def test_a_submission_that_no_pass_has_looked_at_yet_is_foreseen_after_it(
+    service: Service,
+) -> None:
+    service.submit("first", 600)
+    service.analyst.turn()
+    assert service.forecast("first", "submission") is None
+    service.decide()
+    service.analyst.turn()
+    assert service.forecast("first", "submission").start_p90 == 0.0
+
+
+def test_the_latest_forecast_follows_and_the_first_one_stays(service: Service) -> None:
+    service.submit("first", 600)
+    service.submit("second", 600)
+    service.decide()
+    service.analyst.turn()
+    before = service.forecast("second", "submission")
+    service.decide(seconds=601.0)
+    service.analyst.turn()
+    service.analyst.refresh()
+    assert service.forecast("second", "submission") == before
+    latest = service.forecast("second", "latest")
+    assert latest.start_p50 == latest.start_p90 == pytest.approx(600.0, abs=2.0)
+
+
+def test_questions_are_answered(service: Service) -> None:
+    service.submit("first", 600, gpus=3, owner="bob")
+    service.decide()
+    service.submit("second", 600, gpus=2)
+    service.submit("third", 600, gpus=4)
+    service.decide(seconds=5.0)
+    service.analyst.turn()
+    told = service.ask("whatif", job_id="second", changes={"gpus": 1})
+    assert told["starts_now"]
+    assert told["then"]["start_p50"] < told["now"]["start_p50"]
+    told = service.ask("suggest", job_id="second")
+    assert told["suggestions"][0]["change"] == {"gpus": 1}
+    told = service.ask("why", job_id="second")
+    assert told["dominant"]["numbers"]["need"] == 2
+    assert told["blockers"][0]["jobs"] == ["a higher-priority job"]
+    assert "first" not in canonical(told)
+    assert "bob" not in canonical(told)
+    told = service.ask("forecast", job_id="second")
+    assert told["start_p50"] is not None
+
+
+def test_what_cannot_be_answered_is_said(service: Service) -> None:
+    service.submit("first", 600)
+    service.decide()
+    service.analyst.turn()
+    assert service.ask("whatif", job_id="nobody", changes={})["unavailable"]
+    assert "has its GPUs" in service.ask("why", job_id="first")["unavailable"]
+
+
+def test_a_question_that_makes_no_sense_is_turned_down(service: Service) -> None:
+    service.submit("first", 600)
+    service.submit("second", 600)
+    service.decide()
+    service.analyst.turn()
+    told = service.ask("whatif", job_id="second", changes={"gpus": 99})
+    assert told == {"unavailable": "virtual cluster vc has 4 GPUs, not 99"}
+
+
+def test_one_foresees_and_another_takes_over_without_saying_it_twice(service: Service) -> None:
+    service.submit("first", 600)
+    service.submit("second", 600)
+    service.decide()
+    service.analyst.turn()
+    other = service.an_analyst("two")
+    assert not other.take_over()
+    service.clock += 100.0
+    assert other.take_over()
+    other.turn()
+    assert len(service.store.read(kinds=[Kind.FORECAST])) == 2
+    holder = service.store.holder(LEASE)
+    assert holder is not None
+    assert holder.holder == "two"
+
+
+def test_forecasts_are_scored_as_jobs_start(service: Service) -> None:
+    for i in range(12):
+        service.submit(f"j{i}", 100)
+        service.decide(seconds=30.0)
+        service.analyst.turn()
+    service.decide(seconds=1500.0)
+    service.analyst.turn()
+    correction = service.analyst.correction
+    assert correction.learned > 5
+    again = service.an_analyst("two")
+    service.clock += 100.0
+    assert again.take_over()
+    assert again.correction.learned == correction.learned
+    assert again.correction.stretches == correction.stretches
+
+
+def test_it_foresees_on_after_the_log_was_rebased(service: Service) -> None:
+    service.submit("first", 600)
+    service.submit("second", 600)
+    service.decide()
+    service.analyst.turn()
+    service.store.append([Event(Kind.REBASED, service.clock, body={"why": "a test"})])
+    service.analyst.turn()
+    assert set(service.analyst.state.core.jobs()) == {"first", "second"}
+    told = service.ask("forecast", job_id="second")
+    assert told["start_p50"] is not None
+    assert [p.job.job_id for p in service.analyst.memory.arrivals] == ["first", "second"]

@@ -1,0 +1,77 @@
+"""Questions that the analyst answers: why, what if, what would another priority do."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scheduler.service.analyst.process import Analyst
+from scheduler.service.api.limits import Limits
+from scheduler.service.bundles import Library
+from scheduler.service.store.store import Store
+from tests.scheduler.service.api.conftest import Service
+
+JOBS = "/api/v1/jobs"
+
+
+@pytest.fixture
+def answered(store: Store, tmp_path: Path) -> Iterator[Service]:
+    """A service with an analyst beside it; a full cluster, and two jobs that wait."""
+    service = Service(store, tmp_path, Limits(rate_per_s=1e6, burst=10**6, answer_s=30.0))
+    service.submit("bob", 1000, gpus=8, name="secret-of-bob")
+    service.turn(2)
+    analyst = Analyst(store, Library(tmp_path / "bundles"), holder="test", samples=8)
+    over = threading.Event()
+    thread = threading.Thread(target=analyst.run, args=(over.is_set, 0.01), daemon=True)
+    thread.start()
+    while store.holder("analyst") is None:
+        over.wait(0.01)
+    yield service
+    over.set()
+    thread.join()
+    service.app.state.changes.close()
+
+
+def test_what_blocks_and_what_helps_is_tried(answered: Service) -> None:
+    job = answered.submit("alice", gpus=4)
+    answered.turn(2)
+    told = answered.by("alice").get(f"{JOBS}/{job}/explain", params={"analyse": True})
+    analysis = told.json()["analysis"]
+    assert analysis["unavailable"] == ""
+    assert analysis["blockers"][0]["running"]
+    assert analysis["blockers"][0]["count"] == 1
+    assert "secret-of-bob" not in told.text
+    assert "bob" not in told.text
+    plain = answered.by("alice").get(f"{JOBS}/{job}/explain").json()
+    assert plain["analysis"] is None
+
+
+def test_both_worlds_of_a_what_if_are_told(answered: Service) -> None:
+    first, second = answered.submit("bob", gpus=8), answered.submit("alice", gpus=8)
+    answered.turn(2)
+    answer = answered.by("alice").post(f"{JOBS}/{second}/whatif", json={"first": True})
+    told = answer.json()
+    assert told["unavailable"] == ""
+    assert told["then"]["position"] == 1
+    assert told["futures"] >= 1
+    assert first not in answer.text  # others that move are counted, not named
+    assert told["others_moved"] is not None
+    odd = answered.by("alice").post(f"{JOBS}/{second}/whatif", json={"vc": "mars"})
+    assert "there is no virtual cluster" in odd.json()["unavailable"]
+
+
+def test_a_preview_tells_what_is_foreseen(answered: Service) -> None:
+    answered.submit("bob", gpus=8)
+    job = answered.submit("alice", gpus=8)
+    answered.turn(2)
+    told = (
+        answered.by("olga")
+        .put(f"{JOBS}/{job}/priority", json={"priority": 9}, params={"preview": True})
+        .json()
+    )
+    assert told["after"]["position"] == 1
+    assert told["effect"]["then"]["position"] == 1
+    assert told["effect"]["unavailable"] == ""

@@ -1,0 +1,242 @@
+"""The client and the commands, against a service that listens on a real socket."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+import uvicorn
+from typer.testing import CliRunner, Result
+
+from pipeline import cli
+from pipeline.errors import UserError
+from scheduler.service.api.app import create_app
+from scheduler.service.api.auth import service_user
+from scheduler.service.api.peer import peer_user
+from scheduler.service.client import Client, ServiceError
+from scheduler.service.events import Kind
+from scheduler.service.settings import Settings
+from tests.scheduler.service.api.conftest import Service
+
+Run = Callable[..., Result]
+
+
+def listening(app: object) -> Iterator[str]:
+    """Serve an app on a free port; its address."""
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    server.should_exit = True
+    thread.join()
+
+
+@pytest.fixture
+def address(service: Service) -> Iterator[str]:
+    yield from listening(service.app)
+
+
+@pytest.fixture
+def off(service: Service) -> Iterator[str]:
+    """The same service with tokens off."""
+    url = service.database
+    yield from listening(create_app(Settings(database=url), store=service.store))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _commands() -> None:
+    if not cli.app.registered_commands:
+        cli._load()
+
+
+@pytest.fixture
+def run(service: Service, address: str) -> Run:
+    """Runs a command as a person."""
+
+    def command(who: str, *words: str) -> Result:
+        environment = {
+            "PELLUCID_SERVER": address, "PELLUCID_TOKEN": service.secrets[who], "COLUMNS": "160"
+        }  # fmt: skip
+        return CliRunner().invoke(cli.app, list(words), env=environment)
+
+    return command
+
+
+def test_a_job_from_submission_to_its_end(service: Service, run: Run) -> None:
+    done = run(
+        "alice", "submit", "--gpus", "2", "--vc", "vision", "--name", "mine", "--env", "A=b=c",
+        "--", "train", "100", "30",
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    job = done.output.strip()
+    service.turn(2)
+    [shown] = json.loads(run("alice", "ps", "--json").output)
+    assert (shown["job_id"], shown["environment"]) == (job, {"A": "b=c"})
+    assert shown["workdir"] == os.getcwd()
+    table = run("alice", "ps").output
+    assert job in table
+    assert "running" in table
+    assert run("bob", "ps").output.count("\n") == 1
+    assert f"{job} is running" in run("alice", "why", job).output
+    assert run("alice", "why", job).output == run("alice", "explain", job).output
+    cancelled = run("alice", "cancel", job)
+    assert cancelled.output == f"{job} is cancelled\n"
+    service.turn(3)
+    assert "cancelled" not in run("alice", "ps").output
+    assert "cancelled" in run("alice", "ps", "--all").output
+
+
+def test_a_waiting_job_is_told_why(service: Service, run: Run) -> None:
+    service.submit("bob", 1000, gpus=8)
+    service.turn(2)
+    job = service.submit("alice", gpus=4)
+    service.turn(2)
+    told = run("alice", "why", job).output
+    assert "needs 4 GPUs, 0 of 8 are free" in told
+    assert "place in line: 1 of 1" in told
+    assert "estimate unavailable" in told
+    assert "bob" not in told
+    told = run("alice", "whatif", job, "--gpus", "2").output
+    assert told == "estimate unavailable: no analyst is running\n"
+    top = run("alice", "top", "--once").output
+    assert "8/8" in top
+    assert job in top
+    assert json.loads(run("alice", "top", "--json").output)["vcs"][0]["waiting"] == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("submit", "--gpus", "99", "--vc", "vision", "--", "x"), "gpus: 99 is more than the 8"),
+        (("submit", "--vc", "mars", "--", "x"), "vc is 'mars'; you may submit to: vision"),
+        (("submit", "--env", "nothing", "--", "x"), "--env nothing: give NAME=VALUE"),
+        (("why", "nobody"), "there is no such job of yours"),
+        (("cancel", "../../etc"), "there is nothing at this address"),
+        (("whatif", "nobody"), "say what is to be different"),
+        (("explain", "nobody"), "there is no such job of yours"),
+    ],
+)
+def test_errors_are_one_line(run: Run, words: tuple[str, ...], said: str) -> None:
+    done = run("alice", *words)
+    assert isinstance(done.exception, UserError)
+    assert said in str(done.exception)
+    assert "\n" not in str(done.exception)
+
+
+def test_nobody_there_is_said() -> None:
+    free = socket.socket()
+    free.bind(("127.0.0.1", 0))
+    server = f"http://127.0.0.1:{free.getsockname()[1]}"
+    with pytest.raises(ServiceError, match="nobody answers there"):
+        Client(server).cancel("x")
+    with pytest.raises(ServiceError, match="give http://HOST:PORT"):
+        Client("ftp://host")
+
+
+def test_a_lost_answer_submits_once(service: Service) -> None:
+    """The connection breaks after the request was taken: repeating it submits nothing."""
+    import httpx2
+
+    http = service.by("alice")
+    send, broken = http.request, iter([True, False])
+
+    def flaky(*given: object, **more: object) -> httpx2.Response:
+        answer = send(*given, **more)  # type: ignore[arg-type]
+        if next(broken):
+            raise httpx2.ReadError("connection reset")
+        return answer
+
+    http.request = flaky  # type: ignore[method-assign,assignment]
+    client = Client(token=service.secrets["alice"], http=http)
+    job = client.submit(["train", "1", "1"], vc="vision")
+    events = [e for e in service.events() if e.kind is Kind.SUBMITTED]
+    assert [e.job_id for e in events] == [job["job_id"]]
+
+
+def test_pages_of_a_list_are_followed(service: Service) -> None:
+    ids = [service.submit("alice") for _ in range(5)]
+    client = Client(token=service.secrets["alice"], http=service.by("alice"))
+    assert [job["job_id"] for job in client.jobs()] == ids[::-1]
+    assert len(list(client.jobs(limit=2))) == 2
+    assert list(client.jobs(owner="bob")) == []
+
+
+def test_tokens_by_command(service: Service) -> None:
+    database = service.database
+    run = CliRunner()
+    words = ["token", "create", "carol", "--vc", "speech", "--days", "1", "--json"]
+    made = run.invoke(cli.app, [*words, "--database", database])
+    token = json.loads(made.output)
+    assert token["vcs"] == ["speech"]
+    listed = run.invoke(cli.app, ["token", "list", "--json", "--database", database]).output
+    assert token["secret"] not in listed
+    assert "carol" in listed
+    gone = run.invoke(cli.app, ["token", "revoke", "carol", "--database", database])
+    assert gone.output == f"revoked {token['id']} of carol\n"
+    again = run.invoke(cli.app, ["token", "revoke", "carol", "--database", database])
+    assert "no token 'carol'" in str(again.exception)
+    odd = run.invoke(cli.app, ["token", "create", "x", "--role", "king", "--database", database])
+    assert "viewer, submitter, operator" in str(odd.exception)
+
+
+# --- tokens off ----------------------------------------------------------------------------------
+
+
+def test_the_kernel_says_who_is_at_the_other_end() -> None:
+    for family, host in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
+        with socket.socket(family) as server, socket.socket(family) as client:
+            try:
+                server.bind((host, 0))
+            except OSError:
+                continue  # no IPv6 here
+            server.listen()
+            client.connect(server.getsockname()[:2])
+            accepted, _ = server.accept()
+            ends = accepted.getpeername()[:2], accepted.getsockname()[:2]
+            assert peer_user(*ends) == service_user()
+            client.close()
+            assert peer_user(*ends) is None  # nobody holds it any more
+            accepted.close()
+    assert peer_user(("192.0.2.1", 1234), ("127.0.0.1", 80)) is None
+    assert peer_user(("name", 1), ("127.0.0.1", 80)) is None
+
+
+def test_without_tokens_the_services_own_user_operates(off: str) -> None:
+    with Client(off) as client:
+        who = client.whoami()
+        assert (who["name"], who["role"]) == (service_user(), "operator")
+        assert client.submit(["train", "1", "1"], vc="vision")["owner"] == service_user()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as somebody else")
+def test_without_tokens_others_are_themselves_or_nobody(
+    service: Service, off: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nobody, port = pwd.getpwnam("nobody"), off.rpartition(":")[2]
+    talk = (
+        f"exec 3<>/dev/tcp/127.0.0.1/{port}; printf 'GET /api/v1/whoami HTTP/1.1\\r\\n"
+        "Host: localhost\\r\\nConnection: close\\r\\n\\r\\n' >&3; cat <&3"
+    )
+    command = ["bash", "-c", talk]
+    told = subprocess.run(
+        command, user=nobody.pw_uid, group=nobody.pw_gid, capture_output=True, text=True, cwd="/"
+    )
+    who = json.loads(told.stdout.partition("\n\n")[2])
+    assert (who["name"], who["role"], who["os_user"]) == ("nobody", "submitter", "nobody")
+    # a service that is not root can run nothing for them
+    monkeypatch.setattr("os.geteuid", lambda: 1)
+    told = subprocess.run(
+        command, user=nobody.pw_uid, group=nobody.pw_gid, capture_output=True, text=True, cwd="/"
+    )
+    assert " 401 " in told.stdout.splitlines()[0]

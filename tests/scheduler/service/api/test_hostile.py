@@ -1,0 +1,374 @@
+"""Requests that mean no good: the right 4xx, and nothing of them in the state."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+
+import pytest
+from fastapi.testclient import TestClient
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import select
+
+from scheduler.service.api import tokens
+from scheduler.service.api.app import create_app
+from scheduler.service.api.auth import COOKIE, service_user
+from scheduler.service.api.limits import Limits
+from scheduler.service.api.session import local_path
+from scheduler.service.events import INPUTS, Kind
+from scheduler.service.settings import Settings, SettingsError
+from scheduler.service.store import tables
+from scheduler.service.store.store import Store
+from scheduler.service.store.visibility import Role
+from tests.scheduler.service.api.conftest import Service, address_of
+
+JOBS = "/api/v1/jobs"
+GOOD = {"command": ["train", "100", "30"], "vc": "vision"}
+Made = Callable[..., TestClient]
+
+
+def inputs(service: Service) -> list[object]:
+    """What the state is a fold over."""
+    return [event for event in service.events() if event.kind in INPUTS]
+
+
+# --- tokens --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "Bearer",
+        "Bearer ",
+        "Bearer wrong",
+        "Basic YWxpY2U6YWxpY2U=",
+        "bearer pellucid_" + "A" * 43,
+        "Bearer pellucid_" + "A" * 9000,
+        "Bearer ' OR 1=1 --",
+        "Bearer \xff\xfe",
+    ],
+)
+def test_a_wrong_token_opens_nothing(service: Service, header: str) -> None:
+    before = inputs(service)
+    headers = {b"Authorization": header.encode("latin-1")}
+    for method, path in (("GET", JOBS), ("POST", JOBS), ("GET", "/metrics"), ("GET", "/live")):
+        answer = service.strangers.request(method, path, headers=headers, json=GOOD)
+        assert answer.status_code == 401, (method, path)
+        assert answer.headers["www-authenticate"] == "Bearer"
+        assert answer.headers["content-type"] == "application/problem+json"
+    assert inputs(service) == before
+
+
+def test_a_secret_is_never_stored_and_ends_when_it_is_revoked(service: Service) -> None:
+    token, secret = tokens.create(service.store, "eve", Role.SUBMITTER, now=time.time())
+    with service.store.engine.connect() as connection:
+        kept = repr(connection.execute(select(tables.tokens)).all())
+    assert token.id in kept
+    assert secret not in kept
+    assert secret.removeprefix(tokens.PREFIX) not in kept
+    eve = TestClient(service.app, headers={"Authorization": f"Bearer {secret}"})
+    assert eve.get("/api/v1/whoami").status_code == 200
+    tokens.revoke(service.store, token.id, time.time())
+    time.sleep(1.05)  # it was looked up less than a second ago
+    assert eve.get("/api/v1/whoami").status_code == 401
+    _, old = tokens.create(service.store, "eve", Role.SUBMITTER, now=time.time() - 100, lasts_s=50)
+    late = TestClient(service.app, headers={"Authorization": f"Bearer {old}"})
+    assert late.get("/api/v1/whoami").status_code == 401
+
+
+def test_guessing_is_slowed_and_does_not_fill_the_log(service: Service) -> None:
+    statuses = [
+        service.strangers.get(JOBS, headers={"Authorization": f"Bearer {i}"}).status_code
+        for i in range(200)
+    ]
+    assert set(statuses) == {401, 429}
+    refused = [e for e in service.events() if e.kind is Kind.REFUSED]
+    assert 20 <= len(refused) <= 30
+    assert service.app.state.refusals.counts["too-many-requests"] > 100
+    # a right token from the same address still opens
+    assert service.by("alice").get(JOBS).status_code == 200
+
+
+def test_refusals_are_for_operators_and_hold_no_secret(service: Service) -> None:
+    secret = "pellucid_" + "Z" * 43
+    service.strangers.get(JOBS, headers={"Authorization": f"Bearer {secret}"})
+    service.by("vera").post(JOBS, json=GOOD)
+    shown = service.by("olga").get("/api/v1/refusals").json()["items"]
+    assert [(r["actor"], r["body"]["why"]) for r in shown] == [
+        ("vera", "forbidden"),
+        ("", "unauthorized"),
+    ]
+    assert secret not in json.dumps(shown)
+    assert service.by("alice").get("/api/v1/refusals").status_code == 403
+
+
+# --- others' jobs --------------------------------------------------------------------------------
+
+
+def test_anothers_job_is_not_there(service: Service) -> None:
+    job = service.submit("bob", 1000, gpus=8)
+    service.turn(2)
+    before = inputs(service)
+    for name in ("alice", "vera"):
+        person = service.by(name)
+        for path in ("", "/story", "/explain", "/forecast"):
+            real, none = person.get(f"{JOBS}/{job}{path}"), person.get(f"{JOBS}/zzzzzzzzzzzz{path}")
+            assert (real.status_code, real.json()) == (none.status_code, none.json())
+            assert real.status_code == 404
+        assert person.post(f"{JOBS}/{job}/cancel").status_code == 404
+        assert person.put(f"{JOBS}/{job}/priority", json={"priority": -9}).status_code == 404
+        assert person.post(f"{JOBS}/{job}/whatif", json={"gpus": 1}).status_code == 404
+    assert inputs(service) == before
+    refused = [(e.actor, e.body["why"]) for e in service.events() if e.kind is Kind.REFUSED]
+    assert refused == [("alice", "not-yours")] * 7 + [("vera", "not-yours")] * 7
+
+
+def test_a_viewer_changes_nothing_even_of_their_own(service: Service) -> None:
+    _, secret = tokens.create(
+        service.store, "alice", Role.VIEWER, os_user=service_user(), now=time.time()
+    )
+    job = service.submit("alice", 1000, gpus=8)
+    service.submit("alice", 1000, gpus=8)
+    before = inputs(service)
+    viewer = TestClient(service.app, headers={"Authorization": f"Bearer {secret}"})
+    assert viewer.get(f"{JOBS}/{job}").status_code == 200
+    assert viewer.post(JOBS, json=GOOD).status_code == 403
+    assert viewer.post(f"{JOBS}/{job}/cancel").status_code == 403
+    assert viewer.put(f"{JOBS}/{job}/priority", json={"priority": -1}).status_code == 403
+    assert inputs(service) == before
+
+
+# --- what is sent --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/api/v1/jobs/../../../etc/passwd",
+        "/api/v1/jobs/..%2f..%2f..%2fetc%2fpasswd",
+        "/api/v1/jobs/%2e%2e/secret",
+        "/api/v1/jobs/%00",
+        "/api/v1/jobs/a%00b/story",
+        "/api/v1/jobs/" + "a" * 5000,
+        "/api/v1/jobs/%ff%fe",
+        "/api/v1/jobs/' OR '1'='1",
+        "/static/../app.py",
+        "/static/..%2f..%2fapi%2fauth.py",
+        "/static//etc/passwd",
+        "/jobs/..%2f..%2fetc%2fpasswd",
+    ],
+)
+def test_path_tricks_lead_nowhere(service: Service, path: str) -> None:
+    answer = service.by("alice").get(path)
+    assert answer.status_code in (400, 404)
+    assert "root:" not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [
+        ("after=AAAA", 422),
+        ("after=W10", 422),  # []
+        ("after=WzFlMzA5XQ", 422),  # [1e309]
+        ("after=WzE4NDQ2NzQ0MDczNzA5NTUxNjE2XQ", 422),  # [2**64]
+        ("after=" + "W" * 10_000, 422),
+        ("limit=0", 422),
+        ("limit=99999999999999999999", 422),
+        ("phase=asleep", 422),
+        ("vc=%00", 422),
+        ("owner=" + "x" * 129, 422),
+    ],
+)
+def test_odd_queries_are_turned_down(service: Service, query: str, status: int) -> None:
+    assert service.by("alice").get(f"{JOBS}?{query}").status_code == status
+
+
+def test_a_huge_body_is_refused_before_it_is_read(service: Service) -> None:
+    alice = service.by("alice")
+    before = inputs(service)
+    for content in (b"x" * 300_000, json.dumps({**GOOD, "name": "n" * 300_000}).encode()):
+        answer = alice.post(JOBS, content=content, headers={"Content-Type": "application/json"})
+        assert answer.status_code == 413
+        assert answer.headers["content-type"] == "application/problem+json"
+
+    def endless() -> object:
+        for _ in range(100):
+            yield b"y" * 10_000
+
+    assert alice.post(JOBS, content=endless()).status_code == 413
+    deep = b"[" * 100_000 + b"]" * 100_000
+    answer = alice.post(JOBS, content=deep, headers={"Content-Type": "application/json"})
+    assert answer.status_code in (400, 422)
+    assert inputs(service) == before
+
+
+_SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
+_JSON = st.recursive(
+    _SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=8
+)
+_FIELDS = (
+    "command", "gpus", "vc", "name", "workdir", "environment", "cpus", "memory_mib", "gpu_type",
+    "time_limit_s", "share", "profile", "priority",
+)  # fmt: skip
+
+
+@settings(
+    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(change=st.dictionaries(st.sampled_from(_FIELDS), _JSON, min_size=1))
+def test_fuzzed_bodies_are_taken_whole_or_not_at_all(
+    service: Service, change: dict[str, object]
+) -> None:
+    before = len(inputs(service))
+    body = json.dumps({**GOOD, **change})  # NaN and lone surrogates included
+    answer = service.by("alice").post(
+        JOBS, content=body.encode(), headers={"Content-Type": "application/json"}
+    )
+    assert answer.status_code in (201, 400, 403, 422), answer.text
+    assert len(inputs(service)) - before == (answer.status_code == 201)
+    if answer.status_code == 201:
+        service.turn()  # what was taken can be decided on
+        assert answer.json()["job_id"] in service.decider.state.ledger.records
+
+
+@settings(
+    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(content=st.binary(max_size=300))
+def test_bytes_that_are_no_body_change_nothing(service: Service, content: bytes) -> None:
+    before = inputs(service)
+    for kind in ("application/json", "application/x-www-form-urlencoded", "text/plain"):
+        answer = service.by("alice").post(JOBS, content=content, headers={"Content-Type": kind})
+        assert 400 <= answer.status_code < 500
+    assert inputs(service) == before
+
+
+# --- limits, hosts, other sites ------------------------------------------------------------------
+
+
+@pytest.fixture
+def made(service: Service) -> Made:
+    """Another app over the same database."""
+
+    def make(limits: Limits | None = None, base: str = "http://testserver", **asked: object):  # type: ignore[no-untyped-def]
+        url = service.database
+        app = create_app(
+            Settings(database=url, **asked), store=service.store, limits=limits or Limits()
+        )
+        return TestClient(app, base_url=base, follow_redirects=False)
+
+    return make
+
+
+def test_a_token_has_a_rate(service: Service, made: Made) -> None:
+    client = made(Limits(rate_per_s=0.5, burst=5), auth="on")
+    for name in ("alice", "bob"):  # each has a bucket of their own
+        headers = {"Authorization": f"Bearer {service.secrets[name]}"}
+        statuses = [client.get(JOBS, headers=headers).status_code for _ in range(8)]
+        assert statuses == [200] * 5 + [429] * 3
+        answer = client.get(JOBS, headers=headers)
+        assert int(answer.headers["retry-after"]) >= 1
+
+
+def test_off_means_loopback_only(service: Service) -> None:
+    url = service.database
+    with pytest.raises(SettingsError, match="loopback only"):
+        create_app(Settings(database=url, host="0.0.0.0", auth="off"), store=service.store)
+
+
+def test_no_token_made_means_no_start(store: Store) -> None:
+    url = address_of(store)
+    with pytest.raises(SettingsError, match="pellucid token create"):
+        create_app(Settings(database=url, host="0.0.0.0"), store=store)
+
+
+def test_another_name_for_loopback_is_not_served(made: Made) -> None:
+    client = made()
+    assert client.get("/api/v1/whoami").status_code == 200
+    for host in ("evil.example", "evil.example:8400", "127.0.0.1.evil.example", ""):
+        answer = client.get("/api/v1/whoami", headers={"Host": host})
+        assert answer.status_code == 421, host
+    for host in ("localhost:8400", "127.0.0.1", "[::1]:8400"):
+        assert client.get("/api/v1/whoami", headers={"Host": host}).status_code == 200
+
+
+def test_other_sites_cannot_act_for_a_visitor(service: Service, made: Made) -> None:
+    client = made()  # loopback, tokens off: nothing but the browser's own word to go by
+    before = inputs(service)
+    for headers in (
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+    ):
+        assert client.post(JOBS, json=GOOD, headers=headers).status_code == 403
+    assert inputs(service) == before
+    ours = {"Origin": "http://testserver", "Sec-Fetch-Site": "same-origin"}
+    assert client.post(JOBS, json=GOOD, headers=ours).status_code == 201
+
+
+def test_a_session_needs_the_word_of_our_page(service: Service, made: Made) -> None:
+    client = made(auth="on")
+    wrong = client.post("/login", data={"token": "no"})
+    assert (wrong.status_code, wrong.headers["location"]) == (303, "/login?wrong=1&next=/")
+    answer = client.post("/login", data={"token": service.secrets["alice"], "next": "/history"})
+    assert (answer.status_code, answer.headers["location"]) == (303, "/history")
+    cookie = answer.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+    assert client.cookies[COOKIE] == service.secrets["alice"]
+    assert client.get("/api/v1/whoami").json()["name"] == "alice"
+    before = inputs(service)
+    assert client.post(JOBS, json=GOOD).status_code == 403
+    assert client.post(JOBS, json=GOOD, headers={"X-CSRF-Token": "00"}).status_code == 403
+    assert inputs(service) == before
+    page = client.get("/").text
+    door = client.app.state.door  # type: ignore[attr-defined]
+    request = type("Request", (), {"cookies": dict(client.cookies)})()
+    word = door.csrf_word(request)
+    assert word in page or "csrf" not in page
+    answer = client.post(JOBS, json=GOOD, headers={"X-CSRF-Token": word})
+    assert answer.status_code == 201
+    client.post("/logout")
+    assert client.get("/api/v1/whoami").status_code == 401
+
+
+def test_a_browser_without_a_session_is_shown_the_way(made: Made) -> None:
+    client = made(auth="on")
+    answer = client.get("/history?period=day", headers={"Accept": "text/html"})
+    assert (answer.status_code, answer.headers["location"]) == (
+        303,
+        "/login?next=/history%3Fperiod%3Dday",
+    )
+    assert client.get(JOBS, headers={"Accept": "text/html"}).status_code == 401
+
+
+@pytest.mark.parametrize(
+    "asked",
+    ["//evil.example", "https://evil.example", "/\\evil.example", "javascript:alert(1)", "", "x"],
+)
+def test_logging_in_leads_to_our_own_pages_only(asked: str) -> None:
+    assert local_path(asked) == "/"
+
+
+def test_every_answer_tells_browsers_to_stay(service: Service) -> None:
+    alice = service.by("alice")
+    for path in (JOBS, "/nothing", "/health", "/", f"{JOBS}/nobody"):
+        headers = alice.get(path).headers
+        assert "default-src 'self'" in headers["content-security-policy"]
+        assert "frame-ancestors 'none'" in headers["content-security-policy"]
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["cache-control"] == "no-store"
+
+
+def test_a_defect_tells_nothing(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("a secret detail")
+
+    monkeypatch.setattr("scheduler.service.store.reads.View.jobs", broken)
+    answer = service.by("alice").get(JOBS)
+    assert answer.status_code == 500
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert "secret" not in answer.text

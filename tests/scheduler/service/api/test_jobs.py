@@ -1,0 +1,214 @@
+"""Submitting, looking, cancelling, priorities: what the API answers, and what is in the log."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from scheduler.service.events import Kind
+from tests.scheduler.service.api.conftest import Service
+
+JOBS = "/api/v1/jobs"
+BODY = {"command": ["train", "100", "30"], "vc": "vision", "gpus": 2, "name": "first"}
+
+
+def test_a_submission_is_in_the_log_and_decided(service: Service) -> None:
+    answer = service.by("alice").post(JOBS, json=BODY)
+    job = answer.json()
+    assert answer.status_code == 201
+    assert answer.headers["location"] == f"{JOBS}/{job['job_id']}"
+    assert (job["phase"], job["owner"], job["gpus"]) == ("submitted", "alice", 2)
+    [event] = [e for e in service.events() if e.kind is Kind.SUBMITTED]
+    assert (event.job_id, event.actor) == (job["job_id"], "alice")
+    service.turn(2)
+    shown = service.by("alice").get(f"{JOBS}/{job['job_id']}").json()
+    assert shown["phase"] == "running"
+    assert sum(map(len, shown["placement"].values())) == 2
+
+
+def test_an_idempotency_key_submits_once(service: Service) -> None:
+    alice, key = service.by("alice"), {"Idempotency-Key": "a-b-c"}
+    first = alice.post(JOBS, json=BODY, headers=key)
+    again = alice.post(JOBS, json=BODY, headers=key)
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert first.json()["job_id"] == again.json()["job_id"]
+    other = alice.post(JOBS, json={**BODY, "gpus": 1}, headers=key)
+    assert other.status_code == 422
+    assert other.json()["type"].endswith("idempotency-key-reused")
+    # another person's key is another key
+    assert service.by("bob").post(JOBS, json=BODY, headers=key).status_code == 201
+    assert sum(e.kind is Kind.SUBMITTED for e in service.events()) == 2
+
+
+def test_one_key_at_once_submits_once(service: Service) -> None:
+    def send(_: int) -> str:
+        answer = service.by("alice").post(JOBS, json=BODY, headers={"Idempotency-Key": "k"})
+        return str(answer.json()["job_id"])
+
+    with ThreadPoolExecutor(8) as pool:
+        ids = set(pool.map(send, range(24)))
+    assert len(ids) == 1
+    assert sum(e.kind is Kind.SUBMITTED for e in service.events()) == 1
+
+
+def test_many_at_once_are_each_written_once(service: Service) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        ids = list(pool.map(lambda _: service.submit("alice"), range(64)))
+    events = [e for e in service.events() if e.kind is Kind.SUBMITTED]
+    assert sorted(e.job_id for e in events) == sorted(ids)
+    assert [e.seq for e in service.events()] == list(range(1, len(service.events()) + 1))
+
+
+def test_lists_are_paged_by_key(service: Service) -> None:
+    ids = [service.submit("alice", gpus=8) for _ in range(7)]
+    alice = service.by("alice")
+    seen, after = [], None
+    while True:
+        page = alice.get(JOBS, params={"limit": 3, **({"after": after} if after else {})}).json()
+        seen += [job["job_id"] for job in page["items"]]
+        after = page["next"]
+        if after is None:
+            break
+        if len(seen) == 3:
+            service.submit("alice")  # a newcomer moves no page
+    assert seen == ids[::-1]
+
+
+def test_a_queue_is_paged_in_the_order_of_the_core(service: Service) -> None:
+    service.submit("olga", 1000, gpus=8)
+    service.turn(2)
+    ids = [service.submit("olga", 100, gpus=8 if i % 3 else 4) for i in range(8)]
+    service.turn(2)
+    olga = service.by("olga")
+    moved = olga.put(f"{JOBS}/{ids[5]}/priority", json={"priority": 3})
+    assert moved.status_code == 200
+    service.turn()
+    core = [q.job.job_id for q in service.decider.state.core.queues["vision"]]
+    entries, after = [], None
+    while True:
+        query = {"vc": "vision", "limit": 3, **({"after": after} if after else {})}
+        page = olga.get("/api/v1/queue", params=query).json()
+        entries += page["items"]
+        after = page["next"]
+        if after is None:
+            break
+    assert [entry["job"]["job_id"] for entry in entries] == core
+    assert [entry["position"] for entry in entries] == list(range(1, len(core) + 1))
+    assert core[0] == ids[5]
+
+
+def test_a_priority_is_previewed_then_given(service: Service) -> None:
+    service.submit("olga", 1000, gpus=8)
+    service.turn(2)
+    first, second = service.submit("alice", gpus=8), service.submit("alice", gpus=8)
+    service.turn(2)
+    olga, path = service.by("olga"), f"{JOBS}/{second}/priority"
+    preview = olga.put(path, json={"priority": 5}, params={"preview": True}).json()
+    assert not preview["applied"]
+    assert preview["before"] == {"position": 2, "waiting": 2}
+    assert preview["after"] == {"position": 1, "waiting": 2}
+    assert preview["overtakes"] == 1
+    assert not any(e.kind is Kind.PRIORITY_SET for e in service.events())
+    assert olga.put(path, json={"priority": 5}).json()["applied"]
+    service.turn()
+    queue = service.decider.state.core.queues["vision"]
+    assert [q.job.job_id for q in queue] == [second, first]
+    # a submitter may put off a job of their own, and only that
+    alice = service.by("alice")
+    assert alice.put(path, json={"priority": 6}).status_code == 403
+    assert alice.put(path, json={"priority": -1}).status_code == 200
+    assert alice.post(JOBS, json={**BODY, "priority": 1}).status_code == 403
+
+
+def test_cancel_waits_for_nobody_and_can_be_repeated(service: Service) -> None:
+    running, waiting = service.submit("alice", 1000, gpus=8), service.submit("alice", gpus=8)
+    service.turn(2)
+    alice = service.by("alice")
+    for job in (running, waiting):
+        assert alice.post(f"{JOBS}/{job}/cancel").status_code == 202
+    service.turn(3)
+    for job in (running, waiting):
+        assert alice.get(f"{JOBS}/{job}").json()["phase"] == "cancelled"
+        assert alice.post(f"{JOBS}/{job}/cancel").status_code == 202
+    assert sum(e.kind is Kind.CANCEL_ASKED for e in service.events()) == 2
+    over = alice.put(f"{JOBS}/{waiting}/priority", json={"priority": -1})
+    assert over.status_code == 409
+
+
+def test_an_explanation_has_one_dominant_reason_with_its_numbers(service: Service) -> None:
+    service.submit("bob", 1000, gpus=6)
+    service.turn(2)
+    job = service.submit("alice", gpus=4)
+    service.turn(2)
+    told = service.by("alice").get(f"{JOBS}/{job}/explain").json()
+    assert told["reason"] in ("GpusBusy", "GpusFragmented")
+    assert 1 <= len(told["principal"]) <= 4
+    assert told["principal"][0]["text"] == told["dominant"]
+    assert (told["principal"][0]["need"], told["principal"][0]["free"]) == (4, 2)
+    assert told["standing"] == {"position": 1, "waiting": 1}
+    assert told["forecast"] is None
+    kinds = [line["kind"] for line in service.by("alice").get(f"{JOBS}/{job}/story").json()]
+    assert kinds[0] == "submitted"
+    assert "decision" in kinds
+
+
+def test_a_fresh_job_says_it_was_not_looked_at(service: Service) -> None:
+    job = service.submit("alice")
+    told = service.by("alice").get(f"{JOBS}/{job}/explain").json()
+    assert told["reason"] == "NotYetEvaluated"
+    answer = service.by("alice").post(f"{JOBS}/{job}/whatif", json={"gpus": 2})
+    assert answer.json()["unavailable"] == "no analyst is running"
+    assert answer.json()["then"] is None
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "field"),
+    [
+        ({"gpus": 0}, 422, "body.gpus"),
+        ({"gpus": 9}, 422, "body.gpus"),
+        ({"gpus": 2.5}, 422, "body.gpus"),
+        ({"gpus": 10**30}, 422, "body.gpus"),
+        ({"vc": "mars"}, 403, None),
+        ({"vc": "speech"}, 403, None),
+        ({"gpu_type": "H900"}, 422, "body.gpu_type"),
+        ({"command": []}, 422, "body.command"),
+        ({"command": [""]}, 422, "body"),
+        ({"command": "rm -rf /"}, 422, "body.command"),
+        ({"command": ["a\0b"]}, 422, "body.command.0"),
+        ({"workdir": "../../etc"}, 422, "body.workdir"),
+        ({"environment": {"CUDA_VISIBLE_DEVICES": "0"}}, 422, "body.environment"),
+        ({"environment": {"A=B": "0"}}, 422, "body.environment"),
+        ({"name": "two\nlines"}, 422, "body.name"),
+        ({"time_limit_s": -1}, 422, "body.time_limit_s"),
+        ({"owner": "bob"}, 422, "body.owner"),
+        ({"user": "root"}, 422, "body.user"),
+        ({"submitted_at": 0}, 422, "body.submitted_at"),
+    ],
+)
+def test_what_does_not_fit_names_its_field(
+    service: Service, change: dict[str, object], status: int, field: str | None
+) -> None:
+    before = len([e for e in service.events() if e.kind is not Kind.REFUSED])
+    answer = service.by("alice").post(JOBS, json={**BODY, **change})
+    assert answer.status_code == status, answer.text
+    problem = answer.json()
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert problem["status"] == status
+    if field is not None:
+        assert problem["errors"][0]["field"].startswith(field)
+    assert len([e for e in service.events() if e.kind is not Kind.REFUSED]) == before
+
+
+def test_a_drained_node_takes_nothing_new(service: Service) -> None:
+    olga = service.by("olga")
+    for node in (0, 1):
+        assert olga.put(f"/api/v1/nodes/{node}", json={"open": False}).status_code == 202
+    job = service.submit("alice", gpus=1)
+    service.turn(2)
+    assert service.by("alice").get(f"{JOBS}/{job}").json()["phase"] == "queued"
+    olga.put("/api/v1/nodes/0", json={"open": True})
+    service.turn(2)
+    assert service.by("alice").get(f"{JOBS}/{job}").json()["phase"] == "running"
+    assert olga.put("/api/v1/nodes/99", json={"open": True}).status_code == 404
+    assert service.by("alice").put("/api/v1/nodes/0", json={"open": True}).status_code == 403

@@ -1,0 +1,208 @@
+"""No view a submitter can reach holds another user's name, job name, job id or features."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from fastapi.routing import iter_route_contexts
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import insert
+
+from scheduler.decisions import Action, Decision, Reason
+from scheduler.service.api.limits import Limits
+from scheduler.service.events import Event, Kind
+from scheduler.service.state import body_of
+from scheduler.service.store.schema import prepare
+from scheduler.service.store.store import Store
+from scheduler.service.store.tables import forecasts
+from scheduler.service.store.visibility import redacted_decision, sentence
+from tests.scheduler.service.api.conftest import Service
+
+PEOPLE = ("alice", "bob", "olga")
+STREAMS = {"/live"}  # tells topics and no content; endless
+FILES = {"/static/{name:path}"}
+
+
+def features(number: int) -> dict[str, Any]:
+    """What one job asks for, unlike any other: each value names the job it belongs to."""
+    return {
+        "name": f"zqjob{number}zq",
+        "workdir": f"/zqdir{number}zq",
+        "environment": {f"ZQVAR{number}ZQ": f"zqvalue{number}zq"},
+        "memory_mib": 7_310_000.25 + number,
+        "time_limit_s": 8_420_000.25 + number,
+        "cpus": 954_000.25 + number,
+    }
+
+
+def marks(number: int) -> list[str]:
+    """How those values, or parts of them, look in a view."""
+    return [
+        f"zqjob{number}zq", f"zqdir{number}zq", f"ZQVAR{number}ZQ", f"zqvalue{number}zq",
+        f"{7_310_000 + number}.25", f"{7_310_000 + number:,}", f"{8_420_000 + number}.25",
+        f"{8_420_000 + number:,}", f"{954_000 + number}.25", f"zqdetail{number}zq",
+        f"{60_000 + number}.5",
+    ]  # fmt: skip
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(
+            st.just("submit"),
+            st.sampled_from(PEOPLE),
+            st.integers(1, 8),
+            st.sampled_from([5.0, 50.0, 500.0]),
+            st.booleans(),
+        ),
+        st.tuples(st.just("turn"), st.sampled_from([0.0, 10.0, 100.0])),
+        st.tuples(st.just("cancel"), st.integers(0, 20)),
+        st.tuples(st.just("priority"), st.integers(0, 20), st.integers(-3, 3)),
+        st.tuples(st.just("lost"), st.integers(0, 20)),
+    ),
+    min_size=4,
+    max_size=16,
+)
+
+
+def play(service: Service, story: list[tuple[Any, ...]]) -> dict[str, tuple[str, int]]:
+    """Act the steps out. Returns owner and number of each job."""
+    jobs: dict[str, tuple[str, int]] = {}
+
+    def pick(number: int) -> str | None:
+        return list(jobs)[number % len(jobs)] if jobs else None
+
+    # a full cluster first, so that there are blockers to be named
+    for who, gpus in (("bob", 8), ("alice", 8), ("bob", 4), ("alice", 2)):
+        submit(service, jobs, who, gpus, 1000.0)
+    service.turn(2)
+    for kind, *rest in story:
+        if kind == "submit":
+            who, gpus, seconds, share = rest
+            submit(service, jobs, who, gpus, seconds, share=share)
+        elif kind == "turn":
+            service.turn(2, rest[0])
+        else:
+            job = pick(rest[0])
+            olga = service.by("olga")
+            if kind == "cancel" and job:
+                olga.post(f"/api/v1/jobs/{job}/cancel")
+            elif kind == "priority" and job:
+                olga.put(f"/api/v1/jobs/{job}/priority", json={"priority": rest[1]})
+            elif kind == "lost" and job:
+                body = {"attempt": 99, "detail": f"zqdetail{jobs[job][1]}zq"}
+                service.store.append([Event(Kind.LOST, time.time(), job, body=body)])
+    service.turn(2)
+    return jobs
+
+
+def submit(
+    service: Service,
+    jobs: dict[str, tuple[str, int]],
+    who: str,
+    gpus: int,
+    seconds: float,
+    **more: Any,
+) -> None:
+    number = 100 + len(jobs)
+    job = service.submit(who, seconds, gpus=gpus, **features(number), **more)
+    jobs[job] = who, number
+    start = time.time() + 60_000.5 + number
+    row = {"job_id": job, "made_at": time.time(), "start_p50": start, "start_p90": start}
+    with service.store.writing() as connection:
+        for basis in ("submission", "latest"):
+            connection.execute(insert(forecasts).values(basis=basis, **row))
+
+
+def addresses(service: Service, jobs: dict[str, tuple[str, int]]) -> Iterator[str]:
+    """Every address that answers GET, with every job in it."""
+    found = 0
+    for route in iter_route_contexts(service.app.routes):
+        if not route.path or "GET" not in (route.methods or ()) or route.path in STREAMS | FILES:
+            continue
+        found += 1
+        if "{job_id}" in route.path:
+            for job in jobs:
+                yield route.path.replace("{job_id}", job)
+        else:
+            assert "{" not in route.path, f"{route.path}: say here what stands for its parts"
+            yield route.path
+    assert found >= 20
+    yield from ("/api/v1/queue?vc=vision", "/api/v1/queue?vc=speech", "/api/v1/jobs?owner=bob")
+    yield from ("/history?owner=bob&period=all", "/?vc=vision", "/fairness?period=all")
+
+
+@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+@given(steps)
+def test_nothing_of_anothers_job_is_in_any_view(story: list[tuple[Any, ...]]) -> None:
+    with TemporaryDirectory() as name:
+        store = Store(f"sqlite:///{name}/pellucid.db")
+        prepare(store)
+        service = Service(store, Path(name), Limits(rate_per_s=1e6, burst=10**6))
+        jobs = play(service, story)
+        for who in ("alice", "bob"):
+            hidden = [person for person in PEOPLE if person != who]
+            for job, (owner, number) in jobs.items():
+                if owner != who:
+                    hidden += [job, *marks(number)]
+            person = service.by(who)
+            for address in addresses(service, jobs):
+                answer = person.get(address)
+                assert answer.status_code in (200, 403, 404, 422, 503), address
+                if any(jobs[job][0] == who for job in jobs if job in address):
+                    assert answer.status_code == 200, address
+                text = answer.text.replace(address, "").lower()
+                for mark in hidden:
+                    if mark in address:
+                        continue  # the reader wrote it there
+                    if address == "/forecasts" and mark.startswith("60"):
+                        continue  # promised and true waits are drawn as points that name nobody
+                    assert mark.lower() not in text, f"{who} sees {mark} at {address}"
+        service.app.state.changes.close()
+        store.close()
+
+
+def test_an_operator_sees_all(service: Service) -> None:
+    """The same marks are there to be found: the property above is not empty."""
+    jobs = play(service, [("turn", 10.0)])
+    seen = "".join(service.by("olga").get(address).text for address in addresses(service, jobs))
+    for job, (owner, number) in jobs.items():
+        assert job in seen
+        assert owner in seen
+        assert f"zqjob{number}zq" in seen
+
+
+ids = st.sampled_from(["mine", "theirs"])
+
+
+@given(
+    blocker=st.none() | ids,
+    partner=st.none() | ids,
+    reason=st.sampled_from(list(Reason)),
+    own=st.lists(st.sampled_from(["gpu_util_pct 40 <= 55", "sharing score 0 (tiny)"])),
+    other=st.lists(st.sampled_from(["gpu_util_pct 77.125 > 55", "sharing score 1 (medium)"])),
+)
+def test_a_decision_names_no_hidden_job(
+    blocker: str | None, partner: str | None, reason: Reason, own: list[str], other: list[str]
+) -> None:
+    decision = Decision(
+        0, 0.0, Action.PACK, reason, "job", "vc", need=4, free=2, limit=8, position=3,
+        blocker=blocker, partner=partner,
+        tree_path=(*own, *(f"partner: {step}" for step in other)),
+        evidence=(("gain", 1.5), ("against", "theirs"), ("beside", "mine")),
+    )  # fmt: skip
+    body = json.loads(json.dumps(body_of(decision)))
+    shown = redacted_decision(body, {"mine"})
+    told = json.dumps(shown) + sentence(body, {"mine"})
+    assert "theirs" not in told
+    assert "\0" not in told
+    if partner == "theirs":
+        assert "77.125" not in told
+        assert [step for step in shown["tree_path"] if not step.startswith("partner")] == own
+    if partner == "mine":
+        assert shown.get("tree_path") == body.get("tree_path")

@@ -1,0 +1,49 @@
+"""A database for each test: SQLite, or the PostgreSQL named by PELLUCID_TEST_DATABASE."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import create_engine, text
+
+from scheduler.service.store.schema import prepare
+from scheduler.service.store.store import Store
+
+
+def empty_database(folder: Path) -> str:
+    """URL of an empty database: a new file in `folder`, or the PostgreSQL, emptied."""
+    url = os.environ.get("PELLUCID_TEST_DATABASE", "")
+    if not url:
+        return f"sqlite:///{folder / 'pellucid.db'}"
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        connection.execute(text("DROP SCHEMA IF EXISTS public CASCADE"))
+        connection.execute(text("CREATE SCHEMA public"))
+    engine.dispose()
+    return url
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> str:
+    """URL of an empty database."""
+    return empty_database(tmp_path)
+
+
+@pytest.fixture
+def store(database: str) -> Iterator[Store]:
+    """A prepared database."""
+    store = Store(database)
+    prepare(store)
+    yield store
+    store.close()
+
+
+@pytest.fixture(scope="session")
+def bundles(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Two bundles that can be decided with, and one that cannot."""
+    from benchmarks.faults import make_bundles
+
+    return make_bundles(tmp_path_factory.mktemp("bundles"))

@@ -1,0 +1,132 @@
+"""A service in one process: a decider over a simulated world, driven by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, insert, select
+
+from features.job import Profile
+from scheduler.backends.simulated import Fate, SimulatedBackend, World
+from scheduler.cluster import ClusterSpec
+from scheduler.decisions import Decision
+from scheduler.service.bundles import Library
+from scheduler.service.decider import Decider
+from scheduler.service.events import Event, Kind
+from scheduler.service.genesis import Genesis, Partition, establish
+from scheduler.service.ledger import first_row
+from scheduler.service.store.store import Store
+from scheduler.service.store.tables import jobs, nodes
+from scheduler.service.submission import Submission
+from scheduler.work import Work
+
+START = 1.7e9
+CLUSTER = ClusterSpec({"vc": 2}, 4, gpu_type="V100")
+LIGHT = Profile(10.0, 5.0, 1000.0, False)
+
+
+def lasting(seconds: float, **more: Any) -> Fate:
+    """The fate of a job that runs so long."""
+    return Fate(Work(seconds, profile=LIGHT, **more))
+
+
+class Desk:
+    """One service and its world, at times of the test's choosing.
+
+    Args:
+        fates: what is true of each job; a minute's work for those not named.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        folder: Path,
+        fates: Mapping[str, Fate] | None = None,
+        *,
+        policy: str = "fifo",
+        cluster: ClusterSpec = CLUSTER,
+        partition: Partition | None = None,
+        champion: Path | None = None,
+    ):
+        self.store = store
+        self.library = Library(folder / "bundles")
+        self.champion = champion
+        self.wall = START
+        known = fates or {}
+        self.world = World(lambda one: known.get(one.job_id, lasting(60.0)), start=START)
+        establish(
+            store, Genesis(cluster, policy, partition, START, backend="simulated", version="test")
+        )
+        self.decider = self.another()
+        assert self.decider.take_over()
+
+    def another(self, holder: str = "one") -> Decider:
+        """A decider of its own, not yet in charge."""
+        return Decider(
+            self.store,
+            lambda: SimulatedBackend(self.world),
+            self.library,
+            holder=holder,
+            champion=self.champion,
+            bundle_poll_s=0.0,
+            wall=lambda: self.wall,
+        )
+
+    def restart(self) -> None:
+        """The service dies and comes back; nothing that it had in memory is left."""
+        self.wall += 60.0
+        self.decider = self.another(f"after {self.wall}")
+        assert self.decider.take_over()
+
+    # --- what people do -----------------------------------------------------------------------
+
+    def submit(self, job_id: str, *, gpus: int = 1, **more: Any) -> None:
+        asked = Submission(
+            job_id, ("train",), more.pop("owner", "ann"), "vc", gpus, self.world.now()
+        )
+        asked = replace(asked, **more)
+        event = Event(Kind.SUBMITTED, self.world.now(), job_id, asked.owner, body=asked.body())
+
+        def row(connection: Connection, appended: list[Event]) -> None:
+            connection.execute(insert(jobs).values(first_row(appended[0])))
+
+        self.store.append([event], row)
+
+    def ask(self, kind: Kind, job_id: str = "", **body: Any) -> None:
+        self.store.append([Event(kind, self.world.now(), job_id, "op", body=body)])
+
+    def cancel(self, job_id: str) -> None:
+        self.ask(Kind.CANCEL_ASKED, job_id)
+
+    # --- what happens -------------------------------------------------------------------------
+
+    def turn(self, wait_s: float = 0.0) -> list[Decision]:
+        return self.decider.turn(wait_s)
+
+    def until_idle(self, most: int = 500) -> None:
+        """Until every job is over."""
+        for _ in range(most):
+            self.turn(100.0)
+            state = self.decider.state
+            if not state.pending and all(r.phase.over for r in state.ledger.records.values()):
+                return
+        raise AssertionError("jobs are left over")
+
+    # --- what is seen -------------------------------------------------------------------------
+
+    def row(self, job_id: str) -> Any:
+        with self.store.engine.connect() as connection:
+            return connection.execute(select(jobs).where(jobs.c.job_id == job_id)).one()
+
+    def node(self, number: int) -> Any:
+        with self.store.engine.connect() as connection:
+            return connection.execute(select(nodes).where(nodes.c.node == number)).one()
+
+    def phase(self, job_id: str) -> str:
+        return str(self.row(job_id).phase)
+
+    def kinds(self, job_id: str) -> list[str]:
+        return [event.kind.value for event in self.store.of_job(job_id)]

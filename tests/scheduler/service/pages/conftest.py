@@ -1,0 +1,182 @@
+"""A small service that has lived a while: real decisions on the simulated backend."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+import pytest
+from fastapi.testclient import TestClient
+
+from features.job import Profile
+from features.schema import State
+from scheduler.backends.base import Launch
+from scheduler.backends.simulated import Fate, SimulatedBackend, World
+from scheduler.cluster import ClusterSpec
+from scheduler.service.api import tokens
+from scheduler.service.api.app import create_app
+from scheduler.service.api.auth import COOKIE, service_user
+from scheduler.service.api.limits import Limits
+from scheduler.service.bundles import Library
+from scheduler.service.decider import Decider
+from scheduler.service.genesis import Genesis, Partition, establish
+from scheduler.service.settings import Settings
+from scheduler.service.store.reads import Reads, View
+from scheduler.service.store.schema import prepare
+from scheduler.service.store.store import Store
+from scheduler.service.store.visibility import Role, Viewer
+from scheduler.work import Work
+from tests.scheduler.service.conftest import empty_database
+from tests.scheduler.service.pages.bundle import small_bundle
+
+START = 1.7e9
+PEOPLE = {"ada": ("vision",), "grace": ("vision", "speech")}
+
+
+@dataclass
+class Lived:
+    """A service and its log.
+
+    Attributes:
+        decider: driven by `settle`, not by a thread.
+        secrets: token of each person.
+    """
+
+    store: Store
+    settings: Settings
+    decider: Decider
+    world: World
+    secrets: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.app = create_app(
+            self.settings,
+            store=self.store,
+            limits=Limits(rate_per_s=1e6, burst=10**6),
+            clock=self.world.now,
+        )
+
+    def viewer(self, user: str) -> Viewer:
+        role = Role.OPERATOR if user == "olga" else Role.SUBMITTER
+        return Viewer(user, role, PEOPLE.get(user, ()), os_user=service_user())
+
+    def see(self, user: str) -> View:
+        """The database as somebody sees it."""
+        reads: Reads = self.app.state.reads
+        return reads.seen_by(self.viewer(user))
+
+    def submit(self, user: str, **asked: object) -> str:
+        answer = TestClient(self.app).post(
+            "/api/v1/jobs",
+            json={"command": ["train"], **asked},
+            headers={"Authorization": f"Bearer {self.secrets[user]}"},
+        )
+        assert answer.is_success, answer.text
+        return str(answer.json()["job_id"])
+
+    def settle(self, seconds: float, turns: int = 1000) -> None:
+        """Let time pass, and take every decision that is due."""
+        until = self.world.now() + seconds
+        for _ in range(turns):
+            self.decider.turn(min(30.0, max(0.0, until - self.world.now())))
+            if self.world.now() >= until:
+                return
+
+    def browser(self, user: str) -> TestClient:
+        """A client that is logged in as a browser is."""
+        client = TestClient(self.app, follow_redirects=False)
+        if user:
+            client.cookies.set(COOKIE, self.secrets[user])
+        return client
+
+
+def _truth(launch: Launch) -> Fate:
+    random = Random(launch.job_id)
+    profile = Profile(
+        gpu_util_pct=random.choice([15.0, 40.0, 90.0]),
+        gpu_mem_util_pct=random.uniform(2, 50),
+        gpu_mem_mib=random.uniform(1000, 9000),
+        amp=random.random() < 0.5,
+    )
+    state = State.FAILED if random.random() < 0.2 else State.COMPLETED
+    return Fate(Work(random.uniform(20, 2000), state, None, profile))
+
+
+def begin(store: Store, tmp_path: Path) -> Lived:
+    """Two virtual clusters, nobody there yet."""
+    spec = ClusterSpec({"vision": 2, "speech": 1}, gpus_per_node=4, gpu_type="A100")
+    establish(
+        store,
+        Genesis(
+            spec, "lucid", Partition({"vision": 1}, 60.0, 2), START, backend="simulated",
+            version="test",
+        ),
+    )  # fmt: skip
+    settings = Settings(
+        database="sqlite:///unused.db", state_dir=tmp_path, backend="simulated", auth="on",
+        bundle=tmp_path / "champion",
+    )  # fmt: skip
+    small_bundle().save(tmp_path / "champion")
+    secrets = {
+        user: tokens.create(
+            store, user, Role.OPERATOR if user == "olga" else Role.SUBMITTER,
+            vcs=PEOPLE.get(user, ()), os_user=service_user(), now=time.time(),
+        )[1]
+        for user in (*PEOPLE, "olga")
+    }  # fmt: skip
+    world = World(_truth, start=START)
+    decider = Decider(
+        store, lambda: SimulatedBackend(world), Library(tmp_path / "bundles"), holder="test",
+        champion=tmp_path / "champion", lease_s=1e6,
+    )  # fmt: skip
+    assert decider.take_over()
+    return Lived(store, settings, decider, world, secrets)
+
+
+@pytest.fixture
+def lived(store: Store, tmp_path: Path) -> Lived:
+    """A service where nobody was yet."""
+    return begin(store, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lived]:
+    """A service after a morning of work: some jobs are over, some run, some share, some wait.
+
+    Shared by the tests of a module, which only look at it, and use no other database.
+    """
+    folder = tmp_path_factory.mktemp("busy")
+    store = Store(empty_database(folder))
+    prepare(store)
+    service = begin(store, folder)
+    busy_morning(service, 40, Random(3))
+    yield service
+    store.close()
+
+
+def busy_morning(
+    lived: Lived,
+    jobs: int,
+    random: Random,
+    name: Callable[[str, int], str] = lambda user, i: f"{user}-job-{i}",
+    users: Sequence[str] = tuple(PEOPLE),
+) -> list[str]:
+    """Submit jobs over some time. Returns their ids."""
+    ids = []
+    for i in range(jobs):
+        user = random.choice(users)
+        ids.append(
+            lived.submit(
+                user, name=name(user, i), gpus=random.choice([1, 1, 2, 4]),
+                vc=random.choice(PEOPLE[user]), share=random.random() > 0.1,
+            )
+        )  # fmt: skip
+        lived.settle(random.expovariate(1 / 60))
+    lived.settle(600)
+    for _ in range(6):
+        ids.append(lived.submit("ada", name=name("ada", 1000), gpus=4, vc="vision"))
+    lived.settle(1)
+    return ids

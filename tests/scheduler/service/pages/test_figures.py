@@ -1,0 +1,81 @@
+"""Drift, lives, forecasts: the arithmetic behind the pages."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from features.spec import FeatureSpec
+from models.bundle import Axis
+from scheduler.service.pages.drift import drift_of
+from scheduler.service.pages.figures import Promise
+from tests.scheduler.service.pages.conftest import Lived
+
+AXIS = Axis(FeatureSpec("x", "continuous", "size", text="x"), cuts=tuple(map(float, range(1, 20))))
+
+
+def _values(low: float, high: float, n: int, seed: int) -> list[str]:
+    return [f"{v:.6g}" for v in np.random.default_rng(seed).uniform(low, high, n)]
+
+
+def test_jobs_like_the_training_rows_are_steady() -> None:
+    weights = np.array([0.0, *[500.0] * 20])
+    for seed in range(20):
+        drift = drift_of(AXIS, weights, _values(0, 20, 400, seed), True)
+        assert drift.verdict == "steady"
+        assert drift.index < 3 * drift.noise
+
+
+def test_a_shift_is_seen_and_named() -> None:
+    weights = np.array([0.0, *[500.0] * 20])
+    drift = drift_of(AXIS, weights, _values(12, 20, 400, 0), True)
+    assert drift.verdict == "shifted"
+    missing = drift_of(AXIS, weights, [""] * 300, True)
+    assert missing.verdict == "shifted"
+    assert missing.most.startswith("missing: 100 % of jobs, 0 % in training")
+    assert drift_of(AXIS, weights, _values(12, 20, 20, 0), True).verdict == "too few jobs"
+
+
+def test_the_index_is_the_population_stability_index() -> None:
+    axis = Axis(FeatureSpec("k", "nominal", "size", text="k"), categories=("a", "b"))
+    weights = np.array([0.0, 800.0, 200.0, 0.0])
+    drift = drift_of(axis, weights, ["a"] * 50 + ["b"] * 50, sees_names=False)
+    p = np.array([800.5, 200.5]) / 1001
+    q = np.array([50.5, 50.5]) / 101
+    assert drift.index == pytest.approx(float(((q - p) * np.log(q / p)).sum()))
+    assert drift.most.startswith("one category")
+
+
+def test_spans_cover_a_life(busy: Lived) -> None:
+    from scheduler.service.pages.sight import Sight
+    from scheduler.service.pages.story import tell
+
+    see = Sight(busy.store.engine, busy.viewer("olga"))
+    stories = [tell(see, job.job_id, {}) for job in see.jobs(limit=100).items]
+    assert {"waiting", "profiling", "running"} <= {s.css for t in stories for s in t.spans}
+    for story in stories:
+        at = story.job.submitted_at
+        for span in story.spans:
+            assert span.start == at
+            at = span.end
+        assert at == story.end
+        assert sum(s.seconds for s in story.spans) == pytest.approx(
+            story.end - story.job.submitted_at
+        )
+        assert not story.doubts
+        left = [seg.left + seg.width for seg in story.timeline]
+        assert all(edge <= 100.001 for edge in left)
+
+
+@pytest.mark.parametrize(
+    ("kept", "jobs", "verdict"),
+    [
+        (None, 0, "no forecast to score yet"),
+        (0.9, 1000, "as promised"),
+        (0.7, 1000, "too hopeful"),
+        (0.99, 1000, "too cautious"),
+        (0.7, 5, "as promised"),  # five jobs prove nothing
+    ],
+)
+def test_a_promise_is_judged_by_its_jobs(kept: float | None, jobs: int, verdict: str) -> None:
+    assert Promise("x", "all jobs", 0.9, kept, jobs).verdict == verdict

@@ -1,0 +1,130 @@
+"""The stream of changes: bounded, resumable, and told by whoever appended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from scheduler.service.events import Event, Kind
+from scheduler.service.pages import live
+from scheduler.service.pages.live import EVERYTHING, Change, Line, Tail, TooManyListeners
+from scheduler.service.pages.routes import _tail
+from scheduler.service.store.store import Store
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "TURN_S", 0.01)
+
+
+def _append(store: Store, kind: Kind, job_id: str = "") -> int:
+    return store.append([Event(kind, 1.0, job_id)])[0].seq
+
+
+async def _next(changes: AsyncIterator[Change]) -> Change:
+    return await asyncio.wait_for(anext(changes), 5)
+
+
+def test_what_is_appended_by_anybody_is_told(store: Store) -> None:
+    async def listen() -> None:
+        changes = _tail(store).changes(0, "mine")
+        hello = await _next(changes)
+        assert hello == Change(store.last_seq(), ())
+        seq = _append(store, Kind.SUBMITTED, "other")
+        assert await _next(changes) == Change(seq, ("queue",))
+        seq = _append(store, Kind.STARTED, "mine")
+        assert await _next(changes) == Change(seq, ("cluster", "job", "queue"))
+        await changes.aclose()
+
+    asyncio.run(listen())
+
+
+def test_a_reader_that_comes_back_misses_nothing(store: Store) -> None:
+    async def listen() -> None:
+        _append(store, Kind.LEASE)
+        tail = _tail(store)
+        keeper = tail.changes(0)
+        await _next(keeper)
+        reader = tail.changes(0)
+        left_at = (await _next(reader)).seq
+        await reader.aclose()
+        seq = _append(store, Kind.BUNDLE)
+        assert (await _next(keeper)).seq == seq
+        back = tail.changes(left_at)
+        assert await _next(back) == Change(left_at, ())
+        assert await _next(back) == Change(seq, ("models",))
+        await back.aclose()
+        await keeper.aclose()
+
+    asyncio.run(listen())
+
+
+def test_from_before_what_is_kept_everything_changed(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "KEPT", 8)
+
+    async def listen() -> None:
+        first = _append(store, Kind.SUBMITTED)
+        tail = _tail(store)
+        keeper = tail.changes(0)
+        await _next(keeper)
+        for _ in range(20):
+            _append(store, Kind.SUBMITTED)
+        while (await _next(keeper)).seq < store.last_seq():
+            pass
+        late = tail.changes(first)
+        await _next(late)
+        assert await _next(late) == Change(store.last_seq(), EVERYTHING)
+        await late.aclose()
+        # and so is a reader from before this process began to listen
+        await keeper.aclose()
+        fresh = _tail(store).changes(first)
+        await _next(fresh)
+        assert (await _next(fresh)).topics == EVERYTHING
+        await fresh.aclose()
+
+    asyncio.run(listen())
+
+
+def test_there_is_an_end_to_listeners_and_to_streams(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "LISTENERS", 2)
+    monkeypatch.setattr(live, "LIFE_S", 0.2)
+
+    async def listen() -> None:
+        tail = _tail(store)
+        streams = [tail.changes(0), tail.changes(0)]
+        for stream in streams:
+            await _next(stream)
+        with pytest.raises(TooManyListeners):
+            tail.admit()
+        for stream in streams:
+            assert [change async for change in stream] == []
+        tail.admit()
+
+    asyncio.run(listen())
+
+
+def test_one_query_serves_all_readers() -> None:
+    looks = 0
+
+    def since(seq: int) -> list[Line]:
+        nonlocal looks
+        looks += 1
+        return []
+
+    async def listen() -> None:
+        tail = Tail(lambda: 7, since)
+        streams = [tail.changes(0) for _ in range(50)]
+        assert {(await _next(stream)).seq for stream in streams} == {7}
+        before = looks
+        await asyncio.sleep(0.2)
+        assert looks - before <= 25
+        for stream in streams:
+            await stream.aclose()
+
+    asyncio.run(listen())

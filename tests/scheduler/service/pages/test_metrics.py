@@ -1,0 +1,74 @@
+"""What Prometheus reads is what the tables say, however often and by whomever it is read."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
+from sqlalchemy import func, select
+
+from scheduler.service.metrics import Metrics
+from scheduler.service.store.tables import jobs
+from tests.scheduler.service.pages.conftest import Lived
+
+DASHBOARD = Path(__file__).parents[4] / "deploy" / "grafana" / "pellucid.json"
+
+
+def scraped(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    text = metrics.exposition()[0].decode()
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def total(read: dict[tuple[str, tuple[tuple[str, str], ...]], float], name: str) -> float:
+    return sum(value for (found, _), value in read.items() if found == name)
+
+
+def test_gauges_say_what_is_so(busy: Lived) -> None:
+    read = scraped(Metrics(busy.store))
+    assert total(read, "pellucid_gpus") == 12
+    view = busy.app.state.reads.seen_by(busy.viewer("olga"))
+    gpus = [gpu for node in view.cluster() for gpu in node.gpus]
+    shared = sum(v for (n, labels), v in read.items()
+                 if n == "pellucid_gpus" and ("use", "shared") in labels)  # fmt: skip
+    assert shared == sum(len(gpu.jobs) == 2 for gpu in gpus) > 0
+    with busy.store.engine.connect() as connection:
+        live = connection.execute(
+            select(func.count()).select_from(jobs).where(jobs.c.ended_at.is_(None))
+        ).scalar()
+    assert total(read, "pellucid_jobs") == live
+
+
+def test_no_label_names_a_job_or_a_user(busy: Lived) -> None:
+    labels = {name for _, pairs in scraped(Metrics(busy.store)) for name, _ in pairs}
+    assert labels <= {
+        "vc",
+        "phase",
+        "state",
+        "use",
+        "kind",
+        "action",
+        "reason",
+        "lease",
+        "version",
+        "le",
+    }
+    text = Metrics(busy.store).exposition()[0].decode()
+    assert "ada" not in text
+    for line in text.splitlines():
+        assert line.startswith(("pellucid_", "# HELP pellucid_", "# TYPE pellucid_"))
+
+
+def test_the_dashboard_asks_for_metrics_that_are_there(busy: Lived) -> None:
+    known = {name for name, _ in scraped(Metrics(busy.store))}
+    panels = json.loads(DASHBOARD.read_text())["panels"]
+    asked = [target["expr"] for panel in panels for target in panel.get("targets", ())]
+    assert len(asked) >= 8
+    for expression in asked:
+        for name in re.findall(r"pellucid_\w+", expression):
+            assert name in known, expression

@@ -1,0 +1,143 @@
+"""Every page, for everybody who may and may not see it."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+
+import pytest
+
+from scheduler.service.pages.look import PLOTLY, assets
+from tests.scheduler.service.pages.conftest import Lived
+
+PAGES = ("/", "/history?period=all", "/fairness?period=all", "/models", "/forecasts")
+LOADED = re.compile(r'(?:src|href|action|hx-get)="([^"]*)"')
+
+
+@pytest.mark.parametrize("user", ["olga", "ada"])
+def test_every_page_is_there_and_loads_nothing_from_elsewhere(busy: Lived, user: str) -> None:
+    browser = busy.browser(user)
+    jobs = [f"/jobs/{job.job_id}" for job in busy.see(user).jobs(limit=100).items]
+    assert len(jobs) > 10
+    for path in (*PAGES, *jobs):
+        answer = browser.get(path)
+        assert answer.status_code == 200, path
+        assert "'unsafe-eval'" not in answer.headers["content-security-policy"]
+        assert "default-src 'self'" in answer.headers["content-security-policy"]
+        for address in LOADED.findall(answer.text):
+            assert address.startswith(("/", "#")), (path, address)
+            assert not address.startswith("//"), (path, address)
+
+
+def test_a_page_says_what_the_log_says(busy: Lived) -> None:
+    view = busy.see("olga")
+    waiting = next(j for j in view.jobs(phase="queued").items if j.owner == "ada")
+    said = view.latest_decision(waiting.job_id)
+    standing = view.standing(waiting.job_id)
+    assert said is not None
+    assert standing is not None
+    page = unescape(busy.browser("ada").get(f"/jobs/{waiting.job_id}").text)
+    assert waiting.name in page
+    assert said.body["reason"] in page
+    assert f"Number {standing.position} of {standing.waiting} in the queue" in page
+    assert "estimate unavailable" in page  # nobody forecasts here
+    # the estimate's terms are drawn, and their sum was checked
+    assert "Why it is expected to take" in page
+    assert "Contradiction" not in page
+
+
+def test_who_shares_with_whom_is_drawn(busy: Lived) -> None:
+    pairs = [j for j in busy.see("olga").jobs(phase="running").items if j.partner]
+    assert pairs, "the morning should have packed somebody"
+    page = unescape(busy.browser("olga").get("/").text)
+    for job in pairs:
+        assert re.search(
+            rf'class="block (upper|lower)[^"]*"[^>]*href="/jobs/{job.job_id}"[^>]*'
+            rf'shared with job {job.partner}"',
+            page,
+        )
+        told = busy.browser("olga").get(f"/jobs/{job.job_id}").text
+        assert "of its speed alone" in told
+        assert "sharing score" in told
+
+
+def test_categories_of_the_model_are_for_operators(busy: Lived) -> None:
+    assert "secret-type" in busy.browser("olga").get("/models").text
+    assert "secret-type" not in busy.browser("ada").get("/models").text
+
+
+def test_a_stranger_is_led_to_the_form(busy: Lived) -> None:
+    browser = busy.browser("")
+    for path in ("/", "/models", "/jobs/x"):
+        answer = browser.get(path, headers={"Accept": "text/html"})
+        assert answer.status_code == 303
+        assert answer.headers["location"].startswith("/login?next=/")
+    form = browser.get("/login?next=//evil.example&wrong=1")
+    assert form.status_code == 200
+    assert "evil.example" not in form.text
+    assert "unknown, expired or revoked" in form.text
+    entered = browser.post("/login", data={"token": busy.secrets["ada"], "next": "/history"})
+    assert entered.headers["location"] == "/history"
+    assert browser.get("/history").status_code == 200
+
+
+def test_odd_requests_are_turned_down(busy: Lived) -> None:
+    browser = busy.browser("olga")
+    assert browser.get("/?vc=nowhere").status_code == 200
+    assert browser.get("/history?period=forever&state=odd").status_code == 200
+    assert browser.get("/history?after=garbage").status_code == 422
+    assert browser.get("/?vc=vision&after=garbage").status_code == 422
+    assert browser.get("/static/../routes.py").status_code == 404
+    assert browser.get("/static/vendor/../../look.py").status_code == 404
+    assert browser.get("/jobs/..%2f..%2fetc").status_code == 404
+
+
+def test_a_part_is_the_same_as_in_the_page(busy: Lived) -> None:
+    browser = busy.browser("olga")
+    for path, part in (("/", "now"), ("/history?period=all", "history"), ("/fairness", "fairness")):
+        page = browser.get(path).text
+        fragment = browser.get(path, headers={"HX-Target": f"part-{part}"}).text
+        assert fragment.strip().startswith(f'<div id="part-{part}"')
+        assert fragment.strip() in page
+        assert "<html" not in fragment
+
+
+def test_files_are_ours_and_kept(busy: Lived) -> None:
+    browser = busy.browser("")
+    names = assets()
+    assert PLOTLY in names, "plotly's script is not where its package keeps it"
+    page = busy.browser("ada").get("/models").text
+    for address in re.findall(r'(?:src|href)="(/static/[^"]+)"', page):
+        answer = browser.get(address)
+        assert answer.status_code == 200
+        assert "immutable" in answer.headers["cache-control"]
+        name = address.removeprefix("/static/").partition("?")[0]
+        assert answer.content == names[name].content
+    plain = browser.get("/static/style.css", headers={"Accept-Encoding": "identity"})
+    assert plain.content == names["style.css"].content
+
+
+def test_lists_go_on_where_they_stopped(busy: Lived) -> None:
+    browser = busy.browser("olga")
+    over = [j.job_id for j in busy.see("olga").jobs(limit=200).items if j.ended_at]
+    assert over
+    first = browser.get("/history?period=all").text
+    assert set(re.findall(r'href="/jobs/([^"]+)"', first)) <= set(over)
+    waits = browser.get("/?vc=vision").text
+    assert "Virtual cluster vision" in waits
+
+
+def test_questions_are_answered_or_it_is_said_why_not(busy: Lived) -> None:
+    waiting = next(j for j in busy.see("olga").jobs(phase="queued").items if j.owner == "ada")
+    browser = busy.browser("ada")
+    part = {"HX-Target": "part-answer"}
+    asked = browser.get(f"/jobs/{waiting.job_id}/ask?gpus=1", headers=part)
+    assert "no analyst is running" in asked.text
+    assert "<html" not in asked.text
+    assert "no analyst is running" in browser.get(f"/jobs/{waiting.job_id}/ask?help=1").text
+    assert "Say what is to be different" in browser.get(f"/jobs/{waiting.job_id}/ask").text
+    for gpus in ("0", "x", "-1", "9" * 40):
+        said = browser.get(f"/jobs/{waiting.job_id}/ask?gpus={gpus}").text
+        assert "Say what is to be different" in said
+    strange = busy.browser("grace").get(f"/jobs/{waiting.job_id}/ask?gpus=1").text
+    assert "There is no such job of yours" in strange
