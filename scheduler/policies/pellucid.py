@@ -131,7 +131,12 @@ class Pellucid(Policy):
                     searches -= 1
                     if self._pack(turn, queued, self.pack_first_above) is None:
                         continue
-            elif scarce and self._pays_to_profile(queued) and turn.look(queued):
+            elif (
+                scarce
+                and turn.cluster.profiling.free  # asked first: mostly there is no room to look
+                and self._pays_to_profile(queued)
+                and turn.look(queued)
+            ):
                 continue
             if gpus not in too_many and self._start(turn, queued):
                 continue

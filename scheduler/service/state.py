@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any, Protocol
 
 from features.job import Job, Profile
@@ -68,7 +67,8 @@ def body_of(decision: Decision) -> dict[str, Any]:
     """A decision as plain values; fields that say nothing are left out."""
     found = {name: getattr(decision, name) for name in Decision.__slots__}
     if decision.score is not None:
-        found["score"] = asdict(decision.score)
+        # not `asdict`, which copies every value and is most of the cost of a pass's record
+        found["score"] = {name: getattr(decision.score, name) for name in Score.__slots__}
     return {name: value for name, value in found.items() if value is not None and value != ()}
 
 

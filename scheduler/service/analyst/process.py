@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -16,7 +17,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 import structlog
-from sqlalchemy import Connection, delete, select, update
+from sqlalchemy import Connection, and_, delete, select, update
 
 from features.job import Job
 from scheduler.service.analyst import why as reasons
@@ -41,7 +42,10 @@ LEASE = "analyst"
 MOST = 256  # waiting jobs that are forecast in one go
 TOO_MANY = f"more than {MOST} jobs wait; those first in line are foreseen"
 UNSTARTED = (Phase.SUBMITTED, Phase.QUEUED, Phase.PROFILING)
-FORGET_S = 600.0  # answered questions are kept so long
+DUTY, SHORT_S = 0.3, 0.1  # share of a core that forecasts may take when they take long
+FORGET_S = 600.0  # questions are kept so long, answered or not
+PATIENCE_S = 30.0  # whoever asked longer ago has left
+AT_ONCE = 16  # questions answered before the log is looked at again
 
 
 class Analyst:
@@ -89,6 +93,7 @@ class Analyst:
         self._new: dict[str, int] = {}  # submitted and not foreseen yet: seq of the event
         self._stale = False  # something was decided since the last refresh
         self._refresh_at = 0.0
+        self._rested_at = 0.0  # monotonic: no forecast is begun before
         self._futures: tuple[int, float, Futures] | None = None
 
     # --- life -------------------------------------------------------------------------------
@@ -152,10 +157,15 @@ class Analyst:
         """Read the log, foresee what is new, answer. False when there was nothing to do."""
         self._renew()
         busy = self._fold(self.store.read(self.state.seen))
-        self._foresee_new()
         busy = self.answer() or busy
-        if self._stale and self.wall() >= self._refresh_at:
-            self.refresh()
+        if time.monotonic() >= self._rested_at:
+            began = time.process_time()
+            self._foresee_new()
+            if self._stale and self.wall() >= self._refresh_at:
+                self.refresh()
+            spent = time.process_time() - began
+            if spent > SHORT_S:  # leave the cores to those who decide and answer
+                self._rested_at = time.monotonic() + spent * (1 / DUTY - 1)
         return busy
 
     def _renew(self) -> None:
@@ -263,10 +273,12 @@ class Analyst:
 
     def answer(self) -> bool:
         """Answer what was asked. False when nothing was."""
-        open_ = questions.c.answered_at.is_(None)
+        open_ = and_(
+            questions.c.answered_at.is_(None), questions.c.asked_at > self.wall() - PATIENCE_S
+        )
         with self.store.reading() as connection:
             asked = connection.execute(
-                select(questions).where(open_).order_by(questions.c.asked_at)
+                select(questions).where(open_).order_by(questions.c.asked_at).limit(AT_ONCE)
             ).all()
         for row in asked:
             self._renew()
@@ -279,7 +291,7 @@ class Analyst:
                     .values(answer=canonical(reply), answered_at=self.wall())
                 )
                 connection.execute(
-                    delete(questions).where(questions.c.answered_at < self.wall() - FORGET_S)
+                    delete(questions).where(questions.c.asked_at < self.wall() - FORGET_S)
                 )
             spent = round(time.process_time() - began, 3)
             self.log.info("answered", kind=row.kind, cpu_s=spent)
@@ -344,7 +356,7 @@ def run_analyst(settings: Settings, stopping: Callable[[], bool]) -> None:
     analyst = Analyst(
         store,
         Library(settings.state_dir / "bundles"),
-        holder=f"{socket.gethostname()}:{os.getpid()}",
+        holder=f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}",
         lease_s=settings.lease_s,
     )
     analyst.run(stopping, max(settings.poll_s, 0.05))
