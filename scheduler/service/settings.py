@@ -44,6 +44,8 @@ class Settings(BaseSettings):
         poll_s: longest time between two looks at the log, seconds.
         bundle_poll_s: the champion is looked at this often, seconds.
         export_every: finished jobs are exported each time so many have ended; 0 = never.
+        max_waiting: jobs of one submitter that may wait at once; 0 = any number.
+        keep_days: idempotency keys, and tokens that hold no more, are forgotten after this.
         log_level: of what is told on standard error.
     """
 
@@ -67,6 +69,8 @@ class Settings(BaseSettings):
     poll_s: float = Field(0.05, gt=0, le=5)
     bundle_poll_s: float = Field(5.0, gt=0, le=3600)
     export_every: int = Field(1000, ge=0)
+    max_waiting: int = Field(20_000, ge=0)
+    keep_days: float = Field(30.0, gt=0, le=36_500)
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     @field_validator("database")

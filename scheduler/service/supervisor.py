@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from multiprocessing import get_context, parent_process
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -31,9 +31,14 @@ from scheduler.service.bundles import Library
 from scheduler.service.decider import Decider
 from scheduler.service.export import keep_exporting
 from scheduler.service.genesis import Genesis, Partition, code_version, establish
+from scheduler.service.retention import keep_pruning
 from scheduler.service.settings import Settings, SettingsError
 from scheduler.service.store.schema import prepare
 from scheduler.service.store.store import Store
+
+if TYPE_CHECKING:
+    import uvicorn
+    from fastapi import FastAPI
 
 PAUSES_S = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)  # before a process is started again
 STEADY_S = 60.0  # one that lived so long was not dying at its start
@@ -74,7 +79,7 @@ def _site(state_dir: Path) -> str:
     """Names the state folder for good: a log belongs to one, since that is where its jobs are."""
     path = state_dir / "site"
     if not path.is_file():
-        state_dir.mkdir(parents=True, exist_ok=True)
+        state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         partial = path.with_name(f".site.{os.getpid()}.partial")
         partial.write_text(secrets.token_hex(8) + "\n")
         os.replace(partial, path)
@@ -123,8 +128,8 @@ def run_decider(settings: Settings, stopping: Stopping, holder: str = "") -> Non
 
 
 def this_process() -> str:
-    """Names this process among all that use the database."""
-    return f"{socket.gethostname()}:{os.getpid()}"
+    """Names this process among all that use the database; containers may share host and pid."""
+    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
 
 
 def open_backend(settings: Settings, genesis: Genesis) -> Backend:
@@ -159,14 +164,7 @@ def run_api(settings: Settings, stopping: Stopping, listening: socket.socket) ->
 
     from scheduler.service.api.app import create_app
 
-    config = uvicorn.Config(
-        create_app(settings),
-        log_config=None,
-        access_log=False,
-        timeout_graceful_shutdown=3,
-        server_header=False,
-    )
-    server = uvicorn.Server(config)
+    server = uvicorn.Server(server_config(create_app(settings)))
 
     def mind() -> None:
         while not stopping():
@@ -175,6 +173,20 @@ def run_api(settings: Settings, stopping: Stopping, listening: socket.socket) ->
 
     threading.Thread(target=mind, daemon=True).start()
     server.run(sockets=[listening])
+
+
+def server_config(app: FastAPI) -> uvicorn.Config:
+    """How the API is served."""
+    import uvicorn
+
+    return uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=3,
+        server_header=False,
+        proxy_headers=False,  # X-Forwarded-For could name another's connection: see `peer_user`
+    )
 
 
 def run_analyst(settings: Settings, stopping: Stopping) -> None:
@@ -242,6 +254,8 @@ class Supervisor:
             path = self.settings.state_dir / "export" / "finished.parquet"
             chore = self.settings.database, path, self.settings.export_every, told.wait
             threading.Thread(target=keep_exporting, args=chore, daemon=True).start()
+        chore_of_tables = self.settings.database, self.settings.keep_days, told.wait
+        threading.Thread(target=keep_pruning, args=chore_of_tables, daemon=True).start()
         try:
             while not told.is_set():
                 for child in self.children:

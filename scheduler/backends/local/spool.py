@@ -188,7 +188,7 @@ class Spool:
     def _write(path: Path, values: Mapping[str, Any], *, durable: bool) -> None:
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
-            os.write(file, json.dumps(values, separators=(",", ":")).encode())
+            _write_all(file, json.dumps(values, separators=(",", ":")).encode())
             if durable:
                 os.fsync(file)
         finally:
@@ -218,7 +218,7 @@ class Told:
         for line in lines:
             self._take(*line)
             text += json.dumps(line, separators=(",", ":")) + "\n"
-        os.write(self._file, text.encode())
+        _write_all(self._file, text.encode())
         if len(self.done) > 2 * KEPT:
             self.close()
             self._compact()
@@ -246,8 +246,9 @@ class Told:
     def _read(self) -> Iterator[tuple[str, int, str, bool, float]]:
         with contextlib.suppress(FileNotFoundError), self.path.open("rb") as file:
             for line in file:
-                if line.endswith(b"\n"):  # else it was cut short, and is told again
-                    yield json.loads(line)
+                with contextlib.suppress(ValueError):  # it was cut short, and is told again
+                    if line.endswith(b"\n"):
+                        yield json.loads(line)
 
     def _compact(self) -> None:
         """Write the file anew, shorter, which also ends a last line that was cut short."""
@@ -263,6 +264,12 @@ class Told:
                 line = (job_id, attempt, what, True, self.latest)
                 file.write(json.dumps(line, separators=(",", ":")) + "\n")
         temporary.replace(self.path)
+
+
+def _write_all(file: int, text: bytes) -> None:
+    """Write to the end. OSError when the disk is full: its first sign is a write cut short."""
+    while text:
+        text = text[os.write(file, text) :]
 
 
 def _sync(folder: Path) -> None:

@@ -77,7 +77,8 @@ def create_app(
         lifespan=lifespan,
     )
     writer = Writer(store)
-    changes = Changes(store, writer, clock or system.service_clock(store))
+    now = clock or system.service_clock(store)
+    changes = Changes(store, writer, now, most_waiting=settings.max_waiting)
     app.state.settings = settings
     app.state.limits = limits
     app.state.store = store

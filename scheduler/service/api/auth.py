@@ -163,7 +163,7 @@ class Door:
         site = request.headers.get("sec-fetch-site", "same-origin")
         origin = request.headers.get("origin")
         host = request.headers.get("host", "")
-        foreign = origin is not None and urlsplit(origin).netloc.lower() != host.lower()
+        foreign = origin is not None and _netloc(origin) != host.lower()
         if site not in ("same-origin", "none") or foreign:
             raise Problem(
                 403, "cross-site-request", "this request was made by another site", refused=True
@@ -192,6 +192,13 @@ def form(request: Request) -> dict[str, str]:
     except ValueError:
         raise Problem(400, "malformed-request", "the form cannot be read") from None
     return dict(fields)
+
+
+def _netloc(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return None
 
 
 def _is_address(host: str) -> bool:

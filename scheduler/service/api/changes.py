@@ -37,10 +37,14 @@ class Changes:
 
     Args:
         now: seconds since the epoch, as decisions count them.
+        most_waiting: jobs of one submitter that may wait at once; 0: any number.
     """
 
-    def __init__(self, store: Store, writer: Writer, now: Callable[[], float]):
+    def __init__(
+        self, store: Store, writer: Writer, now: Callable[[], float], *, most_waiting: int = 0
+    ):
         self._store, self._writer, self.now = store, writer, now
+        self._most_waiting = most_waiting
         self._shape: dict[str, tuple[int, set[str]]] = {}
 
     # --- submit -----------------------------------------------------------------------------
@@ -48,7 +52,7 @@ class Changes:
     def submit(
         self, viewer: Viewer, asked: SubmitRequest, key: str | None = None
     ) -> Future[Written]:
-        """Submit a job; what came of it, once it is committed. Raises Problem (403, 422)."""
+        """Submit a job; what came of it, once it is committed. Raises Problem (403, 422, 429)."""
         vc = self._vc(viewer, asked)
         if asked.priority > 0 and viewer.role is not Role.OPERATOR:
             raise Problem(403, "forbidden", "a priority above 0 is an operator's to give")
@@ -70,7 +74,8 @@ class Changes:
         once = None
         if key is not None:
             once = Once(viewer.name, key, hashlib.sha256(canonical(fields).encode()).hexdigest())
-        return self._writer.append(event, once)
+        most = 0 if viewer.role is Role.OPERATOR else self._most_waiting
+        return self._writer.append(event, once, most_waiting=most)
 
     def _vc(self, viewer: Viewer, asked: SubmitRequest) -> str:
         """The virtual cluster of a submission. Raises Problem unless it can run there."""
@@ -175,7 +180,8 @@ def runs_as(viewer: Viewer) -> str:
                 f"your jobs are to run as {user}, and this service can only run them as {own}",
                 refused=True,
             )
-        return ""
+        # by name, so that it does not become root's should root run the service next
+        return own if _is_account(own) else ""
     if not user:
         raise Problem(
             403,
@@ -183,13 +189,17 @@ def runs_as(viewer: Viewer) -> str:
             "the service runs as root and your token names no operating-system user",
             refused=True,
         )
+    if not _is_account(user):
+        raise Problem(403, "forbidden", f"there is no user {user!r} on this machine", refused=True)
+    return user
+
+
+def _is_account(user: str) -> bool:
     try:
         pwd.getpwnam(user)
     except KeyError:
-        raise Problem(
-            403, "forbidden", f"there is no user {user!r} on this machine", refused=True
-        ) from None
-    return user
+        return False
+    return True
 
 
 def _unfit(field: str, message: str) -> Problem:

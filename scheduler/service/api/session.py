@@ -59,6 +59,9 @@ def logout(request: Request) -> Response:
 
 def local_path(asked: str) -> str:
     """Where to go after logging in: a path of ours, whatever was asked for."""
-    parts = urlsplit(asked)
+    try:
+        parts = urlsplit(asked)
+    except ValueError:
+        return "/"
     ours = not parts.scheme and not parts.netloc and asked.startswith("/")
     return asked if ours and not asked.startswith(("//", "/\\")) and asked.isprintable() else "/"

@@ -10,19 +10,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from math import inf
 from queue import SimpleQueue
 from threading import Lock, Thread
+from time import monotonic
 from typing import Any
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, func, insert, select
 
 from scheduler.service.api.problems import Problem
 from scheduler.service.events import Event, Kind
-from scheduler.service.ledger import first_row
+from scheduler.service.ledger import Phase, first_row
 from scheduler.service.store.store import Store
 from scheduler.service.store.tables import idempotency, jobs
 
 MOST = 256  # events of one transaction
+COUNT_S = 1.0  # waiting jobs of a user are counted anew after this
+_WAITING = [phase.value for phase in Phase if phase.waits]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,7 @@ class Written:
 class _Asked:
     event: Event
     once: Once | None
+    most_waiting: int
     done: Future[Written] = field(default_factory=Future)
 
 
@@ -65,13 +70,18 @@ class Writer:
         self._asked: SimpleQueue[_Asked | None] = SimpleQueue()
         self._lock = Lock()
         self._thread: Thread | None = None
+        self._waiting: dict[str, tuple[int, float]] = {}  # jobs by actor; counted when
 
-    def append(self, event: Event, once: Once | None = None) -> Future[Written]:
+    def append(
+        self, event: Event, once: Once | None = None, *, most_waiting: int = 0
+    ) -> Future[Written]:
         """Append an event, with the row of `jobs` when it submits one. Done once committed.
 
-        The result raises Problem (422) when the idempotency key was used for something else.
+        The result raises Problem: 422 when the idempotency key was used for something else, 429
+        when `most_waiting` jobs of the actor wait already (0: any number may).
         """
-        asked = _Asked(event, once)
+        asked = _Asked(event, once, most_waiting)
+        asked.done.set_running_or_notify_cancel()  # whoever leaves cannot take it back
         self._asked.put(asked)
         with self._lock:
             if self._thread is None:
@@ -115,7 +125,7 @@ class Writer:
         outcomes: list[Written | Problem | None] = []
         keys: dict[tuple[str, str], tuple[str, str]] = {}  # used in this batch
         for asked in batch:
-            known = self._known(connection, asked.once, keys)
+            known = self._known(connection, asked.once, keys) or self._full(connection, asked)
             outcomes.append(known)
             if known is None and asked.once is not None:
                 keys[asked.once.actor, asked.once.key] = asked.once.digest, asked.event.job_id
@@ -139,6 +149,29 @@ class Writer:
         if used:
             connection.execute(insert(idempotency), used)
         return written
+
+    def _full(self, connection: Connection, asked: _Asked) -> Problem | None:
+        """A problem when the actor has enough jobs waiting; else one more is counted."""
+        if not asked.most_waiting:
+            return None
+        actor = asked.event.actor
+        waiting, counted = self._waiting.get(actor, (0, -inf))
+        if monotonic() - counted > COUNT_S:
+            # not by the index of owners: a user's past is longer than all queues
+            whose = func.coalesce(jobs.c.owner, "")
+            query = select(func.count()).where(jobs.c.phase.in_(_WAITING), whose == actor)
+            waiting, counted = connection.execute(query).scalar_one(), monotonic()
+        full = waiting >= asked.most_waiting
+        self._waiting[actor] = waiting if full else waiting + 1, counted
+        if not full:
+            return None
+        return Problem(
+            429,
+            "too-many-jobs",
+            f"{waiting:,} jobs of yours wait already, the most that may: submit again when some "
+            "have started, or cancel some",
+            retry_after_s=60,
+        )
 
     @staticmethod
     def _known(

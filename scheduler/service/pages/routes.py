@@ -6,10 +6,10 @@ import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import quote, urlencode
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends, Query, Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
@@ -41,6 +41,7 @@ _POLICY = (
     "object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
 RETRY_MS = 2000
+Word = Annotated[str, Query(max_length=128, pattern=r"^[^\x00-\x1f\x7f]*$")]
 Build = Callable[[Sight], Mapping[str, Any]]
 
 
@@ -97,9 +98,9 @@ def history(
     request: Request,
     viewer: Asking,
     period: str = "week",
-    vc: str = "",
-    owner: str = "",
-    state: str = "",
+    vc: Word = "",
+    owner: Word = "",
+    state: Word = "",
     after: str = "",
 ) -> Response:
     """Jobs that are over."""

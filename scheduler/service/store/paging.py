@@ -7,6 +7,8 @@ import binascii
 import json
 from typing import Any
 
+LONGEST = 256  # characters
+
 
 class BadCursor(ValueError):
     """A cursor that no page gave out."""
@@ -18,6 +20,8 @@ def cursor(*values: int | float) -> str:
 
 def opened(text: str, *types: type) -> tuple[Any, ...]:
     """The values in a cursor. Raises BadCursor unless they are of these types."""
+    if len(text) > LONGEST:
+        raise BadCursor("cursor: not one that a page gave out")
     try:
         values = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
     except (binascii.Error, ValueError):

@@ -157,8 +157,8 @@ class View:
         query = select(jobs).where(jobs.c.phase == QUEUED, jobs.c.vc == vc).order_by(*_ORDER)
         passed = 0
         if after is not None:
-            passed, priority, key, seq = opened(after, int, int, float, int)
-            query = query.where(_after((priority, key, seq)))
+            passed, seq = opened(after, int, int)
+            query = query.where(_after(self._place_of(vc, seq)))
         rows, more = self._some(query, limit)
         shown = iter(self._job_rows([row for row in rows if self.viewer.owns(row["owner"])]))
         entries = []
@@ -170,7 +170,17 @@ class View:
                 entries.append(QueueEntry(vc, position, ANOTHER))
         if not more:
             return Page(entries)
-        return Page(entries, cursor(position, *_place(row)))
+        # not its priority and key: the last row may be another's, and a cursor can be read
+        return Page(entries, cursor(position, row["submitted_seq"]))
+
+    def _place_of(self, vc: str, seq: int) -> Place:
+        """Where the job that event `seq` submitted stands, or stood, in a queue."""
+        named = jobs.join(events, events.c.job_id == jobs.c.job_id)
+        query = select(jobs).select_from(named).where(events.c.seq == seq)
+        rows = self._all(query.where(jobs.c.submitted_seq == seq, jobs.c.vc == vc))
+        if not rows:
+            raise BadCursor("cursor: not one that a page gave out")
+        return _place(rows[0])
 
     # --- the cluster ------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -102,7 +103,8 @@ class Store:
         if self._line is None:
             yield
             return
-        with self._line.open("a") as line:
+        # nobody else's: who can open a file can lock it
+        with open(self._line, "a", opener=_own) as line:
             fcntl.flock(line, fcntl.LOCK_EX)
             yield
 
@@ -276,7 +278,10 @@ def _engine(url: str) -> Engine:
         ) from None
     if parsed.get_backend_name() == "sqlite":
         if parsed.database and parsed.database != ":memory:":
-            Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
+            Path(parsed.database).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not Path(parsed.database).exists():
+                # it holds everybody's commands; its journal takes its mode
+                open(parsed.database, "a", opener=_own).close()
         engine = create_engine(parsed, connect_args={"check_same_thread": False})
         _tune_sqlite(engine)
         return engine
@@ -284,6 +289,10 @@ def _engine(url: str) -> Engine:
         return create_engine(parsed, pool_pre_ping=True)
     except (NoSuchModuleError, ImportError) as error:
         raise StoreError(f"database {parsed.render_as_string()}: {error}") from None
+
+
+def _own(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _tune_sqlite(engine: Engine) -> None:

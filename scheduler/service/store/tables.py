@@ -1,5 +1,5 @@
-"""Tables. `events` is the truth; every other table but `tokens`, `leases` and `questions` can be
-rebuilt from it, and `pellucid audit` does so to compare."""
+"""Tables. `events` is the truth; every other table but `tokens`, `leases`, `questions` and
+`idempotency` can be rebuilt from it, and `pellucid audit` does so to compare."""
 
 from __future__ import annotations
 

@@ -1,0 +1,39 @@
+"""The spool on a disk that is full."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from scheduler.backends.local.spool import CLAIM, Spool, Told
+
+
+def test_a_claim_that_does_not_fit_on_the_disk_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel first writes what fits and says how much; only the next write fails."""
+    spool, write, room = Spool(tmp_path / "spool"), os.write, [5]
+
+    def full(file: int, text: bytes) -> int:
+        if not room[0]:
+            raise OSError(errno.ENOSPC, "no space left")
+        fits, room[0] = text[: room[0]], 0
+        return write(file, fits)
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(OSError, match="no space"):
+        spool.claim("job@1", {CLAIM: {"job_id": "job", "attempt": 1}})
+    assert spool.names() == []
+
+
+def test_a_line_cut_short_does_not_spoil_the_rest(tmp_path: Path) -> None:
+    path = tmp_path / "told.log"
+    path.write_text(
+        '["a",1,"ended",true,1.0]\n["b",1,"en["c",1,"ended",true,2.0]\n["d",1,"ended",true,3.0]\n["e"'
+    )
+    told = Told(path)
+    assert set(told.done) == {("a", 1), ("d", 1)}
+    told.close()
