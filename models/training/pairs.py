@@ -239,6 +239,8 @@ def read_pairs(path: str | Path) -> PairMeasurements:
     Lucid artifact's. A file that does not say where its pairs come from is taken as measured.
     """
     path = Path(path)
+    if not path.exists():
+        raise TrainingError(f"pairs {path}: no such file or folder")
     if path.is_dir():
         return read_bench(path) if (path / "solo.parquet").exists() else read_artifact(path)
     try:

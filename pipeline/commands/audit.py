@@ -40,9 +40,10 @@ def audit(
         from scheduler.service.bundles import Library
         from scheduler.service.settings import read_settings
         from scheduler.service.store.schema import check
-        from scheduler.service.store.store import Store
+        from scheduler.service.store.store import Store, must_exist
 
         settings = read_settings(database=database, state_dir=state_dir)
+        must_exist(settings.database)
         store = Store(settings.database)
         check(store)
         with bar("events", store.last_seq(), as_json) as step:

@@ -43,9 +43,11 @@ def export(
         from scheduler.service.export import finished
         from scheduler.service.settings import read_settings
         from scheduler.service.store.schema import check
-        from scheduler.service.store.store import Store
+        from scheduler.service.store.store import Store, must_exist
 
-        store = Store(read_settings(database=database).database)
+        settings = read_settings(database=database)
+        must_exist(settings.database)
+        store = Store(settings.database)
         check(store)
         table = finished(store)
         write_table(out, table)

@@ -199,18 +199,29 @@ def run_analyst(settings: Settings, stopping: Stopping) -> None:
 
 def _process(run: Callable[..., None], settings: Settings, *more: Any) -> None:  # in the child
     """Body of a child process: runs until told to stop, or until its supervisor is gone."""
-    told, supervisor = threading.Event(), parent_process()
+    supervisor = parent_process()
     assert supervisor is not None
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: told.set())
+    told = _told_by_signal()
     logs.configure(settings.log_level)
     try:
-        run(settings, lambda: told.is_set() or not supervisor.is_alive(), *more)
+        run(settings, lambda: bool(told) or not supervisor.is_alive(), *more)
     except Exception as error:
         log = structlog.get_logger("process")
         ours = isinstance(error, ValueError) and type(error) is not ValueError
         log.error("process_failed", why=str(error), exc_info=not ours)
         sys.exit(1)
+
+
+def _told_by_signal() -> list[int]:
+    """Holds SIGTERM or SIGINT once one has come.
+
+    A list, not an `Event`: a handler runs wherever the program is, and inside the lock of the event
+    it would wait for itself.
+    """
+    told: list[int] = []
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, _: told.append(number))
+    return told
 
 
 # --- minding them -------------------------------------------------------------------------------
@@ -247,21 +258,20 @@ class Supervisor:
 
     def run(self) -> None:
         """Until SIGTERM or SIGINT."""
-        told = threading.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: told.set())
+        told, over = _told_by_signal(), threading.Event()
         if self.settings.export_every:
             path = self.settings.state_dir / "export" / "finished.parquet"
-            chore = self.settings.database, path, self.settings.export_every, told.wait
+            chore = self.settings.database, path, self.settings.export_every, over.wait
             threading.Thread(target=keep_exporting, args=chore, daemon=True).start()
-        chore_of_tables = self.settings.database, self.settings.keep_days, told.wait
+        chore_of_tables = self.settings.database, self.settings.keep_days, over.wait
         threading.Thread(target=keep_pruning, args=chore_of_tables, daemon=True).start()
         try:
-            while not told.is_set():
+            while not told:
                 for child in self.children:
                     self._mind(child)
-                told.wait(0.2)
+                time.sleep(0.2)
         finally:
+            over.set()
             self._stop()
 
     def _mind(self, child: Child) -> None:

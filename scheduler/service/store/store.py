@@ -53,6 +53,17 @@ class Lease:
 Also = Callable[[Connection, list[Event]], None]  # table changes that belong to the events
 
 
+def must_exist(url: str) -> None:
+    """Raise StoreError when a SQLite file is not there: opening it would make an empty one."""
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        return  # the store says what is wrong with it
+    file = parsed.database
+    if parsed.get_backend_name() == "sqlite" and file and not Path(file).exists():
+        raise StoreError(f"database {file}: no such file")
+
+
 class Store:
     """One database. Safe to share between threads; open one per process.
 
