@@ -7,6 +7,7 @@ for jobs whose GPUs, GPU type or batch size may change while they run.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
@@ -86,7 +87,7 @@ class Outcome:
     decision_times: list[float] = field(default_factory=list)
 
 
-class EventLoop:
+class EventLoop(ABC):
     """Runs jobs through a core, event by event.
 
     Args:
@@ -151,19 +152,19 @@ class EventLoop:
 
     # --- what a kind of job makes of it -----------------------------------------------------
 
+    @abstractmethod
     def _happened(self, kind: int, what: Any, version: int, now: float) -> None:
         """An event that the subclass pushed is due."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _carry_out(self, decisions: list[Decision], now: float) -> None:
         """Make decisions come true."""
-        raise NotImplementedError
 
-    def _decided(self, now: float) -> None:
+    def _decided(self, now: float) -> None:  # noqa: B027 (most need not know)
         """The core has been asked, whether or not it decided anything."""
 
-    def _anything_running(self) -> bool:
-        raise NotImplementedError
+    @abstractmethod
+    def _anything_running(self) -> bool: ...
 
     # --- clock ------------------------------------------------------------------------------
 

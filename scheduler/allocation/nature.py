@@ -7,6 +7,7 @@ lease. The engine keeps the clock and asks only when the next change is due.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from math import inf
@@ -67,7 +68,7 @@ class Course:
     done_at: float = inf
 
 
-class RateNature:
+class RateNature(ABC):
     """A nature whose jobs have one amount of work each, done at a rate: subclasses say which.
 
     Args:
@@ -83,13 +84,13 @@ class RateNature:
 
     # --- what a subclass says -----------------------------------------------------------------
 
+    @abstractmethod
     def work(self, job_id: str) -> float:
         """Work in all, in any unit."""
-        raise NotImplementedError
 
+    @abstractmethod
     def rate(self, job_id: str, allocation: Allocation, partner: Allocation | None) -> float:
         """Work per second on an allocation, beside the job's partner on it."""
-        raise NotImplementedError
 
     def refusal(self, job: Job) -> tuple[Reason, Evidence] | None:
         return None
@@ -97,8 +98,8 @@ class RateNature:
     def report(self, statistic: Statistic[T], job_id: str, now: float) -> T:
         raise LookupError(statistic.name)
 
-    def duration_s(self, job: Job) -> float:
-        raise NotImplementedError
+    @abstractmethod
+    def duration_s(self, job: Job) -> float: ...
 
     # --- the contract -------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ difference into decisions.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -164,7 +165,7 @@ class News:
         return self.woken or bool(self.submitted or self.ended or self.paused)
 
 
-class AllocationPolicy:
+class AllocationPolicy(ABC):
     """Answers a snapshot with an assignment.
 
     It must be a function of what it was shown and of its own state; random numbers come from a
@@ -189,12 +190,12 @@ class AllocationPolicy:
         """It reads the truth: a yardstick, not a contender."""
         return any(statistic.truth for statistic in self.needs)
 
+    @abstractmethod
     def allocate(self, snapshot: Snapshot) -> Assignment:
         """Who gets what from now on. A job that is left out waits, for Reason.NO_GAIN.
 
         Those that wait are in line in the order of the answer.
         """
-        raise NotImplementedError
 
     def acts_on(self, news: News) -> bool:
         """Whether to allocate now, for policies without rounds of a fixed length."""
@@ -212,5 +213,5 @@ class AllocationPolicy:
         """When to be called even if nothing happens; None when there is no need."""
         return None
 
-    def ended(self, job: ActiveJob, now: float) -> None:
+    def ended(self, job: ActiveJob, now: float) -> None:  # noqa: B027 (most need not know)
         """A job is done."""

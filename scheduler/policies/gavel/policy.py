@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -158,9 +159,9 @@ class GavelPolicy(AllocationPolicy):
 
     # --- what a subclass says -----------------------------------------------------------------
 
+    @abstractmethod
     def plan(self, view: View) -> Plan:
         """Shares of time. Raises Infeasible."""
-        raise NotImplementedError
 
     # --- the contract -------------------------------------------------------------------------
 
