@@ -30,7 +30,7 @@ from scheduler.work import Work
 
 ROLES = {
     "alice": (Role.SUBMITTER, ("vision",)),
-    "bob": (Role.SUBMITTER, ("vision", "speech")),
+    "bob.noyce": (Role.SUBMITTER, ("vision", "speech")),
     "vera": (Role.VIEWER, ()),
     "olga": (Role.OPERATOR, ()),
 }

@@ -21,7 +21,7 @@ JOBS = "/api/v1/jobs"
 def answered(store: Store, tmp_path: Path) -> Iterator[Service]:
     """A service with an analyst beside it; a full cluster, and two jobs that wait."""
     service = Service(store, tmp_path, Limits(rate_per_s=1e6, burst=10**6, answer_s=30.0))
-    service.submit("bob", 1000, gpus=8, name="secret-of-bob")
+    service.submit("bob.noyce", 1000, gpus=8, name="secret-of-bob")
     service.turn(2)
     analyst = Analyst(store, Library(tmp_path / "bundles"), holder="test", samples=8)
     over = threading.Event()
@@ -44,13 +44,13 @@ def test_what_blocks_and_what_helps_is_tried(answered: Service) -> None:
     assert analysis["blockers"][0]["running"]
     assert analysis["blockers"][0]["count"] == 1
     assert "secret-of-bob" not in told.text
-    assert "bob" not in told.text
+    assert "bob.noyce" not in told.text
     plain = answered.by("alice").get(f"{JOBS}/{job}/explain").json()
     assert plain["analysis"] is None
 
 
 def test_both_worlds_of_a_what_if_are_told(answered: Service) -> None:
-    first, second = answered.submit("bob", gpus=8), answered.submit("alice", gpus=8)
+    first, second = answered.submit("bob.noyce", gpus=8), answered.submit("alice", gpus=8)
     answered.turn(2)
     answer = answered.by("alice").post(f"{JOBS}/{second}/whatif", json={"first": True})
     told = answer.json()
@@ -64,7 +64,7 @@ def test_both_worlds_of_a_what_if_are_told(answered: Service) -> None:
 
 
 def test_a_preview_tells_what_is_foreseen(answered: Service) -> None:
-    answered.submit("bob", gpus=8)
+    answered.submit("bob.noyce", gpus=8)
     job = answered.submit("alice", gpus=8)
     answered.turn(2)
     told = (

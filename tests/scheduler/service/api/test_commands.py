@@ -87,7 +87,7 @@ def test_a_job_from_submission_to_its_end(service: Service, run: Run) -> None:
     table = run("alice", "ps").output
     assert job in table
     assert "running" in table
-    assert run("bob", "ps").output.count("\n") == 1
+    assert run("bob.noyce", "ps").output.count("\n") == 1
     assert f"{job} is running" in run("alice", "why", job).output
     assert run("alice", "why", job).output == run("alice", "explain", job).output
     cancelled = run("alice", "cancel", job)
@@ -98,7 +98,7 @@ def test_a_job_from_submission_to_its_end(service: Service, run: Run) -> None:
 
 
 def test_a_waiting_job_is_told_why(service: Service, run: Run) -> None:
-    service.submit("bob", 1000, gpus=8)
+    service.submit("bob.noyce", 1000, gpus=8)
     service.turn(2)
     job = service.submit("alice", gpus=4)
     service.turn(2)
@@ -106,7 +106,7 @@ def test_a_waiting_job_is_told_why(service: Service, run: Run) -> None:
     assert "needs 4 GPUs, 0 of 8 are free" in told
     assert "place in line: 1 of 1" in told
     assert "estimate unavailable" in told
-    assert "bob" not in told
+    assert "bob.noyce" not in told
     told = run("alice", "whatif", job, "--gpus", "2").output
     assert told == "estimate unavailable: no analyst is running\n"
     top = run("alice", "top", "--once").output
@@ -169,7 +169,7 @@ def test_pages_of_a_list_are_followed(service: Service) -> None:
     client = Client(token=service.secrets["alice"], http=service.by("alice"))
     assert [job["job_id"] for job in client.jobs()] == ids[::-1]
     assert len(list(client.jobs(limit=2))) == 2
-    assert list(client.jobs(owner="bob")) == []
+    assert list(client.jobs(owner="bob.noyce")) == []
 
 
 def test_tokens_by_command(service: Service) -> None:

@@ -14,8 +14,8 @@ def played(service: Service) -> dict[str, str]:
     """Three jobs that end one after the other, and one that runs; ids by name."""
     jobs = {
         "first": service.submit("alice", 100, gpus=8),
-        "second": service.submit("bob", 50, gpus=8),
-        "third": service.submit("bob", 50, gpus=4, vc="speech"),
+        "second": service.submit("bob.noyce", 50, gpus=8),
+        "third": service.submit("bob.noyce", 50, gpus=4, vc="speech"),
     }
     service.turn(2)
     now = service.world.now()
@@ -46,8 +46,8 @@ def test_fairness_adds_up_and_names_only_the_asker(
     assert shares("olga") == {
         **whole,
         ("vision", "alice"): (1, 800),
-        ("vision", "bob"): (1, 400),
-        ("speech", "bob"): (1, 200),
+        ("vision", "bob.noyce"): (1, 400),
+        ("speech", "bob.noyce"): (1, 200),
     }
 
 
@@ -72,7 +72,7 @@ def test_calibration_scores_what_was_promised(service: Service, played: dict[str
 def test_the_map_shows_who_is_where(service: Service, played: dict[str, str]) -> None:
     for who, label in (
         ("alice", played["running"]),
-        ("bob", "another job"),
+        ("bob.noyce", "another job"),
         ("vera", "another job"),
     ):
         cluster = service.by(who).get("/api/v1/cluster").json()

@@ -54,7 +54,7 @@ def test_two_services_never_share_a_name() -> None:
 def test_the_cursor_of_a_queue_tells_nothing_of_the_last_row(service: Service) -> None:
     service.submit("olga", 1000, gpus=8)
     service.turn(2)
-    ids = [service.submit("bob", 100, gpus=8, priority=-7) for _ in range(3)]
+    ids = [service.submit("bob.noyce", 100, gpus=8, priority=-7) for _ in range(3)]
     service.turn(2)
     page = service.by("alice").get("/api/v1/queue", params={"vc": "vision", "limit": 1}).json()
     after = page["next"]
@@ -67,10 +67,10 @@ def test_the_cursor_of_a_queue_tells_nothing_of_the_last_row(service: Service) -
     query = {"vc": "vision", "after": forged}
     assert service.by("alice").get("/api/v1/queue", params=query).status_code == 422
     # the job at the cursor may leave its queue meanwhile
-    assert service.by("bob").post(f"{JOBS}/{ids[0]}/cancel").status_code == 202
+    assert service.by("bob.noyce").post(f"{JOBS}/{ids[0]}/cancel").status_code == 202
     service.turn(2)
     query["after"] = after
-    rest = service.by("bob").get("/api/v1/queue", params=query).json()["items"]
+    rest = service.by("bob.noyce").get("/api/v1/queue", params=query).json()["items"]
     assert [entry["job"]["job_id"] for entry in rest] == ids[1:]
 
 
@@ -102,7 +102,12 @@ def test_a_submitter_may_have_so_many_jobs_waiting(service: Service) -> None:
     assert refused.status_code == 429
     assert refused.json()["type"].endswith(":too-many-jobs")
     assert int(refused.headers["retry-after"]) > 0
-    for other in ("bob", "olga", "olga", "olga"):  # everybody for themselves; operators freely
+    for other in (
+        "bob.noyce",
+        "olga",
+        "olga",
+        "olga",
+    ):  # everybody for themselves; operators freely
         service.submit(other)
     assert service.by("alice").post(f"{JOBS}/{first}/cancel").status_code == 202
     service.turn(2)

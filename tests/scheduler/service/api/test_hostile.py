@@ -108,7 +108,7 @@ def test_refusals_are_for_operators_and_hold_no_secret(service: Service) -> None
 
 
 def test_anothers_job_is_not_there(service: Service) -> None:
-    job = service.submit("bob", 1000, gpus=8)
+    job = service.submit("bob.noyce", 1000, gpus=8)
     service.turn(2)
     before = inputs(service)
     for name in ("alice", "vera"):
@@ -264,7 +264,7 @@ def made(service: Service) -> Made:
 
 def test_a_token_has_a_rate(service: Service, made: Made) -> None:
     client = made(Limits(rate_per_s=0.5, burst=5), auth="on")
-    for name in ("alice", "bob"):  # each has a bucket of their own
+    for name in ("alice", "bob.noyce"):  # each has a bucket of their own
         headers = {"Authorization": f"Bearer {service.secrets[name]}"}
         statuses = [client.get(JOBS, headers=headers).status_code for _ in range(8)]
         assert statuses == [200] * 5 + [429] * 3

@@ -37,7 +37,7 @@ def test_an_idempotency_key_submits_once(service: Service) -> None:
     assert other.status_code == 422
     assert other.json()["type"].endswith("idempotency-key-reused")
     # another person's key is another key
-    assert service.by("bob").post(JOBS, json=BODY, headers=key).status_code == 201
+    assert service.by("bob.noyce").post(JOBS, json=BODY, headers=key).status_code == 201
     assert sum(e.kind is Kind.SUBMITTED for e in service.events()) == 2
 
 
@@ -137,7 +137,7 @@ def test_cancel_waits_for_nobody_and_can_be_repeated(service: Service) -> None:
 
 
 def test_an_explanation_has_one_dominant_reason_with_its_numbers(service: Service) -> None:
-    service.submit("bob", 1000, gpus=6)
+    service.submit("bob.noyce", 1000, gpus=6)
     service.turn(2)
     job = service.submit("alice", gpus=4)
     service.turn(2)
@@ -181,7 +181,7 @@ def test_a_fresh_job_says_it_was_not_looked_at(service: Service) -> None:
         ({"environment": {"A=B": "0"}}, 422, "body.environment"),
         ({"name": "two\nlines"}, 422, "body.name"),
         ({"time_limit_s": -1}, 422, "body.time_limit_s"),
-        ({"owner": "bob"}, 422, "body.owner"),
+        ({"owner": "bob.noyce"}, 422, "body.owner"),
         ({"user": "root"}, 422, "body.user"),
         ({"submitted_at": 0}, 422, "body.submitted_at"),
     ],

@@ -24,7 +24,7 @@ from scheduler.service.store.tables import forecasts
 from scheduler.service.store.visibility import redacted_decision, sentence
 from tests.scheduler.service.api.conftest import Service
 
-PEOPLE = ("alice", "bob", "olga")
+PEOPLE = ("alice", "bob.noyce", "olga")
 STREAMS = {"/live"}  # tells topics and no content; endless
 FILES = {"/static/{name:path}"}
 
@@ -78,7 +78,7 @@ def play(service: Service, story: list[tuple[Any, ...]]) -> dict[str, tuple[str,
         return list(jobs)[number % len(jobs)] if jobs else None
 
     # a full cluster first, so that there are blockers to be named
-    for who, gpus in (("bob", 8), ("alice", 8), ("bob", 4), ("alice", 2)):
+    for who, gpus in (("bob.noyce", 8), ("alice", 8), ("bob.noyce", 4), ("alice", 2)):
         submit(service, jobs, who, gpus, 1000.0)
     service.turn(2)
     for kind, *rest in story:
@@ -133,8 +133,12 @@ def addresses(service: Service, jobs: dict[str, tuple[str, int]]) -> Iterator[st
             assert "{" not in route.path, f"{route.path}: say here what stands for its parts"
             yield route.path
     assert found >= 20
-    yield from ("/api/v1/queue?vc=vision", "/api/v1/queue?vc=speech", "/api/v1/jobs?owner=bob")
-    yield from ("/history?owner=bob&period=all", "/?vc=vision", "/fairness?period=all")
+    yield from (
+        "/api/v1/queue?vc=vision",
+        "/api/v1/queue?vc=speech",
+        "/api/v1/jobs?owner=bob.noyce",
+    )
+    yield from ("/history?owner=bob.noyce&period=all", "/?vc=vision", "/fairness?period=all")
 
 
 @settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
@@ -145,7 +149,7 @@ def test_nothing_of_anothers_job_is_in_any_view(story: list[tuple[Any, ...]]) ->
         prepare(store)
         service = Service(store, Path(name), Limits(rate_per_s=1e6, burst=10**6))
         jobs = play(service, story)
-        for who in ("alice", "bob"):
+        for who in ("alice", "bob.noyce"):
             hidden = [person for person in PEOPLE if person != who]
             for job, (owner, number) in jobs.items():
                 if owner != who:

@@ -40,7 +40,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Service:
     prepare(store)
     service = Service(store, folder, Limits(rate_per_s=1e6, burst=10**6, guesses_burst=10**6))
     service.submit("alice", 1000, gpus=8)
-    service.submit("bob", 1000, gpus=8)
+    service.submit("bob.noyce", 1000, gpus=8)
     service.turn(2)
     return service
 

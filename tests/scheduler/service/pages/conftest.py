@@ -33,7 +33,7 @@ from tests.scheduler.service.conftest import empty_database
 from tests.scheduler.service.pages.bundle import small_bundle
 
 START = 1.7e9
-PEOPLE = {"ada": ("vision",), "grace": ("vision", "speech")}
+PEOPLE = {"ada.byron": ("vision",), "grace.hopper": ("vision", "speech")}
 
 
 @dataclass
@@ -177,6 +177,6 @@ def busy_morning(
         lived.settle(random.expovariate(1 / 60))
     lived.settle(600)
     for _ in range(6):
-        ids.append(lived.submit("ada", name=name("ada", 1000), gpus=4, vc="vision"))
+        ids.append(lived.submit("ada.byron", name=name("ada.byron", 1000), gpus=4, vc="vision"))
     lived.settle(1)
     return ids

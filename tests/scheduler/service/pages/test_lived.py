@@ -19,11 +19,10 @@ from tests.scheduler.service.pages.test_pages import PAGES
 @pytest.mark.parametrize("seed", range(4))
 def test_nobody_reads_of_anybody_else(lived: Lived, seed: int) -> None:
     """Names and ids of others' jobs, and others' names, are on no page a submitter can open."""
-    ids = busy_morning(
-        lived, 25, Random(seed), lambda user, i: f"private-{user}-{i:03d}", ("ada", "grace")
-    )
+    people = ("ada.byron", "grace.hopper")
+    ids = busy_morning(lived, 25, Random(seed), lambda user, i: f"private-{user}-{i:03d}", people)
     everything = lived.see("olga")
-    for me in ("ada", "grace"):
+    for me in people:
         others = [j for j in map(everything.job, ids) if j.owner != me]
         mine = [j for j in map(everything.job, ids) if j.owner == me]
         secrets = {j.job_id for j in others} | {j.name for j in others} | {j.owner for j in others}
@@ -40,7 +39,7 @@ def test_nobody_reads_of_anybody_else(lived: Lived, seed: int) -> None:
 
 def test_what_people_type_is_text(lived: Lived) -> None:
     name = "<script>alert(1)</script>\" onmouseover='x'"
-    job = lived.submit("ada", name=name, gpus=1, vc="vision", command=["<b>", "</script>"])
+    job = lived.submit("ada.byron", name=name, gpus=1, vc="vision", command=["<b>", "</script>"])
     lived.settle(30)
     for path in ("/", f"/jobs/{job}", "/history?vc=<script>&owner='\"><b>&after="):
         page = lived.browser("olga").get(path)
@@ -91,6 +90,6 @@ def _cancel(lived: Lived, job_id: str) -> None:
 
 
 def test_a_service_that_stopped_deciding_says_so(lived: Lived) -> None:
-    assert "Nobody decides" not in lived.browser("ada").get("/").text
+    assert "Nobody decides" not in lived.browser("ada.byron").get("/").text
     lived.decider.let_go()
-    assert "Nobody decides" in lived.browser("ada").get("/").text
+    assert "Nobody decides" in lived.browser("ada.byron").get("/").text

@@ -59,7 +59,7 @@ def test_no_label_names_a_job_or_a_user(busy: Lived) -> None:
         "le",
     }
     text = Metrics(busy.store).exposition()[0].decode()
-    assert "ada" not in text
+    assert "ada.byron" not in text
     for line in text.splitlines():
         assert line.startswith(("pellucid_", "# HELP pellucid_", "# TYPE pellucid_"))
 

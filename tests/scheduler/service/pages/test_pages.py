@@ -14,7 +14,7 @@ PAGES = ("/", "/history?period=all", "/fairness?period=all", "/models", "/foreca
 LOADED = re.compile(r'(?:src|href|action|hx-get)="([^"]*)"')
 
 
-@pytest.mark.parametrize("user", ["olga", "ada"])
+@pytest.mark.parametrize("user", ["olga", "ada.byron"])
 def test_every_page_is_there_and_loads_nothing_from_elsewhere(busy: Lived, user: str) -> None:
     browser = busy.browser(user)
     jobs = [f"/jobs/{job.job_id}" for job in busy.see(user).jobs(limit=100).items]
@@ -31,12 +31,12 @@ def test_every_page_is_there_and_loads_nothing_from_elsewhere(busy: Lived, user:
 
 def test_a_page_says_what_the_log_says(busy: Lived) -> None:
     view = busy.see("olga")
-    waiting = next(j for j in view.jobs(phase="queued").items if j.owner == "ada")
+    waiting = next(j for j in view.jobs(phase="queued").items if j.owner == "ada.byron")
     said = view.latest_decision(waiting.job_id)
     standing = view.standing(waiting.job_id)
     assert said is not None
     assert standing is not None
-    page = unescape(busy.browser("ada").get(f"/jobs/{waiting.job_id}").text)
+    page = unescape(busy.browser("ada.byron").get(f"/jobs/{waiting.job_id}").text)
     assert waiting.name in page
     assert said.body["reason"] in page
     assert f"Number {standing.position} of {standing.waiting} in the queue" in page
@@ -63,7 +63,7 @@ def test_who_shares_with_whom_is_drawn(busy: Lived) -> None:
 
 def test_categories_of_the_model_are_for_operators(busy: Lived) -> None:
     assert "secret-type" in busy.browser("olga").get("/models").text
-    assert "secret-type" not in busy.browser("ada").get("/models").text
+    assert "secret-type" not in busy.browser("ada.byron").get("/models").text
 
 
 def test_a_stranger_is_led_to_the_form(busy: Lived) -> None:
@@ -76,7 +76,7 @@ def test_a_stranger_is_led_to_the_form(busy: Lived) -> None:
     assert form.status_code == 200
     assert "evil.example" not in form.text
     assert "unknown, expired or revoked" in form.text
-    entered = browser.post("/login", data={"token": busy.secrets["ada"], "next": "/history"})
+    entered = browser.post("/login", data={"token": busy.secrets["ada.byron"], "next": "/history"})
     assert entered.headers["location"] == "/history"
     assert browser.get("/history").status_code == 200
 
@@ -106,7 +106,7 @@ def test_files_are_ours_and_kept(busy: Lived) -> None:
     browser = busy.browser("")
     names = assets()
     assert PLOTLY in names, "plotly's script is not where its package keeps it"
-    page = busy.browser("ada").get("/models").text
+    page = busy.browser("ada.byron").get("/models").text
     for address in re.findall(r'(?:src|href)="(/static/[^"]+)"', page):
         answer = browser.get(address)
         assert answer.status_code == 200
@@ -128,8 +128,8 @@ def test_lists_go_on_where_they_stopped(busy: Lived) -> None:
 
 
 def test_questions_are_answered_or_it_is_said_why_not(busy: Lived) -> None:
-    waiting = next(j for j in busy.see("olga").jobs(phase="queued").items if j.owner == "ada")
-    browser = busy.browser("ada")
+    waiting = next(j for j in busy.see("olga").jobs(phase="queued").items if j.owner == "ada.byron")
+    browser = busy.browser("ada.byron")
     part = {"HX-Target": "part-answer"}
     asked = browser.get(f"/jobs/{waiting.job_id}/ask?gpus=1", headers=part)
     assert "no analyst is running" in asked.text
@@ -139,5 +139,5 @@ def test_questions_are_answered_or_it_is_said_why_not(busy: Lived) -> None:
     for gpus in ("0", "x", "-1", "9" * 40):
         said = browser.get(f"/jobs/{waiting.job_id}/ask?gpus={gpus}").text
         assert "Say what is to be different" in said
-    strange = busy.browser("grace").get(f"/jobs/{waiting.job_id}/ask?gpus=1").text
+    strange = busy.browser("grace.hopper").get(f"/jobs/{waiting.job_id}/ask?gpus=1").text
     assert "There is no such job of yours" in strange
