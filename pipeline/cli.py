@@ -22,6 +22,7 @@ COMMANDS: tuple[tuple[str, str], ...] = (
     ("report", "report"),
     ("systems", "systems"),
     ("replay", "replay"),
+    ("powerdown", "powerdown"),
     ("profile", "profile"),
     ("colocate", "colocate"),
     ("serve", "serve"),

@@ -1,10 +1,13 @@
-"""The policy contract, and the two walks most policies share."""
+"""The policy contract, and the walks that policies share."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterable
 
 from models.bundle import Bundle
 from scheduler.cluster import Run
 from scheduler.core import QueuedJob, Turn
+from scheduler.decisions import Reason
 from scheduler.estimates import Estimator
 
 
@@ -92,3 +95,39 @@ def skipping(turn: Turn) -> None:
         else:
             too_many.add(gpus)
             turn.wait(queued, turn.capacity_reason(queued))
+
+
+def by_quota(
+    turn: Turn, line: Iterable[Run | QueuedJob], stop: Callable[[Run, str | None], None]
+) -> None:
+    """Give the GPUs of the virtual cluster out in order, as a number; nobody keeps any.
+
+    Args:
+        line: running and waiting jobs, best first.
+        stop: told each running job for which no GPUs are left, and the first that takes them.
+    """
+    quota = turn.pool.gpus
+    inside: list[QueuedJob] = []
+    outside: list[Run] = []
+    ahead: str | None = None  # the last job the quota went to
+    for item in line:
+        fits = item.job.gpus <= quota
+        if fits:
+            quota -= item.job.gpus
+            ahead = item.job.job_id
+        if isinstance(item, QueuedJob):
+            if fits:
+                inside.append(item)
+            else:
+                turn.wait(item, Reason.BEHIND_HIGHER_PRIORITY, blocker=ahead)
+        elif not fits:
+            outside.append(item)
+    blocker = inside[0].job.job_id if inside else None
+    for run in outside:
+        stop(run, blocker)
+    for queued in inside:
+        placement = turn.pool.place(queued.job.gpus)
+        if placement is None:
+            turn.wait(queued, turn.capacity_reason(queued))
+        else:
+            turn.start(queued, placement)

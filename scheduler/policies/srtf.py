@@ -6,8 +6,7 @@ from heapq import merge
 
 from scheduler.cluster import Run
 from scheduler.core import QueuedJob, Turn
-from scheduler.decisions import Reason
-from scheduler.policies.base import Policy, skipping
+from scheduler.policies.base import Policy, by_quota, skipping
 from scheduler.work import preemption_cost_s
 
 
@@ -31,9 +30,8 @@ class Srtf(Policy):
         return queued.estimate_s
 
     def serve(self, turn: Turn) -> None:
-        queue, quota = turn.queue, turn.pool.gpus
-        runs = turn.runs()
-        if sum(q.job.gpus for q in queue) + sum(r.job.gpus for r in runs) <= quota:
+        queue, runs = turn.queue, turn.runs()
+        if sum(q.job.gpus for q in queue) + sum(r.job.gpus for r in runs) <= turn.pool.gpus:
             skipping(turn)
             return
         remaining, now = turn.oracle.remaining_s, turn.now
@@ -41,31 +39,14 @@ class Srtf(Policy):
             ((remaining(r.job.job_id, now), r.order, r) for r in runs), key=_rank
         )
         waiting: list[tuple[float, int, Run | QueuedJob]] = [(q.key, q.seq, q) for q in queue]
-        inside: list[QueuedJob] = []
-        outside: list[tuple[Run, float]] = []
-        ahead: str | None = None  # the last job the quota went to
         first, second = (waiting, running) if self.ties_preempt else (running, waiting)
-        for left, _, item in merge(first, second, key=_rank):
-            fits = item.job.gpus <= quota
-            if fits:
-                quota -= item.job.gpus
-                ahead = item.job.job_id
-            if isinstance(item, QueuedJob):
-                if fits:
-                    inside.append(item)
-                else:
-                    turn.wait(item, Reason.BEHIND_HIGHER_PRIORITY, blocker=ahead)
-            elif not fits:
-                outside.append((item, left))
-        blocker = inside[0].job.job_id if inside else None
-        for run, left in outside:
+        line = (item for _, _, item in merge(first, second, key=_rank))
+
+        def stop(run: Run, blocker: str | None) -> None:
+            left = remaining(run.job.job_id, now)
             turn.preempt(run, left + preemption_cost_s(run.job.gpus), blocker=blocker)
-        for queued in inside:
-            placement = turn.pool.place(queued.job.gpus)
-            if placement is None:
-                turn.wait(queued, turn.capacity_reason(queued))
-            else:
-                turn.start(queued, placement)
+
+        by_quota(turn, line, stop)
 
 
 def _rank(item: tuple[float, int, Run | QueuedJob]) -> float:

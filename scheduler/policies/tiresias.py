@@ -12,7 +12,7 @@ from math import floor
 from scheduler.cluster import Run
 from scheduler.core import QueuedJob, Turn
 from scheduler.decisions import Reason
-from scheduler.policies.base import Policy
+from scheduler.policies.base import Policy, by_quota
 
 
 class Tiresias(Policy):
@@ -51,33 +51,13 @@ class Tiresias(Policy):
             queued = turn.known(run)
             line.append((self._rank(self._had(run, turn.now), queued), queued.seq, run))
         line.sort(key=lambda item: item[:2])
-        quota = turn.pool.gpus
-        inside: list[QueuedJob] = []
-        outside: list[Run] = []
-        ahead: str | None = None  # the last job the quota went to
-        for _, _, item in line:
-            fits = item.job.gpus <= quota
-            if fits:
-                quota -= item.job.gpus
-                ahead = item.job.job_id
-            if isinstance(item, QueuedJob):
-                if fits:
-                    inside.append(item)
-                else:
-                    turn.wait(item, Reason.BEHIND_HIGHER_PRIORITY, blocker=ahead)
-            elif not fits:
-                outside.append(item)
-        blocker = inside[0].job.job_id if inside else None
-        for run in outside:
+
+        def stop(run: Run, blocker: str | None) -> None:
             self._attained[run.job.job_id] = had = self._had(run, turn.now)
             key = self._rank(had, turn.known(run))
             turn.preempt(run, key, blocker=blocker, reason=Reason.MORE_SERVICE_ATTAINED)
-        for queued in inside:
-            placement = turn.pool.place(queued.job.gpus)
-            if placement is None:
-                turn.wait(queued, turn.capacity_reason(queued))
-            else:
-                turn.start(queued, placement)
+
+        by_quota(turn, (item for _, _, item in line), stop)
 
     def _had(self, run: Run, now: float) -> float:
         """GPU-seconds a running job has had."""
