@@ -19,6 +19,7 @@ Floats = NDArray[np.float64]
 
 LN10 = float(np.log(10.0))
 TAILS_S = {"auc_1h": 3600.0, "auc_6h": 21_600.0}
+EARLY_S = 200.0  # the profiling limit: what ends within it, mostly by failing, never needs a start
 
 
 def duration_metrics(
@@ -32,8 +33,8 @@ def duration_metrics(
         gpus: gang sizes, (n,).
 
     Returns n; Spearman of duration and of GPU-time; MAE and RMSE of log10(1 + seconds); AUC of
-    "longer than 1 h" and "longer than 6 h", which is what a schedule needs. A figure that is not
-    defined (one class only, constant prediction) is NaN.
+    "longer than 1 h" and "longer than 6 h", which is what a schedule needs, and of "ends within the
+    profiling limit". A figure that is not defined (one class only, constant prediction) is NaN.
     """
     known = np.isfinite(score) & np.isfinite(duration_s)
     score, duration_s, gpus = score[known], duration_s[known], gpus[known]
@@ -49,6 +50,7 @@ def duration_metrics(
         "mae_log10": np.nan if empty else float(np.abs(error).mean()),
         "rmse_log10": np.nan if empty else float(np.sqrt(np.square(error).mean())),
         **{name: auc(score, duration_s > limit) for name, limit in TAILS_S.items()},
+        "auc_early": auc(-score, duration_s <= EARLY_S),
     }
 
 

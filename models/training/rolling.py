@@ -19,7 +19,7 @@ from features.survival import THRESHOLDS_S
 from models.bundle import Calibration, Tails
 from models.training.blend import earned_weight
 from models.training.duration import DurationPreset, fit_duration
-from models.training.evaluation import LN10, TAILS_S, auc, duration_metrics
+from models.training.evaluation import EARLY_S, LN10, TAILS_S, auc, duration_metrics
 from models.training.intervals import DAYS, calibrate
 from models.training.tails import FittedTails, fit_tails
 from models.training.yardsticks import fit_lightgbm
@@ -42,12 +42,14 @@ class Forecasts:
     Attributes:
         scores: ln(1 + seconds), by model, (n,).
         tails: log-odds or any score to last over 1 h and 6 h, by model, (n, 2).
+        early: chance to end within the profiling limit, by model, (n,).
         quantiles: seconds at LEVELS, by model, (n, levels).
         cpu_s: CPU seconds of each refit's own models.
     """
 
     scores: dict[str, Floats] = field(default_factory=dict)
     tails: dict[str, Floats] = field(default_factory=dict)
+    early: dict[str, Floats] = field(default_factory=dict)
     quantiles: dict[str, Floats] = field(default_factory=dict)
     cpu_s: list[float] = field(default_factory=list)
 
@@ -162,6 +164,8 @@ def _own(
     out.put("scores", "ga2m", ahead, fitted.model.score_batch(X))
     scores = [models.models[k].score_batch(X) for k in wanted]
     out.put("tails", "ga2m", ahead, np.stack(scores, axis=1))
+    limit = np.full(int(ahead.sum()), EARLY_S)
+    out.put("early", "ga2m", ahead, models.curve.level_of(logits[ahead], limit))
     quantiles = tails.quantiles_batch(X, LEVELS)
     out.put("quantiles", "ga2m", ahead, quantiles)
     plain = models.quantiles_batch(X, LEVELS)
@@ -244,6 +248,12 @@ def _tail_forest(out: Forecasts, rows: Rows, ahead: Mask, cut: float, seed: int)
         )
         chances.append(model(rows.X[ahead]))
     out.put("tails", "lightgbm", ahead, np.stack(chances, axis=1))
+    known = seen.start_time + EARLY_S < cut
+    early = (duration[known] <= EARLY_S).astype(np.float64)
+    model = fit_lightgbm(
+        seen.X[known], early, seen.features, seed=seed, objective="binary", log=False
+    )
+    out.put("early", "lightgbm", ahead, model(rows.X[ahead]))
     past = rows.ended_before(cut)
     found = []
     for level in LEVELS:
@@ -267,6 +277,14 @@ def figures(out: Forecasts, rows: Rows, mask: Mask) -> dict[str, dict[str, float
             for i, (key, limit) in enumerate(TAILS_S.items()):
                 column = found.setdefault(name, {"n": float(len(y))})
                 column[f"tail_{key}"] = auc(tails[mask][:, i], y > limit)
+    for name, chance in out.early.items():
+        if mask.any() and np.isfinite(chance[mask]).all():
+            column = found.setdefault(name, {"n": float(len(y))})
+            ended = y <= EARLY_S
+            column["early_auc"] = auc(chance[mask], ended)
+            column["early_brier"] = float(np.square(chance[mask] - ended).mean())
+            column["early_said"] = float(chance[mask].mean())
+            column["early_true"] = float(ended.mean())
     return found
 
 

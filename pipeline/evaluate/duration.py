@@ -196,6 +196,9 @@ def text(result: Mapping[str, Any]) -> str:
         "auc_6h",
         "tail_auc_1h",
         "tail_auc_6h",
+        "auc_early",
+        "early_auc",
+        "early_brier",
     )
     parts = [f"Venus, last {TEST_DAYS} days: {result['test']['jobs']:,} jobs, refitted daily."]
     parts.append(_table("all users", result["duration"], columns))
