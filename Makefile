@@ -50,3 +50,4 @@ clean: ## Remove what the pipeline made (not .venv)
 
 -include profiler.mk
 -include service.mk
+-include slurm.mk

@@ -1,0 +1,6 @@
+"""A Slurm cluster of its own on one machine: real daemons, fake GPUs."""
+
+from benchmarks.slurm.cluster import SlurmCluster
+from benchmarks.slurm.processes import SlurmError
+
+__all__ = ["SlurmCluster", "SlurmError"]

@@ -1,0 +1,107 @@
+"""The second flavour: MariaDB on a socket, slurmdbd on it, and slurmrestd with JWT.
+
+Order matters: slurmctld wants its slurmdbd to be there, slurmrestd its slurmctld.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.slurm.config import SLURM_USER, Ports
+from benchmarks.slurm.processes import Processes, SlurmError, as_user, listening
+
+DATABASE_USER = "mysql"
+REST_USER = "nobody"  # slurmrestd refuses to run as root or as SlurmUser
+_SMALL = (
+    "--innodb-buffer-pool-size=64M",
+    "--innodb-log-file-size=16M",
+    "--innodb-lock-wait-timeout=900",
+    "--innodb-flush-log-at-trx-commit=0",
+    "--skip-log-bin",
+)
+
+Ready = Callable[[str, Callable[[], bool]], None]
+
+
+def start_database(folder: Path, processes: Processes, ready: Ready) -> None:
+    """MariaDB with its data in the folder. slurmdbd's user is let in by who it is: no password."""
+    home = folder / "mariadb"
+    home.mkdir(mode=0o755)
+    shutil.chown(home, DATABASE_USER)
+    arguments = ["--no-defaults", f"--datadir={home}/data"]
+    made = subprocess.run(
+        [
+            *as_user(DATABASE_USER),
+            "mariadb-install-db",
+            *arguments,
+            "--auth-root-authentication-method=socket",
+            "--skip-test-db",
+            "--skip-name-resolve",
+            *_SMALL[:2],
+        ],
+        capture_output=True,
+        text=True,
+        cwd=home,
+        check=False,
+    )
+    if made.returncode:
+        raise SlurmError(f"mariadb-install-db: {made.stderr.strip() or made.stdout.strip()}")
+    first = home / "first.sql"
+    first.write_text(
+        f"CREATE USER IF NOT EXISTS {SLURM_USER}@localhost IDENTIFIED VIA unix_socket;\n"
+        f"GRANT ALL ON slurm_acct_db.* TO {SLURM_USER}@localhost;\n"
+    )
+    processes.start(
+        "mariadbd",
+        [
+            "mariadbd",
+            *arguments,
+            f"--socket={home}/socket",
+            f"--pid-file={home}/pid",
+            f"--init-file={first}",
+            "--plugin-load-add=auth_socket",
+            "--skip-networking",
+            *_SMALL,
+        ],
+        user=DATABASE_USER,
+    )
+    ready("mariadbd", (home / "socket").exists)
+
+
+def start_slurmdbd(folder: Path, processes: Processes, ports: Ports, ready: Ready) -> None:
+    """slurmdbd, and the key slurmctld signs tokens with."""
+    state = folder / "state"
+    key, conf = state / "jwt.key", folder / "slurmdbd.conf"
+    key.touch(mode=0o600)
+    key.write_bytes(secrets.token_bytes(32))
+    conf.touch(mode=0o600)
+    conf.write_text(
+        f"AuthType=auth/munge\nAuthInfo=socket={folder}/munge/socket\n"
+        f"AuthAltTypes=auth/jwt\nAuthAltParameters=jwt_key={key}\n"
+        f"DbdHost=localhost\nDbdAddr=127.0.0.1\nDbdPort={ports.database}\n"
+        f"SlurmUser={SLURM_USER}\nLogFile={state}/slurmdbd.log\nPidFile={state}/slurmdbd.pid\n"
+        "StorageType=accounting_storage/mysql\nStorageHost=localhost\n"
+        f"StorageUser={SLURM_USER}\nStorageLoc=slurm_acct_db\n"
+    )
+    for path in (key, conf):
+        shutil.chown(path, SLURM_USER)
+    # The database client finds the socket by this; slurmdbd.conf has no word for it.
+    environment = {
+        "SLURM_CONF": str(folder / "slurm.conf"),
+        "MYSQL_UNIX_PORT": str(folder / "mariadb" / "socket"),
+    }
+    processes.start("slurmdbd", ["slurmdbd", "-D"], user=SLURM_USER, environment=environment)
+    # Asking by sacctmgr would cost ten seconds when it is too early: it tries again that late.
+    ready("slurmdbd", lambda: listening(ports.database))
+
+
+def start_rest(folder: Path, processes: Processes, ports: Ports, ready: Ready) -> None:
+    """slurmrestd, which lets in whoever shows a token."""
+    environment = {"SLURM_CONF": str(folder / "slurm.conf"), "SLURM_JWT": "daemon"}
+    command = ["slurmrestd", "-a", "rest_auth/jwt", f"127.0.0.1:{ports.rest}"]
+    processes.start("slurmrestd", command, user=REST_USER, environment=environment)
+    ready("slurmrestd", lambda: listening(ports.rest))

@@ -1,0 +1,151 @@
+"""Processes of one private cluster: started in the foreground, found again, and ended for sure."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import psutil
+
+MARK = "PELLUCID_SLURM"  # in the environment of every daemon, with the cluster's folder
+
+
+class SlurmError(RuntimeError):
+    """A daemon did not come up, or a command failed; the message says which and what it said."""
+
+
+class Processes:
+    """Daemons that run in the foreground as children of this process.
+
+    Args:
+        folder: of the cluster; logs go there, and it marks every process.
+        cluster_name: Slurm's name for the cluster, which it hands on to every job.
+    """
+
+    def __init__(self, folder: Path, cluster_name: str) -> None:
+        self._folder, self._name = folder, cluster_name
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(
+        self,
+        name: str,
+        command: Sequence[str],
+        user: str | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """Start a daemon. `user` is whom it runs as; None = this process's own."""
+        become = [] if user is None else as_user(user)
+        env = {**os.environ, **(environment or {}), MARK: str(self._folder)}
+        with (self._folder / f"{name}.out").open("ab") as log:
+            self._running[name] = subprocess.Popen(
+                [*become, *command],
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self._folder,
+                start_new_session=True,
+            )
+
+    def alive(self, name: str) -> bool:
+        """Whether the daemon of that name is running."""
+        daemon = self._running.get(name)
+        return daemon is not None and daemon.poll() is None
+
+    def end(self, name: str, signal: int, timeout_s: float = 20.0) -> None:
+        """Send a signal to one daemon and wait for its end; killed when it takes too long."""
+        daemon = self._running.pop(name, None)
+        if daemon is None or daemon.poll() is not None:
+            return
+        daemon.send_signal(signal)
+        try:
+            daemon.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            daemon.kill()
+            daemon.wait()
+
+    def names(self) -> list[str]:
+        """Daemons that were started and not ended, in the order they were started."""
+        return list(self._running)
+
+    def strays(self) -> list[psutil.Process]:
+        """Every process of the cluster that is alive: daemons, step managers, jobs.
+
+        A process belongs to it if its environment has the mark, or (jobs) Slurm's name of it, or
+        if a process that belongs started it.
+        """
+        marks = {(MARK, str(self._folder)), ("SLURM_CLUSTER_NAME", self._name)}
+        own = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
+        found: set[psutil.Process] = set()
+        for process in psutil.process_iter():
+            try:
+                if process.pid in own or process.status() == psutil.STATUS_ZOMBIE:
+                    continue
+                environment = process.environ()
+                if any(environment.get(key) == value for key, value in marks):
+                    found |= {process, *process.children(recursive=True)}
+            except psutil.Error:
+                continue
+        return [process for process in found if process.pid not in own]
+
+    def sweep(self, patience_s: float = 5.0) -> list[str]:
+        """Kill what is left. Returns one line for each process that outlived SIGKILL."""
+        end = time.monotonic() + patience_s
+        while left := self.strays():
+            if time.monotonic() > end:
+                return [f"{process.pid} {' '.join(process.cmdline())}" for process in left]
+            for process in left:
+                try:
+                    process.kill()
+                except psutil.NoSuchProcess:
+                    continue
+            time.sleep(0.05)
+        return []
+
+
+def as_user(user: str) -> list[str]:
+    """Words in front of a command that make it another user's."""
+    return ["setpriv", f"--reuid={user}", f"--regid={user_group(user)}", "--clear-groups", "--"]
+
+
+def user_group(user: str) -> int:
+    """Primary group of a user."""
+    import pwd
+
+    return pwd.getpwnam(user).pw_gid
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of the loopback that nobody listens on now, all different."""
+    held = [socket.socket() for _ in range(count)]
+    try:
+        for one in held:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in held]
+    finally:
+        for one in held:
+            one.close()
+
+
+def until(holds: Callable[[], bool], what: str, timeout_s: float = 30.0) -> None:
+    """Wait for something to hold.
+
+    Raises:
+        SlurmError: it does not in time; `what` says what was waited for.
+    """
+    end = time.monotonic() + timeout_s
+    while not holds():
+        if time.monotonic() > end:
+            raise SlurmError(f"waited {timeout_s:.0f} s for {what}")
+        time.sleep(0.05)
+
+
+def listening(port: int) -> bool:
+    """Whether somebody listens on a port of the loopback."""
+    with socket.socket() as one:
+        one.settimeout(1.0)
+        return one.connect_ex(("127.0.0.1", port)) == 0

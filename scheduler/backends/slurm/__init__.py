@@ -1,0 +1,1 @@
+"""The Slurm backend: what the site's own Slurm is asked to do (deploy/slurm/README.md)."""

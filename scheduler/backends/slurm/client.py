@@ -1,0 +1,282 @@
+"""Slurm's own commands: reads in one process each, writes through one `scontrol` that stays.
+
+A controller that does not answer costs a command nine seconds (22.05), so every one is given
+`PATIENCE_S` and after a failure none is run for a while that grows.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import structlog
+
+from scheduler.backends.slurm import parse
+
+PATIENCE_S = 5.0
+READ_PATIENCE_S = 30.0  # a long queue takes its time
+PAUSES_S = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # after a failure
+_UNREACHABLE = (
+    "unable to contact",
+    "connect failure",
+    "connection refused",
+    "communication",
+    "socket timed out",
+    "unexpected message received",
+    "zero bytes were transmitted",
+    "resource temporarily unavailable",
+    "munge",
+    "credential",
+    "backup",
+)
+_SAFE_WORD = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+.,:=[]/")
+
+
+class SlurmError(ValueError):
+    """Slurm refused; one line, its own words."""
+
+
+class SlurmDown(Exception):
+    """Nobody answers: what was asked may or may not have been done."""
+
+
+class Slurm:
+    """Slurm, as its commands reach it.
+
+    Args:
+        environment: added to that of the commands (SLURM_CONF).
+        show: dry run: told every command that would change something, which is then not run.
+        clock: seconds, never going back; for the pauses.
+    """
+
+    def __init__(
+        self,
+        environment: Mapping[str, str] | None = None,
+        *,
+        show: Callable[[str], None] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        plain = {name: value for name, value in os.environ.items() if not _steers(name)}
+        self._environment = {**plain, **(environment or {}), "SLURM_TIME_FORMAT": "%s"}
+        self._show, self._clock = show, clock
+        self._pen: _Pen | None = None
+        self._failures, self._again_at = 0, 0.0
+        self.reads = 0  # commands that asked the controller for a list
+        self.log = structlog.get_logger("slurm")
+
+    @property
+    def dry(self) -> bool:
+        """Nothing is changed."""
+        return self._show is not None
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def rows(self) -> dict[str, parse.Row]:
+        """Every job the controller knows, ended ones for `MinJobAge` too, by id."""
+        columns = ",".join(f"{name}:|" for name in parse.ROW_FIELDS)
+        return parse.rows(self._read("squeue", "-h", "-a", "-r", "-t", "all", "-O", columns))
+
+    def jobs(self) -> list[parse.SlurmJob]:
+        """The same in full."""
+        return parse.jobs(self._read("squeue", "--json", "-a", "-t", "all"))
+
+    def nodes(self) -> list[parse.Node]:
+        return parse.nodes(self._read("scontrol", "show", "nodes", "-o"))
+
+    def record(self, job_id: str, submitted: float | None) -> parse.Row | None:
+        """What accounting kept of a job that the controller has forgotten; None: nothing.
+
+        Args:
+            submitted: its submit time: ids are used again.
+        """
+        columns = "--format=State,ExitCode,Submit,Start,End"
+        try:
+            told = self._read("sacct", "-n", "-P", "-X", "-D", "-j", job_id, columns)
+        except SlurmError:
+            return None  # accounting storage is disabled
+        return parse.accounted(job_id, told, submitted)
+
+    def _read(self, *command: str) -> str:
+        self.reads += 1
+        return self._run(command, READ_PATIENCE_S)
+
+    # --- changing -----------------------------------------------------------------------------
+
+    def submit(self, options: Sequence[str], script: str) -> str:
+        """`sbatch`; the job's id."""
+        command = ("sbatch", "--parsable", *options)
+        if self._show is not None:
+            self._show(" ".join(command))
+            return "0"
+        return self._run(command, PATIENCE_S, script).strip().split(";")[0]
+
+    def cancel(self, job_id: str) -> None:
+        if self._show is not None:
+            self._show(f"scancel {job_id}")
+            return
+        self._run(("scancel", job_id), PATIENCE_S)
+
+    def write(self, lines: Sequence[str]) -> list[str]:
+        """Commands of `scontrol`, in order; what was said against each, "" when nothing was.
+
+        Raises SlurmDown: some may have been carried out, in order.
+        """
+        if self._show is not None:
+            for line in lines:
+                self._show(f"scontrol {line}")
+            return [""] * len(lines)
+        self._wait_for_turn()
+        found = []
+        try:
+            self._pen = self._pen or _Pen(self._environment)
+            for line in lines:
+                said = self._pen.write(line)
+                if _is_down(said):
+                    raise SlurmDown(said)
+                found.append(said)
+        except SlurmDown as down:
+            self._put_down()
+            self._failed(str(down))
+            raise
+        self._failures = 0
+        return found
+
+    # --- processes ----------------------------------------------------------------------------
+
+    def _run(self, command: Sequence[str], patience_s: float, stdin: str = "") -> str:
+        self._wait_for_turn()
+        try:
+            done = subprocess.run(
+                command,
+                input=stdin,
+                env=self._environment,
+                capture_output=True,
+                encoding="utf-8",
+                errors="replace",
+                timeout=patience_s if self._failures == 0 else PATIENCE_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            self._failed(f"{command[0]}: no answer")
+            raise SlurmDown(f"{command[0]}: no answer within {patience_s:g} s") from None
+        except FileNotFoundError:
+            raise SlurmError(f"{command[0]}: no such command; is Slurm installed here?") from None
+        if done.returncode == 0:
+            self._failures = 0
+            return done.stdout
+        said = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
+        if _is_down(said):
+            self._failed(said)
+            raise SlurmDown(said)
+        raise SlurmError(said.removeprefix(f"{command[0]}: error: "))
+
+    def _wait_for_turn(self) -> None:
+        """Refuses while nobody answered lately; the caller looks again later."""
+        if self._clock() < self._again_at:
+            raise SlurmDown("nobody answered lately")
+
+    def _failed(self, why: str) -> None:
+        pause = PAUSES_S[min(self._failures, len(PAUSES_S) - 1)]
+        self._failures, self._again_at = self._failures + 1, self._clock() + pause
+        self.log.warning("slurm_down", why=why, again_in_s=pause)
+
+    def _put_down(self) -> None:
+        if self._pen is not None:
+            self._pen.close()
+            self._pen = None
+
+    def close(self) -> None:
+        self._put_down()
+
+
+class _Pen:
+    """A `scontrol` fed by stdin.
+
+    It says nothing of what succeeds and writes errors to stderr, unbuffered. After each command it
+    is given a word that is none, so that its complaint marks the end of what it had to say.
+    """
+
+    def __init__(self, environment: Mapping[str, str]):
+        try:
+            self._process: subprocess.Popen[bytes] = subprocess.Popen(
+                ["scontrol"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                env=dict(environment),
+                bufsize=0,
+            )
+        except FileNotFoundError:
+            raise SlurmError("scontrol: no such command; is Slurm installed here?") from None
+        self._written = 0
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._pipe("stderr"), selectors.EVENT_READ)
+
+    def _pipe(self, name: str) -> Any:
+        return getattr(self._process, name)
+
+    def write(self, line: str) -> str:
+        """Carry out one command; what was said against it. Raises SlurmDown."""
+        if "\n" in line or "\0" in line:
+            raise SlurmError("a command of scontrol is one line")
+        self._written += 1
+        mark = f"end-of-{self._written}"
+        try:
+            self._pipe("stdin").write(f"{line}\n{mark}\n".encode())
+        except OSError:
+            raise SlurmDown("scontrol is gone") from None
+        return self._until(f"invalid keyword: {mark}\n".encode())
+
+    def _until(self, end: bytes) -> str:
+        said, until = b"", time.monotonic() + PATIENCE_S
+        while end not in said:
+            if not self._selector.select(max(0.0, until - time.monotonic())):
+                raise SlurmDown("scontrol: no answer")
+            part = os.read(self._pipe("stderr").fileno(), 65536)
+            if not part:
+                raise SlurmDown("scontrol is gone")
+            said += part
+        return " ".join(said.replace(end, b"").decode("utf-8", "replace").split())
+
+    def close(self) -> None:
+        self._selector.close()
+        self._process.kill()
+        self._pipe("stdin").close()
+        self._pipe("stderr").close()
+        self._process.wait()
+
+
+def quoted(text: str) -> str:
+    """A text as the value of a field in a line for `scontrol` (which keeps the quotes)."""
+    plain = "".join(c if c.isprintable() and c not in "\"'\\" else "_" for c in text)
+    return f'"{plain[:500]}"'
+
+
+def word(text: str) -> str:
+    """A word of a command line, unchanged; SlurmError when it could be read as more than one."""
+    if not text or text.startswith("-") or not set(text) <= _SAFE_WORD:
+        raise SlurmError(f"{text[:40]!r} is no name that can be given to scontrol")
+    return text
+
+
+def to_stdout(line: str) -> None:
+    """Show a command of a dry run."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def _is_down(said: str) -> bool:
+    lower = said.lower()
+    return any(part in lower for part in _UNREACHABLE)
+
+
+def _steers(name: str) -> bool:
+    """Whether a variable changes what Slurm's commands do."""
+    return name.startswith(("SBATCH_", "SQUEUE_", "SINFO_", "SALLOC_", "SCANCEL_")) or (
+        name.startswith("SLURM_") and name != "SLURM_CONF"
+    )

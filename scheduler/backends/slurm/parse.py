@@ -1,0 +1,405 @@
+"""What Slurm's commands print, as values.
+
+Text that users write (names, comments) is read from JSON only: in `scontrol show job -o` a job
+named ``x JobState=RUNNING`` forges a field. `ROW_FIELDS` leaves such text out, so that the
+cheap table of all jobs cannot be forged either.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+ROW_FIELDS = (
+    "JobArrayID",
+    "State",
+    "exit_code",
+    "PriorityLong",
+    "SubmitTime",
+    "StartTime",
+    "EndTime",
+)
+UNLIMITED = 0xFFFFFFFF
+MOST_TASKS = 100_000  # of one array
+MOST_HOSTS = 1_000_000
+_CLOSING = frozenset(
+    [
+        "DOWN",
+        "DRAIN",
+        "DRAINED",
+        "DRAINING",
+        "ERROR",
+        "FAIL",
+        "FAILING",
+        "FUTURE",
+        "INVAL",
+        "MAINT",
+        "MAINTENANCE",
+        "NO_RESPOND",
+        "NOT_RESPONDING",
+        "PLANNED_DOWN",
+        "POWERED_DOWN",
+        "POWERING_DOWN",
+        "REBOOT",
+        "RESERVED",
+        "UNKNOWN",
+    ]
+)
+
+
+class ParseError(ValueError):
+    """Slurm printed something else than expected; one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One job in the table of all jobs.
+
+    Attributes:
+        id: job id; ``123_4`` for a task of an array.
+        state: Slurm's word, e.g. PENDING.
+        status: exit status as `wait` has it: code x 256 + signal.
+        priority: 0 = held.
+        submit, start, end: seconds since the epoch; None = not yet.
+    """
+
+    id: str
+    state: str
+    status: int
+    priority: int
+    submit: float
+    start: float | None
+    end: float | None
+
+    @property
+    def exit_code(self) -> int:
+        """As a shell says it: 128 + n for signal n."""
+        return 128 + (self.status & 0x7F) if self.status & 0x7F else self.status >> 8
+
+
+def rows(text: str) -> dict[str, Row]:
+    """`squeue -O` of `ROW_FIELDS`, each with the suffix ``|``, as jobs by id."""
+    found = {}
+    for line in text.splitlines():
+        parts = line.split("|")
+        if len(parts) != len(ROW_FIELDS) + 1 or not parts[0] or not parts[1]:
+            raise ParseError(f"squeue printed {line[:80]!r}")
+        try:
+            status, priority = int(parts[2]), int(parts[3])
+            submit, start, end = map(_time, parts[4:7])
+        except ValueError:
+            raise ParseError(f"squeue printed {line[:80]!r}") from None
+        found[parts[0]] = Row(parts[0], parts[1], status, priority, submit or 0.0, start, end)
+    return found
+
+
+def _time(text: str) -> float | None:
+    return None if text.upper() in ("N/A", "UNKNOWN", "NONE", "") else float(int(text))
+
+
+def accounted(job_id: str, text: str, submitted: float | None) -> Row | None:
+    """`sacct -P` of State, ExitCode, Submit, Start, End: the last line of this submission."""
+    found = None
+    for line in text.splitlines():
+        parts = line.split("|")
+        try:
+            state, (code, signal) = parts[0].split(" ")[0], map(int, parts[1].split(":"))
+            submit, start, end = map(_time, parts[2:5])
+        except (ValueError, IndexError):
+            raise ParseError(f"sacct printed {line[:80]!r}") from None
+        if submitted in (None, submit):
+            status = code << 8 | signal
+            found = Row(job_id, state, status, 0, submit or 0.0, start, end)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmJob:
+    """A job as `squeue --json` tells it.
+
+    Attributes:
+        id: job id; ``123_4`` for a task of an array, ``123_[1-9]`` never.
+        gpus: asked for in all; 0 = none. `gpu_type`: "" = any.
+        held_gpus: GPU indices on each of `nodes` while it runs; empty where Slurm does not say.
+        time_limit_s: None = no limit. memory_mib: None = not asked for.
+        submit, eligible, start, end: seconds since the epoch; None = not known.
+        num_nodes, max_nodes: asked for while it waits; 0 = any number.
+        placed: whether GPUs were set already (`tres_per_node` names slots).
+    """
+
+    id: str
+    state: str
+    user: str
+    name: str
+    partition: str
+    submit: float
+    eligible: float | None = None
+    start: float | None = None
+    end: float | None = None
+    priority: int = 0
+    reason: str = ""
+    gpus: int = 0
+    gpu_type: str = ""
+    nodes: tuple[str, ...] = ()
+    held_gpus: tuple[tuple[int, ...], ...] = ()
+    num_nodes: int = 1
+    max_nodes: int = 0
+    cpus: int = 1
+    memory_mib: float | None = None
+    time_limit_s: float | None = None
+    comment: str = ""
+    admin_comment: str = ""
+    reservation: str = ""
+    dependency: str = ""
+    placed: bool = False
+
+    @property
+    def held(self) -> bool:
+        return self.state == "PENDING" and self.priority == 0
+
+
+def jobs(text: str) -> list[SlurmJob]:
+    """`squeue --json`, of 22.05 and of later versions; tasks of arrays one by one."""
+    try:
+        told = json.loads(text)["jobs"]
+        return [job for entry in told for job in _job(entry)]
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise ParseError(f"squeue --json: {type(error).__name__} {error}") from None
+
+
+def _job(entry: Mapping[str, Any]) -> Iterator[SlurmJob]:
+    text = {name: str(entry.get(name) or "") for name in _TEXTS}
+    admin = text["admin_comment"].strip('"')
+    gpus, gpu_type = _asked(entry, admin)
+    nodes, held = _held(entry)
+    limit = number(entry.get("time_limit"))
+    per_node, per_cpu = number(entry.get("memory_per_node")), number(entry.get("memory_per_cpu"))
+    cpus = number(entry.get("cpus")) or 1
+    made = SlurmJob(
+        id="",
+        state=_state(entry["job_state"]),
+        user=text["user_name"],
+        name=text["name"],
+        partition=text["partition"],
+        submit=float(number(entry.get("submit_time")) or 0),
+        eligible=_moment(entry.get("eligible_time")),
+        start=_moment(entry.get("start_time")),
+        end=_moment(entry.get("end_time")),
+        priority=number(entry.get("priority")) or 0,
+        reason=text["state_reason"],
+        gpus=gpus,
+        gpu_type=gpu_type,
+        nodes=nodes,
+        held_gpus=held,
+        num_nodes=number(entry.get("node_count")) or 1,
+        max_nodes=number(entry.get("max_nodes")) or 0,
+        cpus=cpus,
+        memory_mib=float(per_node) if per_node else float(per_cpu * cpus) if per_cpu else None,
+        time_limit_s=None if limit in (None, 0, UNLIMITED) else 60.0 * limit,
+        comment=text["comment"],
+        admin_comment=admin,
+        reservation=text["resv_name"],
+        dependency=text["dependency"],
+        placed="slot:" in text["tres_per_node"],
+    )
+    for job_id in _ids(entry):
+        yield SlurmJob(**{**{n: getattr(made, n) for n in SlurmJob.__slots__}, "id": job_id})
+
+
+_TEXTS = [
+    "admin_comment",
+    "user_name",
+    "name",
+    "partition",
+    "state_reason",
+    "comment",
+    "resv_name",
+    "dependency",
+    "tres_per_node",
+]
+
+
+def _ids(entry: Mapping[str, Any]) -> Iterator[str]:
+    array, tasks = number(entry.get("array_job_id")), entry.get("array_task_string")
+    task = number(entry.get("array_task_id"))
+    if array and task is not None and task < 0xFFFFFFFE:
+        yield f"{array}_{task}"
+    elif array and tasks:
+        for index in task_numbers(str(tasks)):
+            yield f"{array}_{index}"
+    else:
+        yield str(int(entry["job_id"]))
+
+
+def number(value: Any) -> int | None:
+    """A number of 22.05 (plain) or later (``{"set": .., "infinite": .., "number": ..}``)."""
+    if isinstance(value, Mapping):
+        if value.get("infinite"):
+            return UNLIMITED
+        return int(value["number"]) if value.get("set") else None
+    return None if value is None or value == "" else int(value)
+
+
+def _moment(value: Any) -> float | None:
+    found = number(value)
+    return None if not found or found == UNLIMITED else float(found)
+
+
+def _state(value: Any) -> str:
+    return str(value[0] if isinstance(value, list) and value else value)
+
+
+def task_numbers(text: str) -> list[int]:
+    """``1-3,7,8-12:2%4`` as numbers."""
+    found: list[int] = []
+    for part in text.split("%")[0].strip("[]").split(","):
+        match = re.fullmatch(r"(\d+)(?:-(\d+)(?::(\d+))?)?", part.strip())
+        if match is None:
+            raise ParseError(f"array tasks {text[:40]!r}")
+        low, high, step = int(match[1]), int(match[2] or match[1]), int(match[3] or 1)
+        if step < 1 or high - low > MOST_TASKS:
+            raise ParseError(f"array tasks {text[:40]!r}")
+        found += range(low, high + 1, step)
+    return found
+
+
+# --- GPUs -----------------------------------------------------------------------------------------
+
+_ASK = re.compile(r"gpus=(\d{1,6})(?: type=([\w.+-]+))?(?=$|[;\s])")
+_GPU = re.compile(r"(?:gres[:/])?gpu(?::(?P<type>[A-Za-z][\w.-]*))?(?:[:=](?P<count>\d+))?")
+
+
+def ask(admin_comment: str) -> tuple[int, str] | None:
+    """GPUs and type that the plugin wrote down for a job it holds; None: it is not governed."""
+    match = _ASK.match(admin_comment)
+    return (int(match[1]), match[2] or "") if match else None
+
+
+def _asked(entry: Mapping[str, Any], admin: str) -> tuple[int, str]:
+    if (governed := ask(admin)) is not None:
+        return governed
+    nodes, tasks = number(entry.get("node_count")) or 1, number(entry.get("tasks")) or 1
+    for name, times in (
+        ("tres_per_job", 1),
+        ("tres_req_str", 1),
+        ("tres_per_node", nodes),
+        ("tres_per_task", tasks),
+        ("tres_alloc_str", 1),
+    ):
+        found = gpus_in(str(entry.get(name) or ""))
+        if found is not None:
+            return found[0] * times, found[1]
+    return 0, ""
+
+
+def gpus_in(tres: str) -> tuple[int, str] | None:
+    """GPUs and type in a list like ``cpu=4,gres/gpu:a100=2`` or ``gres:gpu:2``; None: none."""
+    total, kind, there = 0, "", False
+    for part in tres.split(","):
+        match = _GPU.fullmatch(part.strip())
+        if match is None:
+            continue
+        if kind and match["type"]:
+            total += int(match["count"] or 1)
+        elif not there or match["type"]:  # a typed entry says again what the plain one says
+            total = int(match["count"] or 1)
+        there, kind = True, match["type"] or kind
+    return (total, kind) if there else None
+
+
+def _held(entry: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[tuple[int, ...], ...]]:
+    nodes = hosts(str(entry.get("nodes") or ""))
+    details = entry.get("gres_detail") or ()
+    held = tuple(indices(str(one)) for one in details)
+    return nodes, held if len(held) == len(nodes) and all(held) else ()
+
+
+def indices(detail: str) -> tuple[int, ...]:
+    """GPU indices in ``gpu:a100:2(IDX:0-1)`` or ``slot:g2(CNT:1),slot:g3(CNT:1)``."""
+    found = {int(match) for match in re.findall(r"slot:g(\d{1,3})\(", detail)}
+    for match in re.findall(r"gpu[\w:.-]*\(IDX:([\d,-]+)\)", detail):
+        found.update(task_numbers(match))
+    return tuple(sorted(found))
+
+
+# --- nodes ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node as `scontrol show nodes -o` tells it.
+
+    Attributes:
+        gpus: of gres/gpu. `slots`: GPU indices that have slots, ascending.
+        open: something new may start on it.
+    """
+
+    name: str
+    gpus: int
+    gpu_type: str
+    slots: tuple[int, ...]
+    partitions: tuple[str, ...]
+    open: bool
+    state: str
+
+
+def nodes(text: str) -> list[Node]:
+    """`scontrol show nodes -o`."""
+    return [_node(fields(line)) for line in text.splitlines() if line.strip()]
+
+
+def _node(said: Mapping[str, str]) -> Node:
+    if "NodeName" not in said or "State" not in said:
+        raise ParseError(f"scontrol show nodes printed fields {sorted(said)[:5]}")
+    gres = re.sub(r"\([^)]*\)", "", said.get("Gres", ""))
+    gpus = gpus_in(gres) or (0, "")
+    slots = sorted({int(index) for index in re.findall(r"(?:^|,)slot:g(\d{1,3})(?=[:,]|$)", gres)})
+    flags = {word.rstrip("*~#!%$@^-") for word in said["State"].upper().split("+")}
+    partitions = tuple(name for name in said.get("Partitions", "").split(",") if name)
+    is_open = not flags & _CLOSING and not said["State"].endswith("*")
+    name, state = said["NodeName"], said["State"]
+    return Node(name, gpus[0], gpus[1], tuple(slots), partitions, is_open, state)
+
+
+def fields(line: str) -> dict[str, str]:
+    """``Key=value Key=value`` of one line; of a key said twice, the first (not for jobs)."""
+    parts = re.split(r"(?:^|\s)([A-Z][\w:/]*)=", line)
+    found: dict[str, str] = {}
+    for key, value in zip(parts[1::2], parts[2::2], strict=True):
+        found.setdefault(key, value.strip())
+    return found
+
+
+def hosts(text: str) -> tuple[str, ...]:
+    """A host list, ``n[1-3,07],m2``, as names in its order."""
+    if text in ("", "(null)", "None assigned"):
+        return ()
+    found: list[str] = []
+    for part in re.findall(r"(?:[^,\[]|\[[^\]]*\])+", text):
+        found += _expanded(part)
+        if len(found) > MOST_HOSTS:
+            raise ParseError(f"host list {text[:40]!r} is too long")
+    return tuple(found)
+
+
+def _expanded(part: str) -> Sequence[str]:
+    head, bracket, tail = part.partition("[")
+    if not bracket:
+        return [head]
+    inside, closing, rest = tail.partition("]")
+    if not closing:
+        raise ParseError(f"host list {part[:40]!r}")
+    numbers: list[str] = []
+    for piece in inside.split(","):
+        match = re.fullmatch(r"(\d+)(?:-(\d+))?", piece)
+        if match is None or int(match[2] or match[1]) - int(match[1]) > MOST_HOSTS:
+            raise ParseError(f"host list {part[:40]!r}")
+        width = len(match[1])
+        numbers += [f"{n:0{width}d}" for n in range(int(match[1]), int(match[2] or match[1]) + 1)]
+    ends = _expanded(rest)
+    if len(numbers) * len(ends) > MOST_HOSTS:
+        raise ParseError(f"host list {part[:40]!r} is too long")
+    return [head + number + end for number in numbers for end in ends]

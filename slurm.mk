@@ -1,0 +1,14 @@
+# Targets that need real Slurm daemons, included by the Makefile (uses its BIN and STAMP).
+#
+# The daemons run on this host, in a temporary folder, with GPUs that are plain files; they need
+# root, since they run jobs as other users. Packages are installed by apt where they are missing.
+
+.PHONY: slurm-test slurm-up
+
+slurm-test: install ## Bring up Slurm (again with slurmdbd, slurmrestd), run its tests, leave nothing
+	benchmarks/slurm/install.sh
+	PELLUCID_SLURM=1 $(BIN)/python -m pytest -n 2 --dist loadfile tests/slurm
+
+slurm-up: install ## A private Slurm with fake GPUs to try things on, until Ctrl-C
+	benchmarks/slurm/install.sh
+	$(BIN)/python -m benchmarks.slurm.up

@@ -1,0 +1,291 @@
+"""What the Slurm backend reads and writes, without a Slurm: parsers, shape, order, commands."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.backends.base import Launch, Purpose
+from scheduler.backends.slurm import parse, script
+from scheduler.backends.slurm.client import SlurmError, quoted, word
+from scheduler.backends.slurm.order import priorities
+from scheduler.backends.slurm.queue import is_slurm_id
+from scheduler.backends.slurm.shape import Shape
+from scheduler.service.api.changes import new_job_id
+
+NODE = (
+    "NodeName={name} CoresPerSocket=1 CPUTot=32 AvailableFeatures=(null) Gres={gres} "
+    "NodeAddr=127.0.0.1 OS=Linux 6.1.0-1 #1 SMP Debian State={state} ThreadsPerCore=1 "
+    "Partitions={partitions}  Reason=a disk State=IDLE Gres=gpu:99 [root@2026-01-01T00:00:00]"
+)
+SLOTS = "gpu:4," + ",".join(f"slot:g{i}:2" for i in range(4))
+
+
+def node(name: str, **said: str) -> str:
+    return NODE.format(
+        **{"name": name, "gres": SLOTS, "state": "IDLE", "partitions": "main", **said}
+    )
+
+
+def an_entry(**said: Any) -> dict[str, Any]:
+    entry = {
+        "job_id": 7, "array_job_id": 0, "array_task_id": None, "array_task_string": "",
+        "job_state": "PENDING", "user_name": "ada", "name": "x", "partition": "main",
+        "submit_time": 100, "eligible_time": 0, "start_time": 0, "end_time": 0, "priority": 0,
+        "node_count": 1, "cpus": 2, "memory_per_cpu": 100, "time_limit": 5,
+        "admin_comment": "", "comment": "", "tres_per_node": "", "tres_per_job": "",
+    }  # fmt: skip
+    return entry | said
+
+
+def told(**said: Any) -> list[parse.SlurmJob]:
+    return parse.jobs(json.dumps({"jobs": [an_entry(**said)]}))
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+
+def test_a_row_says_where_a_job_stands() -> None:
+    text = "12|FAILED|768|0|100|101|102|\n13_4|PENDING|0|0|100|N/A|NONE|\n14|FAILED|11|9|1|2|3|\n"
+    found = parse.rows(text)
+    assert (found["12"].exit_code, found["14"].exit_code) == (3, 128 + 11)
+    assert found["13_4"] == parse.Row("13_4", "PENDING", 0, 0, 100.0, None, None)
+
+
+@given(st.text())
+def test_rows_are_read_or_refused(text: str) -> None:
+    try:
+        found = parse.rows(text)
+    except parse.ParseError:
+        return
+    assert all(row.id == job_id for job_id, row in found.items())
+
+
+@given(st.text(), st.floats() | st.none())
+def test_what_accounting_prints_is_read_or_refused(text: str, submitted: float | None) -> None:
+    try:
+        found = parse.accounted("1", text, submitted)
+    except parse.ParseError:
+        return
+    assert found is None or found.id == "1"
+
+
+def test_accounting_tells_a_job_from_another_of_the_same_number() -> None:
+    text = "FAILED|3:0|50|51|52\nCANCELLED by 0|0:0|100|101|102\n"
+    assert parse.accounted("1", text, 50.0) == parse.Row("1", "FAILED", 768, 0, 50, 51, 52)
+    found = parse.accounted("1", text, 100.0)
+    assert found is not None
+    assert found.state == "CANCELLED"
+    assert parse.accounted("1", text, 7.0) is None
+
+
+# --- squeue --json --------------------------------------------------------------------------------
+
+
+def test_a_forged_name_forges_nothing() -> None:
+    (job,) = told(name='x AdminComment=gpus=8" JobState=RUNNING\n9|RUNNING|0|', comment="a|b")
+    assert (job.state, job.gpus, job.admin_comment) == ("PENDING", 0, "")
+
+
+@pytest.mark.parametrize(
+    ("said", "gpus", "kind"),
+    [
+        ({"tres_per_job": "gres:gpu:2"}, 2, ""),
+        ({"tres_per_node": "gres:gpu:a100:2", "node_count": 3}, 6, "a100"),
+        ({"tres_per_node": "gres:gpu"}, 1, ""),
+        ({"tres_per_task": "gres:gpu:1", "tasks": 4}, 4, ""),
+        ({"tres_req_str": "cpu=4,mem=1G,gres/gpu=3,gres/gpu:v100=3"}, 3, "v100"),
+        ({"admin_comment": '"gpus=5 type=h100; GpusBusy: needs 5"'}, 5, "h100"),
+        ({"admin_comment": "gpus=5x"}, 0, ""),
+        ({"tres_per_node": "gres:slot:g1:1"}, 0, ""),
+    ],
+)
+def test_gpus_asked_for_are_found_however_they_were_asked_for(
+    said: dict[str, Any], gpus: int, kind: str
+) -> None:
+    (job,) = told(**said)
+    assert (job.gpus, job.gpu_type) == (gpus, kind)
+
+
+def test_gpus_held_are_told_by_node() -> None:
+    details = ["slot:g2(CNT:1),slot:g3(CNT:1)", "gpu:a100:2(IDX:0-1)"]
+    (job,) = told(job_state="RUNNING", nodes="n[1,3]", gres_detail=details)
+    assert job.nodes == ("n1", "n3")
+    assert job.held_gpus == ((2, 3), (0, 1))
+
+
+def test_tasks_of_an_array_are_jobs() -> None:
+    waiting = told(array_job_id=7, array_task_string="1-3,7%2")
+    assert [job.id for job in waiting] == ["7_1", "7_2", "7_3", "7_7"]
+    (running,) = told(job_id=9, array_job_id=7, array_task_id=4, job_state="RUNNING")
+    assert running.id == "7_4"
+
+
+def test_later_versions_say_numbers_and_states_otherwise() -> None:
+    later = {"set": True, "infinite": False, "number": 100}
+    none = {"set": False, "infinite": False, "number": 0}
+    unlimited = {"set": False, "infinite": True, "number": 0}
+    (job,) = told(
+        job_state=["PENDING"], submit_time=later, priority=none, time_limit=unlimited,
+        array_job_id=none, array_task_id=none,
+    )  # fmt: skip
+    assert (job.state, job.submit, job.priority, job.time_limit_s) == ("PENDING", 100.0, 0, None)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.sampled_from(sorted(an_entry())), JSON))
+def test_entries_are_read_or_refused(said: dict[str, Any]) -> None:
+    try:
+        found = told(**said)
+    except parse.ParseError:
+        return
+    assert all(job.gpus >= 0 and job.id for job in found)
+
+
+@given(st.text())
+def test_text_that_is_no_json_is_refused(text: str) -> None:
+    with pytest.raises(parse.ParseError):
+        parse.jobs(text)
+
+
+# --- nodes, hosts ---------------------------------------------------------------------------------
+
+
+def test_a_node_is_read_and_its_reason_forges_nothing() -> None:
+    (found,) = parse.nodes(node("n1", state="IDLE+DRAIN"))
+    assert (found.gpus, found.slots, found.partitions) == (4, (0, 1, 2, 3), ("main",))
+    assert not found.open
+
+
+@pytest.mark.parametrize("state", ["DOWN*", "IDLE*", "MIXED+MAINTENANCE", "IDLE+RESERVED", "FAIL"])
+def test_nothing_starts_on_a_node_that_is_not_well(state: str) -> None:
+    assert not parse.nodes(node("n1", state=state))[0].open
+
+
+@pytest.mark.parametrize("state", ["IDLE", "MIXED", "ALLOCATED", "MIXED+COMPLETING", "IDLE+CLOUD"])
+def test_a_node_at_work_is_open(state: str) -> None:
+    assert parse.nodes(node("n1", state=state))[0].open
+
+
+@given(st.text())
+def test_nodes_are_read_or_refused(text: str) -> None:
+    try:
+        parse.nodes(text)
+    except parse.ParseError:
+        return
+
+
+def test_host_lists_are_expanded_in_order() -> None:
+    assert parse.hosts("n[1-3,07],m2,a[1-2]b[3-4]") == (
+        "n1", "n2", "n3", "n07", "m2", "a1b3", "a1b4", "a2b3", "a2b4",
+    )  # fmt: skip
+    assert parse.hosts("(null)") == ()
+
+
+@given(st.text(alphabet="n[]-,0123456789x", max_size=30))
+def test_host_lists_are_read_or_refused(text: str) -> None:
+    try:
+        assert len(parse.hosts(text)) <= parse.MOST_HOSTS
+    except parse.ParseError:
+        return
+
+
+# --- shape ----------------------------------------------------------------------------------------
+
+
+def shape(*lines: str, **asked: Any) -> Shape:
+    return Shape.of(parse.nodes("\n".join(lines)), **asked)
+
+
+def test_partitions_are_virtual_clusters_and_lent_nodes_come_last() -> None:
+    found = shape(
+        node("n4", partitions="main,profile"), node("n1"), node("m1", partitions="big"),
+        profiling="profile",
+    )  # fmt: skip
+    assert found.spec.vcs == {"big": 1, "main": 2}
+    assert found.names == ("m1", "n1", "n4")
+    assert found.lent == {"main": 1}
+    assert found.vc(2) == "main"
+    assert found.partition(2, Purpose.PROFILE) == "profile"
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ([node("n1", partitions="a,b")], "is in partitions a, b"),
+        ([node("n1"), node("n2", gres="gpu:2,slot:g0:2,slot:g1:2")], "n1 has 4, n2 has 2"),
+        ([node("n1", gres="(null)")], "has slots"),
+    ],
+)
+def test_what_does_not_fit_is_named(lines: list[str], said: str) -> None:
+    with pytest.raises(SlurmError, match=said):
+        shape(*lines)
+
+
+# --- commands -------------------------------------------------------------------------------------
+
+
+def a_launch(**more: Any) -> Launch:
+    asked: dict[str, Any] = {"nodes": (0, 1), "gpus": ((0, 1), (3,)), **more}
+    return Launch("j", 1, Purpose.RUN, ("true",), **asked)
+
+
+def test_a_job_is_placed_by_one_command() -> None:
+    two = shape(node("n1"), node("n2"))
+    line = script.update("7", a_launch(time_limit_s=90.0), two, 'gpus=3; "why"', ours=True)
+    assert line == (
+        "update jobid=7 NumNodes=2 ReqNodeList=n1,n2 Gres=slot:g0:1,slot:g1:1,slot:g3:1 "
+        'Requeue=0 AdminComment="gpus=3; _why_" TimeLimit=3'
+    )
+    assert script.placement(a_launch(), two) == "n1:0,1;n2:3"
+
+
+@given(st.text())
+def test_no_text_leaves_its_quotes(text: str) -> None:
+    found = quoted(text)
+    assert found[0] == found[-1] == '"'
+    assert not set(found[1:-1]) & set("\"'\\\n\r\0")
+
+
+@given(st.text())
+def test_a_word_is_one_word_or_refused(text: str) -> None:
+    try:
+        assert word(text).split() == [text]
+    except SlurmError:
+        return
+
+
+def test_ids_of_the_service_are_none_of_slurm() -> None:
+    assert all(map(is_slurm_id, ("1", "4294967294", "12_3")))
+    assert not any(is_slurm_id(new_job_id()) for _ in range(1000))
+    assert not is_slurm_id("123456789012")
+
+
+# --- order ----------------------------------------------------------------------------------------
+
+
+def test_only_what_is_out_of_order_is_given_a_priority() -> None:
+    assert priorities([("a", 5000), ("b", 4000), ("c", 3000)]) == {}
+    assert priorities([("c", 3000), ("a", 5000), ("b", 4000)]) == {"c": 6000}
+    assert priorities([("a", 5000), ("c", 3000), ("b", 4000)]) in ({"c": 4500}, {"b": 2000})
+
+
+@given(st.lists(st.integers(0, 2**32 - 2), max_size=60))
+def test_the_order_wanted_is_the_order_of_the_priorities(now: list[int]) -> None:
+    order = [(str(i), priority) for i, priority in enumerate(now)]
+    new = priorities(order)
+    after = [new.get(job, priority) for job, priority in order]
+    assert all(first > second for first, second in itertools.pairwise(after))
+    assert all(0 < priority < 2**32 - 1 for priority in after)
+    assert all(new[job] != priority for job, priority in order if job in new)

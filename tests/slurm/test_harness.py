@@ -1,0 +1,69 @@
+"""The private cluster itself: it survives what tests do to it, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import time
+
+import psutil
+import pytest
+
+from benchmarks.slurm import SlurmCluster, SlurmError
+from benchmarks.slurm.processes import until
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_jobs_outlive_their_controller(cluster: SlurmCluster, killed: bool) -> None:
+    job = int(cluster.run("sbatch", "--parsable", "--output=/dev/null", "--wrap=sleep 60").stdout)
+    until(lambda: cluster.jobs()[job]["job_state"] == "RUNNING", "it to run")
+    if killed:
+        time.sleep(6.0)  # slurmctld saves its state every five seconds
+        cluster.kill_controller()
+    else:
+        cluster.stop_controller()
+    assert not _up(cluster)
+    cluster.start_controller()
+    assert cluster.jobs()[job]["job_state"] == "RUNNING"
+    assert cluster.jobs()[job]["restart_cnt"] == 0
+    cluster.run("scancel", str(job))
+
+
+def test_nodes_go_down_and_come_back(cluster: SlurmCluster) -> None:
+    cluster.mark("n3", "drain")
+    assert cluster.node_states()["n3"].startswith("drain")
+    cluster.mark("n4", "down")
+    assert cluster.node_states()["n4"].startswith("down")
+    for node in ("n3", "n4"):
+        cluster.mark(node, "resume")
+    cluster.kill_node("n3")
+    until(lambda: cluster.node_states()["n3"].startswith("down"), "n3 to be missed", 60)
+    cluster.start_node("n3")
+    cluster.wait_idle()
+
+
+def test_nothing_is_left_of_a_cluster_whose_jobs_run() -> None:
+    with SlurmCluster(nodes=1, gpus=2) as slurm:
+        hiding = "env -i setsid sleep 987654 & sleep 987653"
+        slurm.run("sbatch", "--output=/dev/null", f"--wrap={hiding}")
+        until(lambda: len(_sleepers()) == 2, "the job to run")
+        folder = slurm.folder
+    assert _sleepers() == []
+    assert not folder.exists()
+
+
+def _up(cluster: SlurmCluster) -> bool:
+    return "is UP" in cluster.run("scontrol", "ping", check=False).stdout
+
+
+def _sleepers() -> list[int]:
+    return [
+        process.pid
+        for process in psutil.process_iter(["cmdline"])
+        if (process.info["cmdline"] or [])[-1:] in (["987653"], ["987654"])
+        and process.info["cmdline"][0] == "sleep"
+    ]
+
+
+def test_a_daemon_that_does_not_start_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.slurm.config.SLURM_USER", "nobody-of-that-name")
+    with pytest.raises(SlurmError, match="nobody-of-that-name"), SlurmCluster():
+        raise AssertionError("it came up")
