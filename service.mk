@@ -6,7 +6,7 @@
 PG_BIN ?= $(firstword $(patsubst %/initdb,%,$(wildcard /usr/lib/postgresql/*/bin/initdb /usr/local/bin/initdb /usr/bin/initdb)))
 PG_USER ?= nobody
 
-.PHONY: test-service faults serve-demo test-browser
+.PHONY: test-service faults champion serve-demo test-browser
 
 test-service: install ## Run the service's tests on a private PostgreSQL
 	$(BIN)/python -m benchmarks.postgres --bin "$(PG_BIN)" --user "$(PG_USER)" -- \
@@ -18,11 +18,15 @@ faults: install ## Kill the service thousands of times, on SQLite and PostgreSQL
 
 DEMO_ARGS ?=
 
-serve-demo: install ## A service with fake GPUs, and people who send it jobs: watch in a browser
+# The models that the demo decides by: those of the embedded trace, trained if they are not yet.
+champion: install
+	dvc repro --quiet export
+
+serve-demo: champion ## A service with fake GPUs, and people who send it jobs: watch in a browser
 	$(BIN)/pellucid serve-demo $(DEMO_ARGS)
 
 # The system's Chromium, installed where apt and the right to use it are; screenshots are kept.
-test-browser: install ## Walk the pages in Chromium; screenshots in data/browser/
+test-browser: champion ## Walk the pages in Chromium; screenshots in data/browser/
 	command -v chromium >/dev/null || command -v chromium-browser >/dev/null || \
 	  (apt-get update -q && apt-get install -q -y --no-install-recommends chromium)
 	rm -rf data/browser
