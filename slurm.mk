@@ -7,7 +7,7 @@
 
 slurm-test: install ## Bring up Slurm (again with slurmdbd, slurmrestd), run its tests, leave nothing
 	benchmarks/slurm/install.sh
-	PELLUCID_SLURM=1 $(BIN)/python -m pytest -n 2 --dist loadfile tests/slurm
+	PELLUCID_SLURM=1 $(BIN)/python -m pytest -n 4 --dist loadfile tests/slurm
 
 slurm-up: install ## A private Slurm with fake GPUs to try things on, until Ctrl-C
 	benchmarks/slurm/install.sh

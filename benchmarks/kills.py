@@ -65,6 +65,7 @@ class Victim:
     def __init__(self, folder: Path, *, whole: bool, policy: str = "fifo"):
         cluster = folder / "cluster.yaml"
         cluster.write_text(CLUSTER)
+        (folder / "champion").mkdir(exist_ok=True)  # nothing in it yet
         self.whole, self.folder = whole, folder
         self.settings = Settings(
             database=f"sqlite:///{folder / 'pellucid.db'}",

@@ -6,14 +6,27 @@ One way of asking for all three, so that the same command works on a laptop and 
     local:4         four processes of this machine (joblib)
     dask:4          a Dask cluster of four worker processes, made for the occasion
     tcp://host:8786 a Dask scheduler that is already there
-    slurm:4         a Dask cluster of four Slurm jobs (dask-jobqueue; see its own configuration)
+    slurm:4         a Dask cluster of four Slurm jobs (dask-jobqueue)
+
+Partition, account, time limit and the rest of the Slurm jobs are said as Dask has it: in
+`~/.config/dask/jobqueue.yaml`, or as `DASK_JOBQUEUE__SLURM__QUEUE=cpu` in the environment.
+
+What takes hours can be kept as it comes (`Keep`): every finished task is a file, and the same
+command takes it up again instead of running the task anew.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
+import pickle
 import re
-from collections.abc import Callable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any, TypeVar
 
 from pipeline.errors import UserError
@@ -23,18 +36,39 @@ R = TypeVar("R")
 
 HERE = "here"
 WHERE_HELP = "here, local:N, dask:N, slurm:N, or the address of a Dask scheduler (tcp://host:port)."
+KEEP_HELP = (
+    "Keep what is finished in this folder as it comes; the same command, given again, takes it up."
+)
 _COUNTED = re.compile(r"(local|dask|slurm):([1-9]\d{0,3})")
+# Of a Slurm job that is one worker, where Dask's own configuration does not say.
+_SLURM_JOB = {"cores": 1, "processes": 1, "memory": "4GiB"}
 
 Mapped = Callable[[Callable[[Any], Any], Sequence[Any]], Iterator[Any]]
 
 
+def place(where: str | None, workers: int) -> str:
+    """The place that `--where` or else `--workers` names; UserError when both do."""
+    if where is None:
+        return HERE if workers == 1 else f"local:{workers}"
+    if workers != 1:
+        raise UserError(f"--workers {workers} and --where {where}: give one of them")
+    return where
+
+
 @contextmanager
-def mapped(where: str) -> Iterator[Mapped]:
+def mapped(where: str, keep: Keep | None = None) -> Iterator[Mapped]:
     """`map` over tasks, carried out where asked; results come in the order of the tasks.
 
     A task is a picklable function and value. With a Dask cluster the workers need this package
-    and see the same files. Raises UserError for a place that cannot be used.
+    and see the same files. With `keep`, finished tasks are kept and taken up. Raises UserError
+    for a place that cannot be used.
     """
+    with _mapped(where) as over:
+        yield over if keep is None else keep.around(over)
+
+
+@contextmanager
+def _mapped(where: str) -> Iterator[Mapped]:
     if where == HERE:
         yield _here
         return
@@ -83,10 +117,9 @@ def _client(where: str, match: re.Match[str] | None) -> Iterator[Any]:
         return
     kind, workers = match[1], int(match[2])
     if kind == "slurm":
-        from dask_jobqueue import SLURMCluster
-
-        with SLURMCluster() as cluster, Client(cluster) as client:
+        with slurm_cluster() as cluster, Client(cluster) as client:
             cluster.scale(jobs=workers)
+            print(f"{workers} Slurm jobs are asked for (squeue --me)", file=sys.stderr)
             yield client
         return
     with (
@@ -98,6 +131,31 @@ def _client(where: str, match: re.Match[str] | None) -> Iterator[Any]:
         yield client
 
 
+def slurm_cluster() -> Any:
+    """A Dask cluster whose workers are Slurm jobs, none of them asked for yet.
+
+    Jobs of a core and 4 GiB, unless Dask's configuration says otherwise. Raises UserError where
+    dask-jobqueue or Slurm's commands are missing.
+    """
+    import shutil
+
+    try:
+        import dask.config
+        from dask_jobqueue import SLURMCluster
+    except ImportError:
+        raise UserError(
+            "--where slurm:N needs dask-jobqueue: pip install 'pellucid[cluster]'"
+        ) from None
+    if shutil.which("sbatch") is None:
+        raise UserError("--where slurm:N: there is no sbatch here; run it on a login node")
+    unsaid = {
+        key: value
+        for key, value in _SLURM_JOB.items()
+        if dask.config.get(f"jobqueue.slurm.{key}", None) is None
+    }
+    return SLURMCluster(scheduler_options={"dashboard_address": None}, **unsaid)
+
+
 def _dask(client: Any, task: Callable[[T], R], values: Sequence[T]) -> Iterator[R]:
     """Results in order. A worker that dies is replaced and its tasks run again elsewhere."""
     futures = client.map(task, values, pure=False, retries=2)
@@ -107,3 +165,97 @@ def _dask(client: Any, task: Callable[[T], R], values: Sequence[T]) -> Iterator[
             future.release()
     finally:
         client.cancel(futures)
+
+
+@dataclass(frozen=True)
+class Keep:
+    """Finished tasks as files that appear whole, to be taken up after an interruption.
+
+    Attributes:
+        folder: made if need be; only its owner may write there, since results are pickled.
+        question: digest of everything the results follow from (`question_of`). Files of another
+            question are left alone and never read.
+        label: names a value, differently from all others; part of a file's name.
+    """
+
+    folder: Path
+    question: str
+    label: Callable[[Any], str] = str
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        held = self.folder.stat()
+        if held.st_uid != os.getuid() or held.st_mode & 0o022:
+            raise UserError(
+                f"{self.folder}: others can write there; keep results in a folder of your own"
+            )
+
+    def path(self, value: Any) -> Path:
+        """Where the result of a value is kept."""
+        name = re.sub(r"[^\w.-]", "_", self.label(value))
+        return self.folder / f"{name}-{self.question[:12]}.pickle"
+
+    def once(self, name: str, make: Callable[[], R]) -> R:
+        """What `make` makes, or made when it was last asked for under this name."""
+        found: R = next(self.around(_here)(lambda _: make(), [name]))
+        return found
+
+    def around(self, over: Mapped) -> Mapped:
+        """A map that runs only what is not kept yet."""
+
+        def over_missing(task: Callable[[Any], Any], values: Sequence[Any]) -> Iterator[Any]:
+            paths = [self.path(value) for value in values]
+            if len(set(paths)) < len(paths):
+                raise ValueError("two tasks have one name")
+            missing = [not path.exists() for path in paths]
+            tasks = [
+                (value, path)
+                for value, path, wanted in zip(values, paths, missing, strict=True)
+                if wanted
+            ]
+            made = iter(over(_Kept(task), tasks)) if tasks else iter(())
+            for path, wanted in zip(paths, missing, strict=True):
+                yield next(made) if wanted else _taken_up(path)
+
+        return over_missing
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A task that writes its result down before handing it over, where it runs."""
+
+    task: Callable[[Any], Any]
+
+    def __call__(self, given: tuple[Any, Path]) -> Any:
+        value, path = given
+        result = self.task(value)
+        partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+        with partial.open("wb") as file:
+            pickle.dump(result, file, protocol=pickle.HIGHEST_PROTOCOL)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.rename(path)
+        return result
+
+
+def _taken_up(path: Path) -> Any:
+    try:
+        return pickle.loads(path.read_bytes())
+    except (OSError, pickle.UnpicklingError, EOFError, AttributeError, ImportError) as error:
+        raise UserError(
+            f"{path}: cannot be read ({error}); delete it, and it is made anew"
+        ) from None
+
+
+def question_of(options: object, files: Iterable[Path] = ()) -> str:
+    """Digest of a question: options (by their text), and input files or folders.
+
+    Files go in by name, size and time of the last change; so does this package's version.
+    """
+    seen = hashlib.sha256(f"{version('pellucid')}\n{options!r}\n".encode())
+    for given in files:
+        for path in [given, *(sorted(given.rglob("*")) if given.is_dir() else [])]:
+            if path.is_file():
+                held = path.stat()
+                seen.update(f"{path.resolve()} {held.st_size} {held.st_mtime_ns}\n".encode())
+    return seen.hexdigest()

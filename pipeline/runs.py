@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-from joblib import Parallel, delayed
 
+from pipeline.cluster import HERE, Keep, mapped
 from pipeline.tracks.scenario import Cost, Meter, Progress, Sink
 from scheduler.estimates import Estimator
 from scheduler.explain.scores import describe
@@ -54,9 +54,18 @@ class Shown(Protocol):
 
 
 def run(
-    scenario: World, policy: str, out: Path | None = None, *, progress: Progress | None = None
+    scenario: World,
+    policy: str,
+    out: Path | None = None,
+    *,
+    progress: Progress | None = None,
+    world: Figures | None = None,
 ) -> Figures:
-    """Simulate one policy; with `out`, record every decision there. Returns the summary."""
+    """Simulate one policy; with `out`, record every decision there. Returns the summary.
+
+    Args:
+        world: what it takes to open the same world again, kept with the record.
+    """
     meter = Meter()
     if out is not None:
         (out / "summary.json").unlink(missing_ok=True)
@@ -83,6 +92,7 @@ def run(
                 **figures,
                 "jct_by_vc_s": jct_by_vc(outcome.jobs),
                 **scenario.layout(),
+                **({"world": world} if world is not None else {}),
             },
         )
     return figures
@@ -110,6 +120,9 @@ class Task:
     policy: str
     seed: int
 
+    def __str__(self) -> str:
+        return f"{self.policy}-{self.seed}"
+
 
 def compare(
     scenarios: Callable[[int], World],
@@ -117,42 +130,33 @@ def compare(
     seeds: Sequence[int],
     *,
     out: Path | None = None,
-    workers: int = 1,
+    where: str = HERE,
+    keep: Keep | None = None,
     progress: Callable[[Task], None] | None = None,
 ) -> Figures:
     """Run every policy on every seed.
 
     Args:
-        scenarios: makes the world of a seed.
+        scenarios: makes the world of a seed; picklable unless everything runs here.
         out: where to record the runs of the first seed, one folder per policy.
-        workers: processes; 1 keeps everything in this one.
+        where: see `pipeline.cluster.mapped`.
+        keep: runs already finished, which are not run anew.
 
     Returns:
         ``{track, seeds, policies: [figures as mean and sd], paired: [differences to the first
         policy, on the same seeds, with standard errors], cpu_s, ...}``
     """
     meter = Meter()
+    tasks = [Task(policy, seed) for seed in seeds for policy in policies]
     rows: dict[Task, Figures] = {}
-    if workers == 1:
-        for seed in seeds:
-            scenario = scenarios(seed)
-            for policy in policies:
-                rows[Task(policy, seed)] = _one(scenario, policy, seed == seeds[0], out)
-                if progress is not None:
-                    progress(Task(policy, seed))
-            name = scenario.name
-    else:
-        name = scenarios(seeds[0]).name
-        jobs = [Task(policy, seed) for seed in seeds for policy in policies]
-        found = Parallel(n_jobs=workers, return_as="generator")(
-            delayed(_fresh)(scenarios, task, task.seed == seeds[0], out) for task in jobs
-        )
-        for task, figures in zip(jobs, found, strict=True):
+    with mapped(where, keep) as over:
+        found = over(_Sweep(scenarios, seeds[0], out), tasks)
+        for task, figures in zip(tasks, found, strict=True):
             rows[task] = figures
             if progress is not None:
                 progress(task)
     result: Figures = {
-        "track": name,
+        "track": rows[tasks[0]]["scenario"],
         "seeds": list(seeds),
         "policies": [
             _aggregate(policy, [rows[Task(policy, seed)] for seed in seeds]) for policy in policies
@@ -160,22 +164,28 @@ def compare(
         "paired": _paired(rows, policies, seeds),
     }
     result |= _rounded(meter.read())
-    if workers > 1:  # the runs' own CPU time is what was spent
+    if where != HERE or keep is not None:  # what was spent is the runs' own CPU time
         result["cpu_s"] = round(sum(row["cpu_s"] for row in rows.values()), 3)
     if out is not None:
         write_json(out / "compare.json", result)
     return result
 
 
-def _fresh(
-    scenarios: Callable[[int], World], task: Task, record: bool, out: Path | None
-) -> Figures:
-    return _one(scenarios(task.seed), task.policy, record, out)
+class _Sweep:
+    """A run of a comparison, to be sent elsewhere; the world of a seed is made once in a row."""
 
+    def __init__(self, scenarios: Callable[[int], World], first: int, out: Path | None):
+        self.scenarios, self.first, self.out = scenarios, first, out
+        self._world: World | None = None
 
-def _one(scenario: World, policy: str, record: bool, out: Path | None) -> Figures:
-    folder = out / policy if out is not None and record else None
-    return run(scenario, policy, folder)
+    def __call__(self, task: Task) -> Figures:
+        if self._world is None or self._world.seed != task.seed:
+            self._world = self.scenarios(task.seed)
+        folder = self.out / task.policy if self.out and task.seed == self.first else None
+        return run(self._world, task.policy, folder)
+
+    def __getstate__(self) -> Figures:
+        return self.__dict__ | {"_world": None}
 
 
 _NOT_FIGURES = {"policy", "scenario", "seed", "durations"}

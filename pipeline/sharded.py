@@ -18,7 +18,7 @@ from models.training.packing import fit_packing, fit_pair_speed
 from models.training.pairs import PairMeasurements
 from models.training.pairspeed import fit_pair_ga2m
 from models.training.sharded import fit_sharded
-from pipeline.cluster import mapped
+from pipeline.cluster import Keep, mapped, question_of
 from pipeline.errors import UserError
 from pipeline.traces.dataset import read_months
 
@@ -82,16 +82,28 @@ def train_sharded(
     where: str,
     preset: str,
     seed: int,
-    progress: Callable[[int], None] | None = None,
+    keep: Path | None = None,
+    progress: Callable[[float], None] | None = None,
 ) -> tuple[Bundle, dict[str, Any]]:
     """A bundle whose duration model was fitted shard by shard, what it was made from, its errors.
 
-    It holds no tails and no arrivals: those are fitted in memory.
+    With `keep`, the model of every fitted shard is kept in that folder and taken up again.
+    `progress` is told the share of shards fitted. The bundle holds no tails and no arrivals: those
+    are fitted in memory.
     """
     files, since = write_shards(trace, scratch, cut=cut, families=families)
-    with mapped(where) as map_shards:
+    kept = None
+    if keep is not None:
+        options = (cut, tuple(families), preset, seed, SHARD_ROWS)
+        kept = Keep(keep, question_of(options, [trace]), label=lambda file: file.name)
+
+    def fitted(done: int) -> None:
+        if progress is not None:
+            progress(done / len(files))
+
+    with mapped(where, kept) as map_shards:
         model, told = fit_sharded(
-            files, seed=seed, preset=preset, map_shards=map_shards, progress=progress
+            files, seed=seed, preset=preset, map_shards=map_shards, progress=fitted
         )
     bundle = Bundle(
         duration=model,

@@ -6,7 +6,7 @@ finding a node is a few integer operations however large the cluster is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from features.job import Job
@@ -15,14 +15,32 @@ GPU_SHARING_CAPACITY = 2  # jobs per GPU at most
 
 
 @dataclass(frozen=True, slots=True)
+class NodeGroup:
+    """Like nodes of one virtual cluster: a GPU type and a number of GPUs on each."""
+
+    gpu_type: str
+    nodes: int
+    gpus_per_node: int
+
+    def __post_init__(self) -> None:
+        if self.nodes < 1 or self.gpus_per_node < 1:
+            raise ValueError(
+                f"{self.nodes} nodes of {self.gpus_per_node} GPUs of type {self.gpu_type!r}: "
+                "both must be at least 1"
+            )
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterSpec:
     """The shape of a cluster.
 
     Attributes:
         vcs: nodes of each virtual cluster, in node order.
-        gpus_per_node: GPUs on every node.
+        gpus_per_node: GPUs on every node; on the largest, where they differ.
         gpu_memory_mib: memory of one GPU, MiB.
         gpu_type: GPU type of every node.
+        groups: what the nodes of each virtual cluster are, in node order, where they are not all
+            alike (`mixed` makes such a cluster).
     """
 
     vcs: Mapping[str, int]
@@ -30,6 +48,31 @@ class ClusterSpec:
     gpu_memory_mib: float = 24_576.0
     gpu_type: str = ""
     name: str = "cluster"
+    groups: Mapping[str, tuple[NodeGroup, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def mixed(
+        cls,
+        groups: Mapping[str, Sequence[NodeGroup]],
+        *,
+        gpu_memory_mib: float = 24_576.0,
+        name: str = "cluster",
+    ) -> ClusterSpec:
+        """A cluster whose nodes differ, within virtual clusters too."""
+        return cls(
+            {vc: sum(group.nodes for group in has) for vc, has in groups.items()},
+            max(group.gpus_per_node for has in groups.values() for group in has),
+            gpu_memory_mib,
+            name=name,
+            groups={vc: tuple(has) for vc, has in groups.items()},
+        )
+
+    def groups_of(self, vc: str) -> tuple[NodeGroup, ...]:
+        """The nodes of a virtual cluster, in order."""
+        if self.groups:
+            return self.groups[vc]
+        nodes = self.vcs[vc]
+        return (NodeGroup(self.gpu_type, nodes, self.gpus_per_node),) if nodes else ()
 
     def __post_init__(self) -> None:
         if self.gpus_per_node < 1:
@@ -40,12 +83,21 @@ class ClusterSpec:
 
     def has_type(self, gpu_type: str) -> bool:
         """Whether a job that asks for this GPU type can run; where none is stated, any can."""
-        return not self.gpu_type or gpu_type.casefold() == self.gpu_type.casefold()
+        if self.groups:
+            return any(same_type(gpu_type, g.gpu_type) for has in self.groups.values() for g in has)
+        return not self.gpu_type or same_type(gpu_type, self.gpu_type)
 
     @property
     def gpus(self) -> int:
         """GPUs in the whole cluster."""
+        if self.groups:
+            return sum(g.nodes * g.gpus_per_node for has in self.groups.values() for g in has)
         return sum(self.vcs.values()) * self.gpus_per_node
+
+
+def same_type(one: str, other: str) -> bool:
+    """Whether two names mean the same GPU type."""
+    return one.casefold() == other.casefold()
 
 
 @dataclass(slots=True, eq=False)
@@ -82,45 +134,61 @@ class Pool:
     name: str
     per_node: int
     size: int = 0  # nodes now in the pool
+    gpus: int = 0  # GPUs now in the pool
+    changes: int = 0  # counts whenever GPUs become free or busy, or nodes come, go or are drained
     free: int = 0  # free GPUs, those of drained nodes apart
     _by_free: list[int] = field(default_factory=list)
     _free_gpus: dict[int, int] = field(default_factory=dict)  # node -> bit mask of free GPUs
     _held: dict[int, int] = field(default_factory=dict)  # node -> bit mask of reserved GPUs
     _shut: set[int] = field(default_factory=set)  # drained nodes
+    _small: dict[int, int] = field(default_factory=dict)  # node -> its GPUs, where fewer
 
     def __post_init__(self) -> None:
         self._by_free = [0] * (self.per_node + 1)
 
-    @property
-    def gpus(self) -> int:
-        """GPUs now in the pool."""
-        return self.size * self.per_node
+    def gpus_of(self, node: int) -> int:
+        """GPUs on a node."""
+        return self._small.get(node, self.per_node)
 
-    def add_node(self, node: int) -> None:
-        """Bring an idle node into the pool."""
+    def add_node(self, node: int, gpus: int | None = None) -> None:
+        """Bring an idle node into the pool; `gpus` where it has fewer than others."""
         if node in self._free_gpus:
             raise ValueError(f"node {node} is already in pool {self.name!r}")
-        self._free_gpus[node] = (1 << self.per_node) - 1
-        self._by_free[self.per_node] |= 1 << node
+        self.changes += 1
+        if gpus is not None and gpus != self.per_node:
+            self._small[node] = gpus
+        gpus = self.gpus_of(node)
+        self._free_gpus[node] = (1 << gpus) - 1
+        self._by_free[gpus] |= 1 << node
         self.size += 1
-        self.free += self.per_node
+        self.gpus += gpus
+        self.free += gpus
 
     def remove_node(self, node: int) -> None:
         """Take an idle node out of the pool."""
-        if not self._by_free[self.per_node] >> node & 1:
+        if not self.is_idle(node):
             raise ValueError(f"node {node} of pool {self.name!r} is not idle")
+        gpus = self.gpus_of(node)
+        self.changes += 1
         del self._free_gpus[node]
-        self._by_free[self.per_node] &= ~(1 << node)
+        self._small.pop(node, None)
+        self._by_free[gpus] &= ~(1 << node)
         self.size -= 1
-        self.free -= self.per_node
+        self.gpus -= gpus
+        self.free -= gpus
 
     def idle_node(self) -> int | None:
         """The last wholly idle node, or None. (First-fit fills low numbers first.)"""
         mask = self._by_free[self.per_node]
         return mask.bit_length() - 1 if mask else None
 
+    @property
+    def idle_nodes(self) -> int:
+        """Nodes of which every GPU may be given."""
+        return self._by_free[self.per_node].bit_count()
+
     def is_idle(self, node: int) -> bool:
-        return bool(self._by_free[self.per_node] >> node & 1)
+        return bool(self._by_free[self.gpus_of(node)] >> node & 1)
 
     def __contains__(self, node: int) -> bool:
         return node in self._free_gpus
@@ -132,24 +200,28 @@ class Pool:
         """Bit mask of free GPUs on a node."""
         return self._free_gpus[node]
 
-    def place(self, gpus: int) -> Placement | None:
+    def place(self, gpus: int, *, among: int = -1, per_node: int | None = None) -> Placement | None:
         """Consolidated placement: the fewest nodes, each as full as possible.
+
+        Args:
+            among: nodes that will do, as a bit mask; all by default.
+            per_node: GPUs on each of them, where nodes differ.
 
         Up to a node's worth goes on the fullest node where it fits. More takes wholly idle nodes
         and puts the remainder on the emptiest node left. None when that is not possible now.
         """
-        per_node = self.per_node
+        per_node = per_node or self.per_node
         if gpus > self.free:
             return None
         if gpus <= per_node:
             for k in range(gpus, per_node + 1):
-                mask = self._by_free[k]
+                mask = self._by_free[k] & among
                 if mask:
                     node = (mask & -mask).bit_length() - 1
                     return [(node, _lowest(self.open_on(node), gpus))]
             return None
         whole, rest = divmod(gpus, per_node)
-        idle = self._by_free[per_node]
+        idle = self._by_free[per_node] & among
         if idle.bit_count() < whole:
             return None
         full = (1 << per_node) - 1
@@ -160,7 +232,7 @@ class Pool:
             idle ^= low
         if rest:
             for k in range(per_node, rest - 1, -1):
-                mask = idle if k == per_node else self._by_free[k]
+                mask = idle if k == per_node else self._by_free[k] & among
                 if mask:
                     node = (mask & -mask).bit_length() - 1
                     placement.append((node, _lowest(self.open_on(node), rest)))
@@ -187,6 +259,11 @@ class Pool:
             return (1 << self.per_node) - 1
         return self._held.get(node, 0)
 
+    @property
+    def keeps_any(self) -> bool:
+        """Whether any GPU is held for a reservation, or any node drained."""
+        return bool(self._held or self._shut)
+
     def is_open(self, node: int) -> bool:
         """False for a drained node."""
         return node not in self._shut
@@ -195,6 +272,7 @@ class Pool:
         """Drain a node, so that none of its GPUs is given, or open it again."""
         if is_open is self.is_open(node):
             return
+        self.changes += 1
         free = self._free_gpus[node].bit_count()
         self._by_free[self.open_on(node).bit_count()] &= ~(1 << node)
         if is_open:
@@ -218,6 +296,7 @@ class Pool:
             self._refile(node, self._free_gpus[node], self._held[node] & ~gpus)
 
     def _set(self, node: int, free: int) -> None:
+        self.changes += 1
         if node not in self._shut:
             self.free += free.bit_count() - self._free_gpus[node].bit_count()
         self._refile(node, free, self._held.get(node, 0))
@@ -259,6 +338,7 @@ class Cluster:
         self.runs: dict[str, Run] = {}
         # runs that hold their GPUs alone and may take a partner: (vc, gpus) -> order -> run
         self.alone: dict[tuple[str, int], dict[int, Run]] = {}
+        self._in_order: dict[tuple[str, int], list[Run]] = {}  # `alone`, sorted; emptied on change
         self.node_vc: list[str] = []
         self._pool_of: list[Pool] = []
         self._starts = 0
@@ -268,11 +348,12 @@ class Cluster:
             lent = lend.pop(vc, 0)
             if lent > count:
                 raise ValueError(f"vc {vc!r} has {count} nodes and cannot lend {lent}")
-            for i in range(count):
+            sizes = [g.gpus_per_node for g in spec.groups_of(vc) for _ in range(g.nodes)]
+            for i, gpus in enumerate(sizes):
                 node = len(self.node_vc)
                 self.node_vc.append(vc)
                 home = pool if i < count - lent else self.profiling
-                home.add_node(node)
+                home.add_node(node, gpus)
                 self._pool_of.append(home)
         if lend:
             raise ValueError(f"no such vc to lend profiling nodes from: {', '.join(sorted(lend))}")
@@ -342,15 +423,18 @@ class Cluster:
 
     def lend(self, node: int) -> None:
         """Move an idle node from its virtual cluster to the profiling partition."""
-        self.pools[self.node_vc[node]].remove_node(node)
-        self.profiling.add_node(node)
+        home = self.pools[self.node_vc[node]]
+        gpus = home.gpus_of(node)
+        home.remove_node(node)
+        self.profiling.add_node(node, gpus)
         self._pool_of[node] = self.profiling
 
     def give_back(self, node: int) -> None:
         """Move an idle node from the profiling partition back to its virtual cluster."""
+        gpus = self.profiling.gpus_of(node)
         self.profiling.remove_node(node)
         pool = self._pool_of[node] = self.pools[self.node_vc[node]]
-        pool.add_node(node)
+        pool.add_node(node, gpus)
 
     def set_open(self, node: int, is_open: bool) -> None:
         """Drain a node (nothing new is started or packed there), or open it again."""
@@ -359,13 +443,34 @@ class Cluster:
             if node in run.nodes and run.partner is None and not run.profiling:
                 (self._open if is_open else self._close)(run)
 
+    def is_held(self, run: Run) -> bool:
+        """True when GPUs of a run are kept for a waiting job, or its node is drained."""
+        for node, mask in zip(run.nodes, run.gpus, strict=True):
+            pool = self._pool_of[node]
+            if pool.keeps_any and pool.held_on(node) & mask:
+                return True
+        return False
+
+    def open_to_partners(self, vc: str, gpus: int) -> list[Run]:
+        """Runs of exactly `gpus` GPUs that hold them alone, oldest first. Not to be changed."""
+        key = vc, gpus
+        found = self._in_order.get(key)
+        if found is None:
+            runs = self.alone.get(key, {})
+            found = self._in_order[key] = [runs[order] for order in sorted(runs)]
+        return found
+
     def _open(self, run: Run) -> None:
         """Let a run take a partner, if its owner and its nodes allow."""
         if run.job.share and all(self.pool_of(node).is_open(node) for node in run.nodes):
-            self.alone.setdefault((run.vc, run.job.gpus), {})[run.order] = run
+            key = run.vc, run.job.gpus
+            self.alone.setdefault(key, {})[run.order] = run
+            self._in_order.pop(key, None)
 
     def _close(self, run: Run) -> None:
-        self.alone.get((run.vc, run.job.gpus), {}).pop(run.order, None)
+        key = run.vc, run.job.gpus
+        if self.alone.get(key, {}).pop(run.order, None) is not None:
+            self._in_order.pop(key, None)
 
     def validate(self) -> None:
         """Raise AssertionError when an invariant is broken. For tests."""
@@ -383,7 +488,7 @@ class Cluster:
         for pool in [*self.pools.values(), self.profiling]:
             for node in pool.nodes():
                 free = pool.free_on(node)
-                for gpu in range(pool.per_node):
+                for gpu in range(pool.gpus_of(node)):
                     assert bool(free >> gpu & 1) != ((node, gpu) in held), "free or held"
                 assert pool._by_free[pool.open_on(node).bit_count()] >> node & 1
             opened = (pool.free_on(n) for n in pool.nodes() if pool.is_open(n))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from features.job import Job, Profile
 from features.schema import State
 from scheduler.cluster import Cluster, Placement, Pool, Run
-from scheduler.decisions import Action, Decision, Reason, Score
+from scheduler.decisions import Action, Decision, Evidence, Reason, Score
 from scheduler.estimates import Estimator
 
 if TYPE_CHECKING:
@@ -42,10 +42,12 @@ class QueuedJob:
         looked_at: it has been in the profiling partition.
         verdict: the judgement on the pair it was packed in; None when it was not.
         reason: why it waited when last looked at.
+        evidence: further numbers behind its place in line, by name.
     """
 
     __slots__ = (
         "estimate_s",
+        "evidence",
         "job",
         "key",
         "looked_at",
@@ -69,6 +71,7 @@ class QueuedJob:
         self.looked_at = False
         self.verdict: Verdict | None = None
         self.reason: Reason | None = None
+        self.evidence: Evidence = ()
         self.submit_time = job.submit_time
 
     def __lt__(self, other: QueuedJob) -> bool:
@@ -155,29 +158,38 @@ class Turn:
         return list(self._core.runs_by_vc[self.vc].values())
 
     def alone(self, gpus: int) -> list[Run]:
-        """Runs of exactly `gpus` GPUs that hold them alone, oldest first."""
-        runs = self.cluster.alone.get((self.vc, gpus))
-        return [runs[order] for order in sorted(runs)] if runs else []
+        """Runs of exactly `gpus` GPUs that hold them alone, oldest first.
+
+        Where virtual clusters borrow, borrowed GPUs are never shared: an owner would wait longer.
+        """
+        found = self.cluster.open_to_partners(self.vc, gpus)
+        if not self._core.policy.borrows:
+            return found
+        return [run for run in found if all(self.cluster.node_vc[n] == run.vc for n in run.nodes)]
 
     def is_held(self, run: Run) -> bool:
         """True when GPUs of a run are kept for a waiting job."""
-        return any(
-            self.cluster.pool_of(node).held_on(node) & mask
-            for node, mask in zip(run.nodes, run.gpus, strict=True)
-        )
+        return self.cluster.is_held(run)
 
     def known(self, run: Run) -> QueuedJob:
         """What is known of the job of a run."""
         return self._core.known(run.job.job_id)
 
     def start(
-        self, queued: QueuedJob, placement: Placement, reason: Reason = Reason.EXCLUSIVE_GPUS
+        self,
+        queued: QueuedJob,
+        placement: Placement,
+        reason: Reason = Reason.EXCLUSIVE_GPUS,
+        *,
+        evidence: Evidence = (),
     ) -> Run:
         """Start a job on GPUs of its own."""
         self.queue.remove(queued)
         run = self.cluster.start(queued.job, self.vc, placement, self.now)
         self._core.started(run, queued)
-        self._decide(Action.START, reason, queued, nodes=run.nodes, gpus=run.gpus)
+        self._decide(
+            Action.START, reason, queued, nodes=run.nodes, gpus=run.gpus, evidence=evidence
+        )
         return run
 
     def look(self, queued: QueuedJob) -> bool:
@@ -202,7 +214,7 @@ class Turn:
                 gpus=tuple(mask for _, mask in held),
             )
 
-    def pack(self, queued: QueuedJob, partner: Run) -> Run:
+    def pack(self, queued: QueuedJob, partner: Run, *, evidence: Evidence = ()) -> Run:
         """Start a job on the GPUs of a run that is alone on them."""
         self.queue.remove(queued)
         run = self.cluster.pack(queued.job, partner, self.now)
@@ -216,6 +228,7 @@ class Turn:
             partner=partner.job.job_id,
             tree_path=queued.verdict.path if queued.verdict else (),
             speeds=queued.verdict.speeds if queued.verdict else None,
+            evidence=evidence,
         )
         return run
 
@@ -227,11 +240,13 @@ class Turn:
         blocker: str | None = None,
         reason: Reason = Reason.SHORTER_JOB_WAITING,
     ) -> QueuedJob:
-        """Stop a run and put its job back in the queue under `key`."""
+        """Stop a run and put its job back in its queue under `key`."""
         queued = self._core.stopped(run, self.now)
         self.cluster.release(run.job.job_id)
         queued.key, queued.reason = key, reason
-        self.queue.add(queued)
+        self._core.queues[run.vc].add(queued)
+        if run.vc != self.vc:
+            self._core.touch(run.vc)
         self._decide(
             Action.PREEMPT,
             reason,
@@ -239,10 +254,22 @@ class Turn:
             nodes=run.nodes,
             gpus=run.gpus,
             blocker=blocker,
+            vc=run.vc,
         )
         return queued
 
-    def wait(self, queued: QueuedJob, reason: Reason, *, blocker: str | None = None) -> None:
+    def again(self) -> None:
+        """Look at this virtual cluster once more before the time moves on."""
+        self._core.touch(self.vc)
+
+    def wait(
+        self,
+        queued: QueuedJob,
+        reason: Reason,
+        *,
+        blocker: str | None = None,
+        evidence: Evidence = (),
+    ) -> None:
         """Say why a job waits. Recorded only when the reason changes."""
         if queued.reason is reason:
             return
@@ -253,6 +280,7 @@ class Turn:
             queued,
             blocker=blocker,
             position=self.queue.position(queued),
+            evidence=evidence,
         )
 
     def capacity_reason(self, queued: QueuedJob) -> Reason:
@@ -279,13 +307,15 @@ class Turn:
         speeds: tuple[float, float] | None = None,
         blocker: str | None = None,
         position: int | None = None,
+        vc: str | None = None,
+        evidence: Evidence = (),
     ) -> None:
         self._core.record(
             self.now,
             action,
             reason,
             queued.job.job_id,
-            self.vc,
+            vc or self.vc,
             nodes=nodes,
             gpus=gpus,
             partner=partner,
@@ -299,6 +329,7 @@ class Turn:
             free=self.pool.free,
             limit=self.pool.gpus,
             position=position,
+            evidence=(*queued.evidence, *evidence),
         )
 
 
@@ -330,6 +361,8 @@ class Core:
         self.estimator = estimator or Estimator()
         self.profiling = profiling
         self.oracle = oracle
+        if cluster.spec.groups and not policy.mixes_types:
+            raise ValueError(f"{policy.name} needs GPUs of one type; this cluster has several")
         self.queues = {vc: Queue() for vc in cluster.pools}
         self.runs_by_vc: dict[str, dict[str, Run]] = {vc: {} for vc in cluster.pools}
         self._capacity = {vc: pool.gpus for vc, pool in cluster.pools.items()}
@@ -353,6 +386,8 @@ class Core:
             refusal = Reason.INVALID_REQUEST
         elif job.gpu_type and not self.cluster.spec.has_type(job.gpu_type):
             refusal = Reason.NO_MATCHING_GPU_TYPE
+        elif self.cluster.spec.groups:
+            refusal = self.policy.refuses(job, self.cluster.spec)
         if refusal is not None:
             self.record(
                 now,
@@ -395,6 +430,16 @@ class Core:
         self._learned(self._known[job_id].job, profile, now)
         self._dirty[self.cluster.runs[job_id].vc] = None
 
+    def paced(self, job_id: str, speed: float, now: float) -> None:
+        """A job that shares its GPUs was seen to run at `speed` of its speed alone.
+
+        Its progress says so after a few minutes: steps per second beside a partner, against
+        those while it was profiled or ran alone.
+        """
+        partner = self.cluster.runs[job_id].partner
+        assert partner is not None
+        self.policy.paced(self._known[job_id], self._known[partner.job.job_id], speed)
+
     def _learned(self, job: Job, profile: Profile, now: float) -> None:
         self.estimator.profiled(job.job_id, profile, now)
         if self.profiling is not None:
@@ -411,6 +456,8 @@ class Core:
             self._freed(run)
         elif self.policy.profiles_waiting:
             self._dirty[run.vc] = None  # GPUs may have been kept for it, or others be behind it
+        if self.cluster.spec.groups:
+            duration_s *= self.policy.type_speed(run)
         self.estimator.ended(job_id, state, duration_s, now)
         self.policy.ended(run, now)
 
@@ -509,6 +556,7 @@ class Core:
             run = self.cluster.start(job, job.vc, placement, start, profiling=profiling)
         if not profiling:
             self.runs_by_vc[run.vc][job.job_id] = run
+            self.policy.started(run, start)
 
     def rekeyed(self) -> list[QueuedJob]:
         """Waiting jobs of queues whose keys a policy changed since the last call."""
@@ -551,7 +599,7 @@ class Core:
 
     def _take_turns(self, now: float) -> None:
         while self._dirty:
-            vc = next(iter(self._dirty))
+            vc = self.policy.first(self._dirty, now)
             del self._dirty[vc]
             queue = self.queues[vc]
             if not len(queue):
@@ -604,10 +652,12 @@ class Core:
         """Bookkeeping of a start (called by a turn)."""
         self.runs_by_vc[run.vc][queued.job.job_id] = run
         self.estimator.started(queued.job.job_id, run.start_time)
+        self.policy.started(run, run.start_time)
 
     def stopped(self, run: Run, now: float) -> QueuedJob:
         """Bookkeeping of a preemption (called by a turn)."""
         self.estimator.stopped(run.job.job_id, now)
+        self.policy.stopped(run, now)
         del self.runs_by_vc[run.vc][run.job.job_id]
         return self._known[run.job.job_id]
 
@@ -661,6 +711,7 @@ class Core:
             priority=queued.key,
             estimate_s=queued.estimate_s,
             score=queued.score,
+            evidence=queued.evidence,
             need=job.gpus,
             limit=self.profiling.max_gpus if self.profiling is not None else None,
         )

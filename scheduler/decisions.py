@@ -45,13 +45,16 @@ class Reason(StrEnum):
     SHARING_OPTED_OUT = "SharingOptedOut"
     BEHIND_HIGHER_PRIORITY = "BehindHigherPriority"
     RESERVED_FOR_STARVING_JOB = "ReservedForStarvingJob"
+    KEPT_FREE = "KeptFree"
     WOULD_DELAY_FIRST = "WouldDelayFirst"
+    FASTER_GPUS_SOON = "FasterGpusSoon"
     NEXT_ROUND = "NextRound"
     NOT_YET_EVALUATED = "NotYetEvaluated"
     # of a start, a packing, a preemption, a profiling run, a loan
     EXCLUSIVE_GPUS = "ExclusiveGpus"
     PARTNER_FOUND = "PartnerFound"
     BORROWED = "Borrowed"
+    BACKFILLED = "Backfilled"
     WAITED_TOO_LONG = "WaitedTooLong"
     SHORTER_JOB_WAITING = "ShorterJobWaiting"
     MORE_SERVICE_ATTAINED = "MoreServiceAttained"
@@ -114,14 +117,25 @@ _SUMMARY: dict[Reason, str] = {
         "needs {gpus}; {free} of {limit} are free, but kept for job {blocker}, which has "
         "waited longer than the bound"
     ),
+    Reason.KEPT_FREE: (
+        "needs {gpus}; {free} of {limit} are free, and some are kept so for short jobs"
+    ),
     Reason.WOULD_DELAY_FIRST: (
         "needs {gpus}; {free} of {limit} are free, but kept for job {blocker}, the first in line, "
         "which this job could delay"
+    ),
+    Reason.FASTER_GPUS_SOON: (
+        "{gpus} are free, but of a type so slow for it that it is expected to end sooner by "
+        "waiting for faster ones"
     ),
     Reason.NEXT_ROUND: "number {position} in line; this policy looks at its queues in rounds",
     Reason.NOT_YET_EVALUATED: "not yet looked at",
     Reason.EXCLUSIVE_GPUS: "{gpus} of its own were free",
     Reason.PARTNER_FOUND: "shares the GPUs of job {partner}",
+    Reason.BACKFILLED: (
+        "{gpus} kept for a job that has waited longer than the bound are of no use to it yet, and "
+        "this one is likely to be gone by then"
+    ),
     Reason.BORROWED: "{gpus} were idle in virtual clusters where nobody waits",
     Reason.WAITED_TOO_LONG: (
         "has waited longer than the bound: {gpus} are kept for it, nobody else starts there"
@@ -177,6 +191,9 @@ _NEXT: dict[Reason, str] = {
     Reason.LOST: "see whether it left results behind; submit it again if not",
     Reason.NOT_STARTED: "mend what the detail names, and submit it again",
 }
+
+
+Evidence = tuple[tuple[str, float | str], ...]  # (name, value); text names other jobs
 
 
 @dataclass(slots=True)
@@ -244,7 +261,7 @@ class Decision:
     position: int | None = None
     expected_start: tuple[float, float] | None = None
     batch: tuple[int, int] | None = None
-    evidence: tuple[tuple[str, float | str], ...] = ()
+    evidence: Evidence = ()
 
     def sentence(self) -> str:
         """The decision in words."""

@@ -14,7 +14,7 @@ from typing import Any
 from features.job import Job
 from scheduler.core import Core
 from scheduler.decisions import Action, Decision
-from scheduler.loop import END, OBSERVE, EventLoop, JobResult, Outcome
+from scheduler.loop import END, OBSERVE, PACE, EventLoop, JobResult, Outcome
 from scheduler.quirks import NONE, Quirks
 from scheduler.work import SpeedModel, Work, preemption_cost_s
 
@@ -77,6 +77,7 @@ class Engine(EventLoop):
         self.work = work
         self.speed = speed
         self.quirks = quirks
+        self._mixed = bool(core.cluster.spec.groups)
         self._running: dict[str, Progress] = {}
         self._remaining: dict[str, float] = {}  # of preempted jobs
         self._lag = quirks.end_lag_s if core.policy.name in quirks.counting_policies else 0.0
@@ -84,6 +85,7 @@ class Engine(EventLoop):
         # seconds after which a run is known as well as if it had been profiled
         watch_s = stage.limit_s if stage is not None else core.policy.watch_s
         self._watch_s = watch_s if core.policy.watches_runs else None
+        self._pace_s = core.policy.pace_s
         if core.policy.oracle:
             core.oracle = self
 
@@ -101,7 +103,10 @@ class Engine(EventLoop):
         if kind == OBSERVE:
             self._observe(what, now)
         elif what.version == version:
-            self._end(what, now)
+            if kind == END:
+                self._end(what, now)
+            else:
+                self._pace(what, now)
 
     def _schedule_end(self, run: Progress) -> None:
         run.version += 1
@@ -115,6 +120,13 @@ class Engine(EventLoop):
         """A run has been watched for as long as a profile takes, if it is still there."""
         if self._running.get(run.job_id) is run and run.work.profile is not None:
             self.core.observed(run.job_id, run.work.profile, now)
+
+    def _pace(self, run: Progress, now: float) -> None:
+        """A pair has been together for as long as it takes to see how fast each of it goes."""
+        partner = self._partner(run) if self._running.get(run.job_id) is run else None
+        if partner is not None:
+            for one in (run, partner):
+                self.core.paced(one.job_id, one.rate / self._alone(one), now)
 
     def _end(self, run: Progress, now: float) -> None:
         del self._running[run.job_id]
@@ -145,6 +157,12 @@ class Engine(EventLoop):
         partner = self.core.cluster.runs[run.job_id].partner
         return self._running[partner.job.job_id] if partner is not None else None
 
+    def _alone(self, run: Progress) -> float:
+        """Rate of a run with its GPUs to itself: 1 on the type that durations are counted on."""
+        if not self._mixed:
+            return 1.0
+        return self.speed.rate(run.work, self.core.cluster.runs[run.job_id], None)
+
     def _is_older(self, run: Progress) -> bool:
         mine = self.core.cluster.runs[run.job_id]
         return mine.partner is not None and mine.order < mine.partner.order
@@ -161,7 +179,7 @@ class Engine(EventLoop):
         self._busy_gpu_s += gpus * (now - run.started) - partner_gpu_s
         if not (self.quirks.survivor_stays_slow and self._is_older(run)):
             partner.settle(now)
-            partner.rate = 1.0
+            partner.rate = self._alone(partner)
             self._schedule_end(partner)
 
     # --- decisions --------------------------------------------------------------------------
@@ -186,10 +204,12 @@ class Engine(EventLoop):
         result.estimate_s = d.estimate_s
         if result.start_time is None:
             result.start_time = now
+        placed = self.core.cluster.runs
+        if self._mixed:
+            run.rate = self._alone(run)
         if d.action is Action.PACK:
             assert d.partner is not None
             partner = self._running[d.partner]
-            placed = self.core.cluster.runs
             run.rate = self.speed.rate(work, placed[d.job_id], partner.work)
             partner.settle(now)
             partner.rate = self.speed.rate(partner.work, placed[d.partner], work)
@@ -200,6 +220,8 @@ class Engine(EventLoop):
         elif self._watch_s is not None and self.core.known(d.job_id).profile is None:
             self._push(now + self._watch_s, OBSERVE, run)
         self._schedule_end(run)
+        if d.action is Action.PACK and self._pace_s is not None:
+            self._push(now + self._pace_s, PACE, run, run.version)
 
     def _profile(self, d: Decision, now: float) -> None:
         work, stage = self.work[d.job_id], self.core.profiling
@@ -214,7 +236,9 @@ class Engine(EventLoop):
         run = self._running.pop(job_id)
         run.version += 1  # its end will not come
         result = self.results[job_id]
-        self._remaining[job_id] = run.left(now) + preemption_cost_s(result.job.gpus)
+        job = result.job
+        cost = job.checkpoint_s if self.core.policy.requeues else preemption_cost_s(job.gpus)
+        self._remaining[job_id] = run.left(now) + cost
         result.ran_s += now - run.started
         result.preemptions += 1
         self._counts["preemptions"] += 1

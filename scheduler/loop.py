@@ -17,7 +17,7 @@ from features.job import Job
 from scheduler.decisions import Decision
 
 # order of events at one instant
-END, SUBMIT, WAKE, OBSERVE = 0, 1, 2, 3
+END, SUBMIT, WAKE, OBSERVE, PACE = 0, 1, 2, 3, 4
 
 
 class DecisionCore(Protocol):

@@ -88,6 +88,9 @@ class Scaling:
     quiet_gpus: float = 40.0
 
 
+KNOWN_S = 7 * 86_400.0  # a profile is carried over to the next job like it for so long
+
+
 class KnownProfiles:
     """The last profile of everything that is submitted again and again.
 

@@ -92,7 +92,7 @@ def summarise(outcome: Outcome, cluster_gpus: int) -> dict[str, float | int]:
     makespan = max(r.end_time or 0.0 for r in ended) - first
     shared = [r for r in ended if r.packed and not r.ended_in_profiling]
     slowdown = [r.ran_s / r.duration_s for r in shared if r.duration_s > 0]
-    fairness = _fairness_by_user(ended)
+    fairness = list(fairness_by_user(ended).values()) or [1.0]
     large = queue[gpus > 8]
     return {
         "jobs": len(outcome.jobs),
@@ -125,10 +125,12 @@ def jct_by_vc(results: list[JobResult]) -> dict[str, float]:
     return {vc: float(np.mean(values)) for vc, values in sums.items()}
 
 
-def _fairness_by_user(ended: list[JobResult]) -> list[float]:
+def fairness_by_user(results: list[JobResult]) -> dict[str, float]:
+    """Finish-time fairness of each user: the sum of JCT over that of durations of ended jobs."""
     jct: dict[str, float] = defaultdict(float)
     alone: dict[str, float] = defaultdict(float)
-    for r in ended:
-        jct[r.job.user] += r.jct_s
-        alone[r.job.user] += r.duration_s
-    return [jct[user] / alone[user] for user in jct if alone[user] > 0] or [1.0]
+    for r in results:
+        if r.end_time is not None:
+            jct[r.job.user] += r.jct_s
+            alone[r.job.user] += r.duration_s
+    return {user: jct[user] / alone[user] for user in jct if alone[user] > 0}

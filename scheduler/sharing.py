@@ -62,15 +62,30 @@ class BundleJudge:
         self._packing = packing
         self._speed = speed
         self._verdicts: dict[tuple[Profile, Profile], Verdict] = {}
+        self._classes: dict[Profile, tuple[int, tuple[str, ...]]] = {}
 
     def verdict(self, newcomer: QueuedJob, partner: QueuedJob) -> Verdict | None:
-        if newcomer.profile is None or partner.profile is None:
+        own, other = newcomer.profile, partner.profile
+        if own is None or other is None:
             return None
-        key = newcomer.profile, partner.profile
-        verdict = self._verdicts.get(key)
+        verdict = self._verdicts.get((own, other))
         if verdict is None:
-            verdict = self._verdicts[key] = tree_verdict(self._packing, self._speed, *key)
+            if len(self._verdicts) >= REMEMBERED:  # profiles of a real cluster never repeat
+                self._verdicts.clear()
+                self._classes.clear()
+            speeds = self._speed(own, other) if self._speed is not None else None
+            verdict = _verdict(self._class(own), self._class(other), speeds)
+            self._verdicts[own, other] = verdict
         return verdict
+
+    def _class(self, profile: Profile) -> tuple[int, tuple[str, ...]]:
+        found = self._classes.get(profile)
+        if found is None:
+            found = self._classes[profile] = self._packing.classify(profile)
+        return found
+
+
+REMEMBERED = 50_000  # verdicts
 
 
 def judge_of(bundle: Bundle) -> BundleJudge | None:
@@ -84,11 +99,20 @@ def tree_verdict(
     packing: PackingModel, speed: PairSpeedModel | None, newcomer: Profile, partner: Profile
 ) -> Verdict:
     """The verdict of a packing tree (and a pair-speed model, if any) on two profiles."""
-    own, path = packing.classify(newcomer)
-    other, other_path = packing.classify(partner)
+    speeds = speed(newcomer, partner) if speed is not None else None
+    return _verdict(packing.classify(newcomer), packing.classify(partner), speeds)
+
+
+def _verdict(
+    newcomer: tuple[int, tuple[str, ...]],
+    partner: tuple[int, tuple[str, ...]],
+    speeds: tuple[float, float] | None,
+) -> Verdict:
+    """The verdict on two classified profiles: sharing score and tree path of each."""
+    (own, path), (other, other_path) = newcomer, partner
     return Verdict(
         (own, other),
-        speed(newcomer, partner) if speed is not None else None,
+        speeds,
         (
             *path,
             f"sharing score {own} ({SHARING_SCORES[own]})",

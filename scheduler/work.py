@@ -102,6 +102,9 @@ class PairTable:
         return self._speeds.get((own, other), self._unmeasured)
 
 
+REMEMBERED = 50_000  # pairs; profiles of a real cluster never repeat
+
+
 class SimulatedContention:
     """Pair speeds by the stated formula of `models.interference`, from the profiles.
 
@@ -120,6 +123,8 @@ class SimulatedContention:
             return self._unknown
         speed = self._speeds.get((a, b))
         if speed is None:
+            if len(self._speeds) >= REMEMBERED:
+                self._speeds.clear()
             speed = self._speeds[a, b] = float(
                 contended_speed(
                     np.float64(a.gpu_util_pct / 100),

@@ -63,6 +63,10 @@ class Tree:
             children += [node.left, node.right]
         if sorted(children) != list(range(1, len(self.nodes))):
             raise BundleError("tree nodes do not form one tree")
+        self._features = tuple(node.feature for node in self.nodes)
+        self._cuts = tuple(
+            _cut(node.threshold) if node.feature >= 0 else 0.0 for node in self.nodes
+        )
 
     @property
     def leaves(self) -> int:
@@ -75,25 +79,37 @@ class Tree:
         Args:
             values: one per feature; NaN is missing. Rounded to float32 first, as in training.
         """
-        node = self.nodes[0]
-        while node.feature >= 0:
-            node = self.nodes[node.left if self._left(node, values) else node.right]
-        return node
+        i = 0
+        while (feature := self._features[i]) >= 0:
+            value, node = values[feature], self.nodes[i]
+            left = value <= self._cuts[i] or (node.missing_left and value != value)
+            i = node.left if left else node.right
+        return self.nodes[i]
 
     def path(self, values: Sequence[float]) -> tuple[str, ...]:
         """The comparisons on the way to `leaf(values)`, as text."""
         steps = []
-        node = self.nodes[0]
-        while node.feature >= 0:
-            left = self._left(node, values)
+        i = 0
+        while (node := self.nodes[i]).feature >= 0:
             value = values[node.feature]
+            left = value <= self._cuts[i] or (node.missing_left and value != value)
             seen = "missing, taken as" if value != value else f"{value:.6g}"
             sign = "<=" if left else ">"
             steps.append(f"{self.features[node.feature]} {seen} {sign} {node.threshold:.6g}")
-            node = self.nodes[node.left if left else node.right]
+            i = node.left if left else node.right
         return tuple(steps)
 
-    @staticmethod
-    def _left(node: Node, values: Sequence[float]) -> bool:
-        value = float(np.float32(values[node.feature]))
-        return node.missing_left if value != value else value <= node.threshold
+
+def _cut(threshold: float) -> float:
+    """The greatest value that, rounded to float32, is still at most `threshold`.
+
+    Comparing with it saves rounding every value.
+    """
+    low = np.float32(threshold)
+    if float(low) > threshold:
+        low = np.nextafter(low, np.float32(-np.inf))
+    high = np.nextafter(low, np.float32(np.inf))
+    if not math.isfinite(high):
+        return threshold
+    middle = (float(low) + float(high)) / 2  # exact in float64; rounds to whichever is even
+    return middle if np.float32(middle) == low else math.nextafter(middle, -math.inf)

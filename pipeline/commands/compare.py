@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pipeline.cluster import KEEP_HELP, WHERE_HELP, Keep, place, question_of
 from pipeline.commands.simulate import (
     BUNDLE,
     CLUSTER,
@@ -57,7 +58,11 @@ def compare(
     bundle: BUNDLE = None,
     quirks: QUIRKS = True,
     since: SINCE = None,
-    workers: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
+    workers: Annotated[int, typer.Option(min=1, help="Processes: short for local:N.")] = 1,
+    where: Annotated[
+        str | None, typer.Option(help="Where the runs are made: " + WHERE_HELP)
+    ] = None,
+    keep: Annotated[Path | None, typer.Option(help=KEEP_HELP, metavar="FOLDER")] = None,
     out: Annotated[
         Path | None,
         typer.Option(help="Folder for compare.json and the first seed's runs, one per policy."),
@@ -71,6 +76,9 @@ def compare(
       pellucid compare --trace ../shared/data/venus --track published --policies fifo,lucid
 
       pellucid compare --trace ../shared/data/venus --track honest --seeds 16 --workers 2 --json
+
+      pellucid compare --trace ../shared/data/venus --track honest --seeds 16 --where slurm:8 \\
+        --keep ~/honest16
 
       pellucid compare --workload pollux:../shared/data/pollux/workloads/workload-6.csv \\
         --policies pollux,tiresias,drf
@@ -102,6 +110,14 @@ def compare(
                 seconds(since),
             )
         chosen = range(first_seed, first_seed + seeds)
+        at = place(where, workers)
+        kept = None
+        if keep is not None:
+            files = [path for path in (trace, cluster, bundle) if path is not None]
+            if workload is not None:
+                files = [Path(workload.partition(":")[2])]
+            options = (workload, track, durations, compress, quirks, since, out, first_seed)
+            kept = Keep(keep, question_of(options, files))
         with bar("comparing", len(names) * seeds, as_json) as step:
             done = 0
 
@@ -110,7 +126,7 @@ def compare(
                 done += 1
                 step(done)
 
-            result = runs.compare(make, names, chosen, out=out, workers=workers, progress=tick)
+            result = runs.compare(make, names, chosen, out=out, where=at, keep=kept, progress=tick)
     if as_json:
         typer.echo(json.dumps(result))
         return

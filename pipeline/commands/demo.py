@@ -45,6 +45,10 @@ def serve_demo(
             for who, secret in running.secrets.items():
                 sees = "sees everything" if who == OPERATOR else "sees their own jobs"
                 typer.echo(f"  {who:9} {secret}  ({sees})")
+            typer.echo("Or from another terminal, as one of them:")
+            typer.echo(f"  export PELLUCID_SERVER={running.address}")
+            typer.echo(f"  export PELLUCID_TOKEN={running.secrets[OPERATOR]}")
+            typer.echo("  pellucid top")
             typer.echo(f"{jobs} jobs arrive over {minutes:g} min. Stop with Ctrl-C.")
             sent = feed(running, plan(jobs, minutes, seed), told.is_set)
             with running.client() as client:

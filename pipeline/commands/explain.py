@@ -26,6 +26,19 @@ def explain(
         Path | None, typer.Option(help="Also draw it, as one page.", metavar="FILE")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON instead.")] = False,
+    counterfactual: Annotated[
+        bool,
+        typer.Option(
+            "--counterfactuals",
+            help="Also say what would have started it: the run is played again up to its wait.",
+        ),
+    ] = False,
+    at: Annotated[
+        float | None,
+        typer.Option(
+            help="Ask about the wait so many seconds after its submission, not the longest.",
+        ),
+    ] = None,
     server: SERVER = None,
     token: TOKEN = None,
 ) -> None:
@@ -38,6 +51,11 @@ def explain(
     Example:
 
       pellucid explain 774700 --run runs/lucid --html story.html
+
+    What would have started it (fewer GPUs, another virtual cluster, sharing allowed, a shorter
+    limit), each tried on a copy of the core before it is shown:
+
+      pellucid explain 774700 --run runs/pellucid --counterfactuals
 
     A job of the service is asked about there (as `pellucid why` does):
 
@@ -52,15 +70,27 @@ def explain(
         from rich.console import Console
 
         from pipeline.explain import RunFolder, tell
-        from pipeline.explain.text import as_plain, plain_console, show
+        from pipeline.explain.text import as_plain, plain_console, section, show
 
-        story = tell(RunFolder(run), job)
+        folder = RunFolder(run)
+        story = tell(folder, job)
+        found = None
+        if counterfactual or at is not None:
+            from pipeline.explain import counterfactuals
+
+            found = counterfactuals.counterfactuals(folder, story, since_submit_s=at)
         if html is not None:
             _draw(html, run, story)
         if as_json:
-            typer.echo(json.dumps(as_plain(story), indent=2))
+            told = as_plain(story)
+            if found is not None:
+                told["counterfactuals"] = counterfactuals.plain(found)
+            typer.echo(json.dumps(told, indent=2))
         else:
-            show(story, plain_console(Console(highlight=False)))
+            console = plain_console(Console(highlight=False))
+            show(story, console)
+            if found is not None:
+                section(console, "What would have started it", counterfactuals.lines(found))
     if story.problems:
         raise typer.Exit(CONTRADICTION)
 

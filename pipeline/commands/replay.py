@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pipeline.cluster import KEEP_HELP, WHERE_HELP, Keep, place, question_of
 from pipeline.commands.simulate import JSON
-from pipeline.console import bar, step, user_errors
+from pipeline.console import bar, user_errors
 from pipeline.errors import UserError
 
-TEST_DAYS = 7.0
+if TYPE_CHECKING:
+    from pipeline.replay.site import Site
+
 MOST_JOBS = 200_000
 
 
 def replay(
     sacct: Annotated[
         Path,
-        typer.Option(help="Dump of sacct -X -a -D -P -o ALL (or the columns of docs/replay.md)."),
+        typer.Option(
+            help="Dump of sacct -X -a -D -P -o ALL (docs/replay.md: the columns that are used)."
+        ),
     ],
     out: Annotated[Path, typer.Option(help="The page to write.", metavar="FILE")] = Path(
         "savings.html"
@@ -35,10 +41,23 @@ def replay(
         str | None, typer.Option(help="Of the dump's clock times, e.g. Europe/Oslo; default UTC.")
     ] = None,
     last_days: Annotated[
-        float | None, typer.Option(help="Replay only jobs submitted in the last so many days.")
+        float | None,
+        typer.Option(
+            help="Replay only jobs submitted in the last so many days. Default: all, or the last "
+            "50,000 jobs of a larger dump."
+        ),
     ] = None,
-    seeds: Annotated[int, typer.Option(help="Jittered replays of every variant.", min=1)] = 16,
-    workers: Annotated[int, typer.Option(help="Processes.", min=1)] = 1,
+    seeds: Annotated[
+        int | None,
+        typer.Option(
+            help="Jittered replays of every variant. Default: 16, or 4 of over 25,000 jobs.", min=1
+        ),
+    ] = None,
+    workers: Annotated[int, typer.Option(help="Processes: short for local:N.", min=1)] = 1,
+    where: Annotated[
+        str | None, typer.Option(help="Where the replays are made: " + WHERE_HELP)
+    ] = None,
+    keep: Annotated[Path | None, typer.Option(help=KEEP_HELP, metavar="FOLDER")] = None,
     anonymise: Annotated[
         bool, typer.Option("--anonymise", help="Hash users, job names and partitions.")
     ] = False,
@@ -58,46 +77,61 @@ def replay(
       pellucid replay --sacct dump.txt --nodes nodes.txt --last-days 28 --workers 4
 
       pellucid replay --sacct dump.txt --anonymise --json
+
+      pellucid replay --sacct dump.txt --where slurm:16 --keep ~/replays
     """
     with user_errors():
-        from tempfile import TemporaryDirectory
-
-        from pipeline.replay.knowledge import duration_knowledge
         from pipeline.replay.page import render
-        from pipeline.replay.runs import VARIANTS
+        from pipeline.replay.runs import MOST_JOBS as UNASKED
+        from pipeline.replay.runs import VARIANTS, seeds_for
         from pipeline.replay.runs import replay as play
         from pipeline.replay.site import read_site
         from pipeline.report.look import write_page
 
         hush = quiet or as_json
+        at = place(where, workers)
         if last_days is not None and not last_days > 0:
             raise UserError(f"--last-days is {last_days:g}; it must be above 0")
-        if not sacct.is_file():
-            raise UserError(f"--sacct {sacct}: no such file")
-        with TemporaryDirectory() as scratch, step("reading the dump", hush):
-            site = read_site(
-                sacct,
-                Path(scratch),
-                cluster=cluster,
-                nodes=nodes,
-                timezone=timezone,
-                last_days=last_days,
-                anonymise=anonymise,
-            )
+        _readable(sacct)
+        kept = None
+        if keep is not None:
+            files = [path for path in (sacct, cluster, nodes) if path is not None]
+            kept = Keep(keep, question_of((timezone, last_days, anonymise), files))
+
+        def read() -> Site:
+            with (
+                TemporaryDirectory() as scratch,
+                bar("reading the dump", sacct.stat().st_size, hush) as done,
+            ):
+                return read_site(
+                    sacct,
+                    Path(scratch),
+                    cluster=cluster,
+                    nodes=nodes,
+                    timezone=timezone,
+                    last_days=last_days,
+                    most=UNASKED,
+                    anonymise=anonymise,
+                    progress=done,
+                )
+
+        site = read() if kept is None else kept.once("site", read)
         jobs = len(site.workload.jobs)
         if jobs > MOST_JOBS:
             raise UserError(
-                f"{sacct}: {jobs:,} jobs to replay; at most {MOST_JOBS:,}: give --last-days"
+                f"{sacct}: {jobs:,} jobs to replay; at most {MOST_JOBS:,}: give fewer --last-days"
             )
-        with bar("replaying", len(VARIANTS) * seeds, hush) as done:
-            found = play(site, seeds, workers=workers, progress=done)
-        with step("measuring the duration model", hush):
-            known = duration_knowledge(site)
-        write_page(out, render(site, found, known))
+        times = seeds_for(site, seeds)
+        with bar("replaying", 1 + len(VARIANTS) * times, hush) as done:
+            found = play(site, times, where=at, keep=kept, progress=done)
+        write_page(out, render(site, found))
     if as_json:
         told: dict[str, Any] = {
             "out": str(out),
             "jobs": site.counts,
+            "quarantined": site.quarantined,
+            "ran": site.ran,
+            "window": site.window,
             "cluster": {
                 "vcs": dict(site.workload.cluster.vcs),
                 "gpus_per_node": site.workload.cluster.gpus_per_node,
@@ -105,11 +139,22 @@ def replay(
             },
             "notes": site.notes,
             "missing": site.missing,
-            "duration_model": known,
             **found,
         }
         typer.echo(json.dumps(told))
         return
+    if site.window["cut"]:
+        typer.echo(
+            f"Too many jobs to replay whole: the last {site.window['days']:.1f} of "
+            f"{site.window['of_days']:.0f} days, {times} times. More: --last-days, --seeds."
+        )
     for variant in found["variants"]:
         typer.echo(f"{variant['title']}: average wait {variant['avg_wait_s'] / 3600:,.2f} h")
     typer.echo(f"As recorded: {found['recorded']['avg_wait_s'] / 3600:,.2f} h. {out} is written.")
+
+
+def _readable(path: Path) -> None:
+    if path.is_dir():
+        raise UserError(f"--sacct {path}: is a folder; give the file that sacct wrote")
+    if not path.exists():
+        raise UserError(f"--sacct {path}: no such file")

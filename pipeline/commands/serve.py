@@ -20,11 +20,33 @@ def serve(
         typer.Option(help="Cluster YAML: virtual clusters, nodes, GPUs, profiling partition."),
     ] = None,
     policy: Annotated[
-        str | None, typer.Option(help="fifo, fifo-skip, qssf, lucid or pellucid (the default).")
+        str | None,
+        typer.Option(help="fifo, fifo-skip, easy, qssf, horus, lucid, or pellucid (the default)."),
     ] = None,
     backend: Annotated[
         str | None,
-        typer.Option(help="local: processes on this host. simulated: none, and a fast clock."),
+        typer.Option(
+            help="local: processes on this host. slurm: the site's Slurm (see --slurm-mode). "
+            "simulated: none, and a fast clock."
+        ),
+    ] = None,
+    slurm_mode: Annotated[
+        str | None,
+        typer.Option(
+            help="advise: explain and forecast, change nothing. order: set priorities of pending "
+            "jobs. place: node, GPUs and partner of every governed job."
+        ),
+    ] = None,
+    slurm_partitions: Annotated[
+        str | None,
+        typer.Option(help="slurm: partitions to govern, a,b; they share no node. All by default."),
+    ] = None,
+    slurm_profiling: Annotated[
+        str | None, typer.Option(help="slurm: partition whose nodes are for looking at jobs.")
+    ] = None,
+    dry_run: Annotated[
+        bool | None,
+        typer.Option("--dry-run/--for-real", help="slurm: print the commands, change nothing."),
     ] = None,
     database: Annotated[
         str | None,
@@ -72,6 +94,8 @@ def serve(
 
       pellucid serve --database postgresql://pellucid@db/pellucid --config service.yaml
 
+      pellucid serve --backend slurm --slurm-mode place --dry-run   # docs/slurm.md
+
     Then: pellucid submit --gpus 1 -- python train.py, or the pages at the address above.
     """
     with user_errors():
@@ -96,14 +120,25 @@ def serve(
             api_workers=api_workers,
             profiling=profiling,
             log_level=log_level,
+            slurm_mode=slurm_mode,
+            slurm_partitions=slurm_partitions,
+            slurm_profiling=slurm_profiling,
+            dry_run=dry_run,
         )
         logs.configure(settings.log_level)
-        spec, wanted = read_cluster(settings.cluster)
-        partition = None
-        if wanted is not None:
-            lender = wanted.scaling.lender if wanted.scaling is not None else ""
-            partition = Partition(wanted.nodes, wanted.limit_s, wanted.max_gpus, lender)
-        begin(settings, spec, partition)
+        names: tuple[str, ...] = ()
+        if settings.backend == "slurm":
+            from scheduler.service.slurm import read_shape
+
+            shape, partition = read_shape(settings)
+            spec, names = shape.spec, shape.names
+        else:
+            spec, wanted = read_cluster(settings.cluster)
+            partition = None
+            if wanted is not None:
+                lender = wanted.scaling.lender if wanted.scaling is not None else ""
+                partition = Partition(wanted.nodes, wanted.limit_s, wanted.max_gpus, lender)
+        begin(settings, spec, partition, names)
         listening = listen(settings)
         shown = f"http://{settings.host}:{listening.getsockname()[1]}"
         typer.echo(

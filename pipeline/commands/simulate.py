@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -18,7 +18,9 @@ CLUSTER = Annotated[
 ]
 TRACK = Annotated[
     str | None,
-    typer.Option(help="published (the peers' settings, defects and all), honest or honest-open."),
+    typer.Option(
+        help="published (the peers' settings, defects and all), honest, honest-open or philly."
+    ),
 ]
 DURATIONS = Annotated[
     str | None,
@@ -85,19 +87,21 @@ def simulate(
 
         if policy not in POLICIES:
             raise UnknownPolicy(f"--policy {policy}: use one of {', '.join(POLICIES)}")
-        scenario = open_scenario(
-            trace,
-            cluster=cluster,
-            track=track,
-            seed=seed,
-            durations=durations,
-            compress=compress,
-            bundle=bundle,
-            quirks=quirks,
-            since=seconds(since),
-        )
+        asked: dict[str, Any] = {
+            "cluster": cluster,
+            "track": track,
+            "seed": seed,
+            "durations": durations,
+            "compress": compress,
+            "bundle": bundle,
+            "quirks": quirks,
+            "since": seconds(since),
+        }
+        scenario = open_scenario(trace, **asked)
+        world = {"trace": trace, **asked}
+        kept = {k: str(v.resolve()) if isinstance(v, Path) else v for k, v in world.items()}
         with bar(f"{policy} on {scenario.name}", len(scenario.workload.jobs), as_json) as step:
-            figures = runs.run(scenario, policy, out, progress=step)
+            figures = runs.run(scenario, policy, out, progress=step, world=kept)
     if as_json:
         typer.echo(json.dumps(figures))
         return

@@ -80,6 +80,7 @@ def drawn(look: dict[str, Any]) -> RenderableType:
         busy = one["gpus"] - one["free"]
         filled = round(BAR * busy / one["gpus"]) if one["gpus"] else 0
         bar = f"[green]{'█' * filled}[/green][dim]{'░' * (BAR - filled)}[/dim]"
-        counts = f"{busy}/{one['gpus']}", str(one["running"]), str(one["waiting"])
+        lent = f" +{one['profiling']} for profiling" if one["profiling"] else ""
+        counts = f"{busy}/{one['gpus']}{lent}", str(one["running"]), str(one["waiting"])
         load.add_row(escape(one["vc"]), bar, *counts)
     return Group(load, "", ps.table(look["jobs"], look["now"]))

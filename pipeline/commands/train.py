@@ -9,9 +9,10 @@ from typing import Annotated, Any
 import pyarrow as pa
 import typer
 
-from pipeline.cluster import WHERE_HELP
+from pipeline.cluster import KEEP_HELP, WHERE_HELP
 from pipeline.commands.simulate import JSON
-from pipeline.console import metrics_table, step, user_errors
+from pipeline.console import bar, metrics_table, step, user_errors
+from pipeline.errors import UserError
 
 # as in params.yaml: wider histories were no better and cost five times as much (docs/models.md)
 FAMILIES = ("size", "survival", "burst")
@@ -39,6 +40,9 @@ def train(
             help="Fit shard by shard, for a trace that does not fit into memory: " + WHERE_HELP
         ),
     ] = None,
+    keep: Annotated[
+        Path | None, typer.Option(help="With --where. " + KEEP_HELP, metavar="FOLDER")
+    ] = None,
     as_json: JSON = False,
 ) -> None:
     """Train the duration GA2M and the packing models, and export them as a bundle.
@@ -53,6 +57,8 @@ def train(
       pellucid train --trace data/site --out bundle --pairs ../shared/data/packing --json
 
       pellucid train --trace data/large --out bundle --where tcp://scheduler:8786
+
+      pellucid train --trace data/large --out bundle --where slurm:16 --keep ~/shards
     """
     with user_errors():
         from features.rows import training_rows
@@ -62,8 +68,10 @@ def train(
         from pipeline.traces import read_dataset
 
         if where is not None:
-            _sharded(trace, out, test_days, pairs, preset, seed, where, as_json)
+            _sharded(trace, out, test_days, pairs, preset, seed, where, keep, as_json)
             return
+        if keep is not None:
+            raise UserError("--keep needs --where: only fits shard by shard are kept")
         with step("reading the trace", as_json):
             table = read_dataset(trace)
             rows = training_rows(table, families=FAMILIES)
@@ -107,6 +115,7 @@ def _sharded(
     preset: str,
     seed: int,
     where: str,
+    keep: Path | None,
     as_json: bool,
 ) -> None:
     from tempfile import TemporaryDirectory
@@ -118,7 +127,12 @@ def _sharded(
 
     submitted = [month.column("submit_time") for month in read_months(trace)]
     cut = test_from(pa.chunked_array([c for column in submitted for c in column.chunks]), test_days)
-    with TemporaryDirectory() as scratch, step("fitting shard by shard", as_json):
+    if keep is not None:
+        keep.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with (
+        TemporaryDirectory(dir=keep) as scratch,
+        bar("fitting shard by shard, %", 100, as_json) as show,
+    ):
         bundle, told = train_sharded(
             trace,
             Path(scratch),
@@ -128,6 +142,8 @@ def _sharded(
             where=where,
             preset=preset,
             seed=seed,
+            keep=keep,
+            progress=lambda share: show(round(100 * share)),
         )
     bundle.save(out)
     figures = {"bundle": str(out), "digest": bundle.digest, "where": where, **told}

@@ -6,6 +6,7 @@ from typing import Any
 
 import typer
 
+from pipeline.commands.ps import OVER
 from pipeline.console import user_errors
 from pipeline.remote import (
     JOB,
@@ -20,7 +21,7 @@ from pipeline.remote import (
 
 
 def why(job: JOB, server: SERVER = None, token: TOKEN = None, as_json: JSON = False) -> None:
-    """Say why a job waits (or runs where it does), where it stands, and when it will start.
+    """Say why a job waits (or runs where it does, or how it ended), and when it will start.
 
     One dominant reason, at most four principal ones with their numbers, and what would help.
 
@@ -40,11 +41,14 @@ def why(job: JOB, server: SERVER = None, token: TOKEN = None, as_json: JSON = Fa
 
 def told(explained: dict[str, Any], now: float) -> list[str]:
     """An explanation in lines."""
-    lines = [f"{explained['job_id']} is {explained['phase']}: {explained['dominant']}"]
+    over = explained["phase"] in OVER
+    stands = "over" if over else explained["phase"]
+    lines = [f"{explained['job_id']} is {stands}: {explained['dominant']}"]
     if explained["next_step"]:
         lines.append(f"  what helps: {explained['next_step']}")
     for ground in explained["principal"][1:]:
-        lines.append(f"  earlier ({between(ground['since'], now)} ago): {ground['text']}")
+        when = f"{between(ground['since'], now)} ago"
+        lines.append(f"  {'last decided' if over else 'earlier'} ({when}): {ground['text']}")
     standing = explained["standing"]
     if standing:
         lines.append(f"  place in line: {standing['position']} of {standing['waiting']}")

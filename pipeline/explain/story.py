@@ -333,6 +333,7 @@ def _event(job: JobFacts, d: Decision, aside: bool) -> Event:
         evidence.pop("limit", None)  # the profiling partition's, and nothing to do with this
     if d.nodes:
         evidence["placement"] = placement_of(d)
+    evidence |= dict(d.evidence)
     return Event(d, d.time - job.submit_time, sentence_of(d), step_of(d), evidence, aside)
 
 

@@ -41,12 +41,12 @@ def show(story: Story, console: Console) -> None:
             _show_score(breakdown, console)
     for sharing in story.sharing:
         _show_sharing(sharing, console)
-    _section(console, "Estimate", [story.estimate])
-    _section(console, "How it ended", list(story.ending))
+    section(console, "Estimate", [story.estimate])
+    section(console, "How it ended", list(story.ending))
     if story.checked and not story.problems:
         checked = f"intercept + terms = score on {count(story.checked, 'decision')}"
-        _section(console, "Checked", [f"{checked} (largest gap {story.worst_gap:.1g})."])
-    _section(console, "Not examined", list(story.limits))
+        section(console, "Checked", [f"{checked} (largest gap {story.worst_gap:.1g})."])
+    section(console, "Not examined", list(story.limits))
 
 
 def plain_console(console: Console) -> Console:
@@ -56,7 +56,8 @@ def plain_console(console: Console) -> Console:
     return Console(file=console.file, width=PLAIN_WIDTH, no_color=True, highlight=False)
 
 
-def _section(console: Console, title: str, lines: list[str]) -> None:
+def section(console: Console, title: str, lines: list[str]) -> None:
+    """A titled block of lines."""
     console.print(f"\n[bold]{title}[/]")
     for line in lines:
         console.print(Padding(escape(line), (0, 0, 0, 2), expand=False))
@@ -204,7 +205,7 @@ def sharing_words(sharing: Sharing) -> Iterator[str]:
 
 
 def _show_sharing(sharing: Sharing, console: Console) -> None:
-    _section(console, "Shared GPUs", list(sharing_words(sharing)))
+    section(console, "Shared GPUs", list(sharing_words(sharing)))
     if sharing.tree_path:
         console.print("  [dim]because, from the root of the packing tree:[/]")
     for step in sharing.tree_path:

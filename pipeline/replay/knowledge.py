@@ -19,13 +19,18 @@ def duration_knowledge(site: Site) -> dict[str, float] | None:
     It is asked when a job was submitted and told of a duration when it ended, as recorded. None
     when there are too few jobs to say.
     """
-    jobs, record = site.workload.jobs, site.recorded
-    start = record["submit"] + record["wait_s"]
+    record = site.judged  # what was cut by the window's opening has no duration of its own
+    jobs = [
+        job
+        for job, cut in zip(site.workload.jobs, site.recorded["carried"], strict=True)
+        if not cut
+    ]
+    start = (record["submit"] + record["wait_s"]).to_numpy()
     moments = sorted(
         [
             *((job.submit_time, 2, i) for i, job in enumerate(jobs)),
             *((at, 1, i) for i, at in enumerate(start)),
-            *((at, 0, i) for i, at in enumerate(start + record["ran_s"])),
+            *((at, 0, i) for i, at in enumerate(start + record["ran_s"].to_numpy())),
         ]
     )
     estimator = OnlineEstimator()
@@ -44,6 +49,7 @@ def duration_knowledge(site: Site) -> dict[str, float] | None:
         else:
             work = site.workload.work[job.job_id]
             estimator.ended(job.job_id, work.state, work.duration_s, now)
+            submitted.discard(i)
     truth = np.array([site.workload.work[job.job_id].duration_s for job in jobs])
     last = np.array([job.submit_time for job in jobs]) >= jobs[-1].submit_time - LAST_DAYS * DAY_S
     if last.sum() < LEAST:

@@ -14,16 +14,13 @@ from pipeline.report.charts import rows as bars
 from pipeline.report.look import page, release
 
 SHOWN = 12  # users and partitions in a table
+MONTHS = 24
+LONGEST_NAME = 60
 LOSES_S = 60.0  # waiting longer than recorded by more than this counts as losing
 
 
-def render(site: Site, found: Mapping[str, Any], known: Mapping[str, Any] | None) -> str:
-    """The page.
-
-    Args:
-        found: of `runs.replay`.
-        known: errors of the duration model on the last days; None when there were too few jobs.
-    """
+def render(site: Site, found: Mapping[str, Any]) -> str:
+    """The page. `found` is what `runs.replay` returned of the site."""
     variants = found["variants"]
     best = next((v for v in variants if v["key"] == "pellucid"), variants[-1])
     return page(
@@ -31,6 +28,9 @@ def render(site: Site, found: Mapping[str, Any], known: Mapping[str, Any] | None
         release=release(),
         name=site.workload.name,
         counts=site.counts,
+        quarantined=site.quarantined,
+        ran=site.ran[-MONTHS:],
+        window=site.window,
         shape=site.shape,
         cluster=site.workload.cluster,
         notes=site.notes,
@@ -44,7 +44,7 @@ def render(site: Site, found: Mapping[str, Any], known: Mapping[str, Any] | None
         vcs=_changes(found["by_vc"]),
         seeds=found["seeds"],
         packing=PACKING_SCENARIO,
-        known=known,
+        known=found["duration_model"],
     )
 
 
@@ -56,18 +56,30 @@ def _chart(found: Mapping[str, Any]) -> Markup:
 
 
 def _changes(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Who gains and who loses under Pellucid, against the record; those with most jobs shown."""
+    """Who gains and who loses under Pellucid; those with most jobs are shown.
+
+    Against the replay of Slurm's rule, where there is one: like with like.
+    """
+    base = "easy_s" if rows and "easy_s" in rows[0] else "recorded_s"
     changed = [
-        {**row, "change_s": row["pellucid_s"] - row["recorded_s"]}
+        {**row, "name": _short(row["name"]), "base_s": row[base], "change_s": change}
         for row in rows
-        if row.get("pellucid_s") == row.get("pellucid_s")
+        if (change := row.get("pellucid_s", row[base]) - row[base]) == change
     ]
     return {
         "gain": sum(row["change_s"] < -LOSES_S for row in changed),
         "lose": sum(row["change_s"] > LOSES_S for row in changed),
         "all": len(changed),
-        "rows": sorted(changed, key=lambda row: -row["jobs"])[:SHOWN],
+        "rows": changed[:SHOWN],
         "worst": sorted(
             (row for row in changed if row["change_s"] > LOSES_S), key=lambda row: -row["change_s"]
         )[:SHOWN],
     }
+
+
+def _short(name: str) -> str:
+    """A name as it can stand in a table: no control characters, not endless."""
+    shown = "".join(
+        c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in name[: LONGEST_NAME + 1]
+    )
+    return shown if len(shown) <= LONGEST_NAME else shown[:LONGEST_NAME] + "…"

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import lru_cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pandas as pd
-from joblib import Parallel, delayed
 
 from features.job import Profile
 from models.training.packing import fit_packing, fit_pair_speed
 from models.training.simulated import simulated_pairs
+from pipeline.cluster import HERE, Keep, mapped
 from pipeline.online import OnlineEstimator
+from pipeline.replay.figures import Figures, backtest, by_name, of_record, of_replay, over_seeds
+from pipeline.replay.knowledge import duration_knowledge
 from pipeline.replay.site import Site
 from pipeline.tracks.scenario import ProfilingSettings, Scenario
 from pipeline.tracks.venus import jitter
@@ -22,7 +28,12 @@ from scheduler.policies.base import Policy
 from scheduler.sharing import BundleJudge
 from scheduler.work import SimulatedContention, Workload
 
-Figures = dict[str, Any]
+SEEDS = 16
+# More jobs than this get few seeds unless a number is asked for; more than the second, and no
+# number of days asked for, only their last days. Three policies learn anew every day of every
+# seed, which is what takes the time.
+MANY_JOBS, FEW_SEEDS = 25_000, 4
+MOST_JOBS = 50_000
 
 # What packing is assumed to meet: share of jobs, GPU and memory utilisation (%), memory (MiB).
 PACKING_SCENARIO: tuple[tuple[str, float, Profile], ...] = (
@@ -102,7 +113,7 @@ def _profiling(site: Site) -> ProfilingSettings:
 
 
 def one(site: Site, variant: Variant, seed: int) -> pd.DataFrame:
-    """One replay: job_id, wait_s, jct_s of every job that ended."""
+    """One replay: job_id, wait_s, jct_s, start of every job that ended."""
     outcome, _ = scenario(site, variant, seed).simulate(variant.policy)
     done = [result for result in outcome.jobs if result.end_time is not None]
     return pd.DataFrame(
@@ -115,99 +126,114 @@ def one(site: Site, variant: Variant, seed: int) -> pd.DataFrame:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One replay to be made; without a variant, what the duration model knows."""
+
+    variant: Variant | None
+    seed: int = 0
+
+    def __str__(self) -> str:
+        return "known" if self.variant is None else f"{self.variant.key}-{self.seed}"
+
+
+def cell(site: Site, wanted: Cell) -> Figures | None:
+    """The figures of a cell. Those of Slurm's rule, played exactly, hold the back-test too."""
+    if wanted.variant is None:
+        return duration_knowledge(site)
+    frame = one(site, wanted.variant, wanted.seed)
+    told = of_replay(frame, site.judged)
+    if wanted.variant.key == "easy" and wanted.seed == 0:
+        told["backtest"] = backtest(frame, site.judged)
+    return told
+
+
+def seeds_for(site: Site, asked: int | None) -> int:
+    """How many replays of each variant: as asked, else fewer for many jobs."""
+    if asked is not None:
+        return asked
+    return FEW_SEEDS if len(site.workload.jobs) > MANY_JOBS else SEEDS
+
+
 def replay(
     site: Site,
     seeds: int,
     *,
     variants: Sequence[Variant] = VARIANTS,
-    workers: int = 1,
+    where: str = HERE,
+    keep: Keep | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Figures:
     """Every variant on every seed, beside the record.
 
-    Returns ``{recorded, variants: [figures with standard errors], backtest, by_user, by_vc}``.
+    Args:
+        site: what is replayed.
+        seeds: replays of each variant.
+        where, keep: see `pipeline.cluster.mapped`. What is kept is of this very site.
+        progress: told the cells done, of ``1 + seeds * len(variants)``.
+
+    Returns ``{recorded, variants: [figures with standard errors], backtest, by_user, by_vc,
+    duration_model}``.
     """
-    tasks = [(variant, seed) for variant in variants for seed in range(seeds)]
-    found: dict[str, list[pd.DataFrame]] = {variant.key: [] for variant in variants}
-    results = Parallel(n_jobs=workers, return_as="generator")(
-        delayed(one)(site, variant, seed) for variant, seed in tasks
-    )
-    for done, ((variant, _), frame) in enumerate(zip(tasks, results, strict=True), start=1):
-        found[variant.key].append(frame)
-        if progress is not None:
-            progress(done)
-    record = site.recorded
-    record_jct = record["wait_s"] + record["ran_s"]
+    cells = [Cell(None), *(Cell(variant, seed) for seed in range(seeds) for variant in variants)]
+    known: Figures | None = None
+    found: dict[str, list[Figures]] = {variant.key: [] for variant in variants}
+    with _task(site, where, keep) as task, mapped(where, keep) as over:
+        for done, (made, figures) in enumerate(zip(cells, over(task, cells), strict=True), start=1):
+            if made.variant is None:
+                known = figures
+            else:
+                found[made.variant.key].append(figures)
+            if progress is not None:
+                progress(done)
+    record = site.judged
+    easy = found.get("easy")
     told: Figures = {
         "seeds": seeds,
-        "recorded": {
-            "jobs": len(record),
-            "avg_wait_s": float(record["wait_s"].mean()),
-            "p99_wait_s": float(record["wait_s"].quantile(0.99)),
-            "avg_jct_s": float(record_jct.mean()),
-            "waited_share": float((record["wait_s"] > 60).mean()),
-        },
-        "variants": [_figures(variant, found[variant.key], record) for variant in variants],
+        "recorded": of_record(record),
+        "variants": [
+            {
+                "key": variant.key,
+                "label": variant.short,
+                "title": variant.title,
+                "assumed": variant.packs,
+                **over_seeds(found[variant.key], easy, len(record)),
+            }
+            for variant in variants
+        ],
+        "by_user": by_name(found, record, "user"),
+        "by_vc": by_name(found, record, "vc"),
+        "duration_model": known,
     }
-    if "easy" in found:
-        told["backtest"] = _backtest(found["easy"][0], record)
-    told["by_user"] = _by(found, record, "user")
-    told["by_vc"] = _by(found, record, "vc")
+    if easy:
+        told["backtest"] = easy[0]["backtest"]
     return told
 
 
-def _figures(variant: Variant, frames: list[pd.DataFrame], record: pd.DataFrame) -> Figures:
-    rows = {
-        "avg_wait_s": [float(f["wait_s"].mean()) for f in frames],
-        "p99_wait_s": [float(f["wait_s"].quantile(0.99)) for f in frames],
-        "avg_jct_s": [float(f["jct_s"].mean()) for f in frames],
-        "longest_wait_s": [float(f["wait_s"].max()) for f in frames],
-    }
-    told: Figures = {
-        "key": variant.key,
-        "label": variant.short,
-        "title": variant.title,
-        "assumed": variant.packs,
-        "unfinished": len(record) - min(len(f) for f in frames),
-    }
-    for name, values in rows.items():
-        told[name] = float(np.mean(values))
-        spread = float(np.std(values, ddof=1)) if len(values) > 1 else None
-        told[f"{name}_se"] = None if spread is None else spread / len(values) ** 0.5
-    saved = (record["wait_s"].mean() - told["avg_wait_s"]) * len(record) / 3600.0
-    told["saved_hours"] = float(saved)
-    return told
+@contextmanager
+def _task(site: Site, where: str, keep: Keep | None) -> Iterator[Callable[[Cell], Figures | None]]:
+    """`cell` on a site; elsewhere the site is read from a file, once in each process."""
+    if where == HERE:
+        yield lambda wanted: cell(site, wanted)
+        return
+    with TemporaryDirectory(dir=keep.folder if keep else None) as folder:
+        path = Path(folder) / "site.pickle"
+        path.write_bytes(pickle.dumps(site, protocol=pickle.HIGHEST_PROTOCOL))
+        yield _Read(path)
 
 
-def _backtest(easy: pd.DataFrame, record: pd.DataFrame) -> Figures:
-    """How far the engine's own schedule under Slurm's rule is from what happened."""
-    both = record.merge(easy, on="job_id", suffixes=("", "_easy"))
-    off = both["wait_s_easy"] - both["wait_s"]
-    waited = both["wait_s"] > 60
-    ranks = both[["wait_s", "wait_s_easy"]].rank()
-    same = ranks["wait_s"].corr(ranks["wait_s_easy"]) if both["wait_s"].nunique() > 1 else None
-    return {
-        "jobs": len(both),
-        "avg_wait_recorded_s": float(both["wait_s"].mean()),
-        "avg_wait_replayed_s": float(both["wait_s_easy"].mean()),
-        "within_5_min": float((off.abs() <= 300).mean()),
-        "within_1_h": float((off.abs() <= 3600).mean()),
-        "within_1_h_of_those_who_waited": float((off[waited].abs() <= 3600).mean())
-        if waited.any()
-        else None,
-        "rank_correlation": None if same is None or same != same else float(same),
-    }
+@dataclass(frozen=True, slots=True)
+class _Read:
+    path: Path
+
+    def __call__(self, wanted: Cell) -> Figures | None:
+        return cell(_site(self.path), wanted)
 
 
-def _by(found: dict[str, list[pd.DataFrame]], record: pd.DataFrame, column: str) -> list[Figures]:
-    """Mean waits by user or partition: recorded and under each variant, most jobs first."""
-    out = record.groupby(column).agg(jobs=("job_id", "size"), recorded_s=("wait_s", "mean"))
-    names = record.set_index("job_id")[column]
-    for key, frames in found.items():
-        means = [f["wait_s"].groupby(f["job_id"].map(names)).mean() for f in frames]
-        out[f"{key}_s"] = pd.concat(means, axis=1).mean(axis=1)
-    out = out.sort_values(["jobs"], ascending=False).reset_index(names="name")
-    return [{str(key): value for key, value in row.items()} for row in out.to_dict("records")]
+@lru_cache(maxsize=1)
+def _site(path: Path) -> Site:
+    site: Site = pickle.loads(path.read_bytes())
+    return site
 
 
 def _profiled(workload: Workload, seed: int) -> Workload:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import re
 import secrets
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +17,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.errors import UserError
-from pipeline.traces import ingest, read_dataset
-from pipeline.tracks.cluster_file import read_cluster
+from pipeline.replay.shape import Hide, Shape, from_cluster_file, from_nodes, inferred
+from pipeline.traces import IngestSummary, ingest
+from pipeline.traces.dataset import read_months
 from pipeline.tracks.plain import workload_of
-from scheduler.cluster import ClusterSpec
 from scheduler.work import Workload
 
 DAY_S = 86_400.0
-_HOSTS = re.compile(r"[^,\[]*(?:\[[^\]]*\][^,\[]*)?")
-_RANGES = re.compile(r"([\w.-]*)\[([\d,-]+)\]([\w.-]*)")
-_GPUS = re.compile(r"\bgpu(?::[^:(),\s]+)?:(\d+)")
+DAY_MS = 86_400_000
+# Submitted so long before the window opens: what ran then starts before anything else does.
+CARRIED_S = 61.0
+
+Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True)
@@ -36,11 +37,16 @@ class Site:
 
     Attributes:
         workload: GPU jobs that ran, from when they could have started (submission, or the end of
-            what they depended on), with their time limits, in that order.
-        recorded: one row per job of `workload`, in its order: job_id, user, vc, gpus, wait_s,
-            ran_s, as it happened.
+            what they depended on), with their time limits, in that order. Those that ran or
+            waited when the window opened come first, with what was left of them.
+        recorded: one row per job of `workload`, in its order: job_id, user, vc (the partition),
+            gpus, submit, wait_s, ran_s as it happened; `carried`: not judged, it only fills the
+            cluster as the window opens.
         shape: where the cluster's shape comes from, a sentence.
-        counts: rows of the dump and what became of them.
+        counts: rows of the dump and what became of them; they add up to `lines`.
+        quarantined: rows refused, by reason.
+        ran: one row per month of the whole dump: month, jobs, gpu_hours, avg_wait_s.
+        window: days replayed, and whether the dump was too large to replay whole.
         notes: what a reader must know, sentences.
         missing: what the dump does not say, sentences.
     """
@@ -49,8 +55,16 @@ class Site:
     recorded: pd.DataFrame
     shape: str
     counts: dict[str, int]
+    quarantined: dict[str, int] = field(default_factory=dict)
+    ran: list[dict[str, Any]] = field(default_factory=list)
+    window: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+
+    @property
+    def judged(self) -> pd.DataFrame:
+        """Rows of `recorded` of the jobs submitted in the window."""
+        return self.recorded[~self.recorded["carried"]]
 
 
 def read_site(
@@ -61,7 +75,9 @@ def read_site(
     nodes: Path | None = None,
     timezone: str | None = None,
     last_days: float | None = None,
+    most: int | None = None,
     anonymise: bool = False,
+    progress: Progress | None = None,
 ) -> Site:
     """Reads a dump of ``sacct -X -a -D -P``.
 
@@ -72,286 +88,284 @@ def read_site(
         nodes: output of ``scontrol show nodes`` or ``sinfo -N -o "%N %P %G"``.
         timezone: of the dump's clock times.
         last_days: keep only jobs submitted in the last so many days; None = all.
+        most: without `last_days`, keep only as many last days as hold so many jobs.
         anonymise: replace users, job names and partitions by hashes with a key thrown away.
+        progress: told the bytes read.
 
     Raises UserError when nothing can be replayed, and what ingestion raises.
     """
-    summary = ingest(dump, scratch / "dataset", format="sacct", timezone=timezone)
-    table = read_dataset(scratch / "dataset")
-    counts = {
-        "lines": summary.rows_in,
-        "jobs": table.num_rows,
-        "quarantined": sum(summary.quarantined.values()),
-        "duplicates": summary.duplicates,
-        "steps": sum(summary.skipped.values()),
-    }
-    if last_days is not None and table.num_rows:
-        last = pc.max(table.column("submit_time")).cast(pa.int64()).as_py()
-        since = last - int(last_days * DAY_S * 1000)
-        table = table.filter(pc.greater_equal(table.column("submit_time").cast(pa.int64()), since))
-    shown = table.num_rows
-    table = table.filter(
-        pc.and_(
-            pc.greater(table.column("gpus"), 0),
-            pc.and_(table.column("start_time").is_valid(), table.column("end_time").is_valid()),
-        )
+    summary = ingest(
+        dump, scratch / "dataset", format="sacct", timezone=timezone, progress=progress
     )
-    counts["in_window"], counts["replayed"] = shown, table.num_rows
-    counts["not_replayed"] = shown - table.num_rows
+    table, ran, waited = _ran(scratch / "dataset")
+    counts = _counts(summary, table.num_rows)
     if not table.num_rows:
         raise UserError(f"{dump}: no GPU job with a start and an end in it; nothing to replay")
+    hide: Hide = _Hidden() if anonymise else str
     if anonymise:
-        table = _anonymous(table)
-    spec, shape, notes = _shape(table, dump, cluster, nodes, anonymise)
-    fits = np.array(
-        [
-            gpus <= spec.vcs.get(vc or "", 0) * spec.gpus_per_node
-            for gpus, vc in zip(table.column("gpus").to_pylist(), _text(table, "vc"), strict=True)
-        ]
-    )
-    if not fits.all():
-        counts["too_large"] = int((~fits).sum())
-        notes.append(
-            f"{counts['too_large']:,} jobs do not fit into the partition as described and are "
-            "left out."
-        )
-        table = table.filter(pa.array(fits))
-        if not table.num_rows:
-            raise UserError(f"{dump}: no job fits into the cluster as described ({shape})")
-    table, waited = _from_eligible(table)
+        table = _anonymous(table, hide)
+    notes = _read_notes(summary)
     if waited:
         notes.append(
             f"{waited:,} jobs could not have started when they were submitted (dependencies, "
             "begin times): their waiting is counted from when they were eligible."
         )
-    workload = workload_of(table, spec, dump.name)
-    return Site(workload, _recorded(table, workload), shape, counts, notes, _missing(table))
+    table, window = _window(table, last_days, most)
+    counts["earlier"] = counts["ended"] - table.num_rows + int(pc.sum(table["carried"]).as_py())
+    shape = _shape(table, dump, cluster, nodes, hide)
+    table = _fitting(table, shape, counts, notes)
+    if not len(table):
+        raise UserError(f"{dump}: no job fits into the cluster as described ({shape.said})")
+    counts["carried"] = int(pc.sum(table["carried"]).as_py())
+    counts["replayed"] = table.num_rows - counts["carried"]
+    if not counts["replayed"]:
+        raise UserError(f"{dump}: no job that fits was submitted in the days asked for")
+    recorded = _recorded(table)
+    workload = workload_of(_pooled(table, shape), shape.spec, "a site" if anonymise else dump.name)
+    recorded.insert(0, "job_id", [job.job_id for job in workload.jobs])
+    return Site(
+        workload,
+        recorded,
+        shape.said,
+        counts,
+        {why: n for why, n in summary.quarantined.items() if why != "no_gpu"},
+        ran,
+        window,
+        [*notes, *shape.notes],
+        _missing(table, summary),
+    )
+
+
+# What a replay needs of a trace.
+_NEEDED = (
+    "job_id", "user", "vc", "name", "gpus", "cpus", "memory_mib", "gpu_type", "nodes", "state",
+    "submit_time", "eligible_time", "start_time", "end_time", "duration_s", "time_limit_s",
+    "model", "dataset", "batch_size", "amp", "gpu_util_pct", "gpu_mem_util_pct", "gpu_mem_mib",
+)  # fmt: skip
+
+
+def _ran(dataset: Path) -> tuple[pa.Table, list[dict[str, Any]], int]:
+    """Jobs with GPUs, a start and an end, in the order in which they could have started.
+
+    Returns them, what they were by month, and how many had to wait for something else first.
+    """
+    tables, ran, waited = [], [], 0
+    for month in read_months(dataset):
+        held = month.filter(
+            pc.and_(month["start_time"].is_valid(), month["end_time"].is_valid())
+        ).select(_NEEDED)
+        if not held.num_rows:
+            continue
+        held, moved = _from_eligible(held)
+        waited += moved
+        tables.append(held)
+        submit, start, end = (_seconds(held, f"{n}_time") for n in ("submit", "start", "end"))
+        first = datetime.fromtimestamp(float(submit[0]), UTC)
+        ran.append(
+            {
+                "month": f"{first:%Y-%m}",
+                "jobs": held.num_rows,
+                "gpu_hours": float(held["gpus"].to_numpy() @ (end - start)) / 3600,
+                "avg_wait_s": float(np.mean(np.maximum(0.0, start - submit))),
+            }
+        )
+    if not tables:
+        return pa.table({name: [] for name in _NEEDED}), [], 0
+    table = pa.concat_tables(tables).unify_dictionaries()
+    order = np.argsort(table["submit_time"].cast(pa.int64()).to_numpy(), kind="stable")
+    return table.take(pa.array(order)), ran, waited
+
+
+def _counts(summary: IngestSummary, ended: int) -> dict[str, int]:
+    """What became of every line so far."""
+    cpu = summary.quarantined.get("no_gpu", 0)
+    return {
+        "lines": summary.rows_in,
+        "steps": sum(summary.skipped.values()),
+        "without_gpus": cpu,
+        "quarantined": sum(summary.quarantined.values()) - cpu,
+        "duplicates": summary.duplicates,
+        "not_ended": summary.kept - ended,
+        "ended": ended,
+    }
+
+
+def _read_notes(summary: IngestSummary) -> list[str]:
+    said = []
+    if summary.warnings.get("zone_assumed"):
+        said.append("Clock times are taken as UTC. Give --timezone if the site's clock differs.")
+    if parts := summary.warnings.get("het_component"):
+        said.append(f"{parts:,} parts of heterogeneous jobs are replayed as jobs of their own.")
+    unknown = sum(n for code, n in summary.warnings.items() if code.startswith("unknown_state"))
+    if unknown:
+        said.append(f"{unknown:,} jobs have a state this version does not know.")
+    return said
+
+
+def _window(
+    table: pa.Table, last_days: float | None, most: int | None
+) -> tuple[pa.Table, dict[str, Any]]:
+    """The last days of a table, with what still ran or waited as they began (`carried`)."""
+    submit = table["submit_time"].cast(pa.int64()).to_numpy()
+    first, last = int(submit[0]), int(submit[-1])
+    cut = last_days is None and most is not None and len(submit) > most
+    if cut and most is not None:
+        held = (last - int(submit[-most])) / DAY_MS
+        last_days = max(float(int(held)), min(held, 1.0))
+    said: dict[str, Any] = {
+        "days": (last - first) / DAY_MS if last_days is None else last_days,
+        "of_days": (last - first) / DAY_MS,
+        "of_jobs": len(submit),
+        "cut": cut,
+        "first": first / 1000,
+    }
+    carried = np.zeros(len(submit), bool)
+    if last_days is not None and last - last_days * DAY_MS > first:
+        since = last - int(last_days * DAY_MS)
+        said["first"] = since / 1000
+        carried = submit < since
+        kept = ~carried | (table["end_time"].cast(pa.int64()).to_numpy() > since)
+        table, carried = table.filter(pa.array(kept)), carried[kept]
+        table = _carried_over(table, carried, since)
+    return table.append_column("carried", pa.array(carried)), said
+
+
+def _carried_over(table: pa.Table, carried: Any, since: int) -> pa.Table:
+    """Jobs from before `since` (ms) submitted as it comes, with what was left of them."""
+    submit, start, end = (
+        table[f"{n}_time"].cast(pa.int64()).to_numpy() for n in ("submit", "start", "end")
+    )
+    runs = carried & (start < since)
+    early = since - int(CARRIED_S * 1000)
+    moved = np.where(runs, early, np.where(carried, since - 1, submit))
+    left = np.where(runs, (end - since) / 1000, (end - start) / 1000)
+    limits = pc.cast(table["time_limit_s"], pa.float64()).to_numpy(zero_copy_only=False)
+    limits = np.where(runs, np.maximum(1.0, limits - (since - start) / 1000), limits)
+    table = _with(_with(table, "submit_time", moved), "duration_s", left)
+    table = _with(table, "time_limit_s", pa.array(limits, from_pandas=True))
+    return table.take(pa.array(np.argsort(moved, kind="stable")))
+
+
+def _with(table: pa.Table, name: str, values: Any) -> pa.Table:
+    place, kind = table.schema.get_field_index(name), table.schema.field(name)
+    column = values if isinstance(values, pa.Array) else pa.array(values)
+    return table.set_column(place, kind, column.cast(kind.type))
 
 
 def _shape(
-    table: pa.Table, dump: Path, cluster: Path | None, nodes: Path | None, anonymise: bool
-) -> tuple[ClusterSpec, str, list[str]]:
+    table: pa.Table, dump: Path, cluster: Path | None, nodes: Path | None, hide: Hide
+) -> Shape:
     if cluster is not None:
-        if anonymise:
-            raise UserError("--anonymise hides partitions: leave out --cluster, or name none in it")
-        return read_cluster(cluster)[0], f"from {cluster.name}", []
+        return from_cluster_file(cluster, hide)
     if nodes is not None:
-        if anonymise:
-            raise UserError("--anonymise hides partitions: leave out --nodes")
-        return _from_nodes(nodes)
-    return _inferred(table, {} if anonymise else nodes_seen(dump))
+        return from_nodes(nodes, {name or "" for name in _text(table, "vc")}, hide)
+    first = _seconds(table, "submit_time")[0] - DAY_S  # clocks differ from UTC by less
+    since = datetime.fromtimestamp(float(first), UTC)
+    return inferred(table, dump, f"{since:%Y-%m-%dT%H:%M:%S}", hide)
 
 
-def nodes_seen(dump: Path) -> dict[str, int]:
-    """Nodes that ran GPU jobs, by partition, where the dump names them (column NodeList).
-
-    A node of several partitions is counted where it ran most jobs. Empty when there is no such
-    column.
-    """
-    jobs: dict[str, Counter[str]] = {}
-    with dump.open(errors="replace") as lines:
-        header = next(lines, "").rstrip("\n").split("|")
-        if not {"NodeList", "Partition"} <= set(header):
-            return {}
-        wanted = [header.index(name) for name in ("NodeList", "Partition")]
-        gres = [i for i, name in enumerate(header) if name in ("AllocTRES", "AllocGRES")]
-        for line in lines:
-            fields = line.rstrip("\n").split("|")
-            if len(fields) < len(header) or not any("gpu" in fields[i] for i in gres):
-                continue
-            names, partition = (fields[i] for i in wanted)
-            for name in expanded(names):
-                jobs.setdefault(name, Counter())[partition] += 1
-    seen: Counter[str] = Counter(found.most_common(1)[0][0] for found in jobs.values())
-    return dict(seen)
-
-
-def expanded(names: str) -> list[str]:
-    """Node names of a Slurm host list: ``n[01-03,7],login`` is n01, n02, n03, n7, login.
-
-    What is no host list, or names more than 100,000 nodes, is no node.
-    """
-    found: list[str] = []
-    for part in _HOSTS.findall(names):
-        match = _RANGES.fullmatch(part)
-        if match is None:
-            if re.fullmatch(r"[\w.-]+", part) and part != "None":
-                found.append(part)
-            continue
-        for item in match[2].split(","):
-            first, _, last = item.partition("-")
-            if not (first.isdigit() and (not last or last.isdigit())):
-                continue
-            if int(last or first) - int(first) > 100_000:
-                return []
-            found += [
-                f"{match[1]}{number:0{len(first)}d}{match[3]}"
-                for number in range(int(first), int(last or first) + 1)
-            ]
-    return found
-
-
-def _inferred(table: pa.Table, seen: dict[str, int]) -> tuple[ClusterSpec, str, list[str]]:
-    """The least cluster that carried the dump.
-
-    Per partition, the nodes named in it (`seen`), else GPUs in use at the busiest time.
-    """
-    gpus = table.column("gpus").to_numpy()
-    counted = table.column("nodes").to_numpy(zero_copy_only=False)
-    per_node = 8
-    known = np.isfinite(counted.astype(float)) & (counted.astype(float) > 0)
-    if known.any():
-        per_node = int(max(1, np.max(np.ceil(gpus[known] / counted[known].astype(float)))))
-    vcs: dict[str, int] = {}
-    vc = np.array([name or "" for name in _text(table, "vc")], dtype=object)
-    start, end = (
-        table.column(n).cast(pa.int64()).to_numpy() / 1000 for n in ("start_time", "end_time")
+def _fitting(table: pa.Table, shape: Shape, counts: dict[str, int], notes: list[str]) -> pa.Table:
+    """The jobs that fit into their partition; the others are counted and said."""
+    spec = shape.spec
+    room = {p: spec.vcs.get(pool, 0) * spec.gpus_per_node for p, pool in shape.pools.items()}
+    fits = np.array(
+        [
+            gpus <= room.get(vc or "", 0)
+            for gpus, vc in zip(table["gpus"].to_pylist(), _text(table, "vc"), strict=True)
+        ],
+        bool,
     )
-    for name in sorted(set(vc.tolist())):
-        mine = vc == name
-        moments = np.concatenate([start[mine], end[mine]])
-        change = np.concatenate([gpus[mine], -gpus[mine]])
-        order = np.lexsort((change, moments))  # at one moment the ends come first
-        peak = int(np.max(np.cumsum(change[order])))
-        least = max(1, -(-peak // per_node), -(-int(gpus[mine].max()) // per_node))
-        vcs[name] = max(least, seen.get(name, 0))
-    how = "those it names" if seen else "as many as were ever in use at once"
-    said = (
-        f"inferred from the dump: {sum(vcs.values())} nodes of {per_node} GPUs, per partition {how}"
-    )
-    notes = [
-        "The cluster's shape is inferred. Nodes that never ran a GPU job are not in it"
-        + (
-            ". Give --nodes or --cluster to be sure."
-            if seen
-            else ", and without node names (column NodeList) it is the least that could have "
-            "carried these jobs: waiting is overstated throughout. Give --nodes or --cluster."
-        )
-    ]
-    return ClusterSpec(vcs, per_node, name="inferred"), said, notes
-
-
-def _from_nodes(path: Path) -> tuple[ClusterSpec, str, list[str]]:
-    """The shape in the output of `scontrol show nodes` or `sinfo -N -o "%N %P %G"`."""
-    try:
-        text = path.read_text(errors="replace")
-    except OSError as error:
-        raise UserError(f"--nodes {path}: {error.strerror}") from None
-    found: dict[str, tuple[list[str], int]] = {}
-    for name, partitions, gres in _nodes(text):
-        gpus = sum(int(n) for n in _GPUS.findall(gres))
-        if gpus and partitions:
-            known, _ = found.get(name, ([], 0))
-            found[name] = [*known, *(p for p in partitions if p not in known)], gpus
-    if not found:
-        raise UserError(
-            f"--nodes {path}: no node with GPUs and a partition in it; give the output of "
-            "scontrol show nodes, or of sinfo -N -o '%N %P %G'"
-        )
-    per_node = max(gpus for _, gpus in found.values())
-    vcs: dict[str, int] = {}
-    shared = mixed = 0
-    for partitions, gpus in found.values():
-        shared += len(partitions) > 1
-        mixed += gpus != per_node
-        vcs[partitions[0]] = vcs.get(partitions[0], 0) + 1
-    notes = []
-    if shared:
+    counts["too_large"] = int((~fits & ~table["carried"].to_numpy()).sum())
+    if counts["too_large"]:
         notes.append(
-            f"{shared:,} nodes belong to several partitions; each is counted in the first it names."
+            f"{counts['too_large']:,} jobs do not fit into their partition as described, or it is "
+            "not described, and are left out."
         )
-    if mixed:
-        notes.append(
-            f"{mixed:,} nodes have fewer than {per_node} GPUs and are counted as whole nodes."
+    return table.filter(pa.array(fits))
+
+
+def _pooled(table: pa.Table, shape: Shape) -> pa.Table:
+    place, kind = table.schema.get_field_index("vc"), table.schema.field("vc")
+    names = [shape.pools[name or ""] for name in _text(table, "vc")]
+    return table.set_column(place, kind, pa.array(names, pa.string()).cast(kind.type))
+
+
+class _Hidden:
+    """Names as hashes, with a key that nobody keeps."""
+
+    def __init__(self) -> None:
+        self._key = secrets.token_bytes(32)
+
+    def __call__(self, name: str, prefix: str = "partition") -> str:
+        if not name:
+            return name
+        digest = hmac.new(self._key, f"{prefix} {name}".encode(), hashlib.sha256).hexdigest()
+        return f"{prefix}-{digest[:8]}"
+
+
+def _anonymous(table: pa.Table, hide: Callable[..., str]) -> pa.Table:
+    for column, prefix in (("user", "user"), ("vc", "partition"), ("name", "name")):
+        place, kind = table.schema.get_field_index(column), table.schema.field(column)
+        texts = pc.dictionary_encode(table[column].cast(pa.string())).combine_chunks()
+        hidden = pa.array([hide(text, prefix) for text in texts.dictionary.to_pylist()])
+        table = table.set_column(
+            place, kind, hidden.cast(pa.string()).take(texts.indices).cast(kind.type)
         )
-    return ClusterSpec(vcs, per_node, name=path.name), f"from {path.name}", notes
-
-
-def _nodes(text: str) -> Iterator[tuple[str, list[str], str]]:
-    """(node, partitions, GRES) of every node described."""
-    if "NodeName=" in text:
-        for block in re.split(r"(?=^NodeName=)", text, flags=re.MULTILINE):
-            name = re.search(r"NodeName=(\S+)", block)
-            partitions = re.search(r"Partitions=(\S+)", block)
-            gres = re.search(r"\bGres=(\S+)", block)
-            if name and partitions and gres:
-                yield name[1], partitions[1].split(","), gres[1]
-        return
-    for line in text.splitlines():
-        fields = line.split()
-        if len(fields) >= 3 and fields[0] != "NODELIST":
-            yield fields[0], [fields[1].rstrip("*")], fields[2]
-
-
-def _anonymous(table: pa.Table) -> pa.Table:
-    key = secrets.token_bytes(32)
-    for column, prefix in (("user", "user"), ("vc", "partition"), ("name", "")):
-        known: dict[str, str] = {}
-
-        def hashed(value: str | None, prefix: str = prefix, known: dict[str, str] = known) -> Any:
-            if not value:
-                return value
-            if value not in known:
-                digest = hmac.new(key, value.encode(), hashlib.sha256).hexdigest()[:8]
-                known[value] = f"{prefix}-{digest}" if prefix else digest
-            return known[value]
-
-        values = [hashed(value) for value in _text(table, column)]
-        place = table.schema.get_field_index(column)
-        field_ = table.schema.field(column)
-        table = table.set_column(place, field_, pa.array(values, pa.string()).cast(field_.type))
     return table
 
 
 def _from_eligible(table: pa.Table) -> tuple[pa.Table, int]:
     """Submission moved to when the job was eligible, in the new order; how many were moved."""
-    submit = table.column("submit_time").cast(pa.int64()).to_numpy()
-    start = table.column("start_time").cast(pa.int64()).to_numpy()
-    eligible = pc.fill_null(table.column("eligible_time").cast(pa.int64()), 0).to_numpy()
+    submit, start = (table[f"{n}_time"].cast(pa.int64()).to_numpy() for n in ("submit", "start"))
+    eligible = pc.fill_null(table["eligible_time"].cast(pa.int64()), 0).to_numpy()
     moved = np.clip(eligible, submit, np.maximum(start, submit))
-    place = table.schema.get_field_index("submit_time")
-    kind = table.schema.field("submit_time")
-    table = table.set_column(place, kind, pa.array(moved).cast(kind.type))
-    return table.take(pa.array(np.argsort(moved, kind="stable"))), int((moved > submit).sum())
+    order = np.argsort(moved, kind="stable")
+    return _with(table, "submit_time", moved).take(pa.array(order)), int((moved > submit).sum())
 
 
-def _recorded(table: pa.Table, workload: Workload) -> pd.DataFrame:
-    submit, start, end = (
-        table.column(name).cast(pa.int64()).to_numpy() / 1000
-        for name in ("submit_time", "start_time", "end_time")
-    )
-    frame = pd.DataFrame(
+def _recorded(table: pa.Table) -> pd.DataFrame:
+    submit, start, end = (_seconds(table, f"{name}_time") for name in ("submit", "start", "end"))
+    return pd.DataFrame(
         {
             "user": [name or "-" for name in _text(table, "user")],
             "vc": [name or "" for name in _text(table, "vc")],
-            "gpus": table.column("gpus").to_numpy(),
+            "gpus": table["gpus"].to_numpy(),
+            "state": _text(table, "state"),
             "submit": submit,
             "wait_s": np.maximum(0.0, start - submit),
             "ran_s": np.maximum(0.0, end - start),
+            "carried": table["carried"].to_numpy(),
         }
     )
-    frame = frame[table.column("duration_s").is_valid().to_numpy()]
-    frame.insert(0, "job_id", [job.job_id for job in workload.jobs])
-    done: pd.DataFrame = frame.reset_index(drop=True)
-    return done
 
 
-def _missing(table: pa.Table) -> list[str]:
+def _missing(table: pa.Table, summary: IngestSummary) -> list[str]:
     said = []
-    if not table.column("gpu_util_pct").is_valid().to_numpy().any():
+    if not table["gpu_util_pct"].is_valid().to_numpy().any():
         said.append(
             "No profiles: nothing says how busy any job kept its GPUs, so packing is simulated "
             "from a stated scenario and is an assumption, not a measurement."
         )
-    limits = table.column("time_limit_s").is_valid().to_numpy().mean()
+    limits = table["time_limit_s"].is_valid().to_numpy().mean()
     if limits < 0.99:
         said.append(f"{1 - limits:.0%} of the jobs have no time limit; backfill takes 7 days.")
     if not any(_text(table, "name")):
         said.append("No job names: the duration model cannot tell one script from another.")
+    if not any(_text(table, "user")):
+        said.append("No users: nobody's history can be learned from, and who gains is not told.")
+    if not table["eligible_time"].is_valid().to_numpy().any():
+        said.append("No Eligible times: waiting for a dependency counts as waiting in the queue.")
+    bad = sum(n for why, n in summary.quarantined.items() if why != "no_gpu")
+    if bad:
+        said.append(f"{bad:,} lines could not be read and are left out.")
     said.append("Priorities, QOS rules and fair-share weights of the site are not in a dump.")
     return said
 
 
+def _seconds(table: pa.Table, name: str) -> Any:
+    return table[name].cast(pa.int64()).to_numpy() / 1000
+
+
 def _text(table: pa.Table, name: str) -> list[str | None]:
-    values: list[str | None] = table.column(name).cast(pa.string()).to_pylist()
+    values: list[str | None] = table[name].cast(pa.string()).to_pylist()
     return values

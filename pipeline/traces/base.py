@@ -173,6 +173,7 @@ class Adapter(ABC):
             offsets, so that none applies.
         origin: instant that offset 0 stands for when none is given; None when times are dates.
         line_ids: the format has no job ids and the line number stands in.
+        advice: what to do when no row is a job, by the reason most were refused for.
     """
 
     name: ClassVar[str]
@@ -181,6 +182,7 @@ class Adapter(ABC):
     timezone: ClassVar[str | None] = None
     origin: ClassVar[datetime | None] = None
     line_ids: ClassVar[bool] = False
+    advice: ClassVar[Mapping[str, str]] = {}
 
     @abstractmethod
     def sniff(self, path: Path) -> float:

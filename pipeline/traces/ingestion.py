@@ -107,7 +107,12 @@ def ingest(
             writer.close()
         summary = counts.summary(source.resolve().name, adapter.name)
         if not summary.kept:
-            raise TraceError(f"{summary.source} as {adapter.name}: no job in it ({_what(summary)})")
+            why = _what(summary)
+            advice = adapter.advice.get(why.split(":")[0])
+            raise TraceError(
+                f"{summary.source} as {adapter.name}: no job in it ({why})"
+                + (f"; {advice}" if advice else "")
+            )
         write_json(folder / SUMMARY, summary.as_dict())
         write_json(folder / PROVENANCE, _provenance(adapter, options, meter, summary))
     return summary

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -71,6 +71,13 @@ class Sacct(TableAdapter):
     timezone = "UTC"
     delimiter = "|"
     states = _STATES
+    advice: ClassVar[Mapping[str, str]] = {
+        "bad_submit_time": "times have to look like 2026-03-02T10:00:00: unset SLURM_TIME_FORMAT "
+        "and make the dump again",
+        "no_gpu": "no line names gres/gpu: does AccountingStorageTRES of slurm.conf?",
+        "step": "only job steps: make the dump with sacct -X",
+        "wrong_column_count": "make the dump with sacct -P (--parsable2)",
+    }
     columns = (
         Column("JobID", "job_id", "text", required=False),
         Column("JobIDRaw", "raw_id", "text", required=False),
@@ -102,6 +109,8 @@ class Sacct(TableAdapter):
 
     def layout(self, names: list[str], path: Path) -> Layout:
         what = f"{path.name} as {self.name}"
+        if len(names) <= 1:
+            raise TraceError(f"{what}: {_separated(names)}; make the dump with sacct -P")
         for wanted in (("JobID", "JobIDRaw"), ("AllocTRES", "ReqTRES", "AllocGRES", "ReqGRES")):
             if not set(wanted) & set(names):
                 raise TraceError(f"{what}: the header has none of {', '.join(wanted)}")
@@ -135,6 +144,17 @@ class Sacct(TableAdapter):
 def _state(text: str) -> str:
     """``CANCELLED by 1001`` without its end."""
     return text.split(" ", 1)[0].removesuffix("+")
+
+
+def _separated(names: Sequence[str]) -> str:
+    """What a header line without bars looks like."""
+    if not names:
+        return "its first line is no text"
+    header = names[0]
+    for separator, called in ((",", "commas"), (";", "semicolons"), ("\t", "tabs")):
+        if separator in header:
+            return f"columns are separated by {called}, not by bars"
+    return f"columns are not separated by bars (first line {header[:60]!r})"
 
 
 class _Repair:
@@ -173,10 +193,13 @@ class _Tres(NamedTuple):
 def parse_tres(text: str) -> _Tres | None:
     """Read ``billing=8,cpu=8,gres/gpu=2,gres/gpu:a100=2,mem=64G,node=1`` or ``gpu:a100:2``.
 
+    A job that Pellucid placed has ``gres/slot``, not ``gres/gpu``: a slot of each of its GPUs.
+
     Returns:
         None if it is neither. Without GPUs, ``gpus`` is 0.
     """
     total: float | None = None
+    slots = 0.0
     typed: dict[str, float] = {}
     plain: dict[str, float] = {}
     try:
@@ -191,13 +214,15 @@ def parse_tres(text: str) -> _Tres | None:
                 total = _count(value)
             elif name.startswith("gres/gpu:"):
                 typed[name.removeprefix("gres/gpu:")] = _count(value)
+            elif name == "gres/slot":
+                slots = _count(value)
             elif name == "mem":
                 plain[name] = _mib(value)
             elif name in ("cpu", "node"):
                 plain[name] = _count(value)
     except ValueError:
         return None
-    gpus = sum(typed.values()) if total is None else total
+    gpus = (sum(typed.values()) or slots) if total is None else total
     types = "|".join(sorted(label for label, count in typed.items() if label and count))
     return _Tres(gpus, types or None, plain.get("cpu"), plain.get("mem"), plain.get("node"))
 

@@ -1,4 +1,4 @@
-"""Tracks: the settings under which policies are compared (`published`, `honest`, `honest-open`)."""
+"""Tracks: the settings under which policies are compared."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from pipeline.tracks.scenario import Scenario
 from pipeline.tracks.venus import TrackError
 
-TRACKS = ("published", "honest", "honest-open")
+TRACKS = ("published", "honest", "honest-open", "philly")
 
 
 def open_scenario(
@@ -38,7 +38,7 @@ def open_scenario(
         from pipeline.tracks.cluster_file import read_cluster
 
         if compress != 1.0:
-            raise TrackError("--compress needs --track honest or honest-open")
+            raise TrackError("--compress needs --track honest, honest-open or philly")
         table = read_dataset(trace)
         if cluster is not None:
             spec, profiling = read_cluster(cluster)
@@ -56,12 +56,16 @@ def open_scenario(
         )
     if since is not None:
         raise TrackError("--since: a track is played whole; leave it out")
-    from pipeline.tracks import honest, published, venus
+    from pipeline.tracks import honest, philly, published, venus
 
     if track not in TRACKS:
         raise TrackError(f"--track {track}: use one of {', '.join(TRACKS)}")
     if cluster is not None:
         raise TrackError(f"--cluster: track {track} brings its own; leave it out")
+    if track == "philly":
+        if bundle is not None:
+            raise TrackError("track philly learns online: no --bundle")
+        return philly.scenario(trace, seed=seed, durations=durations, compress=compress)
     folder = venus.load(trace)
     if track == "published":
         if seed or compress != 1.0:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 from pipeline.tracks.scenario import ProfilingSettings
 from pipeline.tracks.venus import TrackError
 from scheduler.cluster import ClusterSpec
-from scheduler.profiling import Scaling
+from scheduler.profiling import KNOWN_S, Scaling
 
 
 class _Strict(BaseModel):
@@ -26,6 +26,7 @@ class ProfilingFile(_Strict):
     scale_from: str | None = None
     limit_s: float = Field(200.0, gt=0)
     max_gpus: PositiveInt = 8
+    known_s: float = Field(KNOWN_S, ge=0)  # 0: every job is looked at
 
 
 class ClusterFile(_Strict):
@@ -77,4 +78,4 @@ def _profiling(file: ClusterFile, path: Path) -> ProfilingSettings | None:
     if wanted.scale_from and wanted.scale_from not in file.vcs:
         raise TrackError(f"cluster {path}: profiling.scale_from: no vc {wanted.scale_from!r}")
     scaling = Scaling(wanted.scale_from) if wanted.scale_from else None
-    return ProfilingSettings(nodes, wanted.limit_s, wanted.max_gpus, scaling)
+    return ProfilingSettings(nodes, wanted.limit_s, wanted.max_gpus, scaling, wanted.known_s)

@@ -23,8 +23,9 @@ from pipeline.tracks.venus import TrackError, Venus, jitter
 from scheduler.core import QueuedJob
 from scheduler.estimates import BundleEstimator, Estimator, TableEstimator
 from scheduler.policies.base import Policy
+from scheduler.service.analyst.future import AGAIN
 from scheduler.sharing import Verdict, tree_verdict
-from scheduler.work import PairTable, Work
+from scheduler.work import PairTable, Work, Workload
 
 DURATIONS = ("own", "oracle", "ebm", "lgb", "gpus")
 
@@ -47,9 +48,7 @@ class UnseenFamilies:
     def verdict(self, newcomer: QueuedJob, partner: QueuedJob) -> Verdict | None:
         if newcomer.profile is None or partner.profile is None:
             return None
-        unseen = frozenset(
-            (self._families[newcomer.job.job_id], self._families[partner.job.job_id])
-        )
+        unseen = frozenset((self._family(newcomer), self._family(partner)))
         key = unseen, newcomer.profile, partner.profile
         verdict = self._verdicts.get(key)
         if verdict is None:
@@ -57,6 +56,26 @@ class UnseenFamilies:
             verdict = tree_verdict(packing, speed, newcomer.profile, partner.profile)
             self._verdicts[key] = verdict
         return verdict
+
+    def _family(self, queued: QueuedJob) -> str:
+        """The family of a job; of one that a forecast lets come again, that of the original."""
+        return self._families[queued.job.job_id.partition(AGAIN)[0]]
+
+
+def judge_of_strangers(workload: Workload, packing: Path) -> UnseenFamilies:
+    """What may be believed of a pair when neither of its model families was measured before."""
+    from models.training.packing import fit_packing, fit_pair_speed
+    from models.training.pairs import read_artifact
+
+    pairs = read_artifact(packing)
+
+    def train(unseen: frozenset[str]) -> tuple[PackingModel, PairSpeedModel]:
+        return (
+            fit_packing(pairs, exclude_families=unseen).model,
+            fit_pair_speed(pairs, exclude_families=unseen).model,
+        )
+
+    return UnseenFamilies({i: _family(w) for i, w in workload.work.items()}, train)
 
 
 def scenario(
@@ -77,11 +96,7 @@ def scenario(
         bundle: use this bundle's duration model, trained elsewhere, instead of learning online.
         walls: False for track `honest-open`.
     """
-    from models.training.packing import fit_packing, fit_pair_speed
-    from models.training.pairs import read_artifact
-
     workload = jitter(venus.workload, seed, compress=compress)
-    pairs = read_artifact(venus.folder.parent / "packing")
     truth = oracle(workload)
     given: dict[str, Callable[[], Estimator]] = {
         "own": lambda: OnlineEstimator(seed=seed),
@@ -101,14 +116,7 @@ def scenario(
             return Estimator()
         return given["oracle" if policy.oracle else durations or "own"]()
 
-    def train(unseen: frozenset[str]) -> tuple[PackingModel, PairSpeedModel]:
-        return (
-            fit_packing(pairs, exclude_families=unseen).model,
-            fit_pair_speed(pairs, exclude_families=unseen).model,
-        )
-
-    families = {i: _family(w) for i, w in workload.work.items()}
-    judge = UnseenFamilies(families, train)
+    judge = judge_of_strangers(workload, venus.folder.parent / "packing")
     return Scenario(
         "honest" if walls else "honest-open",
         workload,

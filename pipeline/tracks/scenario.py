@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import resource
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,12 +34,15 @@ class ProfilingSettings:
         nodes: nodes each virtual cluster lends for good.
         limit_s, max_gpus: longest look, largest job looked at.
         scaling: one more node while many wait; None for a fixed partition.
+        known_s: a job like one that was looked at less than so many seconds ago takes over its
+            profile; 0: every job is looked at.
     """
 
     nodes: dict[str, int] = field(default_factory=dict)
     limit_s: float = 200.0
     max_gpus: int = 8
     scaling: Scaling | None = None
+    known_s: float = 0.0
 
 
 @dataclass
@@ -58,6 +61,7 @@ class Scenario:
         seed: of the workload's permutation and jitter.
         walls: every virtual cluster keeps to itself; without them the policies that can may
             use idle GPUs of another, where nobody waits.
+        settings: arguments of the policy `pellucid` that are not its defaults.
     """
 
     name: str
@@ -70,6 +74,7 @@ class Scenario:
     quirks: Quirks = NONE
     seed: int = 0
     walls: bool = True
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     def cluster_gpus(self) -> int:
         """GPUs in the whole cluster."""
@@ -90,6 +95,7 @@ class Scenario:
             quirks=self.quirks,
             gpu_memory_mib=self.workload.cluster.gpu_memory_mib,
             borrows=not self.walls,
+            settings=self.settings,
         )
 
     def cluster(self, policy: Policy) -> Cluster:
@@ -109,13 +115,19 @@ class Scenario:
             max_gpus=settings.max_gpus,
             scaling=settings.scaling,
             forecast=self.forecast() if self.forecast else None,
+            known_s=settings.known_s,
         )
 
     def simulate(
         self, name: str, *, sink: Sink | None = None, progress: Progress | None = None
     ) -> tuple[Outcome, Estimator]:
-        """Run one policy over the workload."""
-        policy = self.policy(name)
+        """Run one policy, by name, over the workload."""
+        return self.play(self.policy(name), sink=sink, progress=progress)
+
+    def play(
+        self, policy: Policy, *, sink: Sink | None = None, progress: Progress | None = None
+    ) -> tuple[Outcome, Estimator]:
+        """Run a policy, built by the caller, over the workload."""
         estimator = self.estimators(policy)
         core = Core(self.cluster(policy), policy, estimator, profiling=self.stage(policy))
         engine = Engine(

@@ -45,12 +45,12 @@ class Venus:
 
     def predictions(self, name: str) -> dict[str, float]:
         """Predicted seconds by job id: `ebm` or `lgb`, as the peers published them."""
-        rows = _read(self.folder / f"peer_duration_{name}.csv")
+        rows = read_rows(self.folder / f"peer_duration_{name}.csv")
         return {row["job_id"]: float(row["priority"]) for row in rows}
 
     def forecast(self, compress: float = 1.0) -> TableForecast:
         """The artifact's arrival forecast, for submit times multiplied by `compress`."""
-        rows = _read(self.folder / "peer_throughput_pred.csv")
+        rows = read_rows(self.folder / "peer_throughput_pred.csv")
         bins = range(round(len(rows) * compress))
         played = [rows[min(int(i / compress), len(rows) - 1)] for i in bins]
         return TableForecast(
@@ -69,10 +69,10 @@ def load(folder: Path) -> Venus:
 
 
 def _load(folder: Path) -> Venus:
-    vcs = {row[""]: int(row["num"]) for row in _read(folder / "vc_config.csv")}
+    vcs = {row[""]: int(row["num"]) for row in read_rows(folder / "vc_config.csv")}
     jobs: list[Job] = []
     work: dict[str, Work] = {}
-    for row in _read(folder / "cluster_full_log.csv"):
+    for row in read_rows(folder / "cluster_full_log.csv"):
         job_id = row["job_id"]
         jobs.append(
             Job(
@@ -88,16 +88,11 @@ def _load(folder: Path) -> Venus:
             float(row["duration"]),
             _STATES[row["state"]],
             _configuration(row),
-            Profile(
-                float(row["gpu_util"]),
-                float(row["gmem_util"]),
-                float(row["gmem"]),
-                row["amp"] == "1",
-            ),
+            _profile(row),
         )
     packing = folder.parent / "packing"
     workload = Workload("venus", jobs, work, ClusterSpec(vcs, name="venus"))
-    return Venus(workload, _pair_speeds(packing), _labels(packing), folder)
+    return Venus(workload, pair_speeds(packing), _labels(packing), folder)
 
 
 _STATES = {
@@ -109,9 +104,15 @@ _STATES = {
 }
 
 
-def _pair_speeds(packing: Path) -> dict[tuple[Configuration, Configuration], float]:
+def configurations(packing: Path) -> list[tuple[Configuration, Profile]]:
+    """The measured configurations of `packing/`, each with what profiling it shows."""
+    return [(_configuration(row), _profile(row)) for row in read_rows(packing / "single_data.csv")]
+
+
+def pair_speeds(packing: Path) -> dict[tuple[Configuration, Configuration], float]:
+    """Measured speed of the first configuration beside the second."""
     speeds: dict[tuple[Configuration, Configuration], float] = {}
-    for row in _read(packing / "colocate_info.csv"):
+    for row in read_rows(packing / "colocate_info.csv"):
         a, b = _configuration(row, "1"), _configuration(row, "2")
         first, second = float(row["speed1"]), float(row["speed2"])
         if a == b:  # two of a kind: nobody can tell which of the two speeds is whose
@@ -122,7 +123,9 @@ def _pair_speeds(packing: Path) -> dict[tuple[Configuration, Configuration], flo
 
 
 def _labels(packing: Path) -> dict[Configuration, int]:
-    return {_configuration(row): int(row["label"]) for row in _read(packing / "single_data.csv")}
+    return {
+        _configuration(row): int(row["label"]) for row in read_rows(packing / "single_data.csv")
+    }
 
 
 def _configuration(row: dict[str, str], side: str = "") -> Configuration:
@@ -134,11 +137,18 @@ def _configuration(row: dict[str, str], side: str = "") -> Configuration:
     )
 
 
+def _profile(row: dict[str, str]) -> Profile:
+    return Profile(
+        float(row["gpu_util"]), float(row["gmem_util"]), float(row["gmem"]), row["amp"] == "1"
+    )
+
+
 def _seconds(text: str) -> float:
     return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
 
 
-def _read(path: Path) -> list[dict[str, str]]:
+def read_rows(path: Path) -> list[dict[str, str]]:
+    """Rows of a CSV file, as text by column. TrackError when there are none."""
     try:
         with path.open(newline="") as file:
             rows = list(csv.DictReader(file))

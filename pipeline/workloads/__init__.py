@@ -27,10 +27,13 @@ def open_workload(named: str) -> AllocationWorkload:
     if kind not in KINDS or not path:
         kinds = "; ".join(f"{name}:PATH, {what}" for name, (_, _, what) in KINDS.items())
         raise UserError(f"--workload {named}: use one of {kinds}")
-    module, function, _ = KINDS[kind]
+    module, function, what = KINDS[kind]
     read: Callable[[Path], AllocationWorkload] = getattr(
         importlib.import_module(f"pipeline.workloads.{module}"), function
     )
     if not Path(path).exists():
         raise UserError(f"--workload {named}: no such file or folder")
-    return read(Path(path))
+    try:
+        return read(Path(path))
+    except UserError as error:
+        raise UserError(f"--workload {named}: {error} ({kind}:PATH, {what})") from None

@@ -198,11 +198,12 @@ def read_workload(
     Raises:
         UserError: a file is missing or wrong, or a job is not in the table.
     """
+    jobs = read_trace(trace)
     rates = read_table(table or trace.with_name(TABLE))
     unknown = set(gpus) - set(rates.gpu_types)
     if unknown:
         raise UserError(f"no throughputs of GPU type {', '.join(sorted(unknown))} in the table")
-    return workload(trace.stem, read_trace(trace), rates, cluster(gpus))
+    return workload(trace.stem, jobs, rates, cluster(gpus))
 
 
 SCALES = (1, 2, 4, 8)

@@ -148,6 +148,8 @@ def workload(
 def open_tiresias(path: Path, *, stretch: float = 1.0) -> AllocationWorkload:
     """The workload of a trace file, or of the release's folder, on four nodes of four GPUs."""
     trace = path / TRACE if path.is_dir() else path
+    if not trace.exists():
+        raise UserError(f"{path}: there is no {TRACE} in this folder")
     jobs, wrong = read_trace(trace, stretch=stretch)
     return workload(jobs, name=f"tiresias {trace.name}", left_out=len(wrong))
 

@@ -10,10 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from features.job import Profile
 from features.schema import State
+
+if TYPE_CHECKING:
+    from scheduler.decisions import Decision
+    from scheduler.service.events import Event
 
 
 class Purpose(StrEnum):
@@ -139,4 +143,21 @@ class Backend(Protocol):
 
     def close(self) -> None:
         """Let go of everything but the jobs, which run on."""
+        ...
+
+
+@runtime_checkable
+class Outside(Protocol):
+    """A backend where others act too: they submit jobs, cancel them, drain nodes."""
+
+    def news(self) -> Sequence[Event]:
+        """What others did (SUBMITTED, CANCEL_ASKED, NODE_SET), again until it is `heard`."""
+        ...
+
+    def heard(self, events: Sequence[Event]) -> None:
+        """These are in the log, or say nothing that it does not know."""
+        ...
+
+    def decided(self, decisions: Sequence[Decision]) -> None:
+        """Decisions of a pass, in the log and not carried out yet; for showing their reasons."""
         ...

@@ -14,8 +14,10 @@ from bisect import bisect_right, insort
 from collections import deque
 from dataclasses import dataclass, field
 from itertools import accumulate
-from math import exp, log1p
+from math import ceil, exp, log1p
 from statistics import NormalDist
+
+from scheduler.decisions import Evidence
 
 # where predictions change in kind: a minute, five, twenty, an hour, four, twelve
 EDGES_S = (60.0, 300.0, 1200.0, 3600.0, 14_400.0, 43_200.0)
@@ -84,6 +86,35 @@ class Outlook:
             return max(elapsed_s, 1.0)
         mean = scale * ratios.above[first] / count - 1.0
         return max(min(mean, self._longest_s) - elapsed_s, 1.0)
+
+    def quantile_s(self, predicted_s: float, level: float) -> float:
+        """Seconds that a share `level` of the jobs predicted at `predicted_s` do not exceed."""
+        grid = self._range(predicted_s).grid
+        ratio = grid[min(ceil(level * len(grid)), len(grid)) - 1]
+        return max((1.0 + predicted_s) * ratio - 1.0, 0.0)
+
+    def ratios(self, predicted_s: float) -> tuple[float, ...]:
+        """(1 + true) / (1 + predicted) at even quantiles, ascending, for such a prediction."""
+        return self._range(predicted_s).grid
+
+    def surely_left_s(self, predicted_s: float, elapsed_s: float, level: float) -> float:
+        """Seconds that a job which has run `elapsed_s` has left at least, with chance `level`."""
+        grid, scale = self._range(predicted_s).grid, 1.0 + predicted_s
+        first = bisect_right(grid, (1.0 + elapsed_s) / scale)
+        alive = len(grid) - first
+        if not alive:  # it outlived everything seen: a tail without a scale of its own
+            return elapsed_s * (1.0 / level - 1.0)
+        return max(scale * grid[first + int((1.0 - level) * alive)] - 1.0 - elapsed_s, 0.0)
+
+    def described(self, predicted_s: float) -> Evidence:
+        """The distribution around a predicted duration, seconds, for the record."""
+        grid, scale = self._range(predicted_s).grid, 1.0 + predicted_s
+        return (
+            ("p10_s", scale * grid[len(grid) // 10] - 1.0),
+            ("p50_s", scale * grid[len(grid) // 2] - 1.0),
+            ("p90_s", scale * grid[9 * len(grid) // 10] - 1.0),
+            ("mean_s", self.expected_s(predicted_s)),
+        )
 
     def _range(self, predicted_s: float) -> _Ratios:
         return self._ranges[bisect_right(EDGES_S, predicted_s)]

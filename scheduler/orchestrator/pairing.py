@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from scheduler.cluster import Run
 from scheduler.core import QueuedJob, Turn
-from scheduler.decisions import Reason
+from scheduler.decisions import Evidence, Reason
+from scheduler.orchestrator.gputypes import TypedPlacement
 from scheduler.orchestrator.outlook import Outlook
 from scheduler.sharing import Judge, Verdict
 
@@ -29,17 +30,62 @@ def gain_s(newcomer_s: float, partner_s: float, speeds: tuple[float, float]) -> 
     return partner_s - shared * (2.0 - own - other)
 
 
+def least_sum(while_idle: float, backlog: float) -> float:
+    """What the speeds of a pair that need not be made must sum to, given who waits.
+
+    A second together saves (sum - 1) seconds of the GPUs and costs the pair (2 - sum) of its own.
+    While nobody waits so many saved ones must stand against one that is lost as `while_idle` says;
+    a saved second is worth the more the longer the line it shortens.
+
+    Args:
+        while_idle: the sum asked for while nobody else waits, from 1 (any pair) to 2 (none).
+        backlog: GPUs that other waiting jobs ask for, in units of all the virtual cluster has.
+    """
+    if not 1.0 < while_idle < 2.0:
+        return while_idle
+    ratio = (while_idle - 1.0) / (2.0 - while_idle) / (1.0 + backlog)
+    return (1.0 + 2.0 * ratio) / (1.0 + ratio)
+
+
 class Pairing:
     """Looks for partners; remembers within a turn what it worked out."""
 
-    def __init__(self, outlook: Outlook, gpu_memory_mib: float):
+    def __init__(
+        self, outlook: Outlook, gpu_memory_mib: float, types: TypedPlacement | None = None
+    ):
+        self.types = types
         self.outlook = outlook
         self.gpu_memory_mib = gpu_memory_mib
         self._left: dict[str, float] = {}
+        self._found: tuple[float, float, Run, Verdict] | None = None
+        self._waited_for: int | None = None  # GPUs, when the turn began
+
+    @property
+    def evidence(self) -> Evidence:
+        """The pair that the last search was about: the one it found, or the best it refused."""
+        if self._found is None:
+            return ()
+        newcomer_s, gain, run, verdict = self._found
+        own, other = verdict.speeds or UNKNOWN
+        return (
+            ("best_partner", run.job.job_id),
+            ("pair_speed", own),
+            ("pair_partner_speed", other),
+            ("left_s", newcomer_s),
+            ("partner_left_s", self._left[run.job.job_id]),
+            ("gain_s", gain),
+        )
 
     def begin(self, turn: Turn) -> None:
         """A turn begins: time has passed since the last one."""
         self._left.clear()
+        self._waited_for = None
+
+    def backlog(self, turn: Turn, queued: QueuedJob) -> float:
+        """GPUs that others waiting here ask for, in units of all there are here."""
+        if self._waited_for is None:
+            self._waited_for = sum(other.job.gpus for other in turn.queue)
+        return max(self._waited_for - queued.job.gpus, 0) / max(turn.pool.gpus, 1)
 
     def left(self, turn: Turn, run: Run) -> float:
         """Expected seconds of work left of a run."""
@@ -47,7 +93,9 @@ class Pairing:
         left = self._left.get(job_id)
         if left is None:
             estimate = turn.known(run).estimate_s or 0.0
-            left = self.outlook.expected_s(estimate, turn.now - run.start_time)
+            speed = 1.0 if self.types is None else self.types.speed_of(run)
+            done_s = (turn.now - run.start_time) * speed
+            left = self.outlook.expected_s(estimate, done_s) / speed
             self._left[job_id] = left
         return left
 
@@ -60,12 +108,15 @@ class Pairing:
         profile = queued.profile
         assert profile is not None
         assert queued.estimate_s is not None
-        newcomer_s = self.outlook.expected_s(queued.estimate_s)
+        newcomer_s: float | None = None  # worked out once there is somebody to share with
         best: tuple[float, Run, Verdict] | None = None
+        refused: tuple[float, Run, Verdict] | None = None
         guard = turn.capacity_reason(queued)
         for run in turn.alone(queued.job.gpus):
             other = turn.known(run)
             if other.profile is None or turn.is_held(run):
+                continue
+            if self.types is not None and not self.types.admits(queued.job, run):
                 continue
             if profile.gpu_mem_mib + other.profile.gpu_mem_mib >= self.gpu_memory_mib:
                 if guard is not Reason.INTERFERENCE_GUARD:
@@ -78,9 +129,19 @@ class Pairing:
             speeds = verdict.speeds or UNKNOWN
             if min(speeds[0], 1.0) + min(speeds[1], 1.0) < least:
                 continue
-            gain = gain_s(newcomer_s, self.left(turn, run), speeds)
-            if gain > 0 and (best is None or gain > best[0]):
-                best = gain, run, verdict
+            if newcomer_s is None:
+                newcomer_s = self.outlook.expected_s(queued.estimate_s)
+            own_s = newcomer_s
+            if self.types is not None:
+                own_s /= self.types.speed(queued.job, self.types.type_of(run))
+            gain = gain_s(own_s, self.left(turn, run), speeds)
+            if gain > 0:
+                if best is None or gain > best[0]:
+                    best = gain, run, verdict
+            elif refused is None or gain > refused[0]:
+                refused = gain, run, verdict
+        told = best or refused
+        self._found = (newcomer_s or 0.0, *told) if told is not None else None
         if best is None:
             return guard
         queued.verdict = best[2]

@@ -17,6 +17,7 @@ from heapq import heappop, heappush
 
 from scheduler.cluster import Placement, Pool, Run
 from scheduler.core import QueuedJob
+from scheduler.orchestrator.gputypes import PoolView
 
 EndsIn = Callable[[Run], float]  # predicted seconds until a run's GPUs are free
 
@@ -50,7 +51,9 @@ class Late:
         return min(times, default=None)
 
 
-def choose(pool: Pool, gpus: int, runs: Iterable[Run], ends_in: EndsIn) -> Placement | None:
+def choose(
+    pool: Pool | PoolView, gpus: int, runs: Iterable[Run], ends_in: EndsIn
+) -> Placement | None:
     """The GPUs predicted to be free soonest, among those not held; None when there are too few.
 
     Up to a node's worth is sought on one node. More takes whole nodes, as many as are needed.
@@ -83,7 +86,7 @@ def choose(pool: Pool, gpus: int, runs: Iterable[Run], ends_in: EndsIn) -> Place
     return [(node, full) for _, node in whole[:need]] if len(whole) >= need else None
 
 
-def exchange(pool: Pool, held: Placement) -> Placement:
+def exchange(pool: Pool | PoolView, held: Placement) -> Placement:
     """The same hold with busy nodes exchanged for idle ones; whole nodes only. `held` is let go."""
     full = (1 << pool.per_node) - 1
     if any(mask != full for _, mask in held):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from scheduler.forecast import Forecast
 from scheduler.policies.base import Policy
@@ -43,10 +44,12 @@ def build(
     quirks: Quirks = NONE,
     gpu_memory_mib: float = 24_576.0,
     borrows: bool = False,
+    settings: Mapping[str, Any] | None = None,
 ) -> Policy:
     """A policy by name, with the beliefs and quirks that concern it.
 
-    `borrows` lets the policies that can use idle GPUs of other virtual clusters.
+    `borrows` lets the policies that can use idle GPUs of other virtual clusters; `settings` are
+    further arguments of `Pellucid`, where not its defaults.
     """
     makers: dict[str, Callable[[], Policy]] = {
         **POLICIES,
@@ -57,7 +60,9 @@ def build(
             gpu_memory_mib=gpu_memory_mib,
             first_partner=quirks.first_partner,
         ),
-        "pellucid": lambda: Pellucid(judge, gpu_memory_mib=gpu_memory_mib, borrows=borrows),
+        "pellucid": lambda: Pellucid(
+            judge, gpu_memory_mib=gpu_memory_mib, borrows=borrows, **(settings or {})
+        ),
         "horus": lambda: Horus(gpu_memory_mib=gpu_memory_mib),
         "qssf": lambda: Qssf(gpu_count_first=quirks.qssf_gpu_count_first),
     }

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from features.job import Job
 from models.bundle import Bundle
-from scheduler.cluster import Run
+from scheduler.cluster import ClusterSpec, Run
 from scheduler.core import QueuedJob, Turn
 from scheduler.decisions import Reason
 from scheduler.estimates import Estimator
@@ -20,28 +21,34 @@ class Policy:
     Attributes:
         name: as given on the command line.
         preemptive: may stop a running job.
+        requeues: may stop a job that was declared resumable, at the cost that was declared.
         oracle: reads the truth (`Turn.oracle`); a yardstick, not a contender.
         round_s: acts only at multiples of this many seconds; 0 = whenever something happens.
         profiles: wants a profiling stage in front of the queues.
         profiles_waiting: the stage looks at jobs that have to wait, not at every job first.
         watches_runs: learns the profile of a job while it runs on GPUs of its own.
         watch_s: after so many seconds of it where there is no profiling stage; None = never.
+        pace_s: a pair is told the speed of (`paced`) after so many seconds together; None = never.
         packs: may put two jobs on one GPU.
         borrows: starts jobs on idle GPUs of other virtual clusters.
         estimates: asks the estimator for durations.
+        mixes_types: can place on a cluster with several types of GPU.
     """
 
     name = ""
     preemptive = False
+    requeues = False
     oracle = False
     round_s = 0.0
     profiles = False
     profiles_waiting = False
     watches_runs = False
     watch_s: float | None = None
+    pace_s: float | None = None
     packs = False
     borrows = False
     estimates = False
+    mixes_types = False
 
     def prepare(self, queued: QueuedJob, now: float, estimator: Estimator) -> None:
         """Called once before a job joins its queue: set its key (smaller goes first)."""
@@ -54,12 +61,33 @@ class Policy:
         """Sort key of a job. The default is arrival order."""
         return 0.0
 
+    def first(self, vcs: Iterable[str], now: float) -> str:
+        """Which of the virtual clusters that something happened in is served first."""
+        return next(iter(vcs))
+
     def serve(self, turn: Turn) -> None:
         """Start, pack, preempt or explain the jobs of `turn.queue`."""
         in_order(turn)
 
+    def started(self, run: Run, now: float) -> None:
+        """A run, not of the profiling partition, began."""
+
+    def stopped(self, run: Run, now: float) -> None:
+        """A run was stopped; its job waits again."""
+
     def ended(self, run: Run, now: float) -> None:
         """A run ended."""
+
+    def paced(self, own: QueuedJob, other: QueuedJob, speed: float) -> None:
+        """A job was seen to run at `speed` of its speed alone, beside another."""
+
+    def refuses(self, job: Job, cluster: ClusterSpec) -> Reason | None:
+        """Why a job can never run on a cluster of several GPU types; None when it can."""
+        return None
+
+    def type_speed(self, run: Run) -> float:
+        """Speed of a run's GPU type over that of the type durations are counted on, as believed."""
+        return 1.0
 
     def withdrawn(self, job_id: str, now: float) -> None:
         """A job left without having ended: cancelled while it waited, or never begun, or lost."""

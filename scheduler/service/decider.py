@@ -8,23 +8,24 @@ whose writer died repeats whatever may not have been done.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import structlog
-from sqlalchemy import Connection, bindparam, insert, update
+from sqlalchemy import Connection, bindparam, insert, select, update
 
 from models.bundle import BundleError
-from scheduler.backends.base import Backend, Happened, Report
+from scheduler.backends.base import Backend, Happened, Outside, Report
 from scheduler.decisions import Decision
 from scheduler.service.bundles import Library, Signature, signature
-from scheduler.service.events import Event, Kind, canonical
+from scheduler.service.events import Event, Kind
 from scheduler.service.genesis import code_version
-from scheduler.service.ledger import Record
+from scheduler.service.ledger import Record, first_row
 from scheduler.service.rebase import folded
-from scheduler.service.state import Diverged, State, body_of, grants
+from scheduler.service.snapshots import EVERY, Snapshots
+from scheduler.service.state import Diverged, State, encoded, grants
 from scheduler.service.store.store import Lease, LeaseLost, Store
 from scheduler.service.store.tables import decisions as decision_rows
 from scheduler.service.store.tables import jobs, nodes
@@ -42,6 +43,8 @@ class Decider:
         holder: names this process in the lease.
         champion: folder of the champion bundle; watched, and taken when it changes.
         lease_s, bundle_poll_s: seconds; see `Settings`.
+        snapshots: where the state is kept now and then; None: nowhere.
+        snapshot_every: events between two of them.
         wall: time of day, seconds since the epoch.
     """
 
@@ -55,6 +58,8 @@ class Decider:
         champion: Path | None = None,
         lease_s: float = 10.0,
         bundle_poll_s: float = 5.0,
+        snapshots: Snapshots | None = None,
+        snapshot_every: int = EVERY,
         wall: Callable[[], float] = time.time,
     ):
         self.store = store
@@ -64,6 +69,8 @@ class Decider:
         self.champion = champion
         self.lease_s = lease_s
         self.bundle_poll_s = bundle_poll_s
+        self.snapshots = snapshots
+        self.snapshot_every = snapshot_every
         self.wall = wall
         self.log = structlog.get_logger("decider").bind(holder=holder)
         self.lease: Lease | None = None
@@ -71,6 +78,8 @@ class Decider:
         self.state: State
         self._champion_seen: Signature | None = None
         self._champion_due = 0.0
+        self._last_pass: Event | None = None  # in the log, of this process
+        self._kept_at = 0  # seq the state was kept at last
 
     # --- life -------------------------------------------------------------------------------
 
@@ -129,7 +138,15 @@ class Decider:
 
     def _folded(self, connection: Connection) -> State:
         upto = self.store.last_seq_in(connection)
-        return folded(connection, self.store, self.library.find, upto, beat=self._renew)
+        self._last_pass, self._kept_at = None, upto
+        return folded(
+            connection,
+            self.store,
+            self.library.find,
+            upto,
+            beat=self._renew,
+            snapshots=self.snapshots,
+        )
 
     def recover(self) -> None:
         """Repeat what was decided and may not have been done; notice what is gone."""
@@ -149,6 +166,7 @@ class Decider:
         """Give the lease up, so that a stand-by can go on at once."""
         if self.lease is not None:
             lease = self.lease
+            self._keep()
             self._close()
             self.store.let_go(lease)
             self.log.info("lets_go")
@@ -159,6 +177,7 @@ class Decider:
         """Listen for at most `timeout_s`, decide if anything happened, carry it out."""
         self._renew()
         self._listen(timeout_s)
+        self._hear()
         self._watch_champion()
         for event in self.store.read(self.state.seen):
             if event.kind is Kind.DECIDED:
@@ -185,6 +204,38 @@ class Decider:
             self.log.info(str(event.kind), job=event.job_id, seq=event.seq, **_shown(event.body))
         self.backend.acknowledge(reports)
 
+    def _hear(self) -> None:
+        """Put what others did where decisions take effect into the log, then say so."""
+        if not isinstance(self.backend, Outside):
+            return
+        news = self.backend.news()
+        if not news:
+            return
+        came = [event.job_id for event in news if event.kind is Kind.SUBMITTED]
+        with self.store.reading() as connection:
+            known = set(
+                connection.execute(select(jobs.c.job_id).where(jobs.c.job_id.in_(came))).scalars()
+            )
+        fresh = [event for event in news if self._is_new(event, known)]
+
+        def tables(connection: Connection, appended: list[Event]) -> None:
+            rows = [first_row(event) for event in appended if event.kind is Kind.SUBMITTED]
+            if rows:
+                connection.execute(insert(jobs), rows)
+
+        if fresh:
+            for event in self.store.append(fresh, tables, lease=self.lease):
+                self.log.info(str(event.kind), job=event.job_id, seq=event.seq, actor=event.actor)
+        self.backend.heard(news)
+
+    def _is_new(self, event: Event, known: Collection[str]) -> bool:
+        if event.kind is Kind.SUBMITTED:
+            return event.job_id not in known
+        if event.kind is Kind.NODE_SET:
+            was_open = event.body["node"] not in self.state.ledger.closed
+            return was_open is not bool(event.body["open"])
+        return self.state.ledger.matters(event)
+
     def _append(self, events: Sequence[Event]) -> None:
         if events:
             assert self.lease is not None
@@ -195,10 +246,11 @@ class Decider:
         stopped = {record.job_id for record in state.stops()}
         began = time.perf_counter()
         decisions = state.take(state.seen, now)
-        passed = Event(Kind.DECIDED, state.now, cause=state.covered, body=state.passed(decisions))
+        texts = encoded(decisions)
+        passed = Event(Kind.DECIDED, state.now, cause=state.covered, body=state.passed(texts))
 
         def tables(connection: Connection, appended: list[Event]) -> None:
-            write_pass(connection, state, decisions, appended[0].seq)
+            write_pass(connection, state, decisions, texts, appended[0].seq)
 
         [event] = self.store.append([passed], tables, lease=self.lease)
         # what others appended since the log was read comes before this pass, and is in the next
@@ -206,6 +258,8 @@ class Decider:
             if between.seq < event.seq:
                 state.note(between)
         state.seen = event.seq
+        if isinstance(self.backend, Outside):
+            self.backend.decided(decisions)
         for job_id in grants(decisions):
             self._launch(state.ledger.records[job_id])
         for record in state.stops():
@@ -218,7 +272,24 @@ class Decider:
             decisions=len(decisions),
             ms=round((time.perf_counter() - began) * 1000, 1),
         )
+        self._last_pass = event
+        if event.seq - self._kept_at >= self.snapshot_every:
+            self._keep()
         return decisions
+
+    def _keep(self) -> None:
+        """Keep the state as it is, unless nothing was decided since it was kept."""
+        passed = self._last_pass
+        if self.snapshots is None or passed is None or passed.seq <= self._kept_at:
+            return
+        began, self._kept_at = time.perf_counter(), passed.seq
+        try:
+            path = self.snapshots.save(self.state, passed)
+        except OSError as error:  # a full disk: the next start folds more, and that is all
+            self.log.warning("snapshot_failed", why=str(error))
+            return
+        ms = round((time.perf_counter() - began) * 1000, 1)
+        self.log.info("snapshot", seq=passed.seq, path=str(path), ms=ms)
 
     def _launch(self, record: Record) -> None:
         self.log.info(
@@ -257,9 +328,14 @@ class Decider:
 
 
 def write_pass(
-    connection: Connection, state: State, decisions: Sequence[Decision], seq: int
+    connection: Connection,
+    state: State,
+    decisions: Sequence[Decision],
+    texts: Sequence[str],
+    seq: int,
 ) -> None:
-    """Write the decisions of a pass and every row it changed; `seq` is its DECIDED event."""
+    """Write the decisions of a pass, `encoded`, and every row it changed; `seq` is its DECIDED
+    event."""
     if decisions:
         connection.execute(
             insert(decision_rows),
@@ -272,19 +348,15 @@ def write_pass(
                     "vc": d.vc,
                     "action": d.action.value,
                     "reason": d.reason.value,
-                    "body": canonical(body_of(d)),
+                    "body": text,
                 }
-                for d in decisions
+                for d, text in zip(decisions, texts, strict=True)
             ],
         )
     records, turned = state.ledger.changes(seq)
     if records:
-        rows = [{f"to_{name}": value for name, value in r.row().items()} for r in records]
-        names = [column.name for column in jobs.c if column.name != "job_id"]
-        changing: dict[str, Any] = {name: bindparam(f"to_{name}") for name in names}
-        connection.execute(
-            update(jobs).where(jobs.c.job_id == bindparam("to_job_id")).values(changing), rows
-        )
+        rows = [{"changed": record.job_id, **record.standing()} for record in records]
+        connection.execute(update(jobs).where(jobs.c.job_id == bindparam("changed")), rows)
     for node, is_open in turned:
         connection.execute(update(nodes).where(nodes.c.node == node).values(open=is_open))
 

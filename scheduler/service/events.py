@@ -34,9 +34,18 @@ class Kind(StrEnum):
     LEASE = "lease"  # holder, term, version: who decides from here on
     REFUSED = "refused"  # what, why: a request that was turned down
     FORECAST = "forecast"  # early, late figures stored at submission
+    ADVISED = "advised"  # running, waiting, left_out, decisions: a look at a queue we only follow
+    ORDERED = "ordered"  # was, priority, dry: of a job in Slurm, which is about to be changed
 
 
-INPUTS = frozenset(Kind) - {Kind.LEASE, Kind.REFUSED, Kind.FORECAST, Kind.BUNDLE_REFUSED}
+INPUTS = frozenset(Kind) - {
+    Kind.LEASE,
+    Kind.REFUSED,
+    Kind.FORECAST,
+    Kind.BUNDLE_REFUSED,
+    Kind.ADVISED,
+    Kind.ORDERED,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,4 +71,7 @@ class Event:
 
 def canonical(value: object) -> str:
     """JSON with one spelling for every value: what digests are taken of."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return _CANONICAL.encode(value)
+
+
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)

@@ -16,15 +16,22 @@ from scheduler.cluster import Cluster, ClusterSpec
 from scheduler.core import Core
 from scheduler.estimates import LiveEstimator
 from scheduler.forecast import BundleForecast
-from scheduler.policies import build, policy_named
-from scheduler.profiling import ProfilingStage, Scaling, WaitingStage
+from scheduler.policies import POLICIES, build, policy_named
+from scheduler.profiling import KNOWN_S, ProfilingStage, Scaling, WaitingStage
 from scheduler.service.events import Event, Kind
 from scheduler.service.store.store import Store
 from scheduler.service.store.tables import nodes
 
+FOLLOWED = "slurm-followed"  # backend of a service that decides nothing itself
+
 
 class GenesisError(ValueError):
     """A cluster or policy that a service cannot run; one line."""
+
+
+def runnable() -> list[str]:
+    """Names of the policies a service can run: those that neither see the future nor preempt."""
+    return [name for name, kind in POLICIES.items() if not (kind.oracle or kind.preemptive)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +49,7 @@ class Partition:
     limit_s: float = 200.0
     max_gpus: int = 8
     scale_from: str = ""
-    known_s: float = 7 * 86_400.0
+    known_s: float = KNOWN_S
 
     def stage(self, kind: type[ProfilingStage]) -> ProfilingStage:
         """The stage in front of the queues."""
@@ -65,6 +72,7 @@ class Genesis:
         backend: name of the backend decisions take effect on.
         site: names the state folder, where its jobs are.
         version: of the code it was written by.
+        names: of the nodes, in order; () = they are numbered.
     """
 
     cluster: ClusterSpec
@@ -75,12 +83,16 @@ class Genesis:
     backend: str = "local"
     site: str = ""
     version: str = ""
+    names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         kind = policy_named(self.policy)
         if kind.oracle or kind.preemptive:
             how = "is told the truth about durations" if kind.oracle else "stops running jobs"
-            raise GenesisError(f"policy {self.policy!r} {how}; a service cannot run it")
+            raise GenesisError(
+                f"policy {self.policy!r} {how}; a service cannot run it, but: "
+                + ", ".join(runnable())
+            )
 
     def core(self, estimator: LiveEstimator | None = None) -> Core:
         """A new core. Its models come with BUNDLE events; an estimator may bring its histories."""
@@ -97,6 +109,15 @@ class Genesis:
         """The service's time when the time of day is `wall`; both seconds since the epoch."""
         return self.start + (wall - self.start) * self.pace
 
+    def lent(self) -> frozenset[int]:
+        """Nodes that the virtual clusters lend to the profiling partition for good.
+
+        No job runs there but to be looked at: they count in no virtual cluster's GPUs.
+        """
+        if self.partition is None or not policy_named(self.policy).profiles:
+            return frozenset()
+        return frozenset(Cluster(self.cluster, self.partition.nodes).profiling.nodes())
+
     def nodes(self) -> list[dict[str, Any]]:
         """The rows of the table `nodes`, all open."""
         spec = self.cluster
@@ -107,7 +128,7 @@ class Genesis:
                 rows.append(
                     {
                         "node": node,
-                        "name": f"node{node:03d}",
+                        "name": self.names[node] if self.names else f"node{node:03d}",
                         "vc": vc,
                         "gpus": spec.gpus_per_node,
                         "gpu_type": spec.gpu_type,
@@ -142,6 +163,7 @@ class Genesis:
             "backend": self.backend,
             "site": self.site,
             "version": self.version,
+            **({"names": list(self.names)} if self.names else {}),
         }
 
     @classmethod
@@ -151,14 +173,16 @@ class Genesis:
         spec["vcs"] = dict(spec["vcs"])
         if partition is not None:
             partition = Partition(**{**partition, "nodes": dict(partition["nodes"])})
-        return cls(**{**body, "cluster": ClusterSpec(**spec), "partition": partition})
+        made = {"cluster": ClusterSpec(**spec), "partition": partition}
+        return cls(**{**body, **made, "names": tuple(body.get("names", ()))})
 
     def differs(self, other: Genesis) -> str:
         """What of a cluster file no longer fits the log, in words; empty when nothing."""
         mine, theirs = self.body(), other.body()
-        for part in ("cluster", "policy", "partition", "backend"):
-            if mine[part] != theirs[part]:
-                return f"{part} was {mine[part]!r} when this database was made, is {theirs[part]!r}"
+        for part in ("cluster", "policy", "partition", "backend", "names"):
+            was, is_now = mine.get(part), theirs.get(part)
+            if was != is_now:
+                return f"{part} was {was!r} when this database was made, is {is_now!r}"
         if self.site != other.site:
             return "this database was made with another --state-dir, where its jobs are kept"
         return ""

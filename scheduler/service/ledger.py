@@ -113,6 +113,13 @@ class Record:
             "name": asked.name,
             "gpus": asked.gpus,
             "spec": canonical(asked.body()),
+            "submitted_at": asked.submitted_at,
+            **self.standing(),
+        }
+
+    def standing(self) -> dict[str, Any]:
+        """What of its row changes in its life."""
+        return {
             "phase": self.phase.value,
             "reason": self.reason,
             "priority": self.priority,
@@ -121,7 +128,6 @@ class Record:
             "attempt": self.attempt,
             "nodes": canonical(list(zip(self.nodes, self.gpu_ids, strict=True))),
             "partner": self.partner,
-            "submitted_at": asked.submitted_at,
             "queued_at": self.queued_at,
             "started_at": self.started_at,
             "ended_at": self.ended_at,
@@ -167,6 +173,7 @@ class Ledger:
         self.keep = keep
         self.records: dict[str, Record] = {}
         self.closed: set[int] = set()  # drained nodes
+        self.cancelling: dict[str, Record] = {}  # asked to be cancelled, and not over
         self._changed: dict[str, None] = {}
         self._turned: set[int] = set()  # nodes drained or opened since the last `changes`
 
@@ -207,6 +214,7 @@ class Ledger:
         self._changed[event.job_id] = None
         if event.kind is Kind.CANCEL_ASKED:
             record.cancel_asked = True
+            self.cancelling[event.job_id] = record
             if record.phase.waits:
                 self._over(record, Phase.CANCELLED, event.at, EndState.CANCELLED)
         elif event.kind is Kind.PRIORITY_SET:
@@ -249,6 +257,7 @@ class Ledger:
     def _over(self, record: Record, phase: Phase, at: float, state: EndState) -> None:
         self._give_up_gpus(record)
         record.phase, record.ended_at, record.state = phase, at, state
+        self.cancelling.pop(record.job_id, None)
 
     def _give_up_gpus(self, record: Record) -> None:
         partner = self.records.get(record.partner or "")

@@ -7,16 +7,22 @@ into those pages, which would copy them.
 from __future__ import annotations
 
 import gc
+import signal
 from importlib import import_module
 
 COMMON = (
-    "uvicorn.protocols.http.h11_impl",
+    "uvicorn.protocols.http.httptools_impl",
+    "uvloop",
     "scheduler.service.supervisor",
     "scheduler.service.analyst.process",
     "scheduler.service.api.app",
     "scheduler.service.pages.routes",
     "scheduler.backends.simulated",
 )
+
+# A signal to the whole group is for the processes that end in order. Were this server gone before
+# them, the supervisor, who hears of their ends through it, would take them for dead.
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 for name in COMMON:
     import_module(name)

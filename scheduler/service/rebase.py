@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from sqlalchemy import Connection, select
 
@@ -20,7 +21,8 @@ from scheduler.backends.base import Purpose
 from scheduler.decisions import Action, Decision, Reason
 from scheduler.estimates import LiveEstimator
 from scheduler.service.events import Event, Kind
-from scheduler.service.state import Bundles, State, decision_of
+from scheduler.service.snapshots import Snapshots
+from scheduler.service.state import Bundles, Diverged, State, decision_of
 from scheduler.service.store.store import Store
 from scheduler.service.store.tables import decisions
 
@@ -136,17 +138,29 @@ def folded(
     *,
     keep: bool = False,
     beat: Callable[[], None] = lambda: None,
+    snapshots: Snapshots | None = None,
 ) -> State:
-    """The state at event `upto`: decided anew since the log was rebased last, followed before.
+    """The state at event `upto`: decided anew since the log was rebased last, followed before; or
+    since the newest snapshot, if that is later.
 
     `beat` is called now and then: a long log takes its time. Raises Diverged.
     """
-    state, after = State(bundles, keep=keep), 0
     rebased = store.last_seq_in(connection, Kind.REBASED)
+    state = snapshots.newest(connection, store, upto) if snapshots is not None else None
+    if state is not None and state.seen > rebased:
+        with suppress(Diverged):  # then it was no good
+            return _onwards(state, connection, store, upto, beat)
+    state = State(bundles, keep=keep)
     if rebased and rebased <= upto:
         state = followed(connection, store, bundles, rebased, keep=keep, beat=beat)
-        after = rebased
-    for event in store.each_in(connection, after, upto=upto):
+    return _onwards(state, connection, store, upto, beat)
+
+
+def _onwards(
+    state: State, connection: Connection, store: Store, upto: int, beat: Callable[[], None]
+) -> State:
+    """Fold what follows, up to event `upto`."""
+    for event in store.each_in(connection, state.seen, upto=upto):
         state.apply(event)
         if event.seq % BEAT == 0:
             beat()

@@ -34,6 +34,13 @@ class Settings(BaseSettings):
         bundle: folder of the champion's models; watched, and taken when it changes.
         state_dir: what is not in the database: bundles in use, the backend's files, exports.
         backend: where decisions take effect.
+        slurm_mode: what the `slurm` backend does: explain, order the queue, or place every job.
+        slurm_partitions: those that are virtual clusters, comma-separated; "" = all with GPUs.
+        slurm_profiling: partition whose nodes are lent to look at jobs; "" = none.
+        slurm_gpu_memory_mib: memory of one GPU, which Slurm does not know.
+        slurm_look_s: how long a job is looked at, on that partition or where it runs, seconds.
+        slurm_interval_s: advise and order: the queue is read this often, seconds.
+        dry_run: print the commands that would change something in Slurm, and run none.
         fake_gpus: the `local` backend's GPUs are only declared (a machine without any).
         fake_profiles: JSON of what profiles of commands are said to be on fake GPUs.
         pace: seconds on the `simulated` backend's clock per real second.
@@ -57,7 +64,14 @@ class Settings(BaseSettings):
     profiling: bool = True
     bundle: Path | None = Path("data/bundle")
     state_dir: Path = Path("data/service")
-    backend: Literal["simulated", "local"] = "local"
+    backend: Literal["simulated", "local", "slurm"] = "local"
+    slurm_mode: Literal["advise", "order", "place"] = "advise"
+    slurm_partitions: str = ""
+    slurm_profiling: str = ""
+    slurm_gpu_memory_mib: float = Field(24_576.0, gt=0)
+    slurm_look_s: float = Field(200.0, gt=0, le=86_400)
+    slurm_interval_s: float = Field(30.0, ge=0.5, le=3600)
+    dry_run: bool = False
     fake_gpus: bool = False
     fake_profiles: Path | None = None
     pace: float = Field(1.0, gt=0, le=1e6)
@@ -114,7 +128,6 @@ def read_settings(file: Path | None = None, **given: Any) -> Settings:
         raise SettingsError(f"settings {file}: no such file")
     try:
         read = Read(**{name: value for name, value in given.items() if value is not None})
-        return Settings(**read.model_dump())
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(map(str, first["loc"])) or "settings"
@@ -122,3 +135,9 @@ def read_settings(file: Path | None = None, **given: Any) -> Settings:
     except (yaml.YAMLError, TypeError, ValueError) as error:
         why = str(error).splitlines()[0]
         raise SettingsError(f"settings {file}: not YAML of `name: value` lines ({why})") from None
+    if "bundle" in read.model_fields_set and read.bundle is not None and not read.bundle.is_dir():
+        raise SettingsError(
+            f"bundle {read.bundle}: no such folder; make it first if models are to come later, or "
+            "leave the setting out"
+        )
+    return Settings(**read.model_dump())

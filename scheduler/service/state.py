@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from features.job import Job, Profile
@@ -87,9 +87,14 @@ def _frozen(value: Any) -> Any:
     return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
-def digest_of(bodies: Sequence[Mapping[str, Any]]) -> str:
-    """SHA-256 (hex) of decisions, as `body_of` gives them."""
-    return hashlib.sha256(canonical(list(bodies)).encode()).hexdigest()
+def encoded(decisions: Iterable[Decision]) -> list[str]:
+    """Decisions as canonical JSON, one by one: what is kept of them, and digested."""
+    return [canonical(body_of(d)) for d in decisions]
+
+
+def digest_of(texts: Sequence[str]) -> str:
+    """SHA-256 (hex) of decisions, as `encoded` gives them: of their list as canonical JSON."""
+    return hashlib.sha256(f"[{','.join(texts)}]".encode()).hexdigest()
 
 
 class State:
@@ -122,7 +127,7 @@ class State:
         self.version = ""
         self.bundle = ""
         self.core: Core
-        self._bundles = bundles
+        self.bundles = bundles
         self._pending: deque[Event] = deque()
 
     # --- fold -------------------------------------------------------------------------------
@@ -136,19 +141,18 @@ class State:
             return []
         decisions = self.take(event.body["upto"], event.body["now"])
         self.seen = event.seq
-        if self.passed(decisions) != event.body:
+        if self.passed(encoded(decisions)) != event.body:
             raise Diverged(event, decisions)
         self.ledger.changes(event.seq)
         return decisions
 
-    def passed(self, decisions: Sequence[Decision]) -> dict[str, Any]:
-        """The body of the DECIDED event of the pass just taken."""
-        bodies = [body_of(d) for d in decisions]
+    def passed(self, texts: Sequence[str]) -> dict[str, Any]:
+        """The body of the DECIDED event of the pass just taken; `texts` are its decisions."""
         body = {
             "upto": self.covered,
             "now": self.now,
-            "count": len(bodies),
-            "digest": digest_of(bodies),
+            "count": len(texts),
+            "digest": digest_of(texts),
         }
         return {**body, "keys": self.keys} if self.keys else body
 
@@ -210,7 +214,7 @@ class State:
         if kind is Kind.NODE_SET:
             core.set_node(body["node"], body["open"])
         elif kind is Kind.BUNDLE:
-            core.use(self._bundles(body))
+            core.use(self.bundles(body))
             self.bundle = body["digest"]
         elif kind is Kind.PRIORITY_SET:
             core.set_priority(job_id, body["priority"])
@@ -274,7 +278,7 @@ class State:
 
     def stops(self) -> list[Record]:
         """Records whose job is to be stopped, and was not yet reported over."""
-        return [r for r in self.ledger.records.values() if r.cancel_asked and r.phase.holds_gpus]
+        return [r for r in self.ledger.cancelling.values() if r.phase.holds_gpus]
 
 
 def grants(decisions: Sequence[Decision]) -> list[str]:

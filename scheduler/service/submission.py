@@ -19,6 +19,8 @@ class Submission:
         user: operating-system user it runs as; "" = the service's own.
         memory_mib, time_limit_s: limits that are enforced; None = none.
         share, profile: opt-outs: False = never packed, never looked at beforehand.
+        resumable, checkpoint_s: goes on where it was when stopped and started again, at the cost
+            of so many seconds of work. No policy a service runs today makes use of it.
         priority: higher goes first; 0 for everybody, other values are an operator's.
     """
 
@@ -39,6 +41,8 @@ class Submission:
     share: bool = True
     profile: bool = True
     priority: int = 0
+    resumable: bool = False
+    checkpoint_s: float = 30.0
 
     def job(self) -> Job:
         """The job as the decision core knows it."""
@@ -55,6 +59,8 @@ class Submission:
             time_limit_s=self.time_limit_s,
             share=self.share,
             profile=self.profile,
+            resumable=self.resumable,
+            checkpoint_s=self.checkpoint_s,
         )
 
     def body(self) -> dict[str, Any]:

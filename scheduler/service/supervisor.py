@@ -30,9 +30,10 @@ from scheduler.service.api.tokens import guard
 from scheduler.service.bundles import Library
 from scheduler.service.decider import Decider
 from scheduler.service.export import keep_exporting
-from scheduler.service.genesis import Genesis, Partition, code_version, establish
+from scheduler.service.genesis import FOLLOWED, Genesis, Partition, code_version, establish
 from scheduler.service.retention import keep_pruning
 from scheduler.service.settings import Settings, SettingsError
+from scheduler.service.snapshots import Snapshots
 from scheduler.service.store.schema import prepare
 from scheduler.service.store.store import Store
 
@@ -42,12 +43,18 @@ if TYPE_CHECKING:
 
 PAUSES_S = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)  # before a process is started again
 STEADY_S = 60.0  # one that lived so long was not dying at its start
+SWITCH_S = 0.0005  # longest turn of a thread of an API process at its interpreter
 STOP_S = 10.0  # a process that does not end by then is killed
 
 Stopping = Callable[[], bool]
 
 
-def begin(settings: Settings, cluster: ClusterSpec, partition: Partition | None) -> Genesis:
+def begin(
+    settings: Settings,
+    cluster: ClusterSpec,
+    partition: Partition | None,
+    names: tuple[str, ...] = (),
+) -> Genesis:
     """Bring the database up to date and begin its log, or check that it goes with these settings.
 
     Raises StoreError, GenesisError, SettingsError, HostError.
@@ -66,13 +73,21 @@ def begin(settings: Settings, cluster: ClusterSpec, partition: Partition | None)
                 partition if settings.profiling else None,
                 start=time.time(),
                 pace=settings.pace if settings.backend == "simulated" else 1.0,
-                backend=settings.backend,
+                backend=named(settings),
                 site=_site(settings.state_dir),
                 version=code_version(),
+                names=names,
             ),
         )
     finally:
         store.close()
+
+
+def named(settings: Settings) -> str:
+    """The backend's name in the log; one that only follows is another, and its log no log of
+    decisions that took effect."""
+    follows = settings.backend == "slurm" and settings.slurm_mode != "place"
+    return FOLLOWED if follows else settings.backend
 
 
 def _site(state_dir: Path) -> str:
@@ -114,12 +129,14 @@ def run_decider(settings: Settings, stopping: Stopping, holder: str = "") -> Non
     """
     store = Store(settings.database)
     genesis = Genesis.from_body(store.read(limit=1)[0].body)
+    library = Library(settings.state_dir / "bundles")
     decider = Decider(
         store,
         lambda: open_backend(settings, genesis),
-        Library(settings.state_dir / "bundles"),
+        library,
         holder=holder or this_process(),
         champion=settings.bundle,
+        snapshots=Snapshots(settings.state_dir / "snapshots", library.find),
         lease_s=settings.lease_s,
         bundle_poll_s=settings.bundle_poll_s,
     )
@@ -144,6 +161,10 @@ def open_backend(settings: Settings, genesis: Genesis) -> Backend:
             path=settings.state_dir / "world.jsonl",
         )
         return SimulatedBackend(world)
+    if settings.backend == "slurm":
+        from scheduler.service import slurm
+
+        return slurm.open_backend(settings, genesis)
     from scheduler.backends.local.backend import LocalBackend
 
     return LocalBackend(settings.state_dir / "local", host_of(settings, genesis.cluster))
@@ -164,6 +185,8 @@ def run_api(settings: Settings, stopping: Stopping, listening: socket.socket) ->
 
     from scheduler.service.api.app import create_app
 
+    # the thread that writes must not keep the loop from the processor for 5 ms at a time
+    sys.setswitchinterval(SWITCH_S)
     server = uvicorn.Server(server_config(create_app(settings)))
 
     def mind() -> None:
@@ -181,6 +204,9 @@ def server_config(app: FastAPI) -> uvicorn.Config:
 
     return uvicorn.Config(
         app,
+        loop="uvloop",
+        http="httptools",
+        ws="none",
         log_config=None,
         access_log=False,
         timeout_graceful_shutdown=3,
@@ -193,8 +219,19 @@ def run_analyst(settings: Settings, stopping: Stopping) -> None:
     """The process that looks ahead."""
     from scheduler.service.analyst import process
 
-    os.nice(5)  # a forecast may wait for the processor, a decision may not
+    # a forecast may wait for the processor, a decision may not: it takes little where all want it,
+    # and does not interrupt who is at work when it wakes
+    os.nice(10)
+    if hasattr(os, "SCHED_BATCH"):
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     process.run_analyst(settings, stopping)
+
+
+def follow(settings: Settings, stopping: Stopping, holder: str) -> None:
+    """The process that only follows Slurm, in its modes `advise` and `order`."""
+    from scheduler.service.follow import run_follower
+
+    run_follower(settings, stopping, holder)
 
 
 def _process(run: Callable[..., None], settings: Settings, *more: Any) -> None:  # in the child
@@ -250,9 +287,10 @@ class Supervisor:
     def __init__(self, settings: Settings, listening: socket.socket):
         self.settings = settings
         self.log = structlog.get_logger("supervisor")
+        follows = named(settings) == FOLLOWED
+        decides = [Child("decider", run_decider, (this_process(),)), Child("analyst", run_analyst)]
         self.children = [
-            Child("decider", run_decider, (this_process(),)),
-            Child("analyst", run_analyst),
+            *([Child("follower", follow, (this_process(),))] if follows else decides),
             *(Child(f"api-{i}", run_api, (listening,)) for i in range(1, settings.api_workers + 1)),
         ]
 
@@ -306,13 +344,14 @@ class Supervisor:
     def _stop(self) -> None:
         """Ask every process to end; kill what does not. The jobs run on."""
         alive = [c.process for c in self.children if c.process is not None]
-        for process in alive:
-            process.terminate()
         until = time.monotonic() + STOP_S
+        while alive and time.monotonic() < until:
+            for process in alive:
+                process.terminate()  # again: one that was just begun may not have listened yet
+            alive[0].join(1.0)
+            alive = [process for process in alive if process.is_alive()]
         for process in alive:
-            process.join(max(0.0, until - time.monotonic()))
-            if process.is_alive():
-                self.log.error("process_killed", process=process.name)
-                process.kill()
-                process.join()
+            self.log.error("process_killed", process=process.name)
+            process.kill()
+            process.join()
         self.log.info("stopped")

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+import time
 from pathlib import Path
+from typing import Any
 
+import dask
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
 from features.rows import Rows, training_rows
-from pipeline.cluster import mapped
+from pipeline.cluster import Keep, mapped, place, question_of, slurm_cluster
 from pipeline.errors import UserError
 from pipeline.sharded import write_shards
 from pipeline.traces import ingest, read_dataset
 from pipeline.traces.dataset import read_months
+from pipeline.traces.synthetic import default_config, write
 
 
 def squared(value: int) -> int:
@@ -37,6 +44,119 @@ def test_a_place_that_is_none_is_refused(where: str) -> None:
 def test_an_address_nobody_answers_at_is_said() -> None:
     with pytest.raises(UserError, match="no Dask scheduler answers"), mapped("tcp://127.0.0.1:9"):
         pass
+
+
+def logged(value: tuple[str, int]) -> int:
+    """A square, with a line in a file for every time it is made."""
+    with Path(value[0]).open("a") as file:
+        file.write(f"{value[1]}\n")
+    if value[1] == 13:
+        raise RuntimeError("thirteen")
+    return value[1] * value[1]
+
+
+@pytest.mark.parametrize("where", ["here", "local:2"])
+def test_what_is_kept_is_not_made_again(where: str, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    keep = Keep(tmp_path / "kept", question_of("squares"), label=lambda value: f"n={value[1]}")
+    with pytest.raises(RuntimeError, match="thirteen"), mapped(where, keep) as over:
+        list(over(logged, [(str(log), n) for n in (1, 2, 3, 13)]))
+    with mapped(where, keep) as over:
+        assert list(over(logged, [(str(log), n) for n in range(6)])) == [n * n for n in range(6)]
+    made = log.read_text().split()
+    assert sorted(set(made)) == sorted({"0", "1", "2", "3", "4", "5", "13"})
+    assert all(made.count(n) == 1 for n in "012345")
+    other = Keep(keep.folder, question_of("cubes"), label=lambda value: str(value[1]))
+    with mapped(where, other) as over:
+        assert list(over(logged, [(str(log), 2)])) == [4]
+    assert log.read_text().split().count("2") == 2, "another question is asked anew"
+
+
+def test_a_kept_result_that_is_damaged_is_named(tmp_path: Path) -> None:
+    keep = Keep(tmp_path, question_of("squares"))
+    keep.path(3).write_bytes(b"\x80\x05half")
+    with pytest.raises(UserError, match="delete it"), mapped("here", keep) as over:
+        list(over(squared, [3]))
+
+
+def test_results_are_not_read_where_others_can_write(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    with pytest.raises(UserError, match="others can write"):
+        Keep(tmp_path, "x")
+
+
+def test_a_question_changes_with_its_files(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("1")
+    before = question_of({"seed": 1}, [tmp_path])
+    assert before == question_of({"seed": 1}, [tmp_path])
+    assert before != question_of({"seed": 2}, [tmp_path])
+    (tmp_path / "a.csv").write_text("12")
+    assert before != question_of({"seed": 1}, [tmp_path])
+
+
+def test_workers_is_short_for_processes_of_this_machine() -> None:
+    assert place(None, 1) == "here"
+    assert place(None, 4) == "local:4"
+    assert place("slurm:8", 1) == "slurm:8"
+    with pytest.raises(UserError, match="give one of them"):
+        place("dask:2", 2)
+
+
+COST = ("wall_s", "cpu_s", "peak_rss_mib")
+
+
+def figures(told: dict[str, Any]) -> Any:
+    """A comparison without what it cost."""
+    rows = [
+        {name: value for name, value in row.items() if not name.startswith(COST)}
+        for row in told["policies"]
+    ]
+    return rows, told["paired"]
+
+
+def test_a_sweep_killed_halfway_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    write(default_config("small", 0), tmp_path / "trace")
+    command = [
+        sys.executable, "-c", "from pipeline.cli import main; main()", "compare",
+        "--trace", str(tmp_path / "trace"), "--cluster", "pipeline/clusters/small.yaml",
+        "--policies", "fifo,fifo-skip,sjf,srtf", "--seeds", "3", "--durations", "gpus", "--json",
+    ]  # fmt: skip
+    kept = tmp_path / "kept"
+    run = subprocess.Popen([*command, "--keep", str(kept)], stdout=subprocess.DEVNULL)
+    while len(list(kept.glob("*.pickle"))) < 3:
+        assert run.poll() is None, "it ended before it could be killed"
+        time.sleep(0.005)
+    run.kill()
+    run.wait()
+    finished = {path: path.stat().st_mtime_ns for path in kept.glob("*.pickle")}
+    assert 3 <= len(finished) < 12
+    (kept / ".fifo-9.pickle.1.partial").write_bytes(b"half a result")
+    done = subprocess.run([*command, "--keep", str(kept)], stdout=subprocess.PIPE, check=True)
+    assert len(list(kept.glob("[!.]*.pickle"))) == 12
+    assert {path: path.stat().st_mtime_ns for path in finished} == finished, "none was made twice"
+    whole = subprocess.run(command, stdout=subprocess.PIPE, check=True)
+    assert figures(json.loads(done.stdout)) == figures(json.loads(whole.stdout))
+
+
+def test_a_slurm_job_is_a_worker_of_one_core(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UserError, match="no sbatch here"):
+        slurm_cluster()
+    (tmp_path / "sbatch").write_text("#!/bin/sh\n")
+    (tmp_path / "sbatch").chmod(0o755)
+    with slurm_cluster() as cluster:
+        script = cluster.job_script()
+    assert "#SBATCH -n 1\n" in script
+    assert "#SBATCH --cpus-per-task=1\n" in script
+    assert "#SBATCH --mem=4G\n" in script
+    assert f"{sys.executable} -m distributed.cli.dask_worker tcp://" in script
+    said = {"jobqueue.slurm.queue": "cpu", "jobqueue.slurm.cores": 4}
+    with dask.config.set(said), slurm_cluster() as cluster:
+        script = cluster.job_script()
+    assert "#SBATCH -p cpu\n" in script
+    assert "#SBATCH --cpus-per-task=4\n" in script
 
 
 def test_shards_hold_the_rows_of_the_whole(tmp_path: Path) -> None:

@@ -6,39 +6,32 @@ import json
 import random
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from benchmarks.replay import SAME, venus
+from benchmarks.sacct import HEADER
+from benchmarks.sacct import render as render_dump
 from features.job import Job
 from pipeline.cli import _load, app
+from pipeline.console import user_errors
 from pipeline.errors import UserError
 from pipeline.replay.page import render
 from pipeline.replay.runs import VARIANTS, replay
-from pipeline.replay.site import expanded, read_site
+from pipeline.replay.shape import expanded, from_nodes
+from pipeline.replay.site import Site, read_site
 from scheduler.cluster import Cluster, ClusterSpec
 from scheduler.core import Core
 from scheduler.engine import Engine
 from scheduler.policies.easy import Easy
 from scheduler.work import SimulatedContention, Work
 
-HEADER = (
-    "JobID|JobName|User|Partition|Submit|Eligible|Start|End|Elapsed|Timelimit|State|ExitCode|"
-    "NNodes|ReqTRES|AllocTRES"
-)
 T0 = int(datetime(2026, 3, 2, tzinfo=UTC).timestamp())
 SHAPE = ClusterSpec({"short": 2, "long": 3}, 4)
-
-
-def clock(seconds: float) -> str:
-    return datetime.fromtimestamp(round(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%S")
-
-
-def span(seconds: float) -> str:
-    minutes, left = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    days, hours = divmod(hours, 24)
-    return f"{days}-{hours:02d}:{minutes:02d}:{left:02d}"
 
 
 def dump(path: Path, jobs: int = 240, seed: int = 1) -> Path:
@@ -56,19 +49,9 @@ def dump(path: Path, jobs: int = 240, seed: int = 1) -> Path:
         )  # fmt: skip
         work[str(i)] = Work(duration)
     engine = Engine(Core(Cluster(SHAPE), Easy()), submitted, work, SimulatedContention())
-    lines = [HEADER]
-    for r in engine.run().jobs:
-        job, start, end = r.job, r.start_time, r.end_time
-        assert start is not None
-        assert end is not None
-        tres = f"cpu=4,gres/gpu={job.gpus},node={-(-job.gpus // 4)}"
-        lines.append(
-            f"{job.job_id}|{job.name}|{job.user}|{job.vc}|{clock(job.submit_time)}"
-            f"|{clock(job.submit_time)}|{clock(start)}|{clock(end)}|{span(end - start)}"
-            f"|{span(job.time_limit_s or 0)}|COMPLETED|0:0|{-(-job.gpus // 4)}|{tres}|{tres}"
-        )
-    lines.append(f"{jobs}.batch|batch||short|||||00:00:01||COMPLETED|0:0|1||")
-    path.write_text("\n".join(lines) + "\n")
+    render_dump(path, engine.run().jobs, work, SHAPE.gpus_per_node)
+    with path.open("a") as file:
+        file.write(f"{jobs}.batch|batch||short|||||00:00:01||COMPLETED|0:0|1||\n")
     return path
 
 
@@ -97,7 +80,6 @@ def test_the_engine_finds_the_recorded_schedule_of_a_site_that_runs_its_rule(
     assert site.workload.cluster.vcs == SHAPE.vcs
     assert site.counts["replayed"] == 240
     assert site.counts["steps"] == 1
-    assert any("several partitions" in note for note in site.notes)
     found = replay(site, 2)
     back = found["backtest"]
     assert back["jobs"] == 240
@@ -112,7 +94,7 @@ def test_the_engine_finds_the_recorded_schedule_of_a_site_that_runs_its_rule(
         jobs = sum(row["jobs"] for row in found[rows])
         mean = sum(row["jobs"] * row["recorded_s"] for row in found[rows]) / jobs
         assert mean == pytest.approx(found["recorded"]["avg_wait_s"])
-    html = render(site, found, None)
+    html = render(site, found)
     assert "PACKING HERE IS AN ASSUMPTION" in html
     assert "http://" not in html.replace("http://www.w3.org", "")
     assert "https://" not in html
@@ -157,7 +139,7 @@ def test_host_lists_are_read_as_slurm_writes_them(names: str, found: list[str]) 
 def test_nothing_of_a_person_is_left_in_an_anonymous_report(told: Path, tmp_path: Path) -> None:
     site = read_site(told, tmp_path, anonymise=True)
     found = replay(site, 1, variants=VARIANTS[:3])
-    text = render(site, found, None) + json.dumps(found)
+    text = render(site, found) + json.dumps(found)
     for name in ("user1", "run1", "short", "long_"):
         assert name not in text.replace("shorter", "").replace("longer", "")
 
@@ -187,4 +169,177 @@ def test_bad_dumps_end_in_one_line(told: Path, tmp_path: Path) -> None:
     hostile.write_text("\n".join(lines))
     site = read_site(hostile, tmp_path / "h")
     assert site.counts["quarantined"] >= 1
-    assert "<script>alert" not in render(site, replay(site, 1, variants=VARIANTS[:3]), None)
+    assert "<script>alert" not in render(site, replay(site, 1, variants=VARIANTS[:3]))
+
+
+def accounted(site: Site) -> int:
+    """Lines of a dump whose fate a site tells."""
+    fates = ("steps", "without_gpus", "quarantined", "duplicates", "not_ended", "earlier",
+             "too_large", "replayed")  # fmt: skip
+    return sum(site.counts[fate] for fate in fates)
+
+
+def test_every_line_of_a_dump_is_accounted_for(told: Path, nodes: Path, tmp_path: Path) -> None:
+    for days in (None, 0.5):
+        site = read_site(told, tmp_path / str(days), nodes=nodes, last_days=days)
+        assert accounted(site) == site.counts["lines"] == 241
+
+
+def test_a_window_opens_on_a_cluster_as_busy_as_it_was(
+    told: Path, nodes: Path, tmp_path: Path
+) -> None:
+    """Jobs of before still hold their GPUs, so that the back-test holds in the window too."""
+    site = read_site(told, tmp_path, nodes=nodes, last_days=0.5)
+    assert site.counts["carried"] > 0
+    assert len(site.judged) == site.counts["replayed"] < len(site.workload.jobs)
+    found = replay(site, 1, variants=VARIANTS[:3])
+    assert found["recorded"]["jobs"] == found["backtest"]["jobs"] == site.counts["replayed"]
+    assert found["backtest"]["within_5_min"] > 0.9
+    assert found["backtest"]["avg_wait_replayed_s"] == pytest.approx(
+        found["backtest"]["avg_wait_recorded_s"], rel=0.1
+    )
+
+
+def test_a_dump_too_large_is_cut_and_says_so(told: Path, nodes: Path, tmp_path: Path) -> None:
+    site = read_site(told, tmp_path, nodes=nodes, most=100)
+    assert site.window["cut"]
+    assert site.window["of_jobs"] == 240
+    assert site.counts["replayed"] <= 100
+    html = render(site, replay(site, 1, variants=VARIANTS[:3]))
+    assert "ONLY THE LAST" in html
+    assert "MISSING FROM THIS DUMP" in html
+
+
+def test_the_averages_are_those_of_simulate(shared_data: Path) -> None:
+    """On the first 1,000 jobs of Venus; `python -m benchmarks.replay` does the month."""
+    found = venus(shared_data, 1_000)
+    assert found["replayed"] == found["jobs"] == 1_000
+    assert found["backtest"]["within_5_min"] == 1.0
+    for policy in SAME:
+        assert found[policy]["replay"] == pytest.approx(found[policy]["simulate"], rel=1e-9)
+
+
+def test_partitions_that_share_nodes_are_one_pool(tmp_path: Path) -> None:
+    path = tmp_path / "nodes.txt"
+    path.write_text(
+        "NODELIST PARTITION GRES\n"
+        "n[1-2] day* gpu:a100:4(S:0-1)\nn[1-2] week gpu:a100:4(S:0-1)\nn3 week gpu:4\n"
+        "n3 all gpu:4\nn4 lone gpu:2\nn5 cpu (null)\n"
+    )
+    shape = from_nodes(path, ["day", "week", "lone"], str)
+    assert shape.spec.vcs == {"day+week": 3, "lone": 1}
+    assert shape.pools["week"] == "day+week"
+    assert any("share nodes" in note for note in shape.notes)
+    assert any("fewer than 4 GPUs" in note for note in shape.notes)
+    path.write_text(
+        "NodeName=n1 Arch=x86_64 Gres=gpu:8(S:0-1) State=IDLE+DRAIN Partitions=day,week\n"
+        "NodeName=n2 Arch=x86_64 Gres=(null) State=IDLE Partitions=day\n"
+    )
+    shape = from_nodes(path, ["day"], str)
+    assert shape.spec.vcs == {"day": 1}
+    assert any("down or drained" in note for note in shape.notes)
+
+
+def test_names_stay_hidden_with_nodes_given(told: Path, nodes: Path, tmp_path: Path) -> None:
+    site = read_site(told, tmp_path, nodes=nodes, anonymise=True)
+    plain = read_site(told, tmp_path / "plain", nodes=nodes)
+    assert sorted(site.workload.cluster.vcs.values()) == sorted(plain.workload.cluster.vcs.values())
+    text = render(site, replay(site, 1, variants=VARIANTS[:3]))
+    for name in ("user1", "run1", "short", "dump.txt"):
+        assert name not in text.replace("shorter", "")
+
+
+HOSTILE = (
+    "", " ", "Unknown", "None", "\0", "\x1b[2J", "=cmd|' /C calc'!A0", "@SUM(1+9)*cmd",
+    "<img src=x onerror=alert(1)>", "A" * 70_000, "1" * 400, "-1", "1e999", "NaN",
+    "n[1-9999999999]", "2026-03-02T10:00:00+0100", "0001-01-01T00:00:00", "9999-12-31T23:59:59",
+    "Mon 10:22", "1772445600", "gres/gpu=999999999999999", "gres/gpu=-1", "gres/gpu",
+    "cpu=1,,=,gres/gpu=1",
+    "123_4", "123_[1-9%2]", "123+0", "123.0", "\u202egpj.exe", "é", "|", "||||", "\r", "\n",
+)  # fmt: skip
+
+
+@given(st.data())
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_whatever_a_dump_holds_is_replayed_or_refused_in_a_line(
+    told: Path, tmp_path: Path, data: st.DataObject
+) -> None:
+    lines = told.read_bytes().split(b"\n")[:40]
+    for _ in range(data.draw(st.integers(1, 8))):
+        at = data.draw(st.integers(0, len(lines) - 1))
+        fields = lines[at].split(b"|")
+        kind = data.draw(st.sampled_from(["field", "cut", "bytes", "delimiter", "swap"]))
+        if kind == "field":
+            place = data.draw(st.integers(0, len(fields) - 1))
+            fields[place] = data.draw(st.sampled_from(HOSTILE)).encode()
+            lines[at] = b"|".join(fields)
+        elif kind == "cut":
+            lines[at] = lines[at][: data.draw(st.integers(0, len(lines[at])))]
+        elif kind == "bytes":
+            lines[at] += data.draw(st.binary(max_size=40))
+        elif kind == "delimiter":
+            lines[at] = lines[at].replace(b"|", data.draw(st.sampled_from([b",", b"\t", b"||"])))
+        else:
+            lines[at] = b"|".join(data.draw(st.permutations(fields)))
+    with TemporaryDirectory(dir=tmp_path) as folder:
+        path = Path(folder) / "dump.txt"
+        path.write_bytes(b"\n".join(lines))
+        site, refused = None, ""
+        try:
+            with user_errors():
+                site = read_site(path, Path(folder))
+        except UserError as error:
+            refused = str(error)
+        assert "\n" not in refused
+        assert len(refused) < 1_000
+        if site is not None:
+            assert accounted(site) == site.counts["lines"]
+            assert len(site.recorded) == len(site.workload.jobs)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("JobID,State,Submit,AllocTRES\n1,COMPLETED,now,\n", "separated by commas"),
+        ("JobID\tState\tSubmit\n1\tCOMPLETED\tnow\n", "separated by tabs"),
+        ("       JobID    State\n------------ -----\n1  COMPLETED\n", "sacct -P"),
+        ("JobID|State|Submit|AllocTRES\n1|COMPLETED|02.03.2026|gres/gpu=1\n", "SLURM_TIME_FORMAT"),
+        (
+            "JobID|State|Submit|AllocTRES\n1|COMPLETED|2026-03-02T10:00:00|cpu=1\n",
+            "no line names gres/gpu",
+        ),
+        ("JobID|State|AllocTRES\n1|COMPLETED|gres/gpu=1\n", "no column 'Submit'"),
+        ("\x1f\x8b\x08\x00", "bars"),
+        ("JobID|State|Submit|AllocTRES\n1|RUNNING|2026-03-02T10:00:00|gres/gpu=1\n", "an end"),
+    ],
+)
+def test_what_is_wrong_with_a_dump_is_said(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "dump.txt"
+    path.write_text(text)
+    with pytest.raises(UserError, match=said), user_errors():
+        read_site(path, tmp_path)
+
+
+def test_a_folder_is_no_dump(tmp_path: Path) -> None:
+    _load()
+    result = CliRunner().invoke(app, ["replay", "--sacct", str(tmp_path)])
+    assert "is a folder" in str(result.exception)
+
+
+def test_a_hostile_page_is_inert(told: Path, tmp_path: Path) -> None:
+    lines = told.read_text().splitlines()
+    evil = "<script>alert(1)</script>"
+    for at in range(1, 60):
+        fields = lines[at].split("|")
+        fields[2], fields[3] = f"=1+1{evil}\x1b[31m" + "u" * 5_000, "<b onload=x>"
+        lines[at] = "|".join(fields)
+    path = tmp_path / "dump.txt"
+    path.write_text("\n".join(lines))
+    site = read_site(path, tmp_path / "d")
+    html = render(site, replay(site, 1, variants=VARIANTS[:3]))
+    assert "<script" not in html.split("<body", 1)[1]
+    assert "<b onload" not in html
+    assert "\x1b" not in html
+    assert "u" * 100 not in html

@@ -367,7 +367,7 @@ def test_sample_jobs_are_the_telling_ones(whole: Report, comparison: Comparison)
     packed = set(packs["job_id"])
     told = set(re.findall(r"<h3>Job (\S+)</h3>", whole.html))
     assert packed & told
-    assert len(told) == 4
+    assert 3 <= len(told) <= 4  # one job may be telling in two ways
 
 
 def test_recorded_scores_are_all_added_up(inputs: Inputs, tmp_path: Path) -> None:

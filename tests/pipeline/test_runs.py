@@ -85,7 +85,7 @@ def test_comparisons_are_paired_over_seeds(tmp_path: Path) -> None:
 
 def test_two_workers_find_what_one_finds() -> None:
     one = runs.compare(small, ["fifo-skip", "sjf"], [0, 1])
-    two = runs.compare(small, ["fifo-skip", "sjf"], [0, 1], workers=2)
+    two = runs.compare(small, ["fifo-skip", "sjf"], [0, 1], where="local:2")
     assert one["paired"] == two["paired"]
 
 

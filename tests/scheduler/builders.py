@@ -53,13 +53,14 @@ def a_job(
     mem: float = 1000.0,
     config: str | None = None,
     state: State = State.COMPLETED,
+    resumable: bool = False,
 ) -> Sample:
     """A job of `gpus` GPUs, submitted `at`, that runs `for_` seconds.
 
     `mem` is what its profile shows (MiB on one GPU); `config` names its training configuration.
     """
     return Sample(
-        Job(job_id or f"job{next(_ids)}", at, gpus, user, vc),
+        Job(job_id or f"job{next(_ids)}", at, gpus, user, vc, resumable=resumable),
         Work(for_, state, a_configuration(config), Profile(50.0, 30.0, mem)),
     )
 

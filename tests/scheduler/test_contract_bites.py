@@ -110,7 +110,9 @@ def every_check(policy: Policy) -> None:
     contract.check_gangs_and_sharing(watched)
     contract.check_stories(watched)
     contract.check_sentences(watched.decisions)
-    if not policy.preemptive:
+    if policy.requeues:
+        contract.check_requeues(watched)
+    elif not policy.preemptive:
         assert watched.outcome.preemptions == 0
 
 

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from scheduler.cluster import Pool
 from scheduler.decisions import Action, Decision, Reason
+from scheduler.orchestrator.lending import Lending
 from scheduler.policies.base import Policy
-from scheduler.policies.pellucid import Pellucid, span
+from scheduler.policies.pellucid import Pellucid
 from scheduler.profiling import Stage, WaitingStage
 from scheduler.sharing import TableJudge
 from tests.scheduler.builders import Likes, a_job, cluster_of, play
@@ -176,7 +177,7 @@ def test_a_span_is_whole_and_free(gpus: int, own: list[int], lent: list[int]) ->
             pool.take([(node, (1 << taken) - 1)])
             node += 1
         pools.append(pool)
-    placement = span(pools[0], pools[1:], gpus)
+    placement = Lending().span(pools[0], pools[1:], gpus)
     if placement is None:
         idle = sum(taken == 0 for taken in own + lent)
         assert idle * 8 < gpus if gpus > 8 else all(8 - taken < gpus for taken in lent)

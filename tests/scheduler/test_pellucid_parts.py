@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import random
-from math import exp
+from math import exp, log1p
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.cluster import Cluster, ClusterSpec
+from scheduler.orchestrator.index import Index, gittins
 from scheduler.orchestrator.outlook import Outlook
-from scheduler.orchestrator.pairing import gain_s
+from scheduler.orchestrator.pairing import gain_s, least_sum
 from scheduler.orchestrator.reservation import choose, exchange
 from tests.scheduler.builders import VC, a_job
 
@@ -79,6 +80,65 @@ def test_the_gain_is_what_two_timetables_differ_by(
     assert gain_s(newcomer, partner, speeds) == pytest.approx(
         after - end_newcomer - end_partner, abs=1e-6 * (newcomer + partner)
     )
+
+
+@given(least=st.floats(1.01, 1.99), backlog=st.floats(0.0, 50.0), more=st.floats(0.01, 10.0))
+def test_the_more_wait_the_less_is_asked_of_a_pair(
+    least: float, backlog: float, more: float
+) -> None:
+    """So many seconds saved per second lost as without a line, over what the line makes of one."""
+    asked = least_sum(least, backlog)
+    assert 1.0 < least_sum(least, backlog + more) < asked <= least + 1e-9
+    ratio = (asked - 1.0) / (2.0 - asked)
+    assert ratio * (1.0 + backlog) == pytest.approx((least - 1.0) / (2.0 - least), rel=1e-6)
+    assert (least_sum(1.0, backlog), least_sum(2.0, backlog)) == (1.0, 2.0)
+
+
+# --- order ----------------------------------------------------------------------------------------
+
+
+@given(sizes=st.lists(st.floats(0.01, 1e4), min_size=1, max_size=12))
+def test_the_gittins_index_is_the_best_ratio_of_time_to_chance(sizes: list[float]) -> None:
+    """Against the definition, tried at every time at which a job may end."""
+    n = len(sizes)
+    tries = [
+        sum(min(size, t) for size in sizes) / n / (sum(size <= t for size in sizes) / n)
+        for t in sizes
+    ]
+    assert gittins(sorted(sizes)) == pytest.approx(min(tries))
+
+
+@pytest.mark.parametrize("order", ["expected", "gittins"])
+def test_the_index_is_one_more_term_of_the_score(order: str) -> None:
+    outlook = Outlook()
+    for i in range(1000):
+        outlook.learn(1000.0, 10_000.0 if i % 2 else 100.0)
+    index = Index(order, outlook)
+    told = dict(index.evidence(1000.0))
+    assert told["order"] == order
+    assert told["index_s"] == index.seconds(1000.0)
+    assert log1p(1000.0) + float(told["index_term"]) == pytest.approx(log1p(index.seconds(1000.0)))
+    assert index.seconds(1000.0) == pytest.approx(
+        {"expected": 5050.0, "gittins": 200.0}[order], rel=0.1
+    )
+
+
+def test_the_point_order_adds_nothing() -> None:
+    index = Index("point", Outlook())
+    assert index.seconds(1000.0) == 1000.0
+    assert index.evidence(1000.0) == ()
+
+
+@given(elapsed=st.floats(0, 1e6), level=st.floats(0.5, 0.99))
+def test_what_is_surely_left_is_left_that_often(elapsed: float, level: float) -> None:
+    """Among the quantiles of the distribution that lie beyond what has passed."""
+    outlook = Outlook()
+    durations = [1001.0 * ratio - 1.0 for ratio in outlook.ratios(1000.0)]
+    left = [duration - elapsed for duration in durations if duration > elapsed]
+    sure = outlook.surely_left_s(1000.0, elapsed, level)
+    assert sure >= 0
+    if left:
+        assert sum(seconds >= sure - 1e-6 for seconds in left) / len(left) >= level - 1e-9
 
 
 # --- reservation ----------------------------------------------------------------------------------

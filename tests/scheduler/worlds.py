@@ -114,6 +114,7 @@ def worlds(draw: st.DrawFn) -> World:
                 mem=draw(st.sampled_from([100.0, 9_000.0, 12_288.0, 20_000.0])),
                 config=draw(st.sampled_from(["light", *CONFIGS, None])),
                 state=draw(st.sampled_from([State.COMPLETED, State.FAILED])),
+                resumable=draw(st.booleans()),
             )
         )
     pairs = [(a, b) for a in CONFIGS for b in CONFIGS]
@@ -157,6 +158,10 @@ class WatchedCore(Core):
     def observed(self, job_id: str, profile: Profile, now: float) -> None:
         self._note("observed", job_id, profile, now)
         super().observed(job_id, profile, now)
+
+    def paced(self, job_id: str, speed: float, now: float) -> None:
+        self._note("paced", job_id, speed, now)
+        super().paced(job_id, speed, now)
 
     def ended(
         self, job_id: str, state: State, duration_s: float, now: float, *, keep_shut: bool = False

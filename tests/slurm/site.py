@@ -62,7 +62,7 @@ class SlurmSite:
         """Its node fails. (What it ran on is a folder on this host: the node comes back.)"""
         assert self.backend is not None
         for job in client(self.cluster).jobs():
-            if job.comment == f"pellucid:{job_id}/1":
+            if job.comment == f"pellucid:{self.backend.journal.site}:{job_id}/1":
                 for node in job.nodes:
                     self.cluster.mark(node, "down")
                     self._resume(node)

@@ -49,8 +49,8 @@ def open_workload(
     Raises:
         UserError: the file or a column is missing, or a row cannot be read.
     """
-    known = apps if apps is not None else applications(path.resolve().parent.parent / "traces")
     jobs, trains = _read(path)
+    known = apps if apps is not None else applications(path.resolve().parent.parent / "traces")
 
     def nature(policy: AllocationPolicy) -> TrainingNature:
         return TrainingNature(known, trains, interference=interference)
@@ -66,6 +66,8 @@ def _read(path: Path) -> tuple[list[Job], dict[str, tuple[str, int]]]:
             rows = list(csv.DictReader(file))
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"{path}: not CSV ({error})") from None
     jobs, trains = [], {}
     for line, row in enumerate(rows, start=2):
         try:
@@ -82,6 +84,8 @@ def _read(path: Path) -> tuple[list[Job], dict[str, tuple[str, int]]]:
             raise UserError(f"{path}, line {line}: job {name} is there twice")
         jobs.append(Job(name, submit_time, gpus, user=application, vc="pollux", name=application))
         trains[name] = (application, batch)
+    if not jobs:
+        raise UserError(f"{path}: no job in it; it has to have {', '.join(COLUMNS)}")
     return sorted(jobs, key=lambda job: job.submit_time), trains
 
 

@@ -1,1 +1,1 @@
-"""The Slurm backend: what the site's own Slurm is asked to do (deploy/slurm/README.md)."""
+"""The Slurm backend: what the site's own Slurm is asked to do (docs/slurm.md)."""

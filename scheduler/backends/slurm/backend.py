@@ -30,6 +30,9 @@ from scheduler.backends.slurm.shape import Shape
 from scheduler.decisions import Decision
 from scheduler.service.events import Event
 
+# Slurm counts a job that is put back as submitted anew
+REQUEUED = "put back in the queue in Slurm, where it waits outside Pellucid"
+
 
 @dataclass(frozen=True, slots=True)
 class Pace:
@@ -207,7 +210,7 @@ class SlurmBackend:
         for attempt in waiting:
             if attempt.sent_at is None or attempt.slurm_id or attempt.launch is None:
                 continue
-            job = there.get(script.mark(attempt.launch))
+            job = there.get(script.mark(attempt.launch, self.journal.site))
             if job is not None and job.submit >= attempt.sent_at - 2.0:
                 attempt.slurm_id, attempt.submitted = job.id, job.submit
             elif attempt.stop:
@@ -222,7 +225,7 @@ class SlurmBackend:
         attempt.sent_at = self.now()
         self.journal.save(attempt)
         try:
-            made = script.options(launch, self.shape, self.output(*attempt.key))
+            made = script.options(launch, self.shape, self.output(*attempt.key), self.journal.site)
             attempt.slurm_id = self.slurm.submit(made, script.script(launch))
         except (SlurmError, HostError) as error:
             attempt.final = self._not_started(attempt.key, str(error))
@@ -307,7 +310,10 @@ class SlurmBackend:
     def _seen(self, attempt: Attempt, rows: dict[str, Row]) -> bool:
         """Take in the row of an attempt. True when it tells something new."""
         row = rows.get(attempt.slurm_id)
-        if row is None or attempt.submitted not in (None, row.submit):
+        if row is not None and attempt.submitted not in (None, row.submit):
+            attempt.final = Report(*attempt.key, Happened.LOST, self.now(), detail=REQUEUED)
+            return True
+        if row is None:
             return self._gone(attempt)
         self._absent.pop(attempt.key, None)
         changed = attempt.submitted is None
@@ -327,8 +333,7 @@ class SlurmBackend:
 
     def _waits(self, attempt: Attempt, row: Row) -> bool:
         if attempt.started_at is not None:
-            detail = "put back in the queue by Slurm, where it waits outside Pellucid"
-            attempt.final = Report(*attempt.key, Happened.LOST, self.now(), detail=detail)
+            attempt.final = Report(*attempt.key, Happened.LOST, self.now(), detail=REQUEUED)
             return True
         if row.priority == 0 and attempt.released_at is not None:
             if attempt.released_at > self._outage:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import secrets
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
@@ -79,12 +80,13 @@ CREATE TABLE IF NOT EXISTS attempts (
     PRIMARY KEY (job_id, attempt)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS adopted (
     job_id TEXT PRIMARY KEY, submitted REAL, ask TEXT) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS site (name TEXT);
 CREATE TABLE IF NOT EXISTS closed (node TEXT PRIMARY KEY) WITHOUT ROWID;
 """
 
 
 class Journal:
-    """The journal of one state folder; one process has it open at a time.
+    """The journal of one state folder; one process has it open at a time. `site` names it.
 
     Raises JournalError: another has it.
     """
@@ -107,6 +109,14 @@ class Journal:
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=NORMAL")
         self._db.executescript(_SCHEMA)
+        self.site = self._site()
+
+    def _site(self) -> str:
+        found = self._db.execute("SELECT name FROM site").fetchone()
+        if found is None:
+            found = (secrets.token_hex(4),)
+            self._db.execute("INSERT INTO site VALUES (?)", found)
+        return str(found[0])
 
     def close(self) -> None:
         self._db.close()

@@ -13,9 +13,13 @@ from scheduler.backends.slurm.client import SlurmError, quoted, word
 from scheduler.backends.slurm.shape import Shape
 
 
-def mark(launch: Launch) -> str:
-    """Names an attempt in the comment of its job: who repeats a launch finds it by this."""
-    return f"pellucid:{launch.job_id}/{launch.attempt}"
+def mark(launch: Launch, site: str) -> str:
+    """Names an attempt in the comment of its job: who repeats a launch finds it by this.
+
+    Args:
+        site: names the journal, since one Slurm may have several services in front of it.
+    """
+    return f"pellucid:{site}:{launch.job_id}/{launch.attempt}"
 
 
 def limit_s(launch: Launch) -> float | None:
@@ -24,7 +28,7 @@ def limit_s(launch: Launch) -> float | None:
     return min((s for s in (launch.time_limit_s, looked) if s is not None), default=None)
 
 
-def options(launch: Launch, shape: Shape, output: Path) -> list[str]:
+def options(launch: Launch, shape: Shape, output: Path, site: str) -> list[str]:
     """Options of `sbatch`: held, and without GPUs, which are set once and for all when it is
     placed (a changed type of a pending job is added to the old one: 22.05)."""
     nodes, user = len(launch.nodes), launch.user
@@ -33,7 +37,7 @@ def options(launch: Launch, shape: Shape, output: Path) -> list[str]:
         "--no-requeue",
         "--export=NIL",
         f"--job-name={word(launch.job_id)}.{launch.attempt}",
-        f"--comment={mark(launch)}",
+        f"--comment={mark(launch, site)}",
         f"--partition={shape.partition(launch.nodes[0], launch.purpose)}",
         f"--nodes={nodes}",
         f"--ntasks={nodes}",

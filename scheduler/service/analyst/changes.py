@@ -118,6 +118,8 @@ def _reshape(
         raise NotPossible(f"virtual cluster {job.vc} has {pool.gpus} GPUs, not {job.gpus}")
     if job.gpu_type and not core.cluster.spec.has_type(job.gpu_type):
         raise NotPossible(f"no node has GPU type {job.gpu_type}")
+    if core.cluster.spec.groups and core.policy.refuses(job, core.cluster.spec):
+        raise NotPossible(f"virtual cluster {job.vc} has no such GPUs for it")
     if job.job_id in core.cluster.runs:
         raise NotPossible("it is being looked at; ask again when that is over")
     stage, was = core.profiling, queued.job.vc

@@ -210,6 +210,7 @@ class Future(Engine):
         until_cpu_s: float = inf,
     ):
         super().__init__(core, (), draw, BelievedSpeeds(core))
+        self._pace_s = None  # nothing is learned from speeds that are made up
         self._beliefs = beliefs
         self._draw = draw
         self._vcs = vcs

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from features.job import Job, Profile
@@ -77,6 +77,14 @@ class Memory(Estimator):
             self._live[past.job.job_id] = past
         else:
             self.durations.learn(past.predicted_s, past.ran_s)
+
+    def predicted(self, job: Job, now: float) -> float | None:
+        """Predicted seconds of a job as if it were submitted now; None: nobody predicts it."""
+        asked = replace(job, job_id=f"{job.job_id}?", submit_time=now)
+        try:
+            return self.inner.estimate(asked, now).seconds
+        except LookupError:
+            return None
 
     def quantiles(self, past: Past, elapsed_s: float = 0.0) -> Quantiles:
         """Distribution of a job's duration, given how long it has run."""

@@ -12,14 +12,12 @@ import secrets
 import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Any
 
 import structlog
 from sqlalchemy import Connection, and_, delete, select, update
 
-from features.job import Job
 from scheduler.service.analyst import why as reasons
 from scheduler.service.analyst.calibration import Correction
 from scheduler.service.analyst.changes import Change, NotPossible
@@ -318,7 +316,10 @@ class Analyst:
                 answer = reasons.told(found, owner, futures, names=names)
                 return answer | {"words": reasons.words(found)}
             asking = WhatIf(
-                self.futures(), self._predict, samples=self.samples, budget_s=self.budget_s
+                self.futures(),
+                lambda job: self.memory.predicted(job, self.now()),
+                samples=self.samples,
+                budget_s=self.budget_s,
             )
             if kind == "whatif":
                 change = Change.from_body(body.get("changes") or {})
@@ -331,16 +332,6 @@ class Analyst:
         except (NotPossible, LookupError) as error:
             return {"unavailable": str(error).strip("'\"")}
         return {"unavailable": f"no such question: {kind}"}
-
-    def _predict(self, job: Job) -> float | None:
-        """Predicted seconds of a job as if it were submitted now."""
-        try:
-            estimate = self.memory.inner.estimate(
-                replace(job, job_id=f"{job.job_id}?", submit_time=self.now()), self.now()
-            )
-        except LookupError:
-            return None
-        return estimate.seconds
 
 
 def _place(state: State, job_id: str) -> tuple[int, float]:

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from features.job import Job
+from scheduler.cluster import same_type
 from scheduler.core import Core
 from scheduler.decisions import Action
 from scheduler.service.analyst.changes import Change, NotPossible, apply
@@ -149,16 +150,29 @@ class WhatIf:
         Args:
             vcs: other virtual clusters its owner may use.
         """
-        found = []
-        for change in candidates(self.futures.beliefs.jobs[job_id].job, vcs):
-            try:
-                outcome = self.ask(job_id, change)
+        at_once: list[Change] = []
+        others: list[Change] = []
+        job = self.futures.beliefs.jobs[job_id].job
+        for change in candidates(job, vcs, self._types(job)):
+            try:  # a decision costs milliseconds, the futures behind a gain seconds
+                (at_once if self.starts(job_id, change) else others).append(change)
             except NotPossible:
                 continue
-            if outcome.helps:
-                found.append(outcome)
-        found.sort(key=lambda o: (not o.starts_now, -(o.gain_s or 0.0)))
+        found = [self.ask(job_id, change) for change in at_once[:most]]
+        if len(found) < most:
+            later = [o for o in (self.ask(job_id, change) for change in others) if o.helps]
+            found += sorted(later, key=lambda o: -(o.gain_s or 0.0))
         return found[:most]
+
+    def _types(self, job: Job) -> list[str]:
+        """GPU types of its virtual cluster, where there are several."""
+        spec = self.futures.still.cluster.spec
+        return [group.gpu_type for group in spec.groups_of(job.vc)] if spec.groups else []
+
+    def starts(self, job_id: str, change: Change) -> bool:
+        """Whether the core starts the changed job at once. Raises NotPossible."""
+        predicted, _ = self._predicted(self.futures.beliefs.jobs[job_id].job, change)
+        return _starts(self._changed(job_id, change, predicted), job_id, self.futures.now)
 
     def _changed(self, job_id: str, change: Change, predicted: float | None) -> Core:
         core = self.futures.copy()
@@ -207,8 +221,12 @@ class WhatIf:
         return cache[sample]
 
 
-def candidates(job: Job, vcs: Iterable[str] = ()) -> list[Change]:
-    """What might help a waiting job."""
+def candidates(job: Job, vcs: Iterable[str] = (), gpu_types: Iterable[str] = ()) -> list[Change]:
+    """What might help a waiting job.
+
+    Args:
+        vcs, gpu_types: what it could ask for instead.
+    """
     found = []
     fewer = 1 << (job.gpus - 1).bit_length() >> 1
     while 0 < fewer < job.gpus:
@@ -220,8 +238,11 @@ def candidates(job: Job, vcs: Iterable[str] = ()) -> list[Change]:
         found.append(Change(profile=True))
     if job.gpu_type:
         found.append(Change(gpu_type=""))
+    asked = job.gpu_type or ""
+    found += [Change(gpu_type=other) for other in gpu_types if not same_type(other, asked)]
     if job.time_limit_s:
-        found += [Change(time_limit_s=job.time_limit_s / 2), Change(time_limit_s=3600.0)]
+        shorter = (job.time_limit_s / 2, 3600.0)
+        found += [Change(time_limit_s=limit) for limit in shorter if limit < job.time_limit_s]
     found += [Change(vc=vc) for vc in vcs if vc != job.vc]
     return list(dict.fromkeys(found))
 

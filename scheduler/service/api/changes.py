@@ -17,6 +17,7 @@ from scheduler.service.api.problems import Problem
 from scheduler.service.api.schemas import SubmitRequest
 from scheduler.service.api.writer import Once, Writer, Written
 from scheduler.service.events import Event, Kind, canonical
+from scheduler.service.genesis import Genesis
 from scheduler.service.ledger import Phase
 from scheduler.service.store.reads import JobRow
 from scheduler.service.store.store import Store
@@ -29,7 +30,8 @@ _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's: no letter looks l
 
 def new_job_id() -> str:
     """Twelve characters, 60 random bits: short enough to type, and not to be guessed."""
-    return "".join(secrets.choice(_ALPHABET) for _ in range(12))
+    drawn = secrets.randbits(60)  # at once: every draw asks the kernel
+    return "".join(_ALPHABET[drawn >> 5 * i & 31] for i in range(12))
 
 
 class Changes:
@@ -105,14 +107,17 @@ class Changes:
         return vc
 
     def _cluster(self) -> dict[str, tuple[int, set[str]]]:
-        """GPUs and GPU types of each virtual cluster; fixed once the service has begun."""
+        """GPUs and GPU types of each virtual cluster, without what it lends to the profiling
+        partition; fixed once the service has begun."""
         if not self._shape:
-            query = select(nodes.c.vc, nodes.c.gpus, nodes.c.gpu_type).order_by(nodes.c.node)
+            columns = nodes.c.node, nodes.c.vc, nodes.c.gpus, nodes.c.gpu_type
             shape: dict[str, tuple[int, set[str]]] = {}
             with self._store.engine.connect() as connection:
-                for vc, gpus, kind in connection.execute(query):
+                first = self._store.first_in(connection)
+                lent = Genesis.from_body(first.body).lent() if first else frozenset()
+                for node, vc, gpus, kind in connection.execute(select(*columns).order_by("node")):
                     before, types = shape.get(vc, (0, set()))
-                    shape[vc] = before + gpus, types | {kind}
+                    shape[vc] = before + (0 if node in lent else gpus), types | {kind}
             if not shape:
                 raise Problem(
                     503,
@@ -122,6 +127,23 @@ class Changes:
                 )
             self._shape = shape
         return self._shape
+
+    def check_vc(self, viewer: Viewer, job: JobRow, vc: str | None) -> None:
+        """Raise Problem unless the viewer may ask what would be of a job in `vc` (None: as it is).
+
+        Others' queues are not to be explored by asking.
+        """
+        if vc in (None, job.vc):
+            return
+        shape = self._cluster()
+        if vc not in shape or not (viewer.sees_all or vc in viewer.vcs):
+            open_to = [one for one in shape if viewer.sees_all or one in viewer.vcs]
+            raise Problem(
+                403,
+                "forbidden",
+                f"vc is {vc!r}; you may ask about: {', '.join(open_to) or 'none'}",
+                refused=True,
+            )
 
     # --- the rest ---------------------------------------------------------------------------
 

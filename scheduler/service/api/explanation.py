@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scheduler.decisions import Action, Reason
+from scheduler.explain.words import duration
 from scheduler.service.api.shapes import WhatIfAnswer
+from scheduler.service.ledger import Phase
 from scheduler.service.store.reads import Forecast, JobRow, Line, Standing, View
 
 PRINCIPAL = 4
@@ -141,7 +143,10 @@ def explain(view: View, job_id: str) -> Explanation:
 
 
 def _grounds(job: JobRow, lines: Sequence[Line]) -> list[Ground]:
-    """What holds now first; then, by precedence, what held before while it waited."""
+    """What holds now first; then, by precedence, what held before while it waited.
+
+    Of a job that is over, how it ended comes first, then the last that was decided about it.
+    """
     found: dict[str, Ground] = {}
     for line in lines:
         body = line.body
@@ -155,10 +160,14 @@ def _grounds(job: JobRow, lines: Sequence[Line]) -> list[Ground]:
             body.get("limit"),
             line.next_step,
         )
+    if not found and job.ended_at is not None:
+        return [_end(job)]
     if not found:
         reason = Reason.NOT_YET_EVALUATED
         return [Ground(reason.value, "not yet looked at", job.submitted_at)]
     *earlier, latest = found.values()
+    if job.ended_at is not None and job.phase != Phase.REFUSED:
+        return [_end(job, latest), latest]
     waits = {line.body["reason"] for line in lines if line.body["action"] == Action.WAIT}
     order = list(Reason)
     before = sorted(
@@ -166,6 +175,26 @@ def _grounds(job: JobRow, lines: Sequence[Line]) -> list[Ground]:
         key=lambda ground: order.index(Reason(ground.reason)),
     )
     return [latest, *before][:PRINCIPAL]
+
+
+def _end(job: JobRow, latest: Ground | None = None) -> Ground:
+    """How a job ended, with what the backend said of it."""
+    assert job.ended_at is not None
+    next_step = ""
+    if latest is not None and latest.reason in (Reason.NOT_STARTED, Reason.LOST):
+        text, next_step = latest.text, latest.next_step  # the core says it
+    elif job.started_at is None:
+        waited = duration(job.ended_at - job.submitted_at)
+        text = f"{job.state or job.phase} after {waited}, before it ran"
+    else:
+        ran = duration(job.ended_at - job.started_at)
+        waited = duration(job.started_at - job.submitted_at)
+        text = f"{job.state or 'ended'} after {ran} on GPUs; it had waited {waited}"
+        if job.exit_code:
+            text += f"; exit status {job.exit_code}"
+    if job.detail:
+        text += f" ({job.detail})"
+    return Ground(job.state or job.phase, text, job.ended_at, next_step=next_step)
 
 
 def _contributions(terms: Sequence[float]) -> list[Contribution]:

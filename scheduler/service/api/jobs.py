@@ -149,13 +149,17 @@ def forecast(job_id: str, view: Seen) -> ForecastAnswer:
 
 
 @router.post(
-    "/jobs/{job_id}/whatif", summary="What if it were different", responses=responses(404, 409)
+    "/jobs/{job_id}/whatif",
+    summary="What if it were different",
+    responses=responses(403, 404, 409),
 )
 async def what_if(job_id: str, asked: WhatIfRequest, request: Request, view: Seen) -> WhatIfAnswer:
     """The forecast of a waiting job as it is, and as it would be. Nothing is changed."""
     job = await run_in_threadpool(view.job, job_id)
     if not Phase(job.phase).waits:
         raise Problem(409, "not-waiting", f"the job is {job.phase}: its turn has come")
+    changes: Changes = request.app.state.changes
+    await run_in_threadpool(changes.check_vc, view.viewer, job, asked.vc)
     told = await _ask(request, view, "whatif", job_id, changes=asked.changes(), others=True)
     return WhatIfAnswer.of(job_id, asked.changes(), told)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 
@@ -23,6 +23,7 @@ from scheduler.service.events import Kind
 log = logging.getLogger("pellucid.pages")
 KEPT = 4096  # events
 LISTENERS = 256  # streams per process
+OF_ONE = 24  # of them, per user
 LIFE_S = 600.0  # a stream ends after this; the browser comes back, and shows its rights again
 TURN_S = 1.0  # at most one message per reader in this time
 
@@ -46,7 +47,7 @@ EVERYTHING = ("cluster", "history", "job", "models", "queue")
 
 
 class TooManyListeners(RuntimeError):
-    """This process has no room for another stream."""
+    """There is no room for another stream, in this process or for this user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,23 +80,23 @@ class Tail:
         self._lines: deque[Line] = deque(maxlen=KEPT)
         self._known_from = 0  # every event after this one, up to `_seen`, is in `_lines`
         self._seen = 0
-        self._listeners = 0
+        self._listeners: Counter[str] = Counter()  # by user
         self._moved = asyncio.Event()
         self._follower: asyncio.Task[None] | None = None
         self._starting = asyncio.Lock()
 
-    def admit(self) -> None:
-        """Raise TooManyListeners when there is no room."""
-        if self._listeners >= LISTENERS:
+    def admit(self, user: str = "") -> None:
+        """Raise TooManyListeners when there is no room, or none for this user."""
+        if self._listeners.total() >= LISTENERS or self._listeners[user] >= OF_ONE:
             raise TooManyListeners
 
-    async def changes(self, after: int, job_id: str = "") -> AsyncIterator[Change]:
+    async def changes(self, after: int, job_id: str = "", user: str = "") -> AsyncIterator[Change]:
         """Changes after event `after` (0: from now), for at most `LIFE_S` seconds.
 
         Topic "job" is told when something may have happened to `job_id`.
         """
-        self.admit()
-        self._listeners += 1
+        self.admit(user)
+        self._listeners[user] += 1
         try:
             await self._follow()
             last = after if 0 < after <= self._seen else self._seen
@@ -113,7 +114,8 @@ class Tail:
                     yield Change(last, topics)
                     await asyncio.sleep(TURN_S)
         finally:
-            self._listeners -= 1
+            self._listeners[user] -= 1
+            self._listeners += Counter()  # drops those with none
             if not self._listeners and self._follower:
                 self._follower.cancel()
                 self._follower = None

@@ -177,7 +177,7 @@ async def _room(request: Request, viewer: Asking) -> Tail:
         state.tail = _tail(state.store)
     tail: Tail = state.tail
     try:
-        tail.admit()
+        tail.admit(viewer.name)
     except TooManyListeners:
         raise Problem(
             503, "too-many-streams", "too many pages are watching; this one looks now and then",
@@ -198,7 +198,7 @@ async def live(
     last = request.headers.get("last-event-id", "")
     start = int(last) if last.isdecimal() and len(last) < 19 else max(after, 0)
     seen = bool(job) and await run_in_threadpool(_may_see, request, viewer, job)
-    async for change in tail.changes(start, job if seen else ""):
+    async for change in tail.changes(start, job if seen else "", viewer.name):
         yield ServerSentEvent(
             event="changed" if change.topics else "hello",
             id=str(change.seq),

@@ -17,6 +17,7 @@ from sqlalchemy import ColumnElement, Engine, RowMapping, Select, and_, func, se
 from features.schema import State
 from scheduler.decisions import Reason
 from scheduler.service.events import Kind
+from scheduler.service.genesis import Genesis
 from scheduler.service.ledger import Phase
 from scheduler.service.store.paging import BadCursor, cursor, opened
 from scheduler.service.store.rows import (
@@ -213,20 +214,30 @@ class View:
         )
         for row in self._all(live.group_by(jobs.c.vc, jobs.c.phase)):
             counts[row["vc"], row["phase"]] = row["n"]
-        by_vc: dict[str, list[Node]] = {}
+        lent, by_vc = self.lent(), dict[str, list[Node]]()
         for node in self.cluster():
             by_vc.setdefault(node.vc, []).append(node)
-        return [
-            VcLoad(
-                vc,
-                len(members),
-                sum(len(node.gpus) for node in members),
-                sum(not gpu.jobs for node in members for gpu in node.gpus),
-                counts.get((vc, QUEUED), 0),
-                counts.get((vc, Phase.RUNNING.value), 0),
+        loads = []
+        for vc, members in by_vc.items():
+            own = [node for node in members if node.node not in lent]
+            gpus = sum(len(node.gpus) for node in own)
+            loads.append(
+                VcLoad(
+                    vc,
+                    len(own),
+                    gpus,
+                    sum(not gpu.jobs for node in own for gpu in node.gpus),
+                    counts.get((vc, QUEUED), 0),
+                    counts.get((vc, Phase.RUNNING.value), 0),
+                    sum(len(node.gpus) for node in members) - gpus,
+                )
             )
-            for vc, members in by_vc.items()
-        ]
+        return loads
+
+    def lent(self) -> frozenset[int]:
+        """Nodes that belong to the profiling partition for good."""
+        genesis = self._last(Kind.GENESIS)
+        return Genesis.from_body(genesis).lent() if genesis else frozenset()
 
     def vcs(self) -> list[str]:
         """Names of the virtual clusters, in node order."""

@@ -117,7 +117,12 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class VcLoad:
-    """A virtual cluster at a glance. `free` counts GPUs nobody is on."""
+    """A virtual cluster at a glance.
+
+    Attributes:
+        nodes, gpus: what its jobs may run on. free: GPUs of them nobody is on.
+        profiling: GPUs it lends to the profiling partition for good, not counted above.
+    """
 
     vc: str
     nodes: int
@@ -125,6 +130,7 @@ class VcLoad:
     free: int
     waiting: int
     running: int
+    profiling: int = 0
 
 
 @dataclass(frozen=True, slots=True)

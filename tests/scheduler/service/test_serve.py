@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -18,12 +20,14 @@ from sqlalchemy import text
 from typer.testing import CliRunner
 
 from benchmarks import kills
+from benchmarks.stops import stops
 from pipeline import cli
+from pipeline.commands.serve import serve
 from pipeline.errors import UserError
 from scheduler.backends.local.host import HostError
 from scheduler.cluster import ClusterSpec
 from scheduler.service.events import Kind
-from scheduler.service.genesis import GenesisError
+from scheduler.service.genesis import Genesis, GenesisError, runnable
 from scheduler.service.settings import Settings, SettingsError, read_settings
 from scheduler.service.store.store import Store
 from scheduler.service.supervisor import begin, listen, run_decider
@@ -34,6 +38,7 @@ CLUSTER = "name: tiny\ngpus_per_node: 4\nvcs: {vc: 1}\n"
 def given(tmp_path: Path, **more: object) -> Settings:
     cluster = tmp_path / "cluster.yaml"
     cluster.write_text(CLUSTER)
+    (tmp_path / "champion").mkdir(exist_ok=True)
     settings: dict[str, object] = {
         "database": f"sqlite:///{tmp_path / 'pellucid.db'}",
         "cluster": cluster,
@@ -79,6 +84,20 @@ class TestSettings:
         with pytest.raises(SettingsError, match="no such file"):
             read_settings(tmp_path / "none.yaml")
 
+    def test_a_bundle_that_was_named_must_be_there(self, tmp_path: Path) -> None:
+        with pytest.raises(SettingsError, match=r"bundle .*none: no such folder"):
+            read_settings(None, bundle=tmp_path / "none")
+        assert read_settings(None, bundle=tmp_path).bundle == tmp_path
+
+    def test_the_help_names_the_policies_a_service_can_run(self) -> None:
+        told = inspect.signature(serve).parameters["policy"].annotation
+        for name in runnable():
+            assert re.search(rf"\b{name}\b", told), name
+        with pytest.raises(
+            GenesisError, match="stops running jobs; a service cannot run it, but: fifo, "
+        ):
+            Genesis(ClusterSpec({"vc": 1}, 4), "tiresias", None, 0.0)
+
     def test_tokens_are_asked_for_on_anything_but_loopback(self) -> None:
         assert not Settings().needs_token
         assert Settings(host="0.0.0.0").needs_token
@@ -114,7 +133,7 @@ class TestBeginning:
         ("options", "names"),
         [
             ([], "newer than this version"),
-            (["--backend", "slurm"], "backend is 'slurm'"),
+            (["--backend", "slurm"], "backend slurm: "),
             (["--cluster", "none.yaml"], "cluster none.yaml: No such file"),
             (["--port", "99999"], "port is 99999"),
         ],
@@ -227,6 +246,11 @@ def _wait_for(path: Path, event: str, times: int) -> None:
     while len(_lines(path, event)) < times:
         assert time.monotonic() < until, path.read_text()
         time.sleep(0.1)
+
+
+def test_a_signal_to_the_whole_group_stops_it_cleanly(tmp_path: Path) -> None:
+    found = list(stops(tmp_path, times=2))
+    assert all(one["clean"] for one in found), found
 
 
 def test_sigkill_loses_no_process_and_runs_none_twice(tmp_path: Path) -> None:

@@ -8,8 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from scheduler.cluster import Cluster, ClusterSpec, NodeGroup
 from scheduler.core import Core
 from scheduler.decisions import Action, Decision, Reason
+from scheduler.orchestrator.gputypes import TypedPlacement
 from scheduler.policies.fifo import FifoSkip
 from scheduler.policies.pellucid import Pellucid
 from scheduler.service.analyst.changes import Change, NotPossible
@@ -107,6 +109,23 @@ def test_opting_in_to_sharing_is_tried() -> None:
     assert best.starts_now
 
 
+def test_another_gpu_type_is_tried() -> None:
+    spec = ClusterSpec.mixed({"vc": (NodeGroup("V100", 1, 8), NodeGroup("P100", 1, 8))})
+    policy = Pellucid(types=TypedPlacement(spec))
+    desk = Desk(policy, Cluster(spec))
+    memory = desk.core.estimator = Memory(desk.estimator, durations=Sure())
+    first, second = a_job("first", gpus=8), a_job("second", gpus=8, at=1.0)
+    for sample in (first, second):
+        asking = replace(sample.job, gpu_type="V100")
+        desk.core.submitted(asking, asking.submit_time)
+        desk.core.decide(asking.submit_time)
+    shown = WhatIf(Futures(desk.core, memory, 2.0), samples=9).suggestions("second")
+    assert [o.change for o in shown if o.starts_now] == [
+        Change(gpu_type=""),
+        Change(gpu_type="P100"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("change", "why"),
     [
@@ -159,5 +178,41 @@ def test_every_counterfactual_that_says_now_is_true(world: World, name: str) -> 
                 copy.submitted(outcome.change.job(job), now)
                 begun = [x.job_id for x in copy.decide(now) if x.action is Action.START]
                 assert d.job_id in begun
+
+    replay(world, a_policy(name, world), look)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(world=worlds(), name=st.sampled_from(["lucid", "pellucid"]))
+def test_so_is_every_one_of_a_policy_that_profiles(world: World, name: str) -> None:
+    """Checked otherwise than it was found: a core takes over the changed job where it stood."""
+
+    def look(core: Core, memory: Memory, decisions: list[Decision], now: float) -> None:
+        for d in waits(decisions)[:1]:
+            if not any(queued.job.job_id == d.job_id for queued in core.queues[d.vc]):
+                continue  # in front of the profiling stage
+            futures = Futures(core, memory, now)
+            asking = WhatIf(futures, samples=0)
+            was = core.known(d.job_id)
+            for change in candidates(was.job, list(core.queues)):
+                try:
+                    starts = asking.starts(d.job_id, change)
+                except NotPossible:
+                    continue
+                copy = futures.copy()
+                copy.withdrawn(d.job_id, now)
+                copy.adopt(
+                    change.job(was.job),
+                    now,
+                    order=was.seq,
+                    priority=was.priority,
+                    profile=was.profile,
+                    looked_at=was.looked_at,
+                    queued_before=True,
+                )
+                begun = {
+                    x.job_id for x in copy.decide(now) if x.action in (Action.START, Action.PACK)
+                }
+                assert starts == (d.job_id in begun), change
 
     replay(world, a_policy(name, world), look)

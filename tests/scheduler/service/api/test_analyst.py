@@ -59,8 +59,11 @@ def test_both_worlds_of_a_what_if_are_told(answered: Service) -> None:
     assert told["futures"] >= 1
     assert first not in answer.text  # others that move are counted, not named
     assert told["others_moved"] is not None
-    odd = answered.by("alice").post(f"{JOBS}/{second}/whatif", json={"vc": "mars"})
-    assert "there is no virtual cluster" in odd.json()["unavailable"]
+    for vc in ("mars", "speech"):  # none, and one that she may not submit to
+        odd = answered.by("alice").post(f"{JOBS}/{second}/whatif", json={"vc": vc})
+        assert odd.status_code == 403
+        assert odd.json()["detail"] == f"vc is '{vc}'; you may ask about: vision"
+    assert answered.by("bob.noyce").post(f"{JOBS}/{first}/whatif", json={"vc": "speech"}).is_success
 
 
 def test_a_preview_tells_what_is_foreseen(answered: Service) -> None:

@@ -21,7 +21,7 @@ from scheduler.service.api.app import create_app
 from scheduler.service.api.auth import service_user
 from scheduler.service.api.peer import peer_user
 from scheduler.service.client import Client, ServiceError
-from scheduler.service.events import Kind
+from scheduler.service.events import Event, Kind
 from scheduler.service.settings import Settings
 from tests.scheduler.service.api.conftest import Service
 
@@ -113,6 +113,38 @@ def test_a_waiting_job_is_told_why(service: Service, run: Run) -> None:
     assert "8/8" in top
     assert job in top
     assert json.loads(run("alice", "top", "--json").output)["vcs"][0]["waiting"] == 1
+
+
+def test_of_several_jobs_those_that_can_be_are_cancelled(service: Service, run: Run) -> None:
+    first, last = service.submit("alice"), service.submit("alice")
+    done = run("alice", "cancel", first, "nobody", last)
+    assert done.output == f"{first} is cancelled\n{last} is cancelled\n"
+    assert isinstance(done.exception, UserError)
+    assert str(done.exception) == "not cancelled: nobody: there is no such job of yours"
+    service.turn(3)
+    assert [job["phase"] for job in json.loads(run("alice", "ps", "--all", "--json").output)] == [
+        "cancelled", "cancelled"
+    ]  # fmt: skip
+
+
+def test_of_a_job_that_is_over_it_is_said_how_it_ended(service: Service, run: Run) -> None:
+    job = service.submit("alice", 100)
+    service.turn(2)
+    service.turn(3, 200.0)
+    told = run("alice", "why", job).output.splitlines()
+    assert told[0].startswith(f"{job} is over: completed after 100 s on GPUs; it had waited ")
+    assert told[1].startswith("  last decided (")
+
+
+def test_why_tells_what_kept_a_job_from_being_started(service: Service, run: Run) -> None:
+    job = service.submit("alice", 100)
+    service.turn(1)
+    body = {"attempt": 1, "detail": "no such folder: /nowhere"}
+    service.store.append([Event(Kind.NOT_STARTED, service.world.now(), job, body=body)])
+    service.turn(2)
+    told = run("alice", "why", job).output
+    assert "could not be started on the 1 GPU it was given (no such folder: /nowhere)" in told
+    assert "mend what the detail names, and submit it again" in told
 
 
 @pytest.mark.parametrize(

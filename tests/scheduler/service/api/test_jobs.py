@@ -6,7 +6,16 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from scheduler.cluster import ClusterSpec
+from scheduler.service.api.changes import Changes
+from scheduler.service.api.problems import Problem
+from scheduler.service.api.schemas import SubmitRequest
+from scheduler.service.api.writer import Writer
 from scheduler.service.events import Kind
+from scheduler.service.genesis import Genesis, Partition, establish
+from scheduler.service.store.reads import Reads
+from scheduler.service.store.store import Store
+from scheduler.service.store.visibility import Role, Viewer
 from tests.scheduler.service.api.conftest import Service
 
 JOBS = "/api/v1/jobs"
@@ -212,3 +221,16 @@ def test_a_drained_node_takes_nothing_new(service: Service) -> None:
     assert service.by("alice").get(f"{JOBS}/{job}").json()["phase"] == "running"
     assert olga.put("/api/v1/nodes/99", json={"open": True}).status_code == 404
     assert service.by("alice").put("/api/v1/nodes/0", json={"open": True}).status_code == 403
+
+
+def test_nodes_lent_for_profiling_count_in_no_limit(store: Store) -> None:
+    spec = ClusterSpec({"vision": 3}, gpus_per_node=4)
+    genesis = Genesis(spec, "pellucid", Partition({"vision": 1}), 1.7e9, backend="simulated")
+    establish(store, genesis)
+    changes = Changes(store, Writer(store), lambda: 1.7e9)
+    viewer = Viewer("ann", Role.SUBMITTER, ("vision",))
+    with pytest.raises(Problem, match="9 is more than the 8 GPUs of vision"):
+        changes.submit(viewer, SubmitRequest(command=["x"], gpus=9))
+    [load] = Reads(store.engine).seen_by(viewer).load()
+    assert (load.nodes, load.gpus, load.free, load.profiling) == (2, 8, 8, 4)
+    assert genesis.core().cluster.pools["vision"].gpus == load.gpus  # what `why` goes by

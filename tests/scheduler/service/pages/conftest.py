@@ -152,9 +152,17 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lived]:
     store = Store(empty_database(folder))
     prepare(store)
     service = begin(store, folder)
-    busy_morning(service, 40, Random(3))
+    random = Random(3)
+    busy_morning(service, 40, random)
+    while not _shares(service):  # ids are drawn anew each time, and order jobs that are alike
+        busy_morning(service, 5, random)
     yield service
     store.close()
+
+
+def _shares(lived: Lived) -> bool:
+    view = lived.app.state.reads.seen_by(lived.viewer("olga"))
+    return any(len(gpu.jobs) == 2 for node in view.cluster() for gpu in node.gpus)
 
 
 def busy_morning(

@@ -109,6 +109,22 @@ def test_there_is_an_end_to_listeners_and_to_streams(
     asyncio.run(listen())
 
 
+def test_one_user_does_not_take_every_stream(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "OF_ONE", 1)
+
+    async def listen() -> None:
+        tail = _tail(store)
+        stream = tail.changes(0, user="ann")
+        await _next(stream)
+        with pytest.raises(TooManyListeners):
+            tail.admit("ann")
+        tail.admit("bob")
+        await stream.aclose()
+        tail.admit("ann")
+
+    asyncio.run(listen())
+
+
 def test_one_query_serves_all_readers() -> None:
     looks = 0
 
@@ -119,7 +135,7 @@ def test_one_query_serves_all_readers() -> None:
 
     async def listen() -> None:
         tail = Tail(lambda: 7, since)
-        streams = [tail.changes(0) for _ in range(50)]
+        streams = [tail.changes(0, user=f"user {i}") for i in range(50)]
         assert {(await _next(stream)).seq for stream in streams} == {7}
         before = looks
         await asyncio.sleep(0.2)

@@ -1,0 +1,286 @@
+"""What each part of the policy `pellucid` is worth: taken away alone, and on alone.
+
+    python -m benchmarks.ablation --json [--track honest honest-open] [--seeds 100 101]
+
+Prints the table of `docs/policy.md`. Every cell (a row, on a track, on a seed) is a simulated month
+and is kept in `--keep` as soon as it is done: the command can be stopped and given again, and goes
+on where it was for as long as the code it measures is the same. Durations are predicted online from
+nothing by the histories alone (`--durations own` refits the GA2M daily, and takes twice as long).
+`--without-failing` leaves out the jobs that fail, to see what profiling is worth beyond finding
+them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from math import inf, sqrt
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+from features.schema import State
+from pipeline.online import OnlineEstimator
+from pipeline.tracks import Scenario, open_scenario
+from scheduler.core import Core
+from scheduler.engine import Engine
+from scheduler.policies.base import Policy
+from scheduler.results import summarise
+
+FIGURES = ("avg_jct_s", "p999_queue_s", "max_queue_large_s", "ftf_user_p99")
+FAILING = frozenset({State.FAILED, State.NODE_FAIL})
+MEASURED = ("features", "models", "scheduler")  # a cell is kept while these are the same
+NEVER: dict[str, Any] = {"patience_s": 1e12}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A policy with something of it changed.
+
+    Attributes:
+        settings: arguments of `Pellucid`.
+        judge, stage, walls: False takes them away: packing, the profiling partition, borrowing.
+        watches: whether running jobs are watched; None: as the policy has it.
+        waiting: whether jobs are profiled while they wait; None: as the policy has it.
+        durations: of the scenario; None: those asked for.
+    """
+
+    policy: str = "pellucid"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    judge: bool = True
+    stage: bool = True
+    walls: bool = False
+    watches: bool | None = None
+    waiting: bool | None = None
+    durations: str | None = None
+
+
+_NOTHING = Row(
+    settings={"ageing": 1e6, **NEVER}, judge=False, stage=False, walls=True, watches=False
+)  # so much ageing is first come, first served
+
+OFF: dict[str, Row] = {
+    "(everything on)": Row(),
+    "packing of any kind": Row(judge=False),
+    "packing before it must": Row(settings={"pack_first_above": None}),
+    "packing that counts who waits": Row(settings={"counts_queue": False}),
+    "pair speeds learned from pairs that ran": Row(settings={"learns_speeds": False}),
+    "profiling (and with it packing)": Row(judge=False, stage=False, watches=False),
+    "profiling before the start": Row(settings={"profile_above_s": inf}),
+    "choosing whom to profile (all are)": Row(settings={"profile_above_s": 0.0}),
+    "watching running jobs": Row(watches=False),
+    "ageing": Row(settings={"ageing": 0.0}),
+    "learned durations (all alike)": Row(durations="gpus"),
+    "the bound on waiting": Row(settings=NEVER),
+    "borrowing": Row(walls=True),
+    "errors of prediction (true durations)": Row(durations="oracle"),
+}
+ALONE: dict[str, Row] = {
+    "(nothing: first come first served, skipping)": _NOTHING,
+    "learned order, ageing": replace(_NOTHING, settings={**NEVER}),
+    "the bound on waiting": replace(_NOTHING, settings={"ageing": 1e6}),
+    "profiling": replace(_NOTHING, stage=True),
+    "profiling and packing": replace(_NOTHING, stage=True, judge=True, watches=None),
+    "borrowing": replace(_NOTHING, walls=False),
+}
+PEERS: dict[str, Row] = {  # none of them borrows
+    "fifo-skip": Row("fifo-skip", walls=True),
+    "tiresias (preempts)": Row("tiresias", walls=True),
+    "lucid": Row("lucid", walls=True),
+    "lucid, running jobs watched": Row("lucid", walls=True, watches=True),
+    "lucid, profiling only who waits, others watched": Row(
+        "lucid", walls=True, watches=True, waiting=True
+    ),
+}
+GROUPS = {"without": OFF, "alone": ALONE, "peers": PEERS}
+
+
+def measure(
+    data: Path, track: str, seed: int, row: Row, *, durations: str, failing: bool = True
+) -> dict[str, float]:
+    """The figures of one cell."""
+    own = row.durations or durations
+    scenario = open_scenario(
+        data / "venus",
+        track="honest" if row.walls else track,
+        seed=seed,
+        durations=own if own != "histories" else None,
+    )
+    if not failing:
+        work = scenario.workload.work
+        scenario.workload.jobs = [
+            job for job in scenario.workload.jobs if work[job.job_id].state not in FAILING
+        ]
+    scenario.settings = row.settings
+    if not row.judge:
+        scenario.judge = None
+    policy = scenario.policy(row.policy)
+    if not row.stage:
+        policy.profiles = False
+    if row.watches is not None:
+        policy.watches_runs = row.watches
+    if row.waiting is not None:
+        policy.profiles_waiting = row.waiting
+    estimator = (
+        OnlineEstimator(seed=seed, min_rows=sys.maxsize)  # never fitted: the histories speak
+        if own == "histories" and policy.estimates and not policy.oracle
+        else scenario.estimators(policy)
+    )
+    return _figures(scenario, policy, estimator)
+
+
+def _figures(scenario: Scenario, policy: Policy, estimator: Any) -> dict[str, float]:
+    work, stage = scenario.workload, scenario.stage(policy)
+    core = Core(scenario.cluster(policy), policy, estimator, profiling=stage)
+    outcome = Engine(core, work.jobs, work.work, scenario.speed).run()
+    found = summarise(outcome, scenario.cluster_gpus())
+    return {
+        **{name: round(float(found[name]), 4) for name in FIGURES},
+        "packed_jobs": int(found["packed_jobs"]),
+        "ended_in_profiling": int(found["ended_in_profiling"]),
+    }
+
+
+class Kept:
+    """Cells done so far, one a line of a file.
+
+    Args:
+        path: the file; lines measured by other code are passed over.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.code = _digest()
+        self.cells: dict[str, dict[str, float]] = {}
+        if path.is_file():
+            for line in path.read_text().splitlines():
+                cell = json.loads(line)
+                if cell["code"] == self.code:
+                    self.cells[cell["cell"]] = cell["figures"]
+
+    def add(self, cell: str, figures: dict[str, float]) -> None:
+        self.cells[cell] = figures
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a") as file:
+            line = {"code": self.code, "cell": cell, "figures": figures}
+            file.write(json.dumps(line) + "\n")
+
+
+def _digest() -> str:
+    """Of the code that the figures depend on."""
+    root, digest = Path(__file__).resolve().parents[1], blake2b(digest_size=8)
+    for package in MEASURED:
+        for path in sorted((root / package).rglob("*.py")):
+            if "service" not in path.parts and "backends" not in path.parts:
+                digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def ablate(
+    data: Path,
+    tracks: Sequence[str],
+    seeds: Sequence[int],
+    groups: Sequence[str],
+    kept: Kept,
+    *,
+    durations: str = "histories",
+    failing: bool = True,
+) -> dict[str, Any]:
+    """Every cell that is not kept yet, seed by seed; then the tables."""
+    wanted = [(s, t, g, n) for s in seeds for t in tracks for g in groups for n in GROUPS[g]]
+    for seed, track, group, name in wanted:
+        cell = _cell(track, seed, group, name, durations, failing)
+        if cell not in kept.cells:
+            row = GROUPS[group][name]
+            kept.add(cell, measure(data, track, seed, row, durations=durations, failing=failing))
+        jct = kept.cells[cell]["avg_jct_s"]
+        print(f"{track} {seed} {group} {name}: {jct:,.0f}", file=sys.stderr, flush=True)
+    rows = []
+    for track in tracks:
+        whole = [
+            kept.cells.get(_cell(track, s, "without", "(everything on)", durations, failing))
+            for s in seeds
+        ]
+        for group in groups:
+            for name in GROUPS[group]:
+                cells = [
+                    kept.cells[_cell(track, s, group, name, durations, failing)] for s in seeds
+                ]
+                rows.append({"track": track, "group": group, "row": name, **_means(cells, whole)})
+    return {"seeds": list(seeds), "durations": durations, "failing": failing, "rows": rows}
+
+
+def _cell(track: str, seed: int, group: str, name: str, durations: str, failing: bool) -> str:
+    """What is measured, by which rows that come to the same share a cell."""
+    row = GROUPS[group][name]
+    played = replace(row, walls=row.walls or track == "honest")
+    return f"{seed}|{durations}|{'all' if failing else 'no failing'}|{played}"
+
+
+def _means(
+    cells: Sequence[dict[str, float]], whole: Sequence[dict[str, float] | None]
+) -> dict[str, float | None]:
+    """Means over the seeds, and the paired difference to everything on, with its error."""
+    means: dict[str, float | None] = {name: mean(c[name] for c in cells) for name in cells[0]}
+    pairs = [c["avg_jct_s"] - w["avg_jct_s"] for c, w in zip(cells, whole, strict=True) if w]
+    means["difference_s"] = mean(pairs) if pairs else None
+    means["difference_se_s"] = stdev(pairs) / sqrt(len(pairs)) if len(pairs) > 1 else None
+    return means
+
+
+def table(found: Mapping[str, Any]) -> str:
+    """The tables of `docs/policy.md`."""
+    lines = []
+    for track in dict.fromkeys(row["track"] for row in found["rows"]):
+        lines += [
+            f"\nTrack `{track}`, seeds {', '.join(map(str, found['seeds']))}:\n",
+            "| | row | avg JCT | difference | p99.9 queue, h | longest wait > 8 GPUs, h | "
+            "ftf p99 | packed |",
+            "|---|---|---|---|---|---|---|---|",
+        ]
+        for row in found["rows"]:
+            if row["track"] != track:
+                continue
+            by, error = row["difference_s"], row["difference_se_s"]
+            moved = (
+                "" if by is None else f"{by:+,.0f}" + ("" if error is None else f" ± {error:,.0f}")
+            )
+            lines.append(
+                f"| {row['group']} | {row['row']} | {row['avg_jct_s']:,.0f} | {moved} | "
+                f"{row['p999_queue_s'] / 3600:.0f} | {row['max_queue_large_s'] / 3600:.0f} | "
+                f"{row['ftf_user_p99']:.1f} | {row['packed_jobs']:,.0f} |"
+            )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
+    parser.add_argument("--track", nargs="+", default=["honest", "honest-open"])
+    parser.add_argument("--seeds", nargs="+", type=int, default=[100, 101])
+    parser.add_argument("--groups", nargs="+", choices=GROUPS, default=list(GROUPS))
+    parser.add_argument(
+        "--durations", choices=("histories", "own", "oracle", "gpus"), default="histories"
+    )
+    parser.add_argument("--without-failing", action="store_true", help="leave out jobs that fail")
+    parser.add_argument("--keep", type=Path, default=Path("runs/ablation.jsonl"))
+    parser.add_argument("--json", action="store_true", help="print JSON only")
+    args = parser.parse_args()
+    found = ablate(
+        args.data,
+        args.track,
+        args.seeds,
+        args.groups,
+        Kept(args.keep),
+        durations=args.durations,
+        failing=not args.without_failing,
+    )
+    print(json.dumps(found, indent=2) if args.json else table(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,197 @@
+"""What would have started a waiting job of a simulation: the core is run again up to there.
+
+The run's own world is played once more to the moment asked about, and must have come to the same
+decisions by then. From there on the analyst that answers for a live service answers here
+(`scheduler.service.analyst`): it tries every change on copies of the core, and shows those alone
+that were seen to help.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pipeline.explain.run import RunError, RunFolder
+from pipeline.explain.story import Phase, Span, Story
+from pipeline.explain.words import duration
+from pipeline.tracks import Scenario, TrackError, open_scenario
+from scheduler.core import Core
+from scheduler.engine import Engine
+from scheduler.service.analyst.forecast import Futures
+from scheduler.service.analyst.memory import Memory
+from scheduler.service.analyst.whatif import Outcome, WhatIf
+from scheduler.service.analyst.why import Why, why
+
+MOST = 5
+SAMPLES = 32
+BUDGET_S = 5.0  # processor seconds per question
+RECORD_S = 0.001  # what the times of a record are rounded to
+
+
+@dataclass(frozen=True, slots=True)
+class Counterfactuals:
+    """What stood in a job's way at one moment, and what would have helped.
+
+    Attributes:
+        at: the moment, seconds since the epoch.
+        why: reasons, and jobs without which it would have started at once.
+        helped: changes that start it at once, or earlier in most futures.
+    """
+
+    at: float
+    why: Why
+    helped: tuple[Outcome, ...]
+
+
+def counterfactuals(
+    run: RunFolder, story: Story, *, since_submit_s: float | None = None, most: int = MOST
+) -> Counterfactuals:
+    """Ask of a job's wait in a recorded run. RunError when it did not wait, or cannot be replayed.
+
+    Args:
+        since_submit_s: when to ask, seconds after its submission; None: as its longest wait
+            begins.
+        most: how many changes at most.
+    """
+    span = _wait(story, since_submit_s)
+    job = story.job
+    at = span.start if since_submit_s is None else job.submit_time + since_submit_s
+    at += RECORD_S
+    scenario = _world(run)
+    core, memory = stand_at(scenario, str(run.summary["policy"]), at)
+    queued = core.known(job.job_id) if core.knows(job.job_id) else None
+    if queued is None or queued.reason is not span.reason:
+        raise RunError(
+            f"{run.folder}: played again, job {job.job_id} is not where the record says; was it "
+            "recorded by another version?"
+        )
+    futures = Futures(core, memory, at)
+    asking = WhatIf(
+        futures, lambda job: memory.predicted(job, at), samples=SAMPLES, budget_s=BUDGET_S
+    )
+    helped = asking.suggestions(job.job_id, list(core.queues), most=most)
+    return Counterfactuals(at, why(futures, job.job_id), tuple(helped))
+
+
+def stand_at(scenario: Scenario, policy: str, at: float) -> tuple[Core, Memory]:
+    """The core of a simulation as it stands after its decisions up to `at`, and its memory."""
+    made = scenario.policy(policy)
+    memory = Memory(scenario.estimators(made), asks=not made.estimates)
+    core = Core(scenario.cluster(made), made, memory, profiling=scenario.stage(made))
+    engine = _Until(
+        core,
+        scenario.workload.jobs,
+        scenario.workload.work,
+        scenario.speed,
+        quirks=scenario.quirks,
+    )
+    engine.until = at
+    with suppress(_Reached):
+        engine.run()
+    return core, memory
+
+
+class _Reached(Exception):
+    """The moment asked about."""
+
+
+class _Until(Engine):
+    """Stops before the first event after `until`."""
+
+    until = 0.0
+
+    def _decided(self, now: float) -> None:
+        if not self._heap or self._heap[0][0] > self.until:
+            raise _Reached
+
+
+def _wait(story: Story, since_submit_s: float | None) -> Span:
+    """The wait that is asked about."""
+    waits = [s for s in story.spans if s.phase is Phase.WAITING and (s.end is None or s.seconds)]
+    if not waits:
+        raise RunError(f"job {story.job.job_id} did not wait")
+    if since_submit_s is None:
+        return max(waits, key=lambda s: s.seconds)
+    at = story.job.submit_time + since_submit_s
+    for span in waits:
+        if span.start <= at and (span.end is None or at < span.end):
+            return span
+    raise RunError(
+        f"job {story.job.job_id} did not wait {duration(since_submit_s)} after its submission; "
+        "leave --at out to ask about its longest wait"
+    )
+
+
+def _world(run: RunFolder) -> Scenario:
+    """The world the run was made in, opened again."""
+    asked = run.summary.get("world")
+    if not isinstance(asked, Mapping):
+        raise RunError(
+            f"{run.folder} does not say what world it was made in; simulate it again with "
+            "`pellucid simulate --out`"
+        )
+    options: dict[str, Any] = dict(asked)
+    for name in ("trace", "cluster", "bundle"):
+        if options.get(name) is not None:
+            options[name] = Path(options[name])
+    try:
+        return open_scenario(options.pop("trace"), **options)
+    except (TrackError, TypeError) as error:
+        raise RunError(f"{run.folder}: its world cannot be opened again: {error}") from None
+
+
+def lines(found: Counterfactuals) -> list[str]:
+    """The answer for a person."""
+    when = datetime.fromtimestamp(found.at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    said = [f"At {when} it waited: {found.why.grounds[0].text}."]
+    for blocker in found.why.blockers[:MOST]:
+        kind = "running" if blocker.running else "waiting"
+        named = ", ".join(blocker.job_ids[:MOST])
+        more = len(blocker.job_ids) - MOST
+        named += f" and {more} more" if more > 0 else ""
+        said.append(f"Without {kind} job {named} it would have started at once (tried).")
+    said += [_line(outcome) for outcome in found.helped]
+    if not found.helped:
+        said.append("No change that was tried would have started it earlier.")
+    said += [f"Not examined: {text}." for text in found.why.not_examined]
+    return said
+
+
+def _line(outcome: Outcome) -> str:
+    words = outcome.change.words()
+    words = words[0].upper() + words[1:]
+    assumed = f" Assumed: {'; '.join(outcome.assumed)}." if outcome.assumed else ""
+    if outcome.starts_now:
+        return f"{words} it would have started at once (decided again).{assumed}"
+    assert outcome.gain_s is not None
+    return (
+        f"{words} it would have started {duration(outcome.gain_s)} earlier "
+        f"(median; earlier in {outcome.earlier} of {outcome.futures} futures).{assumed}"
+    )
+
+
+def plain(found: Counterfactuals) -> dict[str, Any]:
+    """The answer as plain values."""
+    return {
+        "at": found.at,
+        "reason": found.why.grounds[0].reason,
+        "blockers": [{"jobs": list(b.job_ids), "running": b.running} for b in found.why.blockers],
+        "helped": [_plain(outcome) for outcome in found.helped],
+        "not_examined": list(found.why.not_examined),
+    }
+
+
+def _plain(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "change": outcome.change.body(),
+        "words": outcome.change.words(),
+        "starts_now": outcome.starts_now,
+        "gain_s": outcome.gain_s,
+        "earlier": outcome.earlier,
+        "futures": outcome.futures,
+        "assumed": list(outcome.assumed),
+    }

@@ -1,0 +1,121 @@
+"""From replays to figures: per replay, over replays, by user and partition, against the record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+Figures = dict[str, Any]
+
+WAITED_S = 60.0
+
+
+def of_record(record: pd.DataFrame) -> Figures:
+    """What happened: waits and GPU-hours of the jobs replayed, by outcome too."""
+    hours = record["gpus"] * record["ran_s"] / 3600
+    ended = hours.groupby(record["state"]).agg(["size", "sum"]).sort_values("sum", ascending=False)
+    return {
+        "jobs": len(record),
+        "gpu_hours": float(hours.sum()),
+        "avg_wait_s": float(record["wait_s"].mean()),
+        "p99_wait_s": float(record["wait_s"].quantile(0.99)),
+        "longest_wait_s": float(record["wait_s"].max()),
+        "avg_jct_s": float((record["wait_s"] + record["ran_s"]).mean()),
+        "waited_share": float((record["wait_s"] > WAITED_S).mean()),
+        "states": [
+            {"state": str(state), "jobs": int(row["size"]), "gpu_hours": float(row["sum"])}
+            for state, row in ended.iterrows()
+        ],
+    }
+
+
+def of_replay(frame: pd.DataFrame, record: pd.DataFrame) -> Figures:
+    """One replay.
+
+    Args:
+        frame: job_id, wait_s, jct_s of every job that ended.
+        record: what happened to the jobs that are judged; others are left out of every figure.
+    """
+    both = record[["job_id", "user", "vc"]].merge(frame, on="job_id")
+    return {
+        "avg_wait_s": float(both["wait_s"].mean()),
+        "p99_wait_s": float(both["wait_s"].quantile(0.99)),
+        "avg_jct_s": float(both["jct_s"].mean()),
+        "longest_wait_s": float(both["wait_s"].max()),
+        "unfinished": len(record) - len(both),
+        "by_user": both.groupby("user")["wait_s"].mean().to_dict(),
+        "by_vc": both.groupby("vc")["wait_s"].mean().to_dict(),
+    }
+
+
+def backtest(easy: pd.DataFrame, record: pd.DataFrame) -> Figures:
+    """How far the engine's own schedule under Slurm's rule is from what happened."""
+    both = record.merge(easy, on="job_id", suffixes=("", "_easy"))
+    off = both["wait_s_easy"] - both["wait_s"]
+    waited = both["wait_s"] > WAITED_S
+    ranks = both[["wait_s", "wait_s_easy"]].rank()
+    same = ranks["wait_s"].corr(ranks["wait_s_easy"]) if both["wait_s"].nunique() > 1 else None
+    return {
+        "jobs": len(both),
+        "avg_wait_recorded_s": float(both["wait_s"].mean()),
+        "avg_wait_replayed_s": float(both["wait_s_easy"].mean()),
+        "within_5_min": float((off.abs() <= 300).mean()),
+        "within_1_h": float((off.abs() <= 3600).mean()),
+        "within_1_h_of_those_who_waited": float((off[waited].abs() <= 3600).mean())
+        if waited.any()
+        else None,
+        "rank_correlation": None if same is None or same != same else float(same),
+    }
+
+
+_MEANS = ("avg_wait_s", "p99_wait_s", "avg_jct_s", "longest_wait_s")
+
+
+def over_seeds(cells: Sequence[Figures], against: Sequence[Figures] | None, jobs: int) -> Figures:
+    """One variant: means with standard errors, and the difference to another on the same seeds.
+
+    Args:
+        cells: of `of_replay`, seed by seed.
+        against: the same of the variant to compare with (Slurm's rule); None when there is none.
+        jobs: jobs judged.
+
+    `saved_hours` is the waiting saved against it, over all jobs; `saved_hours_ci95` half the
+    width of its 95 % interval (Student's t over the seeds), None with one seed.
+    """
+    told: Figures = {"unfinished": max(cell["unfinished"] for cell in cells)}
+    for name in _MEANS:
+        values = np.array([cell[name] for cell in cells])
+        told[name] = float(values.mean())
+        told[f"{name}_se"] = _error(values)
+    if against is not None:
+        saved = np.array(
+            [b["avg_wait_s"] - a["avg_wait_s"] for a, b in zip(cells, against, strict=True)]
+        )
+        error = _error(saved)
+        told["saved_hours"] = float(saved.mean()) * jobs / 3600
+        told["saved_hours_ci95"] = (
+            None
+            if error is None
+            else float(stats.t.ppf(0.975, len(saved) - 1)) * error * jobs / 3600
+        )
+    return told
+
+
+def _error(values: np.ndarray[Any, Any]) -> float | None:
+    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else None
+
+
+def by_name(
+    found: Mapping[str, Sequence[Figures]], record: pd.DataFrame, column: str
+) -> list[Figures]:
+    """Mean waits by user or partition: recorded and under each variant, most jobs first."""
+    out = record.groupby(column).agg(jobs=("job_id", "size"), recorded_s=("wait_s", "mean"))
+    for key, cells in found.items():
+        means = [pd.Series(cell[f"by_{column}"], dtype=float) for cell in cells]
+        out[f"{key}_s"] = pd.concat(means, axis=1).mean(axis=1)
+    out = out.sort_values("jobs", ascending=False, kind="stable").reset_index(names="name")
+    return [{str(key): value for key, value in row.items()} for row in out.to_dict("records")]

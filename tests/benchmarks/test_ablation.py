@@ -1,0 +1,56 @@
+"""The ablation: its rows change what they say, cells are kept, and the table reads."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks import ablation
+from benchmarks.ablation import GROUPS, OFF, Kept, Row, ablate, table
+from scheduler.policies.pellucid import Pellucid
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_every_row_is_a_policy_that_can_be_built(group: str) -> None:
+    for row in GROUPS[group].values():
+        if row.policy == "pellucid":
+            Pellucid(None, **row.settings)
+
+
+def test_no_two_rows_are_alike() -> None:
+    rows = [row for group in GROUPS.values() for row in group.values()]
+    assert len({repr(row) for row in rows}) == len(rows)
+
+
+def test_a_cell_is_measured_once_while_the_code_is_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[Row] = []
+
+    def measure(data: Path, track: str, seed: int, row: Row, **_: object) -> dict[str, float]:
+        if len(done) == 3:
+            raise KeyboardInterrupt
+        done.append(row)
+        return dict.fromkeys((*ablation.FIGURES, "packed_jobs"), 100.0 * seed + len(done))
+
+    monkeypatch.setattr(ablation, "measure", measure)
+    path = tmp_path / "cells.jsonl"
+    with pytest.raises(KeyboardInterrupt):
+        ablate(tmp_path, ["honest"], [1, 2], ["without"], Kept(path))
+    assert done == list(OFF.values())[:3]
+    sevens = dict.fromkeys((*ablation.FIGURES, "packed_jobs"), 7.0)
+    monkeypatch.setattr(ablation, "measure", lambda *_, **__: sevens)
+    found = ablate(tmp_path, ["honest"], [1, 2], ["without"], Kept(path))
+    first = found["rows"][0]
+    assert first["avg_jct_s"] == (101.0 + 7.0) / 2  # one kept, one measured anew
+    assert first["difference_s"] == 0.0
+    cells = len(path.read_text().splitlines())
+    assert cells == 2 * (len(OFF) - 1)  # behind walls nobody borrows, with or without
+    told = table(found)
+    assert all(name in told for name in OFF)
+
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    path.write_text("".join(json.dumps(line | {"code": "other"}) + "\n" for line in lines))
+    assert not Kept(path).cells

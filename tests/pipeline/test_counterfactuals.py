@@ -1,0 +1,115 @@
+"""What would have started a job of a recorded run: tried on the run, played again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from pipeline.commands.explain import explain
+from pipeline.commands.simulate import simulate
+from pipeline.explain import RunError, RunFolder, Story, counterfactuals, tell
+from pipeline.explain.counterfactuals import lines, stand_at
+from pipeline.explain.story import Phase
+from pipeline.traces import synthetic
+from pipeline.tracks import open_scenario
+from scheduler.decisions import Action, Reason
+from scheduler.recorder import write_json
+from scheduler.service.analyst.changes import apply
+from scheduler.service.analyst.forecast import Futures
+from scheduler.service.analyst.why import starts_without
+
+app = typer.Typer()
+for command in (explain, simulate):
+    app.command()(command)
+
+CLUSTER = Path(__file__).resolve().parents[2] / "pipeline" / "clusters" / "small.yaml"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    """The small synthetic trace under the policy, as the command line records it."""
+    folder = tmp_path_factory.mktemp("counterfactuals")
+    synthetic.write(synthetic.default_config("small"), folder / "trace")
+    made = CliRunner().invoke(
+        app,
+        ["simulate", "--trace", str(folder / "trace"), "--cluster", str(CLUSTER), "--durations",
+         "gpus", "--policy", "pellucid", "--out", str(folder / "run"), "--json"],
+    )  # fmt: skip
+    assert made.exit_code == 0, made.output
+    return RunFolder(folder / "run")
+
+
+def waiting(run: RunFolder, most: int) -> list[Story]:
+    """Stories of jobs whose longest wait was in a queue, longest first."""
+    rows = run.table("jobs.parquet", ["job_id", "queue_s"]).to_pylist()
+    found = []
+    for row in sorted(rows, key=lambda r: -(r["queue_s"] or 0.0)):
+        story = tell(run, row["job_id"])
+        if story.waits and story.waits[0].reason is not Reason.AWAITING_PROFILE:
+            found.append(story)
+        if len(found) == most:
+            break
+    return found
+
+
+def test_what_is_shown_of_a_run_is_true_of_it(run: RunFolder) -> None:
+    """Checked on another copy of the run, stopped at the same moment."""
+    shown = 0
+    for story in waiting(run, 6):
+        job_id = story.job.job_id
+        found = counterfactuals.counterfactuals(run, story)
+        assert (
+            found.why.grounds[0].reason
+            == max(
+                (s for s in story.spans if s.phase is Phase.WAITING), key=lambda s: s.seconds
+            ).reason
+        )
+        scenario = open_scenario(run.folder.parent / "trace", cluster=CLUSTER, durations="gpus")
+        core, memory = stand_at(scenario, "pellucid", found.at)
+        futures = Futures(core, memory, found.at)
+        for outcome in found.helped:
+            assert outcome.helps
+            if outcome.starts_now:
+                copy = futures.copy()
+                apply(copy, job_id, outcome.change, found.at, None)
+                begun = [
+                    d.job_id
+                    for d in copy.decide(found.at)
+                    if d.action in (Action.START, Action.PACK)
+                ]
+                assert job_id in begun
+                shown += 1
+        for blocker in found.why.blockers:
+            assert starts_without(futures, job_id, blocker.job_ids)
+        assert len(lines(found)) >= 2
+    assert shown >= 3
+
+
+def test_the_command_line_tells_and_prints_it(run: RunFolder) -> None:
+    (story,) = waiting(run, 1)
+    asked = ["explain", story.job.job_id, "--run", str(run.folder), "--counterfactuals"]
+    told = CliRunner().invoke(app, asked)
+    assert told.exit_code == 0, told.output
+    assert "What would have started it" in told.output
+    plain = json.loads(CliRunner().invoke(app, [*asked, "--json"]).output)["counterfactuals"]
+    assert plain["reason"] == story.waits[0].reason
+    assert plain["blockers"] or plain["helped"] or plain["not_examined"]
+
+
+def test_a_moment_at_which_it_did_not_wait_is_refused(run: RunFolder) -> None:
+    (story,) = waiting(run, 1)
+    with pytest.raises(RunError, match="did not wait"):
+        counterfactuals.counterfactuals(run, story, since_submit_s=1e9)
+
+
+def test_a_run_that_does_not_say_its_world_is_refused(run: RunFolder, tmp_path: Path) -> None:
+    (story,) = waiting(run, 1)
+    for path in run.folder.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    write_json(tmp_path / "summary.json", {k: v for k, v in run.summary.items() if k != "world"})
+    with pytest.raises(RunError, match="does not say what world"):
+        counterfactuals.counterfactuals(RunFolder(tmp_path), story)

@@ -1,0 +1,162 @@
+"""With slurmdbd and slurmrestd: what sacct tells is what the trace adapter reads."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import time
+from datetime import datetime
+from pathlib import Path
+from statistics import fmean
+
+import httpx2
+import pytest
+from typer.testing import CliRunner
+
+from benchmarks.slurm import SlurmCluster
+from benchmarks.slurm.processes import until
+from pipeline.cli import _load, app
+from pipeline.traces import ingest, read_dataset
+
+USER = "nobody"
+COLUMNS = (
+    "JobID,JobName,User,Partition,Submit,Eligible,Start,End,Elapsed,ElapsedRaw,Timelimit,State,"
+    "ExitCode,NNodes,ReqTRES,AllocTRES"
+)
+
+
+def _rows(slurm: SlurmCluster, columns: str = COLUMNS) -> tuple[str, list[dict[str, str]]]:
+    """sacct's own text, and its rows."""
+    text = slurm.run("sacct", "-X", "-a", "-D", "-P", "-o", columns).stdout
+    return text, list(csv.DictReader(text.splitlines(), delimiter="|"))
+
+
+def _ended(slurm: SlurmCluster, count: int) -> bool:
+    _, rows = _rows(slurm)
+    return sum(row["End"] != "Unknown" for row in rows) >= count
+
+
+def _seconds(text: str) -> float:
+    return datetime.fromisoformat(f"{text}+00:00").timestamp()
+
+
+@pytest.fixture(scope="module")
+def history(accounted: SlurmCluster) -> SlurmCluster:
+    """Jobs of two partitions that are over: they waited, ended well, badly, or were ended."""
+    commands = [("sleep 1", 8), ("sleep 2", 8), ("sleep 1; exit 3", 4), ("true", 1), ("sleep 2", 8)]
+    for script, gpus in commands * 2:
+        command = ["sbatch", "--partition=open", f"--gres=gpu:{gpus}", "--output=/dev/null"]
+        accounted.run(*command, "--time=5", "--wrap", script, user=USER)
+    command = ["sbatch", "--parsable", "--output=/dev/null", "--time=5", "--wrap"]
+    waited = accounted.run(*command, "sleep 1", "--gpus=2", user=USER).stdout.strip()
+    stopped = accounted.run(*command, "sleep 100", "--gpus=1", user=USER).stdout.strip()
+    open_one = ["--partition=open", "--gres=gpu:8"]
+    never = accounted.run(*command, "sleep 100", *open_one, user=USER).stdout.strip()
+    accounted.place(stopped, "n1", [0])
+    time.sleep(2.0)  # so that one waited for Pellucid, and Slurm's whole seconds show it
+    accounted.place(waited, "n2", [3, 4])
+    accounted.run("scancel", stopped, never)
+    until(lambda: _ended(accounted, 2 * len(commands) + 3), "every end in the accounts", 60)
+    return accounted
+
+
+def test_the_adapter_reads_the_same_averages(history: SlurmCluster, tmp_path: Path) -> None:
+    text, rows = _rows(history)
+    (tmp_path / "dump.txt").write_text(text)
+    summary = ingest(tmp_path / "dump.txt", tmp_path / "trace", timezone="UTC")
+    assert (summary.kept, summary.quarantined) == (len(rows), {})
+    table = read_dataset(tmp_path / "trace").sort_by("submit_time")
+    jobs = {job["job_id"]: job for job in table.to_pylist()}
+    started = [row for row in rows if row["AllocTRES"]]
+    assert len(started) == len(rows) - 1
+    ran = [jobs[row["JobID"]] for row in started]
+    waits = [(job["start_time"] - job["submit_time"]).total_seconds() for job in ran]
+    lengths = [(job["end_time"] - job["start_time"]).total_seconds() for job in ran]
+    told = [_seconds(row["Start"]) - _seconds(row["Submit"]) for row in started]
+    assert fmean(waits) == fmean(told)
+    assert fmean(lengths) == fmean(float(row["ElapsedRaw"]) for row in started)
+    states = {row["JobID"]: row["State"].split()[0].lower() for row in rows}
+    assert {name: job["state"] for name, job in jobs.items()} == states
+    gpus = [int(re.findall(r"gres/(?:gpu|slot)=(\d+)", row["AllocTRES"])[0]) for row in started]
+    assert [job["gpus"] for job in ran] == gpus
+
+
+def test_replay_reads_what_sacct_wrote(history: SlurmCluster, tmp_path: Path) -> None:
+    text, _ = _rows(history)
+    dump, nodes, page = (tmp_path / name for name in ("dump.txt", "nodes.txt", "page.html"))
+    dump.write_text(text)
+    nodes.write_text(history.run("scontrol", "show", "nodes").stdout)
+    asked = ["replay", "--sacct", str(dump), "--nodes", str(nodes), "--out", str(page)]
+    _load()
+    done = CliRunner().invoke(app, [*asked, "--seeds", "1", "--quiet", "--json"])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)
+    assert "<html" in page.read_text()
+
+
+def test_waiting_for_pellucid_is_told_apart_in_the_accounts(history: SlurmCluster) -> None:
+    """A held job becomes eligible when it is released: Submit -> Eligible is Pellucid's part."""
+    _, rows = _rows(history, "JobID,Partition,Submit,Eligible,Start,AllocTRES,AdminComment")
+    (row,) = (row for row in rows if "gres/slot=2" in row["AllocTRES"])
+    assert _seconds(row["Eligible"]) - _seconds(row["Submit"]) >= 2
+    assert _seconds(row["Start"]) - _seconds(row["Eligible"]) <= 2
+    assert row["AdminComment"].startswith("gpus=2")
+
+
+def test_a_job_cancelled_while_held_is_found_by_its_id_only(accounted: SlurmCluster) -> None:
+    """It was never eligible, and sacct looks for eligible jobs in a span of time."""
+    command = ["sbatch", "--parsable", "--gpus=1", "--output=/dev/null", "--wrap=true"]
+    job = accounted.run(*command, user=USER).stdout.strip()
+    accounted.run("scancel", job)
+    sacct = ["sacct", "-X", "-n", "-P", "-o", "State,Eligible"]
+    until(lambda: bool(accounted.run(*sacct, "-j", job).stdout), "it to be in the accounts")
+    assert accounted.run(*sacct, "-j", job).stdout == "CANCELLED by 0|Unknown\n"
+    _, rows = _rows(accounted)
+    assert job not in [row["JobID"] for row in rows]
+
+
+def _ask(slurm: SlurmCluster, method: str, path: str, user: str, **more: object) -> httpx2.Response:
+    headers = {"X-SLURM-USER-NAME": user, "X-SLURM-USER-TOKEN": slurm.token(user)}
+    url = f"{slurm.rest_url}/slurm/v0.0.38/{path}"
+    return httpx2.request(method, url, headers=headers, timeout=20, **more)  # type: ignore[arg-type]
+
+
+def test_slurmrestd_answers_those_who_show_a_token(accounted: SlurmCluster) -> None:
+    assert httpx2.get(f"{accounted.rest_url}/slurm/v0.0.38/ping").status_code == 401
+    told = _ask(accounted, "GET", "ping", USER)
+    assert told.status_code == 200
+    assert told.json()["pings"][0]["ping"] == "UP"
+
+
+@pytest.mark.parametrize(
+    ("asked", "held"),
+    [({"gpus": "2"}, True), ({"gres": "gpu:1"}, True), ({"gres": "slot:g0:1"}, False), ({}, False)],
+)
+def test_the_plugin_is_not_bypassed_by_http(
+    accounted: SlurmCluster, asked: dict[str, str], held: bool
+) -> None:
+    job = {
+        "partition": "main",
+        "environment": {"PATH": "/bin:/usr/bin"},
+        "current_working_directory": "/tmp",
+        "standard_output": "/dev/null",
+        "standard_error": "/dev/null",
+        **asked,
+    }
+    body = {"script": "#!/bin/sh\nsleep 300\n", "job": job}
+    answer = _ask(accounted, "POST", "job/submit", USER, json=body).json()
+    if not held:
+        assert answer["errors"]
+        return
+    # slurmrestd calls it an error that the job it took is held.
+    assert [error["error_code"] for error in answer["errors"]] == [2042]
+    time.sleep(2.0)
+    seen = accounted.jobs()[answer["job_id"]]
+    assert (seen["job_state"], seen["priority"]) == ("PENDING", 0)
+    assert seen["admin_comment"].startswith("gpus=")
+    change = {"job": {"priority": 1000, "gres": "slot:g0:1"}}
+    _ask(accounted, "POST", f"job/{answer['job_id']}", USER, json=change)
+    seen = accounted.jobs()[answer["job_id"]]
+    assert (seen["job_state"], seen["priority"], seen["tres_per_node"]) == ("PENDING", 0, "")
+    accounted.run("scancel", str(answer["job_id"]))

@@ -1,0 +1,117 @@
+"""The service on real daemons: killed in place mode; following in advise and order."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmarks.slurm import SlurmCluster
+from benchmarks.slurm.scenarios import place
+from scheduler.backends.slurm.client import Slurm
+from scheduler.backends.slurm.shape import Shape
+from scheduler.service.events import Kind
+from scheduler.service.follow import Follower
+from scheduler.service.genesis import FOLLOWED, Genesis, establish
+from scheduler.service.store.reads import Reads
+from scheduler.service.store.schema import prepare
+from scheduler.service.store.store import Store
+from scheduler.service.store.visibility import Role, Viewer
+
+
+def test_no_job_is_lost_or_doubled_when_service_and_controller_die(tmp_path: Path) -> None:
+    outcome = place(
+        tmp_path, count=20, kills=2, restarts=1, most_s=3.0, gap_s=0.1, whole=False, patience_s=60.0
+    )
+    assert (outcome.kills, outcome.restarts) == (2, 1)
+    assert not outcome.lost
+    assert not outcome.doubled
+    assert not outcome.misplaced
+    assert not outcome.disagree
+    assert not outcome.divergences
+    assert 1 <= outcome.max_per_gpu <= 2
+
+
+@pytest.fixture(scope="module")
+def busy() -> Iterator[SlurmCluster]:
+    """Four nodes that the plugin leaves alone: four long jobs hold them, and eight wait."""
+    with SlurmCluster(open_nodes=4) as slurm:
+        for index in range(12):
+            gpus = 8 if index < 4 else (1, 2, 4, 8)[index % 4]
+            slurm.run(
+                "sbatch", f"--gpus={gpus}", "--output=/dev/null", "--chdir=/tmp", "--time=60",
+                "--wrap", "sleep 300", user="nobody",
+            )  # fmt: skip
+        until = time.monotonic() + 20
+        while sum(j["job_state"] == "RUNNING" for j in slurm.jobs().values()) < 4:
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        yield slurm
+
+
+def follower(
+    cluster: SlurmCluster, store: Store | None, *, order: bool = False, policy: str = "pellucid"
+) -> Follower:
+    slurm = Slurm(cluster.environment)
+    shape = Shape.of(slurm.nodes(), slots=False)
+    genesis = Genesis(shape.spec, policy, None, time.time(), backend=FOLLOWED, names=shape.names)
+    if store is not None:
+        prepare(store)
+        establish(store, genesis)
+    made = Follower(genesis, shape, slurm, store, order=order)
+    if store is not None:
+        assert made.take_over("here", 60.0)
+    return made
+
+
+def test_advice_explains_and_foresees_and_changes_nothing(
+    busy: SlurmCluster, tmp_path: Path
+) -> None:
+    store = Store(f"sqlite:///{tmp_path}/p.db")
+    following = follower(busy, store)
+    was = {j: (e["job_state"], e["priority"], e["admin_comment"]) for j, e in busy.jobs().items()}
+    following.look()
+    reads = following.slurm.reads
+    picture = following.look()
+    assert following.slurm.reads == reads + 1, "one read per interval"
+    assert (len(picture.running), len(picture.waiting), picture.left_out) == (4, 8, {})
+    view = Reads(store.engine).seen_by(Viewer("root", Role.OPERATOR))
+    waiting = picture.order[0]
+    assert view.latest_decision(waiting) is not None
+    foreseen = view.forecast(waiting)
+    assert foreseen is not None
+    assert foreseen.start_p50 is not None
+    assert foreseen.start_p50 > time.time() - 5
+    now = {j: (e["job_state"], e["priority"], e["admin_comment"]) for j, e in busy.jobs().items()}
+    assert now == was
+    store.close()
+
+
+def test_nothing_at_all_is_written_when_there_is_nowhere_to(busy: SlurmCluster) -> None:
+    picture = follower(busy, None, policy="easy").look()
+    assert len(picture.order) == 8
+    first = max(picture.waiting.values(), key=lambda job: job.priority)
+    assert picture.order[0] == first.id, "easy stands for Slurm: its own priorities"
+
+
+def test_ordering_gives_slurm_the_order_of_the_core(busy: SlurmCluster, tmp_path: Path) -> None:
+    store = Store(f"sqlite:///{tmp_path}/p.db")
+    following = follower(busy, store, order=True)
+    held = busy.run(
+        "sbatch", "--parsable", "--hold", "--gpus=1", "--wrap", "sleep 1", user="nobody"
+    ).stdout.strip()
+    picture = following.look()
+    there = busy.jobs()
+    given = [there[int(job)]["priority"] for job in picture.order]
+    assert given == sorted(given, reverse=True)
+    assert len(set(given)) == len(given)
+    assert there[int(held)]["priority"] == 0, "what somebody holds stays held"
+    logged = {e.job_id: e.body["priority"] for e in store.read(kinds=[Kind.ORDERED])}
+    assert logged
+    assert all(there[int(job)]["priority"] == priority for job, priority in logged.items())
+    following.look()
+    again = len(store.read(kinds=[Kind.ORDERED]))
+    assert again == len(logged), "what is in order is left as it is"
+    store.close()
