@@ -130,7 +130,8 @@ def fit_duration(
     duration_s = np.asarray(duration_s, np.float64)
     if elapsed_s is not None and len(elapsed_s) == len(frame) == len(duration_s):
         running = np.isnan(duration_s)
-        duration_s = np.where(running, imputed_s(frame, np.asarray(elapsed_s)), duration_s)
+        duration_s = duration_s.copy()
+        duration_s[running] = imputed_s(frame[running], np.asarray(elapsed_s)[running])
     else:
         running = np.zeros(len(frame), bool)
     y = _checked_target(frame, duration_s, time)

@@ -81,7 +81,8 @@ def replay(
       pellucid replay --sacct dump.txt --where slurm:16 --keep ~/replays
     """
     with user_errors():
-        from pipeline.replay.page import render
+        from pipeline.explain.words import duration
+        from pipeline.replay.page import doubtful, render
         from pipeline.replay.runs import MOST_JOBS as UNASKED
         from pipeline.replay.runs import VARIANTS, seeds_for
         from pipeline.replay.runs import replay as play
@@ -148,9 +149,11 @@ def replay(
             f"Too many jobs to replay whole: the last {site.window['days']:.1f} of "
             f"{site.window['of_days']:.0f} days, {times} times. More: --last-days, --seeds."
         )
+    if doubtful(found.get("backtest")):
+        typer.echo("The replay of Slurm's rule is far from what happened: see the page first.")
     for variant in found["variants"]:
-        typer.echo(f"{variant['title']}: average wait {variant['avg_wait_s'] / 3600:,.2f} h")
-    typer.echo(f"As recorded: {found['recorded']['avg_wait_s'] / 3600:,.2f} h. {out} is written.")
+        typer.echo(f"{variant['title']}: average wait {duration(variant['avg_wait_s'])}")
+    typer.echo(f"As recorded: {duration(found['recorded']['avg_wait_s'])}. {out} is written.")
 
 
 def _readable(path: Path) -> None:

@@ -75,33 +75,36 @@ def backtest(easy: pd.DataFrame, record: pd.DataFrame) -> Figures:
 _MEANS = ("avg_wait_s", "p99_wait_s", "avg_jct_s", "longest_wait_s")
 
 
-def over_seeds(cells: Sequence[Figures], against: Sequence[Figures] | None, jobs: int) -> Figures:
-    """One variant: means with standard errors, and the difference to another on the same seeds.
+def over_seeds(
+    cells: Sequence[Figures],
+    against: Sequence[Figures] | None,
+    jobs: int,
+    plain: Sequence[Figures] | None = None,
+) -> Figures:
+    """One variant: means with standard errors, and the differences to others on the same seeds.
 
     Args:
         cells: of `of_replay`, seed by seed.
         against: the same of the variant to compare with (Slurm's rule); None when there is none.
         jobs: jobs judged.
+        plain: the same of the variant that this one adds something to; None when there is none.
 
-    `saved_hours` is the waiting saved against it, over all jobs; `saved_hours_ci95` half the
-    width of its 95 % interval (Student's t over the seeds), None with one seed.
+    `saved_hours` is the waiting saved against the first, over all jobs, `added_hours` against the
+    second. Every `_ci95` is half the width of a 95 % interval (Student's t over the seeds, paired
+    for the differences), None with one seed.
     """
     told: Figures = {"unfinished": max(cell["unfinished"] for cell in cells)}
     for name in _MEANS:
         values = np.array([cell[name] for cell in cells])
         told[name] = float(values.mean())
         told[f"{name}_se"] = _error(values)
-    if against is not None:
-        saved = np.array(
-            [b["avg_wait_s"] - a["avg_wait_s"] for a, b in zip(cells, against, strict=True)]
-        )
-        error = _error(saved)
-        told["saved_hours"] = float(saved.mean()) * jobs / 3600
-        told["saved_hours_ci95"] = (
-            None
-            if error is None
-            else float(stats.t.ppf(0.975, len(saved) - 1)) * error * jobs / 3600
-        )
+        told[f"{name}_ci95"] = _half_width(values)
+    for name, other in (("saved_hours", against), ("added_hours", plain)):
+        if other is not None:
+            less = np.array(
+                [b["avg_wait_s"] - a["avg_wait_s"] for a, b in zip(cells, other, strict=True)]
+            ) * (jobs / 3600)
+            told[name], told[f"{name}_ci95"] = float(less.mean()), _half_width(less)
     return told
 
 
@@ -109,13 +112,24 @@ def _error(values: np.ndarray[Any, Any]) -> float | None:
     return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else None
 
 
+def _half_width(values: np.ndarray[Any, Any]) -> float | None:
+    error = _error(values)
+    return None if error is None else float(stats.t.ppf(0.975, len(values) - 1)) * error
+
+
 def by_name(
     found: Mapping[str, Sequence[Figures]], record: pd.DataFrame, column: str
 ) -> list[Figures]:
-    """Mean waits by user or partition: recorded and under each variant, most jobs first."""
+    """Mean waits by user or partition: recorded and under each variant, most jobs first.
+
+    None where none of them ended in any replay.
+    """
     out = record.groupby(column).agg(jobs=("job_id", "size"), recorded_s=("wait_s", "mean"))
     for key, cells in found.items():
         means = [pd.Series(cell[f"by_{column}"], dtype=float) for cell in cells]
         out[f"{key}_s"] = pd.concat(means, axis=1).mean(axis=1)
     out = out.sort_values("jobs", ascending=False, kind="stable").reset_index(names="name")
-    return [{str(key): value for key, value in row.items()} for row in out.to_dict("records")]
+    return [
+        {str(key): None if value != value else value for key, value in row.items()}
+        for row in out.to_dict("records")
+    ]

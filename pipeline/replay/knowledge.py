@@ -33,7 +33,7 @@ def duration_knowledge(site: Site) -> dict[str, float] | None:
             *((at, 0, i) for i, at in enumerate(start + record["ran_s"].to_numpy())),
         ]
     )
-    estimator = OnlineEstimator()
+    estimator = OnlineEstimator(refit_s=site.refit_s)
     said = np.full(len(jobs), np.nan)
     submitted: set[int] = set()
     for now, kind, i in moments:

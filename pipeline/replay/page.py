@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from markupsafe import Markup
 
 from pipeline.explain.words import duration
-from pipeline.replay.runs import PACKING_SCENARIO
-from pipeline.replay.site import Site
+from pipeline.replay.runs import PACKING_SCENARIO, profiling
+from pipeline.replay.site import DAY_S, Site
 from pipeline.report.charts import rows as bars
 from pipeline.report.look import page, release
 
 SHOWN = 12  # users and partitions in a table
 MONTHS = 24
-LONGEST_NAME = 60
+LONGEST_NAME, LONGEST_NOTE = 60, 600
 LOSES_S = 60.0  # waiting longer than recorded by more than this counts as losing
+# The replay of Slurm's rule that waits so many times as long as recorded, or as much less, is no
+# picture of the site, unless both are short.
+FAR, SHORT_S = 2.0, 300.0
 
 
 def render(site: Site, found: Mapping[str, Any]) -> str:
     """The page. `found` is what `runs.replay` returned of the site."""
     variants = found["variants"]
-    best = next((v for v in variants if v["key"] == "pellucid"), variants[-1])
     return page(
         "replay.html",
         release=release(),
@@ -31,28 +34,59 @@ def render(site: Site, found: Mapping[str, Any]) -> str:
         quarantined=site.quarantined,
         ran=site.ran[-MONTHS:],
         window=site.window,
+        since=_day(site.window["first"]),
+        until=_day(float(site.judged["submit"].max())),
         shape=site.shape,
         cluster=site.workload.cluster,
-        notes=site.notes,
+        notes=[_clean(note, LONGEST_NOTE) for note in site.notes],
         missing=site.missing,
         recorded=found["recorded"],
         variants=variants,
-        best=best,
+        verdict=_verdict(found),
         chart=_chart(found),
         backtest=found.get("backtest"),
+        doubtful=doubtful(found.get("backtest")),
         users=_changes(found["by_user"]),
         vcs=_changes(found["by_vc"]),
         seeds=found["seeds"],
         packing=PACKING_SCENARIO,
+        profiling=profiling(site),
+        refit_days=site.refit_s / DAY_S,
         known=found["duration_model"],
     )
 
 
+def _verdict(found: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """What Pellucid does to Slurm's rule in the replay, as far as the replays can tell.
+
+    None without the two of them. `which`: less, more or same.
+    """
+    by_key = {variant["key"]: variant for variant in found["variants"]}
+    if not {"easy", "pellucid"} <= by_key.keys():
+        return None
+    easy, own = by_key["easy"], by_key["pellucid"]
+    saved, interval = own["saved_hours"], own["saved_hours_ci95"]
+    sure = interval is None or abs(saved) > interval
+    which = "same" if not sure or saved == 0 else "less" if saved > 0 else "more"
+    return {"easy": easy, "own": own, "which": which}
+
+
+def doubtful(backtest: Mapping[str, Any] | None) -> bool:
+    """Whether the replay of Slurm's rule is too far from the record to be the same site."""
+    if backtest is None:
+        return False
+    low, high = sorted((backtest["avg_wait_recorded_s"], backtest["avg_wait_replayed_s"]))
+    return bool(high > SHORT_S and high > FAR * low)
+
+
+def _day(epoch_s: float) -> str:
+    return f"{datetime.fromtimestamp(epoch_s, UTC):%Y-%m-%d}"
+
+
 def _chart(found: Mapping[str, Any]) -> Markup:
-    recorded = found["recorded"]["avg_wait_s"]
-    items = [("recorded", recorded, duration(recorded))]
-    items += [(v["label"], v["avg_wait_s"], duration(v["avg_wait_s"])) for v in found["variants"]]
-    return bars("Average waiting", items, left=150, mark=recorded)
+    waits = [("recorded", found["recorded"]["avg_wait_s"])]
+    waits += [(variant["label"], variant["avg_wait_s"]) for variant in found["variants"]]
+    return bars("Average waiting", [(name, s, duration(s)) for name, s in waits], left=150)
 
 
 def _changes(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -64,7 +98,7 @@ def _changes(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     changed = [
         {**row, "name": _short(row["name"]), "base_s": row[base], "change_s": change}
         for row in rows
-        if (change := row.get("pellucid_s", row[base]) - row[base]) == change
+        if (change := _change(row, base)) is not None
     ]
     return {
         "gain": sum(row["change_s"] < -LOSES_S for row in changed),
@@ -77,9 +111,19 @@ def _changes(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
+def _change(row: Mapping[str, Any], base: str) -> float | None:
+    after, before = row.get("pellucid_s", row[base]), row[base]
+    return None if after is None or before is None else after - before
+
+
 def _short(name: str) -> str:
-    """A name as it can stand in a table: no control characters, not endless."""
+    """A name as it can stand in a table."""
+    return _clean(name, LONGEST_NAME)
+
+
+def _clean(text: str, longest: int) -> str:
+    """Text of a dump as a page can hold it: no control characters, not endless."""
     shown = "".join(
-        c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in name[: LONGEST_NAME + 1]
+        c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text[: longest + 1]
     )
-    return shown if len(shown) <= LONGEST_NAME else shown[:LONGEST_NAME] + "…"
+    return shown if len(shown) <= longest else shown[:longest] + "…"

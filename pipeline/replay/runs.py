@@ -29,10 +29,10 @@ from scheduler.sharing import BundleJudge
 from scheduler.work import SimulatedContention, Workload
 
 SEEDS = 16
-# More jobs than this get few seeds unless a number is asked for; more than the second, and no
-# number of days asked for, only their last days. Three policies learn anew every day of every
-# seed, which is what takes the time.
-MANY_JOBS, FEW_SEEDS = 25_000, 4
+# Many jobs (`Site.many`) get few seeds unless a number is asked for; more than the second, and no
+# number of days asked for, only their last days. Three policies learn anew again and again in
+# every replay, which is what takes the time.
+FEW_SEEDS = 4
 MOST_JOBS = 50_000
 
 # What packing is assumed to meet: share of jobs, GPU and memory utilisation (%), memory (MiB).
@@ -59,6 +59,11 @@ class Variant:
     policy: str
     walls: bool = True
     packs: bool = False
+
+    @property
+    def adds(self) -> bool:
+        """It is Pellucid with something more."""
+        return self.packs or not self.walls
 
 
 VARIANTS: tuple[Variant, ...] = (
@@ -87,7 +92,9 @@ def scenario(site: Site, variant: Variant, seed: int) -> Scenario:
     workload = jitter(_profiled(site.workload, seed) if variant.packs else site.workload, seed)
 
     def estimator(policy: Policy) -> Estimator:
-        return OnlineEstimator(seed=seed) if policy.estimates else Estimator()
+        if not policy.estimates:
+            return Estimator()
+        return OnlineEstimator(seed=seed, refit_s=site.refit_s)
 
     def judge() -> BundleJudge:
         pairs = simulated_pairs(seed)
@@ -99,13 +106,13 @@ def scenario(site: Site, variant: Variant, seed: int) -> Scenario:
         SimulatedContention(),
         estimator,
         judge=judge if variant.packs else None,
-        profiling=_profiling(site) if variant.packs else None,
+        profiling=profiling(site) if variant.packs else None,
         seed=seed,
         walls=variant.walls,
     )
 
 
-def _profiling(site: Site) -> ProfilingSettings:
+def profiling(site: Site) -> ProfilingSettings:
     """One node of the largest partition profiles, where that leaves it another."""
     vcs = site.workload.cluster.vcs
     largest = max(vcs, key=lambda vc: vcs[vc])
@@ -152,7 +159,7 @@ def seeds_for(site: Site, asked: int | None) -> int:
     """How many replays of each variant: as asked, else fewer for many jobs."""
     if asked is not None:
         return asked
-    return FEW_SEEDS if len(site.workload.jobs) > MANY_JOBS else SEEDS
+    return FEW_SEEDS if site.many else SEEDS
 
 
 def replay(
@@ -197,7 +204,12 @@ def replay(
                 "label": variant.short,
                 "title": variant.title,
                 "assumed": variant.packs,
-                **over_seeds(found[variant.key], easy, len(record)),
+                **over_seeds(
+                    found[variant.key],
+                    None if variant.key == "easy" else easy,
+                    len(record),
+                    found.get("pellucid") if variant.adds else None,
+                ),
             }
             for variant in variants
         ],

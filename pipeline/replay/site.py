@@ -27,6 +27,8 @@ DAY_S = 86_400.0
 DAY_MS = 86_400_000
 # Submitted so long before the window opens: what ran then starts before anything else does.
 CARRIED_S = 61.0
+# More jobs than this are replayed fewer times and learned from more rarely.
+MANY_JOBS = 25_000
 
 Progress = Callable[[int], None]
 
@@ -65,6 +67,16 @@ class Site:
     def judged(self) -> pd.DataFrame:
         """Rows of `recorded` of the jobs submitted in the window."""
         return self.recorded[~self.recorded["carried"]]
+
+    @property
+    def many(self) -> bool:
+        """Too many jobs for every replay to learn daily, sixteen times."""
+        return len(self.workload.jobs) > MANY_JOBS
+
+    @property
+    def refit_s(self) -> float:
+        """Seconds between refits of the duration model: a day, two of many jobs."""
+        return 2 * DAY_S if self.many else DAY_S
 
 
 def read_site(

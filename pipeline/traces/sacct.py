@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from features.schema import LABEL, State
 from pipeline.traces.base import Options, TraceError, head
 from pipeline.traces.cast import Mask, from_floats, map_unique, mask, states
-from pipeline.traces.check import Draft
+from pipeline.traces.check import EARLIEST, LATEST, MAX_DURATION_S, Draft
 from pipeline.traces.delimited import Column, Layout, layout_for, split_header
 from pipeline.traces.tables import TableAdapter
 
@@ -56,7 +56,8 @@ class Sacct(TableAdapter):
 
     - GPUs are those allocated, else (a job that never started) those requested. ``gres/gpu`` counts
       all of them; ``gres/gpu:type`` says which they are and is only added up where ``gres/gpu`` is
-      missing.
+      missing. ``gres/slot`` counts where neither is named: a slot of each GPU of a job that
+      Pellucid placed.
     - ``CANCELLED by 1001`` is ``cancelled``. A cancelled job that was given nothing and ran for
       0 s has no start, whatever its line says.
     - Tasks of an array (``123_4``) are jobs. So are the parts of a heterogeneous job (``123+0``),
@@ -66,7 +67,7 @@ class Sacct(TableAdapter):
     """
 
     name = "sacct"
-    version = 1
+    version = 2
     title = "Slurm sacct --parsable2"
     timezone = "UTC"
     delimiter = "|"
@@ -137,6 +138,7 @@ class Sacct(TableAdapter):
         submitted = columns["submit_time"]
         self.localise(draft, options.timezone, "eligible_time", after=submitted)
         _never_started(draft)
+        _refuse_endless_waits(draft)
         if not options.zone_declared:
             draft.warn(np.ones(len(draft), bool), "zone_assumed")
 
@@ -208,6 +210,8 @@ def parse_tres(text: str) -> _Tres | None:
             if not equals:
                 kind, _, rest = item.removeprefix("gres:").partition(":")
                 label, _, count = rest.rpartition(":")
+                if item[:1].isdigit():
+                    raise ValueError(item)  # no GRES has such a name: the end of a "1,5"
                 if kind == "gpu":
                     typed[label] = typed.get(label, 0) + _count(count.split("(")[0] or "1")
             elif name == "gres/gpu":
@@ -349,3 +353,13 @@ def _never_started(draft: Draft) -> None:
         columns["start_time"] = pc.if_else(pa.array(wrong), None, columns["start_time"])
         recorded = draft.number("recorded_duration_s")
         columns["recorded_duration_s"] = from_floats(np.where(wrong, np.nan, recorded))
+
+
+def _refuse_endless_waits(draft: Draft) -> None:
+    """A clock that was years off would make its one row the average waiting of all.
+
+    Times that are wrong in themselves are left to the check of times.
+    """
+    submit, start = (draft.millis(f"{name}_time") / 1000 for name in ("submit", "start"))
+    sane = (submit >= EARLIEST.timestamp()) & (start < LATEST.timestamp())
+    draft.refuse(sane & (start - submit > MAX_DURATION_S), "implausible_wait")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,6 +21,7 @@ from features.job import Job
 from pipeline.cli import _load, app
 from pipeline.console import user_errors
 from pipeline.errors import UserError
+from pipeline.replay.figures import Figures, over_seeds
 from pipeline.replay.page import render
 from pipeline.replay.runs import VARIANTS, replay
 from pipeline.replay.shape import expanded, from_nodes
@@ -172,6 +174,48 @@ def test_bad_dumps_end_in_one_line(told: Path, tmp_path: Path) -> None:
     assert "<script>alert" not in render(site, replay(site, 1, variants=VARIANTS[:3]))
 
 
+def test_intervals_are_those_of_students_t_over_paired_differences() -> None:
+    def cells(*waits: float) -> list[Figures]:
+        names = ("avg_wait_s", "p99_wait_s", "avg_jct_s", "longest_wait_s")
+        return [{"unfinished": 0, **dict.fromkeys(names, wait)} for wait in waits]
+
+    told = over_seeds(cells(100, 120), cells(460, 490), 36, cells(110, 120))
+    assert told["avg_wait_s"] == 110
+    assert told["avg_wait_s_ci95"] == pytest.approx(12.706 * 10, rel=1e-4)
+    assert told["saved_hours"] == pytest.approx((360 + 370) / 2 * 36 / 3600)
+    assert told["saved_hours_ci95"] == pytest.approx(12.706 * 5 * 36 / 3600, rel=1e-4)
+    assert told["added_hours"] == pytest.approx(5 * 36 / 3600)
+    assert over_seeds(cells(1), cells(2), 1)["saved_hours_ci95"] is None
+
+
+def test_the_page_says_which_way_it_went_and_when_not_to_believe_it(
+    told: Path, nodes: Path, tmp_path: Path
+) -> None:
+    site = read_site(told, tmp_path, nodes=nodes)
+    found = replay(site, 2, variants=VARIANTS[1:4])
+
+    def text(saved: float, interval: float, **changes: object) -> str:
+        easy, own, *more = found["variants"]
+        own = {**own, "saved_hours": saved, "saved_hours_ci95": interval}
+        html = render(site, {**found, "variants": [easy, own, *more], **changes})
+        return " ".join(html.split("<body", 1)[1].split())
+
+    assert "From 2026-03-02 to 2026-03-03 people waited" in text(100, 10)
+    assert "100 &plusmn; 10 job-hours of waiting saved" in text(100, 10)
+    assert "would have made people wait longer, 100 &plusmn; 10" in text(-100, 10)
+    assert "no difference that these replays can tell" in text(5, 10)
+    assert "job-hours of waiting less than Pellucid without it" in text(5, 10)
+    assert "FAR FROM WHAT HAPPENED" not in text(5, 10)
+    far = {**found["backtest"], "avg_wait_replayed_s": 9e4}
+    assert "FAR FROM WHAT HAPPENED" in text(5, 10, backtest=far)
+    # Where no job lasts an hour, nothing is to be told of it.
+    assert "over an hour" not in text(5, 10, duration_model={"n": 60.0, "spearman": 0.5})
+    assert "Too few jobs" in text(5, 10, duration_model=None)
+    assert "not replayed" in text(5, 10, backtest=None)
+    gone = [{**row, "pellucid_s": None} for row in found["by_user"]]
+    assert "0 of 0 users" in text(5, 10, by_user=gone)
+
+
 def accounted(site: Site) -> int:
     """Lines of a dump whose fate a site tells."""
     fates = ("steps", "without_gpus", "quarantined", "duplicates", "not_ended", "earlier",
@@ -255,8 +299,83 @@ HOSTILE = (
     "n[1-9999999999]", "2026-03-02T10:00:00+0100", "0001-01-01T00:00:00", "9999-12-31T23:59:59",
     "Mon 10:22", "1772445600", "gres/gpu=999999999999999", "gres/gpu=-1", "gres/gpu",
     "cpu=1,,=,gres/gpu=1",
+    "gres/slot=2", "1,5", "02.03.2026 10:00", "1991-01-01T00:00:00", "UNLIMITED", "0",
     "123_4", "123_[1-9%2]", "123+0", "123.0", "\u202egpj.exe", "é", "|", "||||", "\r", "\n",
 )  # fmt: skip
+
+
+# One hostile line each, by what it changes of a good one; what must become of it.
+FATES: tuple[tuple[dict[str, bytes], str], ...] = (
+    ({"User": b"<script>alert(1)</script>"}, "replayed"),
+    ({"User": b"=cmd|' /C calc'!A0", "JobName": b"=1+1"}, "replayed"),
+    ({"User": "Jörg".encode(), "JobName": "обучение".encode()}, "replayed"),
+    ({"JobName": b"\x1b[2Ja\tb"}, "replayed"),
+    ({"JobName": b"a|b|c"}, "replayed"),
+    ({"JobName": b"A" * 300_000}, "replayed"),
+    ({"JobName": b"a\0b"}, "control_character"),
+    ({"JobName": b"a\rb"}, "control_character"),
+    ({"User": b"J\xf6rg"}, "bad_encoding"),
+    ({"AllocTRES": b"gres/gpu=-1"}, "bad_alloc_tres"),
+    ({"AllocTRES": b"gres/gpu=nan"}, "bad_alloc_tres"),
+    ({"AllocTRES": b"gres/gpu=1e999"}, "bad_alloc_tres"),
+    ({"AllocTRES": b"cpu=4,gres/gpu=1,5"}, "bad_alloc_tres"),
+    ({"AllocTRES": b"gres/gpu=999999999"}, "implausible_gpus"),
+    ({"AllocTRES": b"cpu=1,gres/slot=2", "ReqTRES": b"cpu=1,gres/slot=2"}, "replayed"),
+    ({"AllocTRES": b"cpu=1,gres/shard=2", "ReqTRES": b""}, "no_gpu"),
+    ({"NNodes": b"-3"}, "bad_nodes"),
+    ({"NNodes": b"1.5"}, "bad_nodes"),
+    ({"NNodes": b"2147483647"}, "replayed"),
+    ({"Elapsed": b"-1"}, "bad_recorded_duration_s"),
+    ({"Timelimit": b"soon"}, "bad_time_limit_s"),
+    ({"Timelimit": b"UNLIMITED"}, "replayed"),
+    ({"Timelimit": b"999999-00:00:00"}, "implausible_duration"),
+    ({"End": b"9999-12-31T23:59:59"}, "implausible_end_time"),
+    ({"Start": b"0001-01-01T00:00:00"}, "implausible_start_time"),
+    ({"Submit": b"1991-01-01T00:00:00"}, "implausible_wait"),
+    ({"Submit": b"2026-02-30T00:00:00"}, "bad_submit_time"),
+    ({"Submit": b"02.03.2026 10:00"}, "bad_submit_time"),
+    ({"Submit": b"1772445600"}, "bad_submit_time"),
+    ({"Submit": b"Unknown"}, "missing_submit_time"),
+    ({"End": b"2026-01-01T00:00:00"}, "end_before_start"),
+    ({"End": b"Unknown"}, "not_ended"),
+    ({"Start": b"Unknown", "End": b"Unknown"}, "not_ended"),
+    ({"Eligible": b"Unknown"}, "replayed"),
+    ({"State": "ЗАВЕРШЕНО".encode()}, "replayed"),
+    ({"JobID": b""}, "missing_job_id"),
+    ({"JobID": b"9_4"}, "replayed"),
+    ({"JobID": b"9+1"}, "replayed"),
+    ({"JobID": b"9_[1-9%2]"}, "replayed"),
+    ({"JobID": b"9+1.0"}, "steps"),
+    ({"JobID": b"9_4.extern"}, "steps"),
+    ({"JobID": b"4", "State": b"FAILED"}, "replayed"),  # its second run, after a requeue
+)
+
+
+def test_each_hostile_line_has_its_own_fate_and_harms_no_other(told: Path, tmp_path: Path) -> None:
+    lines = told.read_bytes().split(b"\n")[:61]
+    columns = lines[0].decode().split("|")
+    expected: Counter[str] = Counter(replayed=60)
+    for i, (changes, fate) in enumerate(FATES):
+        fields = lines[5].split(b"|")
+        fields[0] = b"%d" % (9_000 + i)
+        for name, value in changes.items():
+            fields[columns.index(name)] = value
+        lines.append(b"|".join(fields))
+        expected[fate] += 1
+    lines += [lines[5], lines[5][:40], b"", b"  ", b"-----|-----"]
+    expected.update(duplicates=1, wrong_column_count=2)
+    path = tmp_path / "dump.txt"
+    path.write_bytes(b"\n".join(lines))
+    site = read_site(path, tmp_path / "d")
+    found: Counter[str] = Counter(site.quarantined)
+    for name in ("replayed", "steps", "not_ended"):
+        found[name] = site.counts[name]
+    # An equal line stands in quarantine, too, but is told once.
+    found["duplicates"], found["no_gpu"] = site.counts["duplicates"], site.counts["without_gpus"]
+    assert found == expected
+    assert accounted(site) == site.counts["lines"] == len(lines) - 3  # header, two empty ones
+    found_json = json.dumps(replay(site, 1, variants=VARIANTS[:3]), allow_nan=False)
+    assert json.loads(found_json)["recorded"]["jobs"] == site.counts["replayed"]
 
 
 @given(st.data())
