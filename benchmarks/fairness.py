@@ -1,14 +1,17 @@
-"""What fairness, lending and requeueing cost and give: the trade-offs of the policy `pellucid`.
+"""What fairness, lending, head-room and requeueing cost and give: trade-offs of `pellucid`.
 
     python -m benchmarks.fairness knob --chart docs/images/fairness.svg
     python -m benchmarks.fairness lending --json
-    python -m benchmarks.fairness requeue --json [--seeds 2] [--first-seed 100]
+    python -m benchmarks.fairness headroom --json
+    python -m benchmarks.fairness requeue --json [--seeds 2] [--first-seed 100] [--groups honest]
 
 Every figure is a mean over seeds, on Venus, with durations learned online from nothing by the
-cold-start predictor. `knob`: track honest, `fairness` from 0 to 1, against FIFO that skips what
-does not fit. `lending`: track honest-open, the terms on which idle GPUs are lent, against walls;
-how long owners wait while others' jobs hold their GPUs is read off the decisions. `requeue`: every
-job is declared resumable; one stop each is allowed, or none.
+cold-start predictor. `knob`: track honest, `fairness` from 0 to 1, against FIFO, strict and one
+that skips what does not fit; the worst virtual cluster is set against each. `lending`: track
+honest-open, the terms on which idle GPUs are lent, against walls; how long owners wait while
+others' jobs hold their GPUs is read off the decisions. `headroom`: the share of its GPUs a virtual
+cluster is filled up to. `requeue`: every job is declared resumable; one stop each is allowed, or
+none.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ import argparse
 import json
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -43,9 +46,12 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Setting:
-    """One row of a table: a policy in a world. `settings` are Pellucid's; None = FIFO skipping.
+    """One row of a table: a policy in a world.
 
-    Virtual clusters are set against the first setting of the same group.
+    Virtual clusters are set against the first setting of the same group, and against its peers.
+
+    Attributes:
+        settings: Pellucid's; None = the peer `name`.
     """
 
     group: str
@@ -57,7 +63,7 @@ class Setting:
 
     def policy(self, world: Scenario) -> Policy:
         if self.settings is None:
-            return build("fifo-skip")
+            return build(self.name)
         judge = world.judge() if self.packs and world.judge else None
         return Pellucid(judge, borrows=not world.walls, **self.settings)
 
@@ -66,7 +72,7 @@ KNOB = [
     setting
     for group, compress in (("as it was", 1.0), ("arrivals x 0.9", 0.9))
     for setting in (
-        Setting(group, "fifo-skip", None, compress=compress),
+        *(Setting(group, name, None, compress=compress) for name in ("fifo-skip", "fifo")),
         *(
             Setting(group, f"{knob:g}", {"fairness": knob}, compress=compress)
             for knob in (0.0, 0.1, 0.3, 1.0)
@@ -86,6 +92,7 @@ LENDING = [
     Setting("lending", "walls up"),
     *(Setting("lending", name, {"lending": terms}, "honest-open") for name, terms in TERMS.items()),
 ]
+HEADROOM = [Setting("honest", f"{to:g}", {"headroom": to}) for to in (1.0, 0.95, 0.9, 0.8, 0.7)]
 WORLDS = {
     "honest": ("honest", 1.0, True),
     "honest, no packing": ("honest", 1.0, False),
@@ -103,7 +110,7 @@ REQUEUE = [
         ("after 60 min", {"requeue_after_s": 3600.0}),
     )
 ]
-PARTS = {"knob": KNOB, "lending": LENDING, "requeue": REQUEUE}
+PARTS = {"knob": KNOB, "lending": LENDING, "headroom": HEADROOM, "requeue": REQUEUE}
 
 
 def worlds(data: Path, seed: int) -> Callable[[Setting], Scenario]:
@@ -204,18 +211,23 @@ def _overlap(spans: np.ndarray, wait: tuple[float, float]) -> float:
     return float(part[part > 0].sum())
 
 
-def measure(part: str, data: Path, seeds: Iterable[int]) -> list[Row]:
-    """One row per setting, means over the seeds."""
-    table = dict(enumerate(PARTS[part]))
+def measure(part: str, data: Path, seeds: Iterable[int], groups: Sequence[str] = ()) -> list[Row]:
+    """One row per setting of these groups (none named: of all), means over the seeds."""
+    table = dict(enumerate(s for s in PARTS[part] if not groups or s.group in groups))
     rows: dict[int, list[Row]] = defaultdict(list)
     for seed in seeds:
         world = worlds(data, seed)
-        base: dict[str, dict[str, float]] = {}
+        base: dict[str, dict[str, dict[str, float]]] = defaultdict(dict)
         for number, setting in table.items():
             scenario = world(setting)
             row = run(scenario, setting.policy(scenario))
-            against = base.setdefault(setting.group, row["vc"])
-            row["vc_ratio"] = {vc: row["vc"][vc] / against[vc] for vc in against}
+            against = base[setting.group]
+            if setting.settings is None or not against:
+                against[setting.name] = row["vc"]
+            row["vc_ratio"] = {
+                name: {vc: row["vc"][vc] / theirs[vc] for vc in theirs}
+                for name, theirs in against.items()
+            }
             rows[number].append(row)
             print(
                 f"seed {seed}, {setting.group}, {setting.name}: {row['avg_jct_s']:,.0f} s",
@@ -229,15 +241,21 @@ def measure(part: str, data: Path, seeds: Iterable[int]) -> list[Row]:
 
 def _mean(rows: list[Row]) -> Row:
     figures = [key for key in rows[0] if key not in ("vc", "vc_ratio")]
-    ratios = {vc: float(np.mean([r["vc_ratio"][vc] for r in rows])) for vc in rows[0]["vc_ratio"]}
-    worst = max(ratios, key=lambda vc: ratios[vc])
     return {
         **{key: float(np.mean([row[key] for row in rows])) for key in figures},
         "avg_jct_s_by_seed": [round(row["avg_jct_s"], 1) for row in rows],
-        "worst_vc": worst,
-        "worst_vc_ratio": ratios[worst],
-        "worst_vc_ratio_any_seed": max(max(row["vc_ratio"].values()) for row in rows),
+        "worst_vc": {
+            name: _worst([row["vc_ratio"][name] for row in rows]) for name in rows[0]["vc_ratio"]
+        },
     }
+
+
+def _worst(ratios: list[dict[str, float]]) -> Row:
+    """The virtual cluster that lost most, by the mean over seeds, and the most one ever lost."""
+    means = {vc: float(np.mean([seed[vc] for seed in ratios])) for vc in ratios[0]}
+    worst = max(means, key=lambda vc: means[vc])
+    most = max(max(seed.values()) for seed in ratios)
+    return {"vc": worst, "ratio": means[worst], "ratio_any_seed": most}
 
 
 def draw(rows: list[Row], path: Path) -> None:
@@ -256,11 +274,14 @@ def draw(rows: list[Row], path: Path) -> None:
         figure, axes = plt.subplots(1, 4, figsize=(13, 3.2), layout="constrained")
         for axis, (title, name, unit, logarithmic) in zip(axes, panels, strict=True):
             for colour, group in enumerate(dict.fromkeys(row["group"] for row in rows)):
-                fifo, *points = [row for row in rows if row["group"] == group]
+                fifo, _, *points = [row for row in rows if row["group"] == group]
                 knob = [float(row["setting"]) for row in points]
                 axis.plot(knob, [row[name] / unit for row in points], f"C{colour}o-", label=group)
                 axis.axhline(
-                    fifo[name] / unit, color=f"C{colour}", linestyle=":", label=f"{group}: FIFO"
+                    fifo[name] / unit,
+                    color=f"C{colour}",
+                    linestyle=":",
+                    label=f"{group}: FIFO skipping",
                 )
             axis.set(xlabel="fairness", title=title, yscale="log" if logarithmic else "linear")
             axis.grid(alpha=0.3)
@@ -276,13 +297,15 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--first-seed", type=int, default=100)
+    parser.add_argument("--groups", nargs="+", default=[], help="only these of the part")
     parser.add_argument("--chart", type=Path, help="draw the curve of the knob there (SVG)")
     parser.add_argument("--json", action="store_true", help="print JSON only")
     arguments = parser.parse_args()
     if arguments.chart and arguments.part != "knob":
         parser.error("--chart draws the curve of the knob only")
     first = arguments.first_seed
-    rows = measure(arguments.part, arguments.data, range(first, first + arguments.seeds))
+    seeds = range(first, first + arguments.seeds)
+    rows = measure(arguments.part, arguments.data, seeds, arguments.groups)
     if arguments.chart:
         draw(rows, arguments.chart)
     if arguments.json:
