@@ -102,13 +102,9 @@ class Victim:
     def kill(self) -> None:
         """SIGKILL to every process of the service at once; none has a last word."""
         assert self.process is not None
-        own = [self.process.pid]
-        with suppress(psutil.NoSuchProcess):
-            children = psutil.Process(self.process.pid).children(recursive=True)
-            own += [p.pid for p in children if "multiprocessing" in " ".join(p.cmdline())]
-        for pid in own:
+        for process in family(self.process.pid):
             with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+                os.kill(process.pid, signal.SIGKILL)
         self.process.wait()
 
     def submit(self, job_id: str, seconds: float) -> None:
@@ -126,6 +122,19 @@ class Victim:
     def rows(self) -> dict[str, str]:
         with self.store.engine.connect() as connection:
             return {row.job_id: row.phase for row in connection.execute(select(jobs))}
+
+
+def family(pid: int) -> list[psutil.Process]:
+    """The processes of a service: the one given and those forked from it. Its jobs are not."""
+    found = []
+    with suppress(psutil.NoSuchProcess):
+        found.append(psutil.Process(pid))
+        command = found[0].cmdline()
+        for process in found[0].children(recursive=True):
+            with suppress(psutil.Error):
+                if process.cmdline() == command:
+                    found.append(process)
+    return found
 
 
 def run(

@@ -2,9 +2,9 @@
 
     python -m benchmarks.stops --times 10 --json
 
-Each time `pellucid serve` (supervisor, decider, API, analyst, and the server they are forked from)
-is started on the same database, given jobs, and every process of its group is signalled at once,
-at a moment of its life that differs each time: as it starts, when it decides, as it runs jobs.
+Each time `pellucid serve` (supervisor, decider, analyst, API, chores) is started on the same
+database, given jobs, and every process of its group is signalled at once, at a moment of its life
+that differs each time: as it starts, when it decides, as it runs jobs.
 A stop is clean when it ends by itself with status 0, had no process to kill, saw none die, and
 leaves none behind.
 """
@@ -21,13 +21,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from benchmarks.kills import Victim
+from benchmarks.kills import Victim, family
 
 MOST_S = 30.0  # a stop that takes longer has hung
 READY_S = 120.0
@@ -47,9 +46,7 @@ def stops(folder: Path, times: int, seed: int = 0) -> Iterator[dict[str, Any]]:
         assert process is not None
         _await(path, before, "process_started" if turn % 5 == 4 else "decides", process)
         time.sleep(draw.uniform(0.0, 1.0))
-        family = [psutil.Process(process.pid)]
-        with suppress(psutil.NoSuchProcess):
-            family += [c for c in family[0].children(recursive=True) if _ours(c)]
+        alive = family(process.pid)
         began = time.monotonic()
         os.killpg(process.pid, signal.SIGTERM)
         try:
@@ -58,7 +55,7 @@ def stops(folder: Path, times: int, seed: int = 0) -> Iterator[dict[str, Any]]:
             status = None
             victim.kill()
         took = time.monotonic() - began
-        _, left = psutil.wait_procs(family, 5.0)
+        _, left = psutil.wait_procs(alive, 5.0)
         said = [line["event"] for line in _lines(path, before)]
         bad = [event for event in said if event in BAD]
         yield {
@@ -70,13 +67,6 @@ def stops(folder: Path, times: int, seed: int = 0) -> Iterator[dict[str, Any]]:
         }
     victim.store.close()
     victim.log.close()
-
-
-def _ours(process: psutil.Process) -> bool:
-    """A process of the service, and not a job, which runs on."""
-    with suppress(psutil.Error):
-        return "multiprocessing" in " ".join(process.cmdline())
-    return False
 
 
 def _await(path: Path, offset: int, event: str, process: subprocess.Popen[bytes]) -> None:

@@ -102,6 +102,11 @@ class Settings(BaseSettings):
         return self.host in ("127.0.0.1", "::1", "localhost")
 
     @property
+    def follows(self) -> bool:
+        """True when Slurm decides, and this service only looks (and may set priorities)."""
+        return self.backend == "slurm" and self.slurm_mode != "place"
+
+    @property
     def needs_token(self) -> bool:
         return self.auth == "on" or (self.auth == "auto" and not self.loopback)
 

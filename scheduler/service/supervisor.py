@@ -6,6 +6,7 @@ again, after a pause that grows; all end when this one does, however it ends.
 
 from __future__ import annotations
 
+import gc
 import os
 import secrets
 import signal
@@ -15,8 +16,10 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from multiprocessing import get_context, parent_process
-from multiprocessing.context import ForkServerProcess
+from functools import partial
+from importlib import import_module
+from multiprocessing import get_context
+from multiprocessing.context import ForkProcess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +28,6 @@ import structlog
 from scheduler.backends.base import Backend
 from scheduler.backends.local.host import Host, read_declared
 from scheduler.cluster import ClusterSpec
-from scheduler.service import logs
 from scheduler.service.api.tokens import guard
 from scheduler.service.bundles import Library
 from scheduler.service.decider import Decider
@@ -41,6 +43,16 @@ if TYPE_CHECKING:
     import uvicorn
     from fastapi import FastAPI
 
+# What the processes have in common, loaded once in the one they are forked from: they share the
+# memory it takes.
+COMMON = (
+    "uvicorn.protocols.http.httptools_impl",
+    "uvloop",
+    "scheduler.service.analyst.process",
+    "scheduler.service.api.app",
+    "scheduler.service.pages.routes",
+    "scheduler.backends.simulated",
+)
 PAUSES_S = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)  # before a process is started again
 STEADY_S = 60.0  # one that lived so long was not dying at its start
 SWITCH_S = 0.0005  # longest turn of a thread of an API process at its interpreter
@@ -86,8 +98,7 @@ def begin(
 def named(settings: Settings) -> str:
     """The backend's name in the log; one that only follows is another, and its log no log of
     decisions that took effect."""
-    follows = settings.backend == "slurm" and settings.slurm_mode != "place"
-    return FOLLOWED if follows else settings.backend
+    return FOLLOWED if settings.follows else settings.backend
 
 
 def _site(state_dir: Path) -> str:
@@ -188,6 +199,8 @@ def run_api(settings: Settings, stopping: Stopping, listening: socket.socket) ->
     # the thread that writes must not keep the loop from the processor for 5 ms at a time
     sys.setswitchinterval(SWITCH_S)
     server = uvicorn.Server(server_config(create_app(settings)))
+    gc.collect()
+    gc.freeze()  # the app is for good: full collections need not look through it
 
     def mind() -> None:
         while not stopping():
@@ -219,11 +232,6 @@ def run_analyst(settings: Settings, stopping: Stopping) -> None:
     """The process that looks ahead."""
     from scheduler.service.analyst import process
 
-    # a forecast may wait for the processor, a decision may not: it takes little where all want it,
-    # and does not interrupt who is at work when it wakes
-    os.nice(10)
-    if hasattr(os, "SCHED_BATCH"):
-        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     process.run_analyst(settings, stopping)
 
 
@@ -234,14 +242,37 @@ def follow(settings: Settings, stopping: Stopping, holder: str) -> None:
     run_follower(settings, stopping, holder)
 
 
-def _process(run: Callable[..., None], settings: Settings, *more: Any) -> None:  # in the child
+def run_chores(settings: Settings, stopping: Stopping) -> None:
+    """The process that exports what has finished, and forgets what is old."""
+    over = threading.Event()
+    chores = [partial(keep_pruning, settings.database, settings.keep_days, over.wait)]
+    if settings.export_every:
+        path = settings.state_dir / "export" / "finished.parquet"
+        every = settings.export_every
+        chores.append(partial(keep_exporting, settings.database, path, every, over.wait))
+    threads = [threading.Thread(target=chore, daemon=True) for chore in chores]
+    for thread in threads:
+        thread.start()
+    while not stopping() and all(thread.is_alive() for thread in threads):
+        time.sleep(0.2)
+    over.set()
+    for thread in threads:
+        thread.join(STOP_S / 2)
+
+
+def _process(
+    run: Callable[..., None],
+    settings: Settings,
+    supervisor: int,
+    listening: socket.socket,
+    *more: Any,
+) -> None:  # in the child
     """Body of a child process: runs until told to stop, or until its supervisor is gone."""
-    supervisor = parent_process()
-    assert supervisor is not None
     told = _told_by_signal()
-    logs.configure(settings.log_level)
+    if listening not in more:
+        listening.close()  # or the port would be taken as long as we live
     try:
-        run(settings, lambda: bool(told) or not supervisor.is_alive(), *more)
+        run(settings, lambda: bool(told) or os.getppid() != supervisor, *more)
     except Exception as error:
         log = structlog.get_logger("process")
         ours = isinstance(error, ValueError) and type(error) is not ValueError
@@ -271,7 +302,7 @@ class Child:
     name: str
     run: Callable[..., None]
     more: tuple[Any, ...] = ()
-    process: ForkServerProcess | None = None
+    process: ForkProcess | None = None
     started: float = 0.0
     failures: int = 0
     again_at: float = 0.0
@@ -280,36 +311,37 @@ class Child:
 class Supervisor:
     """Starts the processes and starts again what dies.
 
+    They are forked from this one, which has no threads of its own, keeps no connection and does
+    nothing else.
+
     Args:
         listening: socket of the API.
     """
 
     def __init__(self, settings: Settings, listening: socket.socket):
         self.settings = settings
+        self.listening = listening
         self.log = structlog.get_logger("supervisor")
-        follows = named(settings) == FOLLOWED
         decides = [Child("decider", run_decider, (this_process(),)), Child("analyst", run_analyst)]
         self.children = [
-            *([Child("follower", follow, (this_process(),))] if follows else decides),
+            *([Child("follower", follow, (this_process(),))] if settings.follows else decides),
+            Child("chores", run_chores),
             *(Child(f"api-{i}", run_api, (listening,)) for i in range(1, settings.api_workers + 1)),
         ]
 
     def run(self) -> None:
         """Until SIGTERM or SIGINT."""
-        told, over = _told_by_signal(), threading.Event()
-        if self.settings.export_every:
-            path = self.settings.state_dir / "export" / "finished.parquet"
-            chore = self.settings.database, path, self.settings.export_every, over.wait
-            threading.Thread(target=keep_exporting, args=chore, daemon=True).start()
-        chore_of_tables = self.settings.database, self.settings.keep_days, over.wait
-        threading.Thread(target=keep_pruning, args=chore_of_tables, daemon=True).start()
+        told = _told_by_signal()
+        for name in COMMON:
+            import_module(name)
+        gc.collect()
+        gc.freeze()  # or the collectors of the children would write into the pages they share
         try:
             while not told:
                 for child in self.children:
                     self._mind(child)
                 time.sleep(0.2)
         finally:
-            over.set()
             self._stop()
 
     def _mind(self, child: Child) -> None:
@@ -330,11 +362,9 @@ class Supervisor:
             self._start(child, now)
 
     def _start(self, child: Child, now: float) -> None:
-        context = get_context("forkserver")  # spawn, with the common imports shared
-        context.set_forkserver_preload(["scheduler.service.preload"])
-        process = context.Process(
+        process = get_context("fork").Process(
             target=_process,
-            args=(child.run, self.settings, *child.more),
+            args=(child.run, self.settings, os.getpid(), self.listening, *child.more),
             name=f"pellucid-{child.name}",
         )
         process.start()

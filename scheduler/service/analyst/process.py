@@ -11,7 +11,9 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +32,7 @@ from scheduler.service.events import Event, Kind, canonical
 from scheduler.service.ledger import Phase
 from scheduler.service.rebase import followed
 from scheduler.service.state import State
-from scheduler.service.store.store import Lease, LeaseLost, Store
+from scheduler.service.store.store import Also, Lease, LeaseLost, Store
 from scheduler.service.store.tables import forecasts, questions
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 
 LEASE = "analyst"
 MOST = 256  # waiting jobs that are forecast in one go
+ROWS = 32  # forecasts written in one transaction: decisions and submissions wait for it
 TOO_MANY = f"more than {MOST} jobs wait; those first in line are foreseen"
 UNSTARTED = (Phase.SUBMITTED, Phase.QUEUED, Phase.PROFILING)
 DUTY, SHORT_S = 0.3, 0.1  # share of a core that forecasts may take when they take long
@@ -89,6 +92,7 @@ class Analyst:
         self.memory: Memory
         self.correction: Correction
         self._new: dict[str, int] = {}  # submitted and not foreseen yet: seq of the event
+        self._unforeseen: set[str] = set()  # whose latest forecast says `TOO_MANY`
         self._stale = False  # something was decided since the last refresh
         self._refresh_at = 0.0
         self._rested_at = 0.0  # monotonic: no forecast is begun before
@@ -125,6 +129,7 @@ class Analyst:
         """Fold the log from its start, or from where it was rebased."""
         self.correction = Correction()
         self._new.clear()
+        self._unforeseen.clear()
         self._futures = None
         with self.store.reading() as connection:
             rebased = self.store.last_seq_in(connection, Kind.REBASED)
@@ -247,25 +252,31 @@ class Analyst:
             del self._new[job_id]
         if not wanted:
             return
-        made = self.foresee(wanted)
-        events = [
-            Event(Kind.FORECAST, one.made_at, job_id, body=body_of(one))
-            for job_id, one in made.items()
-        ]
-
-        def tables(connection: Connection, appended: list[Event]) -> None:
-            write(connection, made, ("submission", "latest"))
-
-        self.store.append(events, tables, lease=self.lease)
+        self._write(self.foresee(wanted), first=True)
 
     def refresh(self) -> None:
         """Make the forecasts of all jobs that have not ended anew."""
         made = self.foresee(self.state.core.jobs())
-        self._renew()
-        self.store.append(
-            [], lambda connection, _: write(connection, made, ("latest",)), lease=self.lease
-        )
+        again = {j: one for j, one in made.items() if one.why_not == TOO_MANY}
+        for job_id in again.keys() & self._unforeseen:
+            del made[job_id]  # which is said already
+        self._write(made)
+        self._unforeseen = set(again)
         self._stale, self._refresh_at = False, self.wall() + self.refresh_s
+
+    def _write(self, made: Mapping[str, Forecast], *, first: bool = False) -> None:
+        """Put forecasts into their table, and the first of each job into the log."""
+        bases = ("submission", "latest") if first else ("latest",)
+        every = list(made.items())
+        for i in range(0, len(every), ROWS):
+            self._renew()
+            part = dict(every[i : i + ROWS])
+            events = [
+                Event(Kind.FORECAST, one.made_at, job_id, body=body_of(one))
+                for job_id, one in part.items()
+                if first
+            ]
+            self.store.append(events, partial(_put, part, bases), lease=self.lease)
 
     # --- questions --------------------------------------------------------------------------
 
@@ -282,15 +293,7 @@ class Analyst:
             self._renew()
             began = time.process_time()
             reply = self.reply(row.kind, json.loads(row.body))
-            with self.store.writing() as connection:
-                connection.execute(
-                    update(questions)
-                    .where(questions.c.id == row.id)
-                    .values(answer=canonical(reply), answered_at=self.wall())
-                )
-                connection.execute(
-                    delete(questions).where(questions.c.asked_at < self.wall() - FORGET_S)
-                )
+            self.store.append([], partial(_answered, row.id, reply, self.wall()))
             spent = round(time.process_time() - began, 3)
             self.log.info("answered", kind=row.kind, cpu_s=spent)
         return bool(asked)
@@ -334,6 +337,20 @@ class Analyst:
         return {"unavailable": f"no such question: {kind}"}
 
 
+def _put(
+    made: Mapping[str, Forecast], bases: Iterable[str], connection: Connection, _: list[Event]
+) -> None:
+    write(connection, made, bases)
+
+
+def _answered(
+    question: str, reply: Mapping[str, Any], now: float, connection: Connection, _: list[Event]
+) -> None:
+    said = {"answer": canonical(reply), "answered_at": now}
+    connection.execute(update(questions).where(questions.c.id == question).values(said))
+    connection.execute(delete(questions).where(questions.c.asked_at < now - FORGET_S))
+
+
 def _place(state: State, job_id: str) -> tuple[int, float]:
     record = state.ledger.records.get(job_id)
     if record is None or record.key is None:
@@ -341,9 +358,35 @@ def _place(state: State, job_id: str) -> tuple[int, float]:
     return -record.priority, record.key
 
 
+class Prompt(Store):
+    """A store that is written to by a thread of its own, which keeps the priority it began with.
+
+    Everybody waits for whoever writes: a process that gives way to all others must not be
+    interrupted there.
+    """
+
+    def __init__(self, url: str):
+        super().__init__(url)
+        self._writer = ThreadPoolExecutor(1)
+        self._writer.submit(int).result()  # begins it
+
+    def append(
+        self, new: Sequence[Event], also: Also | None = None, *, lease: Lease | None = None
+    ) -> list[Event]:
+        return self._writer.submit(super().append, new, also, lease=lease).result()
+
+    def renew(self, lease: Lease, now: float, for_s: float) -> Lease:
+        return self._writer.submit(super().renew, lease, now, for_s).result()
+
+
 def run_analyst(settings: Settings, stopping: Callable[[], bool]) -> None:
     """The process of the service that foresees, or stands by."""
-    store = Store(settings.database)
+    store = Prompt(settings.database)
+    # a forecast may wait for the processor, a decision may not: this thread takes little where all
+    # want it, and does not interrupt who is at work when it wakes
+    os.nice(10)
+    if hasattr(os, "SCHED_BATCH"):
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     analyst = Analyst(
         store,
         Library(settings.state_dir / "bundles"),

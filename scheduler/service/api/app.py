@@ -78,7 +78,9 @@ def create_app(
     )
     writer = Writer(store)
     now = clock or system.service_clock(store)
-    changes = Changes(store, writer, now, most_waiting=settings.max_waiting)
+    changes = Changes(
+        store, writer, now, most_waiting=settings.max_waiting, follows=settings.follows
+    )
     app.state.settings = settings
     app.state.limits = limits
     app.state.store = store

@@ -17,6 +17,7 @@ import ipaddress
 import os
 import pwd
 from collections import OrderedDict
+from functools import cache
 from time import monotonic, time
 from typing import Annotated
 from urllib.parse import parse_qsl, urlsplit
@@ -41,6 +42,7 @@ MAX_KNOWN = 1024
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
+@cache
 def service_user() -> str:
     """Name of the user this process runs as."""
     uid = os.geteuid()

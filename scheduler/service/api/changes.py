@@ -40,11 +40,19 @@ class Changes:
     Args:
         now: seconds since the epoch, as decisions count them.
         most_waiting: jobs of one submitter that may wait at once; 0: any number.
+        follows: the service only looks at Slurm: every request is turned down (409).
     """
 
     def __init__(
-        self, store: Store, writer: Writer, now: Callable[[], float], *, most_waiting: int = 0
+        self,
+        store: Store,
+        writer: Writer,
+        now: Callable[[], float],
+        *,
+        most_waiting: int = 0,
+        follows: bool = False,
     ):
+        self._follows = follows
         self._store, self._writer, self.now = store, writer, now
         self._most_waiting = most_waiting
         self._shape: dict[str, tuple[int, set[str]]] = {}
@@ -54,7 +62,9 @@ class Changes:
     def submit(
         self, viewer: Viewer, asked: SubmitRequest, key: str | None = None
     ) -> Future[Written]:
-        """Submit a job; what came of it, once it is committed. Raises Problem (403, 422, 429)."""
+        """Submit a job; what came of it, once it is committed. Raises Problem (403, 409, 422,
+        429)."""
+        self._in_charge("sbatch")
         vc = self._vc(viewer, asked)
         if asked.priority > 0 and viewer.role is not Role.OPERATOR:
             raise Problem(403, "forbidden", "a priority above 0 is an operator's to give")
@@ -149,6 +159,7 @@ class Changes:
 
     def cancel(self, viewer: Viewer, job: JobRow) -> None:
         """Ask for a job to be stopped. Nothing happens to one that is over."""
+        self._in_charge("scancel")
         if viewer.role is Role.VIEWER:
             raise Problem(403, "forbidden", "a viewer's token cannot cancel jobs", refused=True)
         if not job.cancel_asked and not Phase(job.phase).over:
@@ -156,6 +167,7 @@ class Changes:
 
     def set_priority(self, viewer: Viewer, job: JobRow, priority: int) -> None:
         """Let a job go sooner or later. Submitters may only put off their own."""
+        self._in_charge("scontrol update")
         self.check_priority(viewer, job, priority)
         if priority != job.priority:
             self.append(Kind.PRIORITY_SET, viewer.name, job.job_id, priority=priority)
@@ -171,12 +183,18 @@ class Changes:
 
     def set_node(self, viewer: Viewer, node: int, is_open: bool) -> None:
         """Drain a node or open it. Raises Problem when there is none of that number."""
+        self._in_charge("scontrol update")
         with self._store.engine.connect() as connection:
             row = connection.execute(select(nodes).where(nodes.c.node == node)).one_or_none()
         if row is None:
             raise Problem(404, "not-found", f"there is no node {node}")
         if row.open != is_open:
             self.append(Kind.NODE_SET, viewer.name, node=node, open=is_open)
+
+    def _in_charge(self, instead: str) -> None:
+        if self._follows:
+            why = f"Slurm decides here, and this service looks on: use {instead}"
+            raise Problem(409, "only-follows", why)
 
     def close(self) -> None:
         """Write what was asked for, and end."""
