@@ -370,7 +370,13 @@ def _missing(table: pa.Table, summary: IngestSummary) -> list[str]:
     bad = sum(n for why, n in summary.quarantined.items() if why != "no_gpu")
     if bad:
         said.append(f"{bad:,} lines could not be read and are left out.")
-    said.append("Priorities, QOS rules and fair-share weights of the site are not in a dump.")
+    types = {kind for kind in _text(table, "gpu_type") if kind}
+    if len(types) > 1:
+        said.append(f"The jobs ran on {len(types):,} kinds of GPUs; a replay takes all as alike.")
+    said.append(
+        "Priorities, QOS rules and fair-share weights of the site are not in a dump. CPUs and "
+        "memory of the nodes are not modelled: only GPUs can run out."
+    )
     return said
 
 

@@ -441,6 +441,20 @@ def test_what_is_wrong_with_a_dump_is_said(tmp_path: Path, text: str, said: str)
         read_site(path, tmp_path)
 
 
+def test_several_kinds_of_gpus_are_taken_as_alike_and_it_is_said(
+    told: Path, tmp_path: Path
+) -> None:
+    lines = told.read_text().splitlines()
+    typed = [
+        line.replace("gres/gpu=1,", f"gres/gpu=1,gres/gpu:{kind}=1,")
+        for line, kind in zip(lines, ("a100", "h100") * len(lines), strict=False)
+    ]
+    path = tmp_path / "dump.txt"
+    path.write_text("\n".join(typed))
+    said = read_site(path, tmp_path / "d").missing
+    assert any("2 kinds of GPUs" in line for line in said)
+
+
 def test_a_folder_is_no_dump(tmp_path: Path) -> None:
     _load()
     result = CliRunner().invoke(app, ["replay", "--sacct", str(tmp_path)])
