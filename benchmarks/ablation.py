@@ -67,7 +67,7 @@ OFF: dict[str, Row] = {
     "(everything on)": Row(),
     "packing of any kind": Row(judge=False),
     "packing before it must": Row(settings={"pack_first_above": None}),
-    "packing that counts who waits": Row(settings={"counts_queue": False}),
+    "asking whether GPUs are missed": Row(settings={"busy_above": 0.0}),
     "pair speeds learned from pairs that ran": Row(settings={"learns_speeds": False}),
     "profiling (and with it packing)": Row(judge=False, stage=False, watches=False),
     "profiling before the start": Row(settings={"profile_above_s": inf}),
@@ -189,9 +189,11 @@ def ablate(
     *,
     durations: str = "histories",
     failing: bool = True,
+    only: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Every cell that is not kept yet, seed by seed; then the tables."""
-    wanted = [(s, t, g, n) for s in seeds for t in tracks for g in groups for n in GROUPS[g]]
+    """Every cell that is not kept yet, seed by seed; then the tables. `only`: rows by name."""
+    names = {g: [n for n in GROUPS[g] if not only or n in only] for g in groups}
+    wanted = [(s, t, g, n) for s in seeds for t in tracks for g in groups for n in names[g]]
     for seed, track, group, name in wanted:
         cell = _cell(track, seed, group, name, durations, failing)
         if cell not in kept.cells:
@@ -206,7 +208,7 @@ def ablate(
             for s in seeds
         ]
         for group in groups:
-            for name in GROUPS[group]:
+            for name in names[group]:
                 cells = [
                     kept.cells[_cell(track, s, group, name, durations, failing)] for s in seeds
                 ]
@@ -263,6 +265,7 @@ def main() -> None:
     parser.add_argument("--track", nargs="+", default=["honest", "honest-open"])
     parser.add_argument("--seeds", nargs="+", type=int, default=[100, 101])
     parser.add_argument("--groups", nargs="+", choices=GROUPS, default=list(GROUPS))
+    parser.add_argument("--rows", nargs="+", default=[], help="only rows of these names")
     parser.add_argument(
         "--durations", choices=("histories", "own", "oracle", "gpus"), default="histories"
     )
@@ -278,6 +281,7 @@ def main() -> None:
         Kept(args.keep),
         durations=args.durations,
         failing=not args.without_failing,
+        only=args.rows,
     )
     print(json.dumps(found, indent=2) if args.json else table(found))
 

@@ -1,6 +1,6 @@
 """Several types of GPU in one cluster: who gets which, and what knowing their speeds is worth.
 
-    python -m benchmarks.heterogeneity --json [--data ../shared/data] [--seeds 4]
+    python -m benchmarks.heterogeneity --json [--seeds 4] [--first-seed 100]
 
 Nature is Gavel's table of measured rates (V100, P100, K80; isolated, consolidated). Jobs arrive
 when those of one virtual cluster of Venus did, ask for as many GPUs and run as long on V100s, and
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -140,23 +140,25 @@ def simulate(
     return {"ended": figures["ended"], **{name: float(figures[name]) for name in SHOWN}}
 
 
-def measure(data: Path, *, seeds: int, vc: str, nodes: int, compress: float) -> dict[str, Any]:
+def measure(
+    data: Path, *, seeds: Sequence[int], vc: str, nodes: int, compress: float
+) -> dict[str, Any]:
     """Every belief on the same seeds: means, and differences to `blind` with standard errors."""
     truth = Truth(read_rates(data / "gavel" / "simulation_throughputs.json"))
     rows: dict[str, list[dict[str, Any]]] = {}
-    for seed in range(seeds):
+    for seed in seeds:
         made = world(data, truth, vc, nodes, compress, seed)
         for name, belief in beliefs(truth).items():
             rows.setdefault(name, []).append(simulate(truth, made, belief()))
             if name == "true":
-                found = simulate(truth, made, belief(), patient=False)
-                rows.setdefault("true, never waits", []).append(found)
+                hasty = simulate(truth, made, belief(), patient=False)
+                rows.setdefault("true, never waits", []).append(hasty)
     blind = np.array([row["avg_jct_s"] for row in rows["blind"]])
     table = []
     for name, found in rows.items():
         jct = np.array([row["avg_jct_s"] for row in found])
         lost = jct - blind
-        error = float(lost.std(ddof=1) / np.sqrt(seeds)) if seeds > 1 else None
+        error = float(lost.std(ddof=1) / np.sqrt(len(seeds))) if len(seeds) > 1 else None
         table.append(
             {
                 "belief": name,
@@ -165,13 +167,20 @@ def measure(data: Path, *, seeds: int, vc: str, nodes: int, compress: float) -> 
                 "against_blind_se": error,
             }
         )
-    return {"vc": vc, "nodes_per_type": nodes, "compress": compress, "seeds": seeds, "rows": table}
+    return {
+        "vc": vc,
+        "nodes_per_type": nodes,
+        "compress": compress,
+        "seeds": list(seeds),
+        "rows": table,
+    }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--seeds", type=int, default=4)
+    parser.add_argument("--first-seed", type=int, default=100)
     parser.add_argument("--vc", default="vcYVn", help="virtual cluster of Venus that arrives")
     parser.add_argument("--nodes", type=int, default=4, help="nodes of each type")
     parser.add_argument("--compress", type=float, default=1.0, help="multiplies submit times")
@@ -179,7 +188,7 @@ def main() -> None:
     arguments = parser.parse_args()
     figures = measure(
         arguments.data,
-        seeds=arguments.seeds,
+        seeds=range(arguments.first_seed, arguments.first_seed + arguments.seeds),
         vc=arguments.vc,
         nodes=arguments.nodes,
         compress=arguments.compress,

@@ -1,6 +1,6 @@
 """Small clusters from the first job on: one, four and sixteen nodes, nothing learned before.
 
-    python -m benchmarks.small_clusters --json [--data ../shared/data] [--seeds 4]
+    python -m benchmarks.small_clusters --json [--seeds 4] [--first-seed 100]
     python -m benchmarks.small_clusters --chart docs/images/small-clusters.svg
 
 Two traces, each as one virtual cluster: the synthetic one (`demo`, for so many nodes), and Venus
@@ -17,7 +17,7 @@ import argparse
 import json
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
@@ -145,10 +145,10 @@ def runs(data: Path, nodes: int, seed: int) -> Iterator[Row]:
 FIGURES = ("jobs", "avg_jct_s", "first_100_jct_s", "first_1000_jct_s", "packings")
 
 
-def measure(data: Path, seeds: int, *, quiet: bool) -> list[Row]:
+def measure(data: Path, seeds: Sequence[int], *, quiet: bool) -> list[Row]:
     """Means over seeds, with the standard error of the difference to FIFO that skips."""
     found: dict[tuple[str, int, str], list[Row]] = defaultdict(list)
-    for seed in range(seeds):
+    for seed in seeds:
         for nodes in SIZES:
             for row in runs(data, nodes, seed):
                 found[row["trace"], row["nodes"], row["policy"]].append(row)
@@ -165,7 +165,9 @@ def measure(data: Path, seeds: int, *, quiet: bool) -> list[Row]:
                 "policy": policy,
                 **{name: float(np.mean([row[name] for row in rows])) for name in FIGURES},
                 "against_fifo_s": float(np.mean(gap)),
-                "against_fifo_se": float(np.std(gap, ddof=1) / len(gap) ** 0.5) if seeds > 1 else 0,
+                "against_fifo_se": float(np.std(gap, ddof=1) / len(gap) ** 0.5)
+                if len(gap) > 1
+                else 0,
             }
         )
     return sorted(table, key=lambda row: (row["trace"], row["nodes"]))
@@ -210,14 +212,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--seeds", type=int, default=4)
+    parser.add_argument("--first-seed", type=int, default=100)
     parser.add_argument("--chart", type=Path, help="also draw the curves (SVG)")
     parser.add_argument("--json", action="store_true", help="print JSON only")
     arguments = parser.parse_args()
-    rows = measure(arguments.data, arguments.seeds, quiet=arguments.json)
+    seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
+    rows = measure(arguments.data, seeds, quiet=arguments.json)
     if arguments.chart is not None:
         chart(rows, arguments.chart)
     if arguments.json:
-        print(json.dumps({"seeds": arguments.seeds, "rows": rows}, indent=2))
+        print(json.dumps({"seeds": list(seeds), "rows": rows}, indent=2))
         return
     for row in rows:
         print(
