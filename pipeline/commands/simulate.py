@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from pipeline.console import bar, table, user_errors
+from pipeline.errors import UserError
 
 TRACE = Annotated[Path, typer.Option(help="Ingested dataset; for a track, the folder of its data.")]
 CLUSTER = Annotated[
@@ -65,6 +66,15 @@ def simulate(
     bundle: BUNDLE = None,
     quirks: QUIRKS = True,
     since: SINCE = None,
+    options: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="An option of pellucid that is not its default, e.g. fairness=0.3 "
+            "(docs/policy.md lists them). May be given again.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for decisions.parquet, jobs.parquet, summary.json.")
     ] = None,
@@ -83,6 +93,7 @@ def simulate(
     with user_errors():
         from pipeline import runs
         from pipeline.tracks import open_scenario
+        from pipeline.tracks.settings import policy_settings
         from scheduler.policies import POLICIES, UnknownPolicy
 
         if policy not in POLICIES:
@@ -97,8 +108,12 @@ def simulate(
             "quirks": quirks,
             "since": seconds(since),
         }
+        settings = policy_settings(options or [])
+        if settings and policy != "pellucid":
+            raise UserError(f"--set: {policy} has no options; pellucid has")
         scenario = open_scenario(trace, **asked)
-        world = {"trace": trace, **asked}
+        scenario.settings = settings
+        world = {"trace": trace, **asked, "settings": settings}
         kept = {k: str(v.resolve()) if isinstance(v, Path) else v for k, v in world.items()}
         with bar(f"{policy} on {scenario.name}", len(scenario.workload.jobs), as_json) as step:
             figures = runs.run(scenario, policy, out, progress=step, world=kept)

@@ -135,13 +135,16 @@ def _world(run: RunFolder) -> Scenario:
             "`pellucid simulate --out`"
         )
     options: dict[str, Any] = dict(asked)
+    settings = options.pop("settings", {})
     for name in ("trace", "cluster", "bundle"):
         if options.get(name) is not None:
             options[name] = Path(options[name])
     try:
-        return open_scenario(options.pop("trace"), **options)
+        scenario = open_scenario(options.pop("trace"), **options)
     except (TrackError, TypeError) as error:
         raise RunError(f"{run.folder}: its world cannot be opened again: {error}") from None
+    scenario.settings = settings
+    return scenario
 
 
 def lines(found: Counterfactuals) -> list[str]:

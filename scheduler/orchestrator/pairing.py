@@ -30,23 +30,6 @@ def gain_s(newcomer_s: float, partner_s: float, speeds: tuple[float, float]) -> 
     return partner_s - shared * (2.0 - own - other)
 
 
-def least_sum(while_idle: float, backlog: float) -> float:
-    """What the speeds of a pair that need not be made must sum to, given who waits.
-
-    A second together saves (sum - 1) seconds of the GPUs and costs the pair (2 - sum) of its own.
-    While nobody waits so many saved ones must stand against one that is lost as `while_idle` says;
-    a saved second is worth the more the longer the line it shortens.
-
-    Args:
-        while_idle: the sum asked for while nobody else waits, from 1 (any pair) to 2 (none).
-        backlog: GPUs that other waiting jobs ask for, in units of all the virtual cluster has.
-    """
-    if not 1.0 < while_idle < 2.0:
-        return while_idle
-    ratio = (while_idle - 1.0) / (2.0 - while_idle) / (1.0 + backlog)
-    return (1.0 + 2.0 * ratio) / (1.0 + ratio)
-
-
 class Pairing:
     """Looks for partners; remembers within a turn what it worked out."""
 
@@ -58,7 +41,6 @@ class Pairing:
         self.gpu_memory_mib = gpu_memory_mib
         self._left: dict[str, float] = {}
         self._found: tuple[float, float, Run, Verdict] | None = None
-        self._waited_for: int | None = None  # GPUs, when the turn began
 
     @property
     def evidence(self) -> Evidence:
@@ -79,13 +61,6 @@ class Pairing:
     def begin(self, turn: Turn) -> None:
         """A turn begins: time has passed since the last one."""
         self._left.clear()
-        self._waited_for = None
-
-    def backlog(self, turn: Turn, queued: QueuedJob) -> float:
-        """GPUs that others waiting here ask for, in units of all there are here."""
-        if self._waited_for is None:
-            self._waited_for = sum(other.job.gpus for other in turn.queue)
-        return max(self._waited_for - queued.job.gpus, 0) / max(turn.pool.gpus, 1)
 
     def left(self, turn: Turn, run: Run) -> float:
         """Expected seconds of work left of a run."""

@@ -15,12 +15,13 @@ from scheduler.core import Queue, QueuedJob, Turn
 from scheduler.decisions import Evidence, Reason
 from scheduler.estimates import Estimator
 from scheduler.orchestrator.backfill import Backfill
+from scheduler.orchestrator.demand import Demand
 from scheduler.orchestrator.gputypes import TypedPlacement
 from scheduler.orchestrator.headroom import HeadRoom
 from scheduler.orchestrator.index import Index
 from scheduler.orchestrator.lending import Lending
 from scheduler.orchestrator.outlook import Outlook
-from scheduler.orchestrator.pairing import Pairing, least_sum
+from scheduler.orchestrator.pairing import Pairing
 from scheduler.orchestrator.requeue import Probation
 from scheduler.orchestrator.reservation import Late, choose, exchange
 from scheduler.orchestrator.shares import Fairness, Shares
@@ -42,7 +43,9 @@ class Pellucid(Policy):
         pack_first_above: a pair whose predicted speeds sum to at least this is made even when the
             newcomer could have GPUs of its own: the next job will need them. None: only when it
             could not.
-        counts_queue: ask less of such a pair the more others wait, see `pairing.least_sum`.
+        busy_above: share of the GPUs that is asked for (`orchestrator.demand`) from which on jobs
+            that could start on GPUs of their own are packed, or profiled first; where less is,
+            the GPUs saved would stand idle.
         patience_s: the bound. A job that has waited longer goes before all others, oldest first,
             and is given a reservation; see `orchestrator.reservation` for what that promises.
         order: what a prediction counts as in the order, see `orchestrator.index`.
@@ -81,7 +84,7 @@ class Pellucid(Policy):
         ageing: float = 0.3,
         profile_above_s: float = 300.0,
         pack_first_above: float | None = 1.8,
-        counts_queue: bool = True,
+        busy_above: float = 0.85,
         patience_s: float = 172_800.0,
         order: str = "point",
         backfill_quantile: float = 0.9,
@@ -103,7 +106,8 @@ class Pellucid(Policy):
         self.ageing = ageing
         self.profile_above_s = profile_above_s
         self.pack_first_above = pack_first_above
-        self.counts_queue = counts_queue
+        self.busy_above = busy_above
+        self.demand = Demand(borrows)
         self.patience_s = patience_s
         self.partner_searches = partner_searches
         self.borrows = borrows
@@ -123,7 +127,7 @@ class Pellucid(Policy):
         self.requeues = self.probation is not None
         self._estimates: dict[str, float] = {}  # of jobs that have not ended
         self._holds: dict[str, tuple[str, Placement]] = {}  # virtual cluster -> job, its GPUs
-        self._tried: dict[str, tuple[str, int]] = {}  # when each last did not fit: `Pool.changes`
+        self._tried: dict[str, tuple[str, int, int]] = {}  # who last did not fit, at `Pool.changes`
         # of the turn: GPU counts that would fit without the reservation; whether one was told so
         self._fits: dict[int, bool] = {}
         self._passed_over = False
@@ -135,6 +139,7 @@ class Pellucid(Policy):
         super().prepare(queued, now, estimator)
         assert queued.estimate_s is not None
         self._estimates[queued.job.job_id] = queued.estimate_s
+        self.demand.joins(queued.job)
         queued.evidence = (
             *self.outlook.described(queued.estimate_s),
             *self.index.evidence(queued.estimate_s),
@@ -170,11 +175,15 @@ class Pellucid(Policy):
     def withdrawn(self, job_id: str, now: float) -> None:
         self._over(job_id, now)
         self._estimates.pop(job_id, None)
+        for vc, (holder, held) in self._holds.items():
+            if holder == job_id:  # let go in the next turn, even if one of that name comes again
+                self._holds[vc] = "", held
 
     def _over(self, job_id: str, now: float) -> float:
         """A job is over. Returns what it ran before it was stopped, seconds."""
         self.fairness.over(job_id, now)
         self.backfill.over(job_id, now)
+        self.demand.over(job_id)
         return self.probation.over(job_id) if self.probation is not None else 0.0
 
     def refuses(self, job: Job, cluster: ClusterSpec) -> Reason | None:
@@ -217,7 +226,9 @@ class Pellucid(Policy):
         self._promote(turn)
         self._reserved(turn)
         self.pairing.begin(turn)
-        scarce = self._scarce(turn)
+        asked = self.demand.share(turn)
+        scarce = asked >= self.busy_above and self._scarce(turn)
+        pressure: Evidence = (("asked_share", asked),)
         too_many: set[int] = set()  # GPU counts that did not fit; nothing is freed during a turn
         searches = self.partner_searches
         holder = self._holds.get(turn.vc, ("", []))[0]
@@ -241,10 +252,7 @@ class Pellucid(Policy):
             if self._can_share(queued) and searches > 0:
                 if scarce and self.pack_first_above is not None:
                     searches -= 1
-                    least = self.pack_first_above
-                    if self.counts_queue:
-                        least = least_sum(least, self.pairing.backlog(turn, queued))
-                    if self._pack(turn, queued, least) is None:
+                    if self._pack(turn, queued, self.pack_first_above, pressure) is None:
                         continue
             elif (
                 scarce
@@ -415,13 +423,15 @@ class Pellucid(Policy):
             and queued.job.gpus <= self.max_gpus
         )
 
-    def _pack(self, turn: Turn, queued: QueuedJob, least: float) -> Reason | None:
+    def _pack(
+        self, turn: Turn, queued: QueuedJob, least: float, pressure: Evidence = ()
+    ) -> Reason | None:
         """Pack a job where that pays. None when it was packed, otherwise what stood in the way."""
         assert self.judge is not None
         found = self.pairing.best(turn, queued, self.judge, least)
         if isinstance(found, Reason):
             return found
-        turn.pack(queued, found, evidence=self.pairing.evidence)
+        turn.pack(queued, found, evidence=(*self.pairing.evidence, *pressure))
         return None
 
     def _pays_to_profile(self, queued: QueuedJob) -> bool:
@@ -456,7 +466,7 @@ class Pellucid(Policy):
         pool, queue = turn.pool, turn.queue
         held = self._holds.get(turn.vc)
         if held is not None and held[0] not in self._estimates:
-            pool.let_go(held[1])  # it ended while being profiled
+            pool.let_go(held[1])  # it was withdrawn, or ended while being profiled
             del self._holds[turn.vc]
             held = None
         urgent = takewhile(lambda queued: queued.priority > 0, queue)
@@ -467,7 +477,7 @@ class Pellucid(Policy):
         ) is not None:
             # a holder that is being profiled is not in the queue: nobody else is given one
             before = held[1] if held is not None else []
-            tried = queued.job.job_id, pool.changes
+            tried = queued.job.job_id, queued.job.gpus, pool.changes
             if before and not self.borrows and self._tried.get(turn.vc) == tried:
                 turn.wait(queued, turn.capacity_reason(queued))
                 return  # the GPUs are as they were when it was last found not to fit

@@ -26,6 +26,7 @@ app = typer.Typer()
 for command in (explain, simulate):
     app.command()(command)
 
+OPTIONS = ["--set", "patience_s=7200", "--set", "fairness=0.5"]
 CLUSTER = Path(__file__).resolve().parents[2] / "pipeline" / "clusters" / "small.yaml"
 
 
@@ -37,7 +38,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     made = CliRunner().invoke(
         app,
         ["simulate", "--trace", str(folder / "trace"), "--cluster", str(CLUSTER), "--durations",
-         "gpus", "--policy", "pellucid", "--out", str(folder / "run"), "--json"],
+         "gpus", "--policy", "pellucid", *OPTIONS, "--out", str(folder / "run"), "--json"],
     )  # fmt: skip
     assert made.exit_code == 0, made.output
     return RunFolder(folder / "run")
@@ -72,6 +73,7 @@ def test_what_is_shown_of_a_run_is_true_of_it(
             ).reason
         )
         scenario = open_scenario(run.folder.parent / "trace", cluster=CLUSTER, durations="gpus")
+        scenario.settings = {"patience_s": 7200, "fairness": 0.5}
         core, memory = stand_at(scenario, "pellucid", found.at)
         futures = Futures(core, memory, found.at)
         for outcome in found.helped:

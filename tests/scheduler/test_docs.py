@@ -1,7 +1,8 @@
-"""The example of `docs/adding-a-policy.md` is a policy, and keeps the contract."""
+"""The example of `docs/adding-a-policy.md` keeps the contract; `docs/policy.md` is complete."""
 
 from __future__ import annotations
 
+import inspect
 import re
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 
 from scheduler.decisions import Reason
 from scheduler.policies.base import Policy
+from scheduler.policies.pellucid import Pellucid
 from tests.scheduler import contract
 from tests.scheduler.builders import a_job, cluster_of, play
 from tests.scheduler.contract import PolicyContract
@@ -59,3 +61,10 @@ def test_the_example_keeps_the_contract(world: World) -> None:
     contract.check_gangs_and_sharing(watched)
     contract.check_stories(watched)
     contract.check_sentences(watched.decisions)
+
+
+def test_the_page_of_the_policy_lists_every_parameter_with_its_default() -> None:
+    page = (PAGE.parent / "policy.md").read_text()
+    listed = dict(re.findall(r"^\| `(\w+)` \| `([^`]+)` \|", page, re.MULTILINE))
+    taken = inspect.signature(Pellucid).parameters
+    assert listed == {name: repr(given.default) for name, given in taken.items()}

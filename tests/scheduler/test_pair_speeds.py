@@ -98,7 +98,7 @@ class Told(Pellucid):
 
     def __init__(self, *, learns_speeds: bool):
         likes = Likes(speeds={("b", "a"): (0.95, 0.95)})
-        super().__init__(likes, learns_speeds=learns_speeds)
+        super().__init__(likes, learns_speeds=learns_speeds, busy_above=0.0)
         self.heard: list[tuple[str, str, float]] = []
 
     def paced(self, own: QueuedJob, other: QueuedJob, speed: float) -> None:
@@ -135,5 +135,17 @@ def test_a_decision_to_pack_carries_the_pair_and_what_it_gains() -> None:
     assert evidence["best_partner"] == "a"
     assert (evidence["pair_speed"], evidence["pair_partner_speed"]) == (0.95, 0.9)
     assert evidence["gain_s"] > 0
+    assert evidence["asked_share"] == 1.0
     entered = dict(played.of("b", Action.ENQUEUE)[0].evidence)
     assert entered["p10_s"] <= entered["p50_s"] <= entered["p90_s"]
+
+
+@pytest.mark.parametrize(("nodes", "action"), [(2, Action.PACK), (3, Action.START)])
+def test_gpus_are_saved_only_where_they_are_missed(nodes: int, action: Action) -> None:
+    """Two nodes are asked for: of two that is all there is, of three one would stand idle."""
+    policy = Pellucid(Likes(speeds={("b", "a"): (0.95, 0.95)}))
+    a, b = a_job("a", gpus=8, for_=9 * HOUR), a_job("b", gpus=8, for_=9 * HOUR, at=900.0)
+    played = play(policy, cluster_of(nodes=nodes + 1, profiling=1), a, b, stage=WaitingStage())
+    (began,) = played.of("b", Action.START, Action.PACK)
+    assert began.action is action
+    assert began.time == (1100.0 if action is Action.PACK else 900.0), "profiled only to be packed"

@@ -10,10 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.cluster import Cluster, ClusterSpec
+from scheduler.core import Core, Turn
+from scheduler.orchestrator.demand import Demand
 from scheduler.orchestrator.index import Index, gittins
 from scheduler.orchestrator.outlook import Outlook
-from scheduler.orchestrator.pairing import gain_s, least_sum
+from scheduler.orchestrator.pairing import gain_s
 from scheduler.orchestrator.reservation import choose, exchange
+from scheduler.policies.fifo import Fifo
 from tests.scheduler.builders import VC, a_job
 
 # --- outlook --------------------------------------------------------------------------------------
@@ -82,16 +85,28 @@ def test_the_gain_is_what_two_timetables_differ_by(
     )
 
 
-@given(least=st.floats(1.01, 1.99), backlog=st.floats(0.0, 50.0), more=st.floats(0.01, 10.0))
-def test_the_more_wait_the_less_is_asked_of_a_pair(
-    least: float, backlog: float, more: float
+# --- demand ---------------------------------------------------------------------------------------
+
+
+@given(
+    jobs=st.lists(st.tuples(st.integers(1, 16), st.booleans(), st.booleans()), max_size=20),
+    pooled=st.booleans(),
+)
+def test_demand_is_what_those_ask_for_that_have_not_ended(
+    jobs: list[tuple[int, bool, bool]], pooled: bool
 ) -> None:
-    """So many seconds saved per second lost as without a line, over what the line makes of one."""
-    asked = least_sum(least, backlog)
-    assert 1.0 < least_sum(least, backlog + more) < asked <= least + 1e-9
-    ratio = (asked - 1.0) / (2.0 - asked)
-    assert ratio * (1.0 + backlog) == pytest.approx((least - 1.0) / (2.0 - least), rel=1e-6)
-    assert (least_sum(1.0, backlog), least_sum(2.0, backlog)) == (1.0, 2.0)
+    demand, asked = Demand(pooled), 0
+    for i, (gpus, here, ends) in enumerate(jobs):
+        job = a_job(f"j{i}", gpus=gpus, vc=VC if here else "other").job
+        demand.joins(job)
+        demand.joins(job)  # it comes back from profiling
+        if ends:
+            demand.over(job.job_id)
+            demand.over(job.job_id)
+        elif here or pooled:
+            asked += gpus
+    core = Core(Cluster(ClusterSpec({VC: 2, "other": 1})), Fifo())
+    assert demand.share(Turn(core, VC, 0.0)) == asked / (24 if pooled else 16)
 
 
 # --- order ----------------------------------------------------------------------------------------

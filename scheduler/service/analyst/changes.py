@@ -129,6 +129,7 @@ def _reshape(
         if queued in core.queues[was].fresh:
             core.queues[was].fresh.remove(queued)
         core.touch(was)
+        core.policy.withdrawn(job.job_id, now)  # what it keeps of the job is not of the new one
     if stage is not None:
         stage.remove(queued)
     queued.job = job
