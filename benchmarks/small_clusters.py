@@ -58,6 +58,7 @@ def synthetic(nodes: int, seed: int) -> Workload:
         demo,
         jobs=round(demo.jobs * share),
         users=max(4, round(demo.users * share)),
+        burst_jobs=(max(2, round(demo.burst_jobs[0] * share)), round(demo.burst_jobs[1] * share)),
         vcs=(Vc(NAME, nodes, 1.0, LOAD),),
     )
     cluster = ClusterSpec({NAME: nodes}, PER_NODE, name=f"{nodes} nodes")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -131,12 +132,12 @@ def test_a_decision_to_pack_carries_the_pair_and_what_it_gains() -> None:
     a, b = a_job("a", gpus=8, for_=9 * HOUR), a_job("b", gpus=8, for_=9 * HOUR, at=900.0)
     played = play(policy, cluster_of(nodes=3, profiling=1), a, b, stage=WaitingStage())
     (packed,) = played.of("b", Action.PACK)
-    evidence = dict(packed.evidence)
+    evidence: dict[str, Any] = dict(packed.evidence)
     assert evidence["best_partner"] == "a"
     assert (evidence["pair_speed"], evidence["pair_partner_speed"]) == (0.95, 0.9)
     assert evidence["gain_s"] > 0
     assert evidence["asked_share"] == 1.0
-    entered = dict(played.of("b", Action.ENQUEUE)[0].evidence)
+    entered: dict[str, Any] = dict(played.of("b", Action.ENQUEUE)[0].evidence)
     assert entered["p10_s"] <= entered["p50_s"] <= entered["p90_s"]
 
 
