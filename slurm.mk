@@ -5,9 +5,14 @@
 
 .PHONY: slurm-test slurm-up
 
+# A daemon on a busy machine may miss a moment: what failed is tried once more, alone.
+SLURM_PYTEST = PELLUCID_SLURM=1 $(BIN)/python -m benchmarks.slurm.alone --limit 1500 \
+	$(BIN)/python -m pytest
+
 slurm-test: install ## Bring up Slurm (again with slurmdbd, slurmrestd), run its tests, leave nothing
 	benchmarks/slurm/install.sh
-	PELLUCID_SLURM=1 $(BIN)/python -m pytest -n 4 --dist loadfile tests/slurm
+	$(SLURM_PYTEST) -n 6 --dist loadfile tests/slurm || \
+	  $(SLURM_PYTEST) --last-failed --last-failed-no-failures none tests/slurm
 
 slurm-up: install ## A private Slurm with fake GPUs to try things on, until Ctrl-C
 	benchmarks/slurm/install.sh

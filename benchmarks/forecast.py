@@ -4,10 +4,10 @@
 
 Track `honest`, policy `pellucid`, seed 0; forecasts are scored on the last two weeks (from
 --from-day on). After the pass at its submission a job runs (its start is known, and counted as
-such), is looked at in the profiling partition, or stands in line. Of the latter two a random
-sample (--share, chosen by job id) is forecast by running the core forward (--futures per forecast)
-from a snapshot taken right after that pass; the correction learns from that sample alone, as its
-starts come in, beginning at none.
+such), is looked at in the profiling partition, or stands in line. Everybody in line, and of those
+being looked at a random sample (--share, chosen by job id), is forecast by running the core forward
+(--futures per forecast) from a snapshot taken right after that pass; the correction learns from
+these alone, as their starts come in, beginning at none.
 
 Coverage is the share of jobs that start no later than promised: `in_line` of those that had to
 wait for GPUs, `later` of all that started later than they were submitted (most of them right
@@ -83,7 +83,7 @@ class Replay:
         raw, told: forecasts by job, before and after the correction.
         in_line: jobs forecast that stood in line.
         at_once: jobs started by the pass at their submission.
-        eligible: the others, forecast or not.
+        looked_at: jobs being looked at then, forecast or not.
     """
 
     scenario: Scenario
@@ -92,7 +92,7 @@ class Replay:
     futures: int
     window: tuple[float, float]
     at_once: int = 0
-    eligible: int = 0
+    looked_at: int = 0
     raw: dict[str, Forecast] = field(default_factory=dict)
     told: dict[str, Forecast] = field(default_factory=dict)
     in_line: set[str] = field(default_factory=set)
@@ -139,10 +139,11 @@ class Replay:
         if job_id not in core.jobs() or (run is not None and not run.profiling):
             self.at_once += 1
             return False
-        self.eligible += 1
-        chosen = int.from_bytes(blake2b(job_id.encode(), digest_size=4).digest(), "big") / 2**32
-        if chosen >= self.share:
-            return False
+        if run is not None:
+            self.looked_at += 1
+            drawn = int.from_bytes(blake2b(job_id.encode(), digest_size=4).digest(), "big") / 2**32
+            if drawn >= self.share:
+                return False
         began = time.process_time()
         raw = Futures(core, memory, now).forecast([job_id], samples=self.futures)[job_id]
         told = self.correction.corrected(raw)
@@ -168,7 +169,7 @@ def measure(
     *,
     policy: str = "pellucid",
     seed: int = 0,
-    share: float = 0.1,
+    share: float = 0.05,
     futures: int = 32,
     window: tuple[float, float] = (FROM_DAY, 1e9),
 ) -> dict[str, Any]:
@@ -179,7 +180,10 @@ def measure(
     starts = replay.run()
 
     done = [job_id for job_id in replay.told if starts[job_id] is not None]
-    weight = replay.eligible / max(1, len(done))
+    sampled = len(done) - sum(job_id in replay.in_line for job_id in done)
+    weight = {True: 1.0, False: replay.looked_at / max(1, sampled)}  # by: in line
+    weights = {job_id: weight[job_id in replay.in_line] for job_id in done}
+    everybody = sum(weights.values()) + replay.at_once
     bounds = json.loads(BUDGET.read_text())
 
     def table(made: dict[str, Forecast]) -> dict[str, Any]:
@@ -188,27 +192,30 @@ def measure(
         return {"in_line": calibration(line)["all"], **calibration(all_)}
 
     told, raw = table(replay.told), table(replay.raw)
-    kept = told["all"]["p90"] * len(done) * weight + replay.at_once
+    kept = replay.at_once + sum(
+        weights[j]
+        for j in done
+        if (p90 := replay.told[j].start_p90) is not None and (starts[j] or 0.0) <= p90 + 1e-6
+    )
     ties = {j: kept_in_expectation(replay.raw[j], starts[j] or 0.0, 0.9) for j in done}
     return {
         "policy": policy,
         "seed": seed,
         "days": [window[0], min(window[1], 26.0)],
-        "submissions": replay.at_once + replay.eligible,
         "started_at_once": replay.at_once,
+        "looked_at": replay.looked_at,
+        "in_line": len(replay.in_line),
         "forecast": len(done),
-        "of": replay.eligible,
         "futures": futures,
         "p90": {
             "in_line": told["in_line"]["p90"],
             "later": told["waited"]["p90"],
-            "all": kept / (len(done) * weight + replay.at_once),
+            "all": kept / everybody,
         },
         "p90_randomised_uncorrected": {
             "in_line": _mean([ties[j] for j in done if j in replay.in_line]),
             "later": _mean([ties[j] for j in done if starts[j] != replay.raw[j].made_at]),
-            "all": (sum(ties.values()) * weight + 0.9 * replay.at_once)
-            / (len(done) * weight + replay.at_once),
+            "all": (sum(ties[j] * weights[j] for j in done) + 0.9 * replay.at_once) / everybody,
         },
         "corrected": told,
         "uncorrected": raw,
@@ -229,7 +236,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--policy", default="pellucid")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--share", type=float, default=0.1, help="of the waiting, forecast")
+    parser.add_argument("--share", type=float, default=0.05, help="of those looked at, forecast")
     parser.add_argument("--futures", type=int, default=32, help="run per forecast")
     parser.add_argument("--from-day", type=float, default=FROM_DAY)
     parser.add_argument("--to-day", type=float, default=1e9)

@@ -97,6 +97,7 @@ def _slurm_conf(folder: Path, name: str, shape: Shape, ports: Ports) -> str:
         "SlurmdTimeout=10",
         "KillWait=2",
         "MinJobAge=600",
+        "MaxJobCount=20000",
         "SelectType=select/cons_tres",
         "SelectTypeParameters=CR_Core_Memory",
         "SchedulerType=sched/backfill",

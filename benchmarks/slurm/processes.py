@@ -76,7 +76,8 @@ class Processes:
         """Every process of the cluster that is alive: daemons, step managers, jobs.
 
         A process belongs to it if its environment has the mark, or (jobs) Slurm's name of it, or
-        if a process that belongs started it.
+        if a process that belongs started it; a slurmstepd, which writes its title over its
+        environment, if it is in the cluster's folder.
         """
         marks = {(MARK, str(self._folder)), ("SLURM_CLUSTER_NAME", self._name)}
         own = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
@@ -86,7 +87,8 @@ class Processes:
                 if process.pid in own or process.status() == psutil.STATUS_ZOMBIE:
                     continue
                 environment = process.environ()
-                if any(environment.get(key) == value for key, value in marks):
+                marked = any(environment.get(key) == value for key, value in marks)
+                if marked or process.cwd() == str(self._folder):
                     found |= {process, *process.children(recursive=True)}
             except psutil.Error:
                 continue

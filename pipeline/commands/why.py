@@ -23,11 +23,14 @@ from pipeline.remote import (
 def why(job: JOB, server: SERVER = None, token: TOKEN = None, as_json: JSON = False) -> None:
     """Say why a job waits (or runs where it does, or how it ended), and when it will start.
 
-    One dominant reason, at most four principal ones with their numbers, and what would help.
+    One dominant reason, at most four principal ones with their numbers, and what would help. In
+    front of Slurm, ids are Slurm's.
 
-    Example:
+    Examples:
 
       pellucid why 7njjr7qk87fm
+
+      pellucid why 4711_3
     """
     with user_errors(), connect(server, token) as client:
         explained = client.explain(job, analyse=True)
@@ -44,6 +47,9 @@ def told(explained: dict[str, Any], now: float) -> list[str]:
     over = explained["phase"] in OVER
     stands = "over" if over else explained["phase"]
     lines = [f"{explained['job_id']} is {stands}: {explained['dominant']}"]
+    lines.append(f"  {_times(explained['times'], now)}")
+    if explained["detail"] not in ("", explained["dominant"]) and not over:
+        lines.append(f"  {explained['detail']}")
     if explained["next_step"]:
         lines.append(f"  what helps: {explained['next_step']}")
     for ground in explained["principal"][1:]:
@@ -65,6 +71,21 @@ def told(explained: dict[str, Any], now: float) -> list[str]:
             )
         lines += [f"    {step}" for step in packing["tree_path"]]
     return lines + _analysed(explained["analysis"])
+
+
+def _times(times: dict[str, float | None], now: float) -> str:
+    """Submit, eligible and start, kept apart."""
+    submitted, eligible, started = (
+        times[name] for name in ("submitted_at", "eligible_at", "started_at")
+    )
+    words = [f"submitted {between(submitted, now)} ago"]
+    if eligible is not None:
+        words.append(f"eligible {between(submitted, eligible)} later")
+    elif times["ended_at"] is None and started is None:
+        words.append("not eligible yet")
+    if started is not None:
+        words.append(f"started {between(eligible or submitted, started)} after that")
+    return ", ".join(words)
 
 
 def _analysed(analysis: dict[str, Any] | None) -> list[str]:

@@ -35,7 +35,8 @@ class Kind(StrEnum):
     REFUSED = "refused"  # what, why: a request that was turned down
     FORECAST = "forecast"  # early, late figures stored at submission
     ADVISED = "advised"  # running, waiting, left_out, decisions: a look at a queue we only follow
-    ORDERED = "ordered"  # was, priority, dry: of a job in Slurm, which is about to be changed
+    # of a job in Slurm, which is about to be changed: was, priority, dry; or comment, dry
+    ORDERED = "ordered"
 
 
 INPUTS = frozenset(Kind) - {

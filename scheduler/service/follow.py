@@ -2,11 +2,13 @@
 
 Once per interval the queue is read and drawn into a new core, which decides; nothing of that takes
 effect. *Advise* changes nothing in Slurm. *Order* gives priorities to pending jobs so that Slurm
-takes them in the core's order; each change is an ORDERED event before it is made.
+takes them in the core's order, and writes why they wait into AdminComment; each change is an
+ORDERED event before it is made.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -18,13 +20,13 @@ from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from features.schema import State as EndState
 from models.bundle import BundleError
-from scheduler.backends.slurm.client import Slurm, SlurmDown, SlurmError
+from scheduler.backends.slurm.client import Slurm, SlurmDown, SlurmError, quoted
 from scheduler.backends.slurm.order import priorities
 from scheduler.backends.slurm.parse import Node, ParseError, SlurmJob
 from scheduler.backends.slurm.picture import HOLDING, Asking, Picture, draw, job_of
 from scheduler.backends.slurm.queue import submission
 from scheduler.backends.slurm.shape import Shape
-from scheduler.decisions import Decision
+from scheduler.decisions import Action, Decision
 from scheduler.estimates import LiveEstimator
 from scheduler.service.analyst.forecast import Forecast, Futures
 from scheduler.service.analyst.memory import Memory
@@ -43,6 +45,7 @@ LEASE = "decider"  # place and these exclude each other
 NODES_EVERY = 10  # looks at the queue per look at the nodes
 FORESEEN = 64  # waiting jobs, first in line, whose start is foreseen
 BUDGET_S = 2.0  # processor seconds for that
+OURS = "pellucid: "  # begins an AdminComment that may be overwritten
 SLURM = "easy"  # this policy stands for Slurm's own: its priorities, EASY backfilling
 _ENDS = {
     "COMPLETED": EndState.COMPLETED,
@@ -107,9 +110,10 @@ class Follower:
         picture = draw(core, self.shape, jobs, self._nodes, now, by_slurm=by_slurm)
         made = self._foresee(picture)
         changes = self._changes(picture) if self.order else {}
+        reasons = self._reasons(picture) if self.order else {}
         if self.store is not None:
-            self._write(picture, made, changes, now)
-        self._carry_out(picture, changes)
+            self._write(picture, made, changes, reasons, now)
+        self._carry_out(changes, reasons)
         self.log.info(
             "looked",
             running=len(picture.running),
@@ -192,8 +196,27 @@ class Follower:
             changes |= {job_id: (now[job_id], priority) for job_id, priority in new.items()}
         return changes
 
-    def _carry_out(self, picture: Picture, changes: Mapping[str, tuple[int, int]]) -> None:
+    def _reasons(self, picture: Picture) -> dict[str, str]:
+        """Job -> AdminComment it is to have: why it waits, for those first in line.
+
+        What the site wrote there stays, and so does what is said already. A task is not changed by
+        itself: that would take it out of its array.
+        """
+        found = {}
+        said = {d.job_id: d for d in picture.decisions if d.action is Action.WAIT}
+        for job_id in picture.order[:FORESEEN]:
+            decision, there = said.get(job_id), picture.waiting[job_id].admin_comment
+            if decision is None or "_" in job_id or (there and not there.startswith(OURS)):
+                continue
+            if not there.startswith(f"{OURS}{decision.reason}:"):
+                found[job_id] = f"{OURS}{decision.reason}: {decision.sentence()}"
+        return found
+
+    def _carry_out(
+        self, changes: Mapping[str, tuple[int, int]], reasons: Mapping[str, str]
+    ) -> None:
         lines = [f"update jobid={job} priority={new}" for job, (_, new) in changes.items()]
+        lines += [f"update jobid={j} AdminComment={quoted(text)}" for j, text in reasons.items()]
         if not lines:
             return
         for line, said in zip(lines, self.slurm.write(lines), strict=True):
@@ -207,6 +230,7 @@ class Follower:
         picture: Picture,
         made: Mapping[str, Forecast],
         changes: Mapping[str, tuple[int, int]],
+        reasons: Mapping[str, str],
         now: float,
     ) -> None:
         assert self.store is not None
@@ -221,6 +245,10 @@ class Follower:
         events += [
             Event(Kind.ORDERED, now, job, body={"was": was, "priority": new, "dry": self.slurm.dry})
             for job, (was, new) in changes.items()
+        ]
+        events += [
+            Event(Kind.ORDERED, now, job, body={"comment": text, "dry": self.slurm.dry})
+            for job, text in reasons.items()
         ]
         rows = self._all_rows(picture, now)
         changed = [row for job_id, row in rows.items() if self._rows.get(job_id) != row]
@@ -251,27 +279,18 @@ class Follower:
             runs = job_id in picture.running
             run = picture.core.cluster.runs.get(job_id)
             held = zip(run.nodes, run.gpus, strict=True) if runs and run is not None else ()
-            reason = reasons.get(job_id) or self._rows.get(job_id, {}).get("reason", "")
-            found[job_id] = {
-                "job_id": job_id,
-                "submitted_seq": int(job.submit),
-                "owner": job.user[:128],
-                "vc": job.partition,
-                "name": job.name[:256],
-                "gpus": job.gpus,
-                "spec": canonical(submission(job, job.partition).body()),
+            found[job_id] = _row(job) | {
                 "phase": (Phase.RUNNING if runs else Phase.QUEUED).value,
-                "reason": reason,
+                "reason": reasons.get(job_id) or self._rows.get(job_id, {}).get("reason", ""),
                 "priority": queued.priority if self.genesis.policy == SLURM else 0,
                 "key": queued.key,
                 "estimate_s": queued.estimate_s,
                 "nodes": canonical([[node, _indices(mask)] for node, mask in held]),
                 "partner": run.partner.job.job_id if runs and run and run.partner else None,
-                "submitted_at": job.submit,
-                "queued_at": job.eligible,
-                "started_at": job.start if runs else None,
                 "detail": "" if runs else f"Slurm: {job.reason}",
             }
+        for job_id, job in picture.aside.items():
+            found[job_id] = _row(job) | {"detail": picture.left_out[job_id]}
         return found
 
     # --- life ---------------------------------------------------------------------------------
@@ -326,6 +345,31 @@ class Follower:
             self.lease = self.store.renew(self.lease, self.wall(), lease_s)
 
 
+def _row(job: SlurmJob) -> dict[str, Any]:
+    """The row of a job that is seen, and not decided about."""
+    runs = job.state in HOLDING
+    waits = not runs and job.priority != 0 and not job.dependency
+    return {
+        "job_id": job.id,
+        "submitted_seq": int(job.submit),
+        "owner": job.user[:128],
+        "vc": job.partition,
+        "name": job.name[:256],
+        "gpus": job.gpus,
+        "spec": canonical(submission(job, job.partition).body()),
+        "phase": (Phase.RUNNING if runs else Phase.SUBMITTED).value,
+        "reason": "",
+        "priority": 0,
+        "key": None,
+        "estimate_s": None,
+        "nodes": canonical([]),
+        "partner": None,
+        "submitted_at": job.submit,
+        "queued_at": job.eligible if runs or waits else None,
+        "started_at": job.start if runs else None,
+    }
+
+
 def _indices(mask: int) -> list[int]:
     return [i for i in range(mask.bit_length()) if mask >> i & 1]
 
@@ -373,6 +417,9 @@ def run_follower(settings: Settings, stopping: Callable[[], bool], holder: str =
     """The process of `advise` and `order`."""
     from scheduler.service.slurm import slurm_of
 
+    os.nice(10)  # this and the `squeue` it runs wait for whoever else wants the processor
+    if hasattr(os, "SCHED_BATCH"):
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     store = Store(settings.database)
     genesis = Genesis.from_body(store.read(limit=1)[0].body)
     follower = Follower(

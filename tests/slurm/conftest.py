@@ -28,7 +28,7 @@ def nothing_left() -> Iterator[None]:
     left = []
     for process in psutil.process_iter():
         try:
-            if process.environ().get(MARK, "").startswith(begin):
+            if f"{process.environ().get(MARK, '')} {process.cwd()}".count(begin):
                 left.append(" ".join(process.cmdline()))
         except psutil.Error:
             continue

@@ -17,9 +17,16 @@ from typer.testing import CliRunner
 from benchmarks.slurm import SlurmCluster
 from benchmarks.slurm.processes import until
 from pipeline.cli import _load, app
+from pipeline.replay.runs import VARIANTS, replay
+from pipeline.replay.site import read_site
 from pipeline.traces import ingest, read_dataset
+from pipeline.tracks import plain
 
 USER = "nobody"
+REPLAYED = (
+    "JobID,JobName,User,Partition,Submit,Eligible,Start,End,Timelimit,State,NNodes,NodeList,"
+    "ReqTRES,AllocTRES"
+)
 COLUMNS = (
     "JobID,JobName,User,Partition,Submit,Eligible,Start,End,Elapsed,ElapsedRaw,Timelimit,State,"
     "ExitCode,NNodes,ReqTRES,AllocTRES"
@@ -93,6 +100,38 @@ def test_replay_reads_what_sacct_wrote(history: SlurmCluster, tmp_path: Path) ->
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)
     assert "<html" in page.read_text()
+
+
+def test_its_own_sacct_is_replayed_with_the_averages_of_simulate(
+    accounted: SlurmCluster, tmp_path: Path
+) -> None:
+    """Two nodes of eight GPUs, jobs enough to queue; then sacct, scontrol and replay as told."""
+    ids = [
+        accounted.run("sbatch", "--parsable", "--partition=open", f"--gpus={gpus}", "--time=2",
+                      "--wrap", f"sleep {seconds}", user="nobody").stdout.strip()
+        for gpus, seconds in [(8, 2), (4, 3), (8, 2), (2, 2), (4, 1), (1, 2), (8, 1), (2, 1)]
+    ]  # fmt: skip
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        told = accounted.run(
+            "sacct", "-X", "-a", "-D", "-P", "-o", REPLAYED, "-j", ",".join(ids)
+        ).stdout
+        if told.count("|COMPLETED|") == len(ids):
+            break
+        time.sleep(0.5)
+    (tmp_path / "dump.txt").write_text(told)
+    (tmp_path / "nodes.txt").write_text(accounted.run("scontrol", "show", "nodes").stdout)
+    site = read_site(tmp_path / "dump.txt", tmp_path, nodes=tmp_path / "nodes.txt")
+    assert site.counts["replayed"] == site.counts["lines"] == len(ids)
+    assert site.workload.cluster.gpus_per_node == 8
+    assert site.workload.cluster.vcs["open"] == 2
+    found = {row["key"]: row for row in replay(site, 1, variants=VARIANTS[:3])["variants"]}
+    table = read_dataset(tmp_path / "dataset")
+    for policy in ("fifo", "easy"):
+        scenario = plain.scenario(table, "own", site.workload.cluster, None)
+        jobs = scenario.simulate(policy)[0].jobs
+        mean = sum(job.queue_s for job in jobs) / len(jobs)
+        assert found[policy]["avg_wait_s"] == pytest.approx(mean, abs=0.51)  # Eligible, not Submit
 
 
 def test_waiting_for_pellucid_is_told_apart_in_the_accounts(history: SlurmCluster) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -189,6 +190,56 @@ def test_a_drained_node_is_closed_and_opened_again(site: SlurmSite) -> None:
     again = site.open()
     (event,) = news(again, Kind.NODE_SET)
     assert event.body == {"node": 1, "open": True}
+
+
+def test_a_reserved_node_is_closed_and_who_asks_for_it_is_left_alone(site: SlurmSite) -> None:
+    backend = site.open()
+    name = site.shape.names[2]
+    made = [
+        "reservation=upkeep",
+        f"nodes={name}",
+        "starttime=now",
+        "duration=60",
+        "users=root,nobody",
+    ]
+    site.cluster.run("scontrol", "create", *made, "flags=maint,ignore_jobs")
+    try:
+        asks = sbatch(site, "--gpus=1", "--reservation=upkeep")
+        (event,) = news(backend, Kind.NODE_SET)
+        assert event.body == {"node": 2, "open": False}
+        backend.heard([event])
+        said = "gpus=1; left alone: it asks for a reservation"
+        until(lambda: (backend.reports(0.1), job(site, asks).admin_comment)[1] == said)
+        assert job(site, asks).held
+        site.cluster.run("scancel", asks)
+    finally:
+        site.cluster.run("scontrol", "delete", "reservation=upkeep")
+    (event,) = news(backend, Kind.NODE_SET)
+    assert event.body == {"node": 2, "open": True}
+    backend.heard([event])
+
+
+def test_a_users_job_past_its_limit_is_ended_by_slurm(site: SlurmSite) -> None:
+    backend = site.open()
+    job_id = sbatch(site, "--gpus=1", "--time=5")
+    adopted(backend)
+    backend.launch(on(job_id, 0))
+    backend.acknowledge([await_start(backend, site, job_id)])
+    soon = datetime.fromtimestamp(time.time() + 2).isoformat(timespec="seconds")
+    site.cluster.run("scontrol", "update", f"jobid={job_id}", f"EndTime={soon}")
+    report = last(hear(backend, site, tries=400))
+    assert (report.what, report.state) == (Happened.ENDED, State.TIMEOUT)
+
+
+def test_a_users_own_scancel_of_a_running_job_is_its_end(site: SlurmSite) -> None:
+    backend = site.open()
+    job_id = sbatch(site, "--gpus=1")
+    adopted(backend)
+    backend.launch(on(job_id, 0))
+    backend.acknowledge([await_start(backend, site, job_id)])
+    site.cluster.run("scancel", job_id, user="nobody")
+    report = last(hear(backend, site))
+    assert (report.what, report.state) == (Happened.ENDED, State.CANCELLED)
 
 
 def test_a_job_put_back_in_the_queue_is_lost_to_the_service(site: SlurmSite) -> None:

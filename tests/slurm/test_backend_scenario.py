@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.slurm import SlurmCluster
-from benchmarks.slurm.scenarios import place
+from benchmarks.slurm.place import place
 from scheduler.backends.slurm.client import Slurm
 from scheduler.backends.slurm.shape import Shape
 from scheduler.service.events import Kind
@@ -23,15 +23,11 @@ from scheduler.service.store.visibility import Role, Viewer
 
 def test_no_job_is_lost_or_doubled_when_service_and_controller_die(tmp_path: Path) -> None:
     outcome = place(
-        tmp_path, count=20, kills=2, restarts=1, most_s=3.0, gap_s=0.1, whole=False, patience_s=60.0
+        tmp_path, count=16, kills=2, restarts=1, most_s=2.0, gap_s=0.05, whole=False, patience_s=60
     )
     assert (outcome.kills, outcome.restarts) == (2, 1)
-    assert not outcome.lost
-    assert not outcome.doubled
-    assert not outcome.misplaced
-    assert not outcome.disagree
-    assert not outcome.divergences
-    assert 1 <= outcome.max_per_gpu <= 2
+    assert outcome.faults == []
+    assert outcome.most_sampled >= 1
 
 
 @pytest.fixture(scope="module")
@@ -108,10 +104,14 @@ def test_ordering_gives_slurm_the_order_of_the_core(busy: SlurmCluster, tmp_path
     assert given == sorted(given, reverse=True)
     assert len(set(given)) == len(given)
     assert there[int(held)]["priority"] == 0, "what somebody holds stays held"
-    logged = {e.job_id: e.body["priority"] for e in store.read(kinds=[Kind.ORDERED])}
+    events = store.read(kinds=[Kind.ORDERED])
+    logged = {e.job_id: e.body["priority"] for e in events if "priority" in e.body}
+    said = {e.job_id: e.body["comment"] for e in events if "comment" in e.body}
+    assert said
+    assert all(there[int(job)]["admin_comment"].strip('"') == text for job, text in said.items())
     assert logged
     assert all(there[int(job)]["priority"] == priority for job, priority in logged.items())
     following.look()
     again = len(store.read(kinds=[Kind.ORDERED]))
-    assert again == len(logged), "what is in order is left as it is"
+    assert again == len(events), "what is in order is left as it is"
     store.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -46,12 +47,23 @@ def test_nothing_is_left_of_a_cluster_whose_jobs_run() -> None:
         slurm.run("sbatch", "--output=/dev/null", f"--wrap={hiding}")
         until(lambda: len(_sleepers()) == 2, "the job to run")
         folder = slurm.folder
+        assert _managers(folder)
     assert _sleepers() == []
+    assert _managers(folder) == []
     assert not folder.exists()
 
 
 def _up(cluster: SlurmCluster) -> bool:
     return "is UP" in cluster.run("scontrol", "ping", check=False).stdout
+
+
+def _managers(folder: Path) -> list[int]:
+    """Step managers (slurmstepd), which write their titles over their environments."""
+    found = []
+    for process in psutil.process_iter(["name", "cwd"]):
+        if process.info["name"] == "slurmstepd" and str(folder) in (process.info["cwd"] or ""):
+            found.append(process.pid)
+    return found
 
 
 def _sleepers() -> list[int]:

@@ -47,6 +47,7 @@ def test_never_more_than_two_jobs_on_a_gpu(cluster: SlurmCluster, notes: Path) -
             f"exec > {notes}/$SLURM_JOB_ID",
             'echo "$CUDA_VISIBLE_DEVICES"',
             "date +%s.%N",
+            f"until [ -e {notes}/go ]; do sleep 0.1; done",
             "sleep $PAUSE",
             "date +%s.%N",
         )
@@ -72,6 +73,7 @@ def test_never_more_than_two_jobs_on_a_gpu(cluster: SlurmCluster, notes: Path) -
             for gpu in gpus
         )
         assert max(shown.values(), default=0) <= 2
+        (notes / "go").touch()  # those that run were seen together
         time.sleep(0.1)
     assert most == 2  # sharing did happen, and no counter passed the cap
     _over(cluster, list(given))

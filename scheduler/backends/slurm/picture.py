@@ -50,7 +50,7 @@ class Picture:
 
     Attributes:
         core: after its decisions. order: waiting jobs, those it would start first.
-        left_out: jobs that could not be drawn, and why.
+        left_out: jobs that could not be drawn, and why. aside: these, as Slurm has them.
     """
 
     core: Core
@@ -58,6 +58,7 @@ class Picture:
     waiting: dict[str, SlurmJob] = field(default_factory=dict)
     running: dict[str, SlurmJob] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
+    aside: dict[str, SlurmJob] = field(default_factory=dict)
     decisions: list[Decision] = field(default_factory=list)
     order: list[str] = field(default_factory=list)
 
@@ -89,6 +90,7 @@ def draw(
         priority = job.priority if by_slurm else 0
         core.adopt(job_of(job), now, order=order, priority=priority, queued_before=True)
         picture.waiting[job.id] = job
+    picture.aside = {job.id: job for job in asked if job.id in picture.left_out}
     for node in nodes:
         number = shape.node(node.name)
         if number is not None and not node.open:

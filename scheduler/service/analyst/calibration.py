@@ -17,6 +17,7 @@ from typing import Any
 
 from scheduler.service.analyst.forecast import Forecast
 
+NEAR_S = 3600.0  # promises are near or far
 LEVELS = {"p50": 0.5, "p90": 0.9}
 # promised wait (p90) at which groups end, seconds; the last is open
 GROUPS_S = (300.0, 3600.0, 14_400.0, 43_200.0, 86_400.0)
@@ -113,25 +114,30 @@ class Tracker:
 
 
 class Correction:
-    """Stretches promises by what became of earlier ones.
+    """Stretches promises by what became of earlier ones, of near and far promises each by itself.
 
-    It learns as soon as the outcome is known: a promise is broken when its time has passed.
+    It learns as soon as the outcome is known: a promise is broken when its time has passed. It
+    learns slowly, for the jobs of one line are late together: a hundred of them are one event.
     """
 
-    def __init__(self, step: float = 0.02):
-        self.trackers = {name: Tracker(level, step) for name, level in LEVELS.items()}
-        self._open: dict[tuple[str, str], float] = {}  # (job, level) -> promised time
+    def __init__(self, step: float = 0.005):
+        self.trackers = {
+            (name, group): Tracker(level, step)
+            for name, level in LEVELS.items()
+            for group in ("near", "far")
+        }
+        self._open: dict[tuple[str, str], tuple[float, str]] = {}  # (job, level) -> time, group
         self._due: list[tuple[float, str, str]] = []
 
     @property
     def stretches(self) -> dict[str, float]:
-        """What promises are multiplied by now, by level."""
-        return {name: tracker.stretch for name, tracker in self.trackers.items()}
+        """What promises are multiplied by now, by level and group."""
+        return {f"{name} {group}": t.stretch for (name, group), t in self.trackers.items()}
 
     @property
     def learned(self) -> int:
         """Promises it learned from."""
-        return self.trackers["p90"].learned
+        return sum(t.learned for (name, _), t in self.trackers.items() if name == "p90")
 
     def corrected(self, made: Forecast) -> Forecast:
         """The forecast with its start stretched; one that left nothing open stays as it is.
@@ -141,10 +147,12 @@ class Correction:
         p50, p90 = made.start_p50, made.start_p90
         if p50 is None or p90 is None or p50 == p90:
             return made
-        stretch = self.stretches
-        new50 = made.made_at + (p50 - made.made_at) * stretch["p50"]
-        new90 = max(new50, made.made_at + (p90 - made.made_at) * stretch["p90"])
-        new50 = min(new50, new90)
+        group = _group(made.made_at, p90)
+        new50, new90 = (
+            made.made_at + (at - made.made_at) * self.trackers[name, group].stretch
+            for name, at in (("p50", p50), ("p90", p90))
+        )
+        new90 = max(new50, new90)
         return replace(
             made,
             start_p50=new50,
@@ -157,8 +165,9 @@ class Correction:
         """A forecast, as it was told, is to be scored."""
         if made.start_p50 is None or made.start_p90 is None or made.start_p50 == made.start_p90:
             return
+        group = _group(made.made_at, made.start_p90)
         for name, at in (("p50", made.start_p50), ("p90", made.start_p90)):
-            self._open[job_id, name] = at
+            self._open[job_id, name] = at, group
             heappush(self._due, (at, job_id, name))
 
     def started(self, job_id: str, at: float) -> None:
@@ -167,7 +176,7 @@ class Correction:
         for name in LEVELS:
             promised = self._open.pop((job_id, name), None)
             if promised is not None:
-                self.trackers[name].learn(at <= promised)
+                self.trackers[name, promised[1]].learn(at <= promised[0])
 
     def forget(self, job_id: str) -> None:
         """A job left without having started."""
@@ -178,9 +187,14 @@ class Correction:
         """Time has passed: promises for times before `now` are broken."""
         while self._due and self._due[0][0] < now:
             at, job_id, name = heappop(self._due)
-            if self._open.get((job_id, name)) == at:
+            promised = self._open.get((job_id, name))
+            if promised is not None and promised[0] == at:
                 del self._open[job_id, name]
-                self.trackers[name].learn(False)
+                self.trackers[name, promised[1]].learn(False)
+
+
+def _group(made_at: float, p90: float) -> str:
+    return "near" if p90 - made_at < NEAR_S else "far"
 
 
 def scored(made: Iterable[tuple[Forecast, float]]) -> list[Scored]:

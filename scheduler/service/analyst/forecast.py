@@ -11,10 +11,11 @@ from types import MappingProxyType
 from scheduler.core import Core
 from scheduler.service.analyst.durations import Quantiles, at_level
 from scheduler.service.analyst.future import Beliefs, Believed, Draw, Future
-from scheduler.service.analyst.memory import DAY_S, Memory
+from scheduler.service.analyst.memory import DAY_S, Memory, Past
 from scheduler.service.analyst.snapshot import Snapshot
 
 SAMPLES = 64
+NO_TIME = "there was no time to run enough futures"
 LEAST = 9  # fewer futures than this say nothing of a p90
 
 
@@ -141,18 +142,27 @@ class Futures:
         }
 
     def end_of(self, job_id: str) -> Forecast:
-        """The forecast of a job that runs; what it loses by sharing GPUs is not counted."""
+        """The forecast of a job that runs."""
         run = self.still.cluster.runs[job_id]
-        quantiles = self.beliefs.quantiles[job_id]
-        p50, p90 = (run.start_time + at_level(quantiles, level) for level in (0.5, 0.9))
-        start = run.start_time
-        return Forecast(self.now, start, start, max(p50, self.now), max(p90, self.now))
+        return _end(self.now, run.start_time, self.beliefs.quantiles[job_id])
+
+
+def end_of(core: Core, memory: Memory, now: float, job_id: str) -> Forecast:
+    """The forecast of a job that runs; what it loses by sharing GPUs is not counted."""
+    queued, start = core.known(job_id), core.cluster.runs[job_id].start_time
+    past = memory.of(job_id) or Past(queued.job, queued.estimate_s, queued.profile)
+    return _end(now, start, memory.quantiles(past, now - start))
+
+
+def _end(now: float, start: float, quantiles: Quantiles) -> Forecast:
+    p50, p90 = (start + at_level(quantiles, level) for level in (0.5, 0.9))
+    return Forecast(now, start, start, max(p50, now), max(p90, now))
 
 
 def summary(now: float, starts: list[float], ends: list[float], horizon_s: float) -> Forecast:
     """A forecast from the starts and ends of one job in several futures."""
     if len(starts) < LEAST:
-        return Forecast(now, samples=len(starts), why_not="there was no time to run enough futures")
+        return Forecast(now, samples=len(starts), why_not=NO_TIME)
     start_p90 = _level(starts, 0.9)
     why = ""
     if start_p90 is None:

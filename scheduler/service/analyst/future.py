@@ -7,7 +7,7 @@ on from where they are, and nature is what is believed of the jobs instead of th
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -73,7 +73,6 @@ class Arrival(NamedTuple):
     Attributes:
         since_s: seconds into its piece of the past.
         seconds: how long it ran; None when it has not ended.
-        quantiles: of its duration, when it has not ended.
     """
 
     since_s: float
@@ -81,10 +80,21 @@ class Arrival(NamedTuple):
     predicted_s: float | None
     profile: Profile | None
     seconds: float | None
-    quantiles: Quantiles | None
 
 
 Piece = dict[str, list[Arrival]]  # by virtual cluster
+
+
+class Asked(dict[str, Quantiles]):
+    """Quantiles by job, made when they are first asked for: of a long line most never are."""
+
+    def __init__(self, make: Callable[[str], Quantiles]):
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, job_id: str) -> Quantiles:
+        made = self[job_id] = self._make(job_id)
+        return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,13 +124,14 @@ class Beliefs:
     def of(cls, memory: Memory, core: Core, now: float, *, kinship: float = 0.2) -> Beliefs:
         """What is believed of the jobs of a core at `now`."""
         jobs: dict[str, Past] = {}
-        quantiles: dict[str, Quantiles] = {}
         for job_id in core.jobs():
             queued = core.known(job_id)
             past = memory.of(job_id) or Past(queued.job, queued.estimate_s, queued.profile)
-            run = core.cluster.runs.get(job_id)
             jobs[job_id] = past
-            quantiles[job_id] = memory.quantiles(past, now - run.start_time if run else 0.0)
+        started = {job_id: run.start_time for job_id, run in core.cluster.runs.items()}
+        quantiles = Asked(
+            lambda job_id: memory.quantiles(jobs[job_id], now - started.get(job_id, now))
+        )
         history_s = now - (memory.first if memory.first is not None else now)
         piece_s = min(DAY_S, history_s) if history_s >= HOUR_S else 0.0
         count = min(memory.days, int(history_s / piece_s)) if piece_s else 0
@@ -131,11 +142,10 @@ class Beliefs:
             if not 0 <= back < count:
                 continue
             since = job.submit_time - (now - (back + 1) * piece_s)
-            later = quantiles.get(job.job_id) if past.ran_s is None else None
-            if past.ran_s is None and later is None:
+            if past.ran_s is None and job.job_id not in jobs:
                 continue
             pieces[back].setdefault(job.vc, []).append(
-                Arrival(since, job, past.predicted_s, past.profile, past.ran_s, later)
+                Arrival(since, job, past.predicted_s, past.profile, past.ran_s)
             )
         return cls(now, jobs, quantiles, pieces, piece_s, list(memory.profiles()), kinship)
 
@@ -286,8 +296,7 @@ class Future(Engine):
                 job = replace(past.job, job_id=job_id, submit_time=start + past.since_s)
                 seconds = past.seconds
                 if seconds is None:
-                    assert past.quantiles is not None
-                    seconds = draw.seconds(past.job, past.quantiles)
+                    seconds = draw.seconds(past.job, beliefs.quantiles[past.job.job_id])
                 profile = past.profile or draw.profile(job_id)
                 draw[job_id] = Work(seconds, profile=profile)
                 estimator.predicted[job_id] = past.predicted_s

@@ -12,7 +12,6 @@ import secrets
 import socket
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -23,8 +22,9 @@ from sqlalchemy import Connection, and_, delete, select, update
 from scheduler.service.analyst import why as reasons
 from scheduler.service.analyst.calibration import Correction
 from scheduler.service.analyst.changes import Change, NotPossible
-from scheduler.service.analyst.forecast import Forecast, Futures
+from scheduler.service.analyst.forecast import NO_TIME, Forecast, Futures, end_of
 from scheduler.service.analyst.memory import Memory, Past
+from scheduler.service.analyst.prompt import Prompt
 from scheduler.service.analyst.records import body_of, ended, forecast_of, write
 from scheduler.service.analyst.whatif import WhatIf, told
 from scheduler.service.bundles import Library
@@ -32,7 +32,7 @@ from scheduler.service.events import Event, Kind, canonical
 from scheduler.service.ledger import Phase
 from scheduler.service.rebase import followed
 from scheduler.service.state import State
-from scheduler.service.store.store import Also, Lease, LeaseLost, Store
+from scheduler.service.store.store import Lease, LeaseLost, Store
 from scheduler.service.store.tables import forecasts, questions
 
 if TYPE_CHECKING:
@@ -40,9 +40,11 @@ if TYPE_CHECKING:
 
 LEASE = "analyst"
 MOST = 256  # waiting jobs that are forecast in one go
-ROWS = 32  # forecasts written in one transaction: decisions and submissions wait for it
+ROWS = 64  # forecasts written in one transaction: decisions and submissions wait for it
 TOO_MANY = f"more than {MOST} jobs wait; those first in line are foreseen"
 UNSTARTED = (Phase.SUBMITTED, Phase.QUEUED, Phase.PROFILING)
+IN_VAIN_S = 30.0  # where futures take too long, they are not tried again before
+PAUSE_S = 0.2  # between two turns
 DUTY, SHORT_S = 0.3, 0.1  # share of a core that forecasts may take when they take long
 FORGET_S = 600.0  # questions are kept so long, answered or not
 PATIENCE_S = 30.0  # whoever asked longer ago has left
@@ -95,6 +97,7 @@ class Analyst:
         self._unforeseen: set[str] = set()  # whose latest forecast says `TOO_MANY`
         self._stale = False  # something was decided since the last refresh
         self._refresh_at = 0.0
+        self._in_vain_until = 0.0  # monotonic: there is no time for futures before
         self._rested_at = 0.0  # monotonic: no forecast is begun before
         self._futures: tuple[int, float, Futures] | None = None
 
@@ -106,8 +109,9 @@ class Analyst:
             try:
                 if self.lease is None and not self.take_over():
                     time.sleep(min(self.lease_s / 4, 1.0))
-                elif not self.turn():
-                    time.sleep(poll_s)
+                else:
+                    self.turn()
+                    time.sleep(poll_s)  # even if there is more: what came in between is one batch
             except LeaseLost as lost:
                 self.log.warning("lease_lost", why=str(lost))
                 self.lease = None
@@ -238,12 +242,19 @@ class Analyst:
         if len(waiting) > MOST:
             waiting.sort(key=lambda j: _place(self.state, j))
         made = {job_id: Forecast(now, why_not=TOO_MANY) for job_id in waiting[MOST:]}
-        futures = self.futures()
-        made |= {job_id: futures.end_of(job_id) for job_id in running}
-        if waiting:
-            found = futures.forecast(waiting[:MOST], samples=self.samples, budget_s=self.budget_s)
-            made |= {job_id: self.correction.corrected(one) for job_id, one in found.items()}
-        return made
+        made |= {job_id: end_of(core, self.memory, now, job_id) for job_id in running}
+        return made | self._foreseen(waiting[:MOST])
+
+    def _foreseen(self, waiting: Sequence[str]) -> dict[str, Forecast]:
+        """Forecasts of waiting jobs from futures; not tried again soon where there was no time."""
+        if not waiting:
+            return {}
+        if time.monotonic() < self._in_vain_until:
+            return {job_id: Forecast(self.now(), why_not=NO_TIME) for job_id in waiting}
+        found = self.futures().forecast(waiting, samples=self.samples, budget_s=self.budget_s)
+        if all(one.why_not == NO_TIME for one in found.values()):
+            self._in_vain_until = time.monotonic() + IN_VAIN_S
+        return {job_id: self.correction.corrected(one) for job_id, one in found.items()}
 
     def _foresee_new(self) -> None:
         """Forecast jobs that a pass has looked at, for the log and the table."""
@@ -358,27 +369,6 @@ def _place(state: State, job_id: str) -> tuple[int, float]:
     return -record.priority, record.key
 
 
-class Prompt(Store):
-    """A store that is written to by a thread of its own, which keeps the priority it began with.
-
-    Everybody waits for whoever writes: a process that gives way to all others must not be
-    interrupted there.
-    """
-
-    def __init__(self, url: str):
-        super().__init__(url)
-        self._writer = ThreadPoolExecutor(1)
-        self._writer.submit(int).result()  # begins it
-
-    def append(
-        self, new: Sequence[Event], also: Also | None = None, *, lease: Lease | None = None
-    ) -> list[Event]:
-        return self._writer.submit(super().append, new, also, lease=lease).result()
-
-    def renew(self, lease: Lease, now: float, for_s: float) -> Lease:
-        return self._writer.submit(super().renew, lease, now, for_s).result()
-
-
 def run_analyst(settings: Settings, stopping: Callable[[], bool]) -> None:
     """The process of the service that foresees, or stands by."""
     store = Prompt(settings.database)
@@ -393,4 +383,4 @@ def run_analyst(settings: Settings, stopping: Callable[[], bool]) -> None:
         holder=f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}",
         lease_s=settings.lease_s,
     )
-    analyst.run(stopping, max(settings.poll_s, 0.05))
+    analyst.run(stopping, max(settings.poll_s, PAUSE_S))

@@ -93,6 +93,21 @@ class Analysis:
 
 
 @dataclass(frozen=True, slots=True)
+class Times:
+    """When, in seconds since the epoch; None: not yet.
+
+    Attributes:
+        eligible_at: it could have been given GPUs from then on: no dependency, begin time, hold or
+            profiling run kept it from that.
+    """
+
+    submitted_at: float
+    eligible_at: float | None
+    started_at: float | None
+    ended_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """Why a job is where it is.
 
@@ -102,6 +117,7 @@ class Explanation:
         contributions: terms behind `estimate_s`, largest first; `bundle` names the model.
         forecast: None: no estimate yet.
         analysis: when it was asked for, of a job that waits.
+        detail: what the backend says of it.
     """
 
     job_id: str
@@ -113,6 +129,8 @@ class Explanation:
     standing: Standing | None
     forecast: Forecast | None
     estimate_s: float | None
+    times: Times
+    detail: str = ""
     bundle: str = ""
     contributions: list[Contribution] = field(default_factory=list)
     packing: Packing | None = None
@@ -136,6 +154,8 @@ def explain(view: View, job_id: str) -> Explanation:
         view.standing(job_id),
         view.forecast(job_id),
         job.estimate_s,
+        Times(job.submitted_at, job.queued_at, job.started_at, job.ended_at),
+        job.detail,
         score["bundle"] if score else "",
         _contributions(score["terms"] if score else ()),
         _packing(lines),
@@ -164,7 +184,7 @@ def _grounds(job: JobRow, lines: Sequence[Line]) -> list[Ground]:
         return [_end(job)]
     if not found:
         reason = Reason.NOT_YET_EVALUATED
-        return [Ground(reason.value, "not yet looked at", job.submitted_at)]
+        return [Ground(reason.value, job.detail or "not yet looked at", job.submitted_at)]
     *earlier, latest = found.values()
     if job.ended_at is not None and job.phase != Phase.REFUSED:
         return [_end(job, latest), latest]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from scheduler.service.store.reads import Forecast, JobRow, Standing
 
@@ -13,13 +15,13 @@ from scheduler.service.store.reads import Forecast, JobRow, Standing
 class Foreseen:
     """Start and end (seconds since the epoch), and the reason to wait, in one possible world."""
 
-    start_p50: float | None = None
-    start_p90: float | None = None
-    end_p50: float | None = None
-    end_p90: float | None = None
-    position: int | None = None
-    reason: str = ""
-    why_not: str = ""
+    start_p50: Annotated[float | None, Field(description="It starts by then in half.")] = None
+    start_p90: Annotated[float | None, Field(description="In nine of ten.")] = None
+    end_p50: Annotated[float | None, Field(description="It ends by then in half.")] = None
+    end_p90: Annotated[float | None, Field(description="In nine of ten.")] = None
+    position: Annotated[int | None, Field(description="Place in line, from 1.")] = None
+    reason: Annotated[str, Field(description="Reason code of its waiting; empty: none.")] = ""
+    why_not: Annotated[str, Field(description="Why there is no estimate.")] = ""
 
     @classmethod
     def of(cls, body: Mapping[str, Any] | None) -> Foreseen | None:
@@ -39,48 +41,50 @@ class ForecastAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A job of the asker's that would start later (earlier: below 0), seconds."""
+    """A job of the asker's that would start later or earlier."""
 
     job_id: str
-    by_s: float
+    by_s: Annotated[float, Field(description="Seconds later; earlier: below 0.")]
 
 
 @dataclass(frozen=True, slots=True)
 class OthersMoved:
-    """How many jobs of others would start later and earlier, and by how much in all, seconds."""
+    """Jobs of others that would start later or earlier."""
 
-    later: int = 0
-    earlier: int = 0
-    later_s: float = 0.0
-    earlier_s: float = 0.0
+    later: Annotated[int, Field(description="Jobs that would start later.")] = 0
+    earlier: Annotated[int, Field(description="Jobs that would start earlier.")] = 0
+    later_s: Annotated[float, Field(description="Seconds later, in all.")] = 0.0
+    earlier_s: Annotated[float, Field(description="Seconds earlier, in all.")] = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class WhatIfAnswer:
-    """A job as it is and as it would be. `unavailable` says why there is no estimate.
-
-    Attributes:
-        words: the change, as the beginning of a sentence.
-        starts_now: the core starts it at once (tried).
-        gain_s: median seconds won; earlier: number of futures in which it starts earlier.
-        futures: how many the figures rest on; not_examined: jobs whose move was not looked at.
-        assumed: what had to be assumed, in words.
-    """
+    """A job as it is and as it would be, in the same futures."""
 
     job_id: str
-    changes: dict[str, Any]
-    now: Foreseen | None = None
-    then: Foreseen | None = None
-    words: str = ""
-    starts_now: bool = False
-    gain_s: float | None = None
-    earlier: int | None = None
-    futures: int = 0
-    moved: list[Moved] = field(default_factory=list)
-    others_moved: OthersMoved | None = None
-    not_examined: int | None = None
-    assumed: list[str] = field(default_factory=list)
-    unavailable: str = ""
+    changes: Annotated[dict[str, Any], Field(description="What was to be different.")]
+    now: Annotated[Foreseen | None, Field(description="As it is.")] = None
+    then: Annotated[Foreseen | None, Field(description="As it would be.")] = None
+    words: Annotated[str, Field(description="The change, as the beginning of a sentence.")] = ""
+    starts_now: Annotated[bool, Field(description="The core, tried, starts it at once.")] = False
+    gain_s: Annotated[
+        float | None, Field(description="Seconds it starts earlier, the median over futures.")
+    ] = None
+    earlier: Annotated[int | None, Field(description="Futures in which it starts earlier.")] = None
+    futures: Annotated[int, Field(description="Futures the figures rest on.")] = 0
+    moved: Annotated[
+        list[Moved], Field(description="Other jobs of the asker's that would move.")
+    ] = field(default_factory=list)
+    others_moved: Annotated[
+        OthersMoved | None, Field(description="Jobs of others that would move, counted.")
+    ] = None
+    not_examined: Annotated[
+        int | None, Field(description="Jobs of which it was not looked at whether they move.")
+    ] = None
+    assumed: Annotated[list[str], Field(description="What was taken for granted, in words.")] = (
+        field(default_factory=list)
+    )
+    unavailable: Annotated[str, Field(description="Why there is no answer; empty: there is.")] = ""
 
     @classmethod
     def of(cls, job_id: str, changes: dict[str, Any], answer: Mapping[str, Any]) -> WhatIfAnswer:

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from math import inf
 from queue import SimpleQueue
 from threading import Lock, Thread
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any
 
 from sqlalchemy import Connection, func, insert, select
@@ -25,7 +24,9 @@ from scheduler.service.store.store import Store
 from scheduler.service.store.tables import idempotency, jobs
 
 MOST = 256  # events of one transaction
-COUNT_S = 1.0  # waiting jobs of a user are counted anew after this
+APART_S = 0.01  # at least, from one transaction to the next: others write, too
+COUNT_S = 10.0  # waiting jobs of a user are counted anew after this; when there was no room,
+COUNT_FULL_S = 1.0  # after this
 _WAITING = [phase.value for phase in Phase if phase.waits]
 
 
@@ -62,6 +63,30 @@ class _Asked:
     done: Future[Written] = field(default_factory=Future)
 
 
+@dataclass(slots=True)
+class _Waiting:
+    """Waiting jobs of an actor, as they were counted, and those submitted since through us.
+
+    Counting takes milliseconds in which nobody else can write. So it is done again only after a
+    while, or when a quarter of the room there was has been used up: other processes may have
+    used as much.
+    """
+
+    jobs: int
+    recount_at: float  # monotonic
+    recount_from: int
+
+    @classmethod
+    def counted(cls, jobs: int, most: int) -> _Waiting:
+        room = max(0, most - jobs)
+        after = COUNT_S if room else COUNT_FULL_S
+        return cls(jobs, monotonic() + after, jobs + max(1, room // 4))
+
+    @property
+    def fresh(self) -> bool:
+        return monotonic() < self.recount_at and self.jobs < self.recount_from
+
+
 class Writer:
     """Appends events of one process. Its thread begins with the first of them."""
 
@@ -70,7 +95,7 @@ class Writer:
         self._asked: SimpleQueue[_Asked | None] = SimpleQueue()
         self._lock = Lock()
         self._thread: Thread | None = None
-        self._waiting: dict[str, tuple[int, float]] = {}  # jobs by actor; counted when
+        self._waiting: dict[str, _Waiting] = {}  # by actor
 
     def append(
         self, event: Event, once: Once | None = None, *, most_waiting: int = 0
@@ -104,7 +129,10 @@ class Writer:
             while len(batch) < MOST and not self._asked.empty():
                 batch.append(self._asked.get())
             going_on = None not in batch
+            began = monotonic()
             self._write([asked for asked in batch if asked is not None])
+            if going_on:
+                sleep(max(0.0, APART_S - (monotonic() - began)))
 
     def _write(self, batch: Sequence[_Asked]) -> None:
         outcomes: list[Written | Problem] = []
@@ -154,22 +182,23 @@ class Writer:
         """A problem when the actor has enough jobs waiting; else one more is counted."""
         if not asked.most_waiting:
             return None
-        actor = asked.event.actor
-        waiting, counted = self._waiting.get(actor, (0, -inf))
-        if monotonic() - counted > COUNT_S:
+        actor, most = asked.event.actor, asked.most_waiting
+        waiting = self._waiting.get(actor)
+        if waiting is None or not waiting.fresh:
             # not by the index of owners: a user's past is longer than all queues
             whose = func.coalesce(jobs.c.owner, "")
             query = select(func.count()).where(jobs.c.phase.in_(_WAITING), whose == actor)
-            waiting, counted = connection.execute(query).scalar_one(), monotonic()
-        full = waiting >= asked.most_waiting
-        self._waiting[actor] = waiting if full else waiting + 1, counted
+            counted = connection.execute(query).scalar_one()
+            waiting = self._waiting[actor] = _Waiting.counted(counted, most)
+        full = waiting.jobs >= most
+        waiting.jobs += not full
         if not full:
             return None
         return Problem(
             429,
             "too-many-jobs",
-            f"{waiting:,} jobs of yours wait already, the most that may: submit again when some "
-            "have started, or cancel some",
+            f"{waiting.jobs:,} jobs of yours wait already, the most that may: submit again when "
+            "some have started, or cancel some",
             retry_after_s=60,
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -11,7 +11,7 @@ import numpy as np
 
 from scheduler.explain.words import DAY_S, HOUR_S, MINUTE_S, duration, percent
 from scheduler.service.pages.charts import Chart, bars, duration_axis, line
-from scheduler.service.pages.sight import FIGURES, Outcome, Sight
+from scheduler.service.pages.sight import FIGURES, Kept, Outcome, Sight
 from scheduler.service.store.reads import JobRow, Page
 
 PERIODS = (
@@ -253,27 +253,43 @@ GRACE_S = 2.0  # what it takes to start a process: no forecast promises that
 
 
 def promises(view: Sight) -> Promises:
-    """How forecasts made at submission turned out: of all jobs, and of those that had to wait."""
+    """How forecasts made at submission turned out, by what they left open.
+
+    The groups are formed by what was promised: to choose jobs by how long they waited would choose
+    those that were late.
+    """
     kept = view.kept()
-    lines = []
-    for among, some in (
-        ("all jobs", kept),
-        ("jobs that had to wait", [k for k in kept if k.start > GRACE_S]),
-    ):
-        ended = [(k.end_p50, k.end_p90, k.end) for k in some]
-        starts = [(k.start_p50, k.start_p90, k.start) for k in some]
-        for what, rows in (("started", starts), ("ended", ended)):
-            for i, (name, aim) in enumerate((("p50", 0.5), ("p90", 0.9))):
-                held = [
-                    true <= told + GRACE_S
-                    for told, true in ((row[i], row[2]) for row in rows)
-                    if told is not None and true is not None
-                ]
-                share = sum(held) / len(held) if held else None
-                text = f"{what} by the {name} forecast"
-                lines.append(Promise(text, among, aim, share, len(held)))
+    left_open = [k for k in kept if k.start_p50 < k.start_p90]
+    near = [k for k in left_open if k.start_p90 < HOUR_S]
+    far = [k for k in left_open if k.start_p90 >= HOUR_S]
+    lines = [
+        promise
+        for among, some, ends in (
+            ("start open at submission", left_open, True),
+            ("start open, p90 within an hour", near, False),
+            ("start open, p90 later", far, False),
+            ("all jobs, most of them certain to start at once", kept, True),
+        )
+        for promise in _lines(among, some, ends=ends)
+    ]
     errors = [(k.start_p50, k.start_p90, k.start) for k in kept[:500]]
     return Promises(lines, view.unforeseen(), _promised(errors))
+
+
+def _lines(among: str, some: Sequence[Kept], *, ends: bool) -> Iterator[Promise]:
+    rows: list[tuple[str, list[tuple[float | None, float | None, float | None]]]]
+    rows = [("started", [(k.start_p50, k.start_p90, k.start) for k in some])]
+    if ends:
+        rows.append(("ended", [(k.end_p50, k.end_p90, k.end) for k in some]))
+    for what, told in rows:
+        for i, (name, aim) in enumerate((("p50", 0.5), ("p90", 0.9))):
+            held = [
+                true <= promised + GRACE_S
+                for promised, true in ((row[i], row[2]) for row in told)
+                if promised is not None and true is not None
+            ]
+            share = sum(held) / len(held) if held else None
+            yield Promise(f"{what} by the {name} forecast", among, aim, share, len(held))
 
 
 def _promised(errors: Sequence[tuple[float, float, float]]) -> list[Chart]:

@@ -322,12 +322,16 @@ class View:
         """How the forecasts made at submission turned out, over all jobs started since then."""
         made = forecasts.c
         known = made.start_p50.is_not(None)
+        left_open = and_(known, made.start_p50 < made.start_p90)
         ended = and_(known, jobs.c.state == State.COMPLETED.value, made.end_p50.is_not(None))
         query = (
             select(
                 func.count().filter(known).label("jobs"),
                 _share(jobs.c.started_at <= made.start_p50, known).label("start_p50"),
                 _share(jobs.c.started_at <= made.start_p90, known).label("start_p90"),
+                func.count().filter(left_open).label("open_jobs"),
+                _share(jobs.c.started_at <= made.start_p50, left_open).label("open_start_p50"),
+                _share(jobs.c.started_at <= made.start_p90, left_open).label("open_start_p90"),
                 func.count().filter(ended).label("end_jobs"),
                 _share(jobs.c.ended_at <= made.end_p50, ended).label("end_p50"),
                 _share(jobs.c.ended_at <= made.end_p90, ended).label("end_p90"),

@@ -181,11 +181,17 @@ class Day:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """How forecasts made at submission turned out: share of jobs not later than promised."""
+    """How forecasts made at submission turned out: share of jobs not later than promised.
+
+    `open`: those whose start was open at submission, p50 and p90 not the same.
+    """
 
     jobs: int
     start_p50: float | None
     start_p90: float | None
+    open_jobs: int
+    open_start_p50: float | None
+    open_start_p90: float | None
     end_jobs: int
     end_p50: float | None
     end_p90: float | None

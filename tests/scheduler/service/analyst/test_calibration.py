@@ -64,13 +64,14 @@ def test_a_promise_is_broken_when_its_time_has_passed_and_only_once() -> None:
     correction = Correction(step=0.1)
     correction.promised("a", Forecast(0.0, 10.0, 20.0))
     correction.passed(15.0)
-    assert correction.trackers["p50"].learned == 1
+    assert correction.trackers["p50", "near"].learned == 1
     assert correction.learned == 0
     correction.started("a", 18.0)
-    assert (correction.trackers["p50"].learned, correction.learned) == (1, 1)
+    assert (correction.trackers["p50", "near"].learned, correction.learned) == (1, 1)
     correction.passed(100.0)
-    assert (correction.trackers["p50"].learned, correction.learned) == (1, 1)
-    assert correction.stretches["p50"] > 1 > correction.stretches["p90"]
+    assert (correction.trackers["p50", "near"].learned, correction.learned) == (1, 1)
+    assert correction.stretches["p50 near"] > 1 > correction.stretches["p90 near"]
+    assert correction.stretches["p50 far"] == correction.stretches["p90 far"] == 1
 
 
 def test_a_correction_stretches_the_wait_moves_the_end_and_leaves_certainty_alone() -> None:
@@ -78,7 +79,7 @@ def test_a_correction_stretches_the_wait_moves_the_end_and_leaves_certainty_alon
     for name in ("a", "b"):
         correction.promised(name, Forecast(0.0, 10.0, 20.0))
         correction.passed(30.0)
-    stretch = correction.stretches["p90"]
+    stretch = correction.stretches["p90 near"]
     assert stretch > 2
     made = correction.corrected(Forecast(100.0, 110.0, 120.0, 160.0, 200.0))
     assert made.start_p90 == pytest.approx(100.0 + 20.0 * stretch)

@@ -89,7 +89,8 @@ def test_a_job_from_submission_to_its_end(service: Service, run: Run) -> None:
     assert "running" in table
     assert run("bob.noyce", "ps").output.count("\n") == 1
     assert f"{job} is running" in run("alice", "why", job).output
-    assert run("alice", "why", job).output == run("alice", "explain", job).output
+    told, again = (run("alice", word, job).output.splitlines() for word in ("why", "explain"))
+    assert told[0] == again[0]  # how long ago is another matter each time
     cancelled = run("alice", "cancel", job)
     assert cancelled.output == f"{job} is cancelled\n"
     service.turn(3)
@@ -133,7 +134,7 @@ def test_of_a_job_that_is_over_it_is_said_how_it_ended(service: Service, run: Ru
     service.turn(3, 200.0)
     told = run("alice", "why", job).output.splitlines()
     assert told[0].startswith(f"{job} is over: completed after 100 s on GPUs; it had waited ")
-    assert told[1].startswith("  last decided (")
+    assert any(line.startswith("  last decided (") for line in told)
 
 
 def test_why_tells_what_kept_a_job_from_being_started(service: Service, run: Run) -> None:

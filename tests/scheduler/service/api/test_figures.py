@@ -66,6 +66,8 @@ def test_calibration_scores_what_was_promised(service: Service, played: dict[str
     assert (told["jobs"], told["unavailable"]) == (2, 1)
     assert told["start_p50"] == 0.5  # the second waited 100 s, not 50
     assert told["start_p90"] == 1.0
+    left_open = [told[f"open_{name}"] for name in ("jobs", "start_p50", "start_p90")]
+    assert left_open == [2, 0.5, 1.0]
     assert told["end_p50"] is None
 
 

@@ -90,3 +90,10 @@ def test_the_log_still_folds_after_all_that(service: Service) -> None:
     stored = service.by("olga").get("/api/v1/jobs", params={"limit": 500}).json()["items"]
     alive = [job["job_id"] for job in stored if job["ended_at"] is None]
     assert set(alive) <= set(decided)
+
+
+def test_every_field_of_a_what_if_answer_is_explained(service: Service) -> None:
+    parts = service.app.openapi()["components"]["schemas"]
+    for name in ("WhatIfAnswer", "Foreseen", "Moved", "OthersMoved"):
+        for field, told in parts[name]["properties"].items():
+            assert field == "job_id" or told["description"], f"{name}.{field}"

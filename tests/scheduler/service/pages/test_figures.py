@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from features.spec import FeatureSpec
 from models.bundle import Axis
 from scheduler.service.pages.drift import drift_of
-from scheduler.service.pages.figures import Promise
+from scheduler.service.pages.figures import Promise, promises
+from scheduler.service.pages.sight import Kept
 from tests.scheduler.service.pages.conftest import Lived
 
 AXIS = Axis(FeatureSpec("x", "continuous", "size", text="x"), cuts=tuple(map(float, range(1, 20))))
@@ -79,3 +82,15 @@ def test_spans_cover_a_life(busy: Lived) -> None:
 )
 def test_a_promise_is_judged_by_its_jobs(kept: float | None, jobs: int, verdict: str) -> None:
     assert Promise("x", "all jobs", 0.9, kept, jobs).verdict == verdict
+
+
+def test_forecasts_are_judged_by_what_they_left_open() -> None:
+    made = [(0.0, 0.0, 0.0)] * 90 + [(10.0, 20.0, 15.0)] * 9 + [(10.0, 9000.0, 9999.0)]
+    kept = [Kept(p50, p90, None, None, start, None) for p50, p90, start in made]
+    view = SimpleNamespace(kept=lambda: kept, unforeseen=lambda: 0)
+    told = {
+        line.among: (line.kept, line.jobs)
+        for line in promises(view).lines  # type: ignore[arg-type]
+        if line.text == "started by the p90 forecast"
+    }
+    assert list(told.values()) == [(0.9, 10), (1.0, 9), (0.0, 1), (0.99, 100)]

@@ -1,0 +1,246 @@
+"""What advise mode costs a busy Slurm: its own commands timed with the service running and without.
+
+The service runs as an ordinary user and is stopped (SIGSTOP) for every other window, so that each
+window with it has a neighbour without. A window is as long as the interval between two reads.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.slurm.cluster import SlurmCluster
+from benchmarks.slurm.processes import as_user, free_ports
+
+USER, SERVICE = "nobody", "daemon"  # whose jobs wait; who runs the service
+SERVE = "from pipeline.cli import main; main()"
+DRAWS = 2000  # bootstrap
+
+
+@dataclass
+class Command:
+    """One command of Slurm's. Times are means, seconds.
+
+    Attributes:
+        ratio: with the service to without, mean over pairs of windows; low, high: 95 % interval,
+            bootstrap over pairs.
+    """
+
+    without_s: float
+    with_s: float
+    ratio: float
+    low: float
+    high: float
+    runs: int
+
+
+@dataclass
+class Advised:
+    """What advise mode cost.
+
+    Attributes:
+        pending: jobs that waited. windows: pairs of one with the service, one without.
+        looks: the service took in the windows with it; reads: RPCs it sent in all of them, by
+            `sdiag`; look_s: how long one took.
+    """
+
+    pending: int
+    windows: int
+    interval_s: float
+    looks: int
+    reads: int
+    look_s: float
+    commands: dict[str, Command] = field(default_factory=dict)
+
+
+class Service:
+    """`pellucid serve` in advise mode, as an ordinary user, in a folder of that user's."""
+
+    def __init__(self, cluster: SlurmCluster, folder: Path, interval_s: float) -> None:
+        file = folder / "service.yaml"
+        file.write_text(
+            json.dumps(
+                {
+                    "backend": "slurm",
+                    "slurm_mode": "advise",
+                    "slurm_interval_s": interval_s,
+                    "lease_s": 600.0,  # it is stopped for longer than the lease lasts by default
+                    "database": f"sqlite:///{folder}/pellucid.db",
+                    "state_dir": f"{folder}/state",
+                    "export_every": 0,
+                    "port": free_ports(1)[0],
+                }
+            )
+        )
+        command = [*as_user(SERVICE), sys.executable, "-P", "-c", SERVE, "serve"]
+        environment = {**os.environ, **cluster.environment, "HOME": str(folder)}
+        self._log = folder / "service.log"
+        self._taken = 0  # looks, when it went on last
+        with self._log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [*command, "--config", str(file)],
+                env=environment,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def go_on(self) -> None:
+        """Go on: a look is due at once, and the next one after an interval."""
+        self._taken = len(self._took())
+        self.signal(signal.SIGCONT)
+
+    def halt(self) -> None:
+        """Stop, between looks."""
+        self.await_look(300.0)
+        self.signal(signal.SIGSTOP)
+
+    def signal(self, number: int) -> None:
+        os.killpg(self.process.pid, number)
+
+    def looks(self) -> int:
+        return len(self._took())
+
+    def await_look(self, patience_s: float) -> None:
+        """Wait for the first look since it went on. Raises TimeoutError with the end of the log."""
+        until = time.monotonic() + patience_s
+        while time.monotonic() < until and self.process.poll() is None:
+            if len(self._took()) > self._taken:
+                return
+            time.sleep(0.2)
+        raise TimeoutError(f"advise did not look: {self._log.read_text()[-2000:]}")
+
+    def look_s(self) -> float:
+        """Median length of a look, seconds."""
+        return statistics.median(self._took())
+
+    def _took(self) -> list[float]:
+        return [
+            int(ms) / 1000 for ms in re.findall(r'"ms": (\d+).*"looked"', self._log.read_text())
+        ]
+
+
+def advise(
+    *,
+    count: int = 10_000,
+    pairs: int = 10,
+    interval_s: float = 30.0,
+    seed: int = 0,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Advised:
+    """Measure in a cluster of its own, all of whose GPUs are taken for the whole time."""
+    with (
+        SlurmCluster(open_nodes=4) as cluster,
+        tempfile.TemporaryDirectory(prefix="pellucid-advise-") as made,
+    ):
+        folder = Path(made)
+        for _ in cluster.nodes:
+            _submit(cluster, 8, "sleep 86400")
+        began = time.monotonic()
+        _fill(cluster, count, random.Random(seed))
+        tell(f"{count} jobs submitted in {time.monotonic() - began:.0f} s")
+        subprocess.run(["chown", SERVICE, folder], check=True)
+        service = Service(cluster, folder, interval_s)
+        try:
+            service.await_look(300.0)
+            tell("first look taken")
+            service.halt()
+            looks, reads = service.looks(), _rpcs(cluster)
+            times: dict[str, list[tuple[float, float]]] = {"squeue": [], "sbatch": []}
+            runs = 0
+            for pair in range(pairs):
+                found: dict[bool, dict[str, list[float]]] = {}
+                for on in (False, True) if pair % 2 else (True, False):
+                    if on:
+                        service.go_on()
+                    found[on] = _window(cluster, interval_s)
+                    if on:
+                        service.halt()
+                for name, both in times.items():
+                    both.append(
+                        (statistics.mean(found[False][name]), statistics.mean(found[True][name]))
+                    )
+                    runs += len(found[True][name])
+                tell(
+                    f"pair {pair + 1} of {pairs}: "
+                    + ", ".join(
+                        f"{name} {both[-1][0]:.3f} s, with it {both[-1][1]:.3f} s"
+                        for name, both in times.items()
+                    )
+                )
+            outcome = Advised(
+                sum(job["job_state"] == "PENDING" for job in cluster.jobs().values()),
+                pairs,
+                interval_s,
+                service.looks() - looks,
+                _rpcs(cluster) - reads,
+                service.look_s(),
+            )
+        finally:
+            service.signal(signal.SIGKILL)
+            service.process.wait()
+    for name, both in times.items():
+        outcome.commands[name] = _compared(both, runs // 2, random.Random(seed))
+    return outcome
+
+
+def _submit(cluster: SlurmCluster, gpus: int, script: str) -> str:
+    return cluster.run(
+        "sbatch", "--parsable", f"--gpus={gpus}", "--time=600", "--output=/dev/null",
+        "--chdir=/tmp", "--wrap", script, user=USER,
+    ).stdout.strip()  # fmt: skip
+
+
+def _fill(cluster: SlurmCluster, count: int, source: random.Random) -> None:
+    wanted = [source.randint(1, 8) for _ in range(count)]
+    with ThreadPoolExecutor(4) as pool:
+        for _ in pool.map(lambda gpus: _submit(cluster, gpus, "sleep 600"), wanted):
+            pass
+
+
+def _window(cluster: SlurmCluster, length_s: float) -> dict[str, list[float]]:
+    """Times of commands run one after another for so long; what they submit is cancelled."""
+    until = time.monotonic() + length_s - 1.0  # one second less: no second read in it
+    times: dict[str, list[float]] = {"squeue": [], "sbatch": []}
+    submitted = []
+    while time.monotonic() < until:
+        began = time.perf_counter()
+        cluster.run("squeue", "-h", user=USER)
+        between = time.perf_counter()
+        submitted.append(_submit(cluster, 1, "true"))
+        times["squeue"].append(between - began)
+        times["sbatch"].append(time.perf_counter() - between)
+        time.sleep(0.1)
+    cluster.run("scancel", *submitted)
+    return times
+
+
+def _rpcs(cluster: SlurmCluster) -> int:
+    """RPCs of the service's user, by slurmctld's count."""
+    found = re.search(rf"{SERVICE}\s*\(\s*\d+\) count:(\d+)", cluster.run("sdiag").stdout)
+    return int(found[1]) if found else 0
+
+
+def _compared(both: list[tuple[float, float]], runs: int, source: random.Random) -> Command:
+    ratios = [on / off for off, on in both]
+    draws = sorted(statistics.mean(source.choices(ratios, k=len(ratios))) for _ in range(DRAWS))
+    return Command(
+        round(statistics.mean(off for off, _ in both), 4),
+        round(statistics.mean(on for _, on in both), 4),
+        round(statistics.mean(ratios), 4),
+        round(draws[int(0.025 * DRAWS)], 4),
+        round(draws[int(0.975 * DRAWS)], 4),
+        runs,
+    )

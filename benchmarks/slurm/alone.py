@@ -1,0 +1,93 @@
+"""Runs a command with a time limit and sees to it that no process of it is left.
+
+    python -m benchmarks.slurm.alone --limit 600 pytest tests/slurm
+
+Whatever the command starts stays a descendant of this process, daemons too: an orphan is given to
+the nearest ancestor that calls itself a subreaper (prctl(2)). What outlives the command is named
+on standard error, killed, and makes the exit code 1; past the limit all is killed, and it is 124.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+
+import psutil
+
+PR_SET_CHILD_SUBREAPER = 36
+LINGER_S = 20.0  # what ends by itself soon after the command is none that was left
+TIMED_OUT = 124  # as timeout(1) says it
+
+
+def run(command: Sequence[str], limit_s: float) -> int:
+    """Run it; its exit code, 1 when it left a process, 124 when it took too long."""
+    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+    process = subprocess.Popen(list(command))
+    try:
+        code = process.wait(limit_s)
+    except subprocess.TimeoutExpired:
+        _say(f"not over after {limit_s:g} s; killed with all it started")
+        _kill()
+        return TIMED_OUT
+    except BaseException:
+        _kill()
+        raise
+    until = time.monotonic() + LINGER_S
+    while (left := _alive()) and time.monotonic() < until:
+        time.sleep(0.1)
+    for one in left:
+        _say(f"left behind: {_shown(one)}")
+    _kill()
+    return code or int(bool(left))
+
+
+def _alive() -> list[psutil.Process]:
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        try:
+            if process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except psutil.NoSuchProcess:
+            continue
+    return found
+
+
+def _shown(process: psutil.Process) -> str:
+    try:
+        return f"{process.pid} {' '.join(process.cmdline())}"
+    except psutil.Error:
+        return str(process.pid)
+
+
+def _kill() -> None:
+    """Again and again: what is killed may have been about to start another."""
+    until = time.monotonic() + LINGER_S
+    while (left := _alive()) and time.monotonic() < until:
+        for process in left:
+            try:
+                process.kill()
+            except psutil.NoSuchProcess:
+                continue
+        psutil.wait_procs(left, timeout=0.2)
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"benchmarks.slurm.alone: {text}\n")
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description="Run a command; nothing of it is left.")
+    parser.add_argument("--limit", type=float, default=600.0, help="seconds (default 600)")
+    parser.add_argument("command", nargs=argparse.REMAINDER)
+    asked = parser.parse_args()
+    sys.exit(run(asked.command, asked.limit))
+
+
+if __name__ == "__main__":
+    main()
