@@ -359,7 +359,7 @@ def test_a_real_training_job(tmp_path: Path) -> None:
         sys.executable, "-m", "profiler.workloads", "VGG", "--tiny", "--threads", "1",
         "--device", "cpu", "--seconds", "60", "--report", str(report),
     ]  # fmt: skip
-    options = replace(CPU, limits=Limits(seconds=14.0), cwd=Path(__file__).resolve().parents[2])
+    options = replace(CPU, limits=Limits(seconds=24.0), cwd=Path(__file__).resolve().parents[2])
     result = profile(command, tmp_path / "run", options)
     assert result.ending.outcome is Outcome.LIMIT, result.ending.last_lines
     assert result.metrics["host.rss_mib"].mean > 150

@@ -167,7 +167,9 @@ def test_a_guest_runs_where_a_wide_job_waits_and_not_when_it_would_delay_it() ->
     (began,) = played.of("short", Action.START)
     assert (began.reason, began.time) == (Reason.BACKFILLED, 10 * HOUR)
     assert dict(began.evidence)["reserved_for"] == "wide"
-    assert played.of("slow", Action.WAIT)[0].reason is Reason.RESERVED_FOR_STARVING_JOB
+    waits = played.of("slow", Action.WAIT)[0]
+    assert waits.reason is Reason.RESERVED_FOR_STARVING_JOB
+    assert waits.blocker is None  # without "wide" a guest who came later could have its GPUs
     assert played.result("wide").start_time == 50 * HOUR
     none = play(Pellucid(patience_s=HOUR), cluster_of(nodes=2), *jobs)
     assert none.result("short").start_time == 51 * HOUR
