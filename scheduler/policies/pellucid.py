@@ -495,8 +495,8 @@ class Pellucid(Policy):
                     where, queued.job.gpus, self._runs(turn), lambda run: self._left(turn, run)
                 )
             )
-            pool.hold(before)
-            if chosen is not None:
+            if chosen is not None:  # else, with nodes closed, nothing is kept until it fits again
+                pool.hold(before)
                 turn.reserve(queued, chosen, before)
                 self._holds[turn.vc] = queued.job.job_id, chosen
                 self._tried[turn.vc] = tried
