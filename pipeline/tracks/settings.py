@@ -2,36 +2,43 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_type_hints
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from pipeline.errors import UserError
 from scheduler.policies.pellucid import Pellucid
 
 # what is no plain value, or comes with the trace and the track
-_NOT_HERE = frozenset({"judge", "gpu_memory_mib", "borrows", "lending", "shares", "types"})
+_NOT_HERE = frozenset(
+    {"return", "judge", "gpu_memory_mib", "borrows", "lending", "shares", "types"}
+)
+_FINITE = ConfigDict(strict=True, allow_inf_nan=False)
 
 
 def policy_settings(given: Sequence[str]) -> dict[str, Any]:
     """Arguments of the policy from `NAME=VALUE`s. UserError for one that cannot be."""
-    taken = inspect.signature(Pellucid).parameters
-    known = {name: p.default for name, p in taken.items() if name not in _NOT_HERE}
+    kinds = {name: kind for name, kind in get_type_hints(Pellucid.__init__).items()
+             if name not in _NOT_HERE}  # fmt: skip
     found: dict[str, Any] = {}
     for one in given:
         name, _, text = one.partition("=")
-        if name not in known:
-            raise UserError(f"--set {one}: use NAME=VALUE with one of {', '.join(known)}")
+        if name not in kinds:
+            raise UserError(f"--set {one}: use NAME=VALUE with one of {', '.join(kinds)}")
         try:
-            value = json.loads(text)
+            value = None if text == "None" else json.loads(text)
         except ValueError:
             value = text
-        found[name] = value
+        try:
+            found[name] = TypeAdapter(kinds[name], config=_FINITE).validate_python(value)
+        except ValidationError as error:
+            raise UserError(f"--set {one}: {error.errors()[0]['msg']}") from None
+        if isinstance(found[name], float | int) and found[name] < 0:
+            raise UserError(f"--set {one}: must be 0 or more")
         try:
             Pellucid(**found)
-        except (TypeError, ValueError) as error:
+        except ValueError as error:
             raise UserError(f"--set {one}: {error}") from None
-        if isinstance(value, str) != isinstance(known[name], str):
-            raise UserError(f"--set {one}: the default is {known[name]!r}")
     return found

@@ -24,7 +24,10 @@ def test_options_are_read_as_what_they_are() -> None:
         ("colour=red", "use NAME=VALUE with one of max_gpus, ageing"),
         ("fairness", "--set fairness: "),
         ("fairness=2", r"fairness is 2; it must lie in \[0, 1\]"),
-        ("patience_s=soon", "the default is 172800.0"),
+        ("patience_s=soon", "should be a valid number"),
+        ("patience_s=NaN", "should be a finite number"),
+        ("patience_s=-5", "must be 0 or more"),
+        ("max_gpus=1.5", "should be a valid integer"),
         ("judge=me", "use NAME=VALUE with one of"),
     ],
 )
