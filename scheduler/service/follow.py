@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import structlog
@@ -40,13 +40,18 @@ from scheduler.service.state import body_of
 from scheduler.service.store.store import Lease, LeaseLost, Store
 from scheduler.service.store.tables import decisions as decision_rows
 from scheduler.service.store.tables import jobs as job_rows
+from scheduler.service.store.visibility import sentence
 
 LEASE = "decider"  # place and these exclude each other
 NODES_EVERY = 10  # looks at the queue per look at the nodes
 FORESEEN = 64  # waiting jobs, first in line, whose start is foreseen
 BUDGET_S = 2.0  # processor seconds for that
 OURS = "pellucid: "  # begins an AdminComment that may be overwritten
+COMMENT_S = 300.0  # between two AdminComments of one job
+AGAIN_S, LONGEST_S = 60.0, 7200.0  # until what Slurm refused is tried again, doubling
+MOST = 2**31 - 1  # that the column of priorities holds; Slurm's own go up to twice that
 SLURM = "easy"  # this policy stands for Slurm's own: its priorities, EASY backfilling
+PRIORITY, COMMENT = "priority", "AdminComment"
 _ENDS = {
     "COMPLETED": EndState.COMPLETED,
     "FAILED": EndState.FAILED,
@@ -54,6 +59,37 @@ _ENDS = {
     "TIMEOUT": EndState.TIMEOUT,
     "OUT_OF_MEMORY": EndState.OUT_OF_MEMORY,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A change to a pending job (or array). `what` is the field's name in Slurm."""
+
+    job: str
+    what: str
+    value: int | str
+    was: int | str
+
+    def line(self) -> str:
+        """The command for `scontrol`."""
+        value = quoted(self.value) if isinstance(self.value, str) else self.value
+        return f"update jobid={self.job} {self.what}={value}"
+
+    def event(self, now: float, dry: bool) -> Event:
+        if self.what == PRIORITY:
+            body = {"was": self.was, "priority": self.value, "dry": dry}
+        else:
+            body = {"comment": self.value, "dry": dry}
+        return Event(Kind.ORDERED, now, self.job, body=body)
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What came of the latest order of a kind to a job: no other before `again_at`."""
+
+    value: int | str
+    again_at: float
+    refusals: int = 0  # in a row
 
 
 class Follower:
@@ -89,10 +125,11 @@ class Follower:
         self._looks = 0
         self._known: dict[str, str] = {}  # job -> phase as remembered
         self._ended: set[str] = set()
-        self._heard = 0.0  # time of the latest event the histories were told
+        self._heard = 0.0  # the latest time the histories were told or asked about
         self._told: dict[str, tuple[str, str]] = {}  # job -> action and reason last written
         self._rows: dict[str, dict[str, Any]] = {}
         self._numbered = 0
+        self._tried: dict[tuple[str, str], Tried] = {}  # by job and field
 
     def look(self) -> Picture:
         """One interval. Raises SlurmDown, SlurmError, ParseError, LeaseLost."""
@@ -100,7 +137,7 @@ class Follower:
             self._nodes = self.slurm.nodes()
         self._looks += 1
         jobs = self.slurm.jobs()
-        now = self.wall()
+        now = max(self.wall(), self._heard)  # clocks are set back; histories do not go back
         self._use_champion()
         self._remember(jobs, now)
         core = self.genesis.core(Asking(self.memory))  # type: ignore[arg-type]
@@ -109,18 +146,17 @@ class Follower:
         by_slurm = self.genesis.policy == SLURM
         picture = draw(core, self.shape, jobs, self._nodes, now, by_slurm=by_slurm)
         made = self._foresee(picture)
-        changes = self._changes(picture) if self.order else {}
-        reasons = self._reasons(picture) if self.order else {}
+        orders = self._orders(picture) if self.order else []
         if self.store is not None:
-            self._write(picture, made, changes, reasons, now)
-        self._carry_out(changes, reasons)
+            self._write(picture, made, orders, now)
+        self._carry_out(orders, now)
         self.log.info(
             "looked",
             running=len(picture.running),
             waiting=len(picture.waiting),
             left_out=len(picture.left_out),
             would_start=sum(d.job_id in core.cluster.runs for d in picture.decisions),
-            ordered=len(changes),
+            ordered=sum(order.what == PRIORITY for order in orders),
             ms=round((self.wall() - now) * 1000),
         )
         return picture
@@ -150,7 +186,7 @@ class Follower:
             if stood != "runs" and job.start is not None and job.state != "PENDING":
                 happened.append((max(job.start, job.submit), 1, job))
             if job.state != "PENDING" and job.state not in HOLDING:
-                happened.append((max(job.end or now, job.submit), 2, job))
+                happened.append((max(job.end or now, job.start or 0.0, job.submit), 2, job))
         for at, what, job in sorted(happened, key=lambda one: (one[0], one[1], one[2].id)):
             # what is only seen now is told now: a history never goes back
             self._heard = max(self._heard, min(at, now))
@@ -158,6 +194,7 @@ class Follower:
         for job_id in [j for j in self._known if j not in mine]:
             del self._known[job_id]
             self.memory.withdrawn(job_id, now)
+        self._heard = now  # whoever came while `squeue` ran is told of as of now, next time
         self._ended = {j for j in self._ended if j in mine}
 
     def _tell(self, what: int, job: SlurmJob, at: float) -> None:
@@ -183,45 +220,81 @@ class Follower:
 
     # --- what is ordered ----------------------------------------------------------------------
 
-    def _changes(self, picture: Picture) -> dict[str, tuple[int, int]]:
-        """Job (or array) -> priority it has and is to have."""
-        changes: dict[str, tuple[int, int]] = {}
+    def _orders(self, picture: Picture) -> list[Order]:
+        """What is to be changed now: not what was refused or said a short while ago."""
+        there = {name for job in picture.waiting for name in (job, _array(job))}
+        self._tried = {key: tried for key, tried in self._tried.items() if key[0] in there}
+        wanted = [*self._priorities(picture), *self._comments(picture)]
+        return [order for order in wanted if self._is_due(order, picture.now)]
+
+    def _is_due(self, order: Order, now: float) -> bool:
+        tried = self._tried.get((order.job, order.what))
+        if tried is None:
+            return True
+        shown = self.slurm.dry and tried.value == order.value
+        return now >= tried.again_at and not shown
+
+    def _priorities(self, picture: Picture) -> Iterator[Order]:
         for vc in self.shape.spec.vcs:
             now: dict[str, int] = {}
             for job_id in picture.order:
                 job = picture.waiting[job_id]
                 if job.partition == vc:  # tasks that wait in an array have one priority
-                    now.setdefault(job_id.partition("_")[0], job.priority)
-            new = priorities(list(now.items()))
-            changes |= {job_id: (now[job_id], priority) for job_id, priority in new.items()}
-        return changes
+                    now.setdefault(_array(job_id), job.priority)
+            for job_id, priority in priorities(list(now.items())).items():
+                yield Order(job_id, PRIORITY, priority, now[job_id])
 
-    def _reasons(self, picture: Picture) -> dict[str, str]:
-        """Job -> AdminComment it is to have: why it waits, for those first in line.
+    def _comments(self, picture: Picture) -> Iterator[Order]:
+        """Why they wait, for those first in line and those told before.
 
-        What the site wrote there stays, and so does what is said already. A task is not changed by
-        itself: that would take it out of its array.
+        What the site wrote there stays. A task is not changed by itself: that would take it out of
+        its array. Everybody may read it, so no other job is named.
         """
-        found = {}
         said = {d.job_id: d for d in picture.decisions if d.action is Action.WAIT}
-        for job_id in picture.order[:FORESEEN]:
+        for place, job_id in enumerate(picture.order):
             decision, there = said.get(job_id), picture.waiting[job_id].admin_comment
-            if decision is None or "_" in job_id or (there and not there.startswith(OURS)):
+            ours = there.startswith(OURS) or (not there and place < FORESEEN)
+            if decision is None or "_" in job_id or not ours:
                 continue
-            if not there.startswith(f"{OURS}{decision.reason}:"):
-                found[job_id] = f"{OURS}{decision.reason}: {decision.sentence()}"
-        return found
+            text = f"{OURS}{decision.reason}: {sentence(body_of(decision), ())}"
+            if text != there:
+                yield Order(job_id, COMMENT, text, there)
 
-    def _carry_out(
-        self, changes: Mapping[str, tuple[int, int]], reasons: Mapping[str, str]
-    ) -> None:
-        lines = [f"update jobid={job} priority={new}" for job, (_, new) in changes.items()]
-        lines += [f"update jobid={j} AdminComment={quoted(text)}" for j, text in reasons.items()]
-        if not lines:
+    def _carry_out(self, orders: Sequence[Order], now: float) -> None:
+        """Raises SlurmDown, SlurmError."""
+        if not orders:
             return
-        for line, said in zip(lines, self.slurm.write(lines), strict=True):
-            if said:
-                self.log.info("slurm_refused", command=line, why=said)
+        try:
+            answers = self.slurm.write([order.line() for order in orders])
+        except (SlurmDown, SlurmError) as error:  # some may have been carried out
+            self._note(orders, [str(error)] * len(orders), now)
+            raise
+        self._note(orders, answers, now)
+
+    def _note(self, orders: Sequence[Order], answers: Sequence[str], now: float) -> None:
+        """Remember what was answered; say what is refused for the first time."""
+        first: list[tuple[Order, str]] = []
+        for order, why in zip(orders, answers, strict=True):
+            key = order.job, order.what
+            if not why:
+                pause = COMMENT_S if order.what == COMMENT else 0.0
+                self._tried[key] = Tried(order.value, now + pause)
+                continue
+            before = self._tried[key].refusals if key in self._tried else 0
+            if not before:
+                first.append((order, why))
+            pause = min(AGAIN_S * 2 ** min(before, 16), LONGEST_S)
+            self._tried[key] = Tried(order.value, now + pause, before + 1)
+        if first:
+            order, why = first[0]
+            self.log.warning(
+                "slurm_refused",
+                orders=len(first),
+                command=order.line(),
+                why=why,
+                again_in_s=AGAIN_S,
+                then=f"twice as late each time, up to {LONGEST_S:g} s, and not said again",
+            )
 
     # --- what is written ----------------------------------------------------------------------
 
@@ -229,8 +302,7 @@ class Follower:
         self,
         picture: Picture,
         made: Mapping[str, Forecast],
-        changes: Mapping[str, tuple[int, int]],
-        reasons: Mapping[str, str],
+        orders: Sequence[Order],
         now: float,
     ) -> None:
         assert self.store is not None
@@ -242,15 +314,8 @@ class Follower:
             "decisions": len(fresh),
         }
         events = [Event(Kind.ADVISED, now, body=body)]
-        events += [
-            Event(Kind.ORDERED, now, job, body={"was": was, "priority": new, "dry": self.slurm.dry})
-            for job, (was, new) in changes.items()
-        ]
-        events += [
-            Event(Kind.ORDERED, now, job, body={"comment": text, "dry": self.slurm.dry})
-            for job, text in reasons.items()
-        ]
-        rows = self._all_rows(picture, now)
+        events += [order.event(now, self.slurm.dry) for order in orders]
+        rows = self._all_rows(picture)
         changed = [row for job_id, row in rows.items() if self._rows.get(job_id) != row]
         gone = [job_id for job_id in self._rows if job_id not in rows]
 
@@ -271,8 +336,9 @@ class Follower:
     def _is_new(self, d: Decision) -> bool:
         return self._told.get(d.job_id) != (d.action.value, d.reason.value)
 
-    def _all_rows(self, picture: Picture, now: float) -> dict[str, dict[str, Any]]:
+    def _all_rows(self, picture: Picture) -> dict[str, dict[str, Any]]:
         reasons = {d.job_id: d.reason.value for d in picture.decisions}
+        ranks = _ranks(picture.waiting) if self.genesis.policy == SLURM else {}
         found = {}
         for job_id, job in {**picture.running, **picture.waiting}.items():
             queued = picture.core.known(job_id)
@@ -282,7 +348,7 @@ class Follower:
             found[job_id] = _row(job) | {
                 "phase": (Phase.RUNNING if runs else Phase.QUEUED).value,
                 "reason": reasons.get(job_id) or self._rows.get(job_id, {}).get("reason", ""),
-                "priority": queued.priority if self.genesis.policy == SLURM else 0,
+                "priority": ranks.get(job_id, 0),
                 "key": queued.key,
                 "estimate_s": queued.estimate_s,
                 "nodes": canonical([[node, _indices(mask)] for node, mask in held]),
@@ -309,7 +375,8 @@ class Follower:
         self.store.append([], tables, lease=self.lease)
         with self.store.reading() as connection:
             last = select(decision_rows.c.seq).order_by(decision_rows.c.seq.desc()).limit(1)
-            self._numbered = (connection.execute(last).scalar() or -1) + 1
+            found = connection.execute(last).scalar()
+            self._numbered = 0 if found is None else found + 1
         return True
 
     def run(
@@ -368,6 +435,22 @@ def _row(job: SlurmJob) -> dict[str, Any]:
         "queued_at": job.eligible if runs or waits else None,
         "started_at": job.start if runs else None,
     }
+
+
+def _ranks(waiting: Mapping[str, SlurmJob]) -> dict[str, int]:
+    """Slurm's priorities, all lowered by as much where one is above what the column holds.
+
+    Slurm's have 32 bits and no sign (`priority/basic` counts down from near the top), the column
+    31 and a sign: as many values, in the same order.
+    """
+    high = max((job.priority for job in waiting.values()), default=0)
+    lower = MOST + 1 if high > MOST else 0
+    return {job_id: min(job.priority - lower, MOST) for job_id, job in waiting.items()}
+
+
+def _array(job_id: str) -> str:
+    """The array a task is of, or the job itself."""
+    return job_id.partition("_")[0]
 
 
 def _indices(mask: int) -> list[int]:

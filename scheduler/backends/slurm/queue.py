@@ -19,6 +19,8 @@ from scheduler.backends.slurm.parse import ParseError, Row, SlurmJob
 from scheduler.backends.slurm.shape import Shape
 from scheduler.decisions import Action, Decision, Reason
 from scheduler.service.events import Event, Kind
+from scheduler.service.state import body_of
+from scheduler.service.store.visibility import sentence
 from scheduler.service.submission import Submission
 
 ALONE = "pellucid:alone"  # in a job's comment: never share its GPUs
@@ -207,7 +209,8 @@ class Queue:
         for d in decisions:
             if not is_slurm_id(d.job_id):
                 continue
-            words = self._words[d.job_id] = f"{d.reason}: {d.sentence()}"
+            # everybody may read an AdminComment: no other job is named there
+            words = self._words[d.job_id] = f"{d.reason}: {sentence(body_of(d), ())}"
             if d.action is Action.CANCEL and d.reason is Reason.CANCELLED:
                 self._uncancelled.add(d.job_id)
             elif d.action in (Action.WAIT, Action.ENQUEUE, Action.REFUSE, Action.RESERVE):

@@ -62,7 +62,7 @@ class Durations:
     def learn(self, predicted_s: float | None, duration_s: float) -> None:
         """A job predicted at `predicted_s` (None: not predicted) ran `duration_s` seconds."""
         predicted = TYPICAL_S if predicted_s is None else predicted_s
-        self._range(predicted).add(log1p(duration_s) - log1p(predicted))
+        self._range(predicted).add(log1p(max(0.0, duration_s)) - log1p(predicted))
         self.observed += 1
 
     def quantiles(
@@ -71,7 +71,11 @@ class Durations:
         elapsed_s: float = 0.0,
         limit_s: float | None = None,
     ) -> Quantiles:
-        """Total duration of a job that has run `elapsed_s`, none of it beyond `limit_s`."""
+        """Total duration of a job that has run `elapsed_s`, none of it beyond `limit_s`.
+
+        Less than 0 (it began by a clock that is ahead of ours) counts as 0.
+        """
+        elapsed_s = max(0.0, elapsed_s)
         predicted = TYPICAL_S if predicted_s is None else predicted_s
         scale = 1.0 + predicted
         seen = self._range(predicted).ascending

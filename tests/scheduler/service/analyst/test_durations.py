@@ -49,3 +49,9 @@ def test_before_anything_has_ended_the_belief_is_wide() -> None:
     found = Durations().quantiles(None)
     assert at_level(found, 0.1) < 200 < 600 < at_level(found, 0.5) * 1.1
     assert at_level(found, 0.9) > 2000
+
+
+def test_a_clock_that_is_ahead_counts_as_no_time_at_all() -> None:
+    durations, _ = learned(random.Random(2), jobs=50)
+    assert durations.quantiles(600.0, -5.0) == durations.quantiles(600.0, 0.0)
+    durations.learn(600.0, -5.0)
