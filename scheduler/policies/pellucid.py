@@ -350,7 +350,7 @@ class Pellucid(Policy):
         reserved = holder and self.types is None and blocked is not Reason.KEPT_FREE
         if reserved and reason is Reason.GPUS_FRAGMENTED and self._fits_without(turn, queued):
             alone = not self._passed_over and first_late(turn.queue, after=holder) is None
-            guests = self.backfill.most_gpu_s > 0  # who come later in the turn may take what is free
+            guests = self.backfill.most_gpu_s > 0  # one who comes later may take what is free
             blames = alone and not guests and holder not in turn.cluster.runs
             self._passed_over = True
             blocker = holder if blames else None

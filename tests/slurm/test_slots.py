@@ -145,6 +145,17 @@ def test_each_node_of_a_job_sees_its_gpus(cluster: SlurmCluster, notes: Path) ->
     assert seen == {"n2": "2 1,7\n", "n3": "2 1,7\n", "said": ""}
 
 
+def test_a_name_does_not_choose_a_jobs_gpus(cluster: SlurmCluster, notes: Path) -> None:
+    """Nor do settings of `squeue` in its environment hide them."""
+    name = "x Nodes=n1 CPU_IDs=0 Mem=1 GRES=slot:g7(CNT:1) TresPerNode=gres:slot:g6:1"
+    export = "--export=ALL,SQUEUE_USERS=root,SQUEUE_PARTITION=open"
+    script = f"echo $CUDA_VISIBLE_DEVICES > {notes}/seen"
+    job = _submit(cluster, script, f"--job-name={name}", f"--comment={name}", export)
+    cluster.place(job, "n1", [2])
+    _over(cluster, [job])
+    assert (notes / "seen").read_text() == "2\n"
+
+
 def test_tasks_of_an_array_are_placed_apart(cluster: SlurmCluster, notes: Path) -> None:
     array = _submit(
         cluster, f"echo $CUDA_VISIBLE_DEVICES > {notes}/$SLURM_ARRAY_TASK_ID", "--array=0-1"
@@ -193,10 +204,10 @@ def _submit(slurm: SlurmCluster, script: str, *asked: str) -> str:
 
 
 def _prolog(folder: Path, partition: str, shown: str | None) -> str:
-    """What the TaskProlog prints where `scontrol` says so; None = where there is no answer."""
+    """What the TaskProlog prints where `squeue` says so; None = where there is no answer."""
     tools = folder / "tools"
     tools.mkdir(exist_ok=True)
-    fake = tools / "scontrol"
+    fake = tools / "squeue"
     fake.write_text("#!/bin/sh\nexit 1\n" if shown is None else f"#!/bin/sh\necho '{shown}'\n")
     sleep = tools / "sleep"
     sleep.write_text("#!/bin/sh\n")
@@ -219,15 +230,15 @@ def _prolog(folder: Path, partition: str, shown: str | None) -> str:
 
 def test_a_job_whose_slots_cannot_be_read_sees_no_gpu(tmp_path: Path) -> None:
     assert "export CUDA_VISIBLE_DEVICES=\n" in _prolog(tmp_path, "main", None)
-    assert "export CUDA_VISIBLE_DEVICES=\n" in _prolog(tmp_path, "main", "JobId=7 Nodes=n1 GRES= ")
+    assert "export CUDA_VISIBLE_DEVICES=\n" in _prolog(tmp_path, "main", "7 N/A")
 
 
 def test_jobs_of_other_partitions_keep_what_slurm_set(tmp_path: Path) -> None:
-    assert _prolog(tmp_path, "open", "JobId=7 Nodes=n1 GRES=slot:g1(CNT:1) ") == ""
+    assert _prolog(tmp_path, "open", "7 gres:slot:g1:1") == ""
 
 
 def test_mps_is_told_of_where_it_is(tmp_path: Path) -> None:
-    shown = "JobId=7 Nodes=n1 CPU_IDs=0 Mem=100 GRES=slot:g10(CNT:1),slot:g2(CNT:2) "
+    shown = "7 gres:slot:g10:1,gres:slot:g2:2"
     assert "MPS" not in _prolog(tmp_path, "main", shown)
     subprocess.run([shutil.which("mkfifo") or "mkfifo", tmp_path / "control"], check=True)
     told = _prolog(tmp_path, "main", shown)

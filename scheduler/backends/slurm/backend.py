@@ -9,7 +9,7 @@ whoever opens the journal after a crash finds what was begun. Nothing here block
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -24,7 +24,7 @@ from scheduler.backends.slurm import script
 from scheduler.backends.slurm.client import Slurm, SlurmDown, SlurmError
 from scheduler.backends.slurm.ends import OVER, RUNNING, judge, last_line, ran_out_of_memory
 from scheduler.backends.slurm.journal import Attempt, Journal, Key
-from scheduler.backends.slurm.parse import ParseError, Row
+from scheduler.backends.slurm.parse import ParseError, Row, SlurmJob
 from scheduler.backends.slurm.queue import Queue, is_slurm_id
 from scheduler.backends.slurm.shape import Shape
 from scheduler.decisions import Decision
@@ -32,6 +32,8 @@ from scheduler.service.events import Event
 
 # Slurm counts a job that is put back as submitted anew
 REQUEUED = "put back in the queue in Slurm, where it waits outside Pellucid"
+WAITING = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT")
+BY_HAND = "released in Slurm by hand; it runs outside Pellucid"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,9 @@ class SlurmBackend:
         self.queue = Queue(shape, slurm, self.journal) if adopts else None
         self._clock = 0.0
         self._look_at = 0.0  # monotonic: when to look next
+        self._looked = 0.0  # monotonic: when a look that succeeded began
+        self._new: set[Key] = set()  # just submitted, and nothing else was asked yet
+        self._words: dict[Key, str] = {}  # why Slurm would not place what is being cancelled
         self._cancelled: dict[Key, float] = {}  # when a cancel was last sent, monotonic
         self._absent: dict[Key, float] = {}  # since when Slurm does not know it, monotonic
         self._outage = time.time()  # the controller may have forgotten what was asked before
@@ -161,6 +166,8 @@ class SlurmBackend:
                 del self._live[key]
                 self._cancelled.pop(key, None)
                 self._absent.pop(key, None)
+                self._words.pop(key, None)
+                self._new.discard(key)
 
     def begun(self) -> frozenset[Key]:
         return self.journal.begun()
@@ -227,42 +234,103 @@ class SlurmBackend:
         try:
             made = script.options(launch, self.shape, self.output(*attempt.key), self.journal.site)
             attempt.slurm_id = self.slurm.submit(made, script.script(launch))
+            self._new.add(attempt.key)
         except (SlurmError, HostError) as error:
             attempt.final = self._not_started(attempt.key, str(error))
         self.journal.save(attempt)
 
     def _place(self, attempts: Sequence[Attempt]) -> None:
-        """Place and release. What may be placed already (after a crash) is only released: its GPUs
-        can be set once."""
-        if not attempts:
-            return
-        placed: set[str] = set()
-        if any(a.submitted is not None and not is_slurm_id(a.key[0]) for a in attempts) or any(
-            a.sent_at is not None and is_slurm_id(a.key[0]) for a in attempts
-        ):
-            placed = {job.id for job in self.slurm.jobs() if job.placed}
-        fresh = [a for a in attempts if a.slurm_id not in placed]
+        """Place and release. Of what Slurm may have been asked for already (an answer came late, or
+        the service crashed), the job itself says what is left to do."""
+        there = self._jobs_of([a for a in attempts if not self._is_new(a)])
+        placed = self._as_they_are(attempts, there)
+        fresh = [a for a in attempts if self._is_new(a) or _is_bare(there.get(a.key))]
+        at = self.now()
         for attempt in fresh:
-            attempt.sent_at = attempt.sent_at or self.now()
-        self.journal.save(*fresh)
-        lines = [self._update(attempt) for attempt in fresh]
-        good = [a for a in attempts if a.slurm_id in placed]
-        for attempt, said in zip(fresh, self.slurm.write(lines), strict=True):
-            if not said:
-                good.append(attempt)
+            attempt.sent_at = attempt.sent_at or at
+            self._new.discard(attempt.key)
+        if fresh:
+            self.journal.save(*fresh)
+            said_of = self.slurm.write([self._update(attempt) for attempt in fresh])
+            refused = [(a, said) for a, said in zip(fresh, said_of, strict=True) if said]
+            placed += [a for a, said in zip(fresh, said_of, strict=True) if not said]
+            placed += self._refused(refused)
+        self._release(placed)
+
+    def _is_new(self, attempt: Attempt) -> bool:
+        """Whether nothing was ever asked of Slurm about its job but to have it."""
+        if is_slurm_id(attempt.key[0]):
+            return attempt.sent_at is None
+        return attempt.key in self._new
+
+    def _jobs_of(self, attempts: Sequence[Attempt]) -> dict[Key, SlurmJob]:
+        """The jobs of attempts as they are now. Ids are used again: a submit time, or our mark,
+        tells jobs apart. What is not there is left to the next look."""
+        if not attempts:
+            return {}
+        there, found = {job.id: job for job in self.slurm.jobs()}, {}
+        for attempt in attempts:
+            job, launch = there.get(attempt.slurm_id), attempt.launch
+            if job is None or launch is None or attempt.submitted not in (None, job.submit):
                 continue
+            known = attempt.submitted is not None or is_slurm_id(attempt.key[0])
+            if known or job.comment == script.mark(launch, self.journal.site):
+                found[attempt.key] = job
+        return found
+
+    def _as_they_are(
+        self, attempts: Iterable[Attempt], there: Mapping[Key, SlurmJob]
+    ) -> list[Attempt]:
+        """Take in what became of jobs; those that are placed and wait for their release."""
+        placed, changed = [], []
+        for attempt in attempts:
+            job = there.get(attempt.key)
+            if job is None or _is_bare(job):
+                continue
+            if job.state in WAITING and job.priority == 0:
+                placed.append(attempt)
+            elif job.placed or not is_slurm_id(attempt.key[0]):  # let go, and perhaps over
+                attempt.submitted, attempt.released_at = job.submit, self.now()
+                changed.append(attempt)
+            elif job.state in RUNNING:
+                attempt.final = self._not_started(attempt.key, BY_HAND)
+                changed.append(attempt)
+        if changed:
+            self.journal.save(*changed)
+        return placed
+
+    def _refused(self, refused: Sequence[tuple[Attempt, str]]) -> list[Attempt]:
+        """What Slurm would not place is over, if it still waits; those that are placed after all
+        (by an update that came late)."""
+        there = self._jobs_of([attempt for attempt, _ in refused])
+        placed = self._as_they_are([attempt for attempt, _ in refused], there)
+        for attempt, said in refused:
+            if not _is_bare(there.get(attempt.key)):
+                continue
+            self._words[attempt.key] = said
+            if not is_slurm_id(attempt.key[0]):
+                try:
+                    self.slurm.cancel(attempt.slurm_id)
+                except SlurmError as error:
+                    self.log.info("slurm_cancel", job=attempt.key[0], why=str(error))
             attempt.final = self._not_started(attempt.key, said)
             self.journal.save(attempt)
-            if not is_slurm_id(attempt.key[0]):
-                self.slurm.cancel(attempt.slurm_id)
+        return placed
+
+    def _release(self, attempts: Sequence[Attempt]) -> None:
+        """Let jobs go. They count as let go before Slurm is asked: a late answer leaves it to the
+        next look whether they run, or wait and are to be released again."""
+        if not attempts:
+            return
         at = self.now()
-        said_of = self.slurm.write([f"release {attempt.slurm_id}" for attempt in good])
-        for attempt, said in zip(good, said_of, strict=True):
+        for attempt in attempts:
             attempt.released_at = at
+        self.journal.save(*attempts)
+        self._look_at = 0.0
+        said_of = self.slurm.write([f"release {attempt.slurm_id}" for attempt in attempts])
+        for attempt, said in zip(attempts, said_of, strict=True):
             if said:
                 self.log.warning("slurm_release", job=attempt.key[0], why=said)
-        self.journal.save(*good)
-        self._look_at = 0.0
 
     def _update(self, attempt: Attempt) -> str:
         launch = attempt.launch
@@ -276,8 +344,10 @@ class SlurmBackend:
         return script.update(attempt.slurm_id, launch, self.shape, text, ours=ours)
 
     def _cancel(self, attempt: Attempt) -> None:
-        now = time.monotonic()
-        if now < self._cancelled.get(attempt.key, 0.0) + self.pace.again_s:
+        now, last = time.monotonic(), self._cancelled.get(attempt.key)
+        if self._looked <= (last or 0.0):
+            return  # never again before it was seen how the job is
+        if last is not None and now < last + self.pace.again_s:
             return
         self._cancelled[attempt.key] = now
         try:
@@ -292,6 +362,7 @@ class SlurmBackend:
         """See how the jobs do. Raises SlurmDown, SlurmError, ParseError."""
         began = time.monotonic()
         rows = self.slurm.rows()
+        self._looked = began
         changed = [
             attempt
             for attempt in self._live.values()
@@ -327,7 +398,7 @@ class SlurmBackend:
                 changed = True
             changed = self._watch(attempt) or changed
             return self._watch_limit(attempt, row) or changed
-        if row.state in ("PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT"):
+        if row.state in WAITING:
             return self._waits(attempt, row) or changed
         return changed
 
@@ -406,6 +477,8 @@ class SlurmBackend:
         if attempt.started_at is None:
             state = State.CANCELLED if row.state == "CANCELLED" else None
             detail = "cancelled before it began" if state else f"{row.state.lower()} in Slurm"
+            if key in self._words:  # it was refused, and the answer to its cancel came late
+                state, detail = None, self._words[key]
             attempt.final = self._not_started(key, detail, state)
             return
         if row.state in ("NODE_FAIL", "BOOT_FAIL"):
@@ -449,3 +522,8 @@ class SlurmBackend:
     def output(self, job_id: str, attempt: int) -> Path:
         """Where the output of a job of the service's own user is, or would be."""
         return self._output / f"{job_id}.{attempt}.log"
+
+
+def _is_bare(job: SlurmJob | None) -> bool:
+    """Whether it waits and was given no GPUs yet."""
+    return job is not None and job.state in WAITING and not job.placed

@@ -7,6 +7,7 @@ A controller that does not answer costs a command nine seconds (22.05), so every
 from __future__ import annotations
 
 import os
+import re
 import selectors
 import subprocess
 import sys
@@ -21,18 +22,24 @@ from scheduler.backends.slurm import parse
 PATIENCE_S = 5.0
 READ_PATIENCE_S = 30.0  # a long queue takes its time
 PAUSES_S = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # after a failure
-_UNREACHABLE = (
-    "unable to contact",
-    "connect failure",
-    "connection refused",
-    "communication",
-    "socket timed out",
-    "unexpected message received",
-    "zero bytes were transmitted",
-    "resource temporarily unavailable",
-    "munge",
-    "credential",
-    "backup",
+# What Slurm (22.05: slurm_errno.c, auth/munge, the database's client) says when it is not reached:
+# whole phrases, in its own case, since a refusal repeats names that users chose.
+_UNREACHABLE = re.compile(
+    r"Unable to contact slurm controller"
+    r"|Communication (?:connection|shutdown) failure"
+    r"|Message (?:send|receive) failure"
+    r"|Socket timed out on send/recv operation"
+    r"|Zero Bytes were transmitted or received"
+    r"|Unexpected message received"
+    r"|Slurm backup controller in standby mode"
+    r"|Controller is in standby mode"
+    r"|Problem talking to (?:the )?database"
+    r"|failed to open persistent connection to host:"
+    r"|Munge (?:encode|decode) failed: "
+    r"|Failed to connect to authentication agent"
+    r"|Protocol authentication error"
+    r"|(?:Invalid authentication credential|Authentication credential invalid)"
+    r"|(?:^|: )(?:Connection refused|Connection timed out|Resource temporarily unavailable)(?= |$)"
 )
 _SAFE_WORD = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+.,:=[]/")
 
@@ -271,8 +278,7 @@ def to_stdout(line: str) -> None:
 
 
 def _is_down(said: str) -> bool:
-    lower = said.lower()
-    return any(part in lower for part in _UNREACHABLE)
+    return _UNREACHABLE.search(said) is not None
 
 
 def _steers(name: str) -> bool:

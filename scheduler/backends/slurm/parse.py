@@ -90,7 +90,7 @@ def rows(text: str) -> dict[str, Row]:
         try:
             status, priority = int(parts[2]), int(parts[3])
             submit, start, end = map(_time, parts[4:7])
-        except ValueError:
+        except (ValueError, OverflowError):
             raise ParseError(f"squeue printed {line[:80]!r}") from None
         found[parts[0]] = Row(parts[0], parts[1], status, priority, submit or 0.0, start, end)
     return found
@@ -108,7 +108,7 @@ def accounted(job_id: str, text: str, submitted: float | None) -> Row | None:
         try:
             state, (code, signal) = parts[0].split(" ")[0], map(int, parts[1].split(":"))
             submit, start, end = map(_time, parts[2:5])
-        except (ValueError, IndexError):
+        except (ValueError, OverflowError, IndexError):
             raise ParseError(f"sacct printed {line[:80]!r}") from None
         if submitted in (None, submit):
             status = code << 8 | signal
@@ -166,7 +166,7 @@ def jobs(text: str) -> list[SlurmJob]:
     try:
         told = json.loads(text)["jobs"]
         return [job for entry in told for job in _job(entry)]
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
+    except (ValueError, OverflowError, LookupError, TypeError, AttributeError) as error:
         raise ParseError(f"squeue --json: {type(error).__name__} {error}") from None
 
 
