@@ -25,8 +25,9 @@ POLICIES = ["fifo", "fifo-skip", "sjf", "lucid", "pellucid"]
 
 
 def check_named(core: Core, memory: Memory, decisions: list[Decision], now: float) -> int:
-    """Every blocker that a waiting decision names is one. How many were named."""
-    named = [d for d in waits(decisions) if d.blocker is not None]
+    """Every blocker named for a job that still waits is one. How many were named."""
+    last = {d.job_id: d for d in decisions}  # it may have gone to be profiled since
+    named = [d for d in waits(list(last.values())) if d.blocker is not None]
     futures = Futures(core, memory, now) if named else None
     for d in named:
         assert futures is not None
