@@ -89,8 +89,9 @@ def test_children_that_ignore_sigterm_fork_and_leave_the_session_are_caught(tmp_
         python(code), tmp_path, cwd=tmp_path, limits=Limits(seconds=2.0, grace_s=0.3)
     ) as started:
         assert wait_for(lambda: sum(map(procs.alive, started.pids())) == 5)
-        assert wait_for(lambda: (tmp_path / "daemon").exists())
-        daemon = int((tmp_path / "daemon").read_text() or 0)
+        told = tmp_path / "daemon"
+        assert wait_for(lambda: told.exists() and bool(told.read_text()))
+        daemon = int(told.read_text())
         assert daemon in started.pids()  # an orphan still belongs to the tree
         ending = started.wait()
     assert ending.outcome is Outcome.LIMIT
