@@ -9,22 +9,25 @@ both means are shrunk towards no error. Nothing is forgotten: speeds of hardware
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
+from math import isfinite
 
 from features.job import Profile
 from scheduler.core import QueuedJob
 from scheduler.sharing import Judge, Verdict
 
-Kind = tuple[int, int, int, bool | None]
+Kind = tuple[int | None, int | None, int | None, bool | None]
+STEPS = 5.0, 5.0, 1024.0  # percent, percent, MiB
 
 
+@lru_cache(maxsize=65_536)
 def kind_of(profile: Profile) -> Kind:
-    """Jobs of one kind look the same but for the noise of a short look."""
-    return (
-        round(profile.gpu_util_pct / 5),
-        round(profile.gpu_mem_util_pct / 5),
-        round(profile.gpu_mem_mib / 1024),
-        profile.amp,
+    """Jobs of one kind look the same but for the noise of a short look. None: was not read."""
+    seen = profile.gpu_util_pct, profile.gpu_mem_util_pct, profile.gpu_mem_mib
+    util, mem_util, mem = (
+        round(x / step) if isfinite(x) else None for x, step in zip(seen, STEPS, strict=True)
     )
+    return util, mem_util, mem, profile.amp
 
 
 class _Mean:
@@ -56,7 +59,6 @@ class Experienced:
         self.judge = judge
         self.weight = weight
         self.seen = 0
-        self._kinds: dict[Profile, Kind] = {}
         self._own: dict[Kind, _Mean] = {}
         self._pairs: dict[tuple[Kind, Kind], _Mean] = {}
 
@@ -68,7 +70,7 @@ class Experienced:
         if own is None or other is None:
             return verdict
         first, second = verdict.speeds
-        a, b = self._kind(own), self._kind(other)
+        a, b = kind_of(own), kind_of(other)
         speeds = self._corrected(a, b, first), self._corrected(b, a, second)
         return verdict if speeds == verdict.speeds else replace(verdict, speeds=speeds)
 
@@ -80,7 +82,7 @@ class Experienced:
         if other.profile is None:
             return
         error = speed - min(verdict.speeds[0], 1.0)
-        a, b = self._kind(own.profile), self._kind(other.profile)
+        a, b = kind_of(own.profile), kind_of(other.profile)
         for mean in (self._own.setdefault(a, _Mean()), self._pairs.setdefault((a, b), _Mean())):
             mean.count += 1
             mean.total += error
@@ -90,7 +92,7 @@ class Experienced:
         """How often jobs of these kinds were seen beside one another."""
         if own.profile is None or other.profile is None:
             return 0
-        mean = self._pairs.get((self._kind(own.profile), self._kind(other.profile)))
+        mean = self._pairs.get((kind_of(own.profile), kind_of(other.profile)))
         return 0 if mean is None else mean.count
 
     def _corrected(self, own: Kind, other: Kind, predicted: float) -> float:
@@ -102,9 +104,3 @@ class Experienced:
         if pair is not None:
             error = pair.of(error, self.weight)
         return min(max(min(predicted, 1.0) + error, 0.01), 1.0)
-
-    def _kind(self, profile: Profile) -> Kind:
-        kind = self._kinds.get(profile)
-        if kind is None:
-            kind = self._kinds[profile] = kind_of(profile)
-        return kind

@@ -150,3 +150,9 @@ def test_gpus_are_saved_only_where_they_are_missed(nodes: int, action: Action) -
     (began,) = played.of("b", Action.START, Action.PACK)
     assert began.action is action
     assert began.time == (1100.0 if action is Action.PACK else 900.0), "profiled only to be packed"
+
+
+def test_a_counter_that_could_not_be_read_is_a_kind_of_its_own() -> None:
+    unread = Profile(float("nan"), 30.0, 1_000.0)
+    assert kind_of(unread) == (None, 6, 1, None)
+    assert kind_of(unread) != kind_of(Profile(0.0, 30.0, 1_000.0))
