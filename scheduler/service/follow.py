@@ -10,86 +10,46 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from itertools import chain, islice, zip_longest
 from typing import Any
 
 import structlog
-from sqlalchemy import Connection, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, delete, select
 
-from features.schema import State as EndState
 from models.bundle import BundleError
-from scheduler.backends.slurm.client import Slurm, SlurmDown, SlurmError, quoted
-from scheduler.backends.slurm.order import priorities
+from scheduler.backends.slurm.client import Slurm, SlurmDown, SlurmError
 from scheduler.backends.slurm.parse import Node, ParseError, SlurmJob
-from scheduler.backends.slurm.picture import HOLDING, Asking, Picture, draw, job_of
-from scheduler.backends.slurm.queue import submission
+from scheduler.backends.slurm.picture import Asking, Picture, draw
 from scheduler.backends.slurm.shape import Shape
-from scheduler.decisions import Action, Decision
+from scheduler.backends.slurm.table import Table
+from scheduler.core import Core
+from scheduler.decisions import Decision
 from scheduler.estimates import LiveEstimator
-from scheduler.service.analyst.forecast import Forecast, Futures
+from scheduler.service.analyst.forecast import Forecast, Futures, end_of
 from scheduler.service.analyst.memory import Memory
 from scheduler.service.analyst.records import write as write_forecasts
 from scheduler.service.bundles import Library, Signature, signature
-from scheduler.service.events import Event, Kind, canonical
+from scheduler.service.events import Event, Kind
+from scheduler.service.follow_histories import Histories, Over, ended_jobs
+from scheduler.service.follow_orders import PRIORITY, Order, Orders
+from scheduler.service.follow_rows import JobRows, write_decisions, write_jobs
 from scheduler.service.genesis import Genesis
-from scheduler.service.ledger import Phase
 from scheduler.service.settings import Settings
-from scheduler.service.state import body_of
 from scheduler.service.store.store import Lease, LeaseLost, Store
 from scheduler.service.store.tables import decisions as decision_rows
 from scheduler.service.store.tables import jobs as job_rows
-from scheduler.service.store.visibility import sentence
 
 LEASE = "decider"  # place and these exclude each other
 NODES_EVERY = 10  # looks at the queue per look at the nodes
 FORESEEN = 64  # waiting jobs, first in line, whose start is foreseen
-BUDGET_S = 2.0  # processor seconds for that
-OURS = "pellucid: "  # begins an AdminComment that may be overwritten
-COMMENT_S = 300.0  # between two AdminComments of one job
-AGAIN_S, LONGEST_S = 60.0, 7200.0  # until what Slurm refused is tried again, doubling
-MOST = 2**31 - 1  # that the column of priorities holds; Slurm's own go up to twice that
+LINE = 512  # jobs first in line that futures are made of
+SAMPLES = 24  # futures
+BUDGET_S = 1.0  # processor seconds for them
+REST = 49.0  # seconds of rest per processor second that futures took: a fiftieth of a core
+NICE = 19
 SLURM = "easy"  # this policy stands for Slurm's own: its priorities, EASY backfilling
-PRIORITY, COMMENT = "priority", "AdminComment"
-_ENDS = {
-    "COMPLETED": EndState.COMPLETED,
-    "FAILED": EndState.FAILED,
-    "CANCELLED": EndState.CANCELLED,
-    "TIMEOUT": EndState.TIMEOUT,
-    "OUT_OF_MEMORY": EndState.OUT_OF_MEMORY,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """A change to a pending job (or array). `what` is the field's name in Slurm."""
-
-    job: str
-    what: str
-    value: int | str
-    was: int | str
-
-    def line(self) -> str:
-        """The command for `scontrol`."""
-        value = quoted(self.value) if isinstance(self.value, str) else self.value
-        return f"update jobid={self.job} {self.what}={value}"
-
-    def event(self, now: float, dry: bool) -> Event:
-        if self.what == PRIORITY:
-            body = {"was": self.was, "priority": self.value, "dry": dry}
-        else:
-            body = {"comment": self.value, "dry": dry}
-        return Event(Kind.ORDERED, now, self.job, body=body)
-
-
-@dataclass(frozen=True, slots=True)
-class Tried:
-    """What came of the latest order of a kind to a job: no other before `again_at`."""
-
-    value: int | str
-    again_at: float
-    refusals: int = 0  # in a row
 
 
 class Follower:
@@ -99,6 +59,8 @@ class Follower:
         store: None: nothing is written anywhere.
         shape: nodes by the core's numbers.
         order: set priorities, too.
+        table: read the queue by it. Not for `order`, which needs AdminComment, nor are nodes with
+            slots read so, whose jobs' GPUs are there.
         champion: folder of the champion bundle; looked at once per interval.
     """
 
@@ -110,54 +72,62 @@ class Follower:
         store: Store | None,
         *,
         order: bool = False,
+        table: Table | None = None,
         champion: Any = None,
         library: Library | None = None,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self.genesis, self.shape, self.slurm, self.store = genesis, shape, slurm, store
         self.order, self.wall = order, wall
-        self.memory = Memory(LiveEstimator(), asks=True)
         self.log = structlog.get_logger("follower")
         self.lease: Lease | None = None
+        self._table = table
         self._champion, self._library = champion, library
         self._champion_seen: Signature | None = None
         self._nodes: list[Node] = []
         self._looks = 0
-        self._known: dict[str, str] = {}  # job -> phase as remembered
-        self._ended: set[str] = set()
-        self._heard = 0.0  # the latest time the histories were told or asked about
+        self._orders = Orders(slurm)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Know nothing."""
+        self.memory = Memory(LiveEstimator(), asks=True)
+        self._asking = Asking(self.memory)
+        self._histories = Histories(self.memory)
+        self._champion_seen = None
         self._told: dict[str, tuple[str, str]] = {}  # job -> action and reason last written
-        self._rows: dict[str, dict[str, Any]] = {}
+        self._rows = JobRows()
         self._numbered = 0
-        self._tried: dict[tuple[str, str], Tried] = {}  # by job and field
+        self._foresee_at = 0.0  # monotonic: no futures before
 
     def look(self) -> Picture:
         """One interval. Raises SlurmDown, SlurmError, ParseError, LeaseLost."""
+        began = time.process_time()
         if self._looks % NODES_EVERY == 0:
             self._nodes = self.slurm.nodes()
         self._looks += 1
-        jobs = self.slurm.jobs()
-        now = max(self.wall(), self._heard)  # clocks are set back; histories do not go back
+        jobs = self._read()
+        # clocks are set back; histories do not go back
+        now = max(self.wall(), self._histories.heard)
         self._use_champion()
-        self._remember(jobs, now)
-        core = self.genesis.core(Asking(self.memory))  # type: ignore[arg-type]
-        if isinstance(self.memory.inner, LiveEstimator) and self.memory.inner.bundle is not None:
-            core.policy.use(self.memory.inner.bundle)
-        by_slurm = self.genesis.policy == SLURM
-        picture = draw(core, self.shape, jobs, self._nodes, now, by_slurm=by_slurm)
-        made = self._foresee(picture)
-        orders = self._orders(picture) if self.order else []
+        mine = [job for job in jobs if job.gpus and job.partition in self.shape.spec.vcs]
+        ended = self._histories.tell(mine, now)
+        picture = self._draw(mine, now)
+        first = self._first(picture)
+        made = self._foresee(picture, first)
+        orders = self._orders.wanted(picture, set(first)) if self.order else []
         if self.store is not None:
-            self._write(picture, made, orders, now)
-        self._carry_out(orders, now)
+            self._write(picture, made, orders, ended)
+        self._orders.carry_out(orders, now)
         self.log.info(
             "looked",
             running=len(picture.running),
             waiting=len(picture.waiting),
             left_out=len(picture.left_out),
-            would_start=sum(d.job_id in core.cluster.runs for d in picture.decisions),
+            would_start=sum(d.job_id in picture.core.cluster.runs for d in picture.decisions),
             ordered=sum(order.what == PRIORITY for order in orders),
             ms=round((self.wall() - now) * 1000),
+            cpu_ms=round((time.process_time() - began) * 1000),
         )
         return picture
 
@@ -170,131 +140,55 @@ class Follower:
         self._champion_seen = found
         try:
             self.memory.use(self._library.take(self._champion))
+            self._asking.forget()
         except (BundleError, OSError) as error:
             self.log.warning("bundle_refused", why=str(error))
 
-    def _remember(self, jobs: Sequence[SlurmJob], now: float) -> None:
-        """Tell the histories what happened since the last look, in the order it did."""
-        mine = {j.id: j for j in jobs if j.gpus and j.partition in self.shape.spec.vcs}
-        happened: list[tuple[float, int, SlurmJob]] = []  # when, 0 submitted 1 started 2 left
-        for job in mine.values():
-            stood = self._known.get(job.id)
-            if job.id in self._ended:
-                continue
-            if stood is None:
-                happened.append((job.submit, 0, job))
-            if stood != "runs" and job.start is not None and job.state != "PENDING":
-                happened.append((max(job.start, job.submit), 1, job))
-            if job.state != "PENDING" and job.state not in HOLDING:
-                happened.append((max(job.end or now, job.start or 0.0, job.submit), 2, job))
-        for at, what, job in sorted(happened, key=lambda one: (one[0], one[1], one[2].id)):
-            # what is only seen now is told now: a history never goes back
-            self._heard = max(self._heard, min(at, now))
-            self._tell(what, job, self._heard)
-        for job_id in [j for j in self._known if j not in mine]:
-            del self._known[job_id]
-            self.memory.withdrawn(job_id, now)
-        self._heard = now  # whoever came while `squeue` ran is told of as of now, next time
-        self._ended = {j for j in self._ended if j in mine}
+    # --- what is seen -------------------------------------------------------------------------
 
-    def _tell(self, what: int, job: SlurmJob, at: float) -> None:
-        if what == 0:
-            self._known[job.id] = "waits"
-            self.memory.submitted(replace(job_of(job), submit_time=at), at)
-        elif what == 1:
-            self._known[job.id] = "runs"
-            self.memory.started(job.id, at)
-        else:
-            self._ended.add(job.id)
-            ran_s = (job.end or at) - (job.start or at)
-            if self._known.pop(job.id) == "runs" and job.state in _ENDS and ran_s > 0:
-                self.memory.ended(job.id, _ENDS[job.state], ran_s, at)
-            else:
-                self.memory.withdrawn(job.id, at)
+    def _read(self) -> list[SlurmJob]:
+        slots = any(node.slots and node.name in self.shape.names for node in self._nodes)
+        return self.slurm.jobs() if self._table is None or slots else self._table.jobs()
 
-    def _foresee(self, picture: Picture) -> dict[str, Forecast]:
-        futures = Futures(picture.core, self.memory, picture.now, seed=self._looks)
-        first = picture.order[:FORESEEN]
-        made = futures.forecast(first, budget_s=BUDGET_S) if first else {}
-        return made | {job_id: futures.end_of(job_id) for job_id in picture.running}
+    def _draw(self, jobs: Iterable[SlurmJob], now: float) -> Picture:
+        self._asking.turn()
+        return draw(self._core(), self.shape, jobs, self._nodes, now, by_slurm=self._by_slurm)
 
-    # --- what is ordered ----------------------------------------------------------------------
+    @property
+    def _by_slurm(self) -> bool:
+        return self.genesis.policy == SLURM
 
-    def _orders(self, picture: Picture) -> list[Order]:
-        """What is to be changed now: not what was refused or said a short while ago."""
-        there = {name for job in picture.waiting for name in (job, _array(job))}
-        self._tried = {key: tried for key, tried in self._tried.items() if key[0] in there}
-        wanted = [*self._priorities(picture), *self._comments(picture)]
-        return [order for order in wanted if self._is_due(order, picture.now)]
+    def _core(self) -> Core:
+        core = self.genesis.core(self._asking)  # type: ignore[arg-type]
+        if isinstance(self.memory.inner, LiveEstimator) and self.memory.inner.bundle is not None:
+            core.policy.use(self.memory.inner.bundle)
+        return core
 
-    def _is_due(self, order: Order, now: float) -> bool:
-        tried = self._tried.get((order.job, order.what))
-        if tried is None:
-            return True
-        shown = self.slurm.dry and tried.value == order.value
-        return now >= tried.again_at and not shown
+    @staticmethod
+    def _first(picture: Picture) -> list[str]:
+        """The jobs first in line, of all partitions in turn."""
+        lines: dict[str, list[str]] = {}
+        for job_id in picture.order:
+            lines.setdefault(picture.waiting[job_id].partition, []).append(job_id)
+        in_turn = chain.from_iterable(zip_longest(*lines.values()))
+        return list(islice((job_id for job_id in in_turn if job_id is not None), LINE))
 
-    def _priorities(self, picture: Picture) -> Iterator[Order]:
-        for vc in self.shape.spec.vcs:
-            now: dict[str, int] = {}
-            for job_id in picture.order:
-                job = picture.waiting[job_id]
-                if job.partition == vc:  # tasks that wait in an array have one priority
-                    now.setdefault(_array(job_id), job.priority)
-            for job_id, priority in priorities(list(now.items())).items():
-                yield Order(job_id, PRIORITY, priority, now[job_id])
-
-    def _comments(self, picture: Picture) -> Iterator[Order]:
-        """Why they wait, for those first in line and those told before.
-
-        What the site wrote there stays. A task is not changed by itself: that would take it out of
-        its array. Everybody may read it, so no other job is named.
-        """
-        said = {d.job_id: d for d in picture.decisions if d.action is Action.WAIT}
-        for place, job_id in enumerate(picture.order):
-            decision, there = said.get(job_id), picture.waiting[job_id].admin_comment
-            ours = there.startswith(OURS) or (not there and place < FORESEEN)
-            if decision is None or "_" in job_id or not ours:
-                continue
-            text = f"{OURS}{decision.reason}: {sentence(body_of(decision), ())}"
-            if text != there:
-                yield Order(job_id, COMMENT, text, there)
-
-    def _carry_out(self, orders: Sequence[Order], now: float) -> None:
-        """Raises SlurmDown, SlurmError."""
-        if not orders:
-            return
-        try:
-            answers = self.slurm.write([order.line() for order in orders])
-        except (SlurmDown, SlurmError) as error:  # some may have been carried out
-            self._note(orders, [str(error)] * len(orders), now)
-            raise
-        self._note(orders, answers, now)
-
-    def _note(self, orders: Sequence[Order], answers: Sequence[str], now: float) -> None:
-        """Remember what was answered; say what is refused for the first time."""
-        first: list[tuple[Order, str]] = []
-        for order, why in zip(orders, answers, strict=True):
-            key = order.job, order.what
-            if not why:
-                pause = COMMENT_S if order.what == COMMENT else 0.0
-                self._tried[key] = Tried(order.value, now + pause)
-                continue
-            before = self._tried[key].refusals if key in self._tried else 0
-            if not before:
-                first.append((order, why))
-            pause = min(AGAIN_S * 2 ** min(before, 16), LONGEST_S)
-            self._tried[key] = Tried(order.value, now + pause, before + 1)
-        if first:
-            order, why = first[0]
-            self.log.warning(
-                "slurm_refused",
-                orders=len(first),
-                command=order.line(),
-                why=why,
-                again_in_s=AGAIN_S,
-                then=f"twice as late each time, up to {LONGEST_S:g} s, and not said again",
-            )
+    def _foresee(self, picture: Picture, first: Sequence[str]) -> dict[str, Forecast]:
+        """Ends of all that run; starts of the first in line, unless that took long lately."""
+        core, now = picture.core, picture.now
+        made = {job_id: end_of(core, self.memory, now, job_id) for job_id in picture.running}
+        if not first or time.monotonic() < self._foresee_at:
+            return made
+        began = time.process_time()
+        if len(first) < len(picture.waiting):  # whoever is far behind hardly matters to the first
+            jobs = chain(picture.running.values(), (picture.waiting[job] for job in first))
+            core = draw(
+                self._core(), self.shape, jobs, self._nodes, now, by_slurm=self._by_slurm
+            ).core
+        futures = Futures(core, self.memory, now, seed=self._looks)
+        made |= futures.forecast(first[:FORESEEN], samples=SAMPLES, budget_s=BUDGET_S)
+        self._foresee_at = time.monotonic() + REST * (time.process_time() - began)
+        return made
 
     # --- what is written ----------------------------------------------------------------------
 
@@ -303,9 +197,10 @@ class Follower:
         picture: Picture,
         made: Mapping[str, Forecast],
         orders: Sequence[Order],
-        now: float,
+        ended: Sequence[Over],
     ) -> None:
         assert self.store is not None
+        now = picture.now
         fresh = [d for d in picture.decisions if self._is_new(d)]
         body = {
             "running": len(picture.running),
@@ -315,55 +210,34 @@ class Follower:
         }
         events = [Event(Kind.ADVISED, now, body=body)]
         events += [order.event(now, self.slurm.dry) for order in orders]
-        rows = self._all_rows(picture)
-        changed = [row for job_id, row in rows.items() if self._rows.get(job_id) != row]
-        gone = [job_id for job_id in self._rows if job_id not in rows]
+        rows = self._rows.of(picture, by_slurm=self._by_slurm)
+        over = self._rows.ended(ended, now)
+        changed = [*self._rows.changed(rows), *over]
+        left = {job_id for job_id in self._rows.rows if job_id not in rows}
+        gone = sorted(left - {row["job_id"] for row in over})
 
         def tables(connection: Connection, appended: list[Event]) -> None:
             seq = appended[0].seq
-            _write_decisions(connection, fresh, seq, self._numbered)
-            _write_jobs(connection, changed, gone, seq, now)
+            write_decisions(connection, fresh, seq, self._numbered)
+            write_jobs(connection, changed, gone, seq, now)
             write_forecasts(connection, made, ("latest",))
 
         self.store.append(events, tables, lease=self.lease)
         self._numbered += len(fresh)
-        self._rows = rows
+        self._rows.rows = rows
         for d in fresh:
             self._told[d.job_id] = d.action.value, d.reason.value
-        for job_id in gone:
+        for job_id in left:
             self._told.pop(job_id, None)
 
     def _is_new(self, d: Decision) -> bool:
         return self._told.get(d.job_id) != (d.action.value, d.reason.value)
 
-    def _all_rows(self, picture: Picture) -> dict[str, dict[str, Any]]:
-        reasons = {d.job_id: d.reason.value for d in picture.decisions}
-        ranks = _ranks(picture.waiting) if self.genesis.policy == SLURM else {}
-        found = {}
-        for job_id, job in {**picture.running, **picture.waiting}.items():
-            queued = picture.core.known(job_id)
-            runs = job_id in picture.running
-            run = picture.core.cluster.runs.get(job_id)
-            held = zip(run.nodes, run.gpus, strict=True) if runs and run is not None else ()
-            found[job_id] = _row(job) | {
-                "phase": (Phase.RUNNING if runs else Phase.QUEUED).value,
-                "reason": reasons.get(job_id) or self._rows.get(job_id, {}).get("reason", ""),
-                "priority": ranks.get(job_id, 0),
-                "key": queued.key,
-                "estimate_s": queued.estimate_s,
-                "nodes": canonical([[node, _indices(mask)] for node, mask in held]),
-                "partner": run.partner.job.job_id if runs and run and run.partner else None,
-                "detail": "" if runs else f"Slurm: {job.reason}",
-            }
-        for job_id, job in picture.aside.items():
-            found[job_id] = _row(job) | {"detail": picture.left_out[job_id]}
-        return found
-
     # --- life ---------------------------------------------------------------------------------
 
     def take_over(self, holder: str, lease_s: float) -> bool:
-        """Take the lease and forget what an earlier follower wrote of live jobs. False: another
-        has it."""
+        """Take the lease, forget what an earlier follower wrote of live jobs, and learn from what
+        it wrote of ended ones. False: another has it."""
         assert self.store is not None
         self.lease = self.store.take(LEASE, holder, self.wall(), lease_s)
         if self.lease is None:
@@ -373,10 +247,13 @@ class Follower:
             connection.execute(delete(job_rows).where(job_rows.c.ended_at.is_(None)))
 
         self.store.append([], tables, lease=self.lease)
+        self._begin()
         with self.store.reading() as connection:
             last = select(decision_rows.c.seq).order_by(decision_rows.c.seq.desc()).limit(1)
             found = connection.execute(last).scalar()
-            self._numbered = 0 if found is None else found + 1
+            past = ended_jobs(connection, self.wall())
+        self._numbered = 0 if found is None else found + 1
+        self.log.info("follows", recalled=self._histories.recall(past))
         return True
 
     def run(
@@ -412,105 +289,23 @@ class Follower:
             self.lease = self.store.renew(self.lease, self.wall(), lease_s)
 
 
-def _row(job: SlurmJob) -> dict[str, Any]:
-    """The row of a job that is seen, and not decided about."""
-    runs = job.state in HOLDING
-    waits = not runs and job.priority != 0 and not job.dependency
-    return {
-        "job_id": job.id,
-        "submitted_seq": int(job.submit),
-        "owner": job.user[:128],
-        "vc": job.partition,
-        "name": job.name[:256],
-        "gpus": job.gpus,
-        "spec": canonical(submission(job, job.partition).body()),
-        "phase": (Phase.RUNNING if runs else Phase.SUBMITTED).value,
-        "reason": "",
-        "priority": 0,
-        "key": None,
-        "estimate_s": None,
-        "nodes": canonical([]),
-        "partner": None,
-        "submitted_at": job.submit,
-        "queued_at": job.eligible if runs or waits else None,
-        "started_at": job.start if runs else None,
-    }
-
-
-def _ranks(waiting: Mapping[str, SlurmJob]) -> dict[str, int]:
-    """Slurm's priorities, all lowered by as much where one is above what the column holds.
-
-    Slurm's have 32 bits and no sign (`priority/basic` counts down from near the top), the column
-    31 and a sign: as many values, in the same order.
-    """
-    high = max((job.priority for job in waiting.values()), default=0)
-    lower = MOST + 1 if high > MOST else 0
-    return {job_id: min(job.priority - lower, MOST) for job_id, job in waiting.items()}
-
-
-def _array(job_id: str) -> str:
-    """The array a task is of, or the job itself."""
-    return job_id.partition("_")[0]
-
-
-def _indices(mask: int) -> list[int]:
-    return [i for i in range(mask.bit_length()) if mask >> i & 1]
-
-
-def _write_decisions(
-    connection: Connection, fresh: Sequence[Decision], seq: int, number: int
-) -> None:
-    rows = [
-        {
-            "seq": number + place,
-            "event": seq,
-            "at": d.time,
-            "job_id": d.job_id,
-            "vc": d.vc,
-            "action": d.action.value,
-            "reason": d.reason.value,
-            "body": canonical({**body_of(d), "seq": number + place}),
-        }
-        for place, d in enumerate(fresh)
-    ]
-    if rows:
-        connection.execute(insert(decision_rows), rows)
-
-
-def _write_jobs(
-    connection: Connection,
-    changed: Sequence[Mapping[str, Any]],
-    gone: Sequence[str],
-    seq: int,
-    now: float,
-) -> None:
-    ids = [row["job_id"] for row in changed]
-    for i in range(0, len(ids), 500):
-        connection.execute(delete(job_rows).where(job_rows.c.job_id.in_(ids[i : i + 500])))
-    if changed:
-        plain = {"attempt": 0, "cancel_asked": False, "updated_seq": seq}
-        connection.execute(insert(job_rows), [{**plain, **row} for row in changed])
-    if gone:
-        statement = update(job_rows).where(job_rows.c.job_id == bindparam("left"))
-        over = statement.values(phase=Phase.ENDED.value, ended_at=now, updated_seq=seq)
-        connection.execute(over, [{"left": job_id} for job_id in gone])
-
-
 def run_follower(settings: Settings, stopping: Callable[[], bool], holder: str = "") -> None:
     """The process of `advise` and `order`."""
     from scheduler.service.slurm import slurm_of
 
-    os.nice(10)  # this and the `squeue` it runs wait for whoever else wants the processor
+    os.nice(NICE)  # this and the `squeue` it runs wait for whoever else wants the processor
     if hasattr(os, "SCHED_BATCH"):
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
-    store = Store(settings.database)
+    store, slurm = Store(settings.database), slurm_of(settings)
     genesis = Genesis.from_body(store.read(limit=1)[0].body)
+    order = settings.slurm_mode == "order"
     follower = Follower(
         genesis,
         Shape(genesis.cluster, genesis.names, {}),
-        slurm_of(settings),
+        slurm,
         store,
-        order=settings.slurm_mode == "order",
+        order=order,
+        table=None if order else Table(slurm),
         champion=settings.bundle,
         library=Library(settings.state_dir / "bundles"),
     )

@@ -19,10 +19,17 @@ import structlog
 from features.job import Profile
 from features.schema import State
 from scheduler.backends.base import Happened, Launch, Purpose, Report
-from scheduler.backends.local.host import Declared, HostError
+from scheduler.backends.local.host import Declared, HostError, own_user
 from scheduler.backends.slurm import script
 from scheduler.backends.slurm.client import Slurm, SlurmDown, SlurmError
-from scheduler.backends.slurm.ends import OVER, RUNNING, judge, last_line, ran_out_of_memory
+from scheduler.backends.slurm.ends import (
+    OVER,
+    RUNNING,
+    WAITING,
+    judge,
+    last_line,
+    ran_out_of_memory,
+)
 from scheduler.backends.slurm.journal import Attempt, Journal, Key
 from scheduler.backends.slurm.parse import ParseError, Row, SlurmJob
 from scheduler.backends.slurm.queue import Queue, is_slurm_id
@@ -32,7 +39,6 @@ from scheduler.service.events import Event
 
 # Slurm counts a job that is put back as submitted anew
 REQUEUED = "put back in the queue in Slurm, where it waits outside Pellucid"
-WAITING = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT")
 BY_HAND = "released in Slurm by hand; it runs outside Pellucid"
 
 
@@ -87,7 +93,7 @@ class SlurmBackend:
         self._sleep = sleep
         self._declared = tuple(declared)
         self._live = {attempt.key: attempt for attempt in self.journal.live()}
-        self.queue = Queue(shape, slurm, self.journal) if adopts else None
+        self.queue = Queue(shape, slurm, self.journal, self._stray) if adopts else None
         self._clock = 0.0
         self._look_at = 0.0  # monotonic: when to look next
         self._looked = 0.0  # monotonic: when a look that succeeded began
@@ -225,6 +231,28 @@ class SlurmBackend:
             else:
                 attempt.sent_at = None
             self.journal.save(attempt)
+
+    def _stray(self, job: SlurmJob) -> None:
+        """A held job that may be ours, by an `sbatch` that was carried out after its answer was
+        lost: the attempt takes it where it has none. Where it has another, or is over, this one is
+        cancelled: it never ran, and never would. Raises SlurmDown."""
+        key = script.marked(job, self.journal.site)
+        if key is None or not self.journal.knows(key) or job.start is not None or job.placed:
+            return
+        attempt = self._live.get(key)
+        launch = attempt.launch if attempt is not None else None
+        if job.user != ((launch.user if launch is not None else "") or own_user()):
+            return  # the comment of another can be copied
+        if attempt is not None and not (attempt.over or attempt.stop or attempt.slurm_id):
+            attempt.slurm_id, attempt.submitted = job.id, job.submit
+            attempt.sent_at = attempt.sent_at or job.submit
+            self.journal.save(attempt)
+        elif attempt is None or attempt.slurm_id != job.id:
+            self.log.warning("slurm_duplicate", job=key[0], attempt=key[1], slurm_job=job.id)
+            try:
+                self.slurm.cancel(job.id)
+            except SlurmError as error:
+                self.log.info("slurm_cancel", job=key[0], why=str(error))
 
     def _submit(self, attempt: Attempt) -> None:
         launch = attempt.launch

@@ -41,6 +41,8 @@ _UNREACHABLE = re.compile(
     r"|(?:Invalid authentication credential|Authentication credential invalid)"
     r"|(?:^|: )(?:Connection refused|Connection timed out|Resource temporarily unavailable)(?= |$)"
 )
+# Times in seconds; the tasks of an array in full, not cut after 64 characters.
+_PLAIN = {"SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0"}
 _SAFE_WORD = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+.,:=[]/")
 
 
@@ -69,7 +71,7 @@ class Slurm:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         plain = {name: value for name, value in os.environ.items() if not _steers(name)}
-        self._environment = {**plain, **(environment or {}), "SLURM_TIME_FORMAT": "%s"}
+        self._environment = {**plain, **(environment or {}), **_PLAIN}
         self._show, self._clock = show, clock
         self._pen: _Pen | None = None
         self._failures, self._again_at = 0, 0.0
@@ -91,6 +93,14 @@ class Slurm:
     def jobs(self) -> list[parse.SlurmJob]:
         """The same in full."""
         return parse.jobs(self._read("squeue", "--json", "-a", "-t", "all"))
+
+    def table(self, columns: str) -> str:
+        """`squeue -O` of all jobs; those of an array that wait are one record."""
+        return self._read("squeue", "-h", "-a", "-t", "all", "-O", columns)
+
+    def detail(self, job_id: str) -> str:
+        """What `scontrol` shows of one job, with its GPUs by node. Its text can be forged."""
+        return self._run(("scontrol", "show", "job", "-d", word(job_id)), PATIENCE_S)
 
     def nodes(self) -> list[parse.Node]:
         return parse.nodes(self._read("scontrol", "show", "nodes", "-o"))

@@ -10,7 +10,7 @@ from scheduler.backends.slurm.parse import Row
 RUNNING = frozenset(
     ("RUNNING", "SUSPENDED", "STOPPED", "COMPLETING", "SIGNALING", "STAGE_OUT", "RESIZING")
 )
-_STATES = {
+STATES = {
     "COMPLETED": State.COMPLETED,
     "FAILED": State.FAILED,
     "CANCELLED": State.CANCELLED,
@@ -22,14 +22,15 @@ _STATES = {
     "NODE_FAIL": State.NODE_FAIL,
     "BOOT_FAIL": State.NODE_FAIL,
 }
-OVER = frozenset(_STATES)
+OVER = frozenset(STATES)
+WAITING = frozenset(("PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT"))
 _BY_SLURM = (State.CANCELLED, State.TIMEOUT, State.OUT_OF_MEMORY, State.PREEMPTED)
 TAIL = 8192  # bytes of output that are looked at
 
 
 def judge(row: Row) -> tuple[State, int | None]:
     """The state, and the exit code of what ended by itself."""
-    state = _STATES[row.state]
+    state = STATES[row.state]
     return state, None if state in _BY_SLURM else row.exit_code
 
 

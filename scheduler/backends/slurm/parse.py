@@ -23,6 +23,7 @@ ROW_FIELDS = (
     "EndTime",
 )
 UNLIMITED = 0xFFFFFFFF
+NO_LIMIT = 0xFFFFFFFE  # from here on: the partition's, or none
 MOST_TASKS = 100_000  # of one array
 MOST_HOSTS = 1_000_000
 _CLOSING = frozenset(
@@ -89,14 +90,15 @@ def rows(text: str) -> dict[str, Row]:
             raise ParseError(f"squeue printed {line[:80]!r}")
         try:
             status, priority = int(parts[2]), int(parts[3])
-            submit, start, end = map(_time, parts[4:7])
+            submit, start, end = map(moment, parts[4:7])
         except (ValueError, OverflowError):
             raise ParseError(f"squeue printed {line[:80]!r}") from None
         found[parts[0]] = Row(parts[0], parts[1], status, priority, submit or 0.0, start, end)
     return found
 
 
-def _time(text: str) -> float | None:
+def moment(text: str) -> float | None:
+    """Seconds since the epoch; None: not known."""
     return None if text.upper() in ("N/A", "UNKNOWN", "NONE", "") else float(int(text))
 
 
@@ -107,7 +109,7 @@ def accounted(job_id: str, text: str, submitted: float | None) -> Row | None:
         parts = line.split("|")
         try:
             state, (code, signal) = parts[0].split(" ")[0], map(int, parts[1].split(":"))
-            submit, start, end = map(_time, parts[2:5])
+            submit, start, end = map(moment, parts[2:5])
         except (ValueError, OverflowError, IndexError):
             raise ParseError(f"sacct printed {line[:80]!r}") from None
         if submitted in (None, submit):
@@ -173,7 +175,7 @@ def jobs(text: str) -> list[SlurmJob]:
 def _job(entry: Mapping[str, Any]) -> Iterator[SlurmJob]:
     text = {name: str(entry.get(name) or "") for name in _TEXTS}
     admin = text["admin_comment"].strip('"')
-    gpus, gpu_type = _asked(entry, admin)
+    gpus, gpu_type = asked(entry, admin)
     nodes, held = _held(entry)
     limit = number(entry.get("time_limit"))
     per_node, per_cpu = number(entry.get("memory_per_node")), number(entry.get("memory_per_cpu"))
@@ -198,7 +200,7 @@ def _job(entry: Mapping[str, Any]) -> Iterator[SlurmJob]:
         max_nodes=number(entry.get("max_nodes")) or 0,
         cpus=cpus,
         memory_mib=float(per_node) if per_node else float(per_cpu * cpus) if per_cpu else None,
-        time_limit_s=None if limit in (None, 0, UNLIMITED) else 60.0 * limit,
+        time_limit_s=60.0 * limit if limit and limit < NO_LIMIT else None,
         comment=text["comment"],
         admin_comment=admin,
         reservation=text["resv_name"],
@@ -278,7 +280,8 @@ def ask(admin_comment: str) -> tuple[int, str] | None:
     return (int(match[1]), match[2] or "") if match else None
 
 
-def _asked(entry: Mapping[str, Any], admin: str) -> tuple[int, str]:
+def asked(entry: Mapping[str, Any], admin: str) -> tuple[int, str]:
+    """GPUs and type that a job asks for, by its fields as JSON names them; (0, ""): none."""
     if (governed := ask(admin)) is not None:
         return governed
     nodes, tasks = number(entry.get("node_count")) or 1, number(entry.get("tasks")) or 1

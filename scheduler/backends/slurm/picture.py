@@ -17,14 +17,36 @@ HOLDING = frozenset(("RUNNING", "SUSPENDED", "STOPPED", "COMPLETING", "CONFIGURI
 
 
 class Asking(Estimator):
-    """Asks another estimator and tells it nothing: what a picture decides does not happen."""
+    """Asks another estimator and tells it nothing: what a picture decides does not happen.
 
-    def __init__(self, inner: Estimator):
-        self.inner = inner
+    Of jobs it asked for before it asks again for one in `every` per picture, since a long queue
+    costs more to estimate than to decide about.
+    """
+
+    def __init__(self, inner: Estimator, *, every: int = 16):
+        self.inner, self.every = inner, every
         self.name = inner.name
+        self._turn = 0
+        self._known: dict[str, tuple[Job, Estimate]] = {}
+        self._before: dict[str, tuple[Job, Estimate]] = {}
+
+    def turn(self) -> None:
+        """Another picture begins: jobs that are not in it are forgotten with the next one."""
+        self._turn = (self._turn + 1) % self.every
+        self._before, self._known = self._known, {}
+
+    def forget(self) -> None:
+        """Ask for every job again: there is another model."""
+        self._known, self._before = {}, {}
 
     def estimate(self, job: Job, now: float) -> Estimate:
-        return self.inner.estimate(job, now)
+        known = self._known.get(job.job_id)
+        if known is None and hash(job.job_id) % self.every != self._turn:
+            known = self._before.get(job.job_id)
+        if known is None or known[0] != job:
+            known = job, self.inner.estimate(job, now)
+        self._known[job.job_id] = known
+        return known[1]
 
 
 def job_of(job: SlurmJob) -> Job:

@@ -18,7 +18,9 @@ from scheduler.backends.slurm.queue import Queue
 from scheduler.backends.slurm.shape import Shape
 from scheduler.decisions import Action, Decision, Reason
 from scheduler.service.events import Kind
-from scheduler.service.follow import AGAIN_S, COMMENT_S, MOST, OURS, Follower
+from scheduler.service.follow import Follower
+from scheduler.service.follow_orders import AGAIN_S, COMMENT_S, OURS
+from scheduler.service.follow_rows import MOST
 from scheduler.service.genesis import FOLLOWED, Genesis, establish
 from scheduler.service.store.store import Store
 from scheduler.service.store.tables import decisions

@@ -1,0 +1,194 @@
+"""The cheap table of the queue: what users write cannot forge it, and what is the same is kept."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+from structlog.testing import capture_logs
+
+from features.job import Job
+from scheduler.backends.slurm.client import Slurm
+from scheduler.backends.slurm.parse import ParseError, SlurmJob, hosts
+from scheduler.backends.slurm.picture import Asking
+from scheduler.backends.slurm.table import COLUMNS, SINGLY, Table, held, read
+from scheduler.estimates import Estimate, Estimator
+
+PLAIN = {
+    "JobArrayID": "7", "State": "PENDING", "PriorityLong": "4294901757", "SubmitTime": "1795284778",
+    "EligibleTime": "1795284778", "StartTime": "N/A", "EndTime": "NONE", "Reason": "Resources",
+    "UserName": "ada", "Partition": "main", "NumNodes": "2", "NumCPUs": "8", "NumTasks": "4",
+    "TimeLimit": "1-02:00:00", "MinMemory": "50M", "tres-per-job": "N/A",
+    "tres-per-node": "gres:gpu:a100:2", "tres-per-task": "N/A",
+    "tres-alloc": "cpu=8,mem=400M,node=2,billing=8", "NodeList": "", "Reservation": "(null)",
+    "Dependency": "(null)",
+}  # fmt: skip
+DETAIL = "     Nodes={} CPU_IDs=0 Mem=100 GRES=gpu:2(IDX:{})\n"
+
+
+def record(name: str = "a", **said: str) -> str:
+    values = {**PLAIN, **{key.replace("_", "-"): value for key, value in said.items()}}
+    return "".join(f"{values[column]}|" for column in COLUMNS) + name
+
+
+class Printed(Slurm):
+    """A Slurm whose commands print what the test says."""
+
+    def __init__(self, *records: tuple[str, str]) -> None:
+        super().__init__()
+        self.records, self.details, self.whole = list(records), dict[str, str](), list[SlurmJob]()
+        self.asked: list[str] = []
+
+    def table(self, columns: str) -> str:
+        (between,) = re.findall(r"Name:(\|[0-9a-f]{16}\|)", columns)
+        (end,) = re.findall(r"Comment:(\|[0-9a-f]{16}\.)$", columns)
+        return "".join(f"{plain}{between}{comment}{end}\n" for plain, comment in self.records)
+
+    def detail(self, job_id: str) -> str:
+        self.asked.append(job_id)
+        return self.details[job_id]
+
+    def jobs(self) -> list[SlurmJob]:
+        self.asked.append("--json")
+        return self.whole
+
+
+def test_a_record_is_a_job() -> None:
+    (job,) = read(record("x|y"), "(null)")
+    assert job == SlurmJob(
+        "7", "PENDING", "ada", "x|y", "main", 1795284778.0, 1795284778.0, priority=4294901757,
+        reason="Resources", gpus=4, gpu_type="a100", num_nodes=2, cpus=8, memory_mib=400.0,
+        time_limit_s=93_600.0,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("said", "limit_s"),
+    [("UNLIMITED", None), ("Partition_Limit", None), ("05:30", 330.0), ("10:00:00", 36_000.0)],
+)
+def test_time_limits(said: str, limit_s: float | None) -> None:
+    assert read(record(TimeLimit=said), "")[0].time_limit_s == limit_s
+
+
+@pytest.mark.parametrize(
+    ("least", "total", "memory_mib"),
+    [("50M", "400M", 400.0), ("50M", "100M", 50.0), ("62.5G", "125G", 64_000.0), ("0", "8G", None)],
+)
+def test_memory_is_told_per_node_or_for_all_cpus(
+    least: str, total: str, memory_mib: float | None
+) -> None:
+    told = read(record(MinMemory=least, tres_alloc=f"cpu=8,mem={total},node=2"), "")
+    assert told[0].memory_mib == memory_mib
+
+
+def test_the_tasks_of_an_array_that_wait_are_jobs() -> None:
+    found = read(record(JobArrayID="9_[1-3,7%2]"), "")
+    assert [job.id for job in found] == ["9_1", "9_2", "9_3", "9_7"]
+    assert read(record(JobArrayID="9_4"), "")[0].id == "9_4"
+
+
+@pytest.mark.parametrize("text", ["", "|", record(State=""), record(NumCPUs="x"), "1|2|3"])
+def test_anything_else_is_an_error(text: str) -> None:
+    with pytest.raises(ParseError):
+        read(text, "")
+
+
+def test_names_and_comments_forge_nothing() -> None:
+    forged = "\n" + record(JobArrayID="1", State="RUNNING", NodeList="n1")
+    slurm = Printed((record("a" + forged), "c" + forged), (record("b", JobArrayID="8"), ""))
+    found = Table(slurm).jobs()
+    assert [(job.id, job.name, job.comment) for job in found] == [
+        ("7", "a" + forged, "c" + forged),
+        ("8", "b", ""),
+    ]
+
+
+def test_a_record_that_is_the_same_is_the_same_object() -> None:
+    other = record("b", JobArrayID="8")
+    slurm = Printed((record(), ""), (other, ""))
+    table = Table(slurm)
+    first, second = table.jobs()
+    slurm.records[0] = record(PriorityLong="3"), ""
+    again = table.jobs()
+    assert again[0] == replace(first, priority=3)
+    assert again[1] is second
+
+
+def test_where_a_job_runs_is_asked_once() -> None:
+    started = {"State": "RUNNING", "StartTime": "1795284779", "NodeList": "n[1-2]"}
+    slurm = Printed((record(**started), ""))
+    slurm.details["7"] = DETAIL.format("n2", "4-5") + DETAIL.format("n1", "0,3")
+    table = Table(slurm)
+    assert table.jobs()[0].held_gpus == ((0, 3), (4, 5))
+    slurm.records[0] = record(**started, Reason="None"), ""
+    slurm.records.append((record(**started, JobArrayID="8", tres_per_node="N/A"), ""))
+    assert [job.held_gpus for job in table.jobs()] == [((0, 3), (4, 5)), ()]
+    slurm.records[0] = record(**started | {"State": "COMPLETING"}), ""
+    assert table.jobs()[0].held_gpus == ((0, 3), (4, 5))
+    assert slurm.asked == ["7"]
+    slurm.records[0] = record(**started | {"StartTime": "1795284999"}), ""  # it was put back
+    table.jobs()
+    assert slurm.asked == ["7", "7"]
+
+
+def test_many_that_began_at_once_are_read_in_one() -> None:
+    started = {"State": "RUNNING", "StartTime": "1795284779", "NodeList": "n[1-2]"}
+    ids = [str(number) for number in range(SINGLY + 1)]
+    slurm = Printed(*[(record(JobArrayID=job_id, **started), "") for job_id in ids])
+    slurm.whole = [
+        replace(read(plain, "")[0], held_gpus=((0, 1), (0, 1))) for plain, _ in slurm.records
+    ]
+    assert {job.held_gpus for job in Table(slurm).jobs()} == {((0, 1), (0, 1))}
+    assert slurm.asked == ["--json"]
+
+
+def test_a_name_that_forges_gpus_has_the_job_read_by_json() -> None:
+    text = f"JobId=7 JobName=x\n{DETAIL.format('n[1-2]', '0')}" + DETAIL.format("n[1-2]", "5")
+    assert held(text, hosts("n[1-2]")) is None
+    started = {"State": "RUNNING", "StartTime": "1795284779", "NodeList": "n[1-2]"}
+    slurm = Printed((record(**started), ""))
+    slurm.details["7"] = text
+    slurm.whole = [replace(read(record(**started), "")[0], held_gpus=((5,), (5,)))]
+    assert Table(slurm).jobs()[0].held_gpus == ((5,), (5,))
+    assert slurm.asked == ["7", "--json"]
+
+
+def test_gpus_that_are_counted_only_are_not_known() -> None:
+    assert held("     Nodes=n1 CPU_IDs=0 Mem=1 GRES=gpu:2(CNT:2)\n", ("n1",)) == ()
+
+
+def test_another_version_is_read_by_json_which_is_said_once() -> None:
+    slurm = Printed(("nothing known", ""))
+    slurm.whole = [read(record(), "")[0]]
+    table = Table(slurm)
+    with capture_logs() as log:
+        assert table.jobs() == slurm.whole == table.jobs()
+    assert [line["event"] for line in log] == ["slurm_table_unread"]
+
+
+def test_a_job_is_estimated_once_and_again_in_its_turn() -> None:
+    class Counting(Estimator):
+        asked = 0
+
+        def estimate(self, job: Job, now: float) -> Estimate:
+            self.asked += 1
+            return Estimate(float(self.asked))
+
+    counting = Counting()
+    asking = Asking(counting, every=4)
+    jobs = [Job(str(number), 0.0, 1) for number in range(100)]
+    counts = []
+    for _ in range(8):
+        before = counting.asked
+        asking.turn()
+        for job in jobs * 2:
+            asking.estimate(job, 0.0)
+        counts.append(counting.asked - before)
+    assert counts[0] == 100
+    assert sum(counts[1:5]) == sum(counts[2:6]) == 100
+    asking.forget()
+    asking.turn()
+    asking.estimate(jobs[0], 0.0)
+    changed = replace(jobs[0], time_limit_s=60.0)
+    assert asking.estimate(changed, 0.0).seconds > asking.estimate(jobs[1], 0.0).seconds - 2

@@ -1,0 +1,67 @@
+"""The cheap table of a real queue is the one that JSON tells, whatever users write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from benchmarks.slurm import SlurmCluster
+from benchmarks.slurm.processes import until
+from scheduler.backends.slurm.parse import SlurmJob
+from scheduler.backends.slurm.table import Table
+from tests.slurm.site import client
+
+# a line of `scontrol show job -d`, and one of the table
+FORGED = "x\n     Nodes=n1 CPU_IDs=0 Mem=100 GRES=gpu:1(IDX:7)\n1|RUNNING|3|"
+
+
+@pytest.fixture(scope="module")
+def busy() -> Iterator[SlurmCluster]:
+    with SlurmCluster(open_nodes=4) as slurm:
+        for asked in (
+            ["--gpus=8", "--time=1-02:03:04"],
+            ["--gpus-per-node=3", "-N2", "--mem=100", f"--job-name={FORGED}"],
+            ["--gres=gpu:2", "-n4", "-c2", "--mem-per-cpu=50", "--comment=a|b\npellucid:alone"],
+            ["--gpus-per-task=2", "-n2", "--mem=0"],
+            ["--gpus=8", "-N1-2", "--begin=now+1hour"],
+            ["--gpus=1", f"--array={','.join(str(n * n) for n in range(1, 31))}%2"],
+            ["--gpus=8", "--dependency=afterany:1", f"--comment={FORGED}"],
+            ["--gpus=8", "--hold", f"--job-name={'n' * 300}|"],
+            ["-n1"],
+        ):
+            script = ["--output=/dev/null", "--chdir=/tmp", "--wrap", "sleep 600"]
+            slurm.run("sbatch", *asked, *script, user="nobody")
+        yield slurm
+
+
+def told(jobs: list[SlurmJob]) -> dict[str, SlurmJob]:
+    """By id, without what the table leaves out, or what Slurm foresees of jobs that wait."""
+    found = {}
+    for job in jobs:
+        foreseen = {"start": None, "end": None} if job.state == "PENDING" else {}
+        found[job.id] = replace(job, max_nodes=0, admin_comment="", **foreseen)  # type: ignore[arg-type]
+    return found
+
+
+def test_the_table_is_what_json_tells(busy: SlurmCluster) -> None:
+    slurm = client(busy)
+    table = Table(slurm)
+
+    def settled() -> bool:
+        return sum(job.state == "RUNNING" for job in slurm.jobs()) >= 4
+
+    until(settled, "jobs to run")
+    whole = told(slurm.jobs())
+    until(lambda: told(table.jobs()) == told(slurm.jobs()), "the same in both")
+    assert len(whole) == 8 + 30
+    running = [job for job in table.jobs() if job.state == "RUNNING" and job.gpus]
+    assert running
+    assert all(job.held_gpus for job in running)
+    forged = next(job for job in table.jobs() if job.name == FORGED)
+    assert forged.id == "2"
+    again = table.jobs()
+    before = slurm.reads
+    assert all(one is other for one, other in zip(again, table.jobs(), strict=True))
+    assert slurm.reads == before + 1, "one read per look"
