@@ -9,6 +9,8 @@ import typer
 
 from pipeline.console import user_errors
 
+DEMO_CLUSTER = Path(__file__).parents[1] / "clusters" / "demo.yaml"  # from any folder
+
 
 def serve(
     config: Annotated[
@@ -17,7 +19,10 @@ def serve(
     ] = None,
     cluster: Annotated[
         Path | None,
-        typer.Option(help="Cluster YAML: virtual clusters, nodes, GPUs, profiling partition."),
+        typer.Option(
+            help="Cluster YAML: virtual clusters, nodes, GPUs, profiling partition. By default a "
+            "demo cluster of 240 GPUs."
+        ),
     ] = None,
     policy: Annotated[
         str | None,
@@ -133,7 +138,7 @@ def serve(
             shape, partition = read_shape(settings)
             spec, names = shape.spec, shape.names
         else:
-            spec, wanted = read_cluster(settings.cluster)
+            spec, wanted = read_cluster(settings.cluster or DEMO_CLUSTER)
             partition = None
             if wanted is not None:
                 lender = wanted.scaling.lender if wanted.scaling is not None else ""

@@ -125,6 +125,11 @@ def _sharded(
     from pipeline.stages.train import read_measured
     from pipeline.traces.dataset import read_months
 
+    if keep is None and where.startswith("slurm:"):
+        raise UserError(
+            f"--where {where} needs --keep FOLDER, on a file system that all nodes see: the jobs "
+            "hand their work over in it"
+        )
     submitted = [month.column("submit_time") for month in read_months(trace)]
     cut = test_from(pa.chunked_array([c for column in submitted for c in column.chunks]), test_days)
     if keep is not None:

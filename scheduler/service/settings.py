@@ -29,6 +29,7 @@ class Settings(BaseSettings):
     Attributes:
         database: SQLAlchemy URL; `sqlite:///PATH` or `postgresql+psycopg://...`.
         cluster: cluster YAML; only read when the database is new, compared with it afterwards.
+            None: the demo cluster that is installed with the package.
         policy: how to decide, by name; likewise fixed by the first start.
         profiling: put the cluster file's profiling partition in front of the queues.
         bundle: folder of the champion's models; watched, and taken when it changes.
@@ -59,7 +60,7 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="PELLUCID_", extra="forbid")
 
     database: str = "sqlite:///data/service/pellucid.db"
-    cluster: Path = Path("pipeline/clusters/demo.yaml")
+    cluster: Path | None = None
     policy: str = "pellucid"
     profiling: bool = True
     bundle: Path | None = Path("data/bundle")

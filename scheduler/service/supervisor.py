@@ -36,6 +36,7 @@ from scheduler.service.genesis import FOLLOWED, Genesis, Partition, code_version
 from scheduler.service.retention import keep_pruning
 from scheduler.service.settings import Settings, SettingsError
 from scheduler.service.snapshots import Snapshots
+from scheduler.service.store.checkpoint import keep_checkpointed
 from scheduler.service.store.schema import prepare
 from scheduler.service.store.store import Store
 
@@ -243,9 +244,12 @@ def follow(settings: Settings, stopping: Stopping, holder: str) -> None:
 
 
 def run_chores(settings: Settings, stopping: Stopping) -> None:
-    """The process that exports what has finished, and forgets what is old."""
+    """The process that exports what has finished, forgets what is old and minds the database."""
     over = threading.Event()
-    chores = [partial(keep_pruning, settings.database, settings.keep_days, over.wait)]
+    chores = [
+        partial(keep_pruning, settings.database, settings.keep_days, over.wait),
+        partial(keep_checkpointed, settings.database, over.wait),
+    ]
     if settings.export_every:
         path = settings.state_dir / "export" / "finished.parquet"
         every = settings.export_every

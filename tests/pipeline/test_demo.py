@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
+import signal
+import socket
+import subprocess
+import sys
 from pathlib import Path
+
+import psutil
 
 from pipeline.demo.plan import CLUSTER, USERS, declared, plan
 from scheduler.backends.local.host import Host, read_declared
 from scheduler.service.api.schemas import SubmitRequest
+from scheduler.service.client import Client
 
 
 def test_the_same_seed_sends_the_same_jobs() -> None:
@@ -28,3 +36,39 @@ def test_every_job_can_be_asked_for_and_run(tmp_path: Path) -> None:
         assert asked.vc in USERS[one.user]
         assert asked.gpus <= CLUSTER["vcs"][asked.vc] * CLUSTER["gpus_per_node"]
         assert host.declared_profile(asked.command) is not None
+
+
+def test_what_it_prints_opens_the_door_and_ctrl_c_ends_all(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pipeline.cli", "serve-demo", "--jobs", "4", "--minutes", "0.01",
+         "--port", str(port)],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        said = ""
+        while "Stop with Ctrl-C" not in said:
+            line = process.stdout.readline()
+            assert line, said
+            said += line
+        address = re.search(r"Open (http://127\.0\.0\.1:\d+) and log in", said)
+        secrets = dict(re.findall(r"^  (\w+) +(pellucid_\S+)  \(sees ", said, re.MULTILINE))
+        assert address is not None
+        assert set(secrets) == {*USERS, "olga"}
+        assert f"export PELLUCID_TOKEN={secrets['olga']}" in said
+        assert "4 jobs arrive over 0.01 min." in said
+        for who, secret in secrets.items():
+            with Client(address[1], secret) as client:
+                owners = {job["owner"] for job in client.jobs()}
+            assert owners <= (set(USERS) if who == "olga" else {who})
+        mine = psutil.Process(process.pid).children(recursive=True)
+        assert mine
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.read().endswith("Stopped; nothing runs on.\n")
+        assert process.wait(30) == 0
+        assert not psutil.wait_procs(mine, timeout=5)[1]
+    finally:
+        process.kill()

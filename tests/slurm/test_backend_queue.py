@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -22,6 +22,7 @@ from tests.scheduler.backends.contract import Does, a_launch, await_start, hear,
 from tests.slurm.site import SlurmSite, client, shape_of
 
 WITHIN_S = 20.0
+OURS = "abcdefghjkmn"  # a job that was submitted to the service
 
 
 @pytest.fixture
@@ -305,3 +306,31 @@ def test_a_dry_run_shows_every_command_and_changes_nothing(site: SlurmSite, tmp_
     assert job(site, job_id).held
     assert not job(site, job_id).placed
     backend.close()
+
+
+def test_a_submission_that_came_late_leaves_no_second_job(
+    site: SlurmSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = site.open()
+    sbatch, asked = backend.slurm.submit, list[tuple[Sequence[str], str]]()
+
+    def submit(options: Sequence[str], script: str) -> str:
+        asked.append((options, script))
+        if len(asked) == 1:
+            raise SlurmDown("no answer")
+        return sbatch(options, script)
+
+    monkeypatch.setattr(backend.slurm, "submit", submit)
+    backend.launch(a_launch(site.command(Does.STAYS), OURS))
+    backend.acknowledge([await_start(backend, site, OURS)])
+    second = sbatch(*asked[0])  # slurmctld comes to it only now
+    assert job(site, second).held
+
+    def cancelled() -> bool:
+        backend.reports(0.1)
+        return job(site, second).state == "CANCELLED"
+
+    until(cancelled)
+    (runs,) = [job for job in client(site.cluster).jobs() if job.state == "RUNNING"]
+    assert (runs.name, runs.comment) == (f"{OURS}.1", job(site, second).comment)
+    until(lambda: site.begins(OURS) == 1)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
 import structlog
 
@@ -57,10 +57,20 @@ def submission(job: SlurmJob, vc: str) -> Submission:
 
 
 class Queue:
-    """What others do in Slurm; see the top."""
+    """What others do in Slurm; see the top.
 
-    def __init__(self, shape: Shape, slurm: Slurm, journal: Journal) -> None:
-        self._shape, self._slurm, self._journal = shape, slurm, journal
+    Args:
+        stray: told of every held job that no plugin holds, whenever it is read.
+    """
+
+    def __init__(
+        self,
+        shape: Shape,
+        slurm: Slurm,
+        journal: Journal,
+        stray: Callable[[SlurmJob], None] = lambda _: None,
+    ) -> None:
+        self._shape, self._slurm, self._journal, self._stray = shape, slurm, journal, stray
         self._adopted = journal.adopted()  # waiting here, by id: submit time and ask
         self._closed = set(journal.closed())
         self._arrived: dict[str, Event] = {}
@@ -71,6 +81,7 @@ class Queue:
         self._words: dict[str, str] = {}
         self._unshown: dict[str, str] = {}
         self._uncancelled: set[str] = set()
+        self._seen: set[str] = set()  # of these, looked at since they were to be cancelled
         self._show_at = self._nodes_at = self._read_at = 0.0
         self._rows: Mapping[str, Row] = {}
         self.log = structlog.get_logger("slurm")
@@ -113,6 +124,7 @@ class Queue:
     def look(self, rows: Mapping[str, Row], launched: Set[str]) -> None:
         """See who came and who left; `launched` jobs are the backend's to watch."""
         now, self._rows = time.monotonic(), rows
+        self._seen = set(self._uncancelled)
         for job_id in [j for j in self._adopted if j not in launched and j not in self._left]:
             self._watch(job_id, rows.get(job_id), now)
         held = {r.id for r in rows.values() if r.state == "PENDING" and r.priority == 0}
@@ -159,6 +171,8 @@ class Queue:
             why = self._objection(job)
             if why is not None:
                 self._refused[job.id] = now
+                if job.held and parse.ask(job.admin_comment) is None:
+                    self._stray(job)
                 text = f"gpus={job.gpus}; left alone: {why}"
                 if why and text not in job.admin_comment:
                     self.log.info("slurm_left_alone", job=job.id, why=why)
@@ -226,6 +240,18 @@ class Queue:
         """What the plugin wrote down for a job: it stands first, whatever else is written."""
         return self._adopted.get(job_id, (0.0, ""))[1]
 
+    def _cancel(self) -> None:
+        """Cancel what waits as of a look later than the last attempt. Raises SlurmDown."""
+        for job_id in sorted(self._seen):
+            row = self._rows.get(job_id)
+            self._seen.discard(job_id)  # an answer that is lost leaves it to the next look
+            if row is not None and row.state == "PENDING" and row.priority == 0:
+                try:
+                    self._slurm.cancel(job_id)
+                except SlurmError as error:  # over, or gone
+                    self.log.info("slurm_cancel", job=job_id, why=str(error))
+            self._uncancelled.discard(job_id)
+
     def show(self) -> None:
         """Write reasons into AdminComment; cancel what was cancelled through the service while it
         was held. Raises SlurmDown."""
@@ -233,11 +259,7 @@ class Queue:
         if now < self._show_at:
             return
         self._show_at = now + SHOW_S
-        for job_id in list(self._uncancelled):
-            row = self._rows.get(job_id)
-            if row is not None and row.state == "PENDING" and row.priority == 0:
-                self._slurm.cancel(job_id)
-            self._uncancelled.discard(job_id)
+        self._cancel()
         batch = dict(list(self._unshown.items())[:BATCH])
         if batch:
             self._slurm.write(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import shlex
 import shutil
 from pathlib import Path
@@ -10,6 +11,8 @@ from pathlib import Path
 from scheduler.backends.base import Launch, Purpose
 from scheduler.backends.local.host import PLAIN, HostError, check_command, own_user, printable
 from scheduler.backends.slurm.client import SlurmError, quoted, word
+from scheduler.backends.slurm.journal import Key
+from scheduler.backends.slurm.parse import SlurmJob
 from scheduler.backends.slurm.shape import Shape
 
 
@@ -20,6 +23,14 @@ def mark(launch: Launch, site: str) -> str:
         site: names the journal, since one Slurm may have several services in front of it.
     """
     return f"pellucid:{site}:{launch.job_id}/{launch.attempt}"
+
+
+def marked(job: SlurmJob, site: str) -> Key | None:
+    """The attempt that a job was submitted for, by its comment and its name."""
+    match = re.fullmatch(rf"pellucid:{re.escape(site)}:(\S+)/(\d{{1,9}})", job.comment)
+    if match is None or job.name != f"{match[1]}.{match[2]}":
+        return None
+    return match[1], int(match[2])
 
 
 def limit_s(launch: Launch) -> float | None:

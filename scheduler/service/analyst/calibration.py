@@ -96,7 +96,7 @@ class Tracker:
         step: how far one broken promise moves ln(stretch), per unit of level.
     """
 
-    def __init__(self, level: float, step: float = 0.02):
+    def __init__(self, level: float, step: float = 0.1):
         self.level = level
         self.step = step
         self.log = 0.0
@@ -107,26 +107,36 @@ class Tracker:
         """Promised seconds are multiplied by it."""
         return exp(self.log)
 
-    def learn(self, kept: bool) -> None:
-        self.log += self.step * (self.level - kept)
+    def learn(self, kept: bool, weight: float = 1.0) -> None:
+        self.log += self.step * weight * (self.level - kept)
         self.log = max(-1.5, min(1.5, self.log))
         self.learned += 1
+
+
+@dataclass(slots=True)
+class _Batch:
+    """What one user was promised within an hour: late together, and learned from as one."""
+
+    hour: int
+    size: int = 0
 
 
 class Correction:
     """Stretches promises by what became of earlier ones, of near and far promises each by itself.
 
-    It learns as soon as the outcome is known: a promise is broken when its time has passed. It
-    learns slowly, for the jobs of one line are late together: a hundred of them are one event.
+    It learns as soon as the outcome is known: a promise is broken when its time has passed. The
+    jobs one user sends within an hour are late together: a hundred of them teach no more than one.
     """
 
-    def __init__(self, step: float = 0.005):
+    def __init__(self, step: float = 0.1):
         self.trackers = {
             (name, group): Tracker(level, step)
             for name, level in LEVELS.items()
             for group in ("near", "far")
         }
-        self._open: dict[tuple[str, str], tuple[float, str]] = {}  # (job, level) -> time, group
+        # (job, level) -> time, group, batch
+        self._open: dict[tuple[str, str], tuple[float, str, _Batch]] = {}
+        self._latest: dict[str, _Batch] = {}  # by user
         self._due: list[tuple[float, str, str]] = []
 
     @property
@@ -161,13 +171,17 @@ class Correction:
             end_p90=None if made.end_p90 is None else made.end_p90 + new90 - p90,
         )
 
-    def promised(self, job_id: str, made: Forecast) -> None:
-        """A forecast, as it was told, is to be scored."""
+    def promised(self, job_id: str, made: Forecast, user: str = "") -> None:
+        """A forecast, as it was told to a user, is to be scored."""
         if made.start_p50 is None or made.start_p90 is None or made.start_p50 == made.start_p90:
             return
-        group = _group(made.made_at, made.start_p90)
+        group, hour = _group(made.made_at, made.start_p90), int(made.made_at // 3600)
+        batch = self._latest.get(user)
+        if batch is None or batch.hour != hour:
+            batch = self._latest[user] = _Batch(hour)
+        batch.size += 1
         for name, at in (("p50", made.start_p50), ("p90", made.start_p90)):
-            self._open[job_id, name] = at, group
+            self._open[job_id, name] = at, group, batch
             heappush(self._due, (at, job_id, name))
 
     def started(self, job_id: str, at: float) -> None:
@@ -176,7 +190,7 @@ class Correction:
         for name in LEVELS:
             promised = self._open.pop((job_id, name), None)
             if promised is not None:
-                self.trackers[name, promised[1]].learn(at <= promised[0])
+                self._learn(name, promised, at <= promised[0])
 
     def forget(self, job_id: str) -> None:
         """A job left without having started."""
@@ -190,7 +204,11 @@ class Correction:
             promised = self._open.get((job_id, name))
             if promised is not None and promised[0] == at:
                 del self._open[job_id, name]
-                self.trackers[name, promised[1]].learn(False)
+                self._learn(name, promised, False)
+
+    def _learn(self, name: str, promised: tuple[float, str, _Batch], kept: bool) -> None:
+        _, group, batch = promised
+        self.trackers[name, group].learn(kept, 1.0 / batch.size)
 
 
 def _group(made_at: float, p90: float) -> str:

@@ -128,7 +128,8 @@ class Memory(Estimator):
 
     def withdrawn(self, job_id: str, now: float) -> None:
         self.inner.withdrawn(job_id, now)
-        self.arrivals.remove(self._live.pop(job_id))
+        with suppress(ValueError):  # it was submitted before the last days
+            self.arrivals.remove(self._live.pop(job_id))
 
     def use(self, bundle: Bundle) -> None:
         self.inner.use(bundle)

@@ -196,7 +196,8 @@ class Analyst:
             elif event.kind is Kind.SUBMITTED:
                 self._new[event.job_id] = event.seq
             elif event.kind is Kind.FORECAST and self._phase(event.job_id) in UNSTARTED:
-                self.correction.promised(event.job_id, forecast_of(event))
+                owner = self.state.ledger.records[event.job_id].submission.owner
+                self.correction.promised(event.job_id, forecast_of(event), owner)
             elif event.kind is Kind.STARTED and self._phase(event.job_id) is not Phase.PROFILING:
                 self.correction.started(event.job_id, event.at)
             elif event.kind is Kind.DECIDED:

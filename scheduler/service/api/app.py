@@ -13,7 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from scheduler.service.api import cluster, jobs, problems, session, system
-from scheduler.service.api.auth import Door
+from scheduler.service.api.auth import COOKIE, Door
 from scheduler.service.api.changes import Changes
 from scheduler.service.api.gate import LOOPBACK_NAMES, Gate
 from scheduler.service.api.limits import Limits
@@ -87,7 +87,7 @@ def create_app(
     app.state.reads = Reads(store.engine)
     app.state.door = Door(settings, store, limits)
     app.state.changes = changes
-    app.state.refusals = Refusals(changes, limits)
+    app.state.refusals = Refusals(changes, app.state.reads, limits)
     app.state.metrics = Metrics(store)
     app.state.questions = Questions(store, limits.answer_s)
 
@@ -110,16 +110,15 @@ def create_app(
 def _answer_our_errors(app: FastAPI) -> None:
     async def refused(request: Request, error: Exception) -> Response:
         assert isinstance(error, Problem)
-        if error.refused or error.status == 429:
+        led_in = error.status == 401 and _is_a_person(request)
+        if error.refusal and not (led_in and COOKIE not in request.cookies):
             await run_in_threadpool(app.state.refusals.note, request, error)
-        if error.status == 401 and _is_a_person(request):
+        if led_in:
             return RedirectResponse(session.login_path(request), 303)
         return problems.answer(error)
 
     async def unknown_job(request: Request, error: Exception) -> Response:
-        if await run_in_threadpool(app.state.reads.exists, str(error)):
-            reached = Problem(404, "not-yours", f"job {error} is another's")
-            await run_in_threadpool(app.state.refusals.note, request, reached)
+        await run_in_threadpool(app.state.refusals.missed, request, str(error))
         return problems.answer(Problem(404, "not-found", "there is no such job of yours"))
 
     async def bad_cursor(_: Request, error: Exception) -> JSONResponse:

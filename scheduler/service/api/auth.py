@@ -96,11 +96,8 @@ class Door:
                 "too-many-requests",
                 "too many wrong tokens from this address",
                 retry_after_s=wait,
-                refused=True,
             )
-        raise Problem(
-            401, "unauthorized", "this token is unknown, expired or revoked", refused=True
-        )
+        raise Problem(401, "unauthorized", "this token is unknown, expired or revoked")
 
     def knows(self, request: Request) -> bool:
         """Whether the token of a request was looked up a moment ago."""
@@ -139,10 +136,7 @@ class Door:
             vcs = Reads(self._store.engine).seen_by(Viewer(user, Role.VIEWER)).vcs()
             return Viewer(user, Role.SUBMITTER, tuple(vcs), os_user=user)
         raise Problem(
-            401,
-            "unauthorized",
-            f"without tokens only user {self._user} on this machine is served",
-            refused=True,
+            401, "unauthorized", f"without tokens only user {self._user} on this machine is served"
         )
 
     def _peer(self, request: Request) -> str | None:
@@ -167,9 +161,7 @@ class Door:
         host = request.headers.get("host", "")
         foreign = origin is not None and _netloc(origin) != host.lower()
         if site not in ("same-origin", "none") or foreign:
-            raise Problem(
-                403, "cross-site-request", "this request was made by another site", refused=True
-            )
+            raise Problem(403, "cross-site-request", "this request was made by another site")
 
     def from_our_page(self, request: Request) -> None:
         """Raise Problem unless one of our pages made the visitor's browser send this."""
@@ -179,9 +171,7 @@ class Door:
         word = request.headers.get(CSRF_HEADER) or form(request).get("csrf", "")
         ours = self.csrf_word(request).encode()
         if not hmac.compare_digest(ours, word.encode(errors="surrogatepass")):
-            raise Problem(
-                403, "cross-site-request", "this page is out of date; load it again", refused=True
-            )
+            raise Problem(403, "cross-site-request", "this page is out of date; load it again")
 
 
 def form(request: Request) -> dict[str, str]:
@@ -228,7 +218,7 @@ async def seen(request: Request, viewer: Asking) -> View:
 async def operating(viewer: Asking) -> Viewer:
     """FastAPI dependency: an operator."""
     if viewer.role is not Role.OPERATOR:
-        raise Problem(403, "forbidden", "only an operator may do this", refused=True)
+        raise Problem(403, "forbidden", "only an operator may do this")
     return viewer
 
 

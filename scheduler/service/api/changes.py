@@ -92,7 +92,7 @@ class Changes:
     def _vc(self, viewer: Viewer, asked: SubmitRequest) -> str:
         """The virtual cluster of a submission. Raises Problem unless it can run there."""
         if viewer.role is Role.VIEWER:
-            raise Problem(403, "forbidden", "a viewer's token cannot submit jobs", refused=True)
+            raise Problem(403, "forbidden", "a viewer's token cannot submit jobs")
         shape = self._cluster()
         open_to = [vc for vc in shape if viewer.may_submit_to(vc)]
         vc = asked.vc
@@ -103,10 +103,7 @@ class Changes:
             vc = open_to[0]
         if not viewer.may_submit_to(vc) or vc not in shape:
             raise Problem(
-                403,
-                "forbidden",
-                f"vc is {vc!r}; you may submit to: {', '.join(open_to) or 'none'}",
-                refused=True,
+                403, "forbidden", f"vc is {vc!r}; you may submit to: {', '.join(open_to) or 'none'}"
             )
         gpus, types = shape[vc]
         if asked.gpus > gpus:
@@ -149,10 +146,7 @@ class Changes:
         if vc not in shape or not (viewer.sees_all or vc in viewer.vcs):
             open_to = [one for one in shape if viewer.sees_all or one in viewer.vcs]
             raise Problem(
-                403,
-                "forbidden",
-                f"vc is {vc!r}; you may ask about: {', '.join(open_to) or 'none'}",
-                refused=True,
+                403, "forbidden", f"vc is {vc!r}; you may ask about: {', '.join(open_to) or 'none'}"
             )
 
     # --- the rest ---------------------------------------------------------------------------
@@ -161,7 +155,7 @@ class Changes:
         """Ask for a job to be stopped. Nothing happens to one that is over."""
         self._in_charge("scancel")
         if viewer.role is Role.VIEWER:
-            raise Problem(403, "forbidden", "a viewer's token cannot cancel jobs", refused=True)
+            raise Problem(403, "forbidden", "a viewer's token cannot cancel jobs")
         if not job.cancel_asked and not Phase(job.phase).over:
             self.append(Kind.CANCEL_ASKED, viewer.name, job.job_id)
 
@@ -175,9 +169,7 @@ class Changes:
     def check_priority(self, viewer: Viewer, job: JobRow, priority: int) -> None:
         """Raise Problem unless the viewer may give this priority to this job now."""
         if viewer.role is Role.VIEWER or (priority > 0 and viewer.role is not Role.OPERATOR):
-            raise Problem(
-                403, "forbidden", "a priority above 0 is an operator's to give", refused=True
-            )
+            raise Problem(403, "forbidden", "a priority above 0 is an operator's to give")
         if not Phase(job.phase).waits:
             raise Problem(409, "not-waiting", f"the job is {job.phase}: its turn has come")
 
@@ -218,7 +210,6 @@ def runs_as(viewer: Viewer) -> str:
                 403,
                 "forbidden",
                 f"your jobs are to run as {user}, and this service can only run them as {own}",
-                refused=True,
             )
         # by name, so that it does not become root's should root run the service next
         return own if _is_account(own) else ""
@@ -227,10 +218,9 @@ def runs_as(viewer: Viewer) -> str:
             403,
             "forbidden",
             "the service runs as root and your token names no operating-system user",
-            refused=True,
         )
     if not _is_account(user):
-        raise Problem(403, "forbidden", f"there is no user {user!r} on this machine", refused=True)
+        raise Problem(403, "forbidden", f"there is no user {user!r} on this machine")
     return user
 
 

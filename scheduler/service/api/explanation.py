@@ -12,13 +12,15 @@ from scheduler.explain.words import duration
 from scheduler.service.api.shapes import WhatIfAnswer
 from scheduler.service.ledger import Phase
 from scheduler.service.store.reads import Forecast, JobRow, Line, Standing, View
+from scheduler.service.store.visibility import as_it_stands
 
 PRINCIPAL = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """One reason with its numbers. `since`: seconds since the epoch."""
+    """One reason with its numbers, as they were when it began to hold: `since`, seconds since the
+    epoch."""
 
     reason: str
     text: str
@@ -140,7 +142,9 @@ class Explanation:
 def explain(view: View, job_id: str) -> Explanation:
     """Explain a job of the viewer's. Raises UnknownJob."""
     job = view.job(job_id)
-    lines = view.decisions(job_id)
+    lines, standing = view.decisions(job_id), view.standing(job_id)
+    if lines:
+        lines[-1] = as_it_stands(lines[-1], standing)
     grounds = _grounds(job, lines)
     score = next((line.body["score"] for line in reversed(lines) if line.body.get("score")), None)
     first = grounds[0]
@@ -151,7 +155,7 @@ def explain(view: View, job_id: str) -> Explanation:
         first.text,
         first.next_step,
         grounds,
-        view.standing(job_id),
+        standing,
         view.forecast(job_id),
         job.estimate_s,
         Times(job.submitted_at, job.queued_at, job.started_at, job.ended_at),

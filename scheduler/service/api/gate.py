@@ -13,7 +13,9 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from scheduler.service.api.problems import Problem, answer
@@ -70,6 +72,9 @@ class Gate:
                 await answer(late)(scope, receive, sending)
                 return
             except Problem as turned_down:
+                if turned_down.refusal:
+                    refusals = scope["app"].state.refusals
+                    await run_in_threadpool(refusals.note, Request(scope), turned_down)
                 await answer(turned_down)(scope, receive, sending)
                 return
             scope[BODY] = body

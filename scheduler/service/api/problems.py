@@ -17,6 +17,7 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
 MEDIA_TYPE = "application/problem+json"
+_REFUSALS = (401, 403, 413, 421, 429)
 
 
 class Problem(Exception):
@@ -25,7 +26,6 @@ class Problem(Exception):
     Args:
         kind: last part of the problem's `type`, for programs.
         retry_after_s: when it is worth trying again.
-        refused: somebody asked for what they may not have: appended to the log.
     """
 
     def __init__(
@@ -36,7 +36,6 @@ class Problem(Exception):
         *,
         retry_after_s: float | None = None,
         errors: Sequence[Mapping[str, Any]] = (),
-        refused: bool = False,
     ):
         super().__init__(detail)
         self.status = status
@@ -44,7 +43,11 @@ class Problem(Exception):
         self.detail = detail
         self.retry_after_s = retry_after_s
         self.errors = list(errors)
-        self.refused = refused
+
+    @property
+    def refusal(self) -> bool:
+        """Somebody asked for what they may not have, or for too much: it goes into the log."""
+        return self.status in _REFUSALS
 
 
 class FieldError(BaseModel):

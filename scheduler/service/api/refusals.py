@@ -15,6 +15,7 @@ from scheduler.service.api.changes import Changes
 from scheduler.service.api.limits import Buckets, Limits
 from scheduler.service.api.problems import Problem
 from scheduler.service.events import Kind
+from scheduler.service.store.reads import Reads
 
 MAX_PATH = 200
 
@@ -26,12 +27,17 @@ class Refusals:
         counts: how many there were, by kind of problem (for the metrics).
     """
 
-    def __init__(self, changes: Changes, limits: Limits):
-        self._changes = changes
+    def __init__(self, changes: Changes, reads: Reads, limits: Limits):
+        self._changes, self._reads = changes, reads
         self._bucket = Buckets(limits.refusals_per_s, limits.refusals_burst)
         self._lock = Lock()
         self._unwritten = 0
         self.counts: Counter[str] = Counter()
+
+    def missed(self, request: Request, job_id: str) -> None:
+        """Note that a job was not found, if it is another's."""
+        if self._reads.exists(job_id):
+            self.note(request, Problem(404, "not-yours", f"job {job_id} is another's"))
 
     def note(self, request: Request, problem: Problem) -> None:
         """Append a REFUSED event, or count it."""

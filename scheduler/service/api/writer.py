@@ -185,9 +185,8 @@ class Writer:
         actor, most = asked.event.actor, asked.most_waiting
         waiting = self._waiting.get(actor)
         if waiting is None or not waiting.fresh:
-            # not by the index of owners: a user's past is longer than all queues
-            whose = func.coalesce(jobs.c.owner, "")
-            query = select(func.count()).where(jobs.c.phase.in_(_WAITING), whose == actor)
+            waits = jobs.c.owner == actor, jobs.c.phase.in_(_WAITING)
+            query = select(func.count()).where(*waits)
             counted = connection.execute(query).scalar_one()
             waiting = self._waiting[actor] = _Waiting.counted(counted, most)
         full = waiting.jobs >= most

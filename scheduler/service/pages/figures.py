@@ -218,18 +218,25 @@ def _over_time(ended: Sequence[Outcome]) -> list[Chart]:
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """One line of the calibration table: `kept` of the jobs were not later than promised."""
+    """One line of the calibration table: `kept` of the jobs were not later than promised.
+
+    Attributes:
+        batches: batches they came in; fewer, if of unequal size: n^2 / sum n_i^2.
+        kept_each: of each batch the share that was not later, on average.
+    """
 
     text: str
     among: str
     aim: float
     kept: float | None
     jobs: int
+    batches: float
+    kept_each: float | None
 
     @property
     def margin(self) -> float:
-        """Two standard errors of the share, were the aim met exactly."""
-        return 2 * (self.aim * (1 - self.aim) / self.jobs) ** 0.5 if self.jobs else 1.0
+        """Two standard errors of the share, were the aim met exactly and batches late as one."""
+        return 2 * (self.aim * (1 - self.aim) / self.batches) ** 0.5 if self.jobs else 1.0
 
     @property
     def verdict(self) -> str:
@@ -277,19 +284,29 @@ def promises(view: Sight) -> Promises:
 
 
 def _lines(among: str, some: Sequence[Kept], *, ends: bool) -> Iterator[Promise]:
-    rows: list[tuple[str, list[tuple[float | None, float | None, float | None]]]]
-    rows = [("started", [(k.start_p50, k.start_p90, k.start) for k in some])]
+    rows: list[tuple[str, list[tuple[float | None, float | None, float | None, int]]]]
+    rows = [("started", [(k.start_p50, k.start_p90, k.start, k.batch) for k in some])]
     if ends:
-        rows.append(("ended", [(k.end_p50, k.end_p90, k.end) for k in some]))
+        rows.append(("ended", [(k.end_p50, k.end_p90, k.end, k.batch) for k in some]))
     for what, told in rows:
         for i, (name, aim) in enumerate((("p50", 0.5), ("p90", 0.9))):
-            held = [
-                true <= promised + GRACE_S
-                for promised, true in ((row[i], row[2]) for row in told)
-                if promised is not None and true is not None
-            ]
-            share = sum(held) / len(held) if held else None
-            yield Promise(f"{what} by the {name} forecast", among, aim, share, len(held))
+            held: dict[int, list[bool]] = {}
+            for row in told:
+                promised, true, batch = row[i], row[2], row[3]
+                if promised is not None and true is not None:
+                    held.setdefault(batch, []).append(true <= promised + GRACE_S)
+            yield _promise(f"{what} by the {name} forecast", among, aim, list(held.values()))
+
+
+def _promise(text: str, among: str, aim: float, held: Sequence[Sequence[bool]]) -> Promise:
+    """From whether each job of each batch was not later."""
+    jobs = sum(map(len, held))
+    if not jobs:
+        return Promise(text, among, aim, None, 0, 0.0, None)
+    kept = sum(map(sum, held)) / jobs
+    each = sum(sum(one) / len(one) for one in held) / len(held)
+    batches = jobs**2 / sum(len(one) ** 2 for one in held)
+    return Promise(text, among, aim, kept, jobs, batches, each)
 
 
 def _promised(errors: Sequence[tuple[float, float, float]]) -> list[Chart]:

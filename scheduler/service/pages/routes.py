@@ -85,6 +85,7 @@ async def ask(
     except Problem as problem:
         told["problem"] = problem.detail
     except UnknownJob:
+        await run_in_threadpool(request.app.state.refusals.missed, request, job_id)
         told["problem"] = "There is no such job of yours."
 
     def build(see: Sight) -> Mapping[str, Any]:
@@ -234,7 +235,8 @@ def _show(
     try:
         values = {**build(see), "viewer": viewer, "csrf": door.csrf_word(request)}
         return _page(render(template, frame, part, here_url=_again(request), **values))
-    except UnknownJob:
+    except UnknownJob as unknown:
+        request.app.state.refusals.missed(request, str(unknown))
         return _page(render("missing.html", frame, what="There is no such job of yours."), 404)
     except BadCursor:
         said = "This page of the list is not there: start again from its beginning."

@@ -29,7 +29,9 @@ FIGURES = 20_000  # rows that figures are computed from, latest first
 class Kept:
     """A forecast made at submission and what came of it. Seconds from the submission.
 
-    `end`: None unless the job completed.
+    Attributes:
+        end: None unless the job completed.
+        batch: the same number for the jobs one user sent within an hour: they are late together.
     """
 
     start_p50: float
@@ -38,6 +40,7 @@ class Kept:
     end_p90: float | None
     start: float
     end: float | None
+    batch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +188,7 @@ class Sight(View):
     def kept(self) -> list[Kept]:
         """Forecasts of jobs that started, of everybody's, latest first; at most `FIGURES`."""
         made, at = forecasts.c, jobs.c.submitted_at
+        batch = func.dense_rank().over(order_by=(jobs.c.owner, func.floor(at / 3600)))
         query = (
             select(
                 (made.start_p50 - at).label("start_p50"),
@@ -193,6 +197,7 @@ class Sight(View):
                 (made.end_p90 - at).label("end_p90"),
                 (jobs.c.started_at - at).label("start"),
                 case((jobs.c.state == "completed", jobs.c.ended_at - at)).label("end"),
+                batch.label("batch"),
             )
             .select_from(forecasts.join(jobs, jobs.c.job_id == made.job_id))
             .where(made.basis == "submission", made.start_p90.is_not(None))

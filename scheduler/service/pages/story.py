@@ -17,6 +17,7 @@ from scheduler.service.events import Kind
 from scheduler.service.ledger import Phase
 from scheduler.service.pages.sight import WAITING, Sight
 from scheduler.service.store.reads import Forecast, JobRow, Line, Standing
+from scheduler.service.store.visibility import as_it_stands
 
 PRINCIPAL_REASONS = 4
 _OPENS = {
@@ -170,7 +171,8 @@ def tell(view: Sight, job_id: str, bundles: Mapping[str, Mapping[str, Any]]) -> 
     joined = view.joined_by(job_id)
     scores = _scores(said, bundles)
     waits_now = job.phase in WAITING
-    why = said[-1] if waits_now and said else None
+    standing = view.standing(job_id)
+    why = as_it_stands(said[-1], standing) if waits_now and said else None
     return Story(
         job,
         now,
@@ -178,7 +180,7 @@ def tell(view: Sight, job_id: str, bundles: Mapping[str, Mapping[str, Any]]) -> 
         waits_now,
         why,
         _need(why),
-        view.standing(job_id),
+        standing,
         view.forecast(job_id),
         view.forecast(job_id, "submission"),
         spans,

@@ -79,6 +79,7 @@ jobs = Table(
     Column("updated_seq", BigInteger, nullable=False),  # of the last event that changed the row
     Index("jobs_by_phase", "phase", "vc"),
     Index("jobs_by_owner", "owner", "submitted_seq"),
+    Index("jobs_by_owner_phase", "owner", "phase"),
 )
 
 # Forecasts: the one made at submission is kept and scored, the latest is replaced.

@@ -7,17 +7,18 @@ that it is there, and no more: no id, no owner, no name, no size, no measurement
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
 from scheduler.decisions import Decision, Reason
 from scheduler.service.events import Kind
+from scheduler.service.store.rows import Line, Standing
 
 ANOTHER = "another job"
 AHEAD = "a higher-priority job"
 SOMEBODY = "an operator"
-_JOB_IN_THE_WAY = "\0"
+_AHEAD, _ANOTHER = "\0", "\1"  # stand for ids that are not shown
 
 
 class Role(StrEnum):
@@ -57,9 +58,11 @@ class Viewer:
 
 def sentence(decision: Mapping[str, Any], visible: Collection[str]) -> str:
     """A decision in words; jobs that are not in `visible` are not named."""
-    hidden_blocker = decision.get("blocker") not in visible
-    hidden_partner = decision.get("partner") not in visible
-    text = Reason(decision["reason"]).summary(
+    reason, position = Reason(decision["reason"]), decision.get("position")
+    blocker = _named(decision.get("blocker"), visible, _AHEAD)
+    if reason is Reason.BEHIND_HIGHER_PRIORITY and position and blocker in (None, _AHEAD):
+        return in_line(position)
+    text = reason.summary(
         Decision(
             seq=0,
             time=decision["time"],
@@ -70,13 +73,36 @@ def sentence(decision: Mapping[str, Any], visible: Collection[str]) -> str:
             need=decision.get("need"),
             free=decision.get("free"),
             limit=decision.get("limit"),
-            position=decision.get("position"),
-            blocker=_JOB_IN_THE_WAY if hidden_blocker else decision["blocker"],
-            partner=_JOB_IN_THE_WAY if hidden_partner else decision["partner"],
+            position=position,
+            blocker=blocker,
+            partner=_named(decision.get("partner"), visible, _ANOTHER),
         )
     )
-    other = AHEAD if hidden_blocker and decision.get("blocker") else ANOTHER
-    return text.replace(f"job {_JOB_IN_THE_WAY}", other).replace(_JOB_IN_THE_WAY, other)
+    for unnamed, words in ((_AHEAD, AHEAD), (_ANOTHER, ANOTHER), ("None", ANOTHER)):
+        text = text.replace(f"job {unnamed}", words)
+    return text
+
+
+def in_line(position: int) -> str:
+    """A place in line, from 1, with how many go first."""
+    ahead = {1: "", 2: f", behind {AHEAD}"}
+    return f"number {position} in line" + ahead.get(
+        position, f", behind {position - 1} higher-priority jobs"
+    )
+
+
+def as_it_stands(line: Line, standing: Standing | None) -> Line:
+    """The last decision about a waiting job, with its place in line of now: a decision is recorded
+    when its reason changes, and the line moves on."""
+    behind = line.body["reason"] == Reason.BEHIND_HIGHER_PRIORITY
+    if standing is None or not behind or line.body.get("position") == standing.position:
+        return line
+    position = standing.position
+    return replace(line, text=in_line(position), body={**line.body, "position": position})
+
+
+def _named(job_id: str | None, visible: Collection[str], unnamed: str) -> str | None:
+    return job_id if job_id is None or job_id in visible else unnamed
 
 
 def redacted_decision(decision: Mapping[str, Any], visible: Collection[str]) -> dict[str, Any]:

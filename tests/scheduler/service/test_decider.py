@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from scheduler.backends.simulated import Fate, SimulatedBackend
 from scheduler.cluster import ClusterSpec
@@ -24,6 +25,25 @@ def desk(store: Store, tmp_path: Path) -> Desk:
 
 def clean(desk: Desk) -> bool:
     return audit(desk.store, desk.library.find).divergences == []
+
+
+def test_a_line_of_the_log_leads_to_the_event_behind_it(store: Store, tmp_path: Path) -> None:
+    with capture_logs() as lines:
+        desk = Desk(store, tmp_path)
+        desk.submit("a")
+        desk.until_idle()
+    events = {event.seq: event for event in store.read()}
+    [launch] = [line for line in lines if line["event"] == "launch"]
+    assert (launch["job"], launch["attempt"], launch["holder"]) == ("a", 1, desk.decider.holder)
+    assert events[launch["cause"]].kind is Kind.DECIDED
+    told = [line for line in lines if line["event"] in ("started", "ended")]
+    assert [line["event"] for line in told] == ["started", "ended"]
+    for line in told:
+        event = events[line["seq"]]
+        assert (str(event.kind), event.job_id) == (line["event"], line["job"])
+    passes = [line for line in lines if line["event"] == "decided"]
+    assert passes
+    assert all(events[line["seq"]].cause == line["cause"] for line in passes)
 
 
 class TestPhases:

@@ -10,7 +10,7 @@ from sqlalchemy import select
 from features.job import Job
 from scheduler.backends.slurm.parse import SlurmJob
 from scheduler.backends.slurm.picture import job_of
-from scheduler.service.analyst.memory import Past
+from scheduler.service.analyst.memory import DAY_S, Past
 from scheduler.service.store.store import Store
 from scheduler.service.store.tables import jobs as job_rows
 from tests.scheduler.service.test_follow import EVERYTHING, Scene
@@ -77,6 +77,13 @@ def test_a_job_that_was_put_back_and_started_between_two_looks_began_anew(scene:
     scene.look(replace(again, state="COMPLETED", submit=at + 40.0, start=at + 41.0, end=at + 50.0),
                after_s=60.0)  # fmt: skip
     assert ran_s(scene) == [9.0], "the third run, of which only the end was seen"
+
+
+def test_a_job_that_waited_for_weeks_may_be_cancelled(scene: Scene) -> None:
+    scene.look(scene.job(5))
+    scene.look(scene.job(5), scene.job(6, submit=scene.now + 9 * DAY_S), after_s=10 * DAY_S)
+    scene.look(scene.job(6, submit=scene.now))
+    assert scene.follower.memory.of("5") is None
 
 
 @pytest.mark.parametrize("state", ["SIGNALING", "STAGE_OUT", "RESIZING"])

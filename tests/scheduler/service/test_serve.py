@@ -26,11 +26,12 @@ from pipeline.commands.serve import serve
 from pipeline.errors import UserError
 from scheduler.backends.local.host import HostError
 from scheduler.cluster import ClusterSpec
+from scheduler.service import logs
 from scheduler.service.events import Kind
 from scheduler.service.genesis import Genesis, GenesisError, runnable
 from scheduler.service.settings import Settings, SettingsError, read_settings
 from scheduler.service.store.store import Store
-from scheduler.service.supervisor import begin, listen, run_decider
+from scheduler.service.supervisor import Supervisor, begin, listen, run_decider
 
 CLUSTER = "name: tiny\ngpus_per_node: 4\nvcs: {vc: 1}\n"
 
@@ -159,6 +160,21 @@ class TestBeginning:
         assert isinstance(done.exception, UserError)  # which `main` shows, with exit status 2
         assert names in str(done.exception)
         assert "\n" not in str(done.exception)
+
+    def test_the_demo_cluster_is_there_in_any_folder(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        begun: list[Settings] = []
+        monkeypatch.setattr(Supervisor, "run", lambda self: begun.append(self.settings))
+        monkeypatch.setattr(logs, "configure", lambda level: None)
+        if not cli.app.registered_commands:
+            cli._load()
+        done = CliRunner().invoke(cli.app, ["serve", "--fake-gpus", "--port", "0"])
+        assert done.exit_code == 0, done.exception
+        assert "cluster demo (240 GPUs), policy pellucid, backend local" in done.output
+        assert [settings.fake_gpus for settings in begun] == [True]
+        assert (tmp_path / "data/service/pellucid.db").is_file()
 
 
 def as_environment(settings: Settings) -> dict[str, str]:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection, insert, text
 
 from scheduler.service.events import Event, Kind
-from scheduler.service.store.schema import check, prepare
+from scheduler.service.store.schema import check, migrations, prepare
 from scheduler.service.store.store import LeaseLost, Store, StoreError
 from scheduler.service.store.tables import metadata, nodes
 
@@ -115,6 +117,19 @@ class TestSchema:
         check(store)
         assert store.last_seq() == 1
 
+    def test_an_older_database_is_brought_up_to_date(self, database: str) -> None:
+        store, config = Store(database), migrations()
+        with store.writing() as connection:
+            config.attributes["connection"] = connection
+            command.upgrade(config, "0001")
+        store.append([NOTE])
+        with pytest.raises(StoreError, match="at schema 0001, not at"):
+            check(store)
+        prepare(store)
+        check(store)
+        assert [e.body for e in store.read()] == [NOTE.body]
+        store.close()
+
     def test_a_newer_database_is_left_alone(self, store: Store) -> None:
         with store.writing() as connection:
             connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
@@ -151,3 +166,42 @@ def test_sqlite_is_set_up_to_last(store: Store) -> None:
     assert pragma["foreign_keys"] == 1
     assert pragma["synchronous"] == 2
     assert pragma["busy_timeout"] >= 1000
+
+
+def test_no_garbage_is_collected_while_others_wait(store: Store) -> None:
+    def broken(_: Connection, __: list[Event]) -> None:
+        assert not gc.isenabled()
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        store.append([NOTE], broken)
+    assert gc.isenabled()
+
+
+class TestCheckpoint:
+    def test_a_journal_carried_over_is_begun_anew(self, store: Store) -> None:
+        if not store.is_sqlite:
+            pytest.skip("of SQLite alone")
+        journal = Path(f"{store.engine.url.database}-wal")
+        sizes = []
+        for _ in range(4):
+            for _ in range(50):
+                store.append([NOTE])
+            sizes.append(journal.stat().st_size)
+            store.checkpoint()
+        assert max(sizes) == sizes[0]
+
+    def test_it_stays_short_and_whole_under_writers(self, store: Store) -> None:
+        def write(_: int) -> None:
+            for _ in range(60):
+                store.append([NOTE])
+
+        with ThreadPoolExecutor(3) as pool:
+            written = pool.map(write, range(3))
+            for _ in range(20):
+                store.checkpoint()
+            assert list(written) == [None] * 3
+        assert [e.seq for e in store.read()] == list(range(1, 181))
+        if store.is_sqlite:
+            with store.reading() as connection:
+                assert connection.execute(text("PRAGMA integrity_check")).scalar() == "ok"

@@ -52,7 +52,7 @@ def test_a_tracker_keeps_the_share_it_promises_though_its_promises_are_biased(
     level: float,
 ) -> None:
     rng = random.Random(1)
-    tracker, kept = Tracker(level), []
+    tracker, kept = Tracker(level, 0.02), []
     for _ in range(4000):
         true = rng.lognormvariate(0.0, 1.0)
         kept.append(true <= 1.3 * tracker.stretch)
@@ -89,6 +89,22 @@ def test_a_correction_stretches_the_wait_moves_the_end_and_leaves_certainty_alon
     assert made.end_p90 == pytest.approx(200.0 + made.start_p90 - 120.0)
     sure = Forecast(100.0, 110.0, 110.0)
     assert correction.corrected(sure) == sure
+
+
+def test_the_jobs_one_user_sends_within_an_hour_teach_as_much_as_one() -> None:
+    alone, many = Correction(), Correction()
+    alone.promised("a", Forecast(0.0, 10.0, 20.0), "ada")
+    for i in range(100):
+        many.promised(f"a{i}", Forecast(float(i), 10.0 + i, 20.0 + i), "ada")
+    for correction in (alone, many):
+        correction.passed(200.0)
+    assert many.learned == 100
+    assert many.stretches == pytest.approx(alone.stretches)
+    for i, (user, hour) in enumerate((("ada", 1), ("bob", 1), ("ada", 2))):
+        many.promised(str(i), Forecast(hour * 3600.0, hour * 3600.0 + 10, hour * 3600.0 + 20), user)
+    many.passed(9000.0)
+    before, after = alone.trackers["p90", "near"], many.trackers["p90", "near"]
+    assert after.log == pytest.approx(4 * before.log)
 
 
 def test_a_job_that_left_teaches_nothing() -> None:

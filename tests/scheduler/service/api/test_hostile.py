@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
@@ -102,6 +103,34 @@ def test_refusals_are_for_operators_and_hold_no_secret(service: Service) -> None
     ]
     assert secret not in json.dumps(shown)
     assert service.by("alice").get("/api/v1/refusals").status_code == 403
+
+
+def test_every_refusal_is_in_the_log(service: Service) -> None:
+    theirs = service.submit("bob.noyce")
+    alice, vera, nobody = service.by("alice"), service.by("vera"), service.strangers
+    page = {"Accept": "text/html"}
+    refusals: list[tuple[Any, str, str]] = [
+        (nobody.get(JOBS), "", "unauthorized"),
+        (nobody.get(JOBS, headers={"Authorization": "Basic YTpi"}), "", "unauthorized"),
+        (nobody.get("/", headers={**page, "Cookie": f"{COOKIE}=x"}), "", "unauthorized"),
+        (vera.post(JOBS, json=GOOD), "vera", "forbidden"),
+        (alice.post(JOBS, json={**GOOD, "priority": 1}), "alice", "forbidden"),
+        (alice.post(JOBS, json={**GOOD, "vc": "speech"}), "alice", "forbidden"),
+        (alice.get("/api/v1/refusals"), "alice", "forbidden"),
+        (alice.get(f"{JOBS}/{theirs}"), "alice", "not-yours"),
+        (alice.get(f"/jobs/{theirs}"), "alice", "not-yours"),
+        (alice.get(f"/jobs/{theirs}/ask?help=1"), "alice", "not-yours"),
+        (alice.post(JOBS, content=b"x" * 300_000), "", "body-too-large"),
+        (alice.get(JOBS, headers={"Host": "evil.example"}), "", "misdirected-request"),
+    ]
+    assert all(
+        answer.status_code >= 300 or answer.url.path.endswith("/ask") for answer, *_ in refusals
+    )
+    # who only has no session is shown the way, and what was never there is nobody's
+    assert nobody.get("/", headers=page).status_code == 303
+    assert alice.get(f"{JOBS}/zzzzzzzzzzzz").status_code == 404
+    told = [(e.actor, e.body["why"]) for e in service.events() if e.kind is Kind.REFUSED]
+    assert told == [(actor, why) for _, actor, why in refusals]
 
 
 # --- others' jobs --------------------------------------------------------------------------------

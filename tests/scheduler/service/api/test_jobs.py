@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from scheduler.cluster import ClusterSpec
 from scheduler.service.api.changes import Changes
+from scheduler.service.api.limits import Limits
 from scheduler.service.api.problems import Problem
 from scheduler.service.api.schemas import SubmitRequest
 from scheduler.service.api.writer import Writer
@@ -160,6 +162,28 @@ def test_an_explanation_has_one_dominant_reason_with_its_numbers(service: Servic
     kinds = [line["kind"] for line in service.by("alice").get(f"{JOBS}/{job}/story").json()]
     assert kinds[0] == "submitted"
     assert "decision" in kinds
+
+
+def test_a_place_in_line_is_that_of_now_and_names_nobody(store: Store, tmp_path: Path) -> None:
+    service = Service(store, tmp_path, Limits(), "fifo")
+    service.submit("olga", 1000, gpus=6)
+    service.turn(2)
+    first, second = (service.submit("bob.noyce", gpus=4, name="secret") for _ in range(2))
+    job = service.submit("alice", gpus=2)  # would fit, and others go first
+    alice = service.by("alice")
+    for gone, place in (
+        ("", "number 3 in line, behind 2 higher-priority jobs"),
+        (second, "number 2 in line, behind a higher-priority job"),
+    ):
+        if gone:
+            service.by("bob.noyce").post(f"{JOBS}/{gone}/cancel")
+        service.turn(2)
+        told = alice.get(f"{JOBS}/{job}/explain").json()
+        assert (told["reason"], told["dominant"]) == ("BehindHigherPriority", place)
+        page = alice.get(f"/jobs/{job}").text
+        assert place in page
+        assert not [word for word in (first, second, "secret", "bob") if word in page + str(told)]
+    service.app.state.changes.close()
 
 
 def test_a_fresh_job_says_it_was_not_looked_at(service: Service) -> None:

@@ -81,12 +81,24 @@ def test_spans_cover_a_life(busy: Lived) -> None:
     ],
 )
 def test_a_promise_is_judged_by_its_jobs(kept: float | None, jobs: int, verdict: str) -> None:
-    assert Promise("x", "all jobs", 0.9, kept, jobs).verdict == verdict
+    assert Promise("x", "all jobs", 0.9, kept, jobs, jobs, kept).verdict == verdict
+
+
+def test_a_batch_that_is_late_as_one_proves_little() -> None:
+    kept = [Kept(10.0, 20.0, None, None, 15.0, None, batch) for batch in range(9)]
+    kept += [Kept(10.0, 20.0, None, None, 99.0, None, 9)] * 9
+    view = SimpleNamespace(kept=lambda: kept, unforeseen=lambda: 0)
+    lines = promises(view).lines  # type: ignore[arg-type]
+    line = next(one for one in lines if one.text == "started by the p90 forecast")
+    assert (line.kept, line.jobs, line.kept_each) == (0.5, 18, 0.9)
+    assert line.batches == pytest.approx(18**2 / (9 + 81))
+    assert Promise("x", "x", 0.9, 0.7, 100, 4.0, 0.9).verdict == "as promised"
+    assert Promise("x", "x", 0.9, 0.7, 100, 100.0, 0.7).verdict == "too hopeful"
 
 
 def test_forecasts_are_judged_by_what_they_left_open() -> None:
     made = [(0.0, 0.0, 0.0)] * 90 + [(10.0, 20.0, 15.0)] * 9 + [(10.0, 9000.0, 9999.0)]
-    kept = [Kept(p50, p90, None, None, start, None) for p50, p90, start in made]
+    kept = [Kept(p50, p90, None, None, start, None, i) for i, (p50, p90, start) in enumerate(made)]
     view = SimpleNamespace(kept=lambda: kept, unforeseen=lambda: 0)
     told = {
         line.among: (line.kept, line.jobs)

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
+from fastapi.testclient import TestClient
 
+from scheduler.service.api.limits import Limits
 from scheduler.service.events import Event, Kind
 from scheduler.service.pages import live
 from scheduler.service.pages.live import EVERYTHING, Change, Line, Tail, TooManyListeners
 from scheduler.service.pages.routes import _tail
 from scheduler.service.store.store import Store
+from tests.scheduler.service.api.conftest import Service
 
 
 @pytest.fixture(autouse=True)
@@ -123,6 +129,36 @@ def test_one_user_does_not_take_every_stream(store: Store, monkeypatch: pytest.M
         tail.admit("ann")
 
     asyncio.run(listen())
+
+
+@pytest.mark.parametrize("limit", ["LISTENERS", "OF_ONE"])
+def test_one_stream_too_many_is_turned_down_and_later_let_in(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    monkeypatch.setattr(live, limit, 2)
+    monkeypatch.setattr(live, "LIFE_S", 0.6)
+    service = Service(store, tmp_path, Limits())
+    headers = {"Authorization": f"Bearer {service.secrets['alice']}"}
+    with TestClient(service.app, headers=headers) as client, ThreadPoolExecutor(2) as threads:
+        streams = [threads.submit(client.get, "/live") for _ in range(2)]
+        until = time.monotonic() + 5
+        tail = None
+        while tail is None or tail._listeners["alice"] < 2:
+            assert time.monotonic() < until
+            tail = getattr(service.app.state, "tail", None)
+            time.sleep(0.01)
+        third = client.get("/live")
+        assert third.status_code == 503
+        assert third.headers["content-type"] == "application/problem+json"
+        assert third.headers["retry-after"] == "30"
+        assert third.json()["type"].endswith("too-many-streams")
+        bob = {"Authorization": f"Bearer {service.secrets['bob.noyce']}"}
+        assert client.get("/live", headers=bob).status_code == (200 if limit == "OF_ONE" else 503)
+        for stream in streams:
+            answer = stream.result()
+            assert answer.status_code == 200
+            assert "event: hello" in answer.text
+        assert client.get("/live").status_code == 200  # there is room again
 
 
 def test_one_query_serves_all_readers() -> None:

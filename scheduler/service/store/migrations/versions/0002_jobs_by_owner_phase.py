@@ -1,0 +1,16 @@
+"""Counting the waiting jobs of a user without looking at everybody's."""
+
+from __future__ import annotations
+
+from alembic import op
+
+revision = "0002"
+down_revision = "0001"
+
+
+def upgrade() -> None:
+    op.create_index("jobs_by_owner_phase", "jobs", ["owner", "phase"], unique=False)
+
+
+def downgrade() -> None:
+    op.drop_index("jobs_by_owner_phase", table_name="jobs")
