@@ -1,78 +1,75 @@
 """Calibration of the start forecasts: a replay of Venus, forecasts made at submission, scored.
 
-    python -m benchmarks.forecast --json [--data ../shared/data]
+    python -m benchmarks.forecast --json [--data ../shared/data] [--durations-known]
 
-Track `honest`, policy `pellucid`, seed 0; forecasts are scored on the last two weeks (from
---from-day on). After the pass at its submission a job runs (its start is known, and counted as
-such), is looked at in the profiling partition, or stands in line. Everybody in line, and of those
-being looked at a random sample (--share, chosen by job id), is forecast by running the core forward
-(--futures per forecast) from a snapshot taken right after that pass; the correction learns from
-these alone, as their starts come in, beginning at none.
+Track `honest`, policy `pellucid`, seed 0. Forecasts are made, and learned from by the correction,
+from --learn-day on and scored on the last two weeks (from --from-day on). After the pass at its
+submission a job runs (its start is known), is looked at in the profiling partition, or stands in
+line. Everybody in line, and of those being looked at a random sample (--share, chosen by job id),
+is forecast by running the core forward (--futures) from a snapshot taken right after that pass.
 
-Coverage is the share of jobs that start no later than promised: `in_line` of those that had to
-wait for GPUs, `later` of all that started later than they were submitted (most of them right
-after a look of 200 s, as promised), `all` of everybody. Where many futures start at the same
-moment a promise at 90 % is kept by more than 90 %; `randomised` counts such ties as a continuous
-forecast would (Czado, Gneiting and Held, Biometrics 2009: the randomised probability integral
-transform, in expectation).
+Coverage is the share of jobs that start no later than their p90: `in_line` of those that had to
+wait for GPUs, `open` of all whose start was not certain, `all` of everybody. The jobs one user
+sends within an hour, a batch, are late together, so that many jobs may be few events. Told with
+every coverage are therefore `batches`, `batches_effective` (n^2 / sum n_i^2: as many batches of one
+size would say as much), `p90_per_batch` (every batch counted once) and `interval`, 90 % of a
+bootstrap over batches.
+
+With --durations-known the futures know how long every job in the core will run and only who comes
+later is unknown: what no better prediction of durations would exceed.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import random
 import sys
 import time
-from dataclasses import dataclass, field, replace
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from features.job import Job
 from pipeline.tracks import open_scenario
 from pipeline.tracks.scenario import Scenario
-from scheduler.core import Core, QueuedJob
+from scheduler.core import Core
 from scheduler.engine import Engine
+from scheduler.estimates import Estimator
 from scheduler.service.analyst.calibration import Correction, calibration, scored
+from scheduler.service.analyst.durations import Quantiles
 from scheduler.service.analyst.forecast import Forecast, Futures
-from scheduler.service.analyst.future import AGAIN
-from scheduler.service.analyst.memory import DAY_S, Memory
-from scheduler.sharing import Judge, Verdict
+from scheduler.service.analyst.memory import DAY_S, Memory, Past
 
 BUDGET = Path(__file__).with_name("forecast_budget.json")
-FROM_DAY = 12.0  # the trace has 26
-
-
-class SameJob:
-    """A judge that takes a job that comes again for the one it was.
-
-    The track's judge looks up, by id, which models have not seen a job.
-    """
-
-    def __init__(self, judge: Judge):
-        self._judge = judge
-
-    def verdict(self, newcomer: QueuedJob, partner: QueuedJob) -> Verdict | None:
-        return self._judge.verdict(_original(newcomer), _original(partner))
-
-
-def _original(queued: QueuedJob) -> QueuedJob:
-    job_id, again, _ = queued.job.job_id.partition(AGAIN)
-    if not again:
-        return queued
-    found = QueuedJob(replace(queued.job, job_id=job_id), queued.seq)
-    found.profile = queued.profile
-    return found
+LEARN_DAY, FROM_DAY, DAYS = 5.0, 12.0, 26.0  # of the trace
+DRAWS = 2000  # of the bootstrap
 
 
 class Watching(Memory):
-    """Also keeps who was submitted since the last look."""
+    """Also keeps who was submitted since the last look, and may know the truth.
 
-    fresh: list[str]
+    Args:
+        truth: seconds each job runs; None: unknown.
+    """
+
+    def __init__(self, inner: Estimator, truth: Mapping[str, float] | None):
+        super().__init__(inner)
+        self.fresh: list[str] = []
+        self._truth = truth
 
     def submitted(self, job: Job, now: float) -> None:
         super().submitted(job, now)
         self.fresh.append(job.job_id)
+
+    def quantiles(self, past: Past, elapsed_s: float = 0.0) -> Quantiles:
+        if self._truth is None:
+            return super().quantiles(past, elapsed_s)
+        return (max(self._truth[past.job.job_id], elapsed_s),)
 
 
 @dataclass
@@ -82,7 +79,7 @@ class Replay:
     Attributes:
         raw, told: forecasts by job, before and after the correction.
         in_line: jobs forecast that stood in line.
-        at_once: jobs started by the pass at their submission.
+        at_once: jobs started by the pass at their submission, in the days that are scored.
         looked_at: jobs being looked at then, forecast or not.
     """
 
@@ -90,78 +87,115 @@ class Replay:
     policy: str
     share: float
     futures: int
-    window: tuple[float, float]
+    learn_day: float
+    days: tuple[float, float]
+    durations_known: bool = False
     at_once: int = 0
     looked_at: int = 0
     raw: dict[str, Forecast] = field(default_factory=dict)
     told: dict[str, Forecast] = field(default_factory=dict)
     in_line: set[str] = field(default_factory=set)
     correction: Correction = field(default_factory=Correction)
+    made: int = 0
     cpu_s: float = 0.0
 
     def run(self) -> dict[str, float | None]:
         """Replay; start times by job."""
-        scenario, name = self.scenario, self.policy
-        policy = scenario.policy(name)
-        if getattr(policy, "judge", None) is not None:
-            policy.judge = SameJob(policy.judge)  # type: ignore[attr-defined]
-        memory = Watching(scenario.estimators(policy))
-        memory.fresh = []
+        scenario, replay, work = self.scenario, self, self.scenario.workload
+        policy = scenario.policy(self.policy)
+        truth = {job_id: w.duration_s for job_id, w in work.work.items()}
+        memory = Watching(scenario.estimators(policy), truth if self.durations_known else None)
         core = Core(scenario.cluster(policy), policy, memory, profiling=scenario.stage(policy))
-        replay, first = self, scenario.workload.jobs[0].submit_time
-
-        waits: dict[str, None] = {}
+        first = work.jobs[0].submit_time
+        waits: set[str] = set()
 
         class Foreseen(Engine):
             """Looks ahead after every pass."""
 
             def _decided(self, now: float) -> None:
                 fresh, memory.fresh = memory.fresh, []
-                for job_id in list(waits):
+                for job_id in sorted(waits):
                     start = self.results[job_id].start_time
                     if start is not None:
                         replay.correction.started(job_id, start)
-                        del waits[job_id]
+                        waits.remove(job_id)
                 replay.correction.passed(now)
-                if not replay.window[0] <= (now - first) / DAY_S < replay.window[1]:
-                    return
-                for job_id in fresh:
-                    if replay.look(core, memory, job_id, now):
-                        waits[job_id] = None
+                day = (now - first) / DAY_S
+                if replay.learn_day <= day < replay.days[1]:
+                    waits.update(replay.look(core, memory, fresh, now, day))
 
-        work = scenario.workload
         engine = Foreseen(core, work.jobs, work.work, scenario.speed, quirks=scenario.quirks)
         return {r.job.job_id: r.start_time for r in engine.run().jobs}
 
-    def look(self, core: Core, memory: Memory, job_id: str, now: float) -> bool:
-        """Forecast a job just submitted; False when there is nothing to wait for."""
-        run = core.cluster.runs.get(job_id)
-        if job_id not in core.jobs() or (run is not None and not run.profiling):
-            self.at_once += 1
-            return False
-        if run is not None:
-            self.looked_at += 1
-            drawn = int.from_bytes(blake2b(job_id.encode(), digest_size=4).digest(), "big") / 2**32
-            if drawn >= self.share:
-                return False
+    def look(
+        self, core: Core, memory: Memory, fresh: Collection[str], now: float, day: float
+    ) -> list[str]:
+        """Forecast jobs just submitted, together; those that had something to wait for."""
+        is_scored = day >= self.days[0]
+        line, looked = [], []
+        for job_id in fresh:
+            run = core.cluster.runs.get(job_id)
+            if job_id not in core.jobs() or (run is not None and not run.profiling):
+                self.at_once += is_scored
+            elif run is None:
+                line.append(job_id)
+            else:
+                self.looked_at += is_scored
+                if _chance(job_id) < self.share:
+                    looked.append(job_id)
+        wanted = line + looked
+        if not wanted:
+            return []
         began = time.process_time()
-        raw = Futures(core, memory, now).forecast([job_id], samples=self.futures)[job_id]
-        told = self.correction.corrected(raw)
-        self.correction.promised(job_id, told)
-        self.raw[job_id], self.told[job_id] = raw, told
-        if run is None:
-            self.in_line.add(job_id)
+        made = Futures(core, memory, now).forecast(wanted, samples=self.futures)
+        for job_id, raw in made.items():
+            told = self.correction.corrected(raw)
+            self.correction.promised(job_id, told, core.known(job_id).job.user)
+            if is_scored:
+                self.raw[job_id], self.told[job_id] = raw, told
+        if is_scored:
+            self.in_line.update(line)
+        self.made += len(wanted)
         self.cpu_s += time.process_time() - began
-        return True
+        print(
+            f"day {day:.2f}: {self.made} forecasts, {self.cpu_s:.0f} CPU s",
+            file=sys.stderr,
+            flush=True,
+        )
+        return wanted
 
 
-def kept_in_expectation(made: Forecast, start: float, level: float) -> float:
-    """How far a start counts as within the level when ties are broken at random."""
-    below = sum(s < start - 1e-6 for s in made.starts) / len(made.starts)
-    tied = sum(abs(s - start) <= 1e-6 for s in made.starts) / len(made.starts)
-    if not tied:
-        return float(below < level)
-    return min(1.0, max(0.0, (level - below) / tied))
+def _chance(job_id: str) -> float:
+    return int.from_bytes(blake2b(job_id.encode(), digest_size=4).digest(), "big") / 2**32
+
+
+def coverage(kept: Mapping[str, bool], jobs: Mapping[str, Job]) -> dict[str, Any]:
+    """The share kept, over jobs and over batches, and how sure one can be of it.
+
+    Args:
+        kept: by job, whether it started by its p90.
+    """
+    by_batch: dict[tuple[str, int], list[bool]] = defaultdict(list)
+    for job_id, one in kept.items():
+        job = jobs[job_id]
+        by_batch[job.user, int(job.submit_time // 3600)].append(one)
+    batches = [(sum(one), len(one)) for one in by_batch.values()]
+    if not batches:
+        return {"jobs": 0, "p90": None}
+    rng, shares = random.Random(0), []
+    for _ in range(DRAWS):
+        drawn = rng.choices(batches, k=len(batches))
+        shares.append(sum(k for k, _ in drawn) / sum(n for _, n in drawn))
+    shares.sort()
+    return {
+        "jobs": len(kept),
+        "p90": fmean(kept.values()),
+        "interval": [shares[DRAWS // 20], shares[-DRAWS // 20]],
+        "batches": len(batches),
+        "batches_effective": len(kept) ** 2 / sum(n * n for _, n in batches),
+        "largest_batch": max(n for _, n in batches),
+        "p90_per_batch": fmean(k / n for k, n in batches),
+    }
 
 
 def measure(
@@ -169,66 +203,58 @@ def measure(
     *,
     policy: str = "pellucid",
     seed: int = 0,
-    share: float = 0.05,
-    futures: int = 32,
-    window: tuple[float, float] = (FROM_DAY, 1e9),
+    share: float = 0.03,
+    futures: int = 24,
+    learn_day: float = LEARN_DAY,
+    days: tuple[float, float] = (FROM_DAY, DAYS),
+    durations_known: bool = False,
 ) -> dict[str, Any]:
     """Every figure, and whether it is within its bounds."""
     began = time.process_time()
     scenario = open_scenario(data / "venus", track="honest", seed=seed)
-    replay = Replay(scenario, policy, share, futures, window)
+    replay = Replay(scenario, policy, share, futures, learn_day, days, durations_known)
     starts = replay.run()
+    jobs = {job.job_id: job for job in scenario.workload.jobs}
+    done = {j: start for j in replay.told if (start := starts[j]) is not None}
+    line = [j for j in done if j in replay.in_line]
+    looked = [j for j in done if j not in replay.in_line]
+    weight = replay.looked_at / max(1, len(looked))  # of each in the sample
 
-    done = [job_id for job_id in replay.told if starts[job_id] is not None]
-    sampled = len(done) - sum(job_id in replay.in_line for job_id in done)
-    weight = {True: 1.0, False: replay.looked_at / max(1, sampled)}  # by: in line
-    weights = {job_id: weight[job_id in replay.in_line] for job_id in done}
-    everybody = sum(weights.values()) + replay.at_once
-    bounds = json.loads(BUDGET.read_text())
+    def table(made: Mapping[str, Forecast]) -> dict[str, Any]:
+        p90 = {j: one.start_p90 for j, one in made.items()}
+        kept = {j: at <= p + 1e-6 for j, at in done.items() if (p := p90[j]) is not None}
+        of_line = {j: kept[j] for j in line if j in kept}
+        of_open = {j: k for j, k in kept.items() if made[j].start_p50 != p90[j]}
+        of_looked = [kept[j] for j in looked if j in kept]
+        everybody = replay.at_once + len(of_line) + weight * len(of_looked)
+        return {
+            "in_line": coverage(of_line, jobs),
+            "open": coverage(of_open, jobs),
+            "all": (replay.at_once + sum(of_line.values()) + weight * sum(of_looked)) / everybody,
+            "in_line_scores": calibration(scored((made[j], done[j]) for j in line)),
+        }
 
-    def table(made: dict[str, Forecast]) -> dict[str, Any]:
-        pairs = {job_id: (made[job_id], starts[job_id] or 0.0) for job_id in done}
-        all_, line = scored(pairs.values()), scored(pairs[j] for j in done if j in replay.in_line)
-        return {"in_line": calibration(line)["all"], **calibration(all_)}
-
-    told, raw = table(replay.told), table(replay.raw)
-    kept = replay.at_once + sum(
-        weights[j]
-        for j in done
-        if (p90 := replay.told[j].start_p90) is not None and (starts[j] or 0.0) <= p90 + 1e-6
-    )
-    ties = {j: kept_in_expectation(replay.raw[j], starts[j] or 0.0, 0.9) for j in done}
+    told, bounds = table(replay.told), json.loads(BUDGET.read_text())
+    p90 = told["in_line"]["p90"]
     return {
         "policy": policy,
         "seed": seed,
-        "days": [window[0], min(window[1], 26.0)],
+        "days": list(days),
+        "learned_from_day": learn_day,
+        "durations_known": durations_known,
+        "futures": futures,
         "started_at_once": replay.at_once,
         "looked_at": replay.looked_at,
+        "looked_at_share_forecast": share,
         "in_line": len(replay.in_line),
-        "forecast": len(done),
-        "futures": futures,
-        "p90": {
-            "in_line": told["in_line"]["p90"],
-            "later": told["waited"]["p90"],
-            "all": kept / everybody,
-        },
-        "p90_randomised_uncorrected": {
-            "in_line": _mean([ties[j] for j in done if j in replay.in_line]),
-            "later": _mean([ties[j] for j in done if starts[j] != replay.raw[j].made_at]),
-            "all": (sum(ties[j] * weights[j] for j in done) + 0.9 * replay.at_once) / everybody,
-        },
         "corrected": told,
-        "uncorrected": raw,
-        "stretch": replay.correction.stretches,
-        "cpu_s_per_forecast": replay.cpu_s / max(1, len(done)),
+        "uncorrected": table(replay.raw),
+        "correction": replay.correction.stretches,
+        "cpu_s_per_forecast": replay.cpu_s / max(1, replay.made),
         "cpu_s": time.process_time() - began,
         "bounds": bounds,
-        "holds": bounds["p90_least"] <= told["in_line"]["p90"] <= bounds["p90_most"],
+        "holds": p90 is not None and bounds["p90_least"] <= p90 <= bounds["p90_most"],
     }
-
-
-def _mean(values: list[float]) -> float | None:
-    return sum(values) / len(values) if values else None
 
 
 def main() -> None:
@@ -236,10 +262,12 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--policy", default="pellucid")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--share", type=float, default=0.05, help="of those looked at, forecast")
-    parser.add_argument("--futures", type=int, default=32, help="run per forecast")
-    parser.add_argument("--from-day", type=float, default=FROM_DAY)
-    parser.add_argument("--to-day", type=float, default=1e9)
+    parser.add_argument("--share", type=float, default=0.03, help="of those looked at, forecast")
+    parser.add_argument("--futures", type=int, default=24, help="run per forecast")
+    parser.add_argument("--learn-day", type=float, default=LEARN_DAY, help="forecasts begin")
+    parser.add_argument("--from-day", type=float, default=FROM_DAY, help="forecasts are scored")
+    parser.add_argument("--to-day", type=float, default=DAYS)
+    parser.add_argument("--durations-known", action="store_true", help="the bound")
     parser.add_argument("--json", action="store_true", help="print JSON only")
     a = parser.parse_args()
     figures = measure(
@@ -248,14 +276,18 @@ def main() -> None:
         seed=a.seed,
         share=a.share,
         futures=a.futures,
-        window=(a.from_day, a.to_day),
+        learn_day=min(a.learn_day, a.from_day),
+        days=(a.from_day, a.to_day),
+        durations_known=a.durations_known,
     )
     if a.json:
         print(json.dumps(figures, indent=2))
     else:
+        line = figures["corrected"]["in_line"]
         print(
-            f"{figures['forecast']} forecasts: p90 kept by {figures['p90']['in_line']:.1%} of the "
-            f"jobs in line, by {figures['p90']['all']:.1%} of all; {figures['cpu_s']:.0f} CPU s"
+            f"p90 kept by {line['p90']:.1%} of {line['jobs']} jobs in line, by "
+            f"{line['p90_per_batch']:.1%} of their {line['batches']} batches; "
+            f"{figures['cpu_s']:.0f} CPU s"
         )
     sys.exit(0 if figures["holds"] else 1)
 

@@ -1,7 +1,8 @@
 """What advise mode costs a busy Slurm: its own commands timed with the service running and without.
 
-The service runs as an ordinary user and is stopped (SIGSTOP) for every other window, so that each
-window with it has a neighbour without. A window is as long as the interval between two reads.
+The service runs as an ordinary user, and is stopped (SIGSTOP) for one window of each pair, chosen
+by lot, so that each window with it has a neighbour without in the same slurmctld. A window is as
+long as the interval between two looks, and holds one.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,15 +29,20 @@ from benchmarks.slurm.processes import as_user, free_ports
 USER, SERVICE = "nobody", "daemon"  # whose jobs wait; who runs the service
 SERVE = "from pipeline.cli import main; main()"
 DRAWS = 2000  # bootstrap
+COMMANDS = ("squeue", "sbatch")
+
+Times = dict[str, list[float]]  # seconds, by command
 
 
 @dataclass
 class Command:
-    """One command of Slurm's. Times are means, seconds.
+    """One command of Slurm's.
 
     Attributes:
-        ratio: with the service to without, mean over pairs of windows; low, high: 95 % interval,
-            bootstrap over pairs.
+        without_s, with_s: its median time, seconds.
+        ratio: with the service to without: of the mean times in the windows of a pair, the median
+            over pairs. low, high: 95 % interval, bootstrap over pairs.
+        runs: with the service, in all.
     """
 
     without_s: float
@@ -51,17 +58,19 @@ class Advised:
     """What advise mode cost.
 
     Attributes:
-        pending: jobs that waited. windows: pairs of one with the service, one without.
+        pending: jobs that waited. pairs: of a window with the service and one without.
         looks: the service took in the windows with it; reads: RPCs it sent in all of them, by
-            `sdiag`; look_s: how long one took.
+            `sdiag` (a `squeue` is two: of partitions, and of jobs); look_s: how long one took.
+        cpu_s: processor seconds of all its processes and the commands they ran, per window with it.
     """
 
     pending: int
-    windows: int
+    pairs: int
     interval_s: float
     looks: int
     reads: int
     look_s: float
+    cpu_s: float
     commands: dict[str, Command] = field(default_factory=dict)
 
 
@@ -126,6 +135,16 @@ class Service:
         """Median length of a look, seconds."""
         return statistics.median(self._took())
 
+    def cpu_s(self) -> float:
+        """Processor seconds of its processes so far, and of those that they waited for."""
+        ticks = 0
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            with suppress(OSError):
+                fields = stat.read_text().rpartition(")")[2].split()
+                if int(fields[2]) == self.process.pid:  # its process group
+                    ticks += sum(map(int, fields[11:15]))
+        return ticks / os.sysconf("SC_CLK_TCK")
+
     def _took(self) -> list[float]:
         return [
             int(ms) / 1000 for ms in re.findall(r'"ms": (\d+).*"looked"', self._log.read_text())
@@ -135,7 +154,7 @@ class Service:
 def advise(
     *,
     count: int = 10_000,
-    pairs: int = 10,
+    pairs: int = 20,
     interval_s: float = 30.0,
     seed: int = 0,
     tell: Callable[[str], None] = lambda _: None,
@@ -149,7 +168,8 @@ def advise(
         for _ in cluster.nodes:
             _submit(cluster, 8, "sleep 86400")
         began = time.monotonic()
-        _fill(cluster, count, random.Random(seed))
+        source = random.Random(seed)
+        _fill(cluster, count, source)
         tell(f"{count} jobs submitted in {time.monotonic() - began:.0f} s")
         subprocess.run(["chown", SERVICE, folder], check=True)
         service = Service(cluster, folder, interval_s)
@@ -157,29 +177,17 @@ def advise(
             service.await_look(300.0)
             tell("first look taken")
             service.halt()
-            looks, reads = service.looks(), _rpcs(cluster)
-            times: dict[str, list[tuple[float, float]]] = {"squeue": [], "sbatch": []}
-            runs = 0
+            looks, reads, cpu_s = service.looks(), _rpcs(cluster), service.cpu_s()
+            found: list[dict[bool, Times]] = []
             for pair in range(pairs):
-                found: dict[bool, dict[str, list[float]]] = {}
-                for on in (False, True) if pair % 2 else (True, False):
+                found.append({})
+                for on in source.sample((False, True), 2):
                     if on:
                         service.go_on()
-                    found[on] = _window(cluster, interval_s)
+                    found[-1][on] = _window(cluster, interval_s, source)
                     if on:
                         service.halt()
-                for name, both in times.items():
-                    both.append(
-                        (statistics.mean(found[False][name]), statistics.mean(found[True][name]))
-                    )
-                    runs += len(found[True][name])
-                tell(
-                    f"pair {pair + 1} of {pairs}: "
-                    + ", ".join(
-                        f"{name} {both[-1][0]:.3f} s, with it {both[-1][1]:.3f} s"
-                        for name, both in times.items()
-                    )
-                )
+                tell(f"pair {pair + 1} of {pairs}: {_told(found[-1])}")
             outcome = Advised(
                 sum(job["job_state"] == "PENDING" for job in cluster.jobs().values()),
                 pairs,
@@ -187,12 +195,14 @@ def advise(
                 service.looks() - looks,
                 _rpcs(cluster) - reads,
                 service.look_s(),
+                round((service.cpu_s() - cpu_s) / pairs, 3),
             )
         finally:
             service.signal(signal.SIGKILL)
             service.process.wait()
-    for name, both in times.items():
-        outcome.commands[name] = _compared(both, runs // 2, random.Random(seed))
+    for name in COMMANDS:
+        both = [(pair[False][name], pair[True][name]) for pair in found]
+        outcome.commands[name] = _compared(both, source)
     return outcome
 
 
@@ -210,10 +220,10 @@ def _fill(cluster: SlurmCluster, count: int, source: random.Random) -> None:
             pass
 
 
-def _window(cluster: SlurmCluster, length_s: float) -> dict[str, list[float]]:
+def _window(cluster: SlurmCluster, length_s: float, source: random.Random) -> Times:
     """Times of commands run one after another for so long; what they submit is cancelled."""
-    until = time.monotonic() + length_s - 1.0  # one second less: no second read in it
-    times: dict[str, list[float]] = {"squeue": [], "sbatch": []}
+    until = time.monotonic() + length_s - 1.0  # one second less: no second look in it
+    times: Times = {name: [] for name in COMMANDS}
     submitted = []
     while time.monotonic() < until:
         began = time.perf_counter()
@@ -222,9 +232,17 @@ def _window(cluster: SlurmCluster, length_s: float) -> dict[str, list[float]]:
         submitted.append(_submit(cluster, 1, "true"))
         times["squeue"].append(between - began)
         times["sbatch"].append(time.perf_counter() - between)
-        time.sleep(0.1)
+        time.sleep(source.uniform(0.0, 0.1))  # in step with nothing of slurmctld's
     cluster.run("scancel", *submitted)
     return times
+
+
+def _told(pair: dict[bool, Times]) -> str:
+    return ", ".join(
+        f"{name} {statistics.mean(pair[False][name]):.4f} s, "
+        f"with it {statistics.mean(pair[True][name]):.4f} s"
+        for name in COMMANDS
+    )
 
 
 def _rpcs(cluster: SlurmCluster) -> int:
@@ -233,14 +251,17 @@ def _rpcs(cluster: SlurmCluster) -> int:
     return int(found[1]) if found else 0
 
 
-def _compared(both: list[tuple[float, float]], runs: int, source: random.Random) -> Command:
-    ratios = [on / off for off, on in both]
-    draws = sorted(statistics.mean(source.choices(ratios, k=len(ratios))) for _ in range(DRAWS))
+def _compared(both: list[tuple[list[float], list[float]]], source: random.Random) -> Command:
+    """Of the times without and with the service, by pair."""
+    ratios = [statistics.mean(on) / statistics.mean(off) for off, on in both]
+    draws = sorted(statistics.median(source.choices(ratios, k=len(ratios))) for _ in range(DRAWS))
+    without = [time_s for off, _ in both for time_s in off]
+    with_it = [time_s for _, on in both for time_s in on]
     return Command(
-        round(statistics.mean(off for off, _ in both), 4),
-        round(statistics.mean(on for _, on in both), 4),
-        round(statistics.mean(ratios), 4),
+        round(statistics.median(without), 4),
+        round(statistics.median(with_it), 4),
+        round(statistics.median(ratios), 4),
         round(draws[int(0.025 * DRAWS)], 4),
         round(draws[int(0.975 * DRAWS)], 4),
-        runs,
+        len(with_it),
     )

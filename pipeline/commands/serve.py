@@ -49,6 +49,14 @@ def serve(
     slurm_profiling: Annotated[
         str | None, typer.Option(help="slurm: partition whose nodes are for looking at jobs.")
     ] = None,
+    slurm_rest: Annotated[
+        str | None,
+        typer.Option(
+            help="place: http://HOST:PORT of a slurmrestd that submits, releases and cancels; its "
+            "token is in SLURM_JWT, or in a file (slurm_rest_token).",
+            metavar="URL",
+        ),
+    ] = None,
     dry_run: Annotated[
         bool | None,
         typer.Option("--dry-run/--for-real", help="slurm: print the commands, change nothing."),
@@ -128,6 +136,7 @@ def serve(
             slurm_mode=slurm_mode,
             slurm_partitions=slurm_partitions,
             slurm_profiling=slurm_profiling,
+            slurm_rest=slurm_rest,
             dry_run=dry_run,
         )
         logs.configure(settings.log_level)

@@ -47,7 +47,7 @@ FORESEEN = 64  # waiting jobs, first in line, whose start is foreseen
 LINE = 512  # jobs first in line that futures are made of
 SAMPLES = 24  # futures
 BUDGET_S = 1.0  # processor seconds for them
-REST = 49.0  # seconds of rest per processor second that futures took: a fiftieth of a core
+REST = 99.0  # seconds of rest per processor second that futures took: a hundredth of a core
 NICE = 19
 SLURM = "easy"  # this policy stands for Slurm's own: its priorities, EASY backfilling
 

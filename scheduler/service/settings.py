@@ -41,6 +41,8 @@ class Settings(BaseSettings):
         slurm_gpu_memory_mib: memory of one GPU, which Slurm does not know.
         slurm_look_s: how long a job is looked at, on that partition or where it runs, seconds.
         slurm_interval_s: advise and order: the queue is read this often, seconds.
+        slurm_rest: place: address of a slurmrestd that submits, releases and cancels; "" = none.
+        slurm_rest_token: file with its token, read at every use; None: SLURM_JWT has it.
         dry_run: print the commands that would change something in Slurm, and run none.
         fake_gpus: the `local` backend's GPUs are only declared (a machine without any).
         fake_profiles: JSON of what profiles of commands are said to be on fake GPUs.
@@ -72,6 +74,8 @@ class Settings(BaseSettings):
     slurm_gpu_memory_mib: float = Field(24_576.0, gt=0)
     slurm_look_s: float = Field(200.0, gt=0, le=86_400)
     slurm_interval_s: float = Field(30.0, ge=0.5, le=3600)
+    slurm_rest: str = Field("", pattern=r"^(https?://\S+)?$")
+    slurm_rest_token: Path | None = None
     dry_run: bool = False
     fake_gpus: bool = False
     fake_profiles: Path | None = None

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from scheduler.backends.local.host import read_declared
+import os
+from functools import partial
+
+from scheduler.backends.local.host import own_user, read_declared
 from scheduler.backends.slurm.backend import SlurmBackend
 from scheduler.backends.slurm.client import Slurm, SlurmDown, SlurmError, to_stdout
 from scheduler.backends.slurm.parse import ParseError
@@ -12,8 +15,24 @@ from scheduler.service.settings import Settings, SettingsError
 
 
 def slurm_of(settings: Settings) -> Slurm:
-    """How Slurm is reached: through SLURM_CONF, as its own commands are."""
-    return Slurm(show=to_stdout if settings.dry_run else None)
+    """How Slurm is reached: through SLURM_CONF, as its own commands are, and through slurmrestd.
+
+    Raises SettingsError: there is no token for that.
+    """
+    show = to_stdout if settings.dry_run else None
+    if not settings.slurm_rest:
+        return Slurm(show=show)
+    from scheduler.backends.slurm.rest import RestSlurm, token_of
+
+    file = settings.slurm_rest_token
+    token = partial(token_of, file) if file is not None else partial(os.environ.get, "SLURM_JWT")
+    try:
+        found = token()
+    except SlurmDown as error:
+        raise SettingsError(f"slurm_rest_token: {error}") from None
+    if not found:
+        raise SettingsError("slurm_rest: give it a token: slurm_rest_token FILE, or SLURM_JWT")
+    return RestSlurm(settings.slurm_rest, own_user(), lambda: token() or "", show=show)
 
 
 def read_shape(settings: Settings) -> tuple[Shape, Partition | None]:

@@ -153,7 +153,7 @@ class Slurm:
             self._pen = self._pen or _Pen(self._environment)
             for line in lines:
                 said = self._pen.write(line)
-                if _is_down(said):
+                if unreachable(said):
                     raise SlurmDown(said)
                 found.append(said)
         except SlurmDown as down:
@@ -187,7 +187,7 @@ class Slurm:
             self._failures = 0
             return done.stdout
         said = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
-        if _is_down(said):
+        if unreachable(said):
             self._failed(said)
             raise SlurmDown(said)
         raise SlurmError(said.removeprefix(f"{command[0]}: error: "))
@@ -287,7 +287,8 @@ def to_stdout(line: str) -> None:
     sys.stdout.flush()
 
 
-def _is_down(said: str) -> bool:
+def unreachable(said: str) -> bool:
+    """Whether that is what a Slurm says that cannot be reached."""
     return _UNREACHABLE.search(said) is not None
 
 

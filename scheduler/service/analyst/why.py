@@ -16,6 +16,7 @@ from scheduler.orchestrator.pairing import gain_s
 from scheduler.policies.lucid import Lucid
 from scheduler.policies.pellucid import Pellucid
 from scheduler.service.analyst.forecast import Futures
+from scheduler.service.store.visibility import in_line
 from scheduler.sharing import Judge
 
 PRINCIPAL = 4
@@ -224,6 +225,8 @@ def _dominant(core: Core, queued: QueuedJob, blockers: Sequence[Blocker]) -> Gro
         )
     ).replace("job \0", ANOTHER)
     step = reason.next_step()
+    if reason is Reason.BEHIND_HIGHER_PRIORITY and position is not None:
+        text = in_line(position)
     if blockers and len(blockers[0].job_ids) > 1:
         count, kind = len(blockers[0].job_ids), "running" if blockers[0].running else "waiting"
         numbers["in_the_way"] = float(count)
@@ -241,8 +244,11 @@ def _order(core: Core, queued: QueuedJob) -> Ground | None:
         return None
     ahead = [other for other in queue if other < queued]
     gpus = sum(other.job.gpus for other in ahead)
-    numbers = {"position": float(position), "gpus_ahead": float(gpus), "key": queued.key}
-    text = f"number {position} in line; those ahead ask for {gpus} GPUs"
+    numbers = {"position": float(position), "key": queued.key}
+    text = in_line(position)
+    if len(ahead) > 1:  # of a single one it would be told what it asks for
+        numbers["gpus_ahead"] = float(gpus)
+        text += f"; those ahead ask for {gpus} GPUs"
     if queued.priority:
         numbers["priority"] = float(queued.priority)
     if queued.estimate_s is not None:
