@@ -5,9 +5,11 @@
 
 Two traces, each as one virtual cluster: the synthetic one (`demo`, for so many nodes), and Venus
 thinned to users drawn, seeded, until they ask for 85 % of the cluster; gangs larger than the
-cluster are left out. Workloads are drawn from the measured configurations as on track `honest`;
-own predictions start from nothing. `profiling` lends one node to a partition, which a single node
-cannot: there, and in the rows `no profiling`, whoever starts is watched where it runs.
+cluster are left out. Workloads are drawn from the measured configurations as on track `honest`,
+one for all jobs of a user that are of one template and size (Venus tells no names: every job is its
+own there), and a profile is carried over from one to the next. Own predictions start from nothing.
+`profiling` lends one node to a partition, which a single node cannot: there, and in the rows
+`no profiling`, jobs are watched where they run and nowhere else.
 Figures are mean JCT in seconds: of all jobs, the first hundred and the first thousand.
 """
 
@@ -25,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from features.names import normalise
 from pipeline.online import OnlineEstimator
 from pipeline.traces.synthetic import Vc, default_config, generate
 from pipeline.tracks import venus
@@ -34,6 +37,7 @@ from pipeline.tracks.scenario import ProfilingSettings, Scenario, oracle
 from scheduler.cluster import ClusterSpec
 from scheduler.estimates import Estimator
 from scheduler.policies.base import Policy
+from scheduler.profiling import KNOWN_S
 from scheduler.work import PairTable, Work, Workload
 
 SIZES = (1, 4, 16)
@@ -95,8 +99,11 @@ def world(data: Path, workload: Workload, seed: int, *, profiling: bool) -> Scen
     drawn = np.random.default_rng(seed).permutation(len(workload.jobs))
     kinds = venus.configurations(packing)
     work = {}
+    numbers: dict[tuple[str, str, int], int] = {}  # by what profiles are carried over within
     for job, number in zip(workload.jobs, drawn, strict=True):
         own = workload.work[job.job_id]
+        if template := normalise(job.name):
+            number = numbers.setdefault((job.user, template, job.gpus), number)
         work[job.job_id] = Work(own.duration_s, own.state, *kinds[number % len(kinds)])
     played = Workload(workload.name, workload.jobs, work, workload.cluster)
     judge = judge_of_strangers(played, packing)
@@ -113,7 +120,7 @@ def world(data: Path, workload: Workload, seed: int, *, profiling: bool) -> Scen
         PairTable(venus.pair_speeds(packing), unmeasured=0.8, cap=1.0),
         estimator,
         judge=lambda: judge,
-        profiling=ProfilingSettings({NAME: 1}) if profiling else None,
+        profiling=ProfilingSettings({NAME: 1} if profiling else {}, known_s=KNOWN_S),
         seed=seed,
     )
 

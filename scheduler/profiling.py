@@ -287,6 +287,9 @@ class WaitingStage(ProfilingStage):
 
     def _place(self, core: Core, now: float) -> None:
         pool, left = core.cluster.profiling, []
+        if not pool.gpus and self.scaling is None:
+            self._queue.clear()  # profiles come from runs that are watched alone
+            return
         for entry in self._queue:
             queued = entry[-1]
             if not core.waits(queued):

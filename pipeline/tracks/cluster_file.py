@@ -40,7 +40,7 @@ class ClusterFile(_Strict):
     profiling: ProfilingFile | None = None
 
 
-def read_cluster(path: Path) -> tuple[ClusterSpec, ProfilingSettings | None]:
+def read_cluster(path: Path) -> tuple[ClusterSpec, ProfilingSettings]:
     """A cluster file. TrackError names the field, the value and what is accepted."""
     try:
         content = yaml.safe_load(path.read_text())
@@ -60,10 +60,8 @@ def read_cluster(path: Path) -> tuple[ClusterSpec, ProfilingSettings | None]:
     return spec, _profiling(file, path)
 
 
-def _profiling(file: ClusterFile, path: Path) -> ProfilingSettings | None:
-    wanted = file.profiling
-    if wanted is None or not wanted.nodes:
-        return None
+def _profiling(file: ClusterFile, path: Path) -> ProfilingSettings:
+    wanted = file.profiling or ProfilingFile.model_validate({})
     lenders = wanted.lend_from or sorted(file.vcs, key=lambda vc: -file.vcs[vc])
     nodes: dict[str, int] = {}
     for i in range(wanted.nodes):

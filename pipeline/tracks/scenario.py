@@ -31,7 +31,8 @@ class ProfilingSettings:
     """The profiling partition of a cluster.
 
     Attributes:
-        nodes: nodes each virtual cluster lends for good.
+        nodes: nodes each virtual cluster lends for good. None: nobody is looked at, but profiles of
+            runs that are watched are still carried over (`known_s`).
         limit_s, max_gpus: longest look, largest job looked at.
         scaling: one more node while many wait; None for a fixed partition.
         known_s: a job like one that was looked at less than so many seconds ago takes over its
@@ -109,6 +110,8 @@ class Scenario:
         settings = self.profiling
         if not policy.profiles or settings is None:
             return None
+        if not (settings.nodes or settings.scaling or policy.profiles_waiting):
+            return None  # every job would wait for a look for ever
         kind = WaitingStage if policy.profiles_waiting else ProfilingStage
         return kind(
             limit_s=settings.limit_s,

@@ -3,14 +3,45 @@
 What sharing saves is GPUs, and they are worth its cost only where they are missed. Free GPUs do not
 tell: where much is shared many are free. What all the jobs ask for does, and does not move when a
 pair is made or not made.
+
+It also tells how long a wait is fair. Shared out evenly, with nobody waiting, GPUs of which three
+times as many are asked for as there are would give each job a third of its speed. The fair clock
+of a virtual cluster runs so much slower than the wall's, and never faster: what it shows of a wait
+is the work that a job would have had done.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
+from dataclasses import dataclass
 
 from features.job import Job
 from scheduler.core import Turn
+
+
+@dataclass(slots=True)
+class _Asked:
+    """What is asked for in one place, and its fair clock."""
+
+    gpus: int = 0
+    there: int = 0  # GPUs to be had, as of the last turn; 0: there was none yet
+    shown_s: float = 0.0  # by the clock, at `at`
+    at: float = 0.0
+
+    @property
+    def slower(self) -> float:
+        """How many times slower than the wall's the clock runs."""
+        return max(1.0, self.gpus / self.there) if self.there else 1.0
+
+    def clock(self, now: float) -> float:
+        return self.shown_s + (now - self.at) / self.slower
+
+    def change(self, now: float, gpus: int = 0, there: int | None = None) -> None:
+        """So many GPUs more are asked for from `now` on, or so many are there."""
+        self.shown_s, self.at = self.clock(now), now
+        self.gpus += gpus
+        if there is not None:
+            self.there = there
 
 
 class Demand:
@@ -22,22 +53,44 @@ class Demand:
 
     def __init__(self, pooled: bool = False):
         self.pooled = pooled
-        self._jobs: dict[str, tuple[str, int]] = {}  # virtual cluster, GPUs
-        self._gpus: Counter[str] = Counter()
+        self._jobs: dict[str, tuple[str, int, float]] = {}  # where, GPUs, the clock when it came
+        self._asked: defaultdict[str, _Asked] = defaultdict(_Asked)  # by virtual cluster
 
-    def joins(self, job: Job) -> None:
+    def joins(self, job: Job, now: float) -> None:
         """A job joins its queue; one that comes back, or is another now, is counted once."""
-        self.over(job.job_id)
-        self._jobs[job.job_id] = job.vc, job.gpus
-        self._gpus[job.vc] += job.gpus
+        where = self._where(job.vc)
+        waited_s = max(now - job.submit_time, 0.0)  # unseen by this clock
+        came = self._jobs.get(job.job_id, (where, 0, self._asked[where].clock(now) - waited_s))[2]
+        self.over(job.job_id, now)
+        self._jobs[job.job_id] = where, job.gpus, came
+        self._asked[where].change(now, job.gpus)
 
-    def over(self, job_id: str) -> None:
+    def over(self, job_id: str, now: float) -> None:
         """A job, if it was counted, is over."""
-        vc, gpus = self._jobs.pop(job_id, ("", 0))
-        self._gpus[vc] -= gpus
+        if job_id in self._jobs:
+            where, gpus, _ = self._jobs.pop(job_id)
+            self._asked[where].change(now, -gpus)
+
+    def clock(self, vc: str, now: float) -> float:
+        """What the fair clock of a virtual cluster shows, seconds."""
+        return self._asked[self._where(vc)].clock(now)
+
+    def came(self, job_id: str) -> float | None:
+        """What it showed when a job came; None: it is not counted."""
+        job = self._jobs.get(job_id)
+        return None if job is None else job[2]
+
+    def slower(self, vc: str) -> float:
+        """How many times slower than the wall's clock it runs now."""
+        return self._asked[self._where(vc)].slower
 
     def share(self, turn: Turn) -> float:
         """What is asked for where a job of this turn may run, in units of all GPUs there."""
-        if self.pooled:
-            return self._gpus.total() / max(turn.cluster.spec.gpus, 1)
-        return self._gpus[turn.vc] / max(turn.pool.gpus, 1)
+        there = turn.cluster.spec.gpus if self.pooled else turn.pool.gpus
+        asked = self._asked[self._where(turn.vc)]
+        if there != asked.there:
+            asked.change(turn.now, there=there)
+        return asked.gpus / max(there, 1)
+
+    def _where(self, vc: str) -> str:
+        return "" if self.pooled else vc

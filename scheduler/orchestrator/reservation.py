@@ -17,20 +17,43 @@ from heapq import heappop, heappush
 
 from scheduler.cluster import Placement, Pool, Run
 from scheduler.core import QueuedJob
+from scheduler.orchestrator.demand import Demand
 from scheduler.orchestrator.gputypes import PoolView
 
 EndsIn = Callable[[Run], float]  # predicted seconds until a run's GPUs are free
+_Entry = tuple[float, int, QueuedJob]
+ROUNDING_S = 1.0  # a clock asked a moment too early would have to be asked again at once
 
 
 class Late:
-    """Which jobs have waited longer than the bound, and when the next one will have."""
+    """Which jobs have waited longer than the bound, and when the next one will have.
 
-    def __init__(self, patience_s: float):
+    Args:
+        patience_s: nobody is late before so many seconds,
+        crowd: nor before the fair clock (`orchestrator.demand`) shows `patience_s / crowd`. So
+            the bound is `patience_s` for as long as, on the mean, no more than `crowd` times the
+            GPUs there are are asked for, and longer in proportion where more is.
+        demand: keeps that clock.
+    """
+
+    def __init__(self, patience_s: float, crowd: float, demand: Demand):
+        if not crowd >= 1:
+            raise ValueError(f"crowd is {crowd:g}; it must be 1 or more")
         self.patience_s = patience_s
-        self._by_vc: dict[str, list[tuple[float, int, QueuedJob]]] = defaultdict(list)
+        self.crowd = crowd
+        self._demand = demand
+        self._by_vc: dict[str, list[_Entry]] = defaultdict(list)  # by the end of their patience
+        self._patient: dict[str, list[_Entry]] = defaultdict(list)  # past it, by the fair clock
+
+    def left_s(self, queued: QueuedJob, now: float) -> float:
+        """Seconds until a waiting job is late, if neither more nor fewer GPUs are asked for."""
+        vc = queued.job.vc
+        fair_s = (self._fair_deadline(queued) or 0.0) - self._demand.clock(vc, now)
+        wall_s = queued.submit_time + self.patience_s - now
+        return max(wall_s, fair_s * self._demand.slower(vc), 0.0)
 
     def is_late(self, queued: QueuedJob, now: float) -> bool:
-        return now >= queued.submit_time + self.patience_s
+        return self.left_s(queued, now) <= 0
 
     def expect(self, queued: QueuedJob, now: float) -> None:
         """A job joins its queue."""
@@ -40,15 +63,28 @@ class Late:
 
     def due(self, vc: str, now: float) -> list[QueuedJob]:
         """Jobs of a virtual cluster whose bound has passed since the last call."""
-        heap, due = self._by_vc[vc], []
+        heap, patient, due = self._by_vc[vc], self._patient[vc], []
         while heap and heap[0][0] <= now:
-            due.append(heappop(heap)[2])
+            _, seq, queued = heappop(heap)
+            deadline = self._fair_deadline(queued)
+            if deadline is not None:  # else it is over
+                heappush(patient, (deadline, seq, queued))
+        while patient and patient[0][0] <= self._demand.clock(vc, now):
+            due.append(heappop(patient)[2])
         return due
 
     def next(self, now: float) -> float | None:
         """When the next bound passes; those of jobs no longer waiting are included."""
         times = [heap[0][0] for heap in self._by_vc.values() if heap and heap[0][0] > now]
+        for vc, heap in self._patient.items():
+            fair_s = heap[0][0] - self._demand.clock(vc, now) if heap else 0.0
+            if fair_s > 0:
+                times.append(now + fair_s * self._demand.slower(vc) + ROUNDING_S)
         return min(times, default=None)
+
+    def _fair_deadline(self, queued: QueuedJob) -> float | None:
+        came = self._demand.came(queued.job.job_id)
+        return None if came is None else came + self.patience_s / self.crowd
 
 
 def choose(

@@ -48,6 +48,9 @@ class Pellucid(Policy):
             the GPUs saved would stand idle.
         patience_s: the bound. A job that has waited longer goes before all others, oldest first,
             and is given a reservation; see `orchestrator.reservation` for what that promises.
+        crowd: where more than so many times the GPUs there are are asked for, the bound is longer
+            in proportion: where everybody waits long, a long wait is no reason to keep GPUs idle.
+            See `orchestrator.reservation.Late`.
         order: what a prediction counts as in the order, see `orchestrator.index`.
         backfill_quantile, overtake_gpu_s: how sure it must be that a job ends before GPUs kept
             for another can be used, to run there, and for how many GPU-seconds per reservation
@@ -86,6 +89,7 @@ class Pellucid(Policy):
         pack_first_above: float | None = 1.8,
         busy_above: float = 0.85,
         patience_s: float = 172_800.0,
+        crowd: float = 8.0,
         order: str = "point",
         backfill_quantile: float = 0.9,
         overtake_gpu_s: float = 0.0,
@@ -120,7 +124,7 @@ class Pellucid(Policy):
         self.mixes_types = types is not None
         self._picky: tuple[QueuedJob, Evidence] | None = None  # refused what was free, and why
         self.pairing = Pairing(self.outlook, gpu_memory_mib, types)
-        self.late = Late(patience_s)
+        self.late = Late(patience_s, crowd, self.demand)
         self.lending = lending or Lending()
         self.fairness = Fairness(fairness, shares or Shares())
         self.probation = Probation(requeue_after_s) if requeue_after_s is not None else None
@@ -139,7 +143,7 @@ class Pellucid(Policy):
         super().prepare(queued, now, estimator)
         assert queued.estimate_s is not None
         self._estimates[queued.job.job_id] = queued.estimate_s
-        self.demand.joins(queued.job)
+        self.demand.joins(queued.job, now)
         queued.evidence = (
             *self.outlook.described(queued.estimate_s),
             *self.index.evidence(queued.estimate_s),
@@ -183,7 +187,7 @@ class Pellucid(Policy):
         """A job is over. Returns what it ran before it was stopped, seconds."""
         self.fairness.over(job_id, now)
         self.backfill.over(job_id, now)
-        self.demand.over(job_id)
+        self.demand.over(job_id, now)
         return self.probation.over(job_id) if self.probation is not None else 0.0
 
     def refuses(self, job: Job, cluster: ClusterSpec) -> Reason | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, insert, update
@@ -21,6 +22,12 @@ from scheduler.service.store.tables import jobs as job_rows
 
 MOST = 2**31 - 1  # that the column of priorities holds; Slurm's own go up to twice that
 CHUNK = 500  # jobs named in one statement
+
+# what a submission is made of: Slurm's priority of a job may change at every look, this does not
+_SAID = attrgetter(
+    "submit", "user", "name", "partition", "gpus", "gpu_type", "cpus", "memory_mib",
+    "time_limit_s", "comment",
+)  # fmt: skip
 
 Rows = dict[str, dict[str, Any]]
 
@@ -46,7 +53,8 @@ class JobRows:
         for job in (*picture.running.values(), *picture.waiting.values(), *picture.aside.values()):
             known = self._plain.get(job.id)
             if known is None or known[0] is not job:
-                known = job, _row(job)
+                same = known is not None and _SAID(known[0]) == _SAID(job)
+                known = job, _row(job, known[1]["spec"] if known is not None and same else None)
             plain[job.id] = known
             job_id = job.id
             if job_id in picture.left_out:
@@ -92,8 +100,8 @@ class JobRows:
         return found
 
 
-def _row(job: SlurmJob) -> dict[str, Any]:
-    """The row of a job that is seen, and not decided about."""
+def _row(job: SlurmJob, spec: str | None = None) -> dict[str, Any]:
+    """The row of a job that is seen, and not decided about; `spec`: its own, as it was."""
     runs = job.state in HOLDING
     waits = not runs and job.priority != 0 and not job.dependency
     return {
@@ -103,7 +111,7 @@ def _row(job: SlurmJob) -> dict[str, Any]:
         "vc": job.partition,
         "name": job.name[:256],
         "gpus": job.gpus,
-        "spec": canonical(submission(job, job.partition).body()),
+        "spec": spec or canonical(submission(job, job.partition).body()),
         "phase": (Phase.RUNNING if runs else Phase.SUBMITTED).value,
         "reason": "",
         "priority": 0,

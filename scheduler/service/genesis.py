@@ -51,6 +51,11 @@ class Partition:
     scale_from: str = ""
     known_s: float = KNOWN_S
 
+    @property
+    def looks(self) -> bool:
+        """Whether it ever has a node; without, it only remembers profiles of watched runs."""
+        return bool(self.nodes or self.scale_from)
+
     def stage(self, kind: type[ProfilingStage]) -> ProfilingStage:
         """The stage in front of the queues."""
         return kind(
@@ -99,7 +104,7 @@ class Genesis:
         policy = build(self.policy, gpu_memory_mib=self.cluster.gpu_memory_mib)
         partition = self.partition if policy.profiles else None
         stage = None
-        if partition is not None:
+        if partition is not None and (partition.looks or policy.profiles_waiting):
             kind = WaitingStage if policy.profiles_waiting else ProfilingStage
             stage = partition.stage(kind)
         cluster = Cluster(self.cluster, partition.nodes if partition is not None else None)
@@ -181,6 +186,13 @@ class Genesis:
         mine, theirs = self.body(), other.body()
         for part in ("cluster", "policy", "partition", "backend", "names"):
             was, is_now = mine.get(part), theirs.get(part)
+            if (
+                part == "partition"
+                and was is None
+                and other.partition
+                and not other.partition.looks
+            ):
+                continue  # begun when a partition without nodes was none
             if was != is_now:
                 return f"{part} was {was!r} when this database was made, is {is_now!r}"
         if self.site != other.site:

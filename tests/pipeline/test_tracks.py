@@ -14,6 +14,7 @@ from pipeline.tracks.cluster_file import read_cluster
 from pipeline.tracks.plain import cluster_of, workload_of
 from pipeline.tracks.venus import jitter
 from scheduler.cluster import ClusterSpec
+from scheduler.profiling import KNOWN_S
 from scheduler.work import PairTable
 
 
@@ -91,6 +92,13 @@ def test_a_bad_cluster_file_is_one_line_that_names_the_field(
     with pytest.raises(TrackError, match=named) as caught:
         read_cluster(path)
     assert "\n" not in str(caught.value)
+
+
+def test_a_cluster_without_a_partition_still_carries_profiles_over(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.yaml"
+    path.write_text("vcs: {a: 1}")
+    _, profiling = read_cluster(path)
+    assert (profiling.nodes, profiling.known_s) == ({}, KNOWN_S)
 
 
 def test_shipped_clusters_can_be_read() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -27,12 +28,14 @@ class TestPellucidWithGuests(test_pellucid.TestPellucidProfilingWhileWaiting):
 
     patience_s = 300.0
     overtake_gpu_s = 1e6
+    crowd = 16.0
 
     def policy(self, world: World) -> Policy:
         return Pellucid(
             TableJudge(world.scores, lambda a, b: (0.95, 0.9)),
             gpu_memory_mib=world.spec.gpu_memory_mib,
             patience_s=self.patience_s,
+            crowd=self.crowd,
             overtake_gpu_s=self.overtake_gpu_s,
             backfill_quantile=0.6,
         )
@@ -46,8 +49,9 @@ class TestPellucidByGittinsIndex(PolicyContract):
         return Pellucid(order="gittins")
 
 
-def _watched(world: World, patience_s: float, most_gpu_s: float) -> Watched:
+def _watched(world: World, patience_s: float, most_gpu_s: float, crowd: float = 16.0) -> Watched:
     contract = TestPellucidWithGuests()
+    contract.crowd = crowd
     contract.patience_s, contract.overtake_gpu_s = patience_s, most_gpu_s
     return watch(world, contract.core(world))
 
@@ -127,15 +131,16 @@ def _limit(duration_s: float) -> float:
     world=worlds(),
     patience_s=st.sampled_from([0.0, 10.0, 300.0, 3000.0]),
     most_gpu_s=st.sampled_from([0.0, 1e7]),
+    crowd=st.sampled_from([1.0, 2.0, 16.0]),
 )
 def test_every_late_job_starts_after_a_bounded_number_of_stays(
-    world: World, patience_s: float, most_gpu_s: float
+    world: World, patience_s: float, most_gpu_s: float, crowd: float
 ) -> None:
     """Also before it is first in line: with n - 1 older jobs not started in its virtual cluster
     when its bound passes, it has GPUs within n times the longest stay on GPUs there (and a look
     in the profiling partition), twice that where there are guests; and one such stay more for a
     younger job that was given the reservation while this one was looked at."""
-    watched = _watched(world, patience_s, most_gpu_s)
+    watched = _watched(world, patience_s, most_gpu_s, crowd)
     left = _left(watched)
     submit = {s.id: (s.job.submit_time, i) for i, s in enumerate(world.samples)}
     begun = {d.job_id: d for d in watched.decisions if d.action in (Action.START, Action.PACK)}
@@ -146,14 +151,42 @@ def test_every_late_job_starts_after_a_bounded_number_of_stays(
     for vc, jobs in line.items():
         stay = max((left[j] - begun[j].time for j in jobs if j in begun), default=0.0)
         over = {j: begun[j].time if j in begun else left[j] for j in jobs}
+        passes = _bounds(watched, vc, patience_s, crowd)
         for job in jobs:
-            bound = submit[job][0] + patience_s
+            bound = passes[job]
             if over[job] <= bound:
                 continue
             older = [j for j in jobs if submit[j] < submit[job] and over[j] > bound]
             turns = len(older) + 2
             most_s = turns * (stay * (2 if most_gpu_s else 1) + LOOK_S)
             assert over[job] <= bound + most_s + 1e-3, (vc, job)
+
+
+def _bounds(watched: Watched, vc: str, patience_s: float, crowd: float) -> dict[str, float]:
+    """When each job is late: after its patience, and once 1 / (asked for / GPUs there), never more
+    than 1, has summed to `patience_s / crowd` over its wait."""
+    left, there = _left(watched), watched.core.cluster.pools[vc].gpus
+    came = {
+        d.job_id: (d.time, d.need or 0)
+        for d in reversed(watched.decisions)
+        if d.action is Action.ENQUEUE and d.vc == vc
+    }
+    times = sorted({t for job, (at, _) in came.items() for t in (at, left[job])})
+    slower = [
+        max(1.0, sum(n for j, (at, n) in came.items() if at <= t < left[j]) / max(there, 1))
+        for t in times
+    ]
+    bounds = {}
+    for job, (at, _) in came.items():
+        need_s, now = patience_s / crowd, at
+        for until, factor in zip([*times[1:], inf], slower, strict=True):
+            if until <= at:
+                continue
+            if need_s <= (until - now) / factor:
+                break
+            need_s, now = need_s - (until - now) / factor, until
+        bounds[job] = max(at + patience_s, now + need_s * factor)
+    return bounds
 
 
 def test_a_guest_runs_where_a_wide_job_waits_and_not_when_it_would_delay_it() -> None:
@@ -198,7 +231,13 @@ def test_head_room_never_shuts_out_a_job_past_its_bound() -> None:
 
 @pytest.mark.parametrize(
     "odd",
-    [{"order": "best"}, {"headroom": 0.0}, {"backfill_quantile": 0.2}, {"overtake_gpu_s": -1}],
+    [
+        {"order": "best"},
+        {"headroom": 0.0},
+        {"backfill_quantile": 0.2},
+        {"overtake_gpu_s": -1},
+        {"crowd": 0.5},
+    ],
 )
 def test_odd_parameters_are_refused(odd: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(odd))):

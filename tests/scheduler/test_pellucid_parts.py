@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.cluster import Cluster, ClusterSpec
-from scheduler.core import Core, Turn
+from scheduler.core import Core, QueuedJob, Turn
 from scheduler.orchestrator.demand import Demand
 from scheduler.orchestrator.index import Index, gittins
 from scheduler.orchestrator.outlook import Outlook
 from scheduler.orchestrator.pairing import gain_s
-from scheduler.orchestrator.reservation import choose, exchange
+from scheduler.orchestrator.reservation import Late, choose, exchange
 from scheduler.policies.fifo import Fifo
 from tests.scheduler.builders import VC, a_job
 
@@ -98,15 +98,49 @@ def test_demand_is_what_those_ask_for_that_have_not_ended(
     demand, asked = Demand(pooled), 0
     for i, (gpus, here, ends) in enumerate(jobs):
         job = a_job(f"j{i}", gpus=gpus, vc=VC if here else "other").job
-        demand.joins(job)
-        demand.joins(job)  # it comes back from profiling
+        demand.joins(job, 0.0)
+        demand.joins(job, 0.0)  # it comes back from profiling
         if ends:
-            demand.over(job.job_id)
-            demand.over(job.job_id)
+            demand.over(job.job_id, 0.0)
+            demand.over(job.job_id, 0.0)
         elif here or pooled:
             asked += gpus
     core = Core(Cluster(ClusterSpec({VC: 2, "other": 1})), Fifo())
     assert demand.share(Turn(core, VC, 0.0)) == asked / (24 if pooled else 16)
+
+
+def test_the_fair_clock_shows_what_an_even_share_would_have_done() -> None:
+    demand, turn = Demand(), Turn(Core(Cluster(ClusterSpec({VC: 2})), Fifo()), VC, 0.0)
+    for i, gpus in enumerate((8, 8, 16)):
+        demand.joins(a_job(f"j{i}", gpus=gpus, vc=VC).job, 0.0)
+    demand.share(turn)
+    assert demand.clock(VC, 100.0) == 50.0  # 32 are asked for, 16 are there
+    demand.over("j2", 100.0)
+    assert demand.clock(VC, 200.0) == 150.0
+    demand.over("j1", 200.0)
+    assert demand.clock(VC, 300.0) == 250.0  # never faster than the wall's
+    demand.joins(a_job("late", vc=VC, at=10.0).job, 300.0)
+    assert demand.came("late") == -40.0  # what it waited elsewhere is all counted
+
+
+def test_the_bound_is_longer_where_more_is_asked_for() -> None:
+    demand, turn = Demand(), Turn(Core(Cluster(ClusterSpec({VC: 2})), Fifo()), VC, 0.0)
+    late = Late(1000.0, 2.0, demand)
+    jobs = [QueuedJob(a_job(f"j{i}", gpus=16, vc=VC).job, i) for i in range(4)]
+    for queued in jobs:
+        demand.joins(queued.job, 0.0)
+        late.expect(queued, 0.0)
+    demand.share(turn)
+    assert late.left_s(jobs[0], 0.0) == 2000.0  # four times what is there: twice the bound
+    assert late.next(0.0) == 1000.0
+    assert not late.due(VC, 1000.0)
+    assert late.next(1000.0) == pytest.approx(2000.0, abs=1.0)
+    demand.over("j3", 1000.0)
+    demand.over("j2", 1000.0)
+    assert late.left_s(jobs[0], 1000.0) == 500.0
+    assert not late.due(VC, 1499.0)
+    assert late.due(VC, 1500.0) == jobs
+    assert late.is_late(jobs[0], 1500.0)
 
 
 # --- order ----------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from scheduler.forecast import BundleForecast, RecentForecast, TableForecast
 from scheduler.policies.base import Policy
 from scheduler.policies.fifo import Fifo
 from scheduler.policies.lucid import Lucid
+from scheduler.policies.pellucid import Pellucid
 from scheduler.profiling import KnownProfiles, ProfilingStage, Scaling, WaitingStage
 from tests.scheduler.builders import (
     Desk,
@@ -162,8 +163,16 @@ def test_a_job_without_a_profile_is_never_packed() -> None:
 # --- who skips it ---------------------------------------------------------------------------------
 
 
-def named(job_id: str, name: str, *, user: str = "ada", gpus: int = 1, at: float = 0.0) -> Sample:
-    sample = a_job(job_id, gpus=gpus, user=user, at=at, mem=float(len(job_id)))
+def named(
+    job_id: str,
+    name: str,
+    *,
+    user: str = "ada",
+    gpus: int = 1,
+    for_: float = 600.0,
+    at: float = 0.0,
+) -> Sample:
+    sample = a_job(job_id, gpus=gpus, for_=for_, user=user, at=at, mem=float(len(job_id)))
     return replace(sample, job=replace(sample.job, name=name))
 
 
@@ -246,6 +255,21 @@ def test_what_is_known_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [known.find(named("x", f"net-{n}").job, 0.0) is None for n in "abcd"] == [
         False, False, True, False
     ]  # fmt: skip
+
+
+def test_without_a_partition_profiles_come_from_runs_and_go_to_jobs_like_them() -> None:
+    jobs = [
+        named("first", "train-1", gpus=8, for_=9000.0),
+        named("unlike", "other-1", gpus=8, for_=900.0, at=300.0),
+        named("alike", "train-2", gpus=8, for_=9000.0, at=300.0),
+    ]
+    judge = Likes(speeds={("alike", "first"): (0.9, 0.9)})
+    stage = WaitingStage(known_s=1e6)
+    played = play(Pellucid(judge), cluster_of(nodes=1), *jobs, stage=stage)
+    assert not profiled(played.decisions)
+    (packed,) = [d for d in played.decisions if d.action is Action.PACK]
+    assert (packed.job_id, packed.partner, packed.time) == ("alike", "first", 300.0)
+    assert played.result("unlike").queue_s > 8000.0
 
 
 # --- scaling --------------------------------------------------------------------------------------

@@ -1,8 +1,9 @@
 """Writes by slurmrestd, as far as its API of 22.05 (v0.0.38) can say them.
 
 It submits held jobs, releases and cancels them, at a process less each. It can name neither nodes
-nor AdminComment, so that a job is placed by `scontrol` all the same; a job for another user is
-submitted by `sbatch`, since a token speaks for one. What slurmrestd refuses, or does not answer,
+nor AdminComment, so that a job is placed by `scontrol` all the same; tasks of arrays are released and
+cancelled by Slurm's commands, which know their ids, and a job for another user is submitted by
+`sbatch`, since a token speaks for one. What slurmrestd refuses, or does not answer,
 is refused or not answered: nothing goes another way instead.
 """
 
@@ -19,7 +20,7 @@ from scheduler.backends.slurm.client import PATIENCE_S, Slurm, SlurmDown, SlurmE
 
 API = "/slurm/v0.0.38"
 HELD = 2042  # said of a job that was submitted, and is held: no error
-_RELEASE = re.compile(r"release (\d+(?:_\d+)?)")
+_RELEASE = re.compile(r"release \d+")
 # options of `sbatch` as `script.options` gives them, as fields of a job
 _FIELDS: dict[str, Callable[[str], dict[str, Any]]] = {
     "hold": lambda _: {"hold": True},
@@ -59,15 +60,20 @@ class RestSlurm(Slurm):
         return str(self._ask("POST", "/job/submit", body)["job_id"])
 
     def cancel(self, job_id: str) -> None:
-        if self.dry:
+        if self.dry or not job_id.isdigit():
             super().cancel(job_id)
         else:
             self._ask("DELETE", f"/job/{job_id}")
 
     def write(self, lines: Sequence[str]) -> list[str]:
-        if self.dry or not all(_RELEASE.fullmatch(line) for line in lines):
+        if self.dry:
             return super().write(lines)
-        return [self._release(line.split()[1]) for line in lines]
+        return [self._line(line) for line in lines]
+
+    def _line(self, line: str) -> str:
+        if _RELEASE.fullmatch(line):
+            return self._release(line.split()[1])
+        return super().write([line])[0]
 
     def _release(self, job_id: str) -> str:
         try:

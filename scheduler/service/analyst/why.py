@@ -296,7 +296,7 @@ def _bound(core: Core, queued: QueuedJob, now: float) -> float | None:
     """Seconds until it goes before all others."""
     if not isinstance(core.policy, Pellucid):
         return None
-    return max(0.0, queued.submit_time + core.policy.patience_s - now)
+    return core.policy.late.left_s(queued, now)
 
 
 def _pair(core: Core, queued: QueuedJob, now: float) -> Pair | None:

@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from scheduler.backends.slurm.client import SlurmDown, SlurmError
+from scheduler.backends.slurm.client import Slurm, SlurmDown, SlurmError
 from scheduler.backends.slurm.rest import RestSlurm, job, token_of
 from scheduler.backends.slurm.script import options
 from scheduler.backends.slurm.shape import Shape
@@ -72,14 +72,28 @@ def test_an_option_it_does_not_know_is_not_left_out() -> None:
 
 def test_jobs_are_released_and_cancelled() -> None:
     slurm, heard = rest(says(200, errors=[]))
-    assert slurm.write(["release 7", "release 8_1"]) == ["", ""]
+    assert slurm.write(["release 7", "release 8"]) == ["", ""]
     slurm.cancel("7")
     asked = [(r.method, r.url.path.rpartition("/")[2], r.content) for r in heard]
     assert asked == [
         ("POST", "7", b'{"hold":false}'),
-        ("POST", "8_1", b'{"hold":false}'),
+        ("POST", "8", b'{"hold":false}'),
         ("DELETE", "7", b""),
     ]
+
+
+def test_what_it_cannot_say_goes_by_slurms_own_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr(Slurm, "cancel", lambda _, job_id: asked.append(job_id))
+    monkeypatch.setattr(Slurm, "write", lambda _, lines: asked.append(list(lines)) or ["no"])
+    monkeypatch.setattr(Slurm, "submit", lambda _, options, script: asked.append(options) or "9")
+    slurm, heard = rest(says(200, errors=[]))
+    slurm.cancel("8_1")
+    update = "update jobid=7 ReqNodeList=n1 Gres=slot:g1:1"
+    assert slurm.write([update, "release 8_1", "release 7"]) == ["no", "no", ""]
+    assert slurm.submit(["--hold", "--uid=ada"], "") == "9"
+    assert asked == ["8_1", [update], ["release 8_1"], ["--hold", "--uid=ada"]]
+    assert len(heard) == 1
 
 
 def test_what_it_refuses_is_refused() -> None:

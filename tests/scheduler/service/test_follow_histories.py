@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -135,6 +136,18 @@ def test_an_end_is_learned_once_though_slurm_still_shows_it_after_a_restart(stor
     scene.look(over)
     scene.look(over)
     assert ran_s(scene) == [50.0]
+
+
+def test_a_row_follows_its_job(store: Store) -> None:
+    scene = Scene(store, order=False)
+    scene.look(scene.job(5, time_limit_s=60.0))
+    for priority, reason, limit_s in ((7, "Resources", 60.0), (7, "Priority", 120.0)):
+        job = scene.job(5, priority=priority, reason=reason, time_limit_s=limit_s)
+        scene.look(job)
+        with store.reading() as connection:
+            row = connection.execute(select(job_rows)).one()
+        assert json.loads(row.spec)["time_limit_s"] == job.time_limit_s
+        assert row.detail == f"Slurm: {job.reason}"
 
 
 def asked_job(scene: Scene) -> Job:

@@ -155,6 +155,7 @@ class TestBeginning:
         store.close()
         for name, value in as_environment(settings).items():
             monkeypatch.setenv(name, value)
+        monkeypatch.setattr(logs, "configure", lambda level: None)  # or it stays so
         if not cli.app.registered_commands:
             cli._load()
         done = CliRunner().invoke(cli.app, ["serve", *options])
