@@ -76,6 +76,7 @@ OFF: dict[str, Row] = {
     "ageing": Row(settings={"ageing": 0.0}),
     "learned durations (all alike)": Row(durations="gpus"),
     "the bound on waiting": Row(settings=NEVER),
+    "stretching the bound": Row(settings={"crowd": inf}),
     "borrowing": Row(walls=True),
     "errors of prediction (true durations)": Row(durations="oracle"),
 }

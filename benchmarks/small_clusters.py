@@ -44,6 +44,7 @@ SIZES = (1, 4, 16)
 PER_NODE = 8
 LOAD = 0.85
 NAME = "all"
+RATIOS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)  # labelled on the chart
 ROWS = (
     ("pellucid", True),
     ("pellucid", False),
@@ -209,7 +210,9 @@ def chart(rows: list[Row], out: Path) -> None:
         axis.minorticks_off()
         axis.grid(alpha=0.3)
     axes[0].set_ylabel("mean JCT / FIFO that skips")
-    axes[0].set_ylim(bottom=0)
+    axes[0].set(yscale="log", yticks=RATIOS)
+    axes[0].set_yticklabels(f"{ratio:g}" for ratio in RATIOS)
+    axes[0].minorticks_off()
     axes[-1].legend(fontsize=8)
     figure.tight_layout()
     out.parent.mkdir(parents=True, exist_ok=True)

@@ -67,6 +67,7 @@ class Outlook:
         self._points = points
         self._longest_s = longest_s
         self._ranges = [_Ratios(window) for _ in range(len(EDGES_S) + 1)]
+        self.refreshed = 0  # how often a distribution has changed
         for ratios in self._ranges:
             self._refresh(ratios)
 
@@ -86,6 +87,12 @@ class Outlook:
             return max(elapsed_s, 1.0)
         mean = scale * ratios.above[first] / count - 1.0
         return max(min(mean, self._longest_s) - elapsed_s, 1.0)
+
+    def falls_for_s(self, predicted_s: float, elapsed_s: float) -> float:
+        """Seconds for which `expected_s` only falls, unless a distribution changes."""
+        grid, scale = self._range(predicted_s).grid, 1.0 + predicted_s
+        first = bisect_right(grid, (1.0 + elapsed_s) / scale)
+        return scale * grid[first] - 1.0 - elapsed_s if first < len(grid) else 0.0
 
     def quantile_s(self, predicted_s: float, level: float) -> float:
         """Seconds that a share `level` of the jobs predicted at `predicted_s` do not exceed."""
@@ -130,3 +137,4 @@ class Outlook:
             ratios.grid = (1.0,) * points
         ratios.above = tuple(accumulate(reversed(ratios.grid)))[::-1]
         ratios.stale = 0
+        self.refreshed += 1

@@ -8,11 +8,16 @@ distribution, given how long the partner has run: one underestimate does not dec
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from math import inf
+
+from features.job import Job
 from scheduler.cluster import Run
 from scheduler.core import QueuedJob, Turn
 from scheduler.decisions import Evidence, Reason
 from scheduler.orchestrator.gputypes import TypedPlacement
 from scheduler.orchestrator.outlook import Outlook
+from scheduler.orchestrator.speeds import Experienced
 from scheduler.sharing import Judge, Verdict
 
 UNKNOWN = (0.8, 0.8)  # speeds believed of a pair whose verdict names none
@@ -30,6 +35,23 @@ def gain_s(newcomer_s: float, partner_s: float, speeds: tuple[float, float]) -> 
     return partner_s - shared * (2.0 - own - other)
 
 
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """Sharing with any of `runs` is a loss for a job, for as long as nothing here changes.
+
+    Before `until` what is left of each of them only falls, and with it what a pair would gain.
+    """
+
+    job: Job
+    estimate_s: float | None
+    judge: Judge
+    runs: list[Run]
+    hold: object
+    counts: tuple[int, int, int]  # of candidates with a profile, observations, distributions
+    until: float
+    guard: Reason
+
+
 class Pairing:
     """Looks for partners; remembers within a turn what it worked out."""
 
@@ -40,6 +62,11 @@ class Pairing:
         self.outlook = outlook
         self.gpu_memory_mib = gpu_memory_mib
         self._left: dict[str, float] = {}
+        self._refusals: dict[str, dict[str, _Refusal]] = {}  # by virtual cluster and job
+        self._before: dict[str, _Refusal] = {}  # those of the last turn
+        self._until: dict[str, float] = {}
+        self._known: dict[int, int] = {}  # by GPUs: how many candidates have a profile
+        self._hold: object = None
         self._found: tuple[float, float, Run, Verdict] | None = None
 
     @property
@@ -58,9 +85,14 @@ class Pairing:
             ("gain_s", gain),
         )
 
-    def begin(self, turn: Turn) -> None:
-        """A turn begins: time has passed since the last one."""
+    def begin(self, turn: Turn, hold: object) -> None:
+        """A turn begins: time has passed since the last one. `hold`: what GPUs are kept for."""
         self._left.clear()
+        self._until.clear()
+        self._known.clear()
+        self._hold = hold
+        self._before = self._refusals.get(turn.vc, {})
+        self._refusals[turn.vc] = {}
 
     def left(self, turn: Turn, run: Run) -> float:
         """Expected seconds of work left of a run."""
@@ -80,6 +112,12 @@ class Pairing:
         Args:
             least: predicted speeds must sum to at least this.
         """
+        refusal = self._refused(turn, queued, judge)
+        if refusal is not None:
+            told = queued.reason is Reason.INTERFERENCE_GUARD  # its evidence, when it began
+            if refusal.guard is not Reason.INTERFERENCE_GUARD or told:
+                self._found = None
+                return refusal.guard
         profile = queued.profile
         assert profile is not None
         assert queued.estimate_s is not None
@@ -87,7 +125,8 @@ class Pairing:
         best: tuple[float, Run, Verdict] | None = None
         refused: tuple[float, Run, Verdict] | None = None
         guard = turn.capacity_reason(queued)
-        for run in turn.alone(queued.job.gpus):
+        candidates, until, pays = turn.alone(queued.job.gpus), inf, False
+        for run in candidates:
             other = turn.known(run)
             if other.profile is None or turn.is_held(run):
                 continue
@@ -102,22 +141,81 @@ class Pairing:
                 continue
             guard = Reason.INTERFERENCE_GUARD
             speeds = verdict.speeds or UNKNOWN
-            if min(speeds[0], 1.0) + min(speeds[1], 1.0) < least:
-                continue
             if newcomer_s is None:
                 newcomer_s = self.outlook.expected_s(queued.estimate_s)
             own_s = newcomer_s
             if self.types is not None:
                 own_s /= self.types.speed(queued.job, self.types.type_of(run))
             gain = gain_s(own_s, self.left(turn, run), speeds)
+            pays = pays or gain > 0
+            until = min(until, self._falls_until(turn, run))
+            if min(speeds[0], 1.0) + min(speeds[1], 1.0) < least:
+                continue
             if gain > 0:
                 if best is None or gain > best[0]:
                     best = gain, run, verdict
             elif refused is None or gain > refused[0]:
                 refused = gain, run, verdict
-        told = best or refused
-        self._found = (newcomer_s or 0.0, *told) if told is not None else None
+        found = best or refused
+        self._found = (newcomer_s or 0.0, *found) if found is not None else None
+        if not pays and self.types is None:
+            self._refuse(turn, queued, judge, until, guard)
         if best is None:
             return guard
         queued.verdict = best[2]
         return best[1]
+
+    # --- refusals that still hold -----------------------------------------------------------
+
+    def _refused(self, turn: Turn, queued: QueuedJob, judge: Judge) -> _Refusal | None:
+        """That an earlier search found nobody, if it still would."""
+        job_id, now_refused = queued.job.job_id, self._refusals[turn.vc]
+        refusal = now_refused.get(job_id) or self._before.get(job_id)
+        if refusal is None or not (
+            turn.now < refusal.until
+            and refusal.job is queued.job
+            and refusal.estimate_s == queued.estimate_s
+            and refusal.judge is judge
+            and refusal.runs is turn.alone(queued.job.gpus)
+            and refusal.hold is self._hold
+            and refusal.counts == self._counts(turn, queued.job.gpus, judge)
+        ):
+            return None
+        now_refused[job_id] = refusal
+        return refusal
+
+    def _refuse(
+        self, turn: Turn, queued: QueuedJob, judge: Judge, until: float, guard: Reason
+    ) -> None:
+        """Remember that nobody was found, and for how long."""
+        if guard not in (Reason.INTERFERENCE_GUARD, Reason.MEMORY_GUARD):
+            return  # says what is free now; it took no search
+        gpus = queued.job.gpus
+        self._refusals[turn.vc][queued.job.job_id] = _Refusal(
+            queued.job,
+            queued.estimate_s,
+            judge,
+            turn.alone(gpus),
+            self._hold,
+            self._counts(turn, gpus, judge),
+            until,
+            guard,
+        )
+
+    def _counts(self, turn: Turn, gpus: int, judge: Judge) -> tuple[int, int, int]:
+        known = self._known.get(gpus)
+        if known is None:
+            known = sum(turn.known(run).profile is not None for run in turn.alone(gpus))
+            self._known[gpus] = known
+        observations = judge.seen if isinstance(judge, Experienced) else 0
+        return known, observations, self.outlook.refreshed
+
+    def _falls_until(self, turn: Turn, run: Run) -> float:
+        """Until when what is left of a run only falls."""
+        job_id = run.job.job_id
+        until = self._until.get(job_id)
+        if until is None:
+            estimate = turn.known(run).estimate_s or 0.0
+            for_s = self.outlook.falls_for_s(estimate, turn.now - run.start_time)
+            self._until[job_id] = until = turn.now + for_s - 0.001  # short of rounding
+        return until

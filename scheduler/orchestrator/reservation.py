@@ -67,10 +67,17 @@ class Late:
         while heap and heap[0][0] <= now:
             _, seq, queued = heappop(heap)
             deadline = self._fair_deadline(queued)
-            if deadline is not None:  # else it is over
+            stopped = queued.submit_time + self.patience_s > now  # it waits anew: expected anew
+            if deadline is not None and not stopped:  # None: it is over
                 heappush(patient, (deadline, seq, queued))
-        while patient and patient[0][0] <= self._demand.clock(vc, now):
-            due.append(heappop(patient)[2])
+        clock = self._demand.clock(vc, now)
+        while patient and patient[0][0] <= clock:
+            _, seq, queued = heappop(patient)
+            deadline = self._fair_deadline(queued)
+            if deadline is not None and deadline > clock:  # it came anew
+                heappush(patient, (deadline, seq, queued))
+            elif deadline is not None:
+                due.append(queued)
         return due
 
     def next(self, now: float) -> float | None:

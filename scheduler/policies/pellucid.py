@@ -24,6 +24,7 @@ from scheduler.orchestrator.outlook import Outlook
 from scheduler.orchestrator.pairing import Pairing
 from scheduler.orchestrator.requeue import Probation
 from scheduler.orchestrator.reservation import Late, choose, exchange
+from scheduler.orchestrator.settled import Settled
 from scheduler.orchestrator.shares import Fairness, Shares
 from scheduler.orchestrator.speeds import Experienced
 from scheduler.policies.base import Policy
@@ -89,7 +90,7 @@ class Pellucid(Policy):
         pack_first_above: float | None = 1.8,
         busy_above: float = 0.85,
         patience_s: float = 172_800.0,
-        crowd: float = 8.0,
+        crowd: float = 1.0,
         order: str = "point",
         backfill_quantile: float = 0.9,
         overtake_gpu_s: float = 0.0,
@@ -206,6 +207,7 @@ class Pellucid(Policy):
         learns = self.pace_s is not None
         self._experience = Experienced(judge) if judge is not None and learns else None
         self.judge: Judge | None = self._experience or judge
+        self._settled: dict[str, Settled] = {}  # by virtual cluster
 
     def paced(self, own: QueuedJob, other: QueuedJob, speed: float) -> None:
         if self._experience is not None:
@@ -229,29 +231,44 @@ class Pellucid(Policy):
             self.types.begin(turn)
         self._promote(turn)
         self._reserved(turn)
-        self.pairing.begin(turn)
+        self.pairing.begin(turn, self._holds.get(turn.vc))
         asked = self.demand.share(turn)
         scarce = asked >= self.busy_above and self._scarce(turn)
         pressure: Evidence = (("asked_share", asked),)
-        too_many: set[int] = set()  # GPU counts that did not fit; nothing is freed during a turn
         searches = self.partner_searches
         holder = self._holds.get(turn.vc, ("", []))[0]
         self._fits.clear()
         self._passed_over = False
         self._window_s = None
         profiling = turn.cluster.profiling
-        told: dict[int, Reason | None] = {}  # by size: why one waits for whom nothing can be done
+        settled = self._findings(turn)
+        told, others = settled.told, settled.others
+        if others is not None:
+            others += len(turn.queue.fresh)
+        too_many = set(told)  # GPU counts that did not fit; nothing is freed during a turn
+        looked_through: list[QueuedJob] = []
+        countable = True  # as others when the next pass begins
         for queued in list(turn.queue):
+            if others == 0 and searches <= 0:
+                break  # nobody is left for whom anything is different
             gpus = queued.job.gpus
-            if (
-                queued.reason is told.get(gpus, UNTOLD)
-                and (queued.profile is None or searches <= 0)
-                and queued.job.share
-                and not (scarce and profiling.free)
-            ):
-                continue  # as all others like it; a long queue is mostly these
+            settles = queued.reason is told.get(gpus, UNTOLD)
+            if settles and queued.job.share:
+                if queued.profile is not None:
+                    passes = searches <= 0
+                elif not self._pays_to_profile(queued):
+                    passes = True
+                else:
+                    countable = False
+                    passes = not (scarce and profiling.free)
+                if passes:  # as all others like it
+                    if queued.reason is Reason.RESERVED_FOR_STARVING_JOB:
+                        self._passed_over = True
+                    continue
             if queued.job.job_id == holder:
                 continue
+            if others and not settles:
+                others -= 1
             blocked: Reason | None = None
             if self._can_share(queued) and searches > 0:
                 if scarce and self.pack_first_above is not None:
@@ -269,11 +286,13 @@ class Pellucid(Policy):
             untried = gpus not in too_many or self.types is not None
             if allowed and untried and self._start(turn, queued):
                 told.clear()
+                others, countable = None, False
                 continue
             if allowed:
                 too_many.add(gpus)
                 if holder and self._backfill(turn, queued):
                     told.clear()
+                    others, countable = None, False
                     continue
             if self._can_share(queued) and searches > 0:
                 searches -= 1
@@ -284,10 +303,24 @@ class Pellucid(Policy):
                 blocked = Reason.KEPT_FREE
             self._wait(turn, queued, blocked, holder)
             alike = queued.job.share and not self._may_be_guest(queued) and self.types is None
-            if blocked is None and alike:
+            if blocked is None and alike and queued.reason is not None:
                 told[gpus] = queued.reason
+            looked_through.append(queued)
+            if not queued.job.share or self._pays_to_profile(queued):
+                countable = False
+        if not self.borrows:  # else others may free or take GPUs that could be borrowed
+            settled.end(turn.pool, looked_through if countable else None)
+            self._settled[turn.vc] = settled
         if self.probation is not None:
             self._requeue(turn, self.probation)
+
+    def _findings(self, turn: Turn) -> Settled:
+        """What the last pass found, where it still holds."""
+        hold = self._holds.get(turn.vc)
+        settled = self._settled.get(turn.vc)
+        if settled is None or not settled.holds(turn.pool, hold):
+            settled = Settled(turn.pool.changes, hold)
+        return settled
 
     def _scarce(self, turn: Turn) -> bool:
         """Whether GPUs given now are likely to be missed: behind walls always."""
@@ -443,11 +476,11 @@ class Pellucid(Policy):
         """Worth losing what it does while profiled: only then can it share from its start."""
         assert queued.estimate_s is not None
         return (
-            self.judge is not None
+            queued.profile is None
+            and not queued.looked_at
+            and self.judge is not None
             and queued.job.share
             and queued.job.profile
-            and not queued.looked_at
-            and queued.profile is None
             and queued.job.gpus <= self.max_gpus
             and queued.estimate_s > self.profile_above_s
         )

@@ -98,7 +98,8 @@ def test_the_bound_stops_a_stream_of_small_jobs() -> None:
     stream = [a_job(f"s{i}", gpus=8, for_=2 * HOUR, at=i * HOUR) for i in range(40)]
     wide = a_job("wide", gpus=16, for_=60.0, at=1.0)
     patient = play(Pellucid(patience_s=1e9, ageing=0.0), cluster_of(nodes=2), *stream, wide)
-    bounded = play(Pellucid(patience_s=5 * HOUR, ageing=0.0), cluster_of(nodes=2), *stream, wide)
+    strict = Pellucid(patience_s=5 * HOUR, crowd=16.0, ageing=0.0)
+    bounded = play(strict, cluster_of(nodes=2), *stream, wide)
     assert patient.result("wide").queue_s > 30 * HOUR
     assert bounded.result("wide").queue_s <= 5 * HOUR + 2 * HOUR
     (reserved,) = bounded.of("wide", Action.RESERVE)

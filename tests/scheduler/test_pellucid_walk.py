@@ -7,6 +7,7 @@ step the cluster is sound, and what the decisions claim is tried on copies of th
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
@@ -59,6 +60,7 @@ options = st.builds(
         {
             "order": st.sampled_from(["point", "expected", "gittins"]),
             "patience_s": st.sampled_from([5.0, 200.0, 200.0, 1e6]),
+            "crowd": st.sampled_from([1.0, 1.0, 4.0, inf]),
             "fairness": st.sampled_from([0.0, 1.0]),
             "headroom": st.sampled_from([1.0, 1.0, 0.5]),
             "overtake_gpu_s": st.sampled_from([0.0, 1e7]),
@@ -300,6 +302,7 @@ class Walk(RuleBasedStateMachine):
                 profile=was.profile,
                 looked_at=was.looked_at,
                 queued_before=True,
+                waits_since=was.submit_time,
             )
             assert starts == begins(copy, job_id, self.now), change
 

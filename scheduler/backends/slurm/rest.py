@@ -1,10 +1,9 @@
 """Writes by slurmrestd, as far as its API of 22.05 (v0.0.38) can say them.
 
 It submits held jobs, releases and cancels them, at a process less each. It can name neither nodes
-nor AdminComment, so that a job is placed by `scontrol` all the same; tasks of arrays are released and
-cancelled by Slurm's commands, which know their ids, and a job for another user is submitted by
-`sbatch`, since a token speaks for one. What slurmrestd refuses, or does not answer,
-is refused or not answered: nothing goes another way instead.
+nor AdminComment, so that a job is placed by `scontrol` all the same. Tasks of arrays go by Slurm's
+commands, which know their ids, and a job for another user by `sbatch`: a token speaks for one.
+What slurmrestd refuses, or does not answer, goes no other way instead.
 """
 
 from __future__ import annotations

@@ -84,14 +84,18 @@ def test_jobs_are_released_and_cancelled() -> None:
 
 def test_what_it_cannot_say_goes_by_slurms_own_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[object] = []
-    monkeypatch.setattr(Slurm, "cancel", lambda _, job_id: asked.append(job_id))
-    monkeypatch.setattr(Slurm, "write", lambda _, lines: asked.append(list(lines)) or ["no"])
-    monkeypatch.setattr(Slurm, "submit", lambda _, options, script: asked.append(options) or "9")
+
+    def heard_by_commands(_: Slurm, what: object, *rest: object) -> list[str]:
+        asked.append(what)
+        return ["no"]
+
+    for name in ("submit", "cancel", "write"):
+        monkeypatch.setattr(Slurm, name, heard_by_commands)
     slurm, heard = rest(says(200, errors=[]))
     slurm.cancel("8_1")
     update = "update jobid=7 ReqNodeList=n1 Gres=slot:g1:1"
     assert slurm.write([update, "release 8_1", "release 7"]) == ["no", "no", ""]
-    assert slurm.submit(["--hold", "--uid=ada"], "") == "9"
+    slurm.submit(["--hold", "--uid=ada"], "")
     assert asked == ["8_1", [update], ["release 8_1"], ["--hold", "--uid=ada"]]
     assert len(heard) == 1
 

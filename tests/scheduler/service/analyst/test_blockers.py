@@ -120,7 +120,7 @@ def test_behind_a_line_the_head_is_to_blame_only_if_it_is() -> None:
 
 
 def test_why_tells_reason_numbers_place_bound_and_pair_and_names_nobody_else() -> None:
-    policy = Pellucid(Likes(speeds={("next", "large"): (0.5, 0.4)}), patience_s=HOUR)
+    policy = Pellucid(Likes(speeds={("next", "large"): (0.5, 0.4)}), patience_s=HOUR, crowd=16.0)
     desk = Desk(policy, cluster_of(nodes=1, gpus=8))
     memory = desk.core.estimator = Memory(desk.core.estimator)
     desk.submit(a_job("large", gpus=8, user="ann"))
