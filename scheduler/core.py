@@ -522,7 +522,6 @@ class Core:
         profile: Profile | None = None,
         looked_at: bool = False,
         queued_before: bool = False,
-        waits_since: float | None = None,
         placement: Placement | None = None,
         profiling: bool = False,
         since: float | None = None,
@@ -533,7 +532,6 @@ class Core:
         Args:
             order: of arrival.
             queued_before: it has been in its queue.
-            waits_since: what its wait is counted from, where it was stopped; None: its submission.
             placement: the GPUs it holds; none when it waits.
             profiling, since: they are in the profiling partition; since when it holds them.
             partner: who shares them; to be adopted first.
@@ -541,8 +539,6 @@ class Core:
         queued = self._known[job.job_id] = QueuedJob(job, order, priority)
         self._arrivals = max(self._arrivals, order + 1)
         queued.profile, queued.looked_at = profile, looked_at
-        if waits_since is not None:
-            queued.submit_time = waits_since
         if not placement and not queued_before and self.profiling is not None:
             self.profiling.add(queued)
             return

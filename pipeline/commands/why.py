@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import typer
@@ -47,6 +48,9 @@ def told(explained: dict[str, Any], now: float) -> list[str]:
     over = explained["phase"] in OVER
     stands = "over" if over else explained["phase"]
     lines = [f"{explained['job_id']} is {stands}: {explained['dominant']}"]
+    first = next(iter(explained["principal"]), None)
+    if first and first["need"] is not None and not over:  # its numbers are not those of now
+        lines[0] += time.strftime(" (as of %H:%M)", time.localtime(first["since"]))
     lines.append(f"  {_times(explained['times'], now)}")
     if explained["detail"] not in ("", explained["dominant"]) and not over:
         lines.append(f"  {explained['detail']}")

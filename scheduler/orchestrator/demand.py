@@ -13,7 +13,7 @@ is the work that a job would have had done.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from features.job import Job
 from scheduler.core import Turn
@@ -27,6 +27,7 @@ class _Asked:
     there: int = 0  # GPUs to be had, as of the last turn; 0: there was none yet
     shown_s: float = 0.0  # by the clock, at `at`
     at: float = 0.0
+    unseen_s: dict[str, float] = field(default_factory=dict)  # waits before the clock began, by job
 
     @property
     def slower(self) -> float:
@@ -59,11 +60,35 @@ class Demand:
     def joins(self, job: Job, now: float) -> None:
         """A job joins its queue; one that comes back, or is another now, is counted once."""
         where = self._where(job.vc)
-        waited_s = max(now - job.submit_time, 0.0)  # unseen by this clock
-        came = self._jobs.get(job.job_id, (where, 0, self._asked[where].clock(now) - waited_s))[2]
+        asked, known = self._asked[where], self._jobs.get(job.job_id)
+        came, waited_s = asked.clock(now), max(now - job.submit_time, 0.0)
+        if known is not None:
+            came = known[2]
+        elif asked.there:
+            came -= waited_s
+        else:  # how many ask is not known before all are here
+            asked.unseen_s[job.job_id] = waited_s
         self.over(job.job_id, now)
         self._jobs[job.job_id] = where, job.gpus, came
-        self._asked[where].change(now, job.gpus)
+        asked.change(now, job.gpus)
+
+    def begin(self, turn: Turn) -> None:
+        """A turn begins, in which so many GPUs are there."""
+        where = self._where(turn.vc)
+        there = turn.cluster.spec.gpus if self.pooled else turn.pool.gpus
+        asked = self._asked[where]
+        if there != asked.there:
+            asked.change(turn.now, there=there)
+        for job_id, waited_s in asked.unseen_s.items():
+            if job_id in self._jobs:
+                _, gpus, came = self._jobs[job_id]
+                self._jobs[job_id] = where, gpus, came - waited_s / asked.slower
+        asked.unseen_s.clear()
+
+    def ran(self, job_id: str, ran_s: float) -> None:
+        """A job was stopped: what it ran it has not waited, by the clock as it runs now."""
+        where, gpus, came = self._jobs[job_id]
+        self._jobs[job_id] = where, gpus, came + ran_s / self._asked[where].slower
 
     def over(self, job_id: str, now: float) -> None:
         """A job, if it was counted, is over."""
@@ -86,11 +111,8 @@ class Demand:
 
     def share(self, turn: Turn) -> float:
         """What is asked for where a job of this turn may run, in units of all GPUs there."""
-        there = turn.cluster.spec.gpus if self.pooled else turn.pool.gpus
         asked = self._asked[self._where(turn.vc)]
-        if there != asked.there:
-            asked.change(turn.now, there=there)
-        return asked.gpus / max(there, 1)
+        return asked.gpus / max(asked.there, 1)
 
     def _where(self, vc: str) -> str:
         return "" if self.pooled else vc

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf
 
-from features.job import Job
+from features.job import Job, Profile
 from scheduler.cluster import Run
 from scheduler.core import QueuedJob, Turn
 from scheduler.decisions import Evidence, Reason
@@ -47,7 +47,8 @@ class _Refusal:
     judge: Judge
     runs: list[Run]
     hold: object
-    counts: tuple[int, int, int]  # of candidates with a profile, observations, distributions
+    profiles: list[Profile | None]  # of `runs`
+    counts: tuple[int, int]  # of observations, of changed distributions
     until: float
     guard: Reason
 
@@ -65,7 +66,8 @@ class Pairing:
         self._refusals: dict[str, dict[str, _Refusal]] = {}  # by virtual cluster and job
         self._before: dict[str, _Refusal] = {}  # those of the last turn
         self._until: dict[str, float] = {}
-        self._known: dict[int, int] = {}  # by GPUs: how many candidates have a profile
+        self._profiles: dict[tuple[str, int], list[Profile | None]] = {}  # of candidates, by GPUs
+        self._looked_up: dict[int, list[Run]] = {}  # the candidates those of this turn are of
         self._hold: object = None
         self._found: tuple[float, float, Run, Verdict] | None = None
 
@@ -89,7 +91,7 @@ class Pairing:
         """A turn begins: time has passed since the last one. `hold`: what GPUs are kept for."""
         self._left.clear()
         self._until.clear()
-        self._known.clear()
+        self._looked_up.clear()
         self._hold = hold
         self._before = self._refusals.get(turn.vc, {})
         self._refusals[turn.vc] = {}
@@ -178,7 +180,8 @@ class Pairing:
             and refusal.judge is judge
             and refusal.runs is turn.alone(queued.job.gpus)
             and refusal.hold is self._hold
-            and refusal.counts == self._counts(turn, queued.job.gpus, judge)
+            and refusal.counts == self._counts(judge)
+            and refusal.profiles is self._profiles_of(turn, queued.job.gpus)
         ):
             return None
         now_refused[job_id] = refusal
@@ -197,18 +200,25 @@ class Pairing:
             judge,
             turn.alone(gpus),
             self._hold,
-            self._counts(turn, gpus, judge),
+            self._profiles_of(turn, gpus),
+            self._counts(judge),
             until,
             guard,
         )
 
-    def _counts(self, turn: Turn, gpus: int, judge: Judge) -> tuple[int, int, int]:
-        known = self._known.get(gpus)
-        if known is None:
-            known = sum(turn.known(run).profile is not None for run in turn.alone(gpus))
-            self._known[gpus] = known
+    def _profiles_of(self, turn: Turn, gpus: int) -> list[Profile | None]:
+        """Profiles of the candidates: the same list for as long as none of them changes."""
+        runs, at = turn.alone(gpus), (turn.vc, gpus)
+        if self._looked_up.get(gpus) is not runs:
+            self._looked_up[gpus] = runs
+            found = [turn.known(run).profile for run in runs]
+            if self._profiles.get(at) != found:
+                self._profiles[at] = found
+        return self._profiles[at]
+
+    def _counts(self, judge: Judge) -> tuple[int, int]:
         observations = judge.seen if isinstance(judge, Experienced) else 0
-        return known, observations, self.outlook.refreshed
+        return observations, self.outlook.refreshed
 
     def _falls_until(self, turn: Turn, run: Run) -> float:
         """Until when what is left of a run only falls."""

@@ -84,9 +84,11 @@ class Late:
         """When the next bound passes; those of jobs no longer waiting are included."""
         times = [heap[0][0] for heap in self._by_vc.values() if heap and heap[0][0] > now]
         for vc, heap in self._patient.items():
-            fair_s = heap[0][0] - self._demand.clock(vc, now) if heap else 0.0
-            if fair_s > 0:
-                times.append(now + fair_s * self._demand.slower(vc) + ROUNDING_S)
+            if heap:
+                fair_s = heap[0][0] - self._demand.clock(vc, now)
+                left_s = fair_s * self._demand.slower(vc) + ROUNDING_S
+                if now + left_s > now:  # else it was looked at since, or nobody waits there
+                    times.append(now + left_s)
         return min(times, default=None)
 
     def _fair_deadline(self, queued: QueuedJob) -> float | None:

@@ -226,6 +226,7 @@ class Pellucid(Policy):
     # --- a turn -----------------------------------------------------------------------------
 
     def serve(self, turn: Turn) -> None:
+        self.demand.begin(turn)
         self.fairness.refresh(turn, late)
         if self.types is not None:
             self.types.begin(turn)
@@ -369,6 +370,7 @@ class Pellucid(Policy):
         stopped = turn.known(swap.run)
         stopped.estimate_s = swap.left_s
         stopped.submit_time += now - swap.run.start_time  # what it ran it has not waited
+        self.demand.ran(swap.run.job.job_id, now - swap.run.start_time)
         stopped.looked_at = True  # in the profiling partition it would lose its work
         turn.preempt(swap.run, self.key(stopped, now), blocker=swap.queued.job.job_id)
         self.late.expect(stopped, now)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from functools import partial
 
 from scheduler.backends.local.host import own_user, read_declared
 from scheduler.backends.slurm.backend import SlurmBackend
@@ -17,22 +16,27 @@ from scheduler.service.settings import Settings, SettingsError
 def slurm_of(settings: Settings) -> Slurm:
     """How Slurm is reached: through SLURM_CONF, as its own commands are, and through slurmrestd.
 
-    Raises SettingsError: there is no token for that.
+    Raises SettingsError: there is no token for that, or no such address.
     """
     show = to_stdout if settings.dry_run else None
-    if not settings.slurm_rest:
+    if not settings.slurm_rest or settings.slurm_mode != "place":
         return Slurm(show=show)
-    from scheduler.backends.slurm.rest import RestSlurm, token_of
+    from scheduler.backends.slurm.rest import RestSlurm, token_of, word_of
 
     file = settings.slurm_rest_token
-    token = partial(token_of, file) if file is not None else partial(os.environ.get, "SLURM_JWT")
+
+    def read() -> str:
+        return token_of(file) if file is not None else os.environ.get("SLURM_JWT", "")
+
     try:
-        found = token()
-    except SlurmDown as error:
-        raise SettingsError(f"slurm_rest_token: {error}") from None
-    if not found:
-        raise SettingsError("slurm_rest: give it a token: slurm_rest_token FILE, or SLURM_JWT")
-    return RestSlurm(settings.slurm_rest, own_user(), lambda: token() or "", show=show)
+        word_of(read())
+    except ValueError as error:
+        how = "slurm_rest_token FILE" if file is not None else "slurm_rest_token FILE, or SLURM_JWT"
+        raise SettingsError(f"slurm_rest: give it a token ({how}): {error}") from None
+    try:
+        return RestSlurm(settings.slurm_rest, own_user(), read, show=show)
+    except ValueError as error:
+        raise SettingsError(f"slurm_rest: {settings.slurm_rest!r}: {error}") from None
 
 
 def read_shape(settings: Settings) -> tuple[Shape, Partition | None]:

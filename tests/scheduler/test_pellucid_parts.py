@@ -105,15 +105,16 @@ def test_demand_is_what_those_ask_for_that_have_not_ended(
             demand.over(job.job_id, 0.0)
         elif here or pooled:
             asked += gpus
-    core = Core(Cluster(ClusterSpec({VC: 2, "other": 1})), Fifo())
-    assert demand.share(Turn(core, VC, 0.0)) == asked / (24 if pooled else 16)
+    turn = Turn(Core(Cluster(ClusterSpec({VC: 2, "other": 1})), Fifo()), VC, 0.0)
+    demand.begin(turn)
+    assert demand.share(turn) == asked / (24 if pooled else 16)
 
 
 def test_the_fair_clock_shows_what_an_even_share_would_have_done() -> None:
     demand, turn = Demand(), Turn(Core(Cluster(ClusterSpec({VC: 2})), Fifo()), VC, 0.0)
     for i, gpus in enumerate((8, 8, 16)):
         demand.joins(a_job(f"j{i}", gpus=gpus, vc=VC).job, 0.0)
-    demand.share(turn)
+    demand.begin(turn)
     assert demand.clock(VC, 100.0) == 50.0  # 32 are asked for, 16 are there
     demand.over("j2", 100.0)
     assert demand.clock(VC, 200.0) == 150.0
@@ -123,6 +124,31 @@ def test_the_fair_clock_shows_what_an_even_share_would_have_done() -> None:
     assert demand.came("late") == -40.0  # what it waited elsewhere is all counted
 
 
+def test_a_wait_before_the_clock_began_counts_at_the_crowd_it_meets() -> None:
+    """A core built anew, from what another knew: four times what is there is asked for."""
+    demand, turn = Demand(), Turn(Core(Cluster(ClusterSpec({VC: 2})), Fifo()), VC, 400.0)
+    late = Late(200.0, 1.0, demand)
+    jobs = [QueuedJob(a_job(f"j{i}", gpus=16, vc=VC).job, i) for i in range(4)]
+    for queued in jobs:
+        demand.joins(queued.job, 400.0)
+        late.expect(queued, 400.0)
+    demand.begin(turn)
+    assert not late.due(VC, 400.0)
+    assert late.left_s(jobs[0], 400.0) == 400.0  # 400 s waited are 100 of an even share's
+    demand.ran("j0", 200.0)
+    assert late.left_s(jobs[0], 400.0) == 600.0
+
+
+def test_a_bound_that_another_cluster_passes_by_is_not_forgotten() -> None:
+    demand, turn = Demand(), Turn(Core(Cluster(ClusterSpec({VC: 2})), Fifo()), VC, 0.0)
+    late, queued = Late(100.0, 1.0, demand), QueuedJob(a_job("j", gpus=32, vc=VC).job, 0)
+    demand.joins(queued.job, 0.0)
+    demand.begin(turn)
+    late.expect(queued, 0.0)
+    assert not late.due(VC, 150.0)
+    assert late.next(200.5) == pytest.approx(201.0)  # it passed half a second ago, unseen
+
+
 def test_the_bound_is_longer_where_more_is_asked_for() -> None:
     demand, turn = Demand(), Turn(Core(Cluster(ClusterSpec({VC: 2})), Fifo()), VC, 0.0)
     late = Late(1000.0, 2.0, demand)
@@ -130,7 +156,7 @@ def test_the_bound_is_longer_where_more_is_asked_for() -> None:
     for queued in jobs:
         demand.joins(queued.job, 0.0)
         late.expect(queued, 0.0)
-    demand.share(turn)
+    demand.begin(turn)
     assert late.left_s(jobs[0], 0.0) == 2000.0  # four times what is there: twice the bound
     assert late.next(0.0) == 1000.0
     assert not late.due(VC, 1000.0)
@@ -139,7 +165,7 @@ def test_the_bound_is_longer_where_more_is_asked_for() -> None:
     demand.over("j2", 1000.0)
     assert late.left_s(jobs[0], 1000.0) == 500.0
     assert not late.due(VC, 1499.0)
-    assert late.due(VC, 1500.0) == jobs
+    assert late.due(VC, 1500.0) == jobs[:2]
     assert late.is_late(jobs[0], 1500.0)
 
 

@@ -7,10 +7,14 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scheduler.core import Turn
-from scheduler.decisions import Decision
+from features.job import Profile
+from scheduler.cluster import Cluster, ClusterSpec
+from scheduler.core import Core, Turn
+from scheduler.decisions import Action, Decision, Reason
+from scheduler.estimates import TableEstimator
 from scheduler.orchestrator.outlook import Outlook
 from scheduler.policies.pellucid import Pellucid
+from tests.scheduler.builders import a_job
 from tests.scheduler.service.analyst.watched import Scores, replay
 from tests.scheduler.worlds import World, worlds
 
@@ -47,6 +51,27 @@ options = st.fixed_dictionaries(
 @given(world=worlds(), chosen=options)
 def test_decisions_are_those_of_one_who_forgets(world: World, chosen: dict[str, Any]) -> None:
     assert decisions(Pellucid, world, **chosen) == decisions(Forgetful, world, **chosen)
+
+
+SMALL, LARGE = Profile(10.0, 10.0, 1_000.0), Profile(10.0, 10.0, 24_000.0)
+
+
+def test_a_partner_whose_profile_is_replaced_is_judged_anew() -> None:
+    """What was carried over from a job like it is not what is seen of the job itself."""
+    core = Core(
+        Cluster(ClusterSpec({"vc": 1}, 1, 24_576.0)),
+        Pellucid(Scores({}), gpu_memory_mib=24_576.0),
+        TableEstimator("given", {"runs": 50_000.0, "waits": 50_000.0}),
+    )
+    core.submitted(a_job("runs").job, 0.0)
+    core.known("runs").profile = LARGE
+    core.decide(0.0)
+    core.submitted(a_job("waits", at=10.0).job, 10.0)
+    core.known("waits").profile = SMALL
+    core.decide(10.0)
+    assert core.known("waits").reason is Reason.MEMORY_GUARD
+    core.observed("runs", SMALL, 20.0)
+    assert [d.action for d in core.decide(20.0)] == [Action.PACK]
 
 
 @given(

@@ -9,7 +9,8 @@ whoever opens the journal after a crash finds what was begun. Nothing here block
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -21,7 +22,7 @@ from features.schema import State
 from scheduler.backends.base import Happened, Launch, Purpose, Report
 from scheduler.backends.local.host import Declared, HostError, own_user
 from scheduler.backends.slurm import script
-from scheduler.backends.slurm.client import Slurm, SlurmDown, SlurmError
+from scheduler.backends.slurm.client import RestDown, Slurm, SlurmDown, SlurmError
 from scheduler.backends.slurm.ends import (
     OVER,
     RUNNING,
@@ -95,12 +96,14 @@ class SlurmBackend:
         self._live = {attempt.key: attempt for attempt in self.journal.live()}
         self.queue = Queue(shape, slurm, self.journal, self._stray) if adopts else None
         self._clock = 0.0
+        self._act_at = 0.0  # monotonic: when to ask for something next
         self._look_at = 0.0  # monotonic: when to look next
         self._looked = 0.0  # monotonic: when a look that succeeded began
         self._new: set[Key] = set()  # just submitted, and nothing else was asked yet
         self._words: dict[Key, str] = {}  # why Slurm would not place what is being cancelled
         self._cancelled: dict[Key, float] = {}  # when a cancel was last sent, monotonic
         self._absent: dict[Key, float] = {}  # since when Slurm does not know it, monotonic
+        self._unheard: set[Key] = set()  # slurmrestd did not answer that it is let go
         self._outage = time.time()  # the controller may have forgotten what was asked before
         self.log = structlog.get_logger("slurm")
 
@@ -141,20 +144,27 @@ class SlurmBackend:
     def reports(self, timeout_s: float) -> Sequence[Report]:
         until = time.monotonic() + timeout_s
         while True:
-            try:
-                self._act()
-                if time.monotonic() >= self._look_at:
-                    self._look()
-            except SlurmDown:
-                self._outage = time.time()
-            except (ParseError, SlurmError) as error:
-                self.log.error("slurm_unread", why=str(error))
+            if time.monotonic() >= self._act_at and not self._tried(self._act):
+                self._act_at = time.monotonic() + self.pace.calm_s
+            # whatever cannot be asked for: runs end all the same
+            if time.monotonic() >= self._look_at and not self._tried(self._look):
                 self._look_at = time.monotonic() + self.pace.calm_s
             found = self._untold()
             left = until - time.monotonic()
             if found or left <= 0:
                 return found
             self._sleep(max(0.0, min(left, self.pace.soon_s / 5)))
+
+    def _tried(self, what: Callable[[], None]) -> bool:
+        """Do it as far as Slurm answers; False: it says what is not understood."""
+        try:
+            what()
+        except SlurmDown:
+            self._outage = time.time()
+        except (ParseError, SlurmError) as error:
+            self.log.error("slurm_unread", why=str(error))
+            return False
+        return True
 
     def acknowledge(self, reports: Sequence[Report]) -> None:
         changed: dict[Key, Attempt] = {}
@@ -174,6 +184,7 @@ class SlurmBackend:
                 self._absent.pop(key, None)
                 self._words.pop(key, None)
                 self._new.discard(key)
+                self._unheard.discard(key)
 
     def begun(self) -> frozenset[Key]:
         return self.journal.begun()
@@ -207,15 +218,28 @@ class SlurmBackend:
         if any(a.sent_at is not None and not a.slurm_id for a in waiting):
             self._find(waiting)
         until = time.monotonic() + self.pace.submit_s
-        for attempt in waiting:
-            if not (attempt.slurm_id or attempt.stop) and time.monotonic() < until:
-                self._submit(attempt)
-        self._place([a for a in waiting if a.slurm_id and not a.stop and not a.over])
-        for attempt in self._live.values():
-            if (attempt.stop or attempt.limit) and attempt.slurm_id and not attempt.over:
-                self._cancel(attempt)
-        if self.queue is not None:
-            self.queue.show()
+        with self._by_rest():
+            for attempt in waiting:
+                if not (attempt.slurm_id or attempt.stop) and time.monotonic() < until:
+                    self._submit(attempt)
+        with self._by_rest():
+            self._place([a for a in waiting if a.slurm_id and not a.stop and not a.over])
+        with self._by_rest():
+            for attempt in self._live.values():
+                if (attempt.stop or attempt.limit) and attempt.slurm_id and not attempt.over:
+                    self._cancel(attempt)
+        with self._by_rest():
+            if self.queue is not None:
+                self.queue.show()
+
+    @contextmanager
+    def _by_rest(self) -> Iterator[None]:
+        """What slurmrestd may have a part in: while it is down all else goes on, and this is tried
+        again after its pause."""
+        try:
+            yield
+        except RestDown as down:
+            self._act_at = time.monotonic() + down.again_s
 
     def _find(self, waiting: Iterable[Attempt]) -> None:
         """Find the jobs of attempts whose `sbatch` may or may not have been heard."""
@@ -355,7 +379,11 @@ class SlurmBackend:
             attempt.released_at = at
         self.journal.save(*attempts)
         self._look_at = 0.0
-        said_of = self.slurm.write([f"release {attempt.slurm_id}" for attempt in attempts])
+        try:
+            said_of = self.slurm.write([f"release {attempt.slurm_id}" for attempt in attempts])
+        except RestDown:  # no outage of the controller: what others hold stays held
+            self._unheard |= {attempt.key for attempt in attempts}
+            raise
         for attempt, said in zip(attempts, said_of, strict=True):
             if said:
                 self.log.warning("slurm_release", job=attempt.key[0], why=said)
@@ -421,6 +449,8 @@ class SlurmBackend:
             self._ended(attempt, row)
             return True
         if row.state in RUNNING and row.start is not None:
+            if attempt.released_at is None:
+                return changed  # by whom it was let go is seen when it is placed
             if attempt.started_at is None:
                 attempt.started_at = self._moment(row.start, attempt)
                 changed = True
@@ -435,10 +465,13 @@ class SlurmBackend:
             attempt.final = Report(*attempt.key, Happened.LOST, self.now(), detail=REQUEUED)
             return True
         if row.priority == 0 and attempt.released_at is not None:
-            if attempt.released_at > self._outage:
+            if attempt.released_at > self._outage and attempt.key not in self._unheard:
                 return False  # somebody holds it
-            attempt.released_at = None  # the controller died before it kept the release
+            attempt.released_at = None  # the release was not heard, or died with the controller
+            self._unheard.discard(attempt.key)
             return True
+        if row.priority:
+            self._unheard.discard(attempt.key)
         return False
 
     def _watch(self, attempt: Attempt) -> bool:

@@ -54,6 +54,42 @@ class SlurmDown(Exception):
     """Nobody answers: what was asked may or may not have been done."""
 
 
+class RestDown(SlurmDown):
+    """slurmrestd does not answer, or wants another token; the controller may answer all the same.
+
+    Attributes:
+        again_s: it is not asked before that, seconds.
+    """
+
+    def __init__(self, why: str, again_s: float) -> None:
+        super().__init__(why)
+        self.again_s = again_s
+
+
+class Turns:
+    """Who did not answer is not asked again for a while, which grows.
+
+    Args:
+        clock: seconds, never going back.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock, self._again_at = clock, 0.0
+        self.failures = 0  # since it last answered
+        self.log = structlog.get_logger("slurm")
+
+    def left_s(self) -> float:
+        return max(0.0, self._again_at - self._clock())
+
+    def failed(self, why: str) -> None:
+        pause = PAUSES_S[min(self.failures, len(PAUSES_S) - 1)]
+        self.failures, self._again_at = self.failures + 1, self._clock() + pause
+        self.log.warning("slurm_down", why=why, again_in_s=pause)
+
+    def answered(self) -> None:
+        self.failures = 0
+
+
 class Slurm:
     """Slurm, as its commands reach it.
 
@@ -74,9 +110,8 @@ class Slurm:
         self._environment = {**plain, **(environment or {}), **_PLAIN}
         self._show, self._clock = show, clock
         self._pen: _Pen | None = None
-        self._failures, self._again_at = 0, 0.0
+        self._turns = Turns(clock)
         self.reads = 0  # commands that asked the controller for a list
-        self.log = structlog.get_logger("slurm")
 
     @property
     def dry(self) -> bool:
@@ -158,9 +193,9 @@ class Slurm:
                 found.append(said)
         except SlurmDown as down:
             self._put_down()
-            self._failed(str(down))
+            self._turns.failed(str(down))
             raise
-        self._failures = 0
+        self._turns.answered()
         return found
 
     # --- processes ----------------------------------------------------------------------------
@@ -175,32 +210,27 @@ class Slurm:
                 capture_output=True,
                 encoding="utf-8",
                 errors="replace",
-                timeout=patience_s if self._failures == 0 else PATIENCE_S,
+                timeout=patience_s if self._turns.failures == 0 else PATIENCE_S,
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            self._failed(f"{command[0]}: no answer")
+            self._turns.failed(f"{command[0]}: no answer")
             raise SlurmDown(f"{command[0]}: no answer within {patience_s:g} s") from None
         except FileNotFoundError:
             raise SlurmError(f"{command[0]}: no such command; is Slurm installed here?") from None
         if done.returncode == 0:
-            self._failures = 0
+            self._turns.answered()
             return done.stdout
         said = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
         if unreachable(said):
-            self._failed(said)
+            self._turns.failed(said)
             raise SlurmDown(said)
         raise SlurmError(said.removeprefix(f"{command[0]}: error: "))
 
     def _wait_for_turn(self) -> None:
         """Refuses while nobody answered lately; the caller looks again later."""
-        if self._clock() < self._again_at:
+        if self._turns.left_s():
             raise SlurmDown("nobody answered lately")
-
-    def _failed(self, why: str) -> None:
-        pause = PAUSES_S[min(self._failures, len(PAUSES_S) - 1)]
-        self._failures, self._again_at = self._failures + 1, self._clock() + pause
-        self.log.warning("slurm_down", why=why, again_in_s=pause)
 
     def _put_down(self) -> None:
         if self._pen is not None:

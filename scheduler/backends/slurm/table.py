@@ -82,7 +82,7 @@ class Table:
         records = self._slurm.table(columns).split(f"|{mark}.\n")
         if records.pop():
             raise ParseError("squeue -O ended within a record")
-        before, self._kept = self._kept, {}
+        before, kept = self._kept, dict[tuple[str, str], list[SlurmJob]]()
         was = {job.id: job for jobs in before.values() for job in jobs if job.held_gpus}
         fresh: list[tuple[str, str]] = []
         for record in records:
@@ -94,9 +94,10 @@ class Table:
             if known is None:
                 known = read(plain, comment)
                 fresh.append(key)
-            self._kept[key] = known
-        self._fill([self._kept[key] for key in fresh], was)
-        return [job for jobs in self._kept.values() for job in jobs]
+            kept[key] = known
+        self._fill([kept[key] for key in fresh], was)
+        self._kept = kept  # last: a record whose GPUs were not told is new at the next look
+        return [job for jobs in kept.values() for job in jobs]
 
     def _fill(self, fresh: Sequence[list[SlurmJob]], was: Mapping[str, SlurmJob]) -> None:
         """Put in on which GPUs those run whose record is new."""

@@ -115,7 +115,7 @@ class Tracker:
 
 @dataclass(slots=True)
 class _Batch:
-    """What one user was promised within an hour: late together, and learned from as one."""
+    """What one user was promised within an hour: such jobs are late together."""
 
     hour: int
     size: int = 0
@@ -124,8 +124,10 @@ class _Batch:
 class Correction:
     """Stretches promises by what became of earlier ones, of near and far promises each by itself.
 
-    It learns as soon as the outcome is known: a promise is broken when its time has passed. The
-    jobs one user sends within an hour are late together: a hundred of them teach no more than one.
+    It learns as soon as the outcome is known: a promise is broken when its time has passed. What it
+    learns from weighs 1 over the size of its batch so far, of near and far promises together: a
+    hundred jobs sent before the first outcome is known teach as much as one job, a hundred each
+    sent after the outcome of the one before as much as five (1 + 1/2 + ... + 1/100).
     """
 
     def __init__(self, step: float = 0.1):

@@ -188,7 +188,6 @@ class Sight(View):
     def kept(self) -> list[Kept]:
         """Forecasts of jobs that started, of everybody's, latest first; at most `FIGURES`."""
         made, at = forecasts.c, jobs.c.submitted_at
-        batch = func.dense_rank().over(order_by=(jobs.c.owner, func.floor(at / 3600)))
         query = (
             select(
                 (made.start_p50 - at).label("start_p50"),
@@ -197,7 +196,8 @@ class Sight(View):
                 (made.end_p90 - at).label("end_p90"),
                 (jobs.c.started_at - at).label("start"),
                 case((jobs.c.state == "completed", jobs.c.ended_at - at)).label("end"),
-                batch.label("batch"),
+                jobs.c.owner,
+                at,
             )
             .select_from(forecasts.join(jobs, jobs.c.job_id == made.job_id))
             .where(made.basis == "submission", made.start_p90.is_not(None))
@@ -205,7 +205,16 @@ class Sight(View):
             .order_by(jobs.c.submitted_seq.desc())
             .limit(FIGURES)
         )
-        return [Kept(**row) for row in self._all(query)]
+        batches: dict[tuple[str, int], int] = {}
+        return [
+            Kept(
+                **{n: row[n] for n in Kept.__slots__ if n != "batch"},
+                batch=batches.setdefault(
+                    (row["owner"], int(row["submitted_at"] // 3600)), len(batches)
+                ),
+            )
+            for row in self._all(query)
+        ]
 
     def unforeseen(self) -> int:
         """Jobs for which no estimate was available at submission."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
 
 import structlog
-from sqlalchemy.exc import DBAPIError
 
 from scheduler.service.store.store import Store
 
@@ -23,7 +23,7 @@ def keep_checkpointed(database: str, stopping: Callable[[float], bool]) -> None:
         while not stopping(EVERY_S):
             try:
                 store.checkpoint()
-            except (DBAPIError, OSError) as error:  # commits do it where it cannot be done here
-                log.warning("checkpoint_failed", why=str(error).splitlines()[0])
+            except (sqlite3.Error, OSError) as error:  # commits do it where it cannot be done here
+                log.warning("checkpoint_failed", why=str(error))
     finally:
         store.close()

@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from features.job import Job
-from scheduler.backends.slurm.client import Slurm
+from scheduler.backends.slurm.client import Slurm, SlurmDown
 from scheduler.backends.slurm.parse import ParseError, SlurmJob, hosts
 from scheduler.backends.slurm.picture import Asking
 from scheduler.backends.slurm.table import COLUMNS, SINGLY, Table, held, read
@@ -130,6 +130,31 @@ def test_where_a_job_runs_is_asked_once() -> None:
     slurm.records[0] = record(**started | {"StartTime": "1795284999"}), ""  # it was put back
     table.jobs()
     assert slurm.asked == ["7", "7"]
+
+
+def test_where_it_runs_is_asked_again_when_slurm_did_not_say(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started = {"State": "RUNNING", "StartTime": "1795284779", "NodeList": "n[1-2]"}
+    waits = record(JobArrayID="8")
+    slurm = Printed((waits, ""))
+    table = Table(slurm)
+    (before,) = table.jobs()
+    slurm.records.append((record(**started), ""))
+    slurm.details["7"] = DETAIL.format("n[1-2]", "0-1")
+
+    def no_answer(job_id: str) -> str:
+        raise SlurmDown("no answer")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(slurm, "detail", no_answer)
+        with pytest.raises(SlurmDown):
+            table.jobs()
+    for _ in range(2):
+        found = table.jobs()
+        assert found[0] is before
+        assert found[1].held_gpus == ((0, 1), (0, 1))
+    assert slurm.asked == ["7"]
 
 
 def test_many_that_began_at_once_are_read_in_one() -> None:

@@ -13,6 +13,7 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection, insert, text
 
 from scheduler.service.events import Event, Kind
+from scheduler.service.store.checkpoint import keep_checkpointed
 from scheduler.service.store.schema import check, migrations, prepare
 from scheduler.service.store.store import LeaseLost, Store, StoreError
 from scheduler.service.store.tables import metadata, nodes
@@ -205,3 +206,9 @@ class TestCheckpoint:
         if store.is_sqlite:
             with store.reading() as connection:
                 assert connection.execute(text("PRAGMA integrity_check")).scalar() == "ok"
+
+    def test_where_it_cannot_be_done_it_is_tried_again(self, tmp_path: Path) -> None:
+        (tmp_path / "a.db").write_bytes(b"no database" * 100)
+        told = iter([False, False, True])
+        keep_checkpointed(f"sqlite:///{tmp_path}/a.db", lambda _: next(told))
+        assert list(told) == []

@@ -91,7 +91,7 @@ def test_a_correction_stretches_the_wait_moves_the_end_and_leaves_certainty_alon
     assert correction.corrected(sure) == sure
 
 
-def test_the_jobs_one_user_sends_within_an_hour_teach_as_much_as_one() -> None:
+def test_the_jobs_one_user_sends_together_teach_as_much_as_one() -> None:
     alone, many = Correction(), Correction()
     alone.promised("a", Forecast(0.0, 10.0, 20.0), "ada")
     for i in range(100):
@@ -105,6 +105,17 @@ def test_the_jobs_one_user_sends_within_an_hour_teach_as_much_as_one() -> None:
     many.passed(9000.0)
     before, after = alone.trackers["p90", "near"], many.trackers["p90", "near"]
     assert after.log == pytest.approx(4 * before.log)
+
+
+def test_of_jobs_sent_one_after_the_outcome_of_another_the_nth_teaches_an_nth() -> None:
+    alone, many = Correction(), Correction()
+    for correction, jobs in ((alone, 1), (many, 4)):
+        for i in range(jobs):
+            at = 100.0 * i
+            correction.promised(str(i), Forecast(at, at + 10.0, at + 20.0), "ada")
+            correction.passed(at + 50.0)
+    one, four = alone.trackers["p90", "near"], many.trackers["p90", "near"]
+    assert four.log == pytest.approx((1 + 1 / 2 + 1 / 3 + 1 / 4) * one.log)
 
 
 def test_a_job_that_left_teaches_nothing() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import re
 import socket
 import subprocess
 import threading
@@ -104,7 +105,7 @@ def test_a_waiting_job_is_told_why(service: Service, run: Run) -> None:
     job = service.submit("alice", gpus=4)
     service.turn(2)
     told = run("alice", "why", job).output
-    assert "needs 4 GPUs, 0 of 8 are free" in told
+    assert re.search(r"needs 4 GPUs, 0 of 8 are free.* \(as of \d\d:\d\d\)$", told, re.MULTILINE)
     assert "place in line: 1 of 1" in told
     assert "estimate unavailable" in told
     assert "bob.noyce" not in told

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from html import unescape
 from random import Random
 
@@ -57,6 +58,9 @@ def test_coverage_of_the_jobs_that_were_served_is_published(lived: Lived) -> Non
     )
     assert (line.kept, line.jobs) == (share, len(kept))
     batches = {(r.owner, r.submitted_at // 3600) for r in left_open}
+    told = Counter(k.batch for k in Sight(lived.store.engine, lived.viewer("ada.byron")).kept())
+    sent = Counter((r.owner, r.submitted_at // 3600) for r in rows)
+    assert sorted(told.values()) == sorted(sent.values())
     assert 1.0 <= line.batches <= len(batches)
     page = unescape(lived.browser("ada.byron").get("/forecasts").text)
     row = next(r for r in re.findall(r"<tr>.*?</tr>", page, re.S) if line.among in r and "p90" in r)
