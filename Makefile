@@ -21,7 +21,7 @@ $(STAMP): pyproject.toml constraints.txt
 
 demo: install ## Run the whole pipeline on the embedded trace; ends in data/report.html
 	dvc repro
-	@echo "Open data/report.html. Ask about one job: $(BIN)/pellucid explain JOB --run data/runs/lucid"
+	@echo "Open data/report.html. Ask about one job: $(BIN)/pellucid explain JOB --run data/runs/pellucid"
 
 test: lint unit ## Linters, type checker, import rule, every test
 

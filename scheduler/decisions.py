@@ -181,7 +181,7 @@ _NAMELESS: dict[Reason, str] = {
 
 _NEXT: dict[Reason, str] = {
     Reason.INVALID_REQUEST: "ask for fewer GPUs, or submit to a larger virtual cluster",
-    Reason.GPUS_BUSY: "fewer GPUs would fit sooner",
+    Reason.GPUS_BUSY: "it starts when enough GPUs are free",
     Reason.GPUS_FRAGMENTED: "it starts when a node empties",
     Reason.MEMORY_GUARD: "a smaller batch would let it share a GPU",
     Reason.WOULD_DELAY_FIRST: "a shorter time limit would let it pass",
