@@ -56,7 +56,10 @@ JSON = Annotated[bool, typer.Option("--json", help="Print one JSON object instea
 def simulate(
     trace: TRACE,
     policy: Annotated[
-        str, typer.Option(help="fifo, fifo-skip, sjf, srtf, tiresias, qssf, lucid or pellucid.")
+        str,
+        typer.Option(
+            help="fifo, fifo-skip, easy, sjf, srtf, qssf, tiresias, horus, lucid or pellucid."
+        ),
     ],
     cluster: CLUSTER = None,
     track: TRACK = None,
