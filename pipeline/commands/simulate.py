@@ -124,6 +124,10 @@ def simulate(
         typer.echo(json.dumps(figures))
         return
     table(f"{policy} on {scenario.name}", [figures])
+    if left_out := figures["left_out"]:
+        typer.echo(f"Left out: {left_out} jobs of the trace that have no duration.")
+    if refused := figures["refused"]:
+        typer.echo(f"Refused: {refused} jobs that ask for what the cluster does not have.")
     if out is not None:
         typer.echo(f"Every decision is in {out}. Ask: pellucid explain JOB --run {out}")
 

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from shutil import copytree
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -47,6 +48,22 @@ def test_simulate_prints_one_json_object(trace: Path, tmp_path: Path) -> None:
     assert figures["jobs"] == figures["ended"]
     assert (out / "jobs.parquet").is_file()
     assert (out / "decisions.parquet").is_file()
+
+
+def test_simulate_says_how_many_jobs_it_left_out_or_refused(trace: Path, tmp_path: Path) -> None:
+    odd = Path(copytree(trace, tmp_path / "odd"))
+    part = min(odd.rglob("part-*.parquet"))
+    rows = pq.ParquetFile(part).read()
+    durations, gpus = (rows.column(name).to_pylist() for name in ("duration_s", "gpus"))
+    durations[:3], gpus[3] = [None] * 3, 4096
+    for name, values in (("duration_s", durations), ("gpus", gpus)):
+        at = rows.column_names.index(name)
+        rows = rows.set_column(at, name, pa.array(values, rows.schema.field(name).type))
+    pq.write_table(rows, part)
+    done = pellucid("simulate", "--trace", odd, "--cluster", CLUSTER, "--policy", "fifo")
+    assert done.returncode == 0, done.stderr
+    assert "Left out: 3 jobs" in done.stdout
+    assert "Refused: 1 jobs" in done.stdout
 
 
 def test_compare_prints_means_and_pairs(trace: Path) -> None:

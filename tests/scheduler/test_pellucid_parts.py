@@ -124,15 +124,23 @@ def test_the_fair_clock_shows_what_an_even_share_would_have_done() -> None:
     assert demand.came("late") == -40.0  # what it waited elsewhere is all counted
 
 
-def test_a_wait_before_the_clock_began_counts_at_the_crowd_it_meets() -> None:
-    """A core built anew, from what another knew: four times what is there is asked for."""
-    demand, turn = Demand(), Turn(Core(Cluster(ClusterSpec({VC: 2})), Fifo()), VC, 400.0)
-    late = Late(200.0, 1.0, demand)
+def four_times_what_is_there(
+    patience_s: float, crowd: float, now: float
+) -> tuple[Demand, Late, list[QueuedJob]]:
+    """Four jobs, submitted at 0, that ask for all of a cluster each; known from `now` on."""
+    demand, turn = Demand(), Turn(Core(Cluster(ClusterSpec({VC: 2})), Fifo()), VC, now)
+    late = Late(patience_s, crowd, demand)
     jobs = [QueuedJob(a_job(f"j{i}", gpus=16, vc=VC).job, i) for i in range(4)]
     for queued in jobs:
-        demand.joins(queued.job, 400.0)
-        late.expect(queued, 400.0)
+        demand.joins(queued.job, now)
+        late.expect(queued, now)
     demand.begin(turn)
+    return demand, late, jobs
+
+
+def test_a_wait_before_the_clock_began_counts_at_the_crowd_it_meets() -> None:
+    """A core built anew, from what another knew."""
+    demand, late, jobs = four_times_what_is_there(200.0, 1.0, now=400.0)
     assert not late.due(VC, 400.0)
     assert late.left_s(jobs[0], 400.0) == 400.0  # 400 s waited are 100 of an even share's
     demand.ran("j0", 200.0)
@@ -150,13 +158,7 @@ def test_a_bound_that_another_cluster_passes_by_is_not_forgotten() -> None:
 
 
 def test_the_bound_is_longer_where_more_is_asked_for() -> None:
-    demand, turn = Demand(), Turn(Core(Cluster(ClusterSpec({VC: 2})), Fifo()), VC, 0.0)
-    late = Late(1000.0, 2.0, demand)
-    jobs = [QueuedJob(a_job(f"j{i}", gpus=16, vc=VC).job, i) for i in range(4)]
-    for queued in jobs:
-        demand.joins(queued.job, 0.0)
-        late.expect(queued, 0.0)
-    demand.begin(turn)
+    demand, late, jobs = four_times_what_is_there(1000.0, 2.0, now=0.0)
     assert late.left_s(jobs[0], 0.0) == 2000.0  # four times what is there: twice the bound
     assert late.next(0.0) == 1000.0
     assert not late.due(VC, 1000.0)
