@@ -25,11 +25,11 @@ from typing import Any
 
 from features.schema import State
 from pipeline.online import OnlineEstimator
-from pipeline.tracks import Scenario, open_scenario
-from scheduler.core import Core
-from scheduler.engine import Engine
-from scheduler.policies.base import Policy
-from scheduler.results import summarise
+from pipeline.worlds import Scenario, open_scenario
+from scheduler.core.core import Core
+from scheduler.core.policy import Policy
+from scheduler.simulation.engine import Engine
+from scheduler.simulation.results import summarise
 
 FIGURES = ("avg_jct_s", "p999_queue_s", "max_queue_large_s", "ftf_user_p99")
 FAILING = frozenset({State.FAILED, State.NODE_FAIL})

@@ -28,16 +28,16 @@ from typing import Any
 import numpy as np
 
 from pipeline.online import OnlineEstimator
-from pipeline.tracks import Scenario, open_scenario
-from scheduler.cluster import Cluster
-from scheduler.decisions import Action, Decision
-from scheduler.estimates import Estimator
-from scheduler.loop import Outcome
-from scheduler.orchestrator.lending import Lending
+from pipeline.worlds import Scenario, open_scenario
+from scheduler.core.cluster import Cluster
+from scheduler.core.decisions import Action, Decision
+from scheduler.core.estimates import Estimator
+from scheduler.core.policy import Policy
 from scheduler.policies import build
-from scheduler.policies.base import Policy
-from scheduler.policies.pellucid import Pellucid
-from scheduler.results import fairness_by_user, jct_by_vc, summarise
+from scheduler.policies.pellucid.borrowing import Lending
+from scheduler.policies.pellucid.policy import Pellucid
+from scheduler.simulation.loop import Outcome
+from scheduler.simulation.results import fairness_by_user, jct_by_vc, summarise
 
 HOUR, DAY = 3600.0, 86_400.0
 FIGURES = ("avg_jct_s", "p999_queue_s", "max_queue_large_s", "ftf_user_p50", "ftf_user_p99")

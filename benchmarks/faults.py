@@ -41,19 +41,19 @@ from features.schema import State
 from features.state import FEATURES
 from models.bundle import Bundle
 from scheduler.backends.base import Launch, Purpose
+from scheduler.backends.events import Event, Kind
 from scheduler.backends.simulated import Fate, World
-from scheduler.cluster import ClusterSpec
-from scheduler.service.audit import audit
-from scheduler.service.bundles import Library
-from scheduler.service.decider import Decider
-from scheduler.service.events import Event, Kind
-from scheduler.service.genesis import Genesis, Partition, code_version, establish
-from scheduler.service.ledger import Phase, first_row
-from scheduler.service.store.schema import prepare
-from scheduler.service.store.store import LeaseLost, Store
-from scheduler.service.store.tables import jobs
-from scheduler.service.submission import Submission
-from scheduler.work import Work
+from scheduler.backends.submission import Submission
+from scheduler.core.cluster import ClusterSpec
+from scheduler.service.decide.decider import Decider
+from scheduler.service.log.audit import audit
+from scheduler.service.log.bundles import Library
+from scheduler.service.log.header import Genesis, Partition, code_version, establish
+from scheduler.service.log.ledger import Phase, first_row
+from scheduler.service.log.store.schema import prepare
+from scheduler.service.log.store.store import LeaseLost, Store
+from scheduler.service.log.store.tables import jobs
+from scheduler.simulation.work import Work
 
 START = 1.7e9
 POLICIES = ("pellucid",) * 4 + ("lucid",) * 4 + ("qssf", "fifo-skip")

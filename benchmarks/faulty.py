@@ -13,7 +13,7 @@ from sqlalchemy import Connection, event
 from features.schema import State
 from scheduler.backends.base import Launch, Report
 from scheduler.backends.simulated import SimulatedBackend, World
-from scheduler.service.store.store import Store
+from scheduler.service.log.store.store import Store
 
 Key = tuple[str, int]  # job, attempt
 

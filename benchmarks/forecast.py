@@ -35,15 +35,15 @@ from statistics import fmean
 from typing import Any
 
 from features.job import Job
-from pipeline.tracks import open_scenario
-from pipeline.tracks.scenario import Scenario
-from scheduler.core import Core
-from scheduler.engine import Engine
-from scheduler.estimates import Estimator
+from pipeline.worlds import open_scenario
+from pipeline.worlds.scenario import Scenario
+from scheduler.core.core import Core
+from scheduler.core.estimates import Estimator
+from scheduler.explain.whatif.forecasts import Forecast, Futures
+from scheduler.explain.whatif.memory import DAY_S, Memory, Past
 from scheduler.service.analyst.calibration import Correction, calibration, scored
 from scheduler.service.analyst.durations import Quantiles
-from scheduler.service.analyst.forecast import Forecast, Futures
-from scheduler.service.analyst.memory import DAY_S, Memory, Past
+from scheduler.simulation.engine import Engine
 
 BUDGET = Path(__file__).with_name("forecast_budget.json")
 LEARN_DAY, FROM_DAY, DAYS = 5.0, 12.0, 26.0  # of the trace

@@ -30,15 +30,15 @@ from features.job import Job
 from models.bundle.gputypes import GpuTypeSpeed
 from models.training.gputypes import Measured, fit_gpu_types
 from pipeline.evaluate.heterogeneity import read_rates
-from pipeline.tracks import venus
-from scheduler.cluster import Cluster, ClusterSpec, NodeGroup, Run
-from scheduler.core import Core
-from scheduler.engine import Engine
-from scheduler.estimates import LiveEstimator
-from scheduler.orchestrator.gputypes import PredictedTypes, TypeBelief, TypedPlacement
-from scheduler.policies.pellucid import Pellucid
-from scheduler.results import summarise
-from scheduler.work import Work
+from pipeline.worlds import venus
+from scheduler.core.cluster import Cluster, ClusterSpec, NodeGroup, Run
+from scheduler.core.core import Core
+from scheduler.core.estimates import LiveEstimator
+from scheduler.policies.pellucid.gputypes import PredictedTypes, TypeBelief, TypedPlacement
+from scheduler.policies.pellucid.policy import Pellucid
+from scheduler.simulation.engine import Engine
+from scheduler.simulation.results import summarise
+from scheduler.simulation.work import Work
 
 REFERENCE = "v100"
 TYPES = ("v100", "p100", "k80")

@@ -20,16 +20,16 @@ from pathlib import Path
 import psutil
 from sqlalchemy import Connection, insert, select
 
-from scheduler.cluster import ClusterSpec
-from scheduler.service.audit import audit
-from scheduler.service.bundles import Library
-from scheduler.service.events import Event, Kind
-from scheduler.service.ledger import Phase, first_row
+from scheduler.backends.events import Event, Kind
+from scheduler.backends.submission import Submission
+from scheduler.core.cluster import ClusterSpec
+from scheduler.service.decide.supervisor import begin
+from scheduler.service.log.audit import audit
+from scheduler.service.log.bundles import Library
+from scheduler.service.log.ledger import Phase, first_row
+from scheduler.service.log.store.store import Store
+from scheduler.service.log.store.tables import jobs
 from scheduler.service.settings import Settings
-from scheduler.service.store.store import Store
-from scheduler.service.store.tables import jobs
-from scheduler.service.submission import Submission
-from scheduler.service.supervisor import begin
 
 CLUSTER = """name: kills
 gpus_per_node: 4
@@ -37,7 +37,7 @@ vcs: {vc: 2}
 """
 DECIDER = (
     "import sys; from scheduler.service.settings import Settings;"
-    "from scheduler.service.supervisor import run_decider;"
+    "from scheduler.service.decide.supervisor import run_decider;"
     "run_decider(Settings.model_validate_json(sys.argv[1]), lambda: False)"
 )
 

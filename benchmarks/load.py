@@ -235,9 +235,9 @@ def make_tokens(folder: Path) -> list[str]:
     """A submitter for each virtual cluster."""
     from scheduler.service.api import tokens
     from scheduler.service.api.auth import service_user
-    from scheduler.service.store.schema import prepare
-    from scheduler.service.store.store import Store
-    from scheduler.service.store.visibility import Role
+    from scheduler.service.log.store.schema import prepare
+    from scheduler.service.log.store.store import Store
+    from scheduler.service.log.store.visibility import Role
 
     store = Store(_database(folder))
     prepare(store)

@@ -2,7 +2,8 @@
 
     python -m benchmarks.million --json [--jobs 1000000] [--gpus 10000] [--keep FOLDER]
 
-The trace is the synthetic one (`pipeline.traces.synthetic`, scale `large`: 180 days, 18 virtual
+The trace is the synthetic one (`pipeline.traces.synthetic.config`, scale `large`: 180 days, 18
+virtual
 clusters, loads of 0.75 to 0.96) with every virtual cluster made larger by the same factor.
 Durations are learned from nothing, from histories alone, as the service does between trainings;
 pairs are judged by models fitted on simulated pairs; one node in a hundred profiles. Prints time,
@@ -23,13 +24,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pipeline.traces.synthetic import SyntheticConfig, default_config, generate
-from pipeline.tracks import plain
-from pipeline.tracks.scenario import ProfilingSettings, Scenario
-from scheduler.cluster import ClusterSpec
-from scheduler.estimates import LiveEstimator
-from scheduler.recorder import Recorder
-from scheduler.results import summarise
+from pipeline.traces.synthetic.config import SyntheticConfig, default_config, generate
+from pipeline.worlds import plain
+from pipeline.worlds.scenario import ProfilingSettings, Scenario
+from scheduler.core.cluster import ClusterSpec
+from scheduler.core.estimates import LiveEstimator
+from scheduler.simulation.recorder import Recorder
+from scheduler.simulation.results import summarise
 
 BUDGET = Path(__file__).with_name("million_budget.json")
 FULL = 1_000_000

@@ -24,14 +24,14 @@ import numpy as np
 from features.job import Job, Profile
 from features.schema import State
 from pipeline.runs import run
-from pipeline.tracks import open_scenario
-from scheduler.cluster import Cluster, ClusterSpec
-from scheduler.core import Core
-from scheduler.estimates import TableEstimator
-from scheduler.policies.pellucid import Pellucid
-from scheduler.profiling import WaitingStage
-from scheduler.recorder import decision_table
-from scheduler.sharing import TableJudge
+from pipeline.worlds import open_scenario
+from scheduler.core.cluster import Cluster, ClusterSpec
+from scheduler.core.core import Core
+from scheduler.core.estimates import TableEstimator
+from scheduler.core.pairs import TableJudge
+from scheduler.core.profiling import WaitingStage
+from scheduler.policies.pellucid.policy import Pellucid
+from scheduler.simulation.recorder import decision_table
 
 BUDGET = Path(__file__).with_name("orchestrator_budget.json")
 QUEUED = 10_000

@@ -90,11 +90,11 @@ def venus(data: Path, jobs: int | None = None) -> dict[str, Any]:
     from pipeline.online import OnlineEstimator
     from pipeline.replay.runs import VARIANTS, Cell, cell
     from pipeline.replay.site import read_site
-    from pipeline.tracks import venus as track
-    from pipeline.tracks.scenario import Scenario
-    from pipeline.tracks.venus import jitter
-    from scheduler.estimates import Estimator
-    from scheduler.work import SimulatedContention
+    from pipeline.worlds import venus as track
+    from pipeline.worlds.scenario import Scenario
+    from pipeline.worlds.venus import jitter
+    from scheduler.core.estimates import Estimator
+    from scheduler.simulation.work import SimulatedContention
 
     workload = jitter(track.load(data / "venus").workload, 0)
     workload.jobs = workload.jobs[:jobs]

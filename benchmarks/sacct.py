@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from scheduler.loop import JobResult
-from scheduler.work import Work
+from scheduler.simulation.loop import JobResult
+from scheduler.simulation.work import Work
 
 HEADER = (
     "JobID|JobName|User|Partition|Submit|Eligible|Start|End|Elapsed|Timelimit|State|ExitCode|"

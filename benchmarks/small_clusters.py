@@ -29,16 +29,16 @@ import numpy as np
 
 from features.names import normalise
 from pipeline.online import OnlineEstimator
-from pipeline.traces.synthetic import Vc, default_config, generate
-from pipeline.tracks import venus
-from pipeline.tracks.honest import judge_of_strangers
-from pipeline.tracks.plain import workload_of
-from pipeline.tracks.scenario import ProfilingSettings, Scenario, oracle
-from scheduler.cluster import ClusterSpec
-from scheduler.estimates import Estimator
-from scheduler.policies.base import Policy
-from scheduler.profiling import KNOWN_S
-from scheduler.work import PairTable, Work, Workload
+from pipeline.traces.synthetic.config import Vc, default_config, generate
+from pipeline.worlds import venus
+from pipeline.worlds.honest import judge_of_strangers
+from pipeline.worlds.plain import workload_of
+from pipeline.worlds.scenario import ProfilingSettings, Scenario, oracle
+from scheduler.core.cluster import ClusterSpec
+from scheduler.core.estimates import Estimator
+from scheduler.core.policy import Policy
+from scheduler.core.profiling import KNOWN_S
+from scheduler.simulation.work import PairTable, Work, Workload
 
 SIZES = (1, 4, 16)
 PER_NODE = 8

@@ -10,14 +10,14 @@ import numpy as np
 from features.job import Job
 from features.schema import State
 from models.training.helios import HeliosForest
-from scheduler.estimates import Estimate
-from scheduler.helios import HeliosEstimator
+from scheduler.core.estimates import Estimate
+from scheduler.policies.helios import HeliosEstimator
 
 WEEK_S = 7 * 86_400.0
 
 
 class OnlineHelios(HeliosEstimator):
-    """The blend of `scheduler.helios`, with a forest fitted on the jobs that have ended.
+    """The blend of `scheduler.policies.helios`, with a forest fitted on the jobs that have ended.
 
     Args:
         refit_s: seconds of simulated time between fits.

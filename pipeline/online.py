@@ -17,7 +17,7 @@ from features.spec import Value
 from features.state import FeatureState
 from features.survival import OUTLOOK_TERMS
 from models.bundle import Bundle
-from scheduler.estimates import COLD_START, BundleEstimator, Estimate, FeatureEstimator
+from scheduler.core.estimates import COLD_START, BundleEstimator, Estimate, FeatureEstimator
 
 DAY_S = 86_400.0
 # What a refit looks at: wider histories were no better and cost five times as much.

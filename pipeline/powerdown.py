@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from pipeline.errors import UserError
 from pipeline.explain.run import DECISIONS, JOBS, RunError, RunFolder, seconds
-from scheduler.decisions import Action
+from scheduler.core.decisions import Action
 from scheduler.policies.ces import INTERVAL_S, Ces, CesAdvice, CesSettings
 
 Floats = NDArray[np.float64]

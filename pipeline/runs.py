@@ -15,12 +15,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from pipeline.cluster import HERE, Keep, mapped
-from pipeline.tracks.scenario import Cost, Meter, Progress, Sink
-from scheduler.estimates import Estimator
-from scheduler.explain.scores import describe
-from scheduler.loop import Outcome
-from scheduler.recorder import Recorder, write_json, write_table
-from scheduler.results import jct_by_vc, job_table, summarise
+from pipeline.worlds.scenario import Cost, Meter, Progress, Sink
+from scheduler.core.estimates import Estimator
+from scheduler.explain.terms import describe
+from scheduler.simulation.loop import Outcome
+from scheduler.simulation.recorder import Recorder, write_json, write_table
+from scheduler.simulation.results import jct_by_vc, job_table, summarise
 
 Figures = dict[str, Any]
 

@@ -29,14 +29,14 @@ from benchmarks.slurm.verdict import Outcome, accounts, judge, notes
 from scheduler.backends.slurm import parse
 from scheduler.backends.slurm.client import Slurm, SlurmDown
 from scheduler.backends.slurm.client import SlurmError as Refused
+from scheduler.service.log.store.store import Store
+from scheduler.service.log.store.tables import jobs
 from scheduler.service.settings import read_settings
-from scheduler.service.store.store import Store
-from scheduler.service.store.tables import jobs
 
 DECIDER = (
     "import sys; from scheduler.service.settings import Settings;"
-    "from scheduler.service.supervisor import begin, run_decider;"
-    "from scheduler.service.slurm import read_shape;"
+    "from scheduler.service.decide.supervisor import begin, run_decider;"
+    "from scheduler.service.backends import read_shape;"
     "settings = Settings.model_validate_json(sys.argv[1]);"
     "shape, partition = read_shape(settings);"
     "begin(settings, shape.spec, partition, shape.names);"

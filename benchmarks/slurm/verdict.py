@@ -13,11 +13,11 @@ from sqlalchemy import select
 
 from benchmarks.slurm.cluster import SlurmCluster
 from scheduler.backends.slurm.parse import hosts
-from scheduler.service.audit import audit
-from scheduler.service.bundles import Library
+from scheduler.service.log.audit import audit
+from scheduler.service.log.bundles import Library
+from scheduler.service.log.store.store import Store
+from scheduler.service.log.store.tables import decisions, jobs
 from scheduler.service.settings import Settings
-from scheduler.service.store.store import Store
-from scheduler.service.store.tables import decisions, jobs
 
 GRANTS = ("start", "pack", "profile")
 APART_S = 1.0  # decisions less far apart have no order that whole seconds could show

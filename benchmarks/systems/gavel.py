@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.systems.figure import CpuClock, Figure, at_most, ordered, told, within
-from pipeline.workloads.gavel import (
+from pipeline.worlds.workloads.gavel import (
     REFERENCE_CLUSTER,
     cluster,
     read_table,
@@ -25,18 +25,18 @@ from pipeline.workloads.gavel import (
     synthetic,
     workload,
 )
-from scheduler.allocation.throughputs import ThroughputTable
-from scheduler.policies.gavel import POLICIES
-from scheduler.policies.gavel.estimator import PairEstimator
-from scheduler.policies.gavel.goals import (
+from scheduler.peers.allocation.throughputs import ThroughputTable
+from scheduler.peers.gavel import POLICIES
+from scheduler.peers.gavel.estimator import PairEstimator
+from scheduler.peers.gavel.goals import (
     finish_time_fairness,
     least_attained_service,
     makespan,
     refined,
 )
-from scheduler.policies.gavel.policy import GavelPolicy
-from scheduler.policies.gavel.problem import Problem
-from scheduler.policies.gavel.sharing import merged, optimum, split
+from scheduler.peers.gavel.policy import GavelPolicy
+from scheduler.peers.gavel.problem import Problem
+from scheduler.peers.gavel.sharing import merged, optimum, split
 
 TYPES = tuple(REFERENCE_CLUSTER)
 HOUR = 3600.0

@@ -21,12 +21,12 @@ from scipy.stats import spearmanr
 from benchmarks.systems.figure import CpuClock, Figure, told
 from features.schema import State
 from models.training.helios import HeliosForest, NodeForecaster, table_forecast
-from pipeline.tracks import open_scenario
-from scheduler.estimates import Estimator
-from scheduler.helios import HeliosEstimator
-from scheduler.policies.base import Policy
+from pipeline.worlds import open_scenario
+from scheduler.core.estimates import Estimator
+from scheduler.core.policy import Policy
 from scheduler.policies.ces import INTERVAL_S, PUBLISHED, Ces
-from scheduler.work import Workload
+from scheduler.policies.helios import HeliosEstimator
+from scheduler.simulation.work import Workload
 
 WEEK_S = 7 * 86_400.0
 LEAST = 500  # ended jobs before a forest is fitted

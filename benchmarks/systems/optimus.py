@@ -11,12 +11,12 @@ from statistics import fmean
 import numpy as np
 
 from benchmarks.systems.figure import CpuClock, Figure, at_most, exact, told
-from pipeline.workloads.pollux import applications, open_workload
-from scheduler.policies.optimus.convergence import fit, fit_envelope, smooth
-from scheduler.policies.optimus.paa import assign, assign_as_mxnet
-from scheduler.policies.optimus.placement import spread, traffic
-from scheduler.policies.optimus.policy import Optimus
-from scheduler.policies.optimus.speed import (
+from pipeline.worlds.workloads.pollux import applications, open_workload
+from scheduler.peers.optimus.convergence import fit, fit_envelope, smooth
+from scheduler.peers.optimus.paa import assign, assign_as_mxnet
+from scheduler.peers.optimus.placement import spread, traffic
+from scheduler.peers.optimus.policy import Optimus
+from scheduler.peers.optimus.speed import (
     AllReduceSpeed,
     AsyncPsSpeed,
     PsObservation,

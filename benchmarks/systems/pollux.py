@@ -19,13 +19,13 @@ from benchmarks.systems.figure import (
     told,
     within,
 )
-from pipeline.workloads.pollux import applications, open_workload, recorded
-from pipeline.workloads.pollux.applications import Application
-from scheduler.allocation.statistics import Configuration, StepTimes
-from scheduler.loop import Outcome
-from scheduler.policies.allocating import build
-from scheduler.policies.pollux import Pollux
-from scheduler.policies.pollux.throughput import fit
+from pipeline.worlds.workloads.pollux import applications, open_workload, recorded
+from pipeline.worlds.workloads.pollux.applications import Application
+from scheduler.peers.allocation.statistics import Configuration, StepTimes
+from scheduler.peers.pollux import Pollux
+from scheduler.peers.pollux.throughput import fit
+from scheduler.peers.registry import build
+from scheduler.simulation.loop import Outcome
 
 WORKLOADS = range(1, 9)
 HELD_OUT, SEEDS = 0.3, 5  # share of placements that are not fitted; draws of them

@@ -13,12 +13,12 @@ from statistics import fmean
 import numpy as np
 
 from benchmarks.systems.figure import CpuClock, Figure, at_least, at_most, exact, told
-from pipeline.workloads.pollux import applications, open_workload
-from scheduler.policies.smd.inner import PsLimits, Tasks, enumerate_tasks, equal_tasks, relax
-from scheduler.policies.smd.iteration import LayeredIteration, Overheads
-from scheduler.policies.smd.outer import Knapsack, approximate, select, select_exactly
-from scheduler.policies.smd.policy import Smd
-from scheduler.policies.smd.utility import Utility
+from pipeline.worlds.workloads.pollux import applications, open_workload
+from scheduler.peers.smd.inner import PsLimits, Tasks, enumerate_tasks, equal_tasks, relax
+from scheduler.peers.smd.iteration import LayeredIteration, Overheads
+from scheduler.peers.smd.outer import Knapsack, approximate, select, select_exactly
+from scheduler.peers.smd.policy import Smd
+from scheduler.peers.smd.utility import Utility
 
 RESOURCES = 4
 

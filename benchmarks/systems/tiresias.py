@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.systems.figure import CpuClock, Figure, exact, told
-from pipeline.workloads.tiresias import (
+from pipeline.worlds.workloads.tiresias import (
     SAMPLE,
     TRACE,
     GangJob,
@@ -16,8 +16,8 @@ from pipeline.workloads.tiresias import (
     read_trace,
     workload,
 )
-from scheduler.loop import Outcome
-from scheduler.policies.tiresias_las import TiresiasLas
+from scheduler.peers.tiresias_las import TiresiasLas
+from scheduler.simulation.loop import Outcome
 
 # Average JCT, seconds, of the published simulator on four nodes of four GPUs.
 PUBLISHED: dict[str, dict[str, float]] = {

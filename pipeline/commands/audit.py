@@ -43,12 +43,12 @@ def audit(
       pellucid audit --database postgresql://pellucid@db/pellucid --json | jq .divergences[0]
     """
     with user_errors():
-        from scheduler.service.audit import audit as run
-        from scheduler.service.bundles import Library
+        from scheduler.service.log.audit import audit as run
+        from scheduler.service.log.bundles import Library
+        from scheduler.service.log.snapshots import Snapshots
+        from scheduler.service.log.store.schema import check
+        from scheduler.service.log.store.store import Store, must_exist
         from scheduler.service.settings import read_settings
-        from scheduler.service.snapshots import Snapshots
-        from scheduler.service.store.schema import check
-        from scheduler.service.store.store import Store, must_exist
 
         settings = read_settings(database=database, state_dir=state_dir)
         must_exist(settings.database)

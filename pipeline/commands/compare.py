@@ -26,8 +26,8 @@ from pipeline.console import bar, table, user_errors
 from pipeline.errors import UserError
 
 if TYPE_CHECKING:
-    from pipeline.tracks import Scenario
-    from pipeline.workloads.scenario import AllocationScenario
+    from pipeline.worlds import Scenario
+    from pipeline.worlds.workloads.scenario import AllocationScenario
 
 
 def compare(
@@ -162,8 +162,8 @@ def _allocating(
     workload: str, policies: str | None
 ) -> tuple[list[str], Callable[[int], AllocationScenario]]:
     """The policies to run on a workload, each of which has there what it needs."""
-    from pipeline.workloads.scenario import open_scenario, runnable
-    from scheduler.policies.allocating import ALLOCATING
+    from pipeline.worlds.workloads.scenario import open_scenario, runnable
+    from scheduler.peers.registry import ALLOCATING
 
     scenario = open_scenario(workload, 0)
     if policies is None:
@@ -185,7 +185,7 @@ def _scenario(
     since: float | None,
     seed: int,
 ) -> Scenario:
-    from pipeline.tracks import open_scenario
+    from pipeline.worlds import open_scenario
 
     return open_scenario(
         trace,

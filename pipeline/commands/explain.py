@@ -97,6 +97,6 @@ def explain(
 
 def _draw(path: Path, run: Path, story: Story) -> None:
     from pipeline.explain.page import view
-    from pipeline.report.look import page, release, write_page
+    from pipeline.report.page import page, release, write_page
 
     write_page(path, page("story.html", view=view(story), run=run.name, release=release()))

@@ -42,7 +42,7 @@ def powerdown(
     with user_errors():
         from pipeline.powerdown import advise, table
         from scheduler.policies.ces import PUBLISHED
-        from scheduler.recorder import write_table
+        from scheduler.simulation.recorder import write_table
 
         if settings not in PUBLISHED:
             raise UserError(f"--settings {settings}: use one of {', '.join(PUBLISHED)}")

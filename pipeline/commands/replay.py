@@ -87,7 +87,7 @@ def replay(
         from pipeline.replay.runs import VARIANTS, seeds_for
         from pipeline.replay.runs import replay as play
         from pipeline.replay.site import read_site
-        from pipeline.report.look import write_page
+        from pipeline.report.page import write_page
 
         hush = quiet or as_json
         at = place(where, workers)

@@ -42,7 +42,7 @@ def report(
     """
     with user_errors():
         from pipeline.report.build import Inputs, build
-        from pipeline.report.look import write_page
+        from pipeline.report.page import write_page
 
         made = build(Inputs(compare, bundle, trace, metrics, learning))
         write_page(out, made.html)

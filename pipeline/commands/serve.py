@@ -9,7 +9,7 @@ import typer
 
 from pipeline.console import user_errors
 
-DEMO_CLUSTER = Path(__file__).parents[1] / "clusters" / "demo.yaml"  # from any folder
+DEMO_CLUSTER = Path(__file__).parents[1] / "worlds" / "clusters" / "demo.yaml"  # from any folder
 
 
 def serve(
@@ -103,7 +103,7 @@ def serve(
 
       pellucid serve --fake-gpus          # this host, GPUs only declared; http://127.0.0.1:8400
 
-      pellucid serve --backend simulated --pace 60 --cluster pipeline/clusters/small.yaml
+      pellucid serve --backend simulated --pace 60 --cluster pipeline/worlds/clusters/small.yaml
 
       pellucid serve --database postgresql://pellucid@db/pellucid --config service.yaml
 
@@ -112,11 +112,11 @@ def serve(
     Then: pellucid submit --gpus 1 -- python train.py, or the pages at the address above.
     """
     with user_errors():
-        from pipeline.tracks.cluster_file import read_cluster
+        from pipeline.worlds.cluster_file import read_cluster
         from scheduler.service import logs
-        from scheduler.service.genesis import Partition
+        from scheduler.service.decide.supervisor import Supervisor, begin, listen
+        from scheduler.service.log.header import Partition
         from scheduler.service.settings import read_settings
-        from scheduler.service.supervisor import Supervisor, begin, listen
 
         settings = read_settings(
             config,
@@ -142,7 +142,7 @@ def serve(
         logs.configure(settings.log_level)
         names: tuple[str, ...] = ()
         if settings.backend == "slurm":
-            from scheduler.service.slurm import read_shape
+            from scheduler.service.backends import read_shape
 
             shape, partition = read_shape(settings)
             spec, names = shape.spec, shape.names

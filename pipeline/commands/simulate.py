@@ -87,7 +87,8 @@ def simulate(
 
     Examples:
 
-      pellucid simulate --trace data/trace --cluster pipeline/clusters/demo.yaml --policy lucid
+      pellucid simulate --trace data/trace --cluster pipeline/worlds/clusters/demo.yaml \\
+        --policy lucid
 
       pellucid simulate --trace ../shared/data/venus --track honest --policy lucid --seed 1 --json
 
@@ -95,8 +96,8 @@ def simulate(
     """
     with user_errors():
         from pipeline import runs
-        from pipeline.tracks import open_scenario
-        from pipeline.tracks.settings import policy_settings
+        from pipeline.worlds import open_scenario
+        from pipeline.worlds.settings import policy_settings
         from scheduler.policies import POLICIES, UnknownPolicy
 
         if policy not in POLICIES:

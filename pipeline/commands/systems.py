@@ -39,7 +39,7 @@ def systems(
       pellucid systems --figures data/figures.json --compare data/runs/workload-6
     """
     with user_errors():
-        from pipeline.report.look import write_page
+        from pipeline.report.page import write_page
         from pipeline.report.systems import build
 
         write_page(out, build(figures, compare or []))

@@ -17,7 +17,7 @@ from pipeline.remote import print_json
 
 if TYPE_CHECKING:
     from scheduler.service.api.tokens import Token
-    from scheduler.service.store.store import Store
+    from scheduler.service.log.store.store import Store
 
 DAY_S = 86_400.0
 DATABASE = Annotated[
@@ -64,7 +64,7 @@ def create(
     """
     with user_errors(), _database(database, config) as store:
         from scheduler.service.api import tokens
-        from scheduler.service.store.visibility import Role
+        from scheduler.service.log.store.visibility import Role
 
         if role not in list(Role):
             raise UserError(f"--role {role}: use one of {', '.join(Role)}")
@@ -125,9 +125,9 @@ def revoke(
 
 @contextmanager
 def _database(url: str | None, config: Path | None) -> Iterator[Store]:
+    from scheduler.service.log.store.schema import prepare
+    from scheduler.service.log.store.store import Store
     from scheduler.service.settings import read_settings
-    from scheduler.service.store.schema import prepare
-    from scheduler.service.store.store import Store
 
     store = Store(read_settings(config, database=url).database)
     try:

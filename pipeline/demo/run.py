@@ -22,9 +22,9 @@ from pipeline.demo.plan import CLUSTER, USERS, Sent, declared
 from pipeline.errors import UserError
 from scheduler.service.api import tokens
 from scheduler.service.client import Client, ServiceError
-from scheduler.service.store.schema import prepare
-from scheduler.service.store.store import Store
-from scheduler.service.store.visibility import Role
+from scheduler.service.log.store.schema import prepare
+from scheduler.service.log.store.store import Store
+from scheduler.service.log.store.visibility import Role
 
 OPERATOR = "olga"
 START_S = 60.0  # longest time a service may take to be ready

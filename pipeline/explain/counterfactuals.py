@@ -18,13 +18,13 @@ from typing import Any
 from pipeline.explain.run import RunError, RunFolder
 from pipeline.explain.story import Phase, Span, Story
 from pipeline.explain.words import duration
-from pipeline.tracks import Scenario, TrackError, open_scenario
-from scheduler.core import Core
-from scheduler.engine import Engine
-from scheduler.service.analyst.forecast import Futures
-from scheduler.service.analyst.memory import Memory
-from scheduler.service.analyst.whatif import Outcome, WhatIf
+from pipeline.worlds import Scenario, TrackError, open_scenario
+from scheduler.core.core import Core
+from scheduler.explain.whatif.counterfactuals import Outcome, WhatIf
+from scheduler.explain.whatif.forecasts import Futures
+from scheduler.explain.whatif.memory import Memory
 from scheduler.service.analyst.why import Why, why
+from scheduler.simulation.engine import Engine
 
 MOST = 5
 SAMPLES = 32

@@ -1,7 +1,7 @@
 """Reads a run's folder: what became of each job, and the decisions about it.
 
-    DIR/jobs.parquet       one row per job, `scheduler.results.JOB_SCHEMA`
-    DIR/decisions.parquet  one row per decision, `scheduler.recorder.DECISION_SCHEMA`
+    DIR/jobs.parquet       one row per job, `scheduler.simulation.results.JOB_SCHEMA`
+    DIR/decisions.parquet  one row per decision, `scheduler.simulation.recorder.DECISION_SCHEMA`
     DIR/summary.json       policy, track and the figures of the run
     DIR/bundles.json       names of terms and inputs by bundle digest
 
@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from rapidfuzz import process
 from rapidfuzz.distance import JaroWinkler
 
-from scheduler.decisions import Action, Decision, Reason, Score
+from scheduler.core.decisions import Action, Decision, Reason, Score
 
 DECISIONS, JOBS, SUMMARY, BUNDLES = (
     "decisions.parquet",
@@ -55,7 +55,8 @@ class JobFacts:
     """What became of one job. Times in seconds since the epoch, None = never.
 
     `queue_s` is the time without GPUs between submission and end, `ran_s` on GPUs (profiling
-    apart), `duration_s` what it takes on exclusive GPUs; see `scheduler.results.JOB_SCHEMA`.
+    apart), `duration_s` what it takes on exclusive GPUs; see
+    `scheduler.simulation.results.JOB_SCHEMA`.
     """
 
     job_id: str

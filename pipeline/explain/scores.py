@@ -1,6 +1,6 @@
-"""A score taken apart (`scheduler.explain.scores`)."""
+"""A score taken apart (`scheduler.explain.terms`)."""
 
-from scheduler.explain.scores import (
+from scheduler.explain.terms import (
     SHOWN_TERMS,
     TOLERANCE,
     Breakdown,

@@ -15,7 +15,7 @@ from typing import Any
 from pipeline.explain.run import JobFacts, RunFolder
 from pipeline.explain.scores import Breakdown, breakdowns
 from pipeline.explain.words import count, duration, number, percent
-from scheduler.decisions import Action, Decision, Reason
+from scheduler.core.decisions import Action, Decision, Reason
 
 PRINCIPAL_REASONS = 4
 

@@ -15,7 +15,7 @@ from rich.table import Table
 from pipeline.explain.scores import Breakdown, factor_of, seconds_of
 from pipeline.explain.story import PRINCIPAL_REASONS, Event, Sharing, Story
 from pipeline.explain.words import clock, count, duration, factor, moment, number, percent
-from scheduler.decisions import Action
+from scheduler.core.decisions import Action
 
 PLAIN_WIDTH = 120
 

@@ -12,7 +12,7 @@ from pipeline.explain.words import duration
 from pipeline.replay.runs import PACKING_SCENARIO, profiling
 from pipeline.replay.site import DAY_S, Site
 from pipeline.report.charts import rows as bars
-from pipeline.report.look import page, release
+from pipeline.report.page import page, release
 
 SHOWN = 12  # users and partitions in a table
 MONTHS = 24

@@ -21,12 +21,12 @@ from pipeline.online import OnlineEstimator
 from pipeline.replay.figures import Figures, backtest, by_name, of_record, of_replay, over_seeds
 from pipeline.replay.knowledge import duration_knowledge
 from pipeline.replay.site import Site
-from pipeline.tracks.scenario import ProfilingSettings, Scenario
-from pipeline.tracks.venus import jitter
-from scheduler.estimates import Estimator
-from scheduler.policies.base import Policy
-from scheduler.sharing import BundleJudge
-from scheduler.work import SimulatedContention, Workload
+from pipeline.worlds.scenario import ProfilingSettings, Scenario
+from pipeline.worlds.venus import jitter
+from scheduler.core.estimates import Estimator
+from scheduler.core.pairs import BundleJudge
+from scheduler.core.policy import Policy
+from scheduler.simulation.work import SimulatedContention, Workload
 
 SEEDS = 16
 # Many jobs (`Site.many`) get few seeds unless a number is asked for; more than the second, and no

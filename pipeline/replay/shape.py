@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.errors import UserError
-from pipeline.tracks.cluster_file import read_cluster
-from scheduler.cluster import ClusterSpec
+from pipeline.worlds.cluster_file import read_cluster
+from scheduler.core.cluster import ClusterSpec
 
 _HOSTS = re.compile(r"[^,\[]*(?:\[[^\]]*\][^,\[]*)?")
 _RANGES = re.compile(r"([\w.-]*)\[([\d,-]+)\]([\w.-]*)")

@@ -20,8 +20,8 @@ from pipeline.errors import UserError
 from pipeline.replay.shape import Hide, Shape, from_cluster_file, from_nodes, inferred
 from pipeline.traces import IngestSummary, ingest
 from pipeline.traces.dataset import read_months
-from pipeline.tracks.plain import workload_of
-from scheduler.work import Workload
+from pipeline.worlds.plain import workload_of
+from scheduler.simulation.work import Workload
 
 DAY_S = 86_400.0
 DAY_MS = 86_400_000

@@ -21,7 +21,6 @@ from pipeline.explain.scores import TOLERANCE
 from pipeline.explain.words import count, duration, percent
 from pipeline.report import model_charts, policies, trace
 from pipeline.report.comparison import Comparison, PolicyRun, read_comparison
-from pipeline.report.look import page, release
 from pipeline.report.models import (
     ModelFacts,
     drift_facts,
@@ -29,8 +28,9 @@ from pipeline.report.models import (
     read_models,
     slice_tables,
 )
+from pipeline.report.page import page, release
 from pipeline.report.samples import samples
-from pipeline.tracks import TRACKS
+from pipeline.worlds import TRACKS
 
 PAIR_MODELS = ("packing", "pair_speed", "pair_ga2m")
 LIBRARIES = ("numpy", "pandas", "pyarrow", "interpret-core", "scikit-learn", "lightgbm")

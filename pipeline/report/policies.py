@@ -14,7 +14,7 @@ from pipeline.report.charts import cumulative, dots, lines, rows
 from pipeline.report.comparison import Comparison, PolicyRun
 from pipeline.report.svg import DURATION_TICKS, SERIES, Frame, legend, log_ticks, ticks
 from pipeline.report.usage import usage
-from pipeline.tracks import TRACKS
+from pipeline.worlds import TRACKS
 from scheduler.policies import POLICIES
 
 SHOWN_VCS = 18

@@ -10,7 +10,7 @@ from pipeline.explain.page import StoryView, view
 from pipeline.explain.story import tell
 from pipeline.explain.words import duration, number
 from pipeline.report.comparison import PolicyRun
-from scheduler.decisions import Action
+from scheduler.core.decisions import Action
 
 Floats = NDArray[np.float64]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.explain.run import RunError, read_object
-from pipeline.report.look import page, release
+from pipeline.report.page import page, release
 from pipeline.report.systems_known import KNOWN, System
 
 # What is compared: (figure, words, smaller is better).

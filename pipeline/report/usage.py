@@ -17,7 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from pipeline.report.comparison import PolicyRun
-from scheduler.decisions import Action, Reason
+from scheduler.core.decisions import Action, Reason
 
 Floats = NDArray[np.float64]
 

@@ -36,7 +36,7 @@ from pipeline.stages.common import (
     test_from,
 )
 from pipeline.traces import read_dataset
-from scheduler.recorder import write_json, write_text
+from scheduler.simulation.recorder import write_json, write_text
 
 WARM = 10  # jobs of a user after which their histories say something
 QUANTILES = np.linspace(0.02, 0.98, 49)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from pipeline.stages.common import TRACE, Params, stage
-from pipeline.traces import ingest, synthetic
+from pipeline.traces import ingest
+from pipeline.traces.synthetic import config as synthetic
 
 
 def run(params: Params) -> str:

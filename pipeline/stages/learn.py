@@ -21,10 +21,10 @@ from models.training.duration import MIN_ROWS, fit_duration
 from models.training.evaluation import duration_metrics
 from pipeline.stages.common import BUNDLE, METRICS, TRACE, Params, stage, test_from
 from pipeline.traces import read_dataset
-from pipeline.tracks import plain
-from pipeline.tracks.cluster_file import read_cluster
-from scheduler.recorder import write_json
-from scheduler.results import summarise
+from pipeline.worlds import plain
+from pipeline.worlds.cluster_file import read_cluster
+from scheduler.simulation.recorder import write_json
+from scheduler.simulation.results import summarise
 
 HISTORY = (100, 300, 1_000, 3_000, 10_000, 30_000)
 POLICY = "pellucid"

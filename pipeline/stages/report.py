@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pipeline.errors import UserError
 from pipeline.report.build import Inputs, build
-from pipeline.report.look import write_page
+from pipeline.report.page import write_page
 from pipeline.stages.common import BUNDLE, METRICS, REPORT, RUNS, TRACE, Params, stage
 
 

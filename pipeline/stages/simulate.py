@@ -19,8 +19,8 @@ from pipeline.stages.common import (
     test_from,
 )
 from pipeline.traces import read_dataset
-from pipeline.tracks import open_scenario
-from scheduler.recorder import write_json, write_text
+from pipeline.worlds import open_scenario
+from scheduler.simulation.recorder import write_json, write_text
 
 KEPT = ("avg_jct_s", "avg_queue_s", "p99_queue_s", "gpu_utilisation", "packed_jobs", "preemptions")
 

@@ -35,7 +35,7 @@ from pipeline.stages.common import (
     test_from,
 )
 from pipeline.traces import read_dataset
-from scheduler.recorder import write_json
+from scheduler.simulation.recorder import write_json
 
 
 def read_measured(pairs: str, seed: int) -> PairMeasurements:

@@ -16,8 +16,8 @@ from features.job import Profile
 from features.schema import State
 
 if TYPE_CHECKING:
-    from scheduler.decisions import Decision
-    from scheduler.service.events import Event
+    from scheduler.backends.events import Event
+    from scheduler.core.decisions import Decision
 
 
 class Purpose(StrEnum):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from scheduler.explain.scores import SHOWN_TERMS, Breakdown, factor_of, seconds_of
+from scheduler.explain.terms import SHOWN_TERMS, Breakdown, factor_of, seconds_of
 from scheduler.explain.words import count
 
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from scheduler.forecast import Forecast
-from scheduler.policies.base import Policy
+from scheduler.core.arrivals import Forecast
+from scheduler.core.pairs import Judge
+from scheduler.core.policy import Policy
+from scheduler.core.quirks import NONE, Quirks
 from scheduler.policies.easy import Easy
 from scheduler.policies.fifo import Fifo, FifoSkip
 from scheduler.policies.horus import Horus
 from scheduler.policies.lucid import Lucid
-from scheduler.policies.pellucid import Pellucid
+from scheduler.policies.pellucid.policy import Pellucid
 from scheduler.policies.qssf import Qssf
 from scheduler.policies.sjf import Sjf
 from scheduler.policies.srtf import Srtf
 from scheduler.policies.tiresias import Tiresias
-from scheduler.quirks import NONE, Quirks
-from scheduler.sharing import Judge
 
 POLICIES: dict[str, type[Policy]] = {
     policy.name: policy

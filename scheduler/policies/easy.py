@@ -7,11 +7,11 @@ first job it cannot start; a job without a limit is taken to run for `default_li
 
 from __future__ import annotations
 
-from scheduler.cluster import Placement, Run
-from scheduler.core import QueuedJob, Turn
-from scheduler.decisions import Reason
-from scheduler.orchestrator.reservation import choose
-from scheduler.policies.base import Policy
+from scheduler.core.cluster import Placement, Run
+from scheduler.core.core import QueuedJob, Turn
+from scheduler.core.decisions import Reason
+from scheduler.core.policy import Policy
+from scheduler.policies.pellucid.reservation import choose
 
 DAY_S = 86_400.0
 

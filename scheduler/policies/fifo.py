@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from scheduler.core import Turn
-from scheduler.policies.base import Policy, skipping
+from scheduler.core.core import Turn
+from scheduler.core.policy import Policy, skipping
 
 
 class Fifo(Policy):

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 from features.job import Job, Profile
 from features.names import normalise
-from scheduler.cluster import Run
-from scheduler.core import QueuedJob, Turn
-from scheduler.decisions import Reason
-from scheduler.policies.base import Policy
-from scheduler.sharing import Verdict
+from scheduler.core.cluster import Run
+from scheduler.core.core import QueuedJob, Turn
+from scheduler.core.decisions import Reason
+from scheduler.core.pairs import Verdict
+from scheduler.core.policy import Policy
 
 
 @dataclass(frozen=True, slots=True)

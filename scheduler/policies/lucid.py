@@ -8,13 +8,13 @@ from __future__ import annotations
 from math import floor
 
 from models.bundle import Bundle
-from scheduler.cluster import GPU_SHARING_CAPACITY, Run
-from scheduler.core import QueuedJob, Turn
-from scheduler.decisions import Reason
-from scheduler.estimates import Estimator
-from scheduler.forecast import BIN_S, Forecast
-from scheduler.policies.base import Policy, in_order
-from scheduler.sharing import Judge, Verdict, judge_of
+from scheduler.core.arrivals import BIN_S, Forecast
+from scheduler.core.cluster import GPU_SHARING_CAPACITY, Run
+from scheduler.core.core import QueuedJob, Turn
+from scheduler.core.decisions import Reason
+from scheduler.core.estimates import Estimator
+from scheduler.core.pairs import Judge, Verdict, judge_of
+from scheduler.core.policy import Policy, in_order
 
 
 class Lucid(Policy):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from scheduler.core import QueuedJob, Turn
-from scheduler.policies.base import Policy, in_order
+from scheduler.core.core import QueuedJob, Turn
+from scheduler.core.policy import Policy, in_order
 
 
 class Qssf(Policy):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from scheduler.core import QueuedJob
-from scheduler.policies.base import Policy
+from scheduler.core.core import QueuedJob
+from scheduler.core.policy import Policy
 
 
 class Sjf(Policy):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from heapq import merge
 
-from scheduler.cluster import Run
-from scheduler.core import QueuedJob, Turn
-from scheduler.policies.base import Policy, by_quota, skipping
-from scheduler.work import preemption_cost_s
+from scheduler.core.cluster import Run
+from scheduler.core.core import QueuedJob, Turn
+from scheduler.core.policy import Policy, by_quota, skipping
+from scheduler.simulation.work import preemption_cost_s
 
 
 class Srtf(Policy):

@@ -9,10 +9,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from math import floor
 
-from scheduler.cluster import Run
-from scheduler.core import QueuedJob, Turn
-from scheduler.decisions import Reason
-from scheduler.policies.base import Policy, by_quota
+from scheduler.core.cluster import Run
+from scheduler.core.core import QueuedJob, Turn
+from scheduler.core.decisions import Reason
+from scheduler.core.policy import Policy, by_quota
 
 
 class Tiresias(Policy):

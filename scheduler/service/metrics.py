@@ -24,12 +24,12 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 from sqlalchemy import Connection, func, select
 
-from scheduler.decisions import Action
-from scheduler.service.events import Kind
-from scheduler.service.genesis import code_version
-from scheduler.service.ledger import Phase
-from scheduler.service.store.store import Store
-from scheduler.service.store.tables import decisions, events, jobs, leases, nodes
+from scheduler.backends.events import Kind
+from scheduler.core.decisions import Action
+from scheduler.service.log.header import code_version
+from scheduler.service.log.ledger import Phase
+from scheduler.service.log.store.store import Store
+from scheduler.service.log.store.tables import decisions, events, jobs, leases, nodes
 
 WAIT_BUCKETS_S = (1, 10, 60, 300, 900, 3600, 10_800, 43_200, 86_400, 259_200, 604_800)
 BATCH = 5000

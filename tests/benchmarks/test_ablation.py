@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import ablation
 from benchmarks.ablation import GROUPS, OFF, Kept, Row, ablate, table
-from scheduler.policies.pellucid import Pellucid
+from scheduler.policies.pellucid.policy import Pellucid
 
 
 @pytest.mark.parametrize("group", GROUPS)

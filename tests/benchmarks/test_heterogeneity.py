@@ -9,14 +9,14 @@ import pytest
 from benchmarks.heterogeneity import TYPES, Nature, Truth, beliefs, simulate, world
 from features.job import Job
 from pipeline.evaluate.heterogeneity import read_rates
-from scheduler.cluster import Cluster, ClusterSpec
-from scheduler.core import Core
-from scheduler.decisions import Action, Decision
-from scheduler.engine import Engine
-from scheduler.estimates import LiveEstimator
-from scheduler.orchestrator.gputypes import TypedPlacement
-from scheduler.policies.pellucid import Pellucid
-from scheduler.work import Work
+from scheduler.core.cluster import Cluster, ClusterSpec
+from scheduler.core.core import Core
+from scheduler.core.decisions import Action, Decision
+from scheduler.core.estimates import LiveEstimator
+from scheduler.policies.pellucid.gputypes import TypedPlacement
+from scheduler.policies.pellucid.policy import Pellucid
+from scheduler.simulation.engine import Engine
+from scheduler.simulation.work import Work
 
 pytestmark = pytest.mark.shared_data
 JOBS = 600  # the first days

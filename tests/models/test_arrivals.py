@@ -20,7 +20,7 @@ from models.bundle.arrivals import (
 )
 from models.training.arrivals import Arrivals, arrivals_at, evaluate_arrivals, fit_arrivals
 from models.training.errors import TrainingError
-from scheduler.forecast import BundleForecast, RecentForecast
+from scheduler.core.arrivals import BundleForecast, RecentForecast
 
 START = 1_600_000_000 // BIN_S * BIN_S
 

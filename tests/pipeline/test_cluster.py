@@ -20,7 +20,7 @@ from pipeline.errors import UserError
 from pipeline.sharded import write_shards
 from pipeline.traces import ingest, read_dataset
 from pipeline.traces.dataset import read_months
-from pipeline.traces.synthetic import default_config, write
+from pipeline.traces.synthetic.config import default_config, write
 
 
 def squared(value: int) -> int:
@@ -118,7 +118,7 @@ def test_a_sweep_killed_halfway_goes_on_where_it_stopped(tmp_path: Path) -> None
     write(default_config("small", 0), tmp_path / "trace")
     command = [
         sys.executable, "-c", "from pipeline.cli import main; main()", "compare",
-        "--trace", str(tmp_path / "trace"), "--cluster", "pipeline/clusters/small.yaml",
+        "--trace", str(tmp_path / "trace"), "--cluster", "pipeline/worlds/clusters/small.yaml",
         "--policies", "fifo,fifo-skip,sjf,srtf", "--seeds", "3", "--durations", "gpus", "--json",
     ]  # fmt: skip
     kept = tmp_path / "kept"

@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.cli import COMMANDS
-from pipeline.traces.synthetic import default_config, write
+from pipeline.traces.synthetic.config import default_config, write
 
-CLUSTER = "pipeline/clusters/small.yaml"
+CLUSTER = "pipeline/worlds/clusters/small.yaml"
 
 
 def pellucid(*arguments: str | Path) -> subprocess.CompletedProcess[str]:

@@ -14,20 +14,20 @@ from pipeline.commands.simulate import simulate
 from pipeline.explain import RunError, RunFolder, Story, counterfactuals, tell
 from pipeline.explain.counterfactuals import lines, stand_at
 from pipeline.explain.story import Phase
-from pipeline.traces import synthetic
-from pipeline.tracks import open_scenario
-from scheduler.decisions import Action, Reason
-from scheduler.recorder import write_json
-from scheduler.service.analyst.changes import apply
-from scheduler.service.analyst.forecast import Futures
+from pipeline.traces.synthetic import config as synthetic
+from pipeline.worlds import open_scenario
+from scheduler.core.decisions import Action, Reason
+from scheduler.explain.whatif.changes import apply
+from scheduler.explain.whatif.forecasts import Futures
 from scheduler.service.analyst.why import starts_without
+from scheduler.simulation.recorder import write_json
 
 app = typer.Typer()
 for command in (explain, simulate):
     app.command()(command)
 
 OPTIONS = ["--set", "patience_s=7200", "--set", "fairness=0.5"]
-CLUSTER = Path(__file__).resolve().parents[2] / "pipeline" / "clusters" / "small.yaml"
+CLUSTER = Path(__file__).resolve().parents[2] / "pipeline" / "worlds" / "clusters" / "small.yaml"
 
 
 @pytest.fixture(scope="module")

@@ -28,15 +28,15 @@ from pipeline.explain.scores import breakdowns
 from pipeline.explain.story import Phase, placement_of, sentence_of
 from pipeline.explain.text import as_plain, show
 from pipeline.explain.words import clock, duration, number
-from pipeline.report.look import page
-from pipeline.traces import synthetic
-from pipeline.tracks import open_scenario
-from scheduler.decisions import Action, Decision, Reason, Score
-from scheduler.engine import JobResult
-from scheduler.recorder import Recorder, write_json, write_table
-from scheduler.results import JOB_SCHEMA, job_table
+from pipeline.report.page import page
+from pipeline.traces.synthetic import config as synthetic
+from pipeline.worlds import open_scenario
+from scheduler.core.decisions import Action, Decision, Reason, Score
+from scheduler.simulation.engine import JobResult
+from scheduler.simulation.recorder import Recorder, write_json, write_table
+from scheduler.simulation.results import JOB_SCHEMA, job_table
 
-CLUSTER = Path(__file__).resolve().parents[2] / "pipeline" / "clusters" / "small.yaml"
+CLUSTER = Path(__file__).resolve().parents[2] / "pipeline" / "worlds" / "clusters" / "small.yaml"
 
 
 # --- building ------------------------------------------------------------------------------------
@@ -154,7 +154,7 @@ def test_partners_tell_the_same_pairing(small: Path) -> None:
 
 @pytest.mark.shared_data
 def test_published_lives_are_covered_beside_the_clock(shared_data: Path, tmp_path: Path) -> None:
-    from pipeline.tracks import published, venus
+    from pipeline.worlds import published, venus
 
     decisions: dict[str, list[Decision]] = defaultdict(list)
 

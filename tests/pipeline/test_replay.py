@@ -26,11 +26,11 @@ from pipeline.replay.page import render
 from pipeline.replay.runs import VARIANTS, replay
 from pipeline.replay.shape import expanded, from_nodes
 from pipeline.replay.site import Site, read_site
-from scheduler.cluster import Cluster, ClusterSpec
-from scheduler.core import Core
-from scheduler.engine import Engine
+from scheduler.core.cluster import Cluster, ClusterSpec
+from scheduler.core.core import Core
 from scheduler.policies.easy import Easy
-from scheduler.work import SimulatedContention, Work
+from scheduler.simulation.engine import Engine
+from scheduler.simulation.work import SimulatedContention, Work
 
 T0 = int(datetime(2026, 3, 2, tzinfo=UTC).timestamp())
 SHAPE = ClusterSpec({"short": 2, "long": 3}, 4)

@@ -44,11 +44,12 @@ from pipeline.report.comparison import Comparison, Difference, PolicyRun, read_c
 from pipeline.report.models import error_table, read_models
 from pipeline.report.svg import Scale, log_ticks, short, ticks
 from pipeline.report.usage import usage
-from pipeline.traces import TraceError, synthetic
-from pipeline.tracks import open_scenario
-from scheduler.recorder import write_json, write_table
+from pipeline.traces import TraceError
+from pipeline.traces.synthetic import config as synthetic
+from pipeline.worlds import open_scenario
+from scheduler.simulation.recorder import write_json, write_table
 
-CLUSTER = Path(__file__).resolve().parents[2] / "pipeline" / "clusters" / "small.yaml"
+CLUSTER = Path(__file__).resolve().parents[2] / "pipeline" / "worlds" / "clusters" / "small.yaml"
 VOID = {"meta", "link", "br", "img", "input", "hr"}
 EIGHT_MIB = 8 << 20
 

@@ -10,12 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline import runs
-from pipeline.traces.synthetic import default_config, generate
-from pipeline.tracks import plain
-from pipeline.tracks.cluster_file import read_cluster
-from pipeline.tracks.scenario import Scenario
-from scheduler.recorder import DECISION_SCHEMA
-from scheduler.results import JOB_SCHEMA
+from pipeline.traces.synthetic.config import default_config, generate
+from pipeline.worlds import plain
+from pipeline.worlds.cluster_file import read_cluster
+from pipeline.worlds.scenario import Scenario
+from scheduler.simulation.recorder import DECISION_SCHEMA
+from scheduler.simulation.results import JOB_SCHEMA
 
 REQUIRED = {
     "policy", "jobs", "avg_jct_s", "avg_queue_s", "p99_queue_s", "p999_queue_s", "makespan_s",
@@ -26,7 +26,7 @@ REQUIRED = {
 
 def small(seed: int = 0, durations: str | None = "gpus") -> Scenario:
     table = generate(default_config("small", seed))
-    spec, profiling = read_cluster(Path("pipeline/clusters/small.yaml"))
+    spec, profiling = read_cluster(Path("pipeline/worlds/clusters/small.yaml"))
     return plain.scenario(table, "small", spec, profiling, durations=durations, seed=seed)
 
 
@@ -91,7 +91,7 @@ def test_two_workers_find_what_one_finds() -> None:
 
 def test_history_before_since_is_learned_from_and_not_simulated() -> None:
     table = generate(default_config("small"))
-    spec, profiling = read_cluster(Path("pipeline/clusters/small.yaml"))
+    spec, profiling = read_cluster(Path("pipeline/worlds/clusters/small.yaml"))
     times = [job.submit_time for job in small().workload.jobs]
     since = float(np.median(times))
     scenario = plain.scenario(table, "small", spec, profiling, since=since)
@@ -114,7 +114,7 @@ def test_an_interrupted_run_leaves_no_summary(
     def broken(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("scheduler.engine.Engine.run", broken)
+    monkeypatch.setattr("scheduler.simulation.engine.Engine.run", broken)
     with pytest.raises(KeyboardInterrupt):
         runs.run(small(), "fifo", tmp_path)
     assert not (tmp_path / "summary.json").exists()

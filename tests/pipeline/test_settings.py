@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pipeline.errors import UserError
-from pipeline.tracks.settings import policy_settings
+from pipeline.worlds.settings import policy_settings
 
 
 def test_options_are_read_as_what_they_are() -> None:

@@ -24,7 +24,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("project")
     params = yaml.safe_load((ROOT / "params.yaml").read_text())
     params["ingest"]["scale"] = "small"
-    params["cluster"] = str(ROOT / "pipeline/clusters/small.yaml")
+    params["cluster"] = str(ROOT / "pipeline/worlds/clusters/small.yaml")
     params["train"] |= {
         "test_days": 2,
         "preset": "fast",

@@ -14,8 +14,8 @@ import pipeline.cli as cli
 from benchmarks.systems.figure import exact, told
 from pipeline.report.systems import World, build, read_figures, standing
 from pipeline.report.systems_known import KNOWN
+from scheduler.peers.registry import ALLOCATING
 from scheduler.policies import POLICIES
-from scheduler.policies.allocating import ALLOCATING
 
 
 @pytest.fixture

@@ -15,16 +15,16 @@ from typing import Any
 
 from features.job import Job, Profile
 from features.schema import State
-from scheduler.cluster import Cluster, ClusterSpec, Run
-from scheduler.core import Core, Oracle, QueuedJob
-from scheduler.decisions import Action, Decision, Reason
-from scheduler.engine import Engine, JobResult, Outcome
-from scheduler.estimates import Estimate, Estimator, TableEstimator
-from scheduler.policies.base import Policy
-from scheduler.profiling import ProfilingStage, Scaling, Stage
-from scheduler.quirks import NONE, Quirks
-from scheduler.sharing import TableJudge, Verdict
-from scheduler.work import Configuration, PairTable, SpeedModel, Work
+from scheduler.core.cluster import Cluster, ClusterSpec, Run
+from scheduler.core.core import Core, Oracle, QueuedJob
+from scheduler.core.decisions import Action, Decision, Reason
+from scheduler.core.estimates import Estimate, Estimator, TableEstimator
+from scheduler.core.pairs import TableJudge, Verdict
+from scheduler.core.policy import Policy
+from scheduler.core.profiling import ProfilingStage, Scaling, Stage
+from scheduler.core.quirks import NONE, Quirks
+from scheduler.simulation.engine import Engine, JobResult, Outcome
+from scheduler.simulation.work import Configuration, PairTable, SpeedModel, Work
 
 VC = "vc"
 _ids = count(1)

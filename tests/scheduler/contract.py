@@ -14,15 +14,15 @@ import pyarrow.parquet as pq
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scheduler.decisions import Action, Decision, Reason
-from scheduler.estimates import Estimator
-from scheduler.forecast import RecentForecast
+from scheduler.core.arrivals import RecentForecast
+from scheduler.core.decisions import Action, Decision, Reason
+from scheduler.core.estimates import Estimator
+from scheduler.core.pairs import TableJudge
+from scheduler.core.policy import Policy
+from scheduler.core.profiling import ProfilingStage, Scaling, Stage, WaitingStage
 from scheduler.policies import build
-from scheduler.policies.base import Policy
-from scheduler.profiling import ProfilingStage, Scaling, Stage, WaitingStage
-from scheduler.recorder import decision_table
-from scheduler.sharing import TableJudge
-from scheduler.work import preemption_cost_s
+from scheduler.simulation.recorder import decision_table
+from scheduler.simulation.work import preemption_cost_s
 from tests.scheduler.builders import UserMeans, truth
 from tests.scheduler.worlds import (
     Remembered,

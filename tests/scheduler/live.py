@@ -8,15 +8,15 @@ from pathlib import Path
 from sqlalchemy import Connection, insert, select
 
 from scheduler.backends.base import Backend
-from scheduler.service.bundles import Library
-from scheduler.service.decider import Decider
-from scheduler.service.events import Event, Kind
-from scheduler.service.genesis import Genesis, establish
-from scheduler.service.ledger import first_row
-from scheduler.service.store.schema import prepare
-from scheduler.service.store.store import Store
-from scheduler.service.store.tables import jobs
-from scheduler.service.submission import Submission
+from scheduler.backends.events import Event, Kind
+from scheduler.backends.submission import Submission
+from scheduler.service.decide.decider import Decider
+from scheduler.service.log.bundles import Library
+from scheduler.service.log.header import Genesis, establish
+from scheduler.service.log.ledger import first_row
+from scheduler.service.log.store.schema import prepare
+from scheduler.service.log.store.store import Store
+from scheduler.service.log.store.tables import jobs
 
 
 class Service:

@@ -9,9 +9,9 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 
-from scheduler.decisions import Reason
-from scheduler.policies.base import Policy
-from scheduler.policies.pellucid import Pellucid
+from scheduler.core.decisions import Reason
+from scheduler.core.policy import Policy
+from scheduler.policies.pellucid.policy import Pellucid
 from tests.scheduler import contract
 from tests.scheduler.builders import a_job, cluster_of, play
 from tests.scheduler.contract import PolicyContract

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scheduler.decisions import Action, Decision, Reason
-from scheduler.policies.base import Policy
-from scheduler.policies.pellucid import Pellucid
-from scheduler.sharing import TableJudge
-from tests.scheduler import test_pellucid
+from scheduler.core.decisions import Action, Decision, Reason
+from scheduler.core.pairs import TableJudge
+from scheduler.core.policy import Policy
+from scheduler.policies.pellucid.policy import Pellucid
 from tests.scheduler.builders import a_job, cluster_of, play
 from tests.scheduler.contract import PolicyContract
+from tests.scheduler.policies.pellucid import test_pellucid
 from tests.scheduler.worlds import Watched, World, watch, worlds
 
 HOUR = 3600.0

@@ -8,14 +8,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from features.job import Profile
-from scheduler.cluster import Cluster, ClusterSpec
-from scheduler.core import Core, Turn
-from scheduler.decisions import Action, Decision, Reason
-from scheduler.estimates import TableEstimator
-from scheduler.orchestrator.outlook import Outlook
-from scheduler.policies.pellucid import Pellucid
+from scheduler.core.cluster import Cluster, ClusterSpec
+from scheduler.core.core import Core, Turn
+from scheduler.core.decisions import Action, Decision, Reason
+from scheduler.core.durations import Outlook
+from scheduler.core.estimates import TableEstimator
+from scheduler.policies.pellucid.policy import Pellucid
 from tests.scheduler.builders import a_job
-from tests.scheduler.service.analyst.watched import Scores, replay
+from tests.scheduler.explain.watched import Scores, replay
 from tests.scheduler.worlds import World, worlds
 
 

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from features.job import Job, Profile
 from features.schema import State
-from scheduler.cluster import Cluster, ClusterSpec
-from scheduler.core import Core, Oracle
-from scheduler.decisions import Decision
-from scheduler.engine import Engine, Outcome
-from scheduler.work import PairTable, Work
+from scheduler.core.cluster import Cluster, ClusterSpec
+from scheduler.core.core import Core, Oracle
+from scheduler.core.decisions import Decision
+from scheduler.simulation.engine import Engine, Outcome
+from scheduler.simulation.work import PairTable, Work
 from tests.scheduler.builders import Sample, a_job, pair_speeds
 
 CONFIGS = ("light", "middling", "heavy")

@@ -20,7 +20,7 @@ from pipeline.cli import _load, app
 from pipeline.replay.runs import VARIANTS, replay
 from pipeline.replay.site import read_site
 from pipeline.traces import ingest, read_dataset
-from pipeline.tracks import plain
+from pipeline.worlds import plain
 
 USER = "nobody"
 REPLAYED = (

@@ -13,11 +13,11 @@ import pytest
 from benchmarks.slurm import SlurmCluster
 from features.schema import State
 from scheduler.backends.base import Happened, Launch, Purpose
+from scheduler.backends.events import Event, Kind
 from scheduler.backends.slurm import parse
 from scheduler.backends.slurm.backend import SlurmBackend
 from scheduler.backends.slurm.client import Slurm, SlurmDown
-from scheduler.decisions import Action, Decision, Reason
-from scheduler.service.events import Event, Kind
+from scheduler.core.decisions import Action, Decision, Reason
 from tests.scheduler.backends.contract import Does, a_launch, await_start, hear, last
 from tests.slurm.site import SlurmSite, client, shape_of
 

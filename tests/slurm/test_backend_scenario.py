@@ -10,15 +10,15 @@ import pytest
 
 from benchmarks.slurm import SlurmCluster
 from benchmarks.slurm.place import place
+from scheduler.backends.events import Kind
 from scheduler.backends.slurm.client import Slurm
 from scheduler.backends.slurm.shape import Shape
-from scheduler.service.events import Kind
-from scheduler.service.follow import Follower
-from scheduler.service.genesis import FOLLOWED, Genesis, establish
-from scheduler.service.store.reads import Reads
-from scheduler.service.store.schema import prepare
-from scheduler.service.store.store import Store
-from scheduler.service.store.visibility import Role, Viewer
+from scheduler.service.follow.follower import Follower
+from scheduler.service.log.header import FOLLOWED, Genesis, establish
+from scheduler.service.log.store.reads import Reads
+from scheduler.service.log.store.schema import prepare
+from scheduler.service.log.store.store import Store
+from scheduler.service.log.store.visibility import Role, Viewer
 
 
 def test_no_job_is_lost_or_doubled_when_service_and_controller_die(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from models.training.duration import PRESETS
 from models.training.sharded import fit_sharded
 from pipeline.cli import _load, app
 from pipeline.cluster import Keep, mapped, question_of
-from pipeline.traces.synthetic import default_config, write
+from pipeline.traces.synthetic.config import default_config, write
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def test_a_sweep_killed_halfway_is_taken_up(nodes: SlurmCluster, tmp_path: Path)
     write(default_config("small", 0), tmp_path / "trace")
     asked = [
         "compare", "--trace", str(tmp_path / "trace"),
-        "--cluster", "pipeline/clusters/small.yaml",
+        "--cluster", "pipeline/worlds/clusters/small.yaml",
         "--policies", "fifo,sjf", "--seeds", "2", "--durations", "gpus", "--json",
     ]  # fmt: skip
     kept = tmp_path / "kept"

@@ -27,7 +27,7 @@ from features.schema import State
 from profiler import procs
 from scheduler.backends.base import Happened, Launch, Purpose, Report
 from scheduler.backends.local.attempt import PREVENTED, Attempt
-from scheduler.backends.local.ends import exit_code, judge, line, looked_at
+from scheduler.backends.local.exit_status import exit_code, judge, line, looked_at
 from scheduler.backends.local.host import Host, HostError, check_command
 from scheduler.backends.local.spool import (
     CLAIM,

@@ -20,10 +20,11 @@ import structlog
 from features.job import Profile
 from features.schema import State
 from scheduler.backends.base import Happened, Launch, Purpose, Report
+from scheduler.backends.events import Event
 from scheduler.backends.local.host import Declared, HostError, own_user
 from scheduler.backends.slurm import script
 from scheduler.backends.slurm.client import RestDown, Slurm, SlurmDown, SlurmError
-from scheduler.backends.slurm.ends import (
+from scheduler.backends.slurm.job_states import (
     OVER,
     RUNNING,
     WAITING,
@@ -35,8 +36,7 @@ from scheduler.backends.slurm.journal import Attempt, Journal, Key
 from scheduler.backends.slurm.parse import ParseError, Row, SlurmJob
 from scheduler.backends.slurm.queue import Queue, is_slurm_id
 from scheduler.backends.slurm.shape import Shape
-from scheduler.decisions import Decision
-from scheduler.service.events import Event
+from scheduler.core.decisions import Decision
 
 # Slurm counts a job that is put back as submitted anew
 REQUEUED = "put back in the queue in Slurm, where it waits outside Pellucid"

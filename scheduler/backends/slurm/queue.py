@@ -12,16 +12,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
 import structlog
 
+from scheduler.backends.events import Event, Kind
 from scheduler.backends.slurm import parse
 from scheduler.backends.slurm.client import Slurm, SlurmDown, SlurmError, quoted
 from scheduler.backends.slurm.journal import Journal
 from scheduler.backends.slurm.parse import ParseError, Row, SlurmJob
 from scheduler.backends.slurm.shape import Shape
-from scheduler.decisions import Action, Decision, Reason
-from scheduler.service.events import Event, Kind
-from scheduler.service.state import body_of
-from scheduler.service.store.visibility import sentence
-from scheduler.service.submission import Submission
+from scheduler.backends.submission import Submission
+from scheduler.core.decisions import Action, Decision, Reason
+from scheduler.service.log.fold import body_of
+from scheduler.service.log.store.visibility import sentence
 
 ALONE = "pellucid:alone"  # in a job's comment: never share its GPUs
 NODES_S = 3.0  # between two looks at the nodes

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from scheduler.backends.base import Purpose
 from scheduler.backends.slurm.client import SlurmError, word
 from scheduler.backends.slurm.parse import Node
-from scheduler.cluster import ClusterSpec
+from scheduler.core.cluster import ClusterSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ import structlog
 
 from scheduler.backends.slurm import parse
 from scheduler.backends.slurm.client import Slurm, SlurmError
-from scheduler.backends.slurm.ends import RUNNING
+from scheduler.backends.slurm.job_states import RUNNING
 from scheduler.backends.slurm.parse import ParseError, SlurmJob
 
 # what Slurm itself writes, then what users do

@@ -15,7 +15,7 @@ from itertools import pairwise
 from math import exp
 from typing import Any
 
-from scheduler.service.analyst.forecast import Forecast
+from scheduler.explain.whatif.forecasts import Forecast
 
 NEAR_S = 3600.0  # promises are near or far
 LEVELS = {"p50": 0.5, "p90": 0.9}

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from math import exp, log1p
 from statistics import NormalDist
 
-from scheduler.orchestrator.outlook import EDGES_S
+from scheduler.core.durations import EDGES_S
 
 POINTS = 64  # quantiles a distribution is described by
 LONGEST_S = 1_209_600.0  # nothing is expected to run longer than two weeks

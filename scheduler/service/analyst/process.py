@@ -19,21 +19,21 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from sqlalchemy import Connection, and_, delete, select, update
 
+from scheduler.backends.events import Event, Kind, canonical
+from scheduler.explain.whatif.changes import Change, NotPossible
+from scheduler.explain.whatif.counterfactuals import WhatIf, told
+from scheduler.explain.whatif.forecasts import NO_TIME, Forecast, Futures, end_of
+from scheduler.explain.whatif.memory import Memory, Past
 from scheduler.service.analyst import why as reasons
 from scheduler.service.analyst.calibration import Correction
-from scheduler.service.analyst.changes import Change, NotPossible
-from scheduler.service.analyst.forecast import NO_TIME, Forecast, Futures, end_of
-from scheduler.service.analyst.memory import Memory, Past
-from scheduler.service.analyst.prompt import Prompt
 from scheduler.service.analyst.records import body_of, ended, forecast_of, write
-from scheduler.service.analyst.whatif import WhatIf, told
-from scheduler.service.bundles import Library
-from scheduler.service.events import Event, Kind, canonical
-from scheduler.service.ledger import Phase
-from scheduler.service.rebase import followed
-from scheduler.service.state import State
-from scheduler.service.store.store import Lease, LeaseLost, Store
-from scheduler.service.store.tables import forecasts, questions
+from scheduler.service.analyst.threaded_store import Prompt
+from scheduler.service.log.bundles import Library
+from scheduler.service.log.epochs import followed
+from scheduler.service.log.fold import State
+from scheduler.service.log.ledger import Phase
+from scheduler.service.log.store.store import Lease, LeaseLost, Store
+from scheduler.service.log.store.tables import forecasts, questions
 
 if TYPE_CHECKING:
     from scheduler.service.settings import Settings

@@ -9,11 +9,11 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select
 
-from scheduler.service.analyst.forecast import Forecast
-from scheduler.service.analyst.memory import Past
-from scheduler.service.events import Event
-from scheduler.service.store.tables import forecasts, jobs
-from scheduler.service.submission import Submission
+from scheduler.backends.events import Event
+from scheduler.backends.submission import Submission
+from scheduler.explain.whatif.forecasts import Forecast
+from scheduler.explain.whatif.memory import Past
+from scheduler.service.log.store.tables import forecasts, jobs
 
 FIGURES = ("start_p50", "start_p90", "end_p50", "end_p90")
 RECALLED = 20_000  # ended jobs that are recalled from the table

@@ -9,15 +9,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from scheduler.cluster import Run
-from scheduler.core import Core, QueuedJob
-from scheduler.decisions import Action, Decision, Reason
-from scheduler.orchestrator.pairing import gain_s
+from scheduler.core.cluster import Run
+from scheduler.core.core import Core, QueuedJob
+from scheduler.core.decisions import Action, Decision, Reason
+from scheduler.core.pairs import Judge
+from scheduler.explain.whatif.forecasts import Futures
 from scheduler.policies.lucid import Lucid
-from scheduler.policies.pellucid import Pellucid
-from scheduler.service.analyst.forecast import Futures
-from scheduler.service.store.visibility import in_line
-from scheduler.sharing import Judge
+from scheduler.policies.pellucid.pairing import gain_s
+from scheduler.policies.pellucid.policy import Pellucid
+from scheduler.service.log.store.visibility import in_line
 
 PRINCIPAL = 4
 TRIES = 48  # copies of the core that are tried in search of what blocks

@@ -26,14 +26,14 @@ from fastapi import Depends, Request
 from starlette.concurrency import run_in_threadpool
 
 from scheduler.service.api import tokens
-from scheduler.service.api.gate import BODY
 from scheduler.service.api.limits import Buckets, Limits
 from scheduler.service.api.peer import peer_user
 from scheduler.service.api.problems import Problem
+from scheduler.service.api.request_guard import BODY
+from scheduler.service.log.store.reads import Reads, View
+from scheduler.service.log.store.store import Store
+from scheduler.service.log.store.visibility import Role, Viewer
 from scheduler.service.settings import Settings
-from scheduler.service.store.reads import Reads, View
-from scheduler.service.store.store import Store
-from scheduler.service.store.visibility import Role, Viewer
 
 COOKIE = "pellucid_token"
 CSRF_HEADER = "X-CSRF-Token"

@@ -12,18 +12,18 @@ from typing import Any
 
 from sqlalchemy import select
 
+from scheduler.backends.events import Event, Kind, canonical
+from scheduler.backends.submission import Submission
 from scheduler.service.api.auth import service_user
 from scheduler.service.api.problems import Problem
 from scheduler.service.api.schemas import SubmitRequest
 from scheduler.service.api.writer import Once, Writer, Written
-from scheduler.service.events import Event, Kind, canonical
-from scheduler.service.genesis import Genesis
-from scheduler.service.ledger import Phase
-from scheduler.service.store.reads import JobRow
-from scheduler.service.store.store import Store
-from scheduler.service.store.tables import nodes
-from scheduler.service.store.visibility import Role, Viewer
-from scheduler.service.submission import Submission
+from scheduler.service.log.header import Genesis
+from scheduler.service.log.ledger import Phase
+from scheduler.service.log.store.reads import JobRow
+from scheduler.service.log.store.store import Store
+from scheduler.service.log.store.tables import nodes
+from scheduler.service.log.store.visibility import Role, Viewer
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's: no letter looks like a digit
 

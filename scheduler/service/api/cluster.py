@@ -13,7 +13,7 @@ from scheduler.service.api.changes import Changes
 from scheduler.service.api.jobs import After, Limit, Word
 from scheduler.service.api.problems import Problem, responses
 from scheduler.service.api.schemas import NodeRequest
-from scheduler.service.store.reads import (
+from scheduler.service.log.store.reads import (
     Calibration,
     Day,
     Models,

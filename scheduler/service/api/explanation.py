@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from scheduler.decisions import Action, Reason
+from scheduler.core.decisions import Action, Reason
 from scheduler.explain.words import duration
 from scheduler.service.api.shapes import WhatIfAnswer
-from scheduler.service.ledger import Phase
-from scheduler.service.store.reads import Forecast, JobRow, Line, Standing, View
-from scheduler.service.store.visibility import as_it_stands
+from scheduler.service.log.ledger import Phase
+from scheduler.service.log.store.reads import Forecast, JobRow, Line, Standing, View
+from scheduler.service.log.store.visibility import as_it_stands
 
 PRINCIPAL = 4
 

@@ -16,8 +16,8 @@ from scheduler.service.api.problems import Problem, responses
 from scheduler.service.api.questions import Questions
 from scheduler.service.api.schemas import PriorityRequest, SubmitRequest, WhatIfRequest
 from scheduler.service.api.shapes import ForecastAnswer, PriorityEffect, WhatIfAnswer
-from scheduler.service.ledger import Phase
-from scheduler.service.store.reads import MAX_PAGE, JobRow, Line, Page, View
+from scheduler.service.log.ledger import Phase
+from scheduler.service.log.store.reads import MAX_PAGE, JobRow, Line, Page, View
 
 router = APIRouter(tags=["jobs"])
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="Rows per page.")]

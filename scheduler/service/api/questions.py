@@ -11,9 +11,9 @@ from typing import Any
 from sqlalchemy import insert, select
 from starlette.concurrency import run_in_threadpool
 
-from scheduler.service.events import canonical
-from scheduler.service.store.store import Store
-from scheduler.service.store.tables import leases, questions
+from scheduler.backends.events import canonical
+from scheduler.service.log.store.store import Store
+from scheduler.service.log.store.tables import leases, questions
 
 ANALYST = "analyst"  # name of the lease
 LOOK_S = 0.02, 0.25  # between two looks for the answer: at first, at last

@@ -11,11 +11,11 @@ from threading import Lock
 
 from fastapi import Request
 
+from scheduler.backends.events import Kind
 from scheduler.service.api.changes import Changes
 from scheduler.service.api.limits import Buckets, Limits
 from scheduler.service.api.problems import Problem
-from scheduler.service.events import Kind
-from scheduler.service.store.reads import Reads
+from scheduler.service.log.store.reads import Reads
 
 MAX_PATH = 200
 

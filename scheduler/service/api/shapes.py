@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from scheduler.service.store.reads import Forecast, JobRow, Standing
+from scheduler.service.log.store.reads import Forecast, JobRow, Standing
 
 
 @dataclass(frozen=True, slots=True)

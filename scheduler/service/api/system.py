@@ -10,13 +10,13 @@ from fastapi import APIRouter, Request, Response
 from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
+from scheduler.backends.events import Kind
 from scheduler.service.api.auth import Seen
 from scheduler.service.api.problems import Problem, responses
-from scheduler.service.events import Kind
-from scheduler.service.genesis import Genesis
+from scheduler.service.log.header import Genesis
+from scheduler.service.log.store.store import Store
+from scheduler.service.log.store.tables import leases
 from scheduler.service.metrics import Metrics
-from scheduler.service.store.store import Store
-from scheduler.service.store.tables import leases
 
 router = APIRouter(tags=["system"])
 

@@ -17,10 +17,10 @@ from time import time
 
 from sqlalchemy import Connection, RowMapping, insert, select, update
 
+from scheduler.service.log.store.store import Store
+from scheduler.service.log.store.tables import tokens
+from scheduler.service.log.store.visibility import Role, Viewer
 from scheduler.service.settings import Settings, SettingsError
-from scheduler.service.store.store import Store
-from scheduler.service.store.tables import tokens
-from scheduler.service.store.visibility import Role, Viewer
 
 PREFIX = "pellucid_"  # so that a leaked secret is recognised by scanners
 SECRET_LENGTH = len(PREFIX) + 43  # 32 bytes in URL-safe base64

@@ -17,11 +17,11 @@ from typing import Any
 
 from sqlalchemy import Connection, func, insert, select
 
+from scheduler.backends.events import Event, Kind
 from scheduler.service.api.problems import Problem
-from scheduler.service.events import Event, Kind
-from scheduler.service.ledger import Phase, first_row
-from scheduler.service.store.store import Store
-from scheduler.service.store.tables import idempotency, jobs
+from scheduler.service.log.ledger import Phase, first_row
+from scheduler.service.log.store.store import Store
+from scheduler.service.log.store.tables import idempotency, jobs
 
 MOST = 256  # events of one transaction
 APART_S = 0.01  # at least, from one transaction to the next: others write, too

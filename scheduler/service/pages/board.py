@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from scheduler.explain.words import count, duration
-from scheduler.service.pages.sight import HOLDING, WAITING, Sight
-from scheduler.service.store.reads import Forecast, JobRow, Line, Node, QueueEntry
-from scheduler.service.store.visibility import ANOTHER
+from scheduler.service.log.store.reads import Forecast, JobRow, Line, Node, QueueEntry
+from scheduler.service.log.store.visibility import ANOTHER
+from scheduler.service.pages.queries import HOLDING, WAITING, Sight
 
 COLOURS = 7  # of the style sheet, its grey left out
 ROWS = 8  # of a queue, before "all of it"

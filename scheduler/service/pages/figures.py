@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from scheduler.explain.words import DAY_S, HOUR_S, MINUTE_S, duration, percent
+from scheduler.service.log.store.reads import JobRow, Page
 from scheduler.service.pages.charts import Chart, bars, duration_axis, line
-from scheduler.service.pages.sight import FIGURES, Kept, Outcome, Sight
-from scheduler.service.store.reads import JobRow, Page
+from scheduler.service.pages.queries import FIGURES, Kept, Outcome, Sight
 
 PERIODS = (
     ("day", "24 hours", DAY_S),

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from scheduler.service.events import Kind
+from scheduler.backends.events import Kind
 
 log = logging.getLogger("pellucid.pages")
 KEPT = 4096  # events

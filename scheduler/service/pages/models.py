@@ -18,8 +18,8 @@ from models.bundle import SHARING_SCORES, AdditiveModel, Bundle, BundleError, Te
 from scheduler.explain.words import factor, number, percent
 from scheduler.service.pages.charts import Chart, duration_axis
 from scheduler.service.pages.drift import Drift, drift
+from scheduler.service.pages.queries import Outcome
 from scheduler.service.pages.shapes import feature_text, heat, say, shape
-from scheduler.service.pages.sight import Outcome
 
 Floats = NDArray[np.float64]
 

@@ -16,22 +16,22 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse, Response
 
 from models.bundle import Bundle
-from scheduler.explain.scores import describe
+from scheduler.explain.terms import describe
 from scheduler.service.api import jobs as api
 from scheduler.service.api.auth import COOKIE, Asking, Door
 from scheduler.service.api.problems import Problem
 from scheduler.service.api.schemas import WhatIfRequest
 from scheduler.service.api.session import local_path
+from scheduler.service.log.store.reads import BadCursor, Reads, UnknownJob
+from scheduler.service.log.store.store import Store
+from scheduler.service.log.store.visibility import Viewer
 from scheduler.service.pages import figures
 from scheduler.service.pages.board import board, others
 from scheduler.service.pages.live import Line, Tail, TooManyListeners
-from scheduler.service.pages.look import Frame, assets, render
 from scheduler.service.pages.models import models, read_bundle
-from scheduler.service.pages.sight import Sight
+from scheduler.service.pages.queries import Sight
+from scheduler.service.pages.render import Frame, assets, render
 from scheduler.service.pages.story import tell
-from scheduler.service.store.reads import BadCursor, Reads, UnknownJob
-from scheduler.service.store.store import Store
-from scheduler.service.store.visibility import Viewer
 
 router = APIRouter(include_in_schema=False)
 

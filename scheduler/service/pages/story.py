@@ -9,15 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scheduler.decisions import Action, Decision, Reason, Score
-from scheduler.explain.scores import Breakdown, breakdowns
+from scheduler.backends.events import Kind
+from scheduler.core.decisions import Action, Decision, Reason, Score
+from scheduler.explain.terms import Breakdown, breakdowns
 from scheduler.explain.waterfall import Waterfall, waterfall
 from scheduler.explain.words import duration
-from scheduler.service.events import Kind
-from scheduler.service.ledger import Phase
-from scheduler.service.pages.sight import WAITING, Sight
-from scheduler.service.store.reads import Forecast, JobRow, Line, Standing
-from scheduler.service.store.visibility import as_it_stands
+from scheduler.service.log.ledger import Phase
+from scheduler.service.log.store.reads import Forecast, JobRow, Line, Standing
+from scheduler.service.log.store.visibility import as_it_stands
+from scheduler.service.pages.queries import WAITING, Sight
 
 PRINCIPAL_REASONS = 4
 _OPENS = {

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from profiler import procs
+from scheduler.backends.events import Kind
 from scheduler.backends.local.backend import Bounds, LocalBackend
 from scheduler.backends.local.host import Host
-from scheduler.cluster import ClusterSpec
-from scheduler.service.decider import Decider
-from scheduler.service.events import Kind
-from scheduler.service.genesis import Genesis, Partition
-from scheduler.service.submission import Submission
+from scheduler.backends.submission import Submission
+from scheduler.core.cluster import ClusterSpec
+from scheduler.service.decide.decider import Decider
+from scheduler.service.log.header import Genesis, Partition
 from tests.scheduler.backends.test_local import sh
 from tests.scheduler.live import Service
 

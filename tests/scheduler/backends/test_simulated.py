@@ -14,7 +14,7 @@ from features.job import Profile
 from features.schema import State
 from scheduler.backends.base import Backend, Happened, Launch, Purpose, Report
 from scheduler.backends.simulated import Fate, SimulatedBackend, World, by_command
-from scheduler.work import PairTable, Work
+from scheduler.simulation.work import PairTable, Work
 from tests.scheduler.backends.contract import BackendContract, Does, Site, a_launch
 
 PROFILE = Profile(60.0, 30.0, 4000.0, True)

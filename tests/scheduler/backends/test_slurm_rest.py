@@ -18,8 +18,8 @@ from scheduler.backends.slurm.parse import Row, SlurmJob
 from scheduler.backends.slurm.rest import RestSlurm, job, token_of, word_of
 from scheduler.backends.slurm.script import options
 from scheduler.backends.slurm.shape import Shape
+from scheduler.service.backends import slurm_of
 from scheduler.service.settings import SettingsError, read_settings
-from scheduler.service.slurm import slurm_of
 from tests.scheduler.backends.test_slurm_late import NODE, OURS, PACE, LateSlurm, a_launch
 
 HELD = {"error_code": 2042, "error": "Job is in held state, pending scheduler release"}

@@ -15,7 +15,7 @@ from scheduler.backends.slurm.client import SlurmDown, SlurmError
 from scheduler.backends.slurm.parse import Node
 from scheduler.backends.slurm.queue import Queue
 from scheduler.backends.slurm.shape import Shape
-from scheduler.decisions import Action, Decision, Reason
+from scheduler.core.decisions import Action, Decision, Reason
 from tests.scheduler.backends.test_slurm_late import (
     NODE,
     OURS,

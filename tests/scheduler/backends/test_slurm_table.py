@@ -11,9 +11,9 @@ from structlog.testing import capture_logs
 from features.job import Job
 from scheduler.backends.slurm.client import Slurm, SlurmDown
 from scheduler.backends.slurm.parse import ParseError, SlurmJob, hosts
-from scheduler.backends.slurm.picture import Asking
+from scheduler.backends.slurm.snapshot import Asking
 from scheduler.backends.slurm.table import COLUMNS, SINGLY, Table, held, read
-from scheduler.estimates import Estimate, Estimator
+from scheduler.core.estimates import Estimate, Estimator
 
 PLAIN = {
     "JobArrayID": "7", "State": "PENDING", "PriorityLong": "4294901757", "SubmitTime": "1795284778",

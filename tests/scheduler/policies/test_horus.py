@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from features.job import Job, Profile
-from scheduler.decisions import Action, Reason
+from scheduler.core.decisions import Action, Reason
 from scheduler.policies.horus import Horus, UtilisationBelief
-from scheduler.work import Work
+from scheduler.simulation.work import Work
 from tests.scheduler.builders import VC, Sample, cluster_of, play
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine, text
 
-from scheduler.service.store.schema import prepare
-from scheduler.service.store.store import Store
+from scheduler.service.log.store.schema import prepare
+from scheduler.service.log.store.store import Store
 
 
 def empty_database(folder: Path) -> str:

@@ -10,18 +10,18 @@ from typing import Any
 from sqlalchemy import Connection, insert, select
 
 from features.job import Profile
+from scheduler.backends.events import Event, Kind
 from scheduler.backends.simulated import Fate, SimulatedBackend, World
-from scheduler.cluster import ClusterSpec
-from scheduler.decisions import Decision
-from scheduler.service.bundles import Library
-from scheduler.service.decider import Decider
-from scheduler.service.events import Event, Kind
-from scheduler.service.genesis import Genesis, Partition, establish
-from scheduler.service.ledger import first_row
-from scheduler.service.store.store import Store
-from scheduler.service.store.tables import jobs, nodes
-from scheduler.service.submission import Submission
-from scheduler.work import Work
+from scheduler.backends.submission import Submission
+from scheduler.core.cluster import ClusterSpec
+from scheduler.core.decisions import Decision
+from scheduler.service.decide.decider import Decider
+from scheduler.service.log.bundles import Library
+from scheduler.service.log.header import Genesis, Partition, establish
+from scheduler.service.log.ledger import first_row
+from scheduler.service.log.store.store import Store
+from scheduler.service.log.store.tables import jobs, nodes
+from scheduler.simulation.work import Work
 
 START = 1.7e9
 CLUSTER = ClusterSpec({"vc": 2}, 4, gpu_type="V100")

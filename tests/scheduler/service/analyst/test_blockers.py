@@ -9,15 +9,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from features.schema import State
-from scheduler.core import Core
-from scheduler.decisions import Action, Decision, Reason
+from scheduler.core.core import Core
+from scheduler.core.decisions import Action, Decision, Reason
+from scheduler.explain.whatif.forecasts import Futures
+from scheduler.explain.whatif.memory import Memory
 from scheduler.policies.fifo import Fifo, FifoSkip
-from scheduler.policies.pellucid import Pellucid
-from scheduler.service.analyst.forecast import Futures
-from scheduler.service.analyst.memory import Memory
+from scheduler.policies.pellucid.policy import Pellucid
 from scheduler.service.analyst.why import ANOTHER, find_blockers, starts_without, told, why, words
 from tests.scheduler.builders import Desk, Likes, a_job, cluster_of
-from tests.scheduler.service.analyst.watched import a_policy, first_days, replay, waits
+from tests.scheduler.explain.watched import a_policy, first_days, replay, waits
 from tests.scheduler.worlds import World, worlds
 
 HOUR = 3600.0

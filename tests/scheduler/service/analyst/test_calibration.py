@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from scheduler.explain.whatif.forecasts import Forecast
 from scheduler.service.analyst.calibration import (
     Correction,
     Scored,
@@ -14,7 +15,6 @@ from scheduler.service.analyst.calibration import (
     pinball,
     scored,
 )
-from scheduler.service.analyst.forecast import Forecast
 
 
 def test_coverage_is_counted_over_all_over_those_that_waited_and_by_promise() -> None:

@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 from sqlalchemy import insert, select
 
+from scheduler.backends.events import Event, Kind, canonical
 from scheduler.backends.simulated import SimulatedBackend, World
-from scheduler.cluster import ClusterSpec
+from scheduler.backends.submission import Submission
+from scheduler.core.cluster import ClusterSpec
 from scheduler.service.analyst.process import LEASE, Analyst
-from scheduler.service.bundles import Library
-from scheduler.service.decider import Decider
-from scheduler.service.events import Event, Kind, canonical
-from scheduler.service.genesis import Genesis, establish
-from scheduler.service.ledger import first_row
-from scheduler.service.store.store import Store
-from scheduler.service.store.tables import forecasts, jobs, questions
-from scheduler.service.submission import Submission
+from scheduler.service.decide.decider import Decider
+from scheduler.service.log.bundles import Library
+from scheduler.service.log.header import Genesis, establish
+from scheduler.service.log.ledger import first_row
+from scheduler.service.log.store.store import Store
+from scheduler.service.log.store.tables import forecasts, jobs, questions
 
 
 class Service:

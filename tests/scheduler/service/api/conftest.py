@@ -13,20 +13,20 @@ from fastapi.testclient import TestClient
 from features.job import Profile
 from features.schema import State
 from scheduler.backends.base import Launch
+from scheduler.backends.events import Event
 from scheduler.backends.simulated import Fate, SimulatedBackend, World
-from scheduler.cluster import ClusterSpec
+from scheduler.core.cluster import ClusterSpec
 from scheduler.service.api import tokens
-from scheduler.service.api.app import create_app
 from scheduler.service.api.auth import service_user
 from scheduler.service.api.limits import Limits
-from scheduler.service.bundles import Library
-from scheduler.service.decider import Decider
-from scheduler.service.events import Event
-from scheduler.service.genesis import Genesis, establish
+from scheduler.service.app import create_app
+from scheduler.service.decide.decider import Decider
+from scheduler.service.log.bundles import Library
+from scheduler.service.log.header import Genesis, establish
+from scheduler.service.log.store.store import Store
+from scheduler.service.log.store.visibility import Role
 from scheduler.service.settings import Settings
-from scheduler.service.store.store import Store
-from scheduler.service.store.visibility import Role
-from scheduler.work import Work
+from scheduler.simulation.work import Work
 
 ROLES = {
     "alice": (Role.SUBMITTER, ("vision",)),

@@ -10,8 +10,8 @@ import pytest
 
 from scheduler.service.analyst.process import Analyst
 from scheduler.service.api.limits import Limits
-from scheduler.service.bundles import Library
-from scheduler.service.store.store import Store
+from scheduler.service.log.bundles import Library
+from scheduler.service.log.store.store import Store
 from tests.scheduler.service.api.conftest import Service
 
 JOBS = "/api/v1/jobs"

@@ -18,11 +18,11 @@ from typer.testing import CliRunner, Result
 
 from pipeline import cli
 from pipeline.errors import UserError
-from scheduler.service.api.app import create_app
+from scheduler.backends.events import Event, Kind
 from scheduler.service.api.auth import service_user
 from scheduler.service.api.peer import peer_user
+from scheduler.service.app import create_app
 from scheduler.service.client import Client, ServiceError
-from scheduler.service.events import Event, Kind
 from scheduler.service.settings import Settings
 from tests.scheduler.service.api.conftest import Service
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import insert
 
-from scheduler.service.store.tables import forecasts
+from scheduler.service.log.store.tables import forecasts
 from tests.scheduler.service.api.conftest import Service
 
 

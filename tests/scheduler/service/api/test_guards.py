@@ -18,11 +18,11 @@ from scheduler.service.api.auth import service_user
 from scheduler.service.api.changes import runs_as
 from scheduler.service.api.problems import Problem
 from scheduler.service.api.writer import Writer
-from scheduler.service.retention import DAY_S, prune
-from scheduler.service.store.store import Store
-from scheduler.service.store.tables import idempotency, jobs, questions
-from scheduler.service.store.visibility import Role, Viewer
-from scheduler.service.supervisor import server_config, this_process
+from scheduler.service.decide.supervisor import server_config, this_process
+from scheduler.service.log.retention import DAY_S, prune
+from scheduler.service.log.store.store import Store
+from scheduler.service.log.store.tables import idempotency, jobs, questions
+from scheduler.service.log.store.visibility import Role, Viewer
 from tests.scheduler.service.api.conftest import Service
 from tests.scheduler.service.api.test_writer import submission
 

@@ -13,16 +13,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select
 
+from scheduler.backends.events import INPUTS, Kind
 from scheduler.service.api import tokens
-from scheduler.service.api.app import create_app
 from scheduler.service.api.auth import COOKIE, service_user
 from scheduler.service.api.limits import Limits
 from scheduler.service.api.session import local_path
-from scheduler.service.events import INPUTS, Kind
+from scheduler.service.app import create_app
+from scheduler.service.log.store import tables
+from scheduler.service.log.store.store import Store
+from scheduler.service.log.store.visibility import Role
 from scheduler.service.settings import Settings, SettingsError
-from scheduler.service.store import tables
-from scheduler.service.store.store import Store
-from scheduler.service.store.visibility import Role
 from tests.scheduler.service.api.conftest import Service, address_of
 
 JOBS = "/api/v1/jobs"
@@ -396,7 +396,7 @@ def test_a_defect_tells_nothing(service: Service, monkeypatch: pytest.MonkeyPatc
     def broken(*_: object) -> None:
         raise RuntimeError("a secret detail")
 
-    monkeypatch.setattr("scheduler.service.store.reads.View.jobs", broken)
+    monkeypatch.setattr("scheduler.service.log.store.reads.View.jobs", broken)
     answer = service.by("alice").get(JOBS)
     assert answer.status_code == 500
     assert answer.headers["content-type"] == "application/problem+json"

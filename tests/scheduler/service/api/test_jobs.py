@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.cluster import ClusterSpec
+from scheduler.backends.events import Kind
+from scheduler.core.cluster import ClusterSpec
 from scheduler.service.api.changes import Changes
 from scheduler.service.api.limits import Limits
 from scheduler.service.api.problems import Problem
 from scheduler.service.api.schemas import SubmitRequest
 from scheduler.service.api.writer import Writer
-from scheduler.service.events import Kind
-from scheduler.service.genesis import Genesis, Partition, establish
-from scheduler.service.store.reads import Reads
-from scheduler.service.store.store import Store
-from scheduler.service.store.visibility import Role, Viewer
+from scheduler.service.log.header import Genesis, Partition, establish
+from scheduler.service.log.store.reads import Reads
+from scheduler.service.log.store.store import Store
+from scheduler.service.log.store.visibility import Role, Viewer
 from tests.scheduler.service.api.conftest import Service
 
 JOBS = "/api/v1/jobs"

@@ -14,15 +14,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import insert
 
-from scheduler.decisions import Action, Decision, Reason
+from scheduler.backends.events import Event, Kind
+from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.service.analyst.process import Analyst
 from scheduler.service.api.limits import Limits
-from scheduler.service.events import Event, Kind
-from scheduler.service.state import body_of
-from scheduler.service.store.schema import prepare
-from scheduler.service.store.store import Store
-from scheduler.service.store.tables import forecasts
-from scheduler.service.store.visibility import redacted_decision, sentence
+from scheduler.service.log.fold import body_of
+from scheduler.service.log.store.schema import prepare
+from scheduler.service.log.store.store import Store
+from scheduler.service.log.store.tables import forecasts
+from scheduler.service.log.store.visibility import redacted_decision, sentence
 from tests.scheduler.service.api.conftest import Service
 
 PEOPLE = ("alice", "bob.noyce", "olga")

@@ -19,8 +19,8 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from scheduler.service.api.limits import Limits
-from scheduler.service.store.schema import prepare
-from scheduler.service.store.store import Store
+from scheduler.service.log.store.schema import prepare
+from scheduler.service.log.store.store import Store
 from tests.scheduler.service.api.conftest import Service
 
 CHECKS = [

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from scheduler.backends.events import Event, Kind
+from scheduler.backends.submission import Submission
 from scheduler.service.api.problems import Problem
 from scheduler.service.api.writer import Once, Writer
-from scheduler.service.events import Event, Kind
-from scheduler.service.store.store import Store
-from scheduler.service.submission import Submission
+from scheduler.service.log.store.store import Store
 
 
 def submission(job_id: str) -> Event:

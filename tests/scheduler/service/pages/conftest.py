@@ -15,20 +15,20 @@ from features.job import Profile
 from features.schema import State
 from scheduler.backends.base import Launch
 from scheduler.backends.simulated import Fate, SimulatedBackend, World
-from scheduler.cluster import ClusterSpec
+from scheduler.core.cluster import ClusterSpec
 from scheduler.service.api import tokens
-from scheduler.service.api.app import create_app
 from scheduler.service.api.auth import COOKIE, service_user
 from scheduler.service.api.limits import Limits
-from scheduler.service.bundles import Library
-from scheduler.service.decider import Decider
-from scheduler.service.genesis import Genesis, Partition, establish
+from scheduler.service.app import create_app
+from scheduler.service.decide.decider import Decider
+from scheduler.service.log.bundles import Library
+from scheduler.service.log.header import Genesis, Partition, establish
+from scheduler.service.log.store.reads import Reads, View
+from scheduler.service.log.store.schema import prepare
+from scheduler.service.log.store.store import Store
+from scheduler.service.log.store.visibility import Role, Viewer
 from scheduler.service.settings import Settings
-from scheduler.service.store.reads import Reads, View
-from scheduler.service.store.schema import prepare
-from scheduler.service.store.store import Store
-from scheduler.service.store.visibility import Role, Viewer
-from scheduler.work import Work
+from scheduler.simulation.work import Work
 from tests.scheduler.service.conftest import empty_database
 from tests.scheduler.service.pages.bundle import small_bundle
 

@@ -11,7 +11,7 @@ from features.spec import FeatureSpec
 from models.bundle import Axis
 from scheduler.service.pages.drift import drift_of
 from scheduler.service.pages.figures import Promise, promises
-from scheduler.service.pages.sight import Kept
+from scheduler.service.pages.queries import Kept
 from tests.scheduler.service.pages.conftest import Lived
 
 AXIS = Axis(FeatureSpec("x", "continuous", "size", text="x"), cuts=tuple(map(float, range(1, 20))))
@@ -50,7 +50,7 @@ def test_the_index_is_the_population_stability_index() -> None:
 
 
 def test_spans_cover_a_life(busy: Lived) -> None:
-    from scheduler.service.pages.sight import Sight
+    from scheduler.service.pages.queries import Sight
     from scheduler.service.pages.story import tell
 
     see = Sight(busy.store.engine, busy.viewer("olga"))

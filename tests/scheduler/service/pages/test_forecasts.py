@@ -11,10 +11,10 @@ from sqlalchemy import select
 
 from scheduler.explain.words import percent
 from scheduler.service.analyst.process import Analyst
-from scheduler.service.bundles import Library
+from scheduler.service.log.bundles import Library
+from scheduler.service.log.store.tables import forecasts, jobs
 from scheduler.service.pages.figures import GRACE_S, promises
-from scheduler.service.pages.sight import Sight
-from scheduler.service.store.tables import forecasts, jobs
+from scheduler.service.pages.queries import Sight
 from tests.scheduler.service.pages.conftest import Lived, busy_morning
 
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
+from scheduler.backends.events import Event, Kind
 from scheduler.service.api.limits import Limits
-from scheduler.service.events import Event, Kind
+from scheduler.service.log.store.store import Store
 from scheduler.service.pages import live
 from scheduler.service.pages.live import EVERYTHING, Change, Line, Tail, TooManyListeners
 from scheduler.service.pages.routes import _tail
-from scheduler.service.store.store import Store
 from tests.scheduler.service.api.conftest import Service
 
 

@@ -10,8 +10,8 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import func, select
 
+from scheduler.service.log.store.tables import decisions, events, jobs
 from scheduler.service.metrics import Metrics
-from scheduler.service.store.tables import decisions, events, jobs
 from tests.scheduler.service.pages.conftest import Lived, busy_morning
 from tests.scheduler.service.pages.test_metrics import scraped, total
 from tests.scheduler.service.pages.test_pages import PAGES

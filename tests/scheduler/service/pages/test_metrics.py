@@ -9,8 +9,8 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import func, select
 
+from scheduler.service.log.store.tables import jobs
 from scheduler.service.metrics import Metrics
-from scheduler.service.store.tables import jobs
 from tests.scheduler.service.pages.conftest import Lived
 
 DASHBOARD = Path(__file__).parents[4] / "deploy" / "grafana" / "pellucid.json"

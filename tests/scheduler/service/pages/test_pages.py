@@ -7,7 +7,7 @@ from html import unescape
 
 import pytest
 
-from scheduler.service.pages.look import PLOTLY, assets
+from scheduler.service.pages.render import PLOTLY, assets
 from tests.scheduler.service.pages.conftest import Lived
 
 PAGES = ("/", "/history?period=all", "/fairness?period=all", "/models", "/forecasts")

@@ -1,0 +1,354 @@
+"""The synthetic trace beside the published statistics, and the search for leaks in it.
+
+Published figures are quoted with their source; no row of a public trace is read or drawn.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from scipy.stats import spearmanr
+
+from features.schema import State
+from pipeline.traces.synthetic.labels import tabulate
+from pipeline.traces.synthetic.process import DAY_S, STATES, Drawn, Floats, Ints, draw
+
+if TYPE_CHECKING:
+    from pipeline.traces.synthetic.config import SyntheticConfig
+
+PROFILE_COLUMNS = ("gpu_util_pct", "gpu_mem_util_pct", "gpu_mem_mib", "batch_size", "amp")
+HASH_BUCKETS = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """One statistic as published: text for Helios (all four clusters), its Venus, and Philly."""
+
+    key: str
+    text: str
+    helios: str
+    venus: str
+    philly: str
+    source: str
+
+
+# R: the releases' own summary tables, HeliosArtifact `helios_cluster_summary.csv` (commit 6345d9f)
+# and AcmeTrace `cluster_summary.csv` (commit 6d6ac9c). T: the text of Hu et al., SC'21.
+PUBLISHED = (
+    Published("median_s", "median duration, s", "206", "204", "874", "R"),
+    Published("mean_s", "mean duration, s", "6,652", "13,041", "18,006", "R"),
+    Published("gpus_mean", "mean GPUs", "3.72", "6.74", "1.93", "R"),
+    Published("gpus_median", "median GPUs", "1", "1", "1", "R"),
+    Published("gpu_s_per_job", "GPU-seconds per job", "49,351", "98,526", "61,038", "R"),
+    Published("completed_pct", "completed, % of jobs", "62.4", "52.6", "60.4", "R"),
+    Published("cancelled_pct", "cancelled, % of jobs", "22.1", "27.2", "9.0", "R"),
+    Published("failed_pct", "failed, % of jobs", "15.5", "20.2", "30.5", "R"),
+    Published("completed_gpu_pct", "completed, % of GPU-time", "51.3", "51.6", "32.1", "R"),
+    Published("cancelled_gpu_pct", "cancelled, % of GPU-time", "39.4", "39.9", "29.4", "R"),
+    Published("failed_gpu_pct", "failed, % of GPU-time", "9.3", "8.5", "38.6", "R"),
+    Published("one_gpu_pct", "one-GPU jobs, % of jobs", "> 50", "", "", "T"),
+    Published("one_gpu_gpu_pct", "one-GPU jobs, % of GPU-time", "3-12", "", "", "T"),
+    Published("large_gpu_pct", "jobs of 8 or more GPUs, % of GPU-time", "about 60", "", "", "T"),
+    Published("top_users_pct", "top 5 % of users, % of GPU-time", "45-60", "", "", "T"),
+)
+# The same summary tables, for the plots: (median s, mean s); (completed, cancelled, failed) %.
+DURATIONS = {"Helios": (206, 6652), "Helios Venus": (204, 13041), "Philly": (874, 18006)}
+JOB_STATES = {"Helios": (62.4, 22.1, 15.5), "Philly": (60.4, 9.0, 30.5)}
+GPU_TIME_STATES = {"Helios": (51.3, 39.4, 9.3), "Philly": (32.1, 29.4, 38.6)}
+
+
+def statistics(table: pa.Table) -> dict[str, float]:
+    """What is published of GPU clusters, of a trace in TRACE_SCHEMA.
+
+    Keys end in their unit; `*_gpu_pct` are shares of GPU-time, other `*_pct` shares of jobs.
+    """
+    duration, gpus = _numbers(table, "duration_s"), _numbers(table, "gpus")
+    gpu_s = duration * gpus
+    state = np.asarray(table["state"].cast(pa.string()).to_pylist())
+    by_user = np.sort(_sum_by(table["user"], gpu_s))[::-1]
+    submit = table["submit_time"].cast(pa.int64()).to_numpy() // 1000
+    per_hour = np.bincount((submit - submit.min() // 3600 * 3600) // 3600)
+    found: dict[str, float] = {
+        "jobs": float(table.num_rows),
+        "users": float(len(by_user)),
+        "median_s": float(np.median(duration)),
+        "mean_s": float(duration.mean()),
+        "p90_s": float(np.quantile(duration, 0.9)),
+        "p99_s": float(np.quantile(duration, 0.99)),
+        "max_s": float(duration.max()),
+        "gpus_mean": float(gpus.mean()),
+        "gpus_median": float(np.median(gpus)),
+        "gpu_s_per_job": float(gpu_s.mean()),
+        "one_gpu_pct": 100 * float((gpus == 1).mean()),
+        "one_gpu_gpu_pct": 100 * float(gpu_s[gpus == 1].sum() / gpu_s.sum()),
+        "large_gpu_pct": 100 * float(gpu_s[gpus >= 8].sum() / gpu_s.sum()),
+        "top_users_pct": 100
+        * float(by_user[: max(1, round(0.05 * len(by_user)))].sum() / gpu_s.sum()),
+        "busiest_hour_jobs": float(per_hour.max()),
+    }
+    for name in (State.COMPLETED, State.CANCELLED, State.FAILED):
+        found[f"{name}_pct"] = 100 * float((state == name).mean())
+        found[f"{name}_gpu_pct"] = 100 * float(gpu_s[state == name].sum() / gpu_s.sum())
+    return found
+
+
+def offered_load(config: SyntheticConfig, table: pa.Table) -> dict[str, float]:
+    """GPU-seconds submitted to each VC over its GPUs x the seconds of the trace."""
+    gpu_s = _numbers(table, "duration_s") * _numbers(table, "gpus")
+    vcs = np.asarray(table["vc"].cast(pa.string()).to_pylist())
+    return {
+        vc.name: float(gpu_s[vcs == vc.name].sum())
+        / (vc.nodes * config.gpus_per_node * config.days * DAY_S)
+        for vc in config.vcs
+    }
+
+
+# --- leaks ------------------------------------------------------------------------------------
+
+
+def profile_leak(jobs: Drawn, table: pa.Table) -> dict[str, tuple[float, float]]:
+    """(Spearman, p) of each profile column with duration across templates, by their means.
+
+    Templates, not jobs, are what is drawn independently: two jobs of one template share both.
+    """
+    runs = np.bincount(jobs.template, minlength=jobs.templates)
+    used = runs > 0
+
+    def mean(values: Floats) -> Floats:
+        return np.asarray(np.bincount(jobs.template, values, jobs.templates)[used] / runs[used])
+
+    duration = mean(np.log(jobs.duration_s))
+    found = {}
+    for column in PROFILE_COLUMNS:
+        result = spearmanr(mean(_numbers(table, column)), duration)
+        found[column] = (float(result.statistic), float(result.pvalue))
+    return found
+
+
+def name_leak(jobs: Drawn, table: pa.Table) -> tuple[float, int]:
+    """(Spearman, jobs) of a model that sees only what names add to their template.
+
+    Hashed tokens of the name, without those that all runs of the template share, are fitted by
+    ridge regression to the log duration relative to the template's mean; on half the templates,
+    and judged on the other half.
+    """
+    names = table["name"].to_pylist()
+    log_duration = np.log(jobs.duration_s)
+    runs = np.bincount(jobs.template, minlength=jobs.templates)
+    mean = np.bincount(jobs.template, log_duration, jobs.templates) / np.maximum(runs, 1)
+    target = log_duration - mean[jobs.template]
+
+    tokens = [re.findall(r"[a-z]+|[0-9.]+(?:e-[0-9]+)?", name) for name in names]
+    shared: dict[int, set[str]] = {}
+    for template, found in zip(jobs.template.tolist(), tokens, strict=True):
+        shared[template] = shared.get(template, set(found)) & set(found)
+    hashed = np.zeros((len(names), HASH_BUCKETS))
+    for row, (template, found) in enumerate(zip(jobs.template.tolist(), tokens, strict=True)):
+        for token in found:
+            if token not in shared[template]:
+                hashed[row, zlib.crc32(token.encode()) % HASH_BUCKETS] += 1
+
+    several = runs[jobs.template] > 1
+    train, test = several & (jobs.template % 2 == 0), several & (jobs.template % 2 == 1)
+    x, y = hashed[train], target[train]
+    weights = np.linalg.solve(x.T @ x + 10.0 * np.eye(HASH_BUCKETS), x.T @ y)
+    return float(spearmanr(hashed[test] @ weights, target[test]).statistic), int(test.sum())
+
+
+def history_signal(jobs: Drawn) -> float:
+    """Spearman of a job's duration with that of the template's run submitted before it."""
+    order = np.argsort(jobs.template, kind="stable")  # stable: by submission within a template
+    again = jobs.template[order][1:] == jobs.template[order][:-1]
+    duration = jobs.duration_s[order]
+    return float(spearmanr(duration[1:][again], duration[:-1][again]).statistic)
+
+
+# --- page -------------------------------------------------------------------------------------
+
+
+def comparison(table: pa.Table) -> str:
+    """Markdown table, published against this trace."""
+    ours = statistics(table)
+    lines = [
+        "| statistic | Helios | Helios Venus | Philly | this trace | source |",
+        "|---|---|---|---|---|---|",
+    ]
+    for p in PUBLISHED:
+        value = ours[p.key]
+        text = f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+        lines.append(f"| {p.text} | {p.helios} | {p.venus} | {p.philly} | {text} | {p.source} |")
+    return "\n".join(lines)
+
+
+def leak_table(config: SyntheticConfig, seeds: int) -> str:
+    """Markdown table of the leak checks over that many seeds."""
+    rows: dict[str, list[float]] = {column: [] for column in PROFILE_COLUMNS}
+    small: dict[str, int] = dict.fromkeys(PROFILE_COLUMNS, 0)
+    names, history = [], []
+    for seed in range(seeds):
+        jobs = draw(replace(config, seed=seed))
+        table = tabulate(replace(config, seed=seed), jobs)
+        for column, (rho, p) in profile_leak(jobs, table).items():
+            rows[column].append(rho)
+            small[column] += p < 0.05
+        names.append(name_leak(jobs, table)[0])
+        history.append(history_signal(jobs))
+    lines = [
+        f"| what is known | Spearman with duration, {seeds} seeds: mean (min, max) | p < 0.05 |",
+        "|---|---|---|",
+    ]
+
+    def line(what: str, values: list[float], count: str) -> str:
+        mean, low, high = float(np.mean(values)), min(values), max(values)
+        return f"| {what} | {mean:+.3f} ({low:+.3f}, {high:+.3f}) | {count} |"
+
+    for column, values in rows.items():
+        lines.append(line(f"`{column}`, across templates", values, f"{small[column]} of {seeds}"))
+    lines.append(line("name tokens, within templates", names, ""))
+    lines.append(line("the template's last duration", history, ""))
+    return "\n".join(lines)
+
+
+def draw_plots(config: SyntheticConfig, out: Path) -> list[Path]:
+    """The plots of the page, as SVG files in `out`; the same bytes for the same trace."""
+    import matplotlib
+    from matplotlib import pyplot as plt
+
+    jobs = draw(config)
+    table = tabulate(config, jobs)
+    out.mkdir(parents=True, exist_ok=True)
+    written = []
+    style = {
+        "svg.hashsalt": "pellucid",
+        "svg.fonttype": "none",
+        "font.size": 9,
+        "axes.grid": True,
+        "grid.alpha": 0.3,
+    }
+    with matplotlib.rc_context(style):
+        for name, plot in (
+            ("durations", _plot_durations),
+            ("shares", _plot_shares),
+            ("states", _plot_states),
+            ("arrivals", _plot_arrivals),
+            ("leaks", _plot_leaks),
+        ):
+            figure, axes = plt.subplots(1, 2, figsize=(9.5, 3.4), layout="constrained")
+            plot(config, jobs, table, *axes)
+            path = out / f"synthetic-{name}.svg"
+            figure.savefig(path, metadata={"Date": None})
+            plt.close(figure)
+            written.append(path)
+    return written
+
+
+def _plot_durations(
+    config: SyntheticConfig, jobs: Drawn, table: pa.Table, left: Any, right: Any
+) -> None:
+    share = np.linspace(0, 1, 101)
+    left.plot(np.quantile(jobs.duration_s, share), 100 * share, label="this trace")
+    for index, (name, (median, mean)) in enumerate(DURATIONS.items(), start=1):
+        left.plot(median, 50, "o", color=f"C{index}", label=f"{name}: median")
+        left.axvline(mean, color=f"C{index}", linestyle=":", label=f"{name}: mean")
+    left.axvline(jobs.duration_s.mean(), color="C0", linestyle=":", label="this trace: mean")
+    left.set(xscale="log", xlabel="duration, s", ylabel="% of jobs", title="Heavy tail")
+    left.legend(fontsize=7)
+    for index, vc in enumerate(config.vcs):
+        here = np.quantile(jobs.duration_s[jobs.vc == index], share)
+        right.plot(here, 100 * share, label=f"{vc.name} ({vc.nodes} nodes)")
+    right.set(xscale="log", xlabel="duration, s", title="By virtual cluster")
+    right.legend(fontsize=7)
+
+
+def _plot_shares(
+    config: SyntheticConfig, jobs: Drawn, table: pa.Table, left: Any, right: Any
+) -> None:
+    gpu_s = (jobs.duration_s * jobs.gpus).astype(float)
+    by_user = np.sort(_sum_by(table["user"], gpu_s))[::-1]
+    users = 100 * np.arange(1, len(by_user) + 1) / len(by_user)
+    left.plot(users, 100 * np.cumsum(by_user) / by_user.sum(), label="this trace")
+    left.plot([5, 5], [45, 60], color="C1", linewidth=4, label="Helios: top 5 % hold 45-60 %")
+    left.set(
+        xlabel="% of users, largest first", ylabel="% of GPU-time", title="Users", ylim=(0, 105)
+    )
+    left.legend(fontsize=7)
+    edges = ((1, 1), (2, 4), (5, 8), (9, 16), (17, 10**9))
+    masks = [(jobs.gpus >= low) & (jobs.gpus <= high) for low, high in edges]
+    places = np.arange(len(edges))
+    right.bar(places - 0.2, [100 * m.mean() for m in masks], 0.4, label="jobs")
+    right.bar(
+        places + 0.2, [100 * gpu_s[m].sum() / gpu_s.sum() for m in masks], 0.4, label="GPU-time"
+    )
+    right.plot([-0.4, 0.0], [50, 50], color="k", linewidth=1, label="Helios: over 50 % of jobs ...")
+    right.plot([0.2, 0.2], [3, 12], color="r", linewidth=4, label="... and 3-12 % of GPU-time")
+    right.set_xticks(places, ["1", "2-4", "5-8", "9-16", ">16"])
+    right.set(xlabel="GPUs", ylabel="%", title="Gang sizes")
+    right.legend(fontsize=7)
+
+
+def _plot_states(
+    config: SyntheticConfig, jobs: Drawn, table: pa.Table, left: Any, right: Any
+) -> None:
+    gpu_s = jobs.duration_s * jobs.gpus
+    for axes, published, weight, title in (
+        (left, JOB_STATES, np.ones(len(gpu_s)), "jobs"),
+        (right, GPU_TIME_STATES, gpu_s, "GPU-time"),
+    ):
+        ours = 100 * np.bincount(jobs.state, weight, len(STATES)) / weight.sum()
+        for index, (name, shares) in enumerate({"this trace": ours, **published}.items()):
+            axes.bar(np.arange(len(STATES)) + 0.27 * (index - 1), shares, 0.27, label=name)
+        axes.set_xticks(range(len(STATES)), [str(state) for state in STATES])
+        axes.set(title=f"How jobs end, % of {title}")
+        axes.legend(fontsize=7)
+
+
+def _plot_arrivals(
+    config: SyntheticConfig, jobs: Drawn, table: pa.Table, left: Any, right: Any
+) -> None:
+    hours = np.bincount(jobs.submit_s // 3600, minlength=config.days * 24)
+    calm = np.bincount(jobs.submit_s[~jobs.burst] // 3600, minlength=config.days * 24)
+    left.plot(np.arange(len(hours)) / 24, hours, linewidth=0.6)
+    left.set(xlabel="day", ylabel="jobs per hour", title="Nights, weekends, bursts")
+    per_hour = calm.reshape(config.days, 24)
+    weekend = (config.start.weekday() + np.arange(config.days)) % 7 >= 5
+    for label, days in (("weekdays", ~weekend), ("weekends", weekend)):
+        if days.any():
+            right.step(np.arange(24), per_hour[days].mean(axis=0), where="mid", label=label)
+    right.set(xlabel="hour of the day", ylabel="jobs per hour, bursts apart", title="A day")
+    right.legend(fontsize=7)
+
+
+def _plot_leaks(
+    config: SyntheticConfig, jobs: Drawn, table: pa.Table, left: Any, right: Any
+) -> None:
+    runs = np.bincount(jobs.template, minlength=jobs.templates)
+    used = runs > 0
+    typical = np.exp(
+        np.bincount(jobs.template, np.log(jobs.duration_s), len(runs))[used] / runs[used]
+    )
+    util = np.bincount(jobs.template, _numbers(table, "gpu_util_pct"), len(runs))[used] / runs[used]
+    left.plot(util, typical, ".", markersize=3)
+    left.set(yscale="log", xlabel="GPU utilisation, %", ylabel="typical duration, s")
+    left.set_title("Templates: the profile tells nothing")
+    order = np.argsort(jobs.template, kind="stable")
+    again = np.flatnonzero(jobs.template[order][1:] == jobs.template[order][:-1])
+    again = again[:: max(1, len(again) // 400)]
+    duration = jobs.duration_s[order]
+    right.plot(duration[again], duration[again + 1], ".", markersize=2)
+    right.set(xscale="log", yscale="log", xlabel="last duration of the template, s")
+    right.set(ylabel="duration, s", title="Jobs: history tells something")
+
+
+def _numbers(table: pa.Table, column: str) -> Floats:
+    return np.asarray(table[column].cast(pa.float64()).to_numpy())
+
+
+def _sum_by(column: pa.ChunkedArray, values: Floats) -> Floats:
+    codes: Ints = column.combine_chunks().indices.to_numpy()
+    return np.asarray(np.bincount(codes, values)[np.bincount(codes) > 0], dtype=np.float64)

@@ -1,0 +1,113 @@
+"""Track `philly`: another company's jobs, under the rules of track `honest`, nothing retuned.
+
+The list of jobs (`philly.csv`) says when each was submitted, how long it ran, its GPUs and its
+virtual cluster, and no more: no user, no name, no end state. What they train is drawn, seeded,
+from the measured configurations beside it (`packing/`), as Venus' workloads are permuted; without
+that nobody could share a GPU. `bare` leaves it out.
+
+The cluster was large for what is left of the trace: GPUs are asked for 13 % of the time, and
+nothing ever waits long. `compress` below about 0.3 makes queues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from itertools import cycle
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+from features.job import Job
+from features.schema import State
+from pipeline.online import OnlineEstimator
+from pipeline.worlds import venus
+from pipeline.worlds.honest import judge_of_strangers
+from pipeline.worlds.scenario import ProfilingSettings, Scenario, by_gpu_count, oracle
+from pipeline.worlds.venus import TrackError, jitter
+from scheduler.core.cluster import ClusterSpec
+from scheduler.core.estimates import Estimator
+from scheduler.core.policy import Policy
+from scheduler.core.profiling import Scaling
+from scheduler.simulation.work import PairTable, Work, Workload
+
+# Nodes of 8 GPUs by virtual cluster, as Helios' artifact has them; jobs of four others (18) are
+# left out there too.
+VCS = {
+    "6214e9": 64, "7f04ca": 32, "11cb48": 16, "b436b2": 64, "ee9e8c": 64, "e13805": 16,
+    "6c71a0": 32, "2869ce": 16, "ed69ec": 8, "103959": 8, "0e4a51": 32,
+}  # fmt: skip
+PROFILING = ProfilingSettings(nodes={"6214e9": 1, "b436b2": 1}, scaling=Scaling("6214e9"))
+DURATIONS = ("own", "oracle", "gpus")
+_CLOCK = ZoneInfo("America/Los_Angeles")
+
+
+def load(folder: Path, *, bare: bool = False) -> Workload:
+    """The jobs of a folder with `philly.csv`, each row once, in order of submission.
+
+    Args:
+        bare: attach nothing that is trained: no job has a profile, nobody packs.
+
+    Raises TrackError when a file is missing or not as expected.
+    """
+    cluster = ClusterSpec(VCS, name="philly")
+    seen: set[tuple[str, ...]] = set()
+    found: list[tuple[Job, float]] = []
+    left_out = 0
+    try:
+        for line, row in enumerate(venus.read_rows(folder / "philly.csv"), 2):
+            key = tuple(row.values())
+            if row["cluster"] not in VCS or key in seen:
+                left_out += 1
+                continue
+            seen.add(key)
+            moment = datetime.fromisoformat(row["timestamp"]).replace(tzinfo=_CLOCK).timestamp()
+            gpus = int(row["num_gpus"])
+            found.append(
+                (Job(f"line-{line}", moment, gpus, vc=row["cluster"]), float(row["duration"]))
+            )
+    except (KeyError, ValueError) as error:
+        raise TrackError(f"{folder}: philly.csv: {error!r} is missing or unknown") from None
+    found.sort(key=lambda pair: pair[0].submit_time)
+    trained = cycle([(None, None)] if bare else venus.configurations(folder.parent / "packing"))
+    work = {
+        job.job_id: Work(duration_s, State.UNKNOWN, *what)
+        for (job, duration_s), what in zip(found, trained, strict=False)
+    }
+    return Workload("philly", [job for job, _ in found], work, cluster, left_out)
+
+
+def scenario(
+    folder: Path,
+    *,
+    seed: int = 0,
+    durations: str | None = None,
+    compress: float = 1.0,
+    bare: bool = False,
+) -> Scenario:
+    """The track on a folder with `philly.csv`; arguments as of `honest.scenario` and `load`."""
+    workload = jitter(load(folder, bare=bare), seed, compress=compress)
+    truth = oracle(workload)
+    given: dict[str, Callable[[], Estimator]] = {
+        "own": lambda: OnlineEstimator(seed=seed),
+        "oracle": lambda: truth,
+        "gpus": by_gpu_count,
+    }
+    if durations is not None and durations not in given:
+        raise TrackError(f"--durations {durations} is unknown; use one of {', '.join(given)}")
+
+    def estimator(policy: Policy) -> Estimator:
+        if not policy.estimates:
+            return Estimator()
+        return given["oracle" if policy.oracle else durations or "own"]()
+
+    packing = folder.parent / "packing"
+    judge = None if bare else judge_of_strangers(workload, packing)
+    return Scenario(
+        "philly-bare" if bare else "philly",
+        workload,
+        PairTable({} if bare else venus.pair_speeds(packing), unmeasured=0.8, cap=1.0),
+        estimator,
+        judge=None if judge is None else lambda: judge,
+        profiling=None if bare else PROFILING,
+        seed=seed,
+    )

@@ -1,0 +1,188 @@
+"""The Venus folder: a trace, its virtual clusters, measured pairs, and what peers predicted.
+
+The folder is read in place and never copied. Its clock is the artifact's own (seconds since the
+first GPU job, written as a date): wall time is 152 s later, which nothing here depends on.
+"""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+from features.job import Job, Profile
+from features.schema import State
+from scheduler.core.arrivals import TableForecast
+from scheduler.core.cluster import ClusterSpec
+from scheduler.simulation.work import Configuration, Work, Workload
+
+# pairs with one of these were never measured
+UNMEASURED_MODELS = frozenset({"NeuMF", "ResNet50", "BERT", "Transformer"})
+
+
+class TrackError(ValueError):
+    """A track's folder lacks something, or holds something unreadable."""
+
+
+@dataclass(slots=True)
+class Venus:
+    """The folder, read.
+
+    Attributes:
+        workload: jobs in file order (sorted by submit time), the truth, the cluster.
+        pair_speeds: measured speed of the first configuration beside the second.
+        labels: the artifact's manual sharing score by configuration.
+        folder: where it was read from.
+    """
+
+    workload: Workload
+    pair_speeds: dict[tuple[Configuration, Configuration], float]
+    labels: dict[Configuration, int]
+    folder: Path
+
+    def predictions(self, name: str) -> dict[str, float]:
+        """Predicted seconds by job id: `ebm` or `lgb`, as the peers published them."""
+        rows = read_rows(self.folder / f"peer_duration_{name}.csv")
+        return {row["job_id"]: float(row["priority"]) for row in rows}
+
+    def forecast(self, compress: float = 1.0) -> TableForecast:
+        """The artifact's arrival forecast, for submit times multiplied by `compress`."""
+        rows = read_rows(self.folder / "peer_throughput_pred.csv")
+        bins = range(round(len(rows) * compress))
+        played = [rows[min(int(i / compress), len(rows) - 1)] for i in bins]
+        return TableForecast(
+            _seconds(rows[0]["time"]),
+            [float(row["pred_gpu_job"]) / compress for row in played],
+            [float(row["pred_gpu_num"]) / compress for row in played],
+        )
+
+
+def load(folder: Path) -> Venus:
+    """Read the folder (and `packing/` beside it)."""
+    try:
+        return _load(folder)
+    except KeyError as error:
+        raise TrackError(f"{folder}: column or value {error} is missing or unknown") from None
+
+
+def _load(folder: Path) -> Venus:
+    vcs = {row[""]: int(row["num"]) for row in read_rows(folder / "vc_config.csv")}
+    jobs: list[Job] = []
+    work: dict[str, Work] = {}
+    for row in read_rows(folder / "cluster_full_log.csv"):
+        job_id = row["job_id"]
+        jobs.append(
+            Job(
+                job_id,
+                _seconds(row["submit_time"]),
+                int(row["gpu_num"]),
+                row["user"],
+                row["vc"],
+                cpus=float(row["cpu_num"]),
+            )
+        )
+        work[job_id] = Work(
+            float(row["duration"]),
+            _STATES[row["state"]],
+            _configuration(row),
+            _profile(row),
+        )
+    packing = folder.parent / "packing"
+    workload = Workload("venus", jobs, work, ClusterSpec(vcs, name="venus"))
+    return Venus(workload, pair_speeds(packing), _labels(packing), folder)
+
+
+_STATES = {
+    "COMPLETED": State.COMPLETED,
+    "CANCELLED": State.CANCELLED,
+    "FAILED": State.FAILED,
+    "TIMEOUT": State.TIMEOUT,
+    "NODE_FAIL": State.NODE_FAIL,
+}
+
+
+def configurations(packing: Path) -> list[tuple[Configuration, Profile]]:
+    """The measured configurations of `packing/`, each with what profiling it shows."""
+    return [(_configuration(row), _profile(row)) for row in read_rows(packing / "single_data.csv")]
+
+
+def pair_speeds(packing: Path) -> dict[tuple[Configuration, Configuration], float]:
+    """Measured speed of the first configuration beside the second."""
+    speeds: dict[tuple[Configuration, Configuration], float] = {}
+    for row in read_rows(packing / "colocate_info.csv"):
+        a, b = _configuration(row, "1"), _configuration(row, "2")
+        first, second = float(row["speed1"]), float(row["speed2"])
+        if a == b:  # two of a kind: nobody can tell which of the two speeds is whose
+            first = second = (first + second) / 2
+        speeds.setdefault((a, b), first)
+        speeds.setdefault((b, a), second)
+    return speeds
+
+
+def _labels(packing: Path) -> dict[Configuration, int]:
+    return {
+        _configuration(row): int(row["label"]) for row in read_rows(packing / "single_data.csv")
+    }
+
+
+def _configuration(row: dict[str, str], side: str = "") -> Configuration:
+    return Configuration(
+        row[f"model{side}"],
+        row[f"dataset{side}"],
+        int(row[f"batchsize{side}"]),
+        row[f"amp{side}"] == "1",
+    )
+
+
+def _profile(row: dict[str, str]) -> Profile:
+    return Profile(
+        float(row["gpu_util"]), float(row["gmem_util"]), float(row["gmem"]), row["amp"] == "1"
+    )
+
+
+def _seconds(text: str) -> float:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+
+
+def read_rows(path: Path) -> list[dict[str, str]]:
+    """Rows of a CSV file, as text by column. TrackError when there are none."""
+    try:
+        with path.open(newline="") as file:
+            rows = list(csv.DictReader(file))
+    except FileNotFoundError:
+        raise TrackError(f"{path} is missing; a track needs the whole folder") from None
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise TrackError(f"{path}: not CSV ({error})") from None
+    if not rows:
+        raise TrackError(f"{path} holds no row")
+    return rows
+
+
+def jitter(workload: Workload, seed: int, *, compress: float = 1.0) -> Workload:
+    """The workload as seed `seed` of the honest tracks plays it.
+
+    The eight workload columns are permuted over the jobs, so that a profile tells nothing about
+    a duration. Seed 0 keeps exact submit times; others move each by U(0, 60) s and re-sort.
+    `compress` multiplies submit times (below 1: a busier month).
+    """
+    rng = np.random.default_rng(seed)
+    jobs = workload.jobs
+    permutation = rng.permutation(len(jobs))
+    first = jobs[0].submit_time if jobs else 0.0
+    moved = np.array([first + (job.submit_time - first) * compress for job in jobs])
+    if seed:
+        moved = moved + rng.uniform(0, 60, len(jobs))
+    order = np.argsort(moved, kind="stable")
+    work: dict[str, Work] = {}
+    for job, source in zip(jobs, permutation, strict=True):
+        own, other = workload.work[job.job_id], workload.work[jobs[source].job_id]
+        work[job.job_id] = Work(own.duration_s, own.state, other.configuration, other.profile)
+    shuffled = [_at(jobs[i], float(moved[i])) for i in order]
+    return Workload(workload.name, shuffled, work, workload.cluster)
+
+
+def _at(job: Job, submit_time: float) -> Job:
+    return replace(job, submit_time=submit_time)

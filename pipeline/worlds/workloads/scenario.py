@@ -1,0 +1,76 @@
+"""A world for `pellucid compare` in which policies hand out allocations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline.worlds.scenario import Progress, Sink
+from pipeline.worlds.workloads import open_workload
+from scheduler.core.estimates import Estimator
+from scheduler.peers.allocation.core import UnmetNeeds, check_needs
+from scheduler.peers.allocation.policy import AllocationPolicy, Freedom
+from scheduler.peers.allocation.workload import AllocationWorkload
+from scheduler.peers.registry import ALLOCATING, build
+from scheduler.simulation.loop import Outcome
+
+
+@dataclass
+class AllocationScenario:
+    """A workload and a seed for the policies that draw random numbers."""
+
+    workload: AllocationWorkload
+    seed: int = 0
+
+    @property
+    def name(self) -> str:
+        return self.workload.name
+
+    def cluster_gpus(self) -> int:
+        return self.workload.gpus
+
+    def layout(self) -> dict[str, Any]:
+        """The cluster, for the summary of a run."""
+        nodes = self.workload.nodes
+        types = dict.fromkeys(node.gpu_type for node in nodes)
+        return {
+            "cluster": {t: sum(node.gpu_type == t for node in nodes) for t in types},
+            "gpus_per_node": max(node.gpus for node in nodes),
+        }
+
+    def check(self, name: str) -> None:
+        """Raise UnmetNeeds when a policy needs what this workload has not.
+
+        A policy that chooses no GPU type would spread a gang over several.
+        """
+        policy = self._policy(name)
+        types = sorted({node.gpu_type for node in self.workload.nodes})
+        if len(types) > 1 and Freedom.TYPE not in policy.changes:
+            raise UnmetNeeds(f"{name} needs GPUs of one type; this workload has {', '.join(types)}")
+        check_needs(policy, self.workload.nature(policy))
+
+    def _policy(self, name: str) -> AllocationPolicy:
+        return build(name, settings=self.workload.settings.get(name), seed=self.seed)
+
+    def simulate(
+        self, name: str, *, sink: Sink | None = None, progress: Progress | None = None
+    ) -> tuple[Outcome, Estimator]:
+        """Run one policy. It has no estimator: what it knows are statistics of running jobs."""
+        return self.workload.simulate(self._policy(name), sink=sink, progress=progress), Estimator()
+
+
+def runnable(workload: AllocationWorkload) -> list[str]:
+    """The policies for which a workload has all statistics, in the order of the registry."""
+    scenario, names = AllocationScenario(workload), []
+    for name in ALLOCATING:
+        try:
+            scenario.check(name)
+        except UnmetNeeds:
+            continue
+        names.append(name)
+    return names
+
+
+def open_scenario(named: str, seed: int) -> AllocationScenario:
+    """The world of `--workload KIND:PATH`."""
+    return AllocationScenario(open_workload(named), seed)

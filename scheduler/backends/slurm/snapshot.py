@@ -1,0 +1,182 @@
+"""Slurm's queue at one moment, as a core that may decide about it without consequences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from features.job import Job
+from scheduler.backends.slurm.parse import Node, SlurmJob
+from scheduler.backends.slurm.shape import Shape
+from scheduler.core.cluster import Placement
+from scheduler.core.core import Core
+from scheduler.core.decisions import Decision
+from scheduler.core.estimates import Estimate, Estimator
+
+HOLDING = frozenset(("RUNNING", "SUSPENDED", "STOPPED", "COMPLETING", "CONFIGURING"))
+
+
+class Asking(Estimator):
+    """Asks another estimator and tells it nothing: what a picture decides does not happen.
+
+    Of jobs it asked for before it asks again for one in `every` per picture, since a long queue
+    costs more to estimate than to decide about.
+    """
+
+    def __init__(self, inner: Estimator, *, every: int = 16):
+        self.inner, self.every = inner, every
+        self.name = inner.name
+        self._turn = 0
+        self._known: dict[str, tuple[Job, Estimate]] = {}
+        self._before: dict[str, tuple[Job, Estimate]] = {}
+
+    def turn(self) -> None:
+        """Another picture begins: jobs that are not in it are forgotten with the next one."""
+        self._turn = (self._turn + 1) % self.every
+        self._before, self._known = self._known, {}
+
+    def forget(self) -> None:
+        """Ask for every job again: there is another model."""
+        self._known, self._before = {}, {}
+
+    def estimate(self, job: Job, now: float) -> Estimate:
+        known = self._known.get(job.job_id)
+        if known is None and hash(job.job_id) % self.every != self._turn:
+            known = self._before.get(job.job_id)
+        if known is None or known[0] != job:
+            known = job, self.inner.estimate(job, now)
+        self._known[job.job_id] = known
+        return known[1]
+
+
+def job_of(job: SlurmJob) -> Job:
+    """A job of Slurm as the core knows it."""
+    return Job(
+        job_id=job.id,
+        submit_time=job.submit,
+        gpus=job.gpus,
+        user=job.user,
+        vc=job.partition,
+        name=job.name,
+        cpus=float(job.cpus),
+        memory_mib=job.memory_mib,
+        gpu_type=job.gpu_type or None,
+        time_limit_s=job.time_limit_s,
+        profile=False,
+    )
+
+
+@dataclass(slots=True)
+class Picture:
+    """What the core makes of the queue.
+
+    Attributes:
+        core: after its decisions. order: waiting jobs, those it would start first.
+        left_out: jobs that could not be drawn, and why. aside: these, as Slurm has them.
+    """
+
+    core: Core
+    now: float
+    waiting: dict[str, SlurmJob] = field(default_factory=dict)
+    running: dict[str, SlurmJob] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
+    aside: dict[str, SlurmJob] = field(default_factory=dict)
+    decisions: list[Decision] = field(default_factory=list)
+    order: list[str] = field(default_factory=list)
+
+
+def draw(
+    core: Core,
+    shape: Shape,
+    jobs: Iterable[SlurmJob],
+    nodes: Sequence[Node],
+    now: float,
+    *,
+    by_slurm: bool = False,
+) -> Picture:
+    """Draw the queue into a new core and let it decide.
+
+    Args:
+        by_slurm: keep Slurm's own priorities, to foresee what Slurm does.
+    """
+    picture = Picture(core, now)
+    asked = [job for job in jobs if job.gpus and job.partition in shape.spec.vcs]
+    asked.sort(key=lambda job: (job.submit, job.id))
+    for order, job in enumerate(j for j in asked if j.state in HOLDING):
+        _run(picture, shape, job, order)
+    for order, job in enumerate((j for j in asked if j.state == "PENDING"), len(asked)):
+        why = _not_eligible(job, now) or _too_large(job, shape)
+        if why:
+            picture.left_out[job.id] = why
+            continue
+        priority = job.priority if by_slurm else 0
+        core.adopt(job_of(job), now, order=order, priority=priority, queued_before=True)
+        picture.waiting[job.id] = job
+    picture.aside = {job.id: job for job in asked if job.id in picture.left_out}
+    for node in nodes:
+        number = shape.node(node.name)
+        if number is not None and not node.open:
+            core.set_node(number, False)
+    picture.decisions = core.decide(now)
+    started = [d.job_id for d in picture.decisions if d.job_id in core.cluster.runs]
+    left = [queued.job.job_id for queue in core.queues.values() for queued in queue]
+    picture.order = [j for j in started if j in picture.waiting] + left
+    return picture
+
+
+def _not_eligible(job: SlurmJob, now: float) -> str:
+    if job.priority == 0:
+        return f"held in Slurm ({job.reason})"
+    if job.dependency:
+        return "waits for another job in Slurm (Dependency)"
+    if job.eligible is not None and job.eligible > now:
+        return "its begin time has not come (BeginTime)"
+    return "asks for a reservation" if job.reservation else ""
+
+
+def _too_large(job: SlurmJob, shape: Shape) -> str:
+    there = shape.spec.vcs[job.partition] * shape.spec.gpus_per_node
+    return f"asks for {job.gpus} GPUs; its partition has {there}" if job.gpus > there else ""
+
+
+def _run(picture: Picture, shape: Shape, job: SlurmJob, order: int) -> None:
+    """Put a running job on its GPUs: alone, or beside the one that has the same."""
+    cluster, where = picture.core.cluster, _placement(job, shape)
+    if where is None:
+        picture.left_out[job.id] = "Slurm does not say on which GPUs it runs"
+        return
+    partner = None
+    if any(cluster.pool_of(node).free_on(node) & mask != mask for node, mask in where):
+        nodes, gpus = tuple(n for n, _ in where), tuple(m for _, m in where)
+        beside = [r for r in cluster.runs.values() if (r.nodes, r.gpus) == (nodes, gpus)]
+        if len(beside) != 1 or beside[0].partner is not None:
+            picture.left_out[job.id] = "shares some of its GPUs only"
+            return
+        partner = beside[0].job.job_id
+    asked = job_of(job)
+    gpus_held = sum(mask.bit_count() for _, mask in where)
+    if gpus_held != asked.gpus:  # a gang that took the same slots on every node
+        picture.left_out[job.id] = f"asked for {asked.gpus} GPUs and holds {gpus_held}"
+        return
+    picture.core.adopt(
+        asked,
+        picture.now,
+        order=order,
+        queued_before=True,
+        placement=where,
+        since=job.start or picture.now,
+        partner=partner,
+    )
+    picture.running[job.id] = job
+
+
+def _placement(job: SlurmJob, shape: Shape) -> Placement | None:
+    numbers = [shape.node(name) for name in job.nodes]
+    if not job.held_gpus or not numbers or None in numbers:
+        return None
+    per_node = shape.spec.gpus_per_node
+    if any(gpu >= per_node for gpus in job.held_gpus for gpu in gpus):
+        return None
+    masks = [sum(1 << gpu for gpu in gpus) for gpus in job.held_gpus]
+    pairs = zip(numbers, masks, strict=True)
+    return [(number, mask) for number, mask in pairs if number is not None]

@@ -1,0 +1,140 @@
+"""From one predicted duration to a distribution, learned from how predictions turned out.
+
+A point prediction of a training job's duration is off by a factor of several, mostly because a few
+jobs run a hundred times longer than those they look like. What is kept here is, for predictions
+of about the same size, the ratio of true to predicted duration of the jobs that have ended: the
+predictive distribution of a new job is its prediction times those ratios (a conformal argument:
+past and future ratios are exchangeable as long as the predictor is). It needs no model of its own
+and works over any estimator; handed the truth, it learns that the truth needs no margin.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections import deque
+from dataclasses import dataclass, field
+from itertools import accumulate
+from math import ceil, exp, log1p
+from statistics import NormalDist
+
+from scheduler.core.decisions import Evidence
+
+# where predictions change in kind: a minute, five, twenty, an hour, four, twelve
+EDGES_S = (60.0, 300.0, 1200.0, 3600.0, 14_400.0, 43_200.0)
+
+
+@dataclass(slots=True)
+class _Ratios:
+    """ln(true / predicted), the last `window` of them, beside a prior that fades."""
+
+    window: int
+    recent: deque[float] = field(default_factory=deque)
+    ascending: list[float] = field(default_factory=list)
+    stale: int = 0
+    grid: tuple[float, ...] = ()  # the distribution at even quantiles, as exp(ratio)
+    above: tuple[float, ...] = ()  # sum of the grid from each point on
+
+    def add(self, ratio: float) -> None:
+        self.recent.append(ratio)
+        insort(self.ascending, ratio)
+        if len(self.recent) > self.window:
+            del self.ascending[bisect_right(self.ascending, self.recent.popleft()) - 1]
+        self.stale += 1
+
+
+class Outlook:
+    """What to expect of a job's duration, and of what is left of it.
+
+    Args:
+        spread: standard deviation of ln(true / predicted) believed before anything has ended.
+        weight: how many ended jobs that belief is worth, per range of predictions.
+        window: ratios remembered per range.
+        points: quantiles a distribution is described by.
+        longest_s: nothing is expected to run longer.
+    """
+
+    def __init__(
+        self,
+        *,
+        spread: float = 1.5,
+        weight: int = 20,
+        window: int = 1000,
+        points: int = 40,
+        longest_s: float = 1_209_600.0,
+    ):
+        prior = NormalDist(0.0, spread)
+        self._prior = [prior.inv_cdf((i + 0.5) / weight) for i in range(weight)] if weight else []
+        self._points = points
+        self._longest_s = longest_s
+        self._ranges = [_Ratios(window) for _ in range(len(EDGES_S) + 1)]
+        self.refreshed = 0  # how often a distribution has changed
+        for ratios in self._ranges:
+            self._refresh(ratios)
+
+    def learn(self, predicted_s: float, duration_s: float) -> None:
+        """A job predicted to run `predicted_s` ran `duration_s` seconds."""
+        ratios = self._range(predicted_s)
+        ratios.add(log1p(duration_s) - log1p(predicted_s))
+        if ratios.stale * 20 > len(ratios.recent):
+            self._refresh(ratios)
+
+    def expected_s(self, predicted_s: float, elapsed_s: float = 0.0) -> float:
+        """Mean seconds left of a job predicted at `predicted_s` that has run `elapsed_s`."""
+        ratios, scale = self._range(predicted_s), 1.0 + predicted_s
+        first = bisect_right(ratios.grid, (1.0 + elapsed_s) / scale)
+        count = len(ratios.grid) - first
+        if not count:  # it outlived everything seen: expect as long again
+            return max(elapsed_s, 1.0)
+        mean = scale * ratios.above[first] / count - 1.0
+        return max(min(mean, self._longest_s) - elapsed_s, 1.0)
+
+    def falls_for_s(self, predicted_s: float, elapsed_s: float) -> float:
+        """Seconds for which `expected_s` only falls, unless a distribution changes."""
+        grid, scale = self._range(predicted_s).grid, 1.0 + predicted_s
+        first = bisect_right(grid, (1.0 + elapsed_s) / scale)
+        return scale * grid[first] - 1.0 - elapsed_s if first < len(grid) else 0.0
+
+    def quantile_s(self, predicted_s: float, level: float) -> float:
+        """Seconds that a share `level` of the jobs predicted at `predicted_s` do not exceed."""
+        grid = self._range(predicted_s).grid
+        ratio = grid[min(ceil(level * len(grid)), len(grid)) - 1]
+        return max((1.0 + predicted_s) * ratio - 1.0, 0.0)
+
+    def ratios(self, predicted_s: float) -> tuple[float, ...]:
+        """(1 + true) / (1 + predicted) at even quantiles, ascending, for such a prediction."""
+        return self._range(predicted_s).grid
+
+    def surely_left_s(self, predicted_s: float, elapsed_s: float, level: float) -> float:
+        """Seconds that a job which has run `elapsed_s` has left at least, with chance `level`."""
+        grid, scale = self._range(predicted_s).grid, 1.0 + predicted_s
+        first = bisect_right(grid, (1.0 + elapsed_s) / scale)
+        alive = len(grid) - first
+        if not alive:  # it outlived everything seen: a tail without a scale of its own
+            return elapsed_s * (1.0 / level - 1.0)
+        return max(scale * grid[first + int((1.0 - level) * alive)] - 1.0 - elapsed_s, 0.0)
+
+    def described(self, predicted_s: float) -> Evidence:
+        """The distribution around a predicted duration, seconds, for the record."""
+        grid, scale = self._range(predicted_s).grid, 1.0 + predicted_s
+        return (
+            ("p10_s", scale * grid[len(grid) // 10] - 1.0),
+            ("p50_s", scale * grid[len(grid) // 2] - 1.0),
+            ("p90_s", scale * grid[9 * len(grid) // 10] - 1.0),
+            ("mean_s", self.expected_s(predicted_s)),
+        )
+
+    def _range(self, predicted_s: float) -> _Ratios:
+        return self._ranges[bisect_right(EDGES_S, predicted_s)]
+
+    def _refresh(self, ratios: _Ratios) -> None:
+        """Recompute the grid. Older beliefs fade as jobs end."""
+        seen = ratios.ascending
+        merged = seen if len(seen) > 10 * len(self._prior) else sorted(seen + self._prior)
+        n, points = len(merged), self._points
+        if n:
+            ratios.grid = tuple(exp(merged[int((i + 0.5) * n / points)]) for i in range(points))
+        else:
+            ratios.grid = (1.0,) * points
+        ratios.above = tuple(accumulate(reversed(ratios.grid)))[::-1]
+        ratios.stale = 0
+        self.refreshed += 1

@@ -1,0 +1,225 @@
+"""What a policy believes about durations.
+
+An estimator is told everything that happens, in order, and is asked once per job. Oracles are
+estimators that were handed the truth: they exist for yardsticks and for nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import expm1
+from typing import Any
+
+from features.job import Job, Profile
+from features.schema import State
+from features.spec import Value
+from features.state import FAMILIES, FeatureState
+from features.survival import OUTLOOK_TERMS
+from models.bundle import Bundle, BundleError
+from scheduler.core.decisions import Score
+
+COLD_START = "coldstart"  # stands for a digest in scores that come from histories alone
+
+
+@dataclass(slots=True)
+class Estimate:
+    """A predicted duration (seconds, exclusive GPUs), with the additive score it came from."""
+
+    seconds: float
+    score: Score | None = None
+
+
+class Estimator:
+    """The contract. Events arrive in time order; `estimate` may be called at any moment between.
+
+    An estimator sees a duration only in `ended`. Subclasses override what they need.
+    """
+
+    name = "none"
+
+    def __init__(self) -> None:
+        # every bundle a score may name, by digest: what it takes to read the terms
+        self.bundles: dict[str, Bundle] = {}
+        # the same for scores that come from no bundle: {digest: {"terms": names, ...}}
+        self.descriptions: dict[str, dict[str, Any]] = {}
+
+    def submitted(self, job: Job, now: float) -> None:
+        """A job was submitted."""
+
+    def started(self, job_id: str, now: float) -> None:
+        """A job was given GPUs."""
+
+    def stopped(self, job_id: str, now: float) -> None:
+        """A job lost its GPUs and waits again."""
+
+    def profiled(self, job_id: str, profile: Profile, now: float) -> None:
+        """A job was profiled."""
+
+    def ended(self, job_id: str, state: State, duration_s: float, now: float) -> None:
+        """A job ended after `duration_s` seconds on GPUs, as anyone could see it: a slowdown by
+        sharing and the cost of preemptions are in it."""
+
+    def withdrawn(self, job_id: str, now: float) -> None:
+        """A job left without having ended, or nobody knows how it ended: nothing is learned."""
+
+    def use(self, bundle: Bundle) -> None:
+        """Other models are there, for estimators that score with them."""
+
+    def estimate(self, job: Job, now: float) -> Estimate:
+        """Predicted duration of a job."""
+        raise LookupError(f"the {self.name} estimator has no estimate for job {job.job_id}")
+
+
+class TableEstimator(Estimator):
+    """Predictions (or true durations) given beforehand.
+
+    Args:
+        name: shown in reports.
+        seconds: duration by job id.
+        default: for jobs not in the table; None makes a missing job an error.
+        floor: replaces negative predictions, as the systems compared with do.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        seconds: Mapping[str, float],
+        *,
+        default: float | None = None,
+        floor: float = 1000.0,
+    ):
+        super().__init__()
+        self.name = name
+        self._seconds = seconds
+        self._default = default
+        self._floor = floor
+
+    def estimate(self, job: Job, now: float) -> Estimate:
+        seconds = self._seconds.get(job.job_id, self._default)
+        if seconds is None:
+            return super().estimate(job, now)
+        return Estimate(seconds if seconds >= 0 else self._floor)
+
+
+class GpuCountEstimator(Estimator):
+    """Knows nothing: every job is as long as every other, so only the GPU count orders them."""
+
+    name = "gpus"
+
+    def __init__(self, seconds: float = 600.0):
+        super().__init__()
+        self._estimate = Estimate(seconds)
+
+    def estimate(self, job: Job, now: float) -> Estimate:
+        return self._estimate
+
+
+class FeatureEstimator(Estimator):
+    """Keeps the features of `features.state` up to date; the base of estimators that learn."""
+
+    def __init__(self, state: FeatureState | None = None):
+        super().__init__()
+        self.state = state or FeatureState()
+
+    def submitted(self, job: Job, now: float) -> None:
+        self.state.submit(job, now)
+
+    def started(self, job_id: str, now: float) -> None:
+        self.state.start(job_id, now)
+
+    def stopped(self, job_id: str, now: float) -> None:
+        self.state.requeue(job_id, now)
+
+    def profiled(self, job_id: str, profile: Profile, now: float) -> None:
+        self.state.profiled(job_id, profile, now)
+
+    def ended(self, job_id: str, state: State, duration_s: float, now: float) -> None:
+        self.state.end(job_id, now, state, duration_s)
+
+    def withdrawn(self, job_id: str, now: float) -> None:
+        self.state.end(job_id, now, State.UNKNOWN, None)
+
+    def from_histories(self, job: Job, now: float) -> Estimate:
+        """What the histories alone say, for as long as there is no model."""
+        intercept, terms = self.state.outlook(job, now)
+        value = intercept
+        for term in terms:
+            value += term
+        return Estimate(max(0.0, expm1(value)), Score(value, intercept, terms, COLD_START))
+
+
+class BundleEstimator(FeatureEstimator):
+    """Scores a job with an exported bundle; every estimate carries its exact terms."""
+
+    name = "bundle"
+
+    def __init__(self, bundle: Bundle):
+        wanted = bundle.duration.features
+        super().__init__(FeatureState({s.family for s in wanted}, names=[s.name for s in wanted]))
+        self.use(bundle)
+
+    def use(self, bundle: Bundle) -> None:
+        """Score with another bundle from now on. BundleError when it asks for other features."""
+        wanted = [spec.name for spec in bundle.duration.features]
+        kept = [spec.name for spec in self.state.features]
+        if wanted != kept:
+            odd = sorted(set(wanted) ^ set(kept)) or ["their order"]
+            raise BundleError(
+                f"bundle {bundle.digest[:12]} was trained on other features: {odd[0]} differs"
+            )
+        self.bundle = bundle
+        self.bundles[bundle.digest] = bundle
+
+    def estimate(self, job: Job, now: float) -> Estimate:
+        return self.scored(self.state.row(job, now))
+
+    def scored(self, row: Sequence[Value]) -> Estimate:
+        """The estimate of a feature row."""
+        return scored(self.bundle, row)
+
+
+class LiveEstimator(FeatureEstimator):
+    """Scores with the bundle in use, whatever features of ours it wants; with histories alone
+    until there is one."""
+
+    name = "live"
+
+    def __init__(self) -> None:
+        super().__init__(FeatureState(FAMILIES))
+        self.bundle: Bundle | None = None
+        self._picks: list[int] = []
+        self.descriptions[COLD_START] = {"terms": list(OUTLOOK_TERMS), "inputs": []}
+
+    def use(self, bundle: Bundle) -> None:
+        """Score with another bundle from now on. BundleError when it wants a feature not kept."""
+        kept = {spec: i for i, spec in enumerate(self.state.features)}
+        for spec in bundle.duration.features:
+            if spec not in kept:
+                raise BundleError(
+                    f"bundle {bundle.digest[:12]} wants a feature {spec.name!r} that is not kept "
+                    "(or means otherwise here)"
+                )
+        self._picks = [kept[spec] for spec in bundle.duration.features]
+        self.bundle = bundle
+        self.bundles[bundle.digest] = bundle
+
+    def estimate(self, job: Job, now: float) -> Estimate:
+        if self.bundle is None:
+            return self.from_histories(job, now)
+        row = self.state.row(job, now)
+        return scored(self.bundle, [row[i] for i in self._picks])
+
+
+def scored(bundle: Bundle, row: Sequence[Value]) -> Estimate:
+    """What the duration model of a bundle makes of a feature row."""
+    value, intercept, terms = bundle.duration.explain(row)
+    score = Score(value, intercept, terms, bundle.digest, tuple(map(_text, row)))
+    return Estimate(max(bundle.duration.seconds(value), 0.0), score)
+
+
+def _text(value: Value) -> str:
+    """A feature value as it is kept with a decision; empty when missing."""
+    if value is None or value != value:
+        return ""
+    return value if isinstance(value, str) else f"{value:.6g}"

@@ -1,0 +1,161 @@
+"""The policy contract, and the walks that policies share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from features.job import Job
+from models.bundle import Bundle
+from scheduler.core.cluster import ClusterSpec, Run
+from scheduler.core.core import QueuedJob, Turn
+from scheduler.core.decisions import Reason
+from scheduler.core.estimates import Estimator
+
+
+class Policy:
+    """Orders, places and packs the jobs of one virtual cluster at a time.
+
+    A policy must be a function of what it was shown: events, the time it is given, and its own
+    state. It never asks the wall clock or a random source it was not handed.
+
+    Attributes:
+        name: as given on the command line.
+        preemptive: may stop a running job.
+        requeues: may stop a job that was declared resumable, at the cost that was declared.
+        oracle: reads the truth (`Turn.oracle`); a yardstick, not a contender.
+        round_s: acts only at multiples of this many seconds; 0 = whenever something happens.
+        profiles: wants a profiling stage in front of the queues.
+        profiles_waiting: the stage looks at jobs that have to wait, not at every job first.
+        watches_runs: learns the profile of a job while it runs on GPUs of its own.
+        watch_s: after so many seconds of it where there is no profiling stage; None = never.
+        pace_s: a pair is told the speed of (`paced`) after so many seconds together; None = never.
+        packs: may put two jobs on one GPU.
+        borrows: starts jobs on idle GPUs of other virtual clusters.
+        estimates: asks the estimator for durations.
+        mixes_types: can place on a cluster with several types of GPU.
+    """
+
+    name = ""
+    preemptive = False
+    requeues = False
+    oracle = False
+    round_s = 0.0
+    profiles = False
+    profiles_waiting = False
+    watches_runs = False
+    watch_s: float | None = None
+    pace_s: float | None = None
+    packs = False
+    borrows = False
+    estimates = False
+    mixes_types = False
+
+    def prepare(self, queued: QueuedJob, now: float, estimator: Estimator) -> None:
+        """Called once before a job joins its queue: set its key (smaller goes first)."""
+        if self.estimates:
+            estimate = estimator.estimate(queued.job, now)
+            queued.estimate_s, queued.score = estimate.seconds, estimate.score
+        queued.key = self.key(queued, now)
+
+    def key(self, queued: QueuedJob, now: float) -> float:
+        """Sort key of a job. The default is arrival order."""
+        return 0.0
+
+    def first(self, vcs: Iterable[str], now: float) -> str:
+        """Which of the virtual clusters that something happened in is served first."""
+        return next(iter(vcs))
+
+    def serve(self, turn: Turn) -> None:
+        """Start, pack, preempt or explain the jobs of `turn.queue`."""
+        in_order(turn)
+
+    def started(self, run: Run, now: float) -> None:
+        """A run, not of the profiling partition, began."""
+
+    def stopped(self, run: Run, now: float) -> None:
+        """A run was stopped; its job waits again."""
+
+    def ended(self, run: Run, now: float) -> None:
+        """A run ended."""
+
+    def paced(self, own: QueuedJob, other: QueuedJob, speed: float) -> None:
+        """A job was seen to run at `speed` of its speed alone, beside another."""
+
+    def refuses(self, job: Job, cluster: ClusterSpec) -> Reason | None:
+        """Why a job can never run on a cluster of several GPU types; None when it can."""
+        return None
+
+    def type_speed(self, run: Run) -> float:
+        """Speed of a run's GPU type over that of the type durations are counted on, as believed."""
+        return 1.0
+
+    def withdrawn(self, job_id: str, now: float) -> None:
+        """A job left without having ended: cancelled while it waited, or never begun, or lost."""
+
+    def use(self, bundle: Bundle) -> None:
+        """Other models are there: packing policies take their judge of pairs from them."""
+
+    def next_wake(self, now: float) -> float | None:
+        """When to be called even if nothing happens; None when there is no need."""
+        return None
+
+
+def in_order(turn: Turn) -> None:
+    """Start jobs in order and stop at the first that does not fit (head-of-line blocking)."""
+    queue = turn.queue
+    while len(queue):
+        head = queue[0]
+        placement = turn.pool.place(head.job.gpus)
+        if placement is None:
+            turn.wait(head, turn.capacity_reason(head))
+            return
+        turn.start(head, placement)
+
+
+def skipping(turn: Turn) -> None:
+    """Start every job that fits, in order, passing those that do not."""
+    too_many: set[int] = set()  # GPU counts that did not fit; nothing is freed during a turn
+    for queued in list(turn.queue):
+        gpus = queued.job.gpus
+        placement = None if gpus in too_many else turn.pool.place(gpus)
+        if placement is not None:
+            turn.start(queued, placement)
+        else:
+            too_many.add(gpus)
+            turn.wait(queued, turn.capacity_reason(queued))
+
+
+def by_quota(
+    turn: Turn, line: Iterable[Run | QueuedJob], stop: Callable[[Run, str | None], None]
+) -> None:
+    """Give the GPUs of the virtual cluster out in order, as a number; nobody keeps any.
+
+    Args:
+        line: running and waiting jobs, best first.
+        stop: told each running job for which no GPUs are left, and the first that takes them.
+    """
+    quota = turn.pool.gpus
+    inside: list[QueuedJob] = []
+    outside: list[Run] = []
+    ahead: str | None = None  # the last job the quota went to
+    for item in line:
+        fits = item.job.gpus <= quota
+        if fits:
+            quota -= item.job.gpus
+            ahead = item.job.job_id
+        if isinstance(item, QueuedJob):
+            if fits:
+                inside.append(item)
+            else:
+                turn.wait(item, Reason.BEHIND_HIGHER_PRIORITY, blocker=ahead)
+        elif not fits:
+            outside.append(item)
+    blocker = inside[0].job.job_id if inside else None
+    for run in outside:
+        stop(run, blocker)
+    for queued in inside:
+        placement = turn.pool.place(queued.job.gpus)
+        if placement is None:
+            turn.wait(queued, turn.capacity_reason(queued))
+        else:
+            turn.start(queued, placement)

@@ -1,0 +1,308 @@
+"""The profiling stage: a few minutes on a small partition before a job joins its queue.
+
+Least-GPU-first, never past the first that does not fit; at most `limit_s` seconds each; one more
+node while many wait (Lucid, ASPLOS'23, section 3.2). What a job did there is lost unless it ended.
+A job that is too large, whose owner opted out, or whose like was looked at lately skips it.
+
+The same objects serve the simulator and the live service; only the latter is late for its times.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import OrderedDict
+from dataclasses import dataclass
+from math import floor
+from typing import TYPE_CHECKING, Protocol
+
+from features.job import Job, Profile
+from features.names import normalise
+from models.bundle import Bundle
+from scheduler.core.arrivals import BundleForecast, Forecast
+from scheduler.core.decisions import Action, Reason
+
+if TYPE_CHECKING:
+    from scheduler.core.core import Core, QueuedJob
+
+
+class Stage(Protocol):
+    """What stands in front of the queues."""
+
+    limit_s: float
+    max_gpus: int
+    overlaps_waiting: bool  # looks at jobs that wait in their queues, after every queue's turn
+
+    def skips(self, job: Job) -> Reason | None:
+        """Why a job goes straight to its queue; None when it is to be profiled."""
+        ...
+
+    def known_profile(self, job: Job) -> Profile | None:
+        """The profile of a job that skips the stage, where one is known."""
+        ...
+
+    def submitted(self, job: Job, now: float) -> None:
+        """A job arrives, whether it will be profiled or not."""
+        ...
+
+    def learned(self, job: Job, profile: Profile, now: float) -> None:
+        """A job was looked at, here or where it runs, for as long as a profile takes."""
+        ...
+
+    def use(self, bundle: Bundle) -> None:
+        """Other models are there, for forecasts that are made with them."""
+        ...
+
+    def add(self, queued: QueuedJob) -> None:
+        """A job joins the stage."""
+        ...
+
+    def remove(self, queued: QueuedJob) -> None:
+        """A job, if it waits here, leaves."""
+        ...
+
+    def serve(self, core: Core, now: float) -> None:
+        """Start what fits; lend or return nodes."""
+        ...
+
+    def next_wake(self, now: float) -> float | None:
+        """When to be served even if nothing happens."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """Time-aware scaling of the partition, by one node.
+
+    Attributes:
+        lender: virtual cluster the extra node comes from.
+        grow_above, grow_every_s: lend when more than this many jobs wait; looked at this often.
+        shrink_below, shrink_every_s: return when fewer than this many wait, a node is idle, and
+            no more than `quiet_gpus` GPUs are forecast per bin.
+    """
+
+    lender: str
+    grow_above: int = 10
+    grow_every_s: float = 10.0
+    shrink_below: int = 5
+    shrink_every_s: float = 100.0
+    quiet_gpus: float = 40.0
+
+
+KNOWN_S = 7 * 86_400.0  # a profile is carried over to the next job like it for so long
+
+
+class KnownProfiles:
+    """The last profile of everything that is submitted again and again.
+
+    Jobs are alike when user, template (the name without its numbers) and GPUs are; a job without
+    a name is like no other.
+
+    Args:
+        recent_s: a profile older than this, in seconds, is no longer believed.
+    """
+
+    MOST = 10_000  # of jobs that are not alike
+
+    def __init__(self, recent_s: float):
+        self.recent_s = recent_s
+        self._profiles: OrderedDict[tuple[str, str, int], tuple[float, Profile]] = OrderedDict()
+
+    def learn(self, job: Job, profile: Profile, now: float) -> None:
+        if template := normalise(job.name):
+            key = job.user, template, job.gpus
+            self._profiles[key] = now, profile
+            self._profiles.move_to_end(key)
+            if len(self._profiles) > self.MOST:
+                self._profiles.popitem(last=False)
+
+    def find(self, job: Job, now: float) -> Profile | None:
+        at, profile = self._profiles.get((job.user, normalise(job.name), job.gpus), (0.0, None))
+        return profile if now - at <= self.recent_s else None
+
+
+class ProfilingStage:
+    """The stage of the Lucid paper.
+
+    Args:
+        limit_s, max_gpus: how long a job is looked at, seconds, and the largest that is.
+        scaling: lend a node while many wait; None: the partition keeps its size.
+        forecast: of arrivals, this stage's own; a lent node goes back when it is to be quiet.
+        known_s: a job like one that was looked at less than so many seconds ago takes over its
+            profile; 0: every job is looked at.
+    """
+
+    overlaps_waiting = False
+
+    def __init__(
+        self,
+        *,
+        limit_s: float = 200.0,
+        max_gpus: int = 8,
+        scaling: Scaling | None = None,
+        forecast: Forecast | None = None,
+        known_s: float = 0.0,
+    ):
+        self.limit_s = limit_s
+        self.max_gpus = max_gpus
+        self.scaling = scaling
+        self.forecast = forecast
+        self._known = KnownProfiles(known_s) if known_s > 0 else None
+        self._queue: list[tuple[int, int, QueuedJob]] = []
+        self._extra: int | None = None  # the node lent by scaling
+        self._look_at: float | None = None  # when it asked to be woken
+
+    def skips(self, job: Job) -> Reason | None:
+        if not job.profile:
+            return Reason.PROFILING_OPTED_OUT
+        if job.gpus > self.max_gpus:
+            return Reason.PROFILING_SKIPPED
+        return Reason.PROFILE_KNOWN if self.known_profile(job) is not None else None
+
+    def known_profile(self, job: Job) -> Profile | None:
+        return None if self._known is None else self._known.find(job, job.submit_time)
+
+    def submitted(self, job: Job, now: float) -> None:
+        if self.forecast is not None:
+            self.forecast.submitted(job.gpus, now)
+
+    def learned(self, job: Job, profile: Profile, now: float) -> None:
+        if self._known is not None:
+            self._known.learn(job, profile, now)
+
+    def use(self, bundle: Bundle) -> None:
+        if isinstance(self.forecast, BundleForecast) and "arrivals" in bundle.parts:
+            self.forecast.use(bundle.arrivals)
+
+    def add(self, queued: QueuedJob) -> None:
+        insort(self._queue, (queued.job.gpus, queued.seq, queued))
+
+    def remove(self, queued: QueuedJob) -> None:
+        self._queue = [entry for entry in self._queue if entry[-1] is not queued]
+
+    def serve(self, core: Core, now: float) -> None:
+        self._place(core, now)
+        if self.scaling is not None and self._scale(core, now, self.scaling):
+            self._place(core, now)
+        if self._look_at is not None and now >= self._look_at:
+            self._look_at = None
+
+    def next_wake(self, now: float) -> float | None:
+        scaling, self._look_at = self.scaling, None
+        if scaling is None:
+            return None
+        if self._extra is not None:
+            self._look_at = _next_multiple(now, scaling.shrink_every_s)
+        elif len(self._queue) > scaling.grow_above:
+            self._look_at = _next_multiple(now, scaling.grow_every_s)
+        return self._look_at
+
+    def _due(self, now: float, every_s: float) -> bool:
+        """Whether this is one of the times: a multiple, or past the one it asked to be woken at.
+
+        A live clock never stands on the multiple itself.
+        """
+        return now % every_s == 0 or (self._look_at is not None and now >= self._look_at)
+
+    def _place(self, core: Core, now: float) -> None:
+        pool = core.cluster.profiling
+        while self._queue:
+            gpus, _, queued = self._queue[0]
+            placement = pool.place(gpus)
+            if placement is None:
+                break
+            del self._queue[0]
+            core.profile(queued, placement, now)
+        for position, (gpus, _, queued) in enumerate(self._queue, 1):
+            if queued.reason is None:
+                queued.reason = Reason.AWAITING_PROFILE
+                core.record(
+                    now,
+                    Action.WAIT,
+                    Reason.AWAITING_PROFILE,
+                    queued.job.job_id,
+                    queued.job.vc,
+                    need=gpus,
+                    free=pool.free,
+                    limit=pool.gpus,
+                    position=position,
+                )
+
+    def _scale(self, core: Core, now: float, scaling: Scaling) -> bool:
+        """Lend or return the extra node. True when a node came."""
+        waiting = len(self._queue)
+        cluster, vc = core.cluster, scaling.lender
+        if self._extra is None:
+            if waiting <= scaling.grow_above or not self._due(now, scaling.grow_every_s):
+                return False
+            node = cluster.pools[vc].idle_node()
+            if node is None:
+                return False
+            cluster.lend(node)
+            self._extra = node
+            core.record(
+                now, Action.LEND, Reason.PROFILING_BACKLOG, "", vc, nodes=(node,), position=waiting
+            )
+            return True
+        quiet = self.forecast is None or self.forecast.gpus(now) <= scaling.quiet_gpus
+        if (
+            waiting < scaling.shrink_below
+            and self._due(now, scaling.shrink_every_s)
+            and cluster.profiling.is_idle(self._extra)
+            and quiet
+        ):
+            cluster.give_back(self._extra)
+            core.record(
+                now,
+                Action.RETURN,
+                Reason.PROFILING_IDLE,
+                "",
+                vc,
+                nodes=(self._extra,),
+                position=waiting,
+            )
+            core.touch(vc)
+            self._extra = None
+        return False
+
+
+class WaitingStage(ProfilingStage):
+    """Looks only at jobs that have to wait anyway, while they wait.
+
+    A job that can start at once does, and is watched where it runs. One that waits is looked at
+    when there is room, smallest first: its wait goes on meanwhile, and if it is short or fails
+    fast it is over. The policy may have others looked at before they start.
+    """
+
+    overlaps_waiting = True
+
+    def skips(self, job: Job) -> Reason | None:
+        if not job.profile:
+            return Reason.PROFILING_OPTED_OUT
+        return Reason.SUBMITTED if self.known_profile(job) is None else Reason.PROFILE_KNOWN
+
+    def add(self, queued: QueuedJob) -> None:
+        seen = queued.looked_at or queued.profile is not None
+        if not seen and queued.job.profile and queued.job.gpus <= self.max_gpus:
+            super().add(queued)
+
+    def _place(self, core: Core, now: float) -> None:
+        pool, left = core.cluster.profiling, []
+        if not pool.gpus and self.scaling is None:
+            self._queue.clear()  # profiles come from runs that are watched alone
+            return
+        for entry in self._queue:
+            queued = entry[-1]
+            if not core.waits(queued):
+                continue
+            placement = pool.place(queued.job.gpus)
+            if placement is None:
+                left.append(entry)
+                continue
+            core.queues[queued.job.vc].remove(queued)
+            core.touch(queued.job.vc)  # whoever stood behind it may now be first
+            core.profile(queued, placement, now)
+        self._queue = left
+
+
+def _next_multiple(now: float, step: float) -> float:
+    return (floor(now / step) + 1) * step

@@ -1,0 +1,189 @@
+"""A score taken apart: what each term adds to it, and the factor that is on the duration.
+
+The duration model is additive in ln(1 + seconds), so a term t multiplies (1 + seconds) by
+exp(t): the same numbers, said as "x0.4". Before anything is shown the sum is checked.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from models.bundle import Bundle
+from scheduler.core.decisions import Decision, Score
+from scheduler.explain.words import duration, percent
+
+TOLERANCE = 1e-9
+SHOWN_TERMS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One term of a score.
+
+    Attributes:
+        name: of the term: a feature, or two joined by " & ".
+        text: what the feature says, for a person.
+        value: the feature value behind it, "" when missing or not kept.
+        contribution: what it adds to the score.
+    """
+
+    name: str
+    text: str
+    value: str
+    contribution: float
+
+    @property
+    def factor(self) -> float:
+        """What it multiplies the estimate by."""
+        return factor_of(self.contribution)
+
+
+@dataclass(frozen=True, slots=True)
+class Breakdown:
+    """A score and its terms, largest contribution first.
+
+    Attributes:
+        time: of the first decision that carried it, seconds since the epoch.
+        seqs: decisions that carried it.
+        bundle: digest of the model.
+        gap: |intercept + terms - score|, the terms added in the recorded order.
+        terms: all of them; none when `adds_up` is false.
+        terms_known: whether the names of the terms were recorded.
+    """
+
+    time: float
+    seqs: tuple[int, ...]
+    bundle: str
+    score: float
+    intercept: float
+    gap: float
+    terms: tuple[Term, ...]
+    terms_known: bool = True
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether the terms are the score; when not, they explain nothing."""
+        return self.gap <= TOLERANCE
+
+    @property
+    def seconds(self) -> float:
+        """The duration the score stands for."""
+        return seconds_of(self.score)
+
+    def leading(self, shown: int = SHOWN_TERMS) -> tuple[Term, ...]:
+        """The largest terms; a term of zero says nothing and is never among them."""
+        return tuple(t for t in self.terms[:shown] if t.contribution != 0.0)
+
+    def rest(self, shown: int = SHOWN_TERMS) -> tuple[int, float]:
+        """How many terms are not among the leading, and what they add together."""
+        others = self.terms[len(self.leading(shown)) :]
+        return len(others), math.fsum(t.contribution for t in others)
+
+
+def factor_of(contribution: float) -> float:
+    """exp, without overflow."""
+    return math.exp(min(contribution, 700.0))
+
+
+def seconds_of(score: float) -> float:
+    """The duration a score of ln(1 + seconds) stands for."""
+    return max(math.expm1(min(score, 50.0)), 0.0)
+
+
+def gap_of(score: Score) -> float:
+    """How far the terms are from the score, added in the order of the record."""
+    total = score.intercept
+    for term in score.terms:
+        total += term
+    gap = abs(total - score.value)
+    return gap if math.isfinite(gap) else math.inf
+
+
+def breakdowns(
+    decisions: Sequence[Decision], bundles: Mapping[str, Mapping[str, Any]]
+) -> list[Breakdown]:
+    """The distinct scores among decisions, in order of first appearance, each checked.
+
+    Args:
+        bundles: `bundles.json` of the run: names of terms and inputs, texts and units.
+    """
+    groups: dict[tuple[str, float, float, tuple[float, ...]], list[Decision]] = {}
+    for d in decisions:
+        if d.score is not None:
+            key = d.score.bundle, d.score.value, d.score.intercept, d.score.terms
+            groups.setdefault(key, []).append(d)
+    return [_breakdown(same, bundles) for same in groups.values()]
+
+
+def _breakdown(same: list[Decision], bundles: Mapping[str, Mapping[str, Any]]) -> Breakdown:
+    scores = [d.score for d in same if d.score is not None]
+    score = scores[0]
+    inputs = next((s.inputs for s in scores if s.inputs), ())
+    gap = gap_of(score)
+    described = bundles.get(score.bundle, {})
+    names = list(described.get("terms", ()))
+    known = len(names) == len(score.terms)
+    if not known:
+        names = [f"term {i}" for i in range(1, len(score.terms) + 1)]
+    values = dict(zip(described.get("inputs", ()), inputs, strict=False))
+    terms = (
+        _term(name, contribution, values, described)
+        for name, contribution in zip(names, score.terms, strict=True)
+    )
+    return Breakdown(
+        same[0].time,
+        tuple(d.seq for d in same),
+        score.bundle,
+        score.value,
+        score.intercept,
+        gap,
+        tuple(sorted(terms, key=lambda t: -abs(t.contribution))) if gap <= TOLERANCE else (),
+        known,
+    )
+
+
+def _term(
+    name: str, contribution: float, values: Mapping[str, str], described: Mapping[str, Any]
+) -> Term:
+    texts, units = described.get("texts", {}), described.get("units", {})
+    features = name.split(" & ")
+    said = []
+    for feature in features:
+        value = values.get(feature)
+        if value is None:
+            continue
+        said.append(_said(value, units.get(feature, ""), feature))
+    text = " and ".join(texts.get(feature) or feature for feature in features)
+    return Term(name, text, " and ".join(said), contribution)
+
+
+def _said(value: str, unit: str, feature: str) -> str:
+    """A feature value as a person reads it."""
+    if not value:
+        return "missing"
+    try:
+        number = float(value)
+    except ValueError:
+        return f"{value} {unit}".strip()
+    if unit == "s":
+        return duration(number)
+    if unit == "ln s" and feature.endswith("_log_s"):
+        return duration(seconds_of(number))
+    if unit == "ln odds":
+        return percent(1.0 / (1.0 + factor_of(-number)))
+    return f"{number:.4g} {unit}".strip()
+
+
+def describe(bundle: Bundle) -> dict[str, Any]:
+    """What it takes to read the terms of a bundle's duration scores; see `breakdowns`."""
+    model = bundle.duration
+    return {
+        "terms": list(model.term_names),
+        "inputs": [spec.name for spec in model.features],
+        "texts": {spec.name: spec.text for spec in model.features},
+        "units": {spec.name: spec.unit for spec in model.features},
+        "metadata": bundle.metadata,
+    }

@@ -1,0 +1,325 @@
+"""What if a waiting job were different: the core is run again, into the same futures.
+
+Both worlds are drawn alike, so what differs between them is what was changed and nothing else.
+Nothing is claimed that was not seen to happen in them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from math import inf, isfinite
+from statistics import median
+from types import MappingProxyType
+from typing import Any
+
+from features.job import Job
+from scheduler.core.cluster import same_type
+from scheduler.core.core import Core
+from scheduler.core.decisions import Action
+from scheduler.explain.whatif.changes import Change, NotPossible, apply
+from scheduler.explain.whatif.forecasts import LEAST, SAMPLES, Forecast, Futures, summary
+from scheduler.service.analyst.durations import Quantiles
+
+MINUTE_S = 60.0
+CHANCES = 32  # waiting jobs at most whose starts are compared
+World = dict[str, tuple[float, float]]  # start and end of the jobs watched, in one future
+Predict = Callable[[Job], float | None]  # duration believed of a job, seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A job whose start moves. Seconds at the median over the futures; above 0 is later."""
+
+    job_id: str
+    owner: str
+    by_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A job as it is and as it would be.
+
+    Attributes:
+        starts_now: it would start at once; decided, not foreseen.
+        gain_s: how much earlier it starts, median over the futures; below 0 is later.
+        earlier, futures: in how many of the futures it starts earlier.
+        moved: others whose start moves by a minute or more.
+        examined: how many others were looked at, and `waiting` how many wait.
+        assumed: what was taken for granted.
+    """
+
+    change: Change
+    now: Forecast
+    then: Forecast
+    starts_now: bool
+    gain_s: float | None
+    earlier: int
+    futures: int
+    position: int | None = None
+    reason: str = ""
+    moved: tuple[Moved, ...] = ()
+    examined: int = 0
+    waiting: int = 0
+    assumed: tuple[str, ...] = ()
+
+    @property
+    def helps(self) -> bool:
+        """It starts at once, or earlier in most futures and by a minute or more."""
+        gain = self.gain_s is not None and self.gain_s >= MINUTE_S and self.futures >= LEAST
+        return self.starts_now or (gain and 2 * self.earlier > self.futures)
+
+
+@dataclass
+class WhatIf:
+    """Asks what would be.
+
+    Args:
+        futures: of the core as it stands.
+        predict: duration believed of a job that is asked for differently; None: as before.
+        samples: futures at most.
+        budget_s: processor seconds per question.
+    """
+
+    futures: Futures
+    predict: Predict | None = None
+    samples: int = SAMPLES
+    budget_s: float = inf
+    _bases: dict[str, dict[int, World]] = field(default_factory=dict)
+
+    def ask(self, job_id: str, change: Change, *, others: bool = False) -> Outcome:
+        """The start of a job as it is and as it would be.
+
+        Args:
+            others: also say whose start moves.
+
+        Raises NotPossible.
+        """
+        futures = self.futures
+        job = futures.beliefs.jobs[job_id].job
+        predicted, assumed = self._predicted(job, change)
+        otherwise = {}
+        if change.shape:
+            limit = change.job(job).time_limit_s
+            otherwise[job_id] = futures.durations.quantiles(predicted, 0.0, limit)
+        trial = self._changed(job_id, change, predicted)
+        started = _starts(trial, job_id, futures.now)
+        queued = trial.known(job_id)
+        queue = trial.queues[queued.job.vc]
+        position = queue.position(queued) if queued in queue else None
+        waiting = self._others(job_id, change)
+        beside = waiting[:CHANCES] if others else []
+        watched = [job_id, *beside]
+        until = time.process_time() + self.budget_s
+        base: list[World] = []
+        made: list[World] = []
+        for sample in range(self.samples):
+            before = self._base(watched, sample, until)
+            core = self._changed(job_id, change, predicted)
+            core.decide(futures.now)
+            after = _seen(futures, core, sample, watched, until, otherwise)
+            if before is None or after is None:
+                break
+            base.append(before)
+            made.append(after)
+        gains = [b[job_id][0] - m[job_id][0] for b, m in zip(base, made, strict=True)]
+        gains = [gain for gain in gains if gain == gain]  # never in either world: nothing to say
+        middle = median(gains) if gains else None
+        return Outcome(
+            change,
+            _forecast(futures, base, job_id),
+            _forecast(futures, made, job_id),
+            started,
+            middle if middle is not None and isfinite(middle) else None,
+            sum(gain > 0 for gain in gains),
+            len(made),
+            position,
+            queued.reason.value if queued.reason and not started else "",
+            tuple(_moved(futures, base, made, beside)),
+            len(beside),
+            len(waiting),
+            assumed,
+        )
+
+    def suggestions(self, job_id: str, vcs: Iterable[str] = (), *, most: int = 3) -> list[Outcome]:
+        """Changes that would help a waiting job, those that start it at once first.
+
+        Each was seen to help: at once by a decision of the core, earlier in most futures.
+
+        Args:
+            vcs: other virtual clusters its owner may use.
+        """
+        at_once: list[Change] = []
+        others: list[Change] = []
+        job = self.futures.beliefs.jobs[job_id].job
+        for change in candidates(job, vcs, self._types(job)):
+            try:  # a decision costs milliseconds, the futures behind a gain seconds
+                (at_once if self.starts(job_id, change) else others).append(change)
+            except NotPossible:
+                continue
+        found = [self.ask(job_id, change) for change in at_once[:most]]
+        if len(found) < most:
+            later = [o for o in (self.ask(job_id, change) for change in others) if o.helps]
+            found += sorted(later, key=lambda o: -(o.gain_s or 0.0))
+        return found[:most]
+
+    def _types(self, job: Job) -> list[str]:
+        """GPU types of its virtual cluster, where there are several."""
+        spec = self.futures.still.cluster.spec
+        return [group.gpu_type for group in spec.groups_of(job.vc)] if spec.groups else []
+
+    def starts(self, job_id: str, change: Change) -> bool:
+        """Whether the core starts the changed job at once. Raises NotPossible."""
+        predicted, _ = self._predicted(self.futures.beliefs.jobs[job_id].job, change)
+        return _starts(self._changed(job_id, change, predicted), job_id, self.futures.now)
+
+    def _changed(self, job_id: str, change: Change, predicted: float | None) -> Core:
+        core = self.futures.copy()
+        apply(core, job_id, change, self.futures.now, predicted)
+        return core
+
+    def _predicted(self, job: Job, change: Change) -> tuple[float | None, tuple[str, ...]]:
+        if not change.shape:
+            return None, ()
+        asked = change.job(job)
+        limit = asked.time_limit_s
+        assumed = []
+        if asked.gpus != job.gpus:
+            assumed.append("it lasts as long as jobs like it that ask for as many GPUs")
+        if change.time_limit_s is not None:
+            assumed.append("it can be done within that limit")
+        before = self.futures.beliefs.jobs[job.job_id].predicted_s
+        found = self.predict(asked) if self.predict is not None else None
+        if found is None:
+            found = before
+            if asked.gpus != job.gpus:
+                assumed[0] = "it lasts as long as it would with the GPUs it asks for now"
+        if found is not None and limit is not None:
+            found = min(found, limit)
+        return found, tuple(assumed)
+
+    def _others(self, job_id: str, change: Change) -> list[str]:
+        """Waiting jobs whose start may move: those of the virtual clusters concerned."""
+        core = self.futures.still
+        vcs = dict.fromkeys((core.known(job_id).job.vc, change.vc))
+        return [
+            queued.job.job_id
+            for vc in vcs
+            for queued in (core.queues[vc] if vc is not None else ())
+            if queued.job.job_id != job_id
+        ]
+
+    def _base(self, watched: list[str], sample: int, until: float) -> World | None:
+        """The world as it is; run once for all questions about the same jobs."""
+        cache = self._bases.setdefault("\x1f".join(watched), {})
+        if sample not in cache:
+            found = _seen(self.futures, self.futures.copy(), sample, watched, until)
+            if found is None:
+                return None
+            cache[sample] = found
+        return cache[sample]
+
+
+def candidates(job: Job, vcs: Iterable[str] = (), gpu_types: Iterable[str] = ()) -> list[Change]:
+    """What might help a waiting job.
+
+    Args:
+        vcs, gpu_types: what it could ask for instead.
+    """
+    found = []
+    fewer = 1 << (job.gpus - 1).bit_length() >> 1
+    while 0 < fewer < job.gpus:
+        found.append(Change(gpus=fewer))
+        fewer >>= 1
+    if not job.share:
+        found.append(Change(share=True))
+    if not job.profile:
+        found.append(Change(profile=True))
+    if job.gpu_type:
+        found.append(Change(gpu_type=""))
+    asked = job.gpu_type or ""
+    found += [Change(gpu_type=other) for other in gpu_types if not same_type(other, asked)]
+    if job.time_limit_s:
+        shorter = (job.time_limit_s / 2, 3600.0)
+        found += [Change(time_limit_s=limit) for limit in shorter if limit < job.time_limit_s]
+    found += [Change(vc=vc) for vc in vcs if vc != job.vc]
+    return list(dict.fromkeys(found))
+
+
+def _starts(core: Core, job_id: str, now: float) -> bool:
+    return any(
+        d.job_id == job_id and d.action in (Action.START, Action.PACK) for d in core.decide(now)
+    )
+
+
+def _seen(
+    futures: Futures,
+    core: Core,
+    sample: int,
+    watched: list[str],
+    until: float,
+    otherwise: Mapping[str, Quantiles] = MappingProxyType({}),
+) -> World | None:
+    """Starts and ends in one future; None when there was no time to see them."""
+    future = futures.follow(core, sample, watched, otherwise, until_cpu_s=until)
+    if future.cut:
+        return None
+    return {j: (future.starts.get(j, inf), future.ends.get(j, inf)) for j in watched}
+
+
+def _forecast(futures: Futures, worlds: list[World], job_id: str) -> Forecast:
+    starts = [world[job_id][0] for world in worlds]
+    ends = [world[job_id][1] for world in worlds]
+    return summary(futures.now, starts, ends, futures.horizon_s)
+
+
+def _moved(
+    futures: Futures,
+    base: list[World],
+    made: list[World],
+    beside: list[str],
+) -> Iterable[Moved]:
+    for job_id in beside:
+        by = [m[job_id][0] - b[job_id][0] for b, m in zip(base, made, strict=True)]
+        by = [seconds for seconds in by if isfinite(seconds)]
+        middle = median(by) if by else 0.0
+        if abs(middle) >= MINUTE_S:
+            yield Moved(job_id, futures.beliefs.jobs[job_id].job.user, middle)
+
+
+def told(outcome: Outcome, owner: str, *, names: bool = False) -> dict[str, Any]:
+    """An outcome as plain values, for the owner of the job.
+
+    Args:
+        names: name the jobs of others too (operators).
+    """
+    own = [m for m in outcome.moved if m.owner == owner or names]
+    others = [m for m in outcome.moved if not (m.owner == owner or names)]
+
+    def figures(made: Forecast) -> dict[str, Any]:
+        told = asdict(made)
+        del told["starts"]
+        return told
+
+    return {
+        "change": outcome.change.body(),
+        "words": outcome.change.words(),
+        "now": figures(outcome.now),
+        "then": {
+            **figures(outcome.then), "position": outcome.position, "reason": outcome.reason
+        },
+        "starts_now": outcome.starts_now,
+        "gain_s": outcome.gain_s,
+        "earlier": outcome.earlier,
+        "futures": outcome.futures,
+        "moved": [{"job_id": m.job_id, "by_s": m.by_s} for m in own],
+        "others_moved": {
+            "later": sum(m.by_s > 0 for m in others),
+            "earlier": sum(m.by_s < 0 for m in others),
+            "later_s": sum(max(m.by_s, 0.0) for m in others),
+            "earlier_s": sum(max(-m.by_s, 0.0) for m in others),
+        },
+        "not_examined": max(0, outcome.waiting - outcome.examined) if outcome.examined else None,
+        "assumed": list(outcome.assumed),
+    }  # fmt: skip

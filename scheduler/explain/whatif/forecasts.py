@@ -1,0 +1,190 @@
+"""When a job will start and end, as p50 and p90, by running many futures of the same core."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from math import ceil, inf, isfinite
+from types import MappingProxyType
+
+from scheduler.core.core import Core
+from scheduler.explain.whatif.copies import Snapshot
+from scheduler.explain.whatif.futures import Beliefs, Believed, Draw, Future
+from scheduler.explain.whatif.memory import DAY_S, Memory, Past
+from scheduler.service.analyst.durations import Quantiles, at_level
+
+SAMPLES = 64
+NO_TIME = "there was no time to run enough futures"
+LEAST = 9  # fewer futures than this say nothing of a p90
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """Start and end of a job, seconds since the epoch; all None: estimate unavailable.
+
+    Attributes:
+        samples: futures it was read from; 0 for what is known already.
+        why_not: why there is no estimate, or none at p90; "" when there is.
+        starts: the starts behind it, ascending; inf for those beyond the horizon.
+    """
+
+    made_at: float
+    start_p50: float | None = None
+    start_p90: float | None = None
+    end_p50: float | None = None
+    end_p90: float | None = None
+    samples: int = 0
+    why_not: str = ""
+    starts: tuple[float, ...] = ()
+
+
+class Futures:
+    """The possible futures of a core at one moment.
+
+    Args:
+        core: as it stands after its decisions at `now`; only read.
+        memory: what was remembered beside it.
+        seed: the same seed gives the same futures.
+        horizon_s: how far they are followed.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        memory: Memory,
+        now: float,
+        *,
+        seed: int = 0,
+        kinship: float = 0.2,
+        horizon_s: float = 7 * DAY_S,
+    ):
+        self.now = now
+        self.snapshot = Snapshot(core, now)
+        self.beliefs = Beliefs.of(memory, core, now, kinship=kinship)
+        self.seed = seed
+        self.horizon_s = horizon_s
+        self.durations = memory.durations
+        self._walls = not core.policy.borrows
+        self._still: Core | None = None
+
+    @property
+    def still(self) -> Core:
+        """A copy to look at, which is not run."""
+        if self._still is None:
+            self._still = self.copy()
+        return self._still
+
+    def copy(self) -> Core:
+        """A copy of the core that asks no model."""
+        predicted = {job_id: past.predicted_s for job_id, past in self.beliefs.jobs.items()}
+        return self.snapshot.restore(Believed(predicted))
+
+    def follow(
+        self,
+        core: Core,
+        sample: int,
+        awaited: Collection[str],
+        otherwise: Mapping[str, Quantiles] = MappingProxyType({}),
+        *,
+        until_cpu_s: float = inf,
+    ) -> Future:
+        """Run a copy into future number `sample` until the awaited jobs have started.
+
+        Args:
+            otherwise: durations of jobs that are not what they were when the copy was made.
+            until_cpu_s: give up when this process has used as many seconds.
+        """
+        vcs = None
+        if self._walls:
+            vcs = frozenset(core.known(job_id).job.vc for job_id in awaited)
+        draw = Draw(self.beliefs, f"{self.seed}/{sample}", otherwise)
+        return Future(
+            core,
+            self.beliefs,
+            draw,
+            awaited,
+            vcs=vcs,
+            horizon_s=self.horizon_s,
+            until_cpu_s=until_cpu_s,
+        ).look()
+
+    def forecast(
+        self,
+        awaited: Collection[str],
+        *,
+        samples: int = SAMPLES,
+        budget_s: float = inf,
+    ) -> dict[str, Forecast]:
+        """Forecasts of jobs that have not ended.
+
+        Args:
+            awaited: their ids.
+            samples: futures to run.
+            budget_s: processor seconds to spend; what is not done by then is left out, and
+                `Forecast.samples` says how many were.
+        """
+        starts: dict[str, list[float]] = {job_id: [] for job_id in awaited}
+        ends: dict[str, list[float]] = {job_id: [] for job_id in awaited}
+        began = time.process_time()
+        for sample in range(samples):
+            # the first few are given up where there will be no time for enough of them
+            until = began + budget_s * min(1.0, 1.5 * (sample + 1) / LEAST)
+            future = self.follow(self.copy(), sample, awaited, until_cpu_s=until)
+            if future.cut:
+                break
+            for job_id in awaited:
+                starts[job_id].append(future.starts.get(job_id, inf))
+                ends[job_id].append(future.ends.get(job_id, inf))
+        return {
+            job_id: summary(self.now, starts[job_id], ends[job_id], self.horizon_s)
+            for job_id in awaited
+        }
+
+    def end_of(self, job_id: str) -> Forecast:
+        """The forecast of a job that runs."""
+        run = self.still.cluster.runs[job_id]
+        return _end(self.now, run.start_time, self.beliefs.quantiles[job_id])
+
+
+def end_of(core: Core, memory: Memory, now: float, job_id: str) -> Forecast:
+    """The forecast of a job that runs; what it loses by sharing GPUs is not counted."""
+    queued, start = core.known(job_id), core.cluster.runs[job_id].start_time
+    past = memory.of(job_id) or Past(queued.job, queued.estimate_s, queued.profile)
+    return _end(now, start, memory.quantiles(past, now - start))
+
+
+def _end(now: float, start: float, quantiles: Quantiles) -> Forecast:
+    p50, p90 = (start + at_level(quantiles, level) for level in (0.5, 0.9))
+    return Forecast(now, start, start, max(p50, now), max(p90, now))
+
+
+def summary(now: float, starts: list[float], ends: list[float], horizon_s: float) -> Forecast:
+    """A forecast from the starts and ends of one job in several futures."""
+    if len(starts) < LEAST:
+        return Forecast(now, samples=len(starts), why_not=NO_TIME)
+    start_p90 = _level(starts, 0.9)
+    why = ""
+    if start_p90 is None:
+        days = horizon_s / DAY_S
+        why = f"in more than a tenth of the futures it had not started after {days:g} days"
+    return Forecast(
+        now,
+        _level(starts, 0.5),
+        start_p90,
+        _level(ends, 0.5),
+        _level(ends, 0.9),
+        len(starts),
+        why,
+        tuple(sorted(starts)),
+    )
+
+
+def _level(values: list[float], level: float) -> float | None:
+    """The quantile that one more draw stays below with at least the chance `level`.
+
+    Of n draws the ceil(level (n + 1))-th: the one to come is as likely in any place among them.
+    """
+    place = min(len(values), ceil(level * (len(values) + 1)))
+    found = sorted(values)[place - 1]
+    return found if isfinite(found) else None

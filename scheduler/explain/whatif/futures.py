@@ -1,0 +1,356 @@
+"""One possible future: a copy of the core run forward with drawn durations and arrivals.
+
+It is the simulator's own engine (`scheduler.simulation.engine.Engine`), begun in the middle: jobs
+that run go
+on from where they are, and nature is what is believed of the jobs instead of the truth.
+"""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from math import ceil, inf, sqrt
+from statistics import NormalDist
+from time import process_time
+from types import MappingProxyType
+from typing import NamedTuple
+
+from features.job import Job, Profile
+from scheduler.core.cluster import Run
+from scheduler.core.core import Core
+from scheduler.core.decisions import Action, Decision
+from scheduler.core.estimates import Estimate, Estimator
+from scheduler.explain.whatif.memory import DAY_S, Memory, Past
+from scheduler.service.analyst.durations import TYPICAL_S, Quantiles, at_level
+from scheduler.simulation.engine import Engine, JobResult, Progress
+from scheduler.simulation.loop import OBSERVE, SUBMIT
+from scheduler.simulation.work import Work
+
+HOUR_S = 3600.0
+AGAIN = "~"  # ends the id of a job that comes again, before the number of its piece
+UNKNOWN_SPEED = 0.8  # of each member of a pair whose verdict names no speeds
+ENDLESS = Work(inf)  # of jobs where time stands still
+_NORMAL = NormalDist()
+
+
+class Believed(Estimator):
+    """Answers with the predictions that were already made."""
+
+    name = "believed"
+
+    def __init__(self, predicted: dict[str, float | None]):
+        super().__init__()
+        self.predicted = predicted
+
+    def estimate(self, job: Job, now: float) -> Estimate:
+        seconds = self.predicted.get(job.job_id)
+        return Estimate(TYPICAL_S if seconds is None else seconds)
+
+
+class BelievedSpeeds:
+    """Pair speeds as the policy predicted them when it made the pair."""
+
+    def __init__(self, core: Core):
+        self._core = core
+
+    def rate(self, work: Work, run: Run, neighbour: Work | None) -> float:
+        other = run.partner
+        if neighbour is None or other is None:
+            return 1.0
+        came_first = run.order < other.order
+        newcomer = other if came_first else run
+        verdict = self._core.known(newcomer.job.job_id).verdict
+        if verdict is None or verdict.speeds is None:
+            return UNKNOWN_SPEED
+        return max(0.01, min(1.0, verdict.speeds[1 if came_first else 0]))
+
+
+class Arrival(NamedTuple):
+    """A job of the past that may come again.
+
+    Attributes:
+        since_s: seconds into its piece of the past.
+        seconds: how long it ran; None when it has not ended.
+    """
+
+    since_s: float
+    job: Job
+    predicted_s: float | None
+    profile: Profile | None
+    seconds: float | None
+
+
+Piece = dict[str, list[Arrival]]  # by virtual cluster
+
+
+class Asked(dict[str, Quantiles]):
+    """Quantiles by job, made when they are first asked for: of a long line most never are."""
+
+    def __init__(self, make: Callable[[str], Quantiles]):
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, job_id: str) -> Quantiles:
+        made = self[job_id] = self._make(job_id)
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class Beliefs:
+    """What futures are drawn from, fixed at one moment.
+
+    Attributes:
+        now: that moment.
+        jobs: every job in the core, by id.
+        quantiles: distribution of the duration of each of them.
+        pieces: arrivals of the past that may come again: yesterday, the day before, ...
+        piece_s: length of a piece: a day, or all there is; 0 when nobody is expected.
+        profiles: what a job not yet looked at may turn out to be.
+        kinship: correlation of the (normal) scores of two jobs of one user: who sent a long
+            job sent more of the kind.
+    """
+
+    now: float
+    jobs: dict[str, Past]
+    quantiles: dict[str, Quantiles]
+    pieces: Sequence[Piece]
+    piece_s: float
+    profiles: Sequence[Profile]
+    kinship: float = 0.2
+
+    @classmethod
+    def of(cls, memory: Memory, core: Core, now: float, *, kinship: float = 0.2) -> Beliefs:
+        """What is believed of the jobs of a core at `now`."""
+        jobs: dict[str, Past] = {}
+        for job_id in core.jobs():
+            queued = core.known(job_id)
+            past = memory.of(job_id) or Past(queued.job, queued.estimate_s, queued.profile)
+            jobs[job_id] = past
+        started = {job_id: run.start_time for job_id, run in core.cluster.runs.items()}
+        quantiles = Asked(
+            lambda job_id: memory.quantiles(jobs[job_id], now - started.get(job_id, now))
+        )
+        history_s = now - (memory.first if memory.first is not None else now)
+        piece_s = min(DAY_S, history_s) if history_s >= HOUR_S else 0.0
+        count = min(memory.days, int(history_s / piece_s)) if piece_s else 0
+        pieces: list[Piece] = [{} for _ in range(count)]
+        for past in memory.arrivals:
+            job = past.job
+            back = ceil((now - job.submit_time) / piece_s) - 1 if piece_s else count
+            if not 0 <= back < count:
+                continue
+            since = job.submit_time - (now - (back + 1) * piece_s)
+            if past.ran_s is None and job.job_id not in jobs:
+                continue
+            pieces[back].setdefault(job.vc, []).append(
+                Arrival(since, job, past.predicted_s, past.profile, past.ran_s)
+            )
+        return cls(now, jobs, quantiles, pieces, piece_s, list(memory.profiles()), kinship)
+
+
+class Draw(dict[str, Work]):
+    """The truth of one possible future: made up job by job, the same for the same seed and job.
+
+    Two futures of one seed differ only in what was done differently, never by chance.
+    """
+
+    def __init__(
+        self, beliefs: Beliefs, seed: str, otherwise: Mapping[str, Quantiles] = MappingProxyType({})
+    ):
+        super().__init__()
+        self._beliefs = beliefs
+        self._seed = seed
+        self._quantiles = ChainMap(dict(otherwise), beliefs.quantiles)
+
+    def __missing__(self, job_id: str) -> Work:
+        past = self._beliefs.jobs[job_id]
+        seconds = self.seconds(past.job, self._quantiles[job_id])
+        work = self[job_id] = Work(seconds, profile=past.profile or self.profile(job_id))
+        return work
+
+    def chance(self, *about: object) -> float:
+        """A number in (0, 1)."""
+        text = "\x1f".join((self._seed, *map(str, about)))
+        word = int.from_bytes(blake2b(text.encode(), digest_size=7).digest(), "big")
+        return (word + 0.5) / 2.0**56
+
+    def seconds(self, job: Job, quantiles: Quantiles) -> float:
+        """A duration from its distribution, alike for jobs of one user."""
+        kin = self._beliefs.kinship
+        own = _NORMAL.inv_cdf(self.chance("job", job.job_id))
+        shared = _NORMAL.inv_cdf(self.chance("user", job.user)) if kin else 0.0
+        return at_level(quantiles, _NORMAL.cdf(sqrt(kin) * shared + sqrt(1.0 - kin) * own))
+
+    def profile(self, job_id: str) -> Profile | None:
+        """What a job not looked at yet may look like."""
+        seen = self._beliefs.profiles
+        return seen[int(self.chance("profile", job_id) * len(seen))] if seen else None
+
+    def piece(self, number: int) -> Piece:
+        """The piece of the past that comes again as piece `number` of the future."""
+        pieces = self._beliefs.pieces
+        return pieces[int(self.chance("piece", number) * len(pieces))]
+
+
+class Future(Engine):
+    """Runs a copy of the core forward until the jobs of interest have started.
+
+    Args:
+        core: a copy; used up.
+        beliefs: what the future is drawn from.
+        draw: the future.
+        awaited: jobs to run until; those that run or have ended are passed over.
+        vcs: virtual clusters in which time goes on; None for all. Where walls are up the others
+            do not matter, and leaving them out saves most of the work.
+        horizon_s: how far to look.
+        until_cpu_s: give up, `cut` short, when this process has used as many seconds.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        beliefs: Beliefs,
+        draw: Draw,
+        awaited: Collection[str],
+        *,
+        vcs: frozenset[str] | None = None,
+        horizon_s: float = 14 * DAY_S,
+        until_cpu_s: float = inf,
+    ):
+        super().__init__(core, (), draw, BelievedSpeeds(core))
+        self._pace_s = None  # nothing is learned from speeds that are made up
+        self._beliefs = beliefs
+        self._draw = draw
+        self._vcs = vcs
+        self._horizon = beliefs.now + horizon_s
+        self._drawn_until = beliefs.now
+        self._piece = 0
+        self._until_cpu = until_cpu_s
+        self.cut = False
+        self.starts: dict[str, float] = {}
+        self.ends: dict[str, float] = {}
+        for job_id in core.jobs():
+            self.results[job_id] = JobResult(core.known(job_id).job, 0.0)
+        runs = core.cluster.runs
+        for run in list(runs.values()):
+            self._resume(run)
+        self._awaited = set(awaited)
+        for job_id in awaited:
+            if job_id in runs and not runs[job_id].profiling:
+                self._seen(job_id, runs[job_id].start_time, self.end_of(job_id))
+
+    def look(self) -> Future:
+        """Run until every awaited job has started, or the horizon."""
+        self._more()
+        self._plan_wake(self._beliefs.now)
+        with suppress(_Enough):
+            self._decided(self._beliefs.now)
+            self.run()
+        return self
+
+    # --- how it begins ----------------------------------------------------------------------
+
+    def _resume(self, run: Run) -> None:
+        """A run goes on from where it is."""
+        now, job_id = self._beliefs.now, run.job.job_id
+        if not run.profiling and self._vcs is not None and run.vc not in self._vcs:
+            self._running[job_id] = Progress(job_id, ENDLESS, inf, now)
+            return
+        work = self.work[job_id]
+        lasted = now - run.start_time
+        stage = self.core.profiling
+        if run.profiling:
+            limit = stage.limit_s if stage is not None else inf
+            going = Progress(job_id, work, min(work.duration_s, limit), run.start_time)
+            going.profiling = True
+            self._running[job_id] = going
+            self._schedule_end(going)
+            return
+        going = Progress(job_id, work, max(work.duration_s - lasted, 0.0), now)
+        going.started = run.start_time
+        if run.partner is not None:
+            beside = self.work[run.partner.job.job_id]
+            going.rate = self.speed.rate(work, run, beside)
+        self._running[job_id] = going
+        self._schedule_end(going)
+        if self._watch_s is not None and self.core.known(job_id).profile is None:
+            seen = run.start_time + self._watch_s
+            if seen > now and run.partner is None:
+                self._push(seen, OBSERVE, going)
+
+    def _more(self) -> None:
+        """Let another piece of the past come again."""
+        beliefs, draw, start = self._beliefs, self._draw, self._drawn_until
+        if not beliefs.pieces:
+            self._drawn_until = inf
+            return
+        estimator = self.core.estimator
+        assert isinstance(estimator, Believed)
+        for vc, arrivals in draw.piece(self._piece).items():
+            if self._vcs is not None and vc not in self._vcs:
+                continue
+            for past in arrivals:
+                job_id = f"{past.job.job_id}{AGAIN}{self._piece}"
+                job = replace(past.job, job_id=job_id, submit_time=start + past.since_s)
+                seconds = past.seconds
+                if seconds is None:
+                    seconds = draw.seconds(past.job, beliefs.quantiles[past.job.job_id])
+                profile = past.profile or draw.profile(job_id)
+                draw[job_id] = Work(seconds, profile=profile)
+                estimator.predicted[job_id] = past.predicted_s
+                self.results[job_id] = JobResult(job, seconds)
+                self._push(job.submit_time, SUBMIT, job)
+        self._drawn_until = start + beliefs.piece_s
+        self._piece += 1
+
+    # --- how it goes on ---------------------------------------------------------------------
+
+    def _decided(self, now: float) -> None:
+        if not self._awaited or now > self._horizon:
+            raise _Enough
+        if self._until_cpu < inf and process_time() > self._until_cpu:
+            self.cut = True
+            raise _Enough
+        while self._drawn_until < self._horizon and (
+            not self._heap or self._heap[0][0] >= self._drawn_until
+        ):
+            self._more()
+
+    def _carry_out(self, decisions: list[Decision], now: float) -> None:
+        super()._carry_out(decisions, now)
+        for d in decisions:
+            if d.action is Action.REFUSE:
+                self._awaited.discard(d.job_id)
+            elif d.job_id in self._awaited and d.action in (Action.START, Action.PACK):
+                self._seen(d.job_id, now, self.end_of(d.job_id))
+
+    def _end(self, run: Progress, now: float) -> None:
+        super()._end(run, now)
+        result = self.results[run.job_id]
+        if run.job_id in self._awaited and result.ended_in_profiling:
+            assert result.start_time is not None
+            self._seen(run.job_id, result.start_time, now)
+
+    def _seen(self, job_id: str, start: float, end: float) -> None:
+        if start <= self._horizon:
+            self.starts[job_id], self.ends[job_id] = start, end
+        self._awaited.discard(job_id)
+
+    def end_of(self, job_id: str) -> float:
+        """When a running job will have ended if nobody else joins it."""
+        run = self._running[job_id]
+        partner = self._partner(run)
+        alone = run.since + run.remaining / run.rate
+        if partner is None:
+            return alone
+        until = partner.since + partner.remaining / partner.rate
+        if until >= alone:
+            return alone
+        return until + max(0.0, run.remaining - (until - run.since) * run.rate)
+
+
+class _Enough(Exception):
+    """Everything that was to be known is known."""

@@ -1,0 +1,142 @@
+"""What the analyst remembers of the past beside the core: predictions, durations, arrivals."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from features.job import Job, Profile
+from features.schema import State
+from models.bundle import Bundle
+from scheduler.core.estimates import Estimate, Estimator
+from scheduler.service.analyst.durations import Durations, Quantiles
+
+DAY_S = 86_400.0
+
+
+@dataclass(slots=True)
+class Past:
+    """A job that was submitted, as far as it has been seen.
+
+    Attributes:
+        predicted_s: what the policy was told; None when there is no prediction.
+        started: when it was given GPUs, seconds since the epoch; None while it waits.
+        ran_s: seconds on GPUs once it has ended, else None.
+    """
+
+    job: Job
+    predicted_s: float | None = None
+    profile: Profile | None = None
+    started: float | None = None
+    ran_s: float | None = None
+
+
+class Memory(Estimator):
+    """An estimator that passes everything on to another and remembers what it heard.
+
+    Set it as the estimator of a core before the first event: whatever reaches the one reaches
+    the other. Memory is bounded: arrivals older than `days` days are forgotten.
+
+    Args:
+        asks: ask for a prediction of every job as it is submitted: for policies that do not.
+    """
+
+    def __init__(
+        self,
+        inner: Estimator,
+        *,
+        days: int = 7,
+        durations: Durations | None = None,
+        asks: bool = False,
+    ):
+        self.inner = inner
+        self.name = inner.name
+        self.days = days
+        self.asks = asks
+        self.durations = durations or Durations()
+        self.arrivals: deque[Past] = deque()  # of the last days, oldest first
+        self.first: float | None = None  # when the first job was submitted
+        self._live: dict[str, Past] = {}  # not ended
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def of(self, job_id: str) -> Past | None:
+        """What is remembered of a job that has not ended."""
+        return self._live.get(job_id)
+
+    def recall(self, past: Past) -> None:
+        """What is known of a job submitted before this memory began; in order of submission."""
+        if self.first is None:
+            self.first = past.job.submit_time
+        self.arrivals.append(past)
+        if past.ran_s is None:
+            self._live[past.job.job_id] = past
+        else:
+            self.durations.learn(past.predicted_s, past.ran_s)
+
+    def predicted(self, job: Job, now: float) -> float | None:
+        """Predicted seconds of a job as if it were submitted now; None: nobody predicts it."""
+        asked = replace(job, job_id=f"{job.job_id}?", submit_time=now)
+        try:
+            return self.inner.estimate(asked, now).seconds
+        except LookupError:
+            return None
+
+    def quantiles(self, past: Past, elapsed_s: float = 0.0) -> Quantiles:
+        """Distribution of a job's duration, given how long it has run."""
+        return self.durations.quantiles(past.predicted_s, elapsed_s, past.job.time_limit_s)
+
+    def profiles(self) -> Iterable[Profile]:
+        """Profiles of the recent arrivals that have one."""
+        return (past.profile for past in self.arrivals if past.profile is not None)
+
+    # --- the estimator ----------------------------------------------------------------------
+
+    def submitted(self, job: Job, now: float) -> None:
+        self.inner.submitted(job, now)
+        past = self._live[job.job_id] = Past(job)
+        if self.asks:
+            with suppress(LookupError):
+                past.predicted_s = self.inner.estimate(job, now).seconds
+        self.arrivals.append(past)
+        if self.first is None:
+            self.first = now
+        while self.arrivals[0].job.submit_time < now - self.days * DAY_S:
+            self.arrivals.popleft()
+
+    def started(self, job_id: str, now: float) -> None:
+        self.inner.started(job_id, now)
+        self._live[job_id].started = now
+
+    def stopped(self, job_id: str, now: float) -> None:
+        self.inner.stopped(job_id, now)
+        self._live[job_id].started = None
+
+    def profiled(self, job_id: str, profile: Profile, now: float) -> None:
+        self.inner.profiled(job_id, profile, now)
+        self._live[job_id].profile = profile
+
+    def ended(self, job_id: str, state: State, duration_s: float, now: float) -> None:
+        self.inner.ended(job_id, state, duration_s, now)
+        past = self._live.pop(job_id)
+        past.ran_s = duration_s
+        self.durations.learn(past.predicted_s, duration_s)
+
+    def withdrawn(self, job_id: str, now: float) -> None:
+        self.inner.withdrawn(job_id, now)
+        with suppress(ValueError):  # it was submitted before the last days
+            self.arrivals.remove(self._live.pop(job_id))
+
+    def use(self, bundle: Bundle) -> None:
+        self.inner.use(bundle)
+
+    def estimate(self, job: Job, now: float) -> Estimate:
+        estimate = self.inner.estimate(job, now)
+        past = self._live.get(job.job_id)
+        if past is not None:
+            past.predicted_s = estimate.seconds
+        return estimate

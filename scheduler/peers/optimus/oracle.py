@@ -1,0 +1,84 @@
+"""Optimus that knows the truth: real step times, real numbers of steps. A yardstick.
+
+Pollux' evaluation (OSDI'21) compares with this one, on all-reduce training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import ceil
+
+from scheduler.core.decisions import Reason
+from scheduler.peers.allocation.allocation import Batch, total_gpus
+from scheduler.peers.allocation.placement import place_counts
+from scheduler.peers.allocation.policy import (
+    ActiveJob,
+    AllocationPolicy,
+    Assignment,
+    Freedom,
+    Grant,
+    Snapshot,
+)
+from scheduler.peers.allocation.statistics import (
+    MOST_GPUS,
+    REMAINING_STEPS,
+    STEP_TIMES,
+    StepTimeOracle,
+)
+from scheduler.peers.optimus.marginal import GpuJob, allocate_gpus
+
+
+class OptimusOracle(AllocationPolicy):
+    """One GPU each in order of arrival, then one more at a time where it saves most seconds.
+
+    Args:
+        node_gpus: of a node, for the step times: workers fill nodes.
+    """
+
+    name = "optimus-oracle"
+    round_s = 60.0
+    changes = frozenset({Freedom.GPUS, Freedom.PREEMPT})
+    needs = (STEP_TIMES, REMAINING_STEPS, MOST_GPUS)
+
+    def __init__(self, *, node_gpus: int = 4):
+        self.node_gpus = node_gpus
+
+    def allocate(self, snapshot: Snapshot) -> Assignment:
+        jobs = [
+            GpuJob(job.id, self._left_s(job), most=max(job.report(MOST_GPUS), 1))
+            for job in snapshot.jobs
+        ]
+        found = allocate_gpus(jobs, total_gpus(snapshot.nodes))
+        counts = {job_id: grant.gpus for job_id, grant in found.items() if grant.gpus}
+        placed = place_counts(snapshot, counts)
+        return {
+            job.id: Grant(
+                placed.get(job.id),
+                Reason.GAIN if job.id in placed else Reason.GPUS_BUSY,
+                (("marginal gain", found[job.id].gain),),
+            )
+            for job in snapshot.jobs
+        }
+
+    def _left_s(self, job: ActiveJob) -> Callable[[int], float]:
+        """Seconds to completion by GPUs."""
+        times, steps = job.report(STEP_TIMES), job.report(REMAINING_STEPS)
+
+        def left_s(gpus: int) -> float:
+            return steps * step_s(times, gpus, self.node_gpus)
+
+        return left_s
+
+
+def step_s(times: StepTimeOracle, gpus: int, node_gpus: int) -> float:
+    """Seconds of an update on so many GPUs, filling node after node.
+
+    One GPU always makes two passes: the gradient's noise is to be seen.
+    """
+    batch = times.batch(gpus)
+    if gpus == 1 and not batch.accumulation:
+        batch = Batch(ceil(batch.per_gpu / 2), 1)
+    full, rest = divmod(gpus, node_gpus)
+    layout = (node_gpus,) * full + ((rest,) if rest else ())
+    step, sync = times.step_times(layout, batch.per_gpu)
+    return step + batch.accumulation * (step - sync)

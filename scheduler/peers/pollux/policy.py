@@ -1,0 +1,283 @@
+"""Pollux (OSDI'21): GPUs and batch sizes together, by goodput.
+
+Each job's throughput is fitted to the step times it has shown, and its statistical efficiency
+follows its gradient noise. Every round a genetic search looks for the allocation of the whole
+cluster with the largest power mean of speedups; a job may at most double what it has had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import ceil
+
+import numpy as np
+
+from scheduler.core.decisions import Reason
+from scheduler.peers.allocation.allocation import Allocation, Batch, total_gpus
+from scheduler.peers.allocation.policy import (
+    ActiveJob,
+    AllocationPolicy,
+    Assignment,
+    Evidence,
+    Freedom,
+    Grant,
+    Snapshot,
+)
+from scheduler.peers.allocation.statistics import (
+    BATCH_LIMITS,
+    GRADIENT_NOISE,
+    STEP_PROFILE,
+    Limits,
+)
+from scheduler.peers.pollux.autoscale import Autoscaler
+from scheduler.peers.pollux.goodput import UNKNOWN_NOISE, Goodput
+from scheduler.peers.pollux.search import Ints, Problem, search
+from scheduler.peers.pollux.throughput import Floats, Throughput, fit
+
+RESTART_S = 30.0
+BETTER = 1.05  # a batch size is changed for a goodput so many times as large
+MOST_GPUS = 64  # of one job
+
+
+@dataclass(slots=True)
+class Belief:
+    """What is believed of one job."""
+
+    limits: Limits
+    throughput: Throughput | None = None
+    rows: int = 0  # of the profile that was fitted
+    widest: int = 0  # most GPUs it was ever seen on
+
+    def most_gpus(self) -> int:
+        """It starts on one GPU, and may at most double what it was ever seen on."""
+        return min(max(2 * self.widest, 1), MOST_GPUS, self.limits.most_gpus)
+
+
+class Pollux(AllocationPolicy):
+    """Co-adaptive scheduling.
+
+    Args:
+        fairness: the power p of the mean of speedups; -1 as published, 0 geometric, 1 the sum.
+        avoid_interference: at most one job of several nodes on any node.
+        autoscale: bounds of utility between which nodes are switched off and on; None keeps
+            all of them on.
+        individuals, generations, patience: of the genetic search.
+        seed: of the genetic search.
+    """
+
+    name = "pollux"
+    round_s = 60.0
+    changes = frozenset({Freedom.GPUS, Freedom.BATCH, Freedom.PREEMPT})
+    needs = (BATCH_LIMITS, STEP_PROFILE, GRADIENT_NOISE)
+    random = True
+
+    def __init__(
+        self,
+        *,
+        fairness: float = -1.0,
+        avoid_interference: bool = True,
+        autoscale: tuple[float, float] | None = None,
+        individuals: int = 100,
+        generations: int = 30,
+        patience: int = 100,
+        seed: int = 0,
+    ):
+        self.fairness = fairness
+        self.avoid_interference = avoid_interference
+        self.autoscale = autoscale
+        self.scaler: Autoscaler | None = None
+        self._size = (individuals, generations, patience)
+        self._rng = np.random.default_rng(seed)
+        self._beliefs: dict[str, Belief] = {}
+        self._population: tuple[list[str], Ints] | None = None
+
+    def ended(self, job: ActiveJob, now: float) -> None:
+        self._beliefs.pop(job.id, None)
+
+    # --- batch size -------------------------------------------------------------------------
+
+    def tune(self, job: ActiveJob, allocation: Allocation) -> tuple[Batch, Evidence] | None:
+        goodput = self._goodput(job)
+        nodes, gpus = len(allocation.nodes), allocation.count
+        held = job.allocation
+        if goodput is None:
+            return first_batch(job.report(BATCH_LIMITS), gpus), (("profile", "none yet"),)
+        best = goodput.batch(nodes, gpus)
+        if best is None:
+            return None
+        batch, value = best
+        if held is not None and held.batch is not None and allocation.same_gpus(held):
+            now = [np.array(float(n)) for n in (nodes, gpus, *held.batch)]
+            keeps = float(goodput.of(*now))
+            if value <= BETTER * keeps:
+                return held.batch, (("goodput", keeps),)
+        return batch, (("goodput", value), ("batch size", batch.total(gpus)))
+
+    def _goodput(self, job: ActiveJob) -> Goodput | None:
+        """The goodput of a job as now believed; None before it has run."""
+        belief = self._belief(job)
+        if belief.throughput is None:
+            return None
+        noise = job.report(GRADIENT_NOISE) or UNKNOWN_NOISE
+        return Goodput(belief.throughput, noise, belief.limits)
+
+    def _belief(self, job: ActiveJob) -> Belief:
+        belief = self._beliefs.get(job.id)
+        if belief is None:
+            belief = self._beliefs[job.id] = Belief(job.report(BATCH_LIMITS))
+        profile = job.report(STEP_PROFILE)
+        if len(profile) > belief.rows:
+            belief.rows = len(profile)
+            belief.widest = max(where.gpus for where in profile)
+            belief.throughput = fit(profile)
+        return belief
+
+    # --- GPUs -------------------------------------------------------------------------------
+
+    def allocate(self, snapshot: Snapshot) -> Assignment:
+        # in order of right: who was served least goes first where not all can have what they want
+        jobs = sorted(snapshot.jobs, key=lambda job: (job.attained_gpu_s, job.job.submit_time))
+        problem = self._problem(jobs, snapshot)
+        best = self._searched(self._switched(problem), [job.id for job in jobs])
+        if self.scaler is not None:
+            self.scaler.observe(_utility(problem, best, self.scaler.nodes), self._trial(problem))
+        values = problem.speedups(best[None])[0]
+        return {
+            job.id: self._grant(job, best[i], values[i], problem, i) for i, job in enumerate(jobs)
+        }
+
+    def _problem(self, jobs: list[ActiveJob], snapshot: Snapshot) -> Problem:
+        room = np.array([node.gpus for node in snapshot.nodes], dtype=np.int16)
+        current = np.zeros((len(jobs), len(room)), dtype=np.int16)
+        for row, job in zip(current, jobs, strict=True):
+            if job.allocation is not None:
+                row[list(job.allocation.nodes)] = job.allocation.gpus
+        beliefs = [self._belief(job) for job in jobs]
+        most = np.array([belief.most_gpus() for belief in beliefs], dtype=np.int16)
+        fair = ceil(total_gpus(snapshot.nodes) / len(jobs))
+        shape = len(jobs), len(room) + 1, max(int(most.max()), int(current.sum(axis=1).max())) + 1
+        speedup = np.zeros(shape)
+        for table, job, limit in zip(speedup, jobs, most, strict=True):
+            nodes, gpus = _layouts(room, int(limit))
+            table[nodes, gpus] = self._speedups(job, nodes, gpus, fair)
+        return Problem(
+            speedup,
+            np.array([_keeps(job, snapshot.now) for job in jobs]),
+            most,
+            current,
+            room,
+            fairness=self.fairness,
+            avoid=self.avoid_interference,
+        )
+
+    def _speedups(self, job: ActiveJob, nodes: Ints, gpus: Ints, fair: int) -> Floats:
+        """Goodput relative to that of a fair share on one node."""
+        goodput = self._goodput(job)
+        if goodput is None:
+            return np.asarray(gpus / fair)
+        alone = min(fair, goodput.limits.most_gpus)
+        best = goodput.best(np.append(nodes, 1), np.append(gpus, alone)).goodput
+        return best[:-1] / best[-1] if best[-1] > 0 else np.zeros(len(nodes))
+
+    def _searched(self, problem: Problem, job_ids: list[str]) -> Ints:
+        """The best allocation found, going on from the last round's population."""
+        individuals, generations, patience = self._size
+        population = search(
+            problem,
+            self._rng,
+            self._resumed(job_ids, len(problem.room)),
+            individuals=individuals,
+            generations=generations,
+            patience=patience,
+        )
+        self._population = job_ids, population
+        best: Ints = population[0]
+        return best
+
+    def _switched(self, problem: Problem) -> Problem:
+        """The problem on the nodes that are on."""
+        if self.autoscale is None:
+            return problem
+        if self.scaler is None:
+            most = len(problem.room)
+            self.scaler = Autoscaler(*self.autoscale, nodes=most, most=most)
+        return _on(problem, self.scaler.nodes)
+
+    def _trial(self, problem: Problem) -> Callable[[int], float]:
+        """The utility of other numbers of nodes."""
+        individuals, generations, patience = self._size
+
+        def utility_of(nodes: int) -> float:
+            found = search(
+                _on(problem, nodes),
+                self._rng,
+                individuals=individuals,
+                generations=generations,
+                patience=patience,
+            )
+            return _utility(problem, found[0], nodes)
+
+        return utility_of
+
+    def _resumed(self, job_ids: list[str], nodes: int) -> Ints | None:
+        if self._population is None:
+            return None
+        known, population = self._population
+        where = {job_id: i for i, job_id in enumerate(known)}
+        resumed = np.zeros((len(population), len(job_ids), nodes), dtype=np.int16)
+        for i, job_id in enumerate(job_ids):
+            if job_id in where:
+                resumed[:, i] = population[:, where[job_id]]
+        return resumed
+
+    def _grant(self, job: ActiveJob, row: Ints, speedup: float, problem: Problem, i: int) -> Grant:
+        nodes = np.flatnonzero(row)
+        evidence: Evidence = (
+            ("speedup", float(speedup)),
+            ("kept after a restart", float(problem.keep[i])),
+            ("most GPUs", float(problem.most[i])),
+        )
+        if not len(nodes):
+            return Grant(None, Reason.NO_GAIN, evidence)
+        allocation = Allocation(tuple(nodes.tolist()), tuple(row[nodes].tolist()))
+        return Grant(allocation, Reason.GAIN, evidence)
+
+
+def _on(problem: Problem, nodes: int) -> Problem:
+    """The same problem with only the first nodes on."""
+    room = problem.room.copy()
+    room[nodes:] = 0
+    return replace(problem, room=room)
+
+
+def _utility(problem: Problem, best: Ints, nodes: int) -> float:
+    """Sum of speedups over one GPU, per GPU that is on."""
+    jobs = np.arange(len(best))
+    speedup = problem.speedup[jobs, (best > 0).sum(axis=1), best.sum(axis=1)]
+    alone = problem.speedup[jobs, 1, 1]
+    ratio = np.divide(speedup, alone, out=np.zeros(len(jobs)), where=alone > 0)
+    return float(ratio.sum() / problem.room[:nodes].sum())
+
+
+def first_batch(limits: Limits, gpus: int) -> Batch:
+    """The smallest batch, for a job of which nothing is known yet."""
+    each = max(ceil(limits.least / gpus), limits.per_gpu[0])
+    accumulation = ceil(each / limits.per_gpu[1]) - 1
+    if gpus == 1 and each > limits.initial:
+        accumulation = max(accumulation, 1)
+    return Batch(ceil(each / (accumulation + 1)), accumulation)
+
+
+def _layouts(room: Ints, most: int) -> tuple[Ints, Ints]:
+    """Numbers of nodes and of GPUs that a job of at most so many GPUs can have."""
+    per_node = int(room.max())
+    nodes, gpus = np.indices((len(room), most), dtype=np.int16) + np.int16(1)
+    possible = (nodes <= gpus) & (gpus <= nodes * per_node)
+    return nodes[possible], gpus[possible]
+
+
+def _keeps(job: ActiveJob, now: float) -> float:
+    """Share of its speedup a job keeps when restarted: less for the young and the often moved."""
+    age_s = job.age_s(now)
+    return max(age_s - job.restarts * RESTART_S, 0.0) / (age_s + RESTART_S)

@@ -1,0 +1,117 @@
+"""SMD (INFOCOM'21) on all-reduce training: which jobs to admit, and on how many GPUs.
+
+A reconstruction. The paper admits jobs of workers and parameter servers by a knapsack of their
+utilities, each with the tasks that make it fastest within its limit (`inner`, `outer`). Without
+servers the inner problem is the fastest number of GPUs up to those asked for. The knapsack may also
+be offered fewer, of which it takes one number at most. An admitted job keeps its GPUs to its end:
+SMD is not elastic.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from scheduler.core.decisions import Reason
+from scheduler.peers.allocation.allocation import free_gpus, on_freest
+from scheduler.peers.allocation.placement import consolidated
+from scheduler.peers.allocation.policy import (
+    ActiveJob,
+    AllocationPolicy,
+    Assignment,
+    Freedom,
+    Grant,
+    Snapshot,
+)
+from scheduler.peers.allocation.statistics import (
+    MOST_GPUS,
+    REMAINING_STEPS,
+    STEP_TIMES,
+    StepTimeOracle,
+)
+from scheduler.peers.smd.outer import Knapsack, Selection, select
+from scheduler.peers.smd.utility import Utility
+
+
+class Smd(AllocationPolicy):
+    """Admission by utility of completion; a yardstick, since it is told the length of a job.
+
+    Args:
+        utility: of a completion; the same for every job, as the traces name none.
+        shares: of the GPUs asked for that are offered to the knapsack as well.
+    """
+
+    name = "smd"
+    round_s = 60.0
+    changes = frozenset({Freedom.GPUS})
+    needs = (STEP_TIMES, REMAINING_STEPS, MOST_GPUS)
+
+    def __init__(
+        self,
+        *,
+        utility: Utility | None = None,
+        shares: tuple[float, ...] = (),
+    ):
+        self.utility = utility or Utility()
+        self.shares = shares
+
+    def allocate(self, snapshot: Snapshot) -> Assignment:
+        running = {job.id: job.allocation for job in snapshot.jobs if job.allocation is not None}
+        grants = {job_id: Grant(allocation, Reason.GAIN) for job_id, allocation in running.items()}
+        waiting = [job for job in snapshot.jobs if job.id not in running]
+        free = free_gpus(snapshot.nodes, running.values())
+        if not waiting:
+            return grants
+        offers, problem = self._problem(waiting, free, snapshot)
+        found = select(problem)
+        worth = dict(zip(offers, problem.values.tolist(), strict=True))
+        for index, gpus in sorted((offers[i] for i in found.chosen), key=lambda o: -o[1]):
+            evidence = (
+                ("utility", worth[index, gpus]),
+                ("price of a GPU", found.prices[0]),
+            )
+            grants[waiting[index].id] = Grant(on_freest(free, gpus), Reason.GAIN, evidence)
+        for i, job in enumerate(waiting):
+            if job.id not in grants:
+                grants[job.id] = self._waits(i, worth, found, sum(free))
+        return grants
+
+    def _waits(
+        self, job: int, worth: dict[tuple[int, int], float], found: Selection, free: int
+    ) -> Grant:
+        mine = {gpus: value for (owner, gpus), value in worth.items() if owner == job}
+        if not mine:
+            return Grant(None, Reason.GPUS_BUSY, (("free", float(free)),))
+        gpus = max(mine, key=lambda k: mine[k])
+        evidence = (("utility", mine[gpus]), ("price of a GPU", found.prices[0]))
+        return Grant(None, Reason.NO_GAIN, evidence)
+
+    def _problem(
+        self, waiting: list[ActiveJob], free: list[int], snapshot: Snapshot
+    ) -> tuple[list[tuple[int, int]], Knapsack]:
+        """(job, GPUs) of every choice, and the knapsack of them."""
+        total = sum(free)
+        node_gpus = max(node.gpus for node in snapshot.nodes)
+        there = sum(node.gpus for node in snapshot.nodes)
+        offers, values = [], []
+        for i, job in enumerate(waiting):
+            most = max(job.report(MOST_GPUS), 1)
+            times, steps = job.report(STEP_TIMES), job.report(REMAINING_STEPS)
+            limit = min(job.job.gpus, most, there)  # more would be waited for without end
+            seconds = {k: steps * _step_s(times, k, node_gpus) for k in range(1, limit + 1)}
+            usual_s = min(seconds.values())
+            best = min(seconds, key=lambda k: seconds[k])
+            for gpus in sorted({best, *(max(round(best * s), 1) for s in self.shares)}):
+                if gpus <= total:
+                    offers.append((i, gpus))
+                    done_s = job.age_s(snapshot.now) + seconds[gpus]
+                    values.append(self.utility(done_s / usual_s))
+        weights = np.array([[float(gpus)] for _, gpus in offers]).reshape(-1, 1)
+        owners = np.array([i for i, _ in offers], dtype=np.int64)
+        return offers, Knapsack(np.array(values), weights, np.array([float(total)]), owners)
+
+
+def _step_s(times: StepTimeOracle, gpus: int, node_gpus: int) -> float:
+    """Seconds of an update on so many GPUs, on as few nodes as can be."""
+    batch = times.batch(gpus)
+    step, sync = times.step_times(consolidated(gpus, node_gpus), batch.per_gpu)
+    return step + batch.accumulation * (step - sync)

@@ -1,0 +1,123 @@
+"""How Helios' QSSF (SC'21) estimates durations: what jobs like one took, blended with a forest.
+
+The forest is trained elsewhere, on gradient boosting that no decision may load, and is handed in.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable
+from difflib import get_close_matches
+
+from features.job import Job
+from features.names import normalise
+from features.schema import State
+from scheduler.core.estimates import Estimate, Estimator
+
+ROLLING_WEIGHT = 0.1  # of the rolling mean; the rest is the forest's
+SIMILAR = 0.6  # Ratcliff-Obershelp ratio from which names are alike
+MATCHES = 2
+UNKNOWN_GPU_S = 600.0  # of a job before any has ended
+
+# Predicted seconds of a job; None where the forest cannot say.
+Forest = Callable[[Job, float], float | None]
+
+
+class RollingMean:
+    """Mean GPU-time of the ended jobs that are most like a job.
+
+    Jobs of the user with its name, those with its GPU count if there are any; without, everybody's
+    of that name. For a name never seen, the two names most like it stand in. Without any such,
+    the user's mean, and for a new user the mean of all. Names that differ in numbers, dates or
+    hashes are one name here; the published code takes them as they are.
+    """
+
+    def __init__(self) -> None:
+        self._sums: dict[Hashable, tuple[int, float]] = defaultdict(lambda: (0, 0.0))
+        self._names: dict[str, None] = {}
+        self._alike: dict[str, list[str]] = {}  # names never seen -> names most like them
+
+    def add(self, user: str, name: str, gpus: int, gpu_s: float) -> None:
+        """A job ended."""
+        name = normalise(name)
+        if name and name not in self._names:
+            self._names[name] = None
+            self._alike.clear()
+        for key in (("name", name, user, gpus), ("name", name, user), ("name", name)):
+            if name:
+                self._put(key, gpu_s)
+        self._put(("user", user), gpu_s)
+        self._put("all", gpu_s)
+
+    def __call__(self, job: Job) -> float | None:
+        """Predicted GPU-seconds; None before any job has ended."""
+        names = self._like(normalise(job.name))
+        for keys in (
+            [("name", name, job.user, job.gpus) for name in names],
+            [("name", name, job.user) for name in names],
+            [("name", name) for name in names],
+            [("user", job.user)],
+            ["all"],
+        ):
+            mean = self._mean(keys)
+            if mean is not None:
+                return mean
+        return None
+
+    def _put(self, key: Hashable, gpu_s: float) -> None:
+        n, total = self._sums[key]
+        self._sums[key] = n + 1, total + gpu_s
+
+    def _mean(self, keys: Iterable[Hashable]) -> float | None:
+        found = [self._sums[key] for key in keys if key in self._sums]
+        n = sum(count for count, _ in found)
+        return sum(total for _, total in found) / n if n else None
+
+    def _like(self, name: str) -> list[str]:
+        if not name:
+            return []
+        if name in self._names:
+            return [name]
+        if name not in self._alike:
+            self._alike[name] = get_close_matches(name, self._names, MATCHES, SIMILAR)
+        return self._alike[name]
+
+
+class HeliosEstimator(Estimator):
+    """The blend: a tenth of the rolling mean, nine of the forest; the mean alone where that fails.
+
+    Args:
+        forest: predicted seconds of a job at a time; None = the rolling mean alone.
+    """
+
+    name = "helios"
+
+    def __init__(self, forest: Forest | None = None):
+        super().__init__()
+        self.forest = forest
+        self.rolling = RollingMean()
+        self._jobs: dict[str, Job] = {}
+
+    def submitted(self, job: Job, now: float) -> None:
+        self._jobs[job.job_id] = job
+
+    def withdrawn(self, job_id: str, now: float) -> None:
+        self._jobs.pop(job_id, None)
+
+    def ended(self, job_id: str, state: State, duration_s: float, now: float) -> None:
+        job = self._jobs.pop(job_id)
+        self.rolling.add(job.user, job.name, job.gpus, duration_s * job.gpus)
+
+    def estimate(self, job: Job, now: float) -> Estimate:
+        return Estimate(self.gpu_s(job, now) / job.gpus)
+
+    def gpu_s(self, job: Job, now: float) -> float:
+        """Predicted GPU-seconds."""
+        rolling = self.rolling(job)
+        seconds = self.forest(job, now) if self.forest is not None else None
+        if seconds is None or seconds <= 0:
+            return UNKNOWN_GPU_S if rolling is None else rolling
+        forest = seconds * job.gpus
+        if rolling is None:
+            return forest
+        return ROLLING_WEIGHT * rolling + (1.0 - ROLLING_WEIGHT) * forest

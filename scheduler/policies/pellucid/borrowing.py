@@ -1,0 +1,85 @@
+"""Idle GPUs of other virtual clusters: who may have them, and what their owners can rely on.
+
+Nothing is taken back from a job that runs, so an owner can be promised this much (`docs/policy.md`
+says which rests on what):
+
+* Order, whatever happens: while a job waits in the queue of a virtual cluster, nobody else's job
+  is started on its GPUs. An owner's job waits for borrowers only that were there before it.
+* `reserve_nodes`, whatever happens: no borrower starts that would leave fewer wholly idle nodes
+  there. The next job of the owner, up to that many nodes, starts at once.
+* `lend_s`, as sure as predictions: a borrower is let in only if a quantile of its predicted
+  duration, or the time limit its owner set and the cluster enforces, is within the bound. Where
+  it was the time limit, the bound is certain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from scheduler.core.cluster import Placement, Pool
+from scheduler.core.core import QueuedJob
+from scheduler.core.durations import Outlook
+
+
+@dataclass(frozen=True, slots=True)
+class Lending:
+    """Terms on which idle GPUs are lent.
+
+    Attributes:
+        lend_s: a borrower must be predicted to be gone within so many seconds; None = no limit.
+        quantile: of its predicted duration that must be within `lend_s`.
+        reserve_nodes: wholly idle nodes that every lender keeps.
+    """
+
+    lend_s: float | None = None
+    quantile: float = 0.9
+    reserve_nodes: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.quantile <= 1.0:
+            raise ValueError(f"quantile is {self.quantile:g}; it must lie in (0, 1]")
+        if self.reserve_nodes < 0:
+            raise ValueError(f"reserve_nodes is {self.reserve_nodes}; it must be 0 or more")
+
+    def admits(self, queued: QueuedJob, outlook: Outlook) -> bool:
+        """Whether a job may borrow at all."""
+        if self.lend_s is None:
+            return True
+        limit = queued.job.time_limit_s
+        if limit is not None and limit <= self.lend_s:
+            return True
+        assert queued.estimate_s is not None
+        return outlook.quantile_s(queued.estimate_s, self.quantile) <= self.lend_s
+
+    def span(self, own: Pool, lenders: Iterable[Pool], gpus: int) -> Placement | None:
+        """GPUs for a job that its own virtual cluster has no room for; None when there are too few.
+
+        Up to a node's worth comes from the first lender that has a node for it. A larger job takes
+        wholly idle nodes, its own first, wherever they are.
+        """
+        if gpus <= own.per_node:
+            for pool in lenders:
+                placement = pool.place(gpus)
+                if placement is not None and self._leaves_enough(pool, placement):
+                    return placement
+            return None
+        placement, left = [], gpus
+        for pool in [own, *lenders]:
+            spare = pool.size if pool is own else self._spare(pool)
+            for node in pool.nodes():
+                if spare > 0 and pool.is_idle(node):
+                    spare -= 1
+                    take = min(left, own.per_node)
+                    placement.append((node, (1 << take) - 1))
+                    left -= take
+                    if not left:
+                        return placement
+        return None
+
+    def _spare(self, pool: Pool) -> int:
+        """Idle nodes that may be lent."""
+        return pool.idle_nodes - self.reserve_nodes
+
+    def _leaves_enough(self, pool: Pool, placement: Placement) -> bool:
+        return self._spare(pool) > 0 or not any(pool.is_idle(node) for node, _ in placement)

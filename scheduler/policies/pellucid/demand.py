@@ -1,0 +1,118 @@
+"""How many GPUs the jobs of a virtual cluster ask for, running or waiting, as if nobody shared.
+
+What sharing saves is GPUs, and they are worth its cost only where they are missed. Free GPUs do not
+tell: where much is shared many are free. What all the jobs ask for does, and does not move when a
+pair is made or not made.
+
+It also tells how long a wait is fair. Shared out evenly, with nobody waiting, GPUs of which three
+times as many are asked for as there are would give each job a third of its speed. The fair clock
+of a virtual cluster runs so much slower than the wall's, and never faster: what it shows of a wait
+is the work that a job would have had done.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from features.job import Job
+from scheduler.core.core import Turn
+
+
+@dataclass(slots=True)
+class _Asked:
+    """What is asked for in one place, and its fair clock."""
+
+    gpus: int = 0
+    there: int = 0  # GPUs to be had, as of the last turn; 0: there was none yet
+    shown_s: float = 0.0  # by the clock, at `at`
+    at: float = 0.0
+    unseen_s: dict[str, float] = field(default_factory=dict)  # waits before the clock began, by job
+
+    @property
+    def slower(self) -> float:
+        """How many times slower than the wall's the clock runs."""
+        return max(1.0, self.gpus / self.there) if self.there else 1.0
+
+    def clock(self, now: float) -> float:
+        return self.shown_s + (now - self.at) / self.slower
+
+    def change(self, now: float, gpus: int = 0, there: int | None = None) -> None:
+        """So many GPUs more are asked for from `now` on, or so many are there."""
+        self.shown_s, self.at = self.clock(now), now
+        self.gpus += gpus
+        if there is not None:
+            self.there = there
+
+
+class Demand:
+    """Counts the jobs that have not ended.
+
+    Args:
+        pooled: virtual clusters use one another's GPUs; what counts is what all of them ask for.
+    """
+
+    def __init__(self, pooled: bool = False):
+        self.pooled = pooled
+        self._jobs: dict[str, tuple[str, int, float]] = {}  # where, GPUs, the clock when it came
+        self._asked: defaultdict[str, _Asked] = defaultdict(_Asked)  # by virtual cluster
+
+    def joins(self, job: Job, now: float) -> None:
+        """A job joins its queue; one that comes back, or is another now, is counted once."""
+        where = self._where(job.vc)
+        asked, known = self._asked[where], self._jobs.get(job.job_id)
+        came, waited_s = asked.clock(now), max(now - job.submit_time, 0.0)
+        if known is not None:
+            came = known[2]
+        elif asked.there:
+            came -= waited_s
+        else:  # how many ask is not known before all are here
+            asked.unseen_s[job.job_id] = waited_s
+        self.over(job.job_id, now)
+        self._jobs[job.job_id] = where, job.gpus, came
+        asked.change(now, job.gpus)
+
+    def begin(self, turn: Turn) -> None:
+        """A turn begins, in which so many GPUs are there."""
+        where = self._where(turn.vc)
+        there = turn.cluster.spec.gpus if self.pooled else turn.pool.gpus
+        asked = self._asked[where]
+        if there != asked.there:
+            asked.change(turn.now, there=there)
+        for job_id, waited_s in asked.unseen_s.items():
+            if job_id in self._jobs:
+                _, gpus, came = self._jobs[job_id]
+                self._jobs[job_id] = where, gpus, came - waited_s / asked.slower
+        asked.unseen_s.clear()
+
+    def ran(self, job_id: str, ran_s: float) -> None:
+        """A job was stopped: what it ran it has not waited, by the clock as it runs now."""
+        where, gpus, came = self._jobs[job_id]
+        self._jobs[job_id] = where, gpus, came + ran_s / self._asked[where].slower
+
+    def over(self, job_id: str, now: float) -> None:
+        """A job, if it was counted, is over."""
+        if job_id in self._jobs:
+            where, gpus, _ = self._jobs.pop(job_id)
+            self._asked[where].change(now, -gpus)
+
+    def clock(self, vc: str, now: float) -> float:
+        """What the fair clock of a virtual cluster shows, seconds."""
+        return self._asked[self._where(vc)].clock(now)
+
+    def came(self, job_id: str) -> float | None:
+        """What it showed when a job came; None: it is not counted."""
+        job = self._jobs.get(job_id)
+        return None if job is None else job[2]
+
+    def slower(self, vc: str) -> float:
+        """How many times slower than the wall's clock it runs now."""
+        return self._asked[self._where(vc)].slower
+
+    def share(self, turn: Turn) -> float:
+        """What is asked for where a job of this turn may run, in units of all GPUs there."""
+        asked = self._asked[self._where(turn.vc)]
+        return asked.gpus / max(asked.there, 1)
+
+    def _where(self, vc: str) -> str:
+        return "" if self.pooled else vc

@@ -1,0 +1,160 @@
+"""Reservations: a job that has waited too long gets GPUs that nobody else may take.
+
+The promise is about overtaking, and does not rest on any prediction. From the moment GPUs are
+reserved for a job, no other job is started on them, alone or packed: the job waits for nothing but
+the jobs that were running on them already. Predictions only choose which GPUs those are. A busy
+node is exchanged for one that is idle now, never for another busy one, so what a job waits for
+only ever shrinks. A virtual cluster keeps one reservation at a time, for the job that was
+submitted first among those past their bound: holding GPUs idle for many at once costs everybody
+far more than it gives them (`docs/policy.md`).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from heapq import heappop, heappush
+
+from scheduler.core.cluster import Placement, Pool, Run
+from scheduler.core.core import QueuedJob
+from scheduler.policies.pellucid.demand import Demand
+from scheduler.policies.pellucid.gputypes import PoolView
+
+EndsIn = Callable[[Run], float]  # predicted seconds until a run's GPUs are free
+_Entry = tuple[float, int, QueuedJob]
+ROUNDING_S = 1.0  # a clock asked a moment too early would have to be asked again at once
+
+
+class Late:
+    """Which jobs have waited longer than the bound, and when the next one will have.
+
+    Args:
+        patience_s: nobody is late before so many seconds,
+        crowd: nor before the fair clock (`orchestrator.demand`) shows `patience_s / crowd`. So
+            the bound is `patience_s` for as long as, on the mean, no more than `crowd` times the
+            GPUs there are are asked for, and longer in proportion where more is.
+        demand: keeps that clock.
+    """
+
+    def __init__(self, patience_s: float, crowd: float, demand: Demand):
+        if not crowd >= 1:
+            raise ValueError(f"crowd is {crowd:g}; it must be 1 or more")
+        self.patience_s = patience_s
+        self.crowd = crowd
+        self._demand = demand
+        self._by_vc: dict[str, list[_Entry]] = defaultdict(list)  # by the end of their patience
+        self._patient: dict[str, list[_Entry]] = defaultdict(list)  # past it, by the fair clock
+
+    def left_s(self, queued: QueuedJob, now: float) -> float:
+        """Seconds until a waiting job is late, if neither more nor fewer GPUs are asked for."""
+        vc = queued.job.vc
+        fair_s = (self._fair_deadline(queued) or 0.0) - self._demand.clock(vc, now)
+        wall_s = queued.submit_time + self.patience_s - now
+        return max(wall_s, fair_s * self._demand.slower(vc), 0.0)
+
+    def is_late(self, queued: QueuedJob, now: float) -> bool:
+        return self.left_s(queued, now) <= 0
+
+    def expect(self, queued: QueuedJob, now: float) -> None:
+        """A job joins its queue."""
+        if not self.is_late(queued, now):
+            deadline = queued.submit_time + self.patience_s
+            heappush(self._by_vc[queued.job.vc], (deadline, queued.seq, queued))
+
+    def due(self, vc: str, now: float) -> list[QueuedJob]:
+        """Jobs of a virtual cluster whose bound has passed since the last call."""
+        heap, patient, due = self._by_vc[vc], self._patient[vc], []
+        while heap and heap[0][0] <= now:
+            _, seq, queued = heappop(heap)
+            deadline = self._fair_deadline(queued)
+            stopped = queued.submit_time + self.patience_s > now  # it waits anew: expected anew
+            if deadline is not None and not stopped:  # None: it is over
+                heappush(patient, (deadline, seq, queued))
+        clock = self._demand.clock(vc, now)
+        while patient and patient[0][0] <= clock:
+            _, seq, queued = heappop(patient)
+            deadline = self._fair_deadline(queued)
+            if deadline is not None and deadline > clock:  # it came anew
+                heappush(patient, (deadline, seq, queued))
+            elif deadline is not None:
+                due.append(queued)
+        return due
+
+    def next(self, now: float) -> float | None:
+        """When the next bound passes; those of jobs no longer waiting are included."""
+        times = [heap[0][0] for heap in self._by_vc.values() if heap and heap[0][0] > now]
+        for vc, heap in self._patient.items():
+            if heap:
+                fair_s = heap[0][0] - self._demand.clock(vc, now)
+                left_s = fair_s * self._demand.slower(vc) + ROUNDING_S
+                if now + left_s > now:  # else it was looked at since, or nobody waits there
+                    times.append(now + left_s)
+        return min(times, default=None)
+
+    def _fair_deadline(self, queued: QueuedJob) -> float | None:
+        came = self._demand.came(queued.job.job_id)
+        return None if came is None else came + self.patience_s / self.crowd
+
+
+def choose(
+    pool: Pool | PoolView, gpus: int, runs: Iterable[Run], ends_in: EndsIn
+) -> Placement | None:
+    """The GPUs predicted to be free soonest, among those not held; None when there are too few.
+
+    Up to a node's worth is sought on one node. More takes whole nodes, as many as are needed.
+    """
+    ready: dict[int, list[tuple[float, int]]] = {}  # node -> (seconds until free, GPUs that are)
+    for node in pool.nodes():
+        if free := pool.open_on(node):
+            ready[node] = [(0.0, free)]
+    for run in runs:
+        seconds = ends_in(run)
+        for node, mask in zip(run.nodes, run.gpus, strict=True):
+            if node not in pool:
+                continue
+            if run.partner is None or run.order > run.partner.order:  # a shared GPU once
+                ready.setdefault(node, []).append((seconds, mask))
+    if gpus <= pool.per_node:
+        best: tuple[float, int, int] | None = None
+        for node in sorted(ready):
+            found = _soonest(ready[node], gpus, pool.held_on(node))
+            if found is not None and (best is None or found[0] < best[0]):
+                best = found[0], node, found[1]
+        return None if best is None else [(best[1], best[2])]
+    full = (1 << pool.per_node) - 1
+    whole = sorted(
+        (max(seconds for seconds, _ in parts), node)
+        for node, parts in ready.items()
+        if not pool.held_on(node)
+    )
+    need = -(-gpus // pool.per_node)
+    return [(node, full) for _, node in whole[:need]] if len(whole) >= need else None
+
+
+def exchange(pool: Pool | PoolView, held: Placement) -> Placement:
+    """The same hold with busy nodes exchanged for idle ones; whole nodes only. `held` is let go."""
+    full = (1 << pool.per_node) - 1
+    if any(mask != full for _, mask in held):
+        return held
+    mine = {node for node, _ in held}
+    idle = (n for n in pool.nodes() if n not in mine and pool.is_idle(n))
+    out: Placement = []
+    for node, mask in held:
+        if not pool.is_idle(node):
+            node = next(idle, node)
+        out.append((node, mask))
+    return out
+
+
+def _soonest(parts: list[tuple[float, int]], gpus: int, taken: int) -> tuple[float, int] | None:
+    """(seconds, mask) of the `gpus` GPUs of one node that are free first."""
+    mask, seconds = 0, 0.0
+    for seconds, more in sorted(parts):
+        more &= ~(taken | mask)
+        while more and mask.bit_count() < gpus:
+            low = more & -more
+            mask |= low
+            more ^= low
+        if mask.bit_count() == gpus:
+            return seconds, mask
+    return None

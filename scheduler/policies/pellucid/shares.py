@@ -1,0 +1,205 @@
+"""Who has had how much: GPU-time by virtual cluster and by user, fading with a half-life.
+
+What was used a half-life ago counts half: usage at t is the integral over s of the GPUs held at s
+times 2^-((t - s) / half-life). A user is entitled to a part of what the users of its virtual
+cluster have had, a virtual cluster to a part of the whole, both by weight. The excess is the part
+had less the part due. It lies between -1 and 1, sums to zero, and, unlike the factor 2^-(had / due)
+of classic fair-share schedulers, does not saturate for the few who use most of a cluster.
+
+A shared GPU is half of each member's. Time in the profiling partition is nobody's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from math import log
+
+from scheduler.core.cluster import Run
+from scheduler.core.core import QueuedJob, Turn
+
+
+class _Usage:
+    """A decayed integral: `amount` GPU-seconds as of `since`, `rate` GPUs held from then on."""
+
+    __slots__ = ("amount", "rate", "since")
+
+    def __init__(self, now: float) -> None:
+        self.amount = self.rate = 0.0
+        self.since = now
+
+    def at(self, now: float, half_life_s: float) -> float:
+        kept: float = 2.0 ** ((self.since - now) / half_life_s)
+        return self.amount * kept + self.rate * (1.0 - kept) * half_life_s / log(2.0)
+
+    def change(self, gpus: float, now: float, half_life_s: float) -> None:
+        self.amount, self.since = self.at(now, half_life_s), now
+        self.rate += gpus
+
+
+class _Group:
+    """Members that share something by weight."""
+
+    def __init__(self, weights: Mapping[str, float]):
+        self.weights = weights
+        self.members: dict[str, _Usage] = {}
+        self.whole = _Usage(0.0)
+        self.due = 0.0  # sum of weights
+
+    def join(self, member: str, now: float) -> None:
+        if member not in self.members:
+            self.members[member] = _Usage(now)
+            self.due += self.weights.get(member, 1.0)
+
+    def change(self, member: str, gpus: float, now: float, half_life_s: float) -> None:
+        self.join(member, now)
+        self.members[member].change(gpus, now, half_life_s)
+        self.whole.change(gpus, now, half_life_s)
+
+    def excess(self, member: str, now: float, half_life_s: float) -> float:
+        whole = self.whole.at(now, half_life_s)
+        if whole < 1.0 or member not in self.members:  # a GPU-second: nobody has had anything
+            return 0.0
+        had = self.members[member].at(now, half_life_s) / whole
+        return had - self.weights.get(member, 1.0) / self.due
+
+
+class Shares:
+    """Decayed usage, and how far each is above its due.
+
+    Args:
+        half_life_s: seconds after which usage counts half.
+        users: weight of a user within its virtual cluster; 1 for those not named.
+        vcs: weight of a virtual cluster; 1 for those not named.
+    """
+
+    def __init__(
+        self,
+        half_life_s: float = 604_800.0,
+        *,
+        users: Mapping[str, float] | None = None,
+        vcs: Mapping[str, float] | None = None,
+    ):
+        if not half_life_s > 0:
+            raise ValueError(f"half_life_s is {half_life_s:g}; it must be above 0")
+        for name, weight in [*(users or {}).items(), *(vcs or {}).items()]:
+            if not weight > 0:
+                raise ValueError(f"the weight of {name!r} is {weight:g}; it must be above 0")
+        self.half_life_s = half_life_s
+        self._weights = dict(users or {})
+        self._vcs = _Group(dict(vcs or {}))
+        self._users: dict[str, _Group] = {}  # by virtual cluster
+        # job -> virtual cluster, user, GPUs, whom it shares them with
+        self._held: dict[str, tuple[str, str, int, str | None]] = {}
+
+    def join(self, vc: str, user: str, now: float) -> None:
+        """A user has work in a virtual cluster: both have a due from now on."""
+        self._vcs.join(vc, now)
+        self._users.setdefault(vc, _Group(self._weights)).join(user, now)
+
+    def began(self, run: Run, now: float) -> None:
+        """A run holds its GPUs from `now` on."""
+        job, other = run.job, run.partner
+        self.join(run.vc, job.user, now)
+        self._hold(job.job_id, (run.vc, job.user, job.gpus, None), None, now)
+        if other is not None and other.job.job_id in self._held:
+            self._hold(job.job_id, self._held[job.job_id], other.job.job_id, now)
+            self._hold(other.job.job_id, self._held[other.job.job_id], job.job_id, now)
+
+    def over(self, job_id: str, now: float) -> None:
+        """A job, if it held GPUs, does so no more. A partner has them alone from now on."""
+        held = self._held.pop(job_id, None)
+        if held is None:
+            return
+        self._charge(held, -1, now)
+        partner = held[3]
+        if partner is not None:
+            self._hold(partner, self._held[partner], None, now)
+
+    def user(self, vc: str, user: str, now: float) -> float:
+        """Excess of a user among those of a virtual cluster, in [-1, 1]."""
+        group = self._users.get(vc)
+        return 0.0 if group is None else group.excess(user, now, self.half_life_s)
+
+    def vc(self, vc: str, now: float) -> float:
+        """Excess of a virtual cluster, in [-1, 1]."""
+        return self._vcs.excess(vc, now, self.half_life_s)
+
+    def _hold(
+        self, job_id: str, held: tuple[str, str, int, str | None], partner: str | None, now: float
+    ) -> None:
+        """Charge a job from now on as one that shares with `partner`, not as before."""
+        before = self._held.get(job_id)
+        if before is not None:
+            self._charge(before, -1, now)
+        self._held[job_id] = after = (*held[:3], partner)
+        self._charge(after, 1, now)
+
+    def _charge(self, held: tuple[str, str, int, str | None], sign: int, now: float) -> None:
+        vc, user, gpus, partner = held
+        amount = sign * gpus * (1.0 if partner is None else 0.5)
+        self._users[vc].change(user, amount, now, self.half_life_s)
+        self._vcs.change(vc, amount, now, self.half_life_s)
+
+
+NAMES = ("fairness_s", "share_excess")  # the term, and what it charges for
+
+
+class Fairness:
+    """The fairness term of an order: what a job is put back by for what its user has had.
+
+    Args:
+        knob: 0 = off, 1 = the most; the term is `knob * SPAN_S * excess`.
+        shares: who has had what.
+        rekey_s: terms of waiting jobs are worked out again when older than this, in seconds.
+    """
+
+    SPAN_S = 86_400.0  # of predicted duration
+
+    def __init__(self, knob: float, shares: Shares, *, rekey_s: float = 600.0):
+        if not 0.0 <= knob <= 1.0:
+            raise ValueError(f"fairness is {knob:g}; it must lie in [0, 1]")
+        self.knob = knob
+        self.shares = shares
+        self.rekey_s = rekey_s
+        self._next: dict[str, float] = {}  # virtual cluster -> when terms are due again
+        self._terms: dict[str, float] = {}  # job -> the term in its key
+
+    def on(self, queued: QueuedJob, now: float) -> float:
+        """The term of a job, seconds of predicted duration; its decisions tell it from now on."""
+        if not self.knob:
+            return 0.0
+        job = queued.job
+        self.shares.join(job.vc, job.user, now)
+        excess = self.shares.user(job.vc, job.user, now)
+        term_s = self.knob * self.SPAN_S * excess
+        self._terms[job.job_id] = term_s
+        others = tuple(one for one in queued.evidence if one[0] not in NAMES)
+        queued.evidence = (*others, *zip(NAMES, (term_s, excess), strict=True))
+        return term_s
+
+    def refresh(self, turn: Turn, exempt: Callable[[QueuedJob], bool]) -> None:
+        """Work the terms of a queue out again, when they are old. Its order changes with them."""
+        if not self.knob or turn.now < self._next.get(turn.vc, 0.0):
+            return
+        self._next[turn.vc] = turn.now + self.rekey_s
+        for queued in turn.queue:
+            if exempt(queued):
+                continue
+            before = self._terms.get(queued.job.job_id, 0.0)
+            queued.key += self.on(queued, turn.now) - before
+        turn.queue.replace(list(turn.queue))
+
+    def first(self, vcs: Iterable[str], now: float) -> str:
+        """Of virtual clusters that may all borrow, the one that has had least beyond its due."""
+        return min(vcs, key=lambda vc: self.shares.vc(vc, now)) if self.knob else next(iter(vcs))
+
+    def began(self, run: Run, now: float) -> None:
+        """A run holds its GPUs."""
+        if self.knob:
+            self.shares.began(run, now)
+
+    def over(self, job_id: str, now: float) -> None:
+        """A job holds nothing any more."""
+        if self.knob:
+            self.shares.over(job_id, now)
+            self._terms.pop(job_id, None)

@@ -1,0 +1,30 @@
+"""Writing without being interrupted, for a process that gives way to all others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from scheduler.backends.events import Event
+from scheduler.service.log.store.store import Also, Lease, Store
+
+
+class Prompt(Store):
+    """A store that is written to by a thread of its own, which keeps the priority it began with.
+
+    Everybody waits for whoever writes: a process that gives way to all others must not be
+    interrupted there.
+    """
+
+    def __init__(self, url: str):
+        super().__init__(url)
+        self._writer = ThreadPoolExecutor(1)
+        self._writer.submit(int).result()  # begins it
+
+    def append(
+        self, new: Sequence[Event], also: Also | None = None, *, lease: Lease | None = None
+    ) -> list[Event]:
+        return self._writer.submit(super().append, new, also, lease=lease).result()
+
+    def renew(self, lease: Lease, now: float, for_s: float) -> Lease:
+        return self._writer.submit(super().renew, lease, now, for_s).result()

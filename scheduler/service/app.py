@@ -1,0 +1,166 @@
+"""The app: everything wired together."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.openapi.utils import get_openapi
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import JSONResponse, RedirectResponse, Response
+
+from scheduler.service.api import cluster, jobs, problems, session, system
+from scheduler.service.api.auth import COOKIE, Door
+from scheduler.service.api.changes import Changes
+from scheduler.service.api.limits import Limits
+from scheduler.service.api.problems import Problem, ProblemDetails
+from scheduler.service.api.questions import Questions
+from scheduler.service.api.refusals import Refusals
+from scheduler.service.api.request_guard import LOOPBACK_NAMES, Gate
+from scheduler.service.api.tokens import guard
+from scheduler.service.api.writer import Writer
+from scheduler.service.log.store.reads import BadCursor, Reads, UnknownJob
+from scheduler.service.log.store.store import Store
+from scheduler.service.metrics import Metrics
+from scheduler.service.settings import Settings
+
+log = logging.getLogger("pellucid.api")
+PREFIX = "/api/v1"
+
+DESCRIPTION = """
+Submit jobs, see where they stand, and ask why.
+
+Send `Authorization: Bearer TOKEN`. A submitter sees their own jobs in full and others' only as
+"another job"; an operator sees everything. Every error is a problem document (RFC 9457). Lists are
+paged: pass `next` of one page as `after` of the next.
+"""
+
+
+def create_app(
+    settings: Settings,
+    *,
+    store: Store | None = None,
+    limits: Limits | None = None,
+    clock: Callable[[], float] | None = None,
+    pages: bool = True,
+) -> FastAPI:
+    """The API, and the pages, over a database.
+
+    Args:
+        store: the database; by default the one of the settings.
+        clock: seconds since the epoch as the backend counts them.
+
+    Raises SettingsError when it would be open to strangers.
+    """
+    limits = limits or Limits()
+    own = store is None
+    store = store or Store(settings.database)
+    guard(settings, store)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        await run_in_threadpool(writer.close)
+        if own:
+            store.close()
+
+    app = FastAPI(
+        title="Pellucid",
+        version="1",
+        description=DESCRIPTION,
+        docs_url=None,  # the viewers FastAPI ships load their scripts from elsewhere
+        redoc_url=None,
+        openapi_url=f"{PREFIX}/openapi.json",
+        lifespan=lifespan,
+    )
+    writer = Writer(store)
+    now = clock or system.service_clock(store)
+    changes = Changes(
+        store, writer, now, most_waiting=settings.max_waiting, follows=settings.follows
+    )
+    app.state.settings = settings
+    app.state.limits = limits
+    app.state.store = store
+    app.state.reads = Reads(store.engine)
+    app.state.door = Door(settings, store, limits)
+    app.state.changes = changes
+    app.state.refusals = Refusals(changes, app.state.reads, limits)
+    app.state.metrics = Metrics(store)
+    app.state.questions = Questions(store, limits.answer_s)
+
+    problems.install(app)
+    _answer_our_errors(app)
+    for router in (jobs.router, cluster.router):
+        app.include_router(router, prefix=PREFIX)
+    app.include_router(system.router)
+    app.include_router(session.router)
+    if pages:
+        from scheduler.service.pages.routes import router as pages_router
+
+        app.include_router(pages_router)
+    hosts = [*LOOPBACK_NAMES, settings.host] if settings.loopback else None
+    app.add_middleware(Gate, hosts=hosts, body_bytes=limits.body_bytes)
+    app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
+    return app
+
+
+def _answer_our_errors(app: FastAPI) -> None:
+    async def refused(request: Request, error: Exception) -> Response:
+        assert isinstance(error, Problem)
+        led_in = error.status == 401 and _is_a_person(request)
+        if error.refusal and not (led_in and COOKIE not in request.cookies):
+            await run_in_threadpool(app.state.refusals.note, request, error)
+        if led_in:
+            return RedirectResponse(session.login_path(request), 303)
+        return problems.answer(error)
+
+    async def unknown_job(request: Request, error: Exception) -> Response:
+        await run_in_threadpool(app.state.refusals.missed, request, str(error))
+        return problems.answer(Problem(404, "not-found", "there is no such job of yours"))
+
+    async def bad_cursor(_: Request, error: Exception) -> JSONResponse:
+        return problems.answer(Problem(422, "invalid-request", str(error)))
+
+    app.add_exception_handler(Problem, refused)
+    app.add_exception_handler(UnknownJob, unknown_job)
+    app.add_exception_handler(BadCursor, bad_cursor)
+
+
+def _is_a_person(request: Request) -> bool:
+    """A browser that opens a page, which a login form helps more than a problem document."""
+    wanted = request.headers.get("accept", "")
+    return (
+        request.method == "GET"
+        and "text/html" in wanted
+        and not request.url.path.startswith(f"{PREFIX}/")
+    )
+
+
+def _openapi(app: FastAPI) -> dict[str, Any]:
+    """The OpenAPI document: every route may answer with problem details."""
+    if app.openapi_schema is None:
+        schema = get_openapi(
+            title=app.title, version=app.version, description=app.description, routes=app.routes
+        )
+        parts = schema.setdefault("components", {}).setdefault("schemas", {})
+        details = ProblemDetails.model_json_schema(ref_template="#/components/schemas/{model}")
+        parts.update(details.pop("$defs", {}))
+        parts["ProblemDetails"] = details
+        for name in ("HTTPValidationError", "ValidationError"):
+            parts.pop(name, None)
+        schema["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        for path, item in schema["paths"].items():
+            for operation in item.values():
+                operation["responses"].update(
+                    {str(s): r for s, r in problems.responses(*_EVERYWHERE).items()}
+                )
+                if path.startswith(PREFIX):
+                    operation["security"] = [{"token": []}]
+        app.openapi_schema = schema
+    return app.openapi_schema
+
+
+_EVERYWHERE = (400, 401, 403, 413, 421, 422, 429, 500)

@@ -1,0 +1,400 @@
+"""The process that decides: reads the log, listens to the backend, decides, carries out.
+
+Nothing takes effect before it is in the log: decisions are committed first, and launched and
+stopped after. Both are idempotent by `(job_id, attempt)`, so a decider that finds itself on a log
+whose writer died repeats whatever may not have been done.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import structlog
+from sqlalchemy import Connection, bindparam, insert, select, update
+
+from models.bundle import BundleError
+from scheduler.backends.base import Backend, Happened, Outside, Report
+from scheduler.backends.events import Event, Kind
+from scheduler.core.decisions import Decision
+from scheduler.service.log.bundles import Library, Signature, signature
+from scheduler.service.log.epochs import folded
+from scheduler.service.log.fold import Diverged, State, encoded, grants
+from scheduler.service.log.header import code_version
+from scheduler.service.log.ledger import Record, first_row
+from scheduler.service.log.snapshots import EVERY, Snapshots
+from scheduler.service.log.store.store import Lease, LeaseLost, Store
+from scheduler.service.log.store.tables import decisions as decision_rows
+from scheduler.service.log.store.tables import jobs, nodes
+
+LEASE = "decider"
+NEVER = 2**31 - 1
+
+
+class Decider:
+    """Decides while it holds the lease; stands by otherwise.
+
+    Args:
+        store: a prepared database whose log has its GENESIS.
+        backend: opens what decisions take effect on, once they are ours to take.
+        library: bundles in use.
+        holder: names this process in the lease.
+        champion: folder of the champion bundle; watched, and taken when it changes.
+        lease_s, bundle_poll_s: seconds; see `Settings`.
+        snapshots: where the state is kept now and then; None: nowhere.
+        snapshot_every: events between two of them.
+        wall: time of day, seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        backend: Callable[[], Backend],
+        library: Library,
+        *,
+        holder: str,
+        champion: Path | None = None,
+        lease_s: float = 10.0,
+        bundle_poll_s: float = 5.0,
+        snapshots: Snapshots | None = None,
+        snapshot_every: int = EVERY,
+        wall: Callable[[], float] = time.time,
+    ):
+        self.store = store
+        self._open_backend = backend
+        self.library = library
+        self.holder = holder
+        self.champion = champion
+        self.lease_s = lease_s
+        self.bundle_poll_s = bundle_poll_s
+        self.snapshots = snapshots
+        self.snapshot_every = snapshot_every
+        self.wall = wall
+        self.log = structlog.get_logger("decider").bind(holder=holder)
+        self.lease: Lease | None = None
+        self.backend: Backend
+        self.state: State
+        self._champion_seen: Signature | None = None
+        self._champion_due = 0.0
+        self._last_pass: Event | None = None  # in the log, of this process
+        self._kept_at = 0  # seq the state was kept at last
+        self._tidied_at = -1  # the same when the collector was let in last
+
+    # --- life -------------------------------------------------------------------------------
+
+    def run(self, stopping: Callable[[], bool], poll_s: float) -> None:
+        """Decide, or stand by, until told to stop. The jobs run on."""
+        gc.set_threshold(*gc.get_threshold()[:2], NEVER)  # see `_tidy`
+        while not stopping():
+            try:
+                if self.lease is None and not self.take_over():
+                    time.sleep(min(self.lease_s / 4, 1.0))
+                else:
+                    self.turn(poll_s)
+                    self._tidy()
+            except LeaseLost as lost:
+                self.log.warning("lease_lost", why=str(lost))
+                self._close()
+        self.let_go()
+
+    def _tidy(self) -> None:
+        """A full collection where the state was just folded or kept, which takes long anyway:
+        with 10,000 jobs it takes a tenth of a second, which is not to be in the middle of a pass.
+        """
+        if self._tidied_at != self._kept_at:
+            self._tidied_at = self._kept_at
+            gc.collect()
+            gc.freeze()
+
+    def _close(self) -> None:
+        if self.lease is not None:
+            self.backend.close()
+            self.lease = None
+
+    def take_over(self) -> bool:
+        """Take the lease, fold the log and finish what the last holder may not have. False: not
+        ours."""
+        lease = self.store.take(LEASE, self.holder, self.wall(), self.lease_s)
+        if lease is None:
+            return False
+        body = {"holder": self.holder, "term": lease.term, "version": code_version()}
+        self.store.append([Event(Kind.LEASE, self.wall(), body=body)], lease=lease)
+        self.backend = self._open_backend()
+        self.lease = lease
+        began = self.wall()
+        self.state = self._fold()
+        self.recover()
+        self.log.info(
+            "decides",
+            term=lease.term,
+            events=self.state.seen,
+            jobs=len(self.state.ledger.records),
+            seconds=round(self.wall() - began, 3),
+        )
+        return True
+
+    def _fold(self) -> State:
+        """The state the log leads to. Where this code decides otherwise than what was logged, the
+        log is followed, and a new core goes on from there."""
+        with self.store.reading() as connection:
+            try:
+                return self._folded(connection)
+            except Diverged as diverged:
+                why = str(diverged)
+        self.log.warning("rebased", why=why)
+        self._append([Event(Kind.REBASED, self.wall(), body={"why": why})])
+        with self.store.reading() as connection:
+            return self._folded(connection)
+
+    def _folded(self, connection: Connection) -> State:
+        upto = self.store.last_seq_in(connection)
+        self._last_pass, self._kept_at = None, upto
+        return folded(
+            connection,
+            self.store,
+            self.library.find,
+            upto,
+            beat=self._renew,
+            snapshots=self.snapshots,
+        )
+
+    def recover(self) -> None:
+        """Repeat what was decided and may not have been done; notice what is gone."""
+        begun = self.backend.begun()
+        gone = [
+            Report(r.job_id, r.attempt, Happened.LOST, self.backend.now(), detail="not to be found")
+            for r in self.state.ledger.records.values()
+            if r.phase.holds_gpus and r.begun and (r.job_id, r.attempt) not in begun
+        ]
+        self._append([_event_of(report) for report in gone])
+        for record in self.state.launches():
+            self._launch(record)
+        for record in self.state.stops():
+            self.backend.stop(record.job_id, record.attempt)
+
+    def let_go(self) -> None:
+        """Give the lease up, so that a stand-by can go on at once."""
+        if self.lease is not None:
+            lease = self.lease
+            self._keep()
+            self._close()
+            self.store.let_go(lease)
+            self.log.info("lets_go")
+
+    # --- one turn ---------------------------------------------------------------------------
+
+    def turn(self, timeout_s: float) -> list[Decision]:
+        """Listen for at most `timeout_s`, decide if anything happened, carry it out."""
+        self._renew()
+        self._listen(timeout_s)
+        self._hear()
+        self._watch_champion()
+        for event in self.store.read(self.state.seen):
+            if event.kind is Kind.DECIDED:
+                raise LeaseLost("somebody else decides")
+            self.state.note(event)
+        now = self.backend.now()
+        return self._decide(now) if self.state.due(now) else []
+
+    def _renew(self) -> None:
+        lease, now = self.lease, self.wall()
+        assert lease is not None
+        if lease.expires_at - now < self.lease_s * 2 / 3:
+            self.lease = self.store.renew(lease, now, self.lease_s)
+
+    def _listen(self, timeout_s: float) -> None:
+        """Put what the backend reports into the log, then tell it so."""
+        reports = self.backend.reports(timeout_s)
+        if not reports:
+            return
+        events = [_event_of(report) for report in reports]
+        news = [event for event in events if self.state.ledger.matters(event)]
+        # even of no news the backend is told only under the lease: whoever lost it may know less
+        for event in self.store.append(news, lease=self.lease):
+            self.log.info(str(event.kind), job=event.job_id, seq=event.seq, **_shown(event.body))
+        self.backend.acknowledge(reports)
+
+    def _hear(self) -> None:
+        """Put what others did where decisions take effect into the log, then say so."""
+        if not isinstance(self.backend, Outside):
+            return
+        news = self.backend.news()
+        if not news:
+            return
+        came = [event.job_id for event in news if event.kind is Kind.SUBMITTED]
+        with self.store.reading() as connection:
+            known = set(
+                connection.execute(select(jobs.c.job_id).where(jobs.c.job_id.in_(came))).scalars()
+            )
+        fresh = [event for event in news if self._is_new(event, known)]
+
+        def tables(connection: Connection, appended: list[Event]) -> None:
+            rows = [first_row(event) for event in appended if event.kind is Kind.SUBMITTED]
+            if rows:
+                connection.execute(insert(jobs), rows)
+
+        if fresh:
+            for event in self.store.append(fresh, tables, lease=self.lease):
+                self.log.info(str(event.kind), job=event.job_id, seq=event.seq, actor=event.actor)
+        self.backend.heard(news)
+
+    def _is_new(self, event: Event, known: Collection[str]) -> bool:
+        if event.kind is Kind.SUBMITTED:
+            return event.job_id not in known
+        if event.kind is Kind.NODE_SET:
+            was_open = event.body["node"] not in self.state.ledger.closed
+            return was_open is not bool(event.body["open"])
+        return self.state.ledger.matters(event)
+
+    def _append(self, events: Sequence[Event]) -> None:
+        if events:
+            assert self.lease is not None
+            self.store.append(events, lease=self.lease)
+
+    def _decide(self, now: float) -> list[Decision]:
+        state = self.state
+        stopped = {record.job_id for record in state.stops()}
+        began, used = time.perf_counter(), time.thread_time()
+        decisions = state.take(state.seen, now)
+        texts = encoded(decisions)
+        passed = Event(Kind.DECIDED, state.now, cause=state.covered, body=state.passed(texts))
+
+        def tables(connection: Connection, appended: list[Event]) -> None:
+            write_pass(connection, state, decisions, texts, appended[0].seq)
+
+        [event] = self.store.append([passed], tables, lease=self.lease)
+        # what others appended since the log was read comes before this pass, and is in the next
+        for between in self.store.read(state.seen):
+            if between.seq < event.seq:
+                state.note(between)
+        state.seen = event.seq
+        if isinstance(self.backend, Outside):
+            self.backend.decided(decisions)
+        for job_id in grants(decisions):
+            self._launch(state.ledger.records[job_id])
+        for record in state.stops():
+            if record.job_id not in stopped:
+                self.backend.stop(record.job_id, record.attempt)
+        self.log.debug(
+            "decided",
+            seq=event.seq,
+            cause=state.covered,
+            decisions=len(decisions),
+            ms=round((time.perf_counter() - began) * 1000, 1),
+            cpu_ms=round((time.thread_time() - used) * 1000, 1),
+        )
+        self._last_pass = event
+        if event.seq - self._kept_at >= self.snapshot_every:
+            self._keep()
+        return decisions
+
+    def _keep(self) -> None:
+        """Keep the state as it is, unless nothing was decided since it was kept."""
+        passed = self._last_pass
+        if self.snapshots is None or passed is None or passed.seq <= self._kept_at:
+            return
+        began, self._kept_at = time.perf_counter(), passed.seq
+        try:
+            path = self.snapshots.save(self.state, passed)
+        except OSError as error:  # a full disk: the next start folds more, and that is all
+            self.log.warning("snapshot_failed", why=str(error))
+            return
+        ms = round((time.perf_counter() - began) * 1000, 1)
+        self.log.info("snapshot", seq=passed.seq, path=str(path), ms=ms)
+
+    def _launch(self, record: Record) -> None:
+        self.log.info(
+            "launch",
+            job=record.job_id,
+            attempt=record.attempt,
+            purpose=str(record.purpose),
+            nodes=record.nodes,
+            cause=record.updated_seq,
+        )
+        self.backend.launch(self.state.launch(record))
+
+    # --- models -----------------------------------------------------------------------------
+
+    def _watch_champion(self) -> None:
+        """Take the champion when it is another one; the change is an event like any other."""
+        now = self.wall()
+        if self.champion is None or now < self._champion_due:
+            return
+        self._champion_due = now + self.bundle_poll_s
+        found = signature(self.champion)
+        if found is None or found == self._champion_seen:
+            return
+        try:
+            bundle = self.library.take(self.champion)
+        except (BundleError, OSError) as error:
+            body = {"path": str(self.champion), "why": str(error)}
+            self._append([Event(Kind.BUNDLE_REFUSED, self.backend.now(), body=body)])
+            self.log.warning("bundle_refused", **body)
+        else:
+            if bundle.digest != self.state.bundle:
+                body = {"digest": bundle.digest, "path": str(self.champion)}
+                self._append([Event(Kind.BUNDLE, self.backend.now(), body=body)])
+                self.log.info("bundle", **body)
+        self._champion_seen = found
+
+
+def write_pass(
+    connection: Connection,
+    state: State,
+    decisions: Sequence[Decision],
+    texts: Sequence[str],
+    seq: int,
+) -> None:
+    """Write the decisions of a pass, `encoded`, and every row it changed; `seq` is its DECIDED
+    event."""
+    if decisions:
+        connection.execute(
+            insert(decision_rows),
+            [
+                {
+                    "seq": d.seq,
+                    "event": seq,
+                    "at": d.time,
+                    "job_id": d.job_id,
+                    "vc": d.vc,
+                    "action": d.action.value,
+                    "reason": d.reason.value,
+                    "body": text,
+                }
+                for d, text in zip(decisions, texts, strict=True)
+            ],
+        )
+    records, turned = state.ledger.changes(seq)
+    if records:
+        rows = [{"changed": record.job_id, **record.standing()} for record in records]
+        connection.execute(update(jobs).where(jobs.c.job_id == bindparam("changed")), rows)
+    for node, is_open in turned:
+        connection.execute(update(nodes).where(nodes.c.node == node).values(open=is_open))
+
+
+_KINDS = {
+    Happened.STARTED: Kind.STARTED,
+    Happened.OBSERVED: Kind.OBSERVED,
+    Happened.PROFILED: Kind.PROFILED,
+    Happened.ENDED: Kind.ENDED,
+    Happened.LOST: Kind.LOST,
+    Happened.NOT_STARTED: Kind.NOT_STARTED,
+}
+
+
+def _shown(body: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a report stands in the log line."""
+    names = ("attempt", "state", "exit_code", "detail")
+    return {name: body[name] for name in names if name in body}
+
+
+def _event_of(report: Report) -> Event:
+    """A report as an event; what it does not say is left out."""
+    body = {k: v for k, v in asdict(report).items() if v not in (None, "")}
+    for name in ("job_id", "what", "at"):
+        del body[name]
+    return Event(_KINDS[report.what], report.at, report.job_id, body=body)

@@ -1,0 +1,391 @@
+"""`pellucid serve`: starts the service's processes and minds them.
+
+The processes share nothing but the database and the listening socket. One that dies is started
+again, after a pause that grows; all end when this one does, however it ends.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import secrets
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from multiprocessing import get_context
+from multiprocessing.context import ForkProcess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from scheduler.backends.base import Backend
+from scheduler.backends.local.host import Host, read_declared
+from scheduler.core.cluster import ClusterSpec
+from scheduler.service.api.tokens import guard
+from scheduler.service.decide.decider import Decider
+from scheduler.service.log.bundles import Library
+from scheduler.service.log.export import keep_exporting
+from scheduler.service.log.header import FOLLOWED, Genesis, Partition, code_version, establish
+from scheduler.service.log.retention import keep_pruning
+from scheduler.service.log.snapshots import Snapshots
+from scheduler.service.log.store.checkpoint import keep_checkpointed
+from scheduler.service.log.store.schema import prepare
+from scheduler.service.log.store.store import Store
+from scheduler.service.settings import Settings, SettingsError
+
+if TYPE_CHECKING:
+    import uvicorn
+    from fastapi import FastAPI
+
+# What the processes have in common, loaded once in the one they are forked from: they share the
+# memory it takes.
+COMMON = (
+    "uvicorn.protocols.http.httptools_impl",
+    "uvloop",
+    "scheduler.service.analyst.process",
+    "scheduler.service.app",
+    "scheduler.service.pages.routes",
+    "scheduler.backends.simulated",
+)
+PAUSES_S = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)  # before a process is started again
+STEADY_S = 60.0  # one that lived so long was not dying at its start
+SWITCH_S = 0.0005  # longest turn of a thread of an API process at its interpreter
+STOP_S = 10.0  # a process that does not end by then is killed
+
+Stopping = Callable[[], bool]
+
+
+def begin(
+    settings: Settings,
+    cluster: ClusterSpec,
+    partition: Partition | None,
+    names: tuple[str, ...] = (),
+) -> Genesis:
+    """Bring the database up to date and begin its log, or check that it goes with these settings.
+
+    Raises StoreError, GenesisError, SettingsError, HostError.
+    """
+    if settings.backend == "local":
+        host_of(settings, cluster)
+    store = Store(settings.database)
+    try:
+        prepare(store)
+        guard(settings, store)
+        return establish(
+            store,
+            Genesis(
+                cluster,
+                settings.policy,
+                partition if settings.profiling else None,
+                start=time.time(),
+                pace=settings.pace if settings.backend == "simulated" else 1.0,
+                backend=named(settings),
+                site=_site(settings.state_dir),
+                version=code_version(),
+                names=names,
+            ),
+        )
+    finally:
+        store.close()
+
+
+def named(settings: Settings) -> str:
+    """The backend's name in the log; one that only follows is another, and its log no log of
+    decisions that took effect."""
+    return FOLLOWED if settings.follows else settings.backend
+
+
+def _site(state_dir: Path) -> str:
+    """Names the state folder for good: a log belongs to one, since that is where its jobs are."""
+    path = state_dir / "site"
+    if not path.is_file():
+        state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        partial = path.with_name(f".site.{os.getpid()}.partial")
+        partial.write_text(secrets.token_hex(8) + "\n")
+        os.replace(partial, path)
+    return path.read_text().strip()
+
+
+def listen(settings: Settings) -> socket.socket:
+    """The socket of the API. SettingsError when the address cannot be had."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((settings.host, settings.port))
+    except OSError as error:
+        listening.close()
+        raise SettingsError(
+            f"cannot listen on {settings.host}:{settings.port}: {error.strerror}. "
+            "Is another service there? Choose another --port"
+        ) from None
+    listening.listen(128)
+    return listening
+
+
+# --- the processes ------------------------------------------------------------------------------
+
+
+def run_decider(settings: Settings, stopping: Stopping, holder: str = "") -> None:
+    """The process that decides, or stands by.
+
+    `holder` names it in the lease: one that is started again under the same name need not wait for
+    the lease to expire.
+    """
+    store = Store(settings.database)
+    genesis = Genesis.from_body(store.read(limit=1)[0].body)
+    library = Library(settings.state_dir / "bundles")
+    decider = Decider(
+        store,
+        lambda: open_backend(settings, genesis),
+        library,
+        holder=holder or this_process(),
+        champion=settings.bundle,
+        snapshots=Snapshots(settings.state_dir / "snapshots", library.find),
+        lease_s=settings.lease_s,
+        bundle_poll_s=settings.bundle_poll_s,
+    )
+    # the simulated backend waits by its own clock
+    decider.run(stopping, settings.poll_s * genesis.pace)
+
+
+def this_process() -> str:
+    """Names this process among all that use the database; containers may share host and pid."""
+    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+
+
+def open_backend(settings: Settings, genesis: Genesis) -> Backend:
+    """The backend of the settings, as its last user left it."""
+    if settings.backend == "simulated":
+        from scheduler.backends.simulated import SimulatedBackend, World
+
+        settings.state_dir.mkdir(parents=True, exist_ok=True)
+        world = World(
+            start=genesis.clock(time.time()),
+            pace=genesis.pace,
+            path=settings.state_dir / "world.jsonl",
+        )
+        return SimulatedBackend(world)
+    if settings.backend == "slurm":
+        from scheduler.service import backends as slurm
+
+        return slurm.open_backend(settings, genesis)
+    from scheduler.backends.local.backend import LocalBackend
+
+    return LocalBackend(settings.state_dir / "local", host_of(settings, genesis.cluster))
+
+
+def host_of(settings: Settings, cluster: ClusterSpec) -> Host:
+    """This host as the nodes of the cluster. HostError when it has not so many GPUs."""
+    nodes, per_node = sum(cluster.vcs.values()), cluster.gpus_per_node
+    if not settings.fake_gpus:
+        return Host.here(nodes, per_node)
+    declared = read_declared(settings.fake_profiles) if settings.fake_profiles else ()
+    return Host.with_fake(nodes, per_node, declared)
+
+
+def run_api(settings: Settings, stopping: Stopping, listening: socket.socket) -> None:
+    """One process of the API and its pages."""
+    import uvicorn
+
+    from scheduler.service.app import create_app
+
+    # the thread that writes must not keep the loop from the processor for 5 ms at a time
+    sys.setswitchinterval(SWITCH_S)
+    server = uvicorn.Server(server_config(create_app(settings)))
+    gc.collect()
+    gc.freeze()  # the app is for good: full collections need not look through it
+
+    def mind() -> None:
+        while not stopping():
+            time.sleep(0.2)
+        server.should_exit = True
+
+    threading.Thread(target=mind, daemon=True).start()
+    server.run(sockets=[listening])
+
+
+def server_config(app: FastAPI) -> uvicorn.Config:
+    """How the API is served."""
+    import uvicorn
+
+    return uvicorn.Config(
+        app,
+        loop="uvloop",
+        http="httptools",
+        ws="none",
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=3,
+        server_header=False,
+        proxy_headers=False,  # X-Forwarded-For could name another's connection: see `peer_user`
+    )
+
+
+def run_analyst(settings: Settings, stopping: Stopping) -> None:
+    """The process that looks ahead."""
+    from scheduler.service.analyst import process
+
+    process.run_analyst(settings, stopping)
+
+
+def follow(settings: Settings, stopping: Stopping, holder: str) -> None:
+    """The process that only follows Slurm, in its modes `advise` and `order`."""
+    from scheduler.service.follow.follower import run_follower
+
+    run_follower(settings, stopping, holder)
+
+
+def run_chores(settings: Settings, stopping: Stopping) -> None:
+    """The process that exports what has finished, forgets what is old and minds the database."""
+    over = threading.Event()
+    chores = [
+        partial(keep_pruning, settings.database, settings.keep_days, over.wait),
+        partial(keep_checkpointed, settings.database, over.wait),
+    ]
+    if settings.export_every:
+        path = settings.state_dir / "export" / "finished.parquet"
+        every = settings.export_every
+        chores.append(partial(keep_exporting, settings.database, path, every, over.wait))
+    threads = [threading.Thread(target=chore, daemon=True) for chore in chores]
+    for thread in threads:
+        thread.start()
+    while not stopping() and all(thread.is_alive() for thread in threads):
+        time.sleep(0.2)
+    over.set()
+    for thread in threads:
+        thread.join(STOP_S / 2)
+
+
+def _process(
+    run: Callable[..., None],
+    settings: Settings,
+    supervisor: int,
+    listening: socket.socket,
+    *more: Any,
+) -> None:  # in the child
+    """Body of a child process: runs until told to stop, or until its supervisor is gone."""
+    told = _told_by_signal()
+    if listening not in more:
+        listening.close()  # or the port would be taken as long as we live
+    try:
+        run(settings, lambda: bool(told) or os.getppid() != supervisor, *more)
+    except Exception as error:
+        log = structlog.get_logger("process")
+        ours = isinstance(error, ValueError) and type(error) is not ValueError
+        log.error("process_failed", why=str(error), exc_info=not ours)
+        sys.exit(1)
+
+
+def _told_by_signal() -> list[int]:
+    """Holds SIGTERM or SIGINT once one has come.
+
+    A list, not an `Event`: a handler runs wherever the program is, and inside the lock of the event
+    it would wait for itself.
+    """
+    told: list[int] = []
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, _: told.append(number))
+    return told
+
+
+# --- minding them -------------------------------------------------------------------------------
+
+
+@dataclass
+class Child:
+    """One process, and what it takes to start it again."""
+
+    name: str
+    run: Callable[..., None]
+    more: tuple[Any, ...] = ()
+    process: ForkProcess | None = None
+    started: float = 0.0
+    failures: int = 0
+    again_at: float = 0.0
+
+
+class Supervisor:
+    """Starts the processes and starts again what dies.
+
+    They are forked from this one, which has no threads of its own, keeps no connection and does
+    nothing else.
+
+    Args:
+        listening: socket of the API.
+    """
+
+    def __init__(self, settings: Settings, listening: socket.socket):
+        self.settings = settings
+        self.listening = listening
+        self.log = structlog.get_logger("supervisor")
+        decides = [Child("decider", run_decider, (this_process(),)), Child("analyst", run_analyst)]
+        self.children = [
+            *([Child("follower", follow, (this_process(),))] if settings.follows else decides),
+            Child("chores", run_chores),
+            *(Child(f"api-{i}", run_api, (listening,)) for i in range(1, settings.api_workers + 1)),
+        ]
+
+    def run(self) -> None:
+        """Until SIGTERM or SIGINT."""
+        told = _told_by_signal()
+        for name in COMMON:
+            import_module(name)
+        gc.collect()
+        gc.freeze()  # or the collectors of the children would write into the pages they share
+        try:
+            while not told:
+                for child in self.children:
+                    self._mind(child)
+                time.sleep(0.2)
+        finally:
+            self._stop()
+
+    def _mind(self, child: Child) -> None:
+        now = time.monotonic()
+        if child.process is not None and not child.process.is_alive():
+            lived = now - child.started
+            child.failures = 0 if lived > STEADY_S else child.failures + 1
+            pause = PAUSES_S[min(child.failures, len(PAUSES_S)) - 1] if child.failures else 0.0
+            child.again_at = now + pause
+            self.log.error(
+                "process_died",
+                process=child.name,
+                exit_code=child.process.exitcode,
+                again_in_s=pause,
+            )
+            child.process = None
+        if child.process is None and now >= child.again_at:
+            self._start(child, now)
+
+    def _start(self, child: Child, now: float) -> None:
+        process = get_context("fork").Process(
+            target=_process,
+            args=(child.run, self.settings, os.getpid(), self.listening, *child.more),
+            name=f"pellucid-{child.name}",
+        )
+        process.start()
+        child.process, child.started = process, now
+        self.log.info("process_started", process=child.name, pid=process.pid)
+
+    def _stop(self) -> None:
+        """Ask every process to end; kill what does not. The jobs run on."""
+        alive = [c.process for c in self.children if c.process is not None]
+        until = time.monotonic() + STOP_S
+        while alive and time.monotonic() < until:
+            for process in alive:
+                process.terminate()  # again: one that was just begun may not have listened yet
+            alive[0].join(1.0)
+            alive = [process for process in alive if process.is_alive()]
+        for process in alive:
+            self.log.error("process_killed", process=process.name)
+            process.kill()
+            process.join()
+        self.log.info("stopped")

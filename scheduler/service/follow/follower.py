@@ -1,0 +1,312 @@
+"""Advise and order: Slurm schedules, and this says what it would do, why, and when a job starts.
+
+Once per interval the queue is read and drawn into a new core, which decides; nothing of that takes
+effect. *Advise* changes nothing in Slurm. *Order* gives priorities to pending jobs so that Slurm
+takes them in the core's order, and writes why they wait into AdminComment; each change is an
+ORDERED event before it is made.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from itertools import chain, islice, zip_longest
+from typing import Any
+
+import structlog
+from sqlalchemy import Connection, delete, select
+
+from models.bundle import BundleError
+from scheduler.backends.events import Event, Kind
+from scheduler.backends.slurm.client import Slurm, SlurmDown, SlurmError
+from scheduler.backends.slurm.parse import Node, ParseError, SlurmJob
+from scheduler.backends.slurm.shape import Shape
+from scheduler.backends.slurm.snapshot import Asking, Picture, draw
+from scheduler.backends.slurm.table import Table
+from scheduler.core.core import Core
+from scheduler.core.decisions import Decision
+from scheduler.core.estimates import LiveEstimator
+from scheduler.explain.whatif.forecasts import Forecast, Futures, end_of
+from scheduler.explain.whatif.memory import Memory
+from scheduler.service.analyst.records import write as write_forecasts
+from scheduler.service.follow.histories import Histories, Over, ended_jobs
+from scheduler.service.follow.orders import PRIORITY, Order, Orders
+from scheduler.service.follow.rows import JobRows, write_decisions, write_jobs
+from scheduler.service.log.bundles import Library, Signature, signature
+from scheduler.service.log.header import Genesis
+from scheduler.service.log.store.store import Lease, LeaseLost, Store
+from scheduler.service.log.store.tables import decisions as decision_rows
+from scheduler.service.log.store.tables import jobs as job_rows
+from scheduler.service.settings import Settings
+
+LEASE = "decider"  # place and these exclude each other
+NODES_EVERY = 10  # looks at the queue per look at the nodes
+FORESEEN = 64  # waiting jobs, first in line, whose start is foreseen
+LINE = 512  # jobs first in line that futures are made of
+SAMPLES = 24  # futures
+BUDGET_S = 1.0  # processor seconds for them
+REST = 99.0  # seconds of rest per processor second that futures took: a hundredth of a core
+NICE = 19
+SLURM = "easy"  # this policy stands for Slurm's own: its priorities, EASY backfilling
+
+
+class Follower:
+    """Reads, decides in the void, writes down.
+
+    Args:
+        store: None: nothing is written anywhere.
+        shape: nodes by the core's numbers.
+        order: set priorities, too.
+        table: read the queue by it. Not for `order`, which needs AdminComment, nor are nodes with
+            slots read so, whose jobs' GPUs are there.
+        champion: folder of the champion bundle; looked at once per interval.
+    """
+
+    def __init__(
+        self,
+        genesis: Genesis,
+        shape: Shape,
+        slurm: Slurm,
+        store: Store | None,
+        *,
+        order: bool = False,
+        table: Table | None = None,
+        champion: Any = None,
+        library: Library | None = None,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self.genesis, self.shape, self.slurm, self.store = genesis, shape, slurm, store
+        self.order, self.wall = order, wall
+        self.log = structlog.get_logger("follower")
+        self.lease: Lease | None = None
+        self._table = table
+        self._champion, self._library = champion, library
+        self._champion_seen: Signature | None = None
+        self._nodes: list[Node] = []
+        self._looks = 0
+        self._orders = Orders(slurm)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Know nothing."""
+        self.memory = Memory(LiveEstimator(), asks=True)
+        self._asking = Asking(self.memory)
+        self._histories = Histories(self.memory)
+        self._champion_seen = None
+        self._told: dict[str, tuple[str, str]] = {}  # job -> action and reason last written
+        self._rows = JobRows()
+        self._numbered = 0
+        self._foresee_at = 0.0  # monotonic: no futures before
+
+    def look(self) -> Picture:
+        """One interval. Raises SlurmDown, SlurmError, ParseError, LeaseLost."""
+        began = time.process_time()
+        if self._looks % NODES_EVERY == 0:
+            self._nodes = self.slurm.nodes()
+        self._looks += 1
+        jobs = self._read()
+        # clocks are set back; histories do not go back
+        now = max(self.wall(), self._histories.heard)
+        self._use_champion()
+        mine = [job for job in jobs if job.gpus and job.partition in self.shape.spec.vcs]
+        ended = self._histories.tell(mine, now)
+        picture = self._draw(mine, now)
+        first = self._first(picture)
+        made = self._foresee(picture, first)
+        orders = self._orders.wanted(picture, set(first)) if self.order else []
+        if self.store is not None:
+            self._write(picture, made, orders, ended)
+        self._orders.carry_out(orders, now)
+        self.log.info(
+            "looked",
+            running=len(picture.running),
+            waiting=len(picture.waiting),
+            left_out=len(picture.left_out),
+            would_start=sum(d.job_id in picture.core.cluster.runs for d in picture.decisions),
+            ordered=sum(order.what == PRIORITY for order in orders),
+            ms=round((self.wall() - now) * 1000),
+            cpu_ms=round((time.process_time() - began) * 1000),
+        )
+        return picture
+
+    # --- what is learned ----------------------------------------------------------------------
+
+    def _use_champion(self) -> None:
+        found = signature(self._champion) if self._champion is not None else None
+        if found is None or found == self._champion_seen or self._library is None:
+            return
+        self._champion_seen = found
+        try:
+            self.memory.use(self._library.take(self._champion))
+            self._asking.forget()
+        except (BundleError, OSError) as error:
+            self.log.warning("bundle_refused", why=str(error))
+
+    # --- what is seen -------------------------------------------------------------------------
+
+    def _read(self) -> list[SlurmJob]:
+        slots = any(node.slots and node.name in self.shape.names for node in self._nodes)
+        return self.slurm.jobs() if self._table is None or slots else self._table.jobs()
+
+    def _draw(self, jobs: Iterable[SlurmJob], now: float) -> Picture:
+        self._asking.turn()
+        return draw(self._core(), self.shape, jobs, self._nodes, now, by_slurm=self._by_slurm)
+
+    @property
+    def _by_slurm(self) -> bool:
+        return self.genesis.policy == SLURM
+
+    def _core(self) -> Core:
+        core = self.genesis.core(self._asking)  # type: ignore[arg-type]
+        if isinstance(self.memory.inner, LiveEstimator) and self.memory.inner.bundle is not None:
+            core.policy.use(self.memory.inner.bundle)
+        return core
+
+    @staticmethod
+    def _first(picture: Picture) -> list[str]:
+        """The jobs first in line, of all partitions in turn."""
+        lines: dict[str, list[str]] = {}
+        for job_id in picture.order:
+            lines.setdefault(picture.waiting[job_id].partition, []).append(job_id)
+        in_turn = chain.from_iterable(zip_longest(*lines.values()))
+        return list(islice((job_id for job_id in in_turn if job_id is not None), LINE))
+
+    def _foresee(self, picture: Picture, first: Sequence[str]) -> dict[str, Forecast]:
+        """Ends of all that run; starts of the first in line, unless that took long lately."""
+        core, now = picture.core, picture.now
+        made = {job_id: end_of(core, self.memory, now, job_id) for job_id in picture.running}
+        if not first or time.monotonic() < self._foresee_at:
+            return made
+        began = time.process_time()
+        if len(first) < len(picture.waiting):  # whoever is far behind hardly matters to the first
+            jobs = chain(picture.running.values(), (picture.waiting[job] for job in first))
+            core = draw(
+                self._core(), self.shape, jobs, self._nodes, now, by_slurm=self._by_slurm
+            ).core
+        futures = Futures(core, self.memory, now, seed=self._looks)
+        made |= futures.forecast(first[:FORESEEN], samples=SAMPLES, budget_s=BUDGET_S)
+        self._foresee_at = time.monotonic() + REST * (time.process_time() - began)
+        return made
+
+    # --- what is written ----------------------------------------------------------------------
+
+    def _write(
+        self,
+        picture: Picture,
+        made: Mapping[str, Forecast],
+        orders: Sequence[Order],
+        ended: Sequence[Over],
+    ) -> None:
+        assert self.store is not None
+        now = picture.now
+        fresh = [d for d in picture.decisions if self._is_new(d)]
+        body = {
+            "running": len(picture.running),
+            "waiting": len(picture.waiting),
+            "left_out": len(picture.left_out),
+            "decisions": len(fresh),
+        }
+        events = [Event(Kind.ADVISED, now, body=body)]
+        events += [order.event(now, self.slurm.dry) for order in orders]
+        rows = self._rows.of(picture, by_slurm=self._by_slurm)
+        over = self._rows.ended(ended, now)
+        changed = [*self._rows.changed(rows), *over]
+        left = {job_id for job_id in self._rows.rows if job_id not in rows}
+        gone = sorted(left - {row["job_id"] for row in over})
+
+        def tables(connection: Connection, appended: list[Event]) -> None:
+            seq = appended[0].seq
+            write_decisions(connection, fresh, seq, self._numbered)
+            write_jobs(connection, changed, gone, seq, now)
+            write_forecasts(connection, made, ("latest",))
+
+        self.store.append(events, tables, lease=self.lease)
+        self._numbered += len(fresh)
+        self._rows.rows = rows
+        for d in fresh:
+            self._told[d.job_id] = d.action.value, d.reason.value
+        for job_id in left:
+            self._told.pop(job_id, None)
+
+    def _is_new(self, d: Decision) -> bool:
+        return self._told.get(d.job_id) != (d.action.value, d.reason.value)
+
+    # --- life ---------------------------------------------------------------------------------
+
+    def take_over(self, holder: str, lease_s: float) -> bool:
+        """Take the lease, forget what an earlier follower wrote of live jobs, and learn from what
+        it wrote of ended ones. False: another has it."""
+        assert self.store is not None
+        self.lease = self.store.take(LEASE, holder, self.wall(), lease_s)
+        if self.lease is None:
+            return False
+
+        def tables(connection: Connection, _: list[Event]) -> None:
+            connection.execute(delete(job_rows).where(job_rows.c.ended_at.is_(None)))
+
+        self.store.append([], tables, lease=self.lease)
+        self._begin()
+        with self.store.reading() as connection:
+            last = select(decision_rows.c.seq).order_by(decision_rows.c.seq.desc()).limit(1)
+            found = connection.execute(last).scalar()
+            past = ended_jobs(connection, self.wall())
+        self._numbered = 0 if found is None else found + 1
+        self.log.info("follows", recalled=self._histories.recall(past))
+        return True
+
+    def run(
+        self, stopping: Callable[[], bool], holder: str, interval_s: float, lease_s: float
+    ) -> None:
+        """Follow until told to stop, while nobody else does."""
+        due = 0.0
+        while not stopping():
+            try:
+                if self.store is not None and self.lease is None:
+                    if not self.take_over(holder, lease_s):
+                        time.sleep(min(lease_s / 4, 1.0))
+                    continue
+                self._renew(lease_s)
+                if time.monotonic() >= due:
+                    due = time.monotonic() + interval_s
+                    self.look()
+            except LeaseLost as lost:
+                self.log.warning("lease_lost", why=str(lost))
+                self.lease = None
+            except (SlurmDown, SlurmError, ParseError) as error:
+                self.log.warning("slurm_unread", why=str(error))
+            time.sleep(0.1)
+        if self.lease is not None and self.store is not None:
+            with suppress(LeaseLost):
+                self.store.let_go(self.lease)
+        self.slurm.close()
+
+    def _renew(self, lease_s: float) -> None:
+        if self.store is None or self.lease is None:
+            return
+        if self.lease.expires_at - self.wall() < lease_s * 2 / 3:
+            self.lease = self.store.renew(self.lease, self.wall(), lease_s)
+
+
+def run_follower(settings: Settings, stopping: Callable[[], bool], holder: str = "") -> None:
+    """The process of `advise` and `order`."""
+    from scheduler.service.backends import slurm_of
+
+    os.nice(NICE)  # this and the `squeue` it runs wait for whoever else wants the processor
+    if hasattr(os, "SCHED_BATCH"):
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    store, slurm = Store(settings.database), slurm_of(settings)
+    genesis = Genesis.from_body(store.read(limit=1)[0].body)
+    order = settings.slurm_mode == "order"
+    follower = Follower(
+        genesis,
+        Shape(genesis.cluster, genesis.names, {}),
+        slurm,
+        store,
+        order=order,
+        table=None if order else Table(slurm),
+        champion=settings.bundle,
+        library=Library(settings.state_dir / "bundles"),
+    )
+    follower.run(stopping, holder, settings.slurm_interval_s, settings.lease_s)

@@ -1,0 +1,184 @@
+"""A follower's picture as rows of the tables that the pages and `pellucid why` read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, delete, insert, update
+
+from scheduler.backends.events import canonical
+from scheduler.backends.slurm.job_states import STATES
+from scheduler.backends.slurm.parse import SlurmJob
+from scheduler.backends.slurm.queue import submission
+from scheduler.backends.slurm.snapshot import HOLDING, Picture
+from scheduler.core.decisions import Decision
+from scheduler.service.follow.histories import Over
+from scheduler.service.log.fold import body_of
+from scheduler.service.log.ledger import Phase
+from scheduler.service.log.store.tables import decisions as decision_rows
+from scheduler.service.log.store.tables import jobs as job_rows
+
+MOST = 2**31 - 1  # that the column of priorities holds; Slurm's own go up to twice that
+CHUNK = 500  # jobs named in one statement
+
+# what a submission is made of: Slurm's priority of a job may change at every look, this does not
+_SAID = attrgetter(
+    "submit", "user", "name", "partition", "gpus", "gpu_type", "cpus", "memory_mib",
+    "time_limit_s", "comment",
+)  # fmt: skip
+
+Rows = dict[str, dict[str, Any]]
+
+
+class JobRows:
+    """The rows of jobs, look after look; what is the same object in Slurm's queue is not written
+    out again."""
+
+    def __init__(self) -> None:
+        self.rows: Rows = {}  # as they were written last
+        self._plain: dict[str, tuple[SlurmJob, dict[str, Any]]] = {}
+
+    def of(self, picture: Picture, *, by_slurm: bool) -> Rows:
+        """The rows of all jobs of a picture.
+
+        Args:
+            by_slurm: show Slurm's priorities.
+        """
+        reasons = {d.job_id: d.reason.value for d in picture.decisions}
+        ranks = ranked(picture.waiting) if by_slurm else {}
+        found: Rows = {}
+        plain: dict[str, tuple[SlurmJob, dict[str, Any]]] = {}
+        for job in (*picture.running.values(), *picture.waiting.values(), *picture.aside.values()):
+            known = self._plain.get(job.id)
+            if known is None or known[0] is not job:
+                same = known is not None and _SAID(known[0]) == _SAID(job)
+                known = job, _row(job, known[1]["spec"] if known is not None and same else None)
+            plain[job.id] = known
+            job_id = job.id
+            if job_id in picture.left_out:
+                found[job_id] = known[1] | {"detail": picture.left_out[job_id]}
+                continue
+            queued = picture.core.known(job_id)
+            more: dict[str, Any] = {
+                "reason": reasons.get(job_id) or self.rows.get(job_id, {}).get("reason", ""),
+                "priority": ranks.get(job_id, 0),
+                "key": queued.key,
+                "estimate_s": queued.estimate_s,
+            }
+            if job_id in picture.running:
+                run = picture.core.cluster.runs.get(job_id)
+                held = zip(run.nodes, run.gpus, strict=True) if run is not None else ()
+                more["nodes"] = canonical([[node, _indices(mask)] for node, mask in held])
+                more["partner"] = run.partner.job.job_id if run and run.partner else None
+            else:
+                more["phase"] = Phase.QUEUED.value
+                more["detail"] = f"Slurm: {job.reason}"
+            found[job_id] = known[1] | more
+        self._plain = plain
+        return found
+
+    def changed(self, rows: Rows) -> list[dict[str, Any]]:
+        """Those that are not as they were written last."""
+        return [row for job_id, row in rows.items() if self.rows.get(job_id) != row]
+
+    def ended(self, jobs: Sequence[Over], now: float) -> list[dict[str, Any]]:
+        """The last rows of jobs that ended: what a later follower learns from."""
+        found = []
+        for job, predicted_s in jobs:
+            before = self.rows.get(job.id, {})
+            kept = {name: before[name] for name in ("reason", "key", "nodes") if name in before}
+            over = {
+                "phase": Phase.ENDED.value,
+                "state": STATES[job.state].value,
+                "estimate_s": predicted_s,
+                "started_at": job.start,
+                "ended_at": min(job.end or now, now),
+            }
+            found.append(_row(job) | kept | over)
+        return found
+
+
+def _row(job: SlurmJob, spec: str | None = None) -> dict[str, Any]:
+    """The row of a job that is seen, and not decided about; `spec`: its own, as it was."""
+    runs = job.state in HOLDING
+    waits = not runs and job.priority != 0 and not job.dependency
+    return {
+        "job_id": job.id,
+        "submitted_seq": int(job.submit),
+        "owner": job.user[:128],
+        "vc": job.partition,
+        "name": job.name[:256],
+        "gpus": job.gpus,
+        "spec": spec or canonical(submission(job, job.partition).body()),
+        "phase": (Phase.RUNNING if runs else Phase.SUBMITTED).value,
+        "reason": "",
+        "priority": 0,
+        "key": None,
+        "estimate_s": None,
+        "nodes": "[]",
+        "partner": None,
+        "submitted_at": job.submit,
+        "queued_at": job.eligible if runs or waits else None,
+        "started_at": job.start if runs else None,
+        "ended_at": None,
+        "state": None,
+        "detail": "",
+    }
+
+
+def ranked(waiting: Mapping[str, SlurmJob]) -> dict[str, int]:
+    """Slurm's priorities, all lowered by as much where one is above what the column holds.
+
+    Slurm's have 32 bits and no sign (`priority/basic` counts down from near the top), the column
+    31 and a sign: as many values, in the same order.
+    """
+    high = max((job.priority for job in waiting.values()), default=0)
+    lower = MOST + 1 if high > MOST else 0
+    return {job_id: min(job.priority - lower, MOST) for job_id, job in waiting.items()}
+
+
+def _indices(mask: int) -> list[int]:
+    return [i for i in range(mask.bit_length()) if mask >> i & 1]
+
+
+def write_decisions(
+    connection: Connection, fresh: Sequence[Decision], seq: int, number: int
+) -> None:
+    """Write decisions of the event `seq`, the first of them as number `number`."""
+    rows = [
+        {
+            "seq": number + place,
+            "event": seq,
+            "at": d.time,
+            "job_id": d.job_id,
+            "vc": d.vc,
+            "action": d.action.value,
+            "reason": d.reason.value,
+            "body": canonical({**body_of(d), "seq": number + place}),
+        }
+        for place, d in enumerate(fresh)
+    ]
+    if rows:
+        connection.execute(insert(decision_rows), rows)
+
+
+def write_jobs(
+    connection: Connection,
+    changed: Sequence[Mapping[str, Any]],
+    gone: Sequence[str],
+    seq: int,
+    now: float,
+) -> None:
+    """Put rows in the place of what was there; jobs that are gone ended, nobody knows how."""
+    ids = [row["job_id"] for row in changed]
+    for i in range(0, len(ids), CHUNK):
+        connection.execute(delete(job_rows).where(job_rows.c.job_id.in_(ids[i : i + CHUNK])))
+    if changed:
+        plain = {"attempt": 0, "cancel_asked": False, "updated_seq": seq}
+        connection.execute(insert(job_rows), [{**plain, **row} for row in changed])
+    if gone:
+        statement = update(job_rows).where(job_rows.c.job_id == bindparam("left"))
+        over = statement.values(phase=Phase.ENDED.value, ended_at=now, updated_seq=seq)
+        connection.execute(over, [{"left": job_id} for job_id in gone])

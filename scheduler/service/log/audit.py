@@ -1,0 +1,237 @@
+"""Whether a database still follows from its log.
+
+The log is folded anew: every pass must take the decisions it took then, to the byte, and every
+derived table must hold what the fold says. What was rebased (`service.rebase`) is followed up to
+there and decided anew from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from models.bundle import BundleError
+from scheduler.backends.events import Event, Kind
+from scheduler.service.log.epochs import followed, logged
+from scheduler.service.log.fold import Bundles, Diverged, State, body_of, digest_of, encoded
+from scheduler.service.log.header import FOLLOWED, code_version
+from scheduler.service.log.ledger import Phase
+from scheduler.service.log.snapshots import Snapshots
+from scheduler.service.log.store.store import Store
+from scheduler.service.log.store.tables import jobs, nodes
+
+_OVER = [phase.value for phase in Phase if phase.over]
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """One place where the database is not what its log makes it.
+
+    Attributes:
+        seq: the event it concerns: a pass, or the last that changed a row.
+        where: "pass", "decisions", "jobs", "nodes"; "log" when an event makes no sense.
+        what: the first thing that differs: a decision, or a column of a row.
+        logged, found: what the database says, and what the fold says.
+        version, bundle: code and models in charge at the time.
+    """
+
+    seq: int
+    where: str
+    what: str
+    logged: Any
+    found: Any
+    version: str
+    bundle: str
+
+    def sentence(self) -> str:
+        """In words, for a person."""
+        models = f"bundle {self.bundle[:12]}" if self.bundle else "no bundle"
+        return (
+            f"event {self.seq}: {self.where}: {self.what} is {self.logged!r} in the database and "
+            f"{self.found!r} by the log; decided by code {self.version}, {models}"
+        )
+
+
+@dataclass(slots=True)
+class Audit:
+    """What was checked, and what was found.
+
+    Attributes:
+        code: version of the code that checked.
+        rebased: how often a new core took over.
+        divergences: in the order of the log.
+    """
+
+    code: str
+    events: int = 0
+    passes: int = 0
+    decisions: int = 0
+    rebased: int = 0
+    jobs: int = 0
+    divergences: list[Divergence] = field(default_factory=list)
+
+    @property
+    def clean(self) -> bool:
+        return not self.divergences
+
+
+def audit(
+    store: Store,
+    bundles: Bundles,
+    progress: Callable[[int], None] = lambda _: None,
+    *,
+    since: Snapshots | None = None,
+) -> Audit:
+    """Check a database, live or not, as of one moment.
+
+    Args:
+        since: begin at the newest of these snapshots, which is believed; rows of jobs that were
+            over by then are not looked at.
+
+    Raises BundleError when a bundle that was decided with is not to be found.
+    """
+    with store.reading() as connection:
+        return _Auditor(connection, store, bundles, progress, since).run()
+
+
+class _Auditor:
+    def __init__(
+        self,
+        connection: Connection,
+        store: Store,
+        bundles: Bundles,
+        progress: Callable[[int], None],
+        since: Snapshots | None = None,
+    ):
+        self.connection, self.store, self.bundles = connection, store, bundles
+        self.progress = progress
+        upto = store.last_seq_in(connection)
+        known = since.newest(connection, store, upto) if since is not None else None
+        self.state = known or State(bundles, keep=True)
+        self.state.ledger.keep = True
+        self.began = self.state.seen  # events up to here are believed
+        self.found = Audit(code_version())
+        self.reigns: list[tuple[int, str, str]] = []  # from which pass on, code, bundle
+        self.at = 0  # the event looked at
+        self.off = False  # folding stopped at a divergence, until a rebase
+
+    def run(self) -> Audit:
+        try:
+            self._walk()
+            self._compare_rows()
+        except BundleError:
+            raise
+        except (LookupError, TypeError, ValueError) as error:  # no event of ours
+            self._diverged(self.at, "log", "what the event means", str(error), "nothing")
+        self.found.divergences.sort(key=lambda d: (d.seq, d.where not in ("pass", "decisions")))
+        return self.found
+
+    def _walk(self) -> None:
+        found, upto = self.found, self.store.last_seq_in(self.connection)
+        for event in self.store.each_in(self.connection, self.began, upto=upto):
+            self.at = event.seq
+            found.events += 1
+            if found.events % 1000 == 0:
+                self.progress(found.events)
+            if event.kind is Kind.REBASED:
+                found.rebased += 1
+                self.state, self.off = self._followed(event.seq), False
+            elif not self.off:
+                self._fold(event)
+            if event.kind is Kind.DECIDED:
+                found.passes += 1
+                found.decisions += event.body["count"]
+        if self.off:
+            self.state = self._followed(upto)
+
+    def _followed(self, upto: int) -> State:
+        return followed(self.connection, self.store, self.bundles, upto, keep=True)
+
+    def _fold(self, event: Event) -> None:
+        state = self.state
+        if event.kind is not Kind.DECIDED:
+            state.note(event)
+            return
+        taken = logged(self.connection, event.seq)
+        logged_bodies = [body_of(d) for d in taken]
+        try:
+            try:
+                state.apply(event)
+            finally:
+                self._reigns(event.seq)
+        except Diverged as diverged:
+            self.off = True
+            now = [body_of(d) for d in diverged.decisions]
+            what, was, is_now = _first_difference(logged_bodies, now)
+            if not what:
+                texts = encoded(diverged.decisions)
+                what, was, is_now = "body", dict(event.body), state.passed(texts)
+            self._diverged(event.seq, "pass", what, was, is_now)
+            return
+        if digest_of(encoded(taken)) != event.body["digest"]:
+            now = [body_of(d) for d in state.last]
+            self._diverged(event.seq, "decisions", *_first_difference(logged_bodies, now))
+
+    def _reigns(self, seq: int) -> None:
+        in_charge = self.state.version, self.state.bundle
+        if not self.reigns or self.reigns[-1][1:] != in_charge:
+            self.reigns.append((seq, *in_charge))
+
+    def _diverged(self, seq: int, where: str, what: str, was: Any, is_now: Any) -> None:
+        reigned = [reign for reign in self.reigns if reign[0] <= seq]
+        version, bundle = reigned[-1][1:] if reigned else (self.state.version, self.state.bundle)
+        self.found.divergences.append(Divergence(seq, where, what, was, is_now, version, bundle))
+
+    # --- tables -------------------------------------------------------------------------------
+
+    def _compare_rows(self) -> None:
+        state = self.state
+        if state.genesis is not None and state.genesis.backend == FOLLOWED:
+            return  # its rows are read off Slurm, not off the log
+        expected = {job_id: r.row() for job_id, r in state.ledger.records.items()}
+        expected |= {row["job_id"]: row for row in state.unseen_rows()}
+        self.found.jobs = len(expected)
+        query = select(jobs)
+        if self.began:  # jobs that were over by then are not in the snapshot
+            query = query.where((jobs.c.updated_seq > self.began) | jobs.c.phase.not_in(_OVER))
+        there = self.connection.execute(query).mappings()
+        self._compare("jobs", {row["job_id"]: dict(row) for row in there}, expected)
+        if state.genesis is None:
+            return
+        opened = {
+            row["node"]: {**row, "open": row["node"] not in state.ledger.closed}
+            for row in state.genesis.nodes()
+        }
+        rows = self.connection.execute(select(nodes)).mappings()
+        self._compare("nodes", {row["node"]: dict(row) for row in rows}, opened)
+
+    def _compare(self, where: str, there: Mapping[Any, Any], expected: Mapping[Any, Any]) -> None:
+        for name in sorted({*there, *expected}):
+            has, wants = there.get(name), expected.get(name)
+            if has == wants:
+                continue
+            if has is None or wants is None:
+                seq = (has or wants or {}).get("updated_seq", self.state.seen)
+                self._diverged(seq, where, f"{name}", has and "a row", wants and "a row")
+                continue
+            column = next(c for c in wants if has[c] != wants[c])
+            seq = max(row.get("updated_seq", self.state.seen) for row in (has, wants))
+            self._diverged(seq, where, f"{name}.{column}", has[column], wants[column])
+
+
+def _first_difference(was: list[Any], now: list[Any]) -> tuple[str, Any, Any]:
+    """Where two lists of decisions part; an empty name when they do not."""
+    for old, new in zip(was, now, strict=False):
+        if old != new:
+            name = next(n for n in {**old, **new} if old.get(n) != new.get(n))
+            return (
+                f"decision {old['seq']} on job {old['job_id']}: {name}",
+                old.get(name),
+                new.get(name),
+            )
+    if len(was) != len(now):
+        return "number of decisions", len(was), len(now)
+    return "", None, None

@@ -1,0 +1,115 @@
+"""Finished jobs as history: what the pipeline trains on next."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import structlog
+from sqlalchemy import Connection, func, select
+from sqlalchemy.exc import DBAPIError
+
+from features.schema import TRACE_SCHEMA
+from scheduler.backends.events import Kind
+from scheduler.service.log.ledger import Phase
+from scheduler.service.log.store.store import Store
+from scheduler.service.log.store.tables import events, jobs
+from scheduler.simulation.recorder import write_table
+
+LOOK_S = 5.0
+OVER = (Phase.ENDED, Phase.CANCELLED, Phase.LOST)
+
+
+def finished(store: Store) -> pa.Table:
+    """Every job that is over and was not refused, in order of submission.
+
+    Returns:
+        A table in ``TRACE_SCHEMA``. `duration_s` is the time on GPUs of the attempt that ended;
+        null for a job that never ran, or of which nobody knows how long it did.
+    """
+    with store.reading() as connection:
+        query = select(jobs).where(jobs.c.phase.in_([p.value for p in OVER]))
+        rows = connection.execute(query.order_by(jobs.c.submitted_seq)).mappings().all()
+        ran = _latest(connection, Kind.ENDED, "ran_s")
+        seen = _latest(connection, Kind.OBSERVED, "profile")
+        seen |= _latest(connection, Kind.PROFILED, "profile")
+    lines = [
+        _line(i, dict(row), ran.get(row["job_id"]), seen.get(row["job_id"]) or {})
+        for i, row in enumerate(rows, 1)
+    ]
+    return pa.Table.from_pylist(lines, schema=TRACE_SCHEMA)
+
+
+def keep_exporting(
+    database: str, path: Path, every: int, stopping: Callable[[float], bool]
+) -> None:
+    """Write `finished` to `path` each time `every` more jobs are over, until told to stop.
+
+    Args:
+        stopping: waits for so many seconds at most; True: stop.
+    """
+    store, last, log = Store(database), 0, structlog.get_logger("export")
+    try:
+        while not stopping(LOOK_S):
+            try:
+                over = _count(store)
+                if over // every > last // every or (over and not path.exists()):
+                    write_table(path, finished(store))
+                    log.info("exported", jobs=over, path=str(path))
+                last = over
+            except (DBAPIError, OSError) as error:  # tried again the next time
+                log.warning("export_failed", why=str(error).splitlines()[0])
+    finally:
+        store.close()
+
+
+def _count(store: Store) -> int:
+    with store.engine.connect() as connection:
+        over = jobs.c.phase.in_([phase.value for phase in OVER])
+        return connection.execute(select(func.count()).where(over)).scalar_one()
+
+
+def _latest(connection: Connection, kind: Kind, name: str) -> dict[str, Any]:
+    """A field of the latest event of a kind, by job."""
+    query = select(events.c.job_id, events.c.body).where(events.c.kind == kind.value)
+    found: dict[str, Any] = {}
+    for job_id, body in connection.execute(query.order_by(events.c.seq)):
+        found[job_id] = json.loads(body).get(name)
+    return found
+
+
+def _line(
+    number: int, row: Mapping[str, Any], ran_s: float | None, profile: Mapping[str, Any]
+) -> dict[str, Any]:
+    spec = json.loads(row["spec"])
+    began = row["started_at"]
+    return {
+        "job_id": row["job_id"],
+        "user": row["owner"],
+        "vc": row["vc"],
+        "name": row["name"] or None,
+        "gpus": row["gpus"],
+        "gpu_type": spec["gpu_type"],
+        "cpus": spec["cpus"],
+        "memory_mib": spec["memory_mib"],
+        "state": row["state"],
+        "exit_code": row["exit_code"],
+        "submit_time": _ms(row["submitted_at"]),
+        "eligible_time": _ms(row["queued_at"]),
+        "start_time": _ms(began),
+        "end_time": _ms(row["ended_at"]) if began is not None else None,
+        "duration_s": ran_s if began is not None else None,
+        "time_limit_s": spec["time_limit_s"],
+        "gpu_util_pct": profile.get("gpu_util_pct"),
+        "gpu_mem_util_pct": profile.get("gpu_mem_util_pct"),
+        "gpu_mem_mib": profile.get("gpu_mem_mib"),
+        "amp": profile.get("amp"),
+        "source_line": number,
+    }
+
+
+def _ms(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds * 1000)

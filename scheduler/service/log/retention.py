@@ -1,0 +1,51 @@
+"""What is not the log is forgotten after a while: idempotency keys, questions, dead tokens."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import structlog
+from sqlalchemy import delete
+from sqlalchemy.exc import DBAPIError
+
+from scheduler.service.api.system import service_clock
+from scheduler.service.log.store.store import Store
+from scheduler.service.log.store.tables import idempotency, questions, tokens
+
+HOUR_S, DAY_S = 3600.0, 86_400.0
+
+
+def prune(store: Store, now: float, clock: float, keep_s: float) -> int:
+    """Forget what is older than `keep_s` seconds. Returns how many rows went.
+
+    Args:
+        now: time of day. clock: the service's own, by which submissions are dated.
+    """
+    since = now - keep_s
+    old = (
+        delete(idempotency).where(idempotency.c.at < clock - keep_s),
+        delete(questions).where(questions.c.asked_at < since),
+        delete(tokens).where((tokens.c.expires_at < since) | (tokens.c.revoked_at < since)),
+    )
+    with store.writing() as connection:
+        return sum(connection.execute(query).rowcount for query in old)
+
+
+def keep_pruning(database: str, keep_days: float, stopping: Callable[[float], bool]) -> None:
+    """Prune once an hour, until told to stop.
+
+    Args:
+        stopping: waits for so many seconds at most; True: stop.
+    """
+    store, log = Store(database), structlog.get_logger("retention")
+    clock = service_clock(store)
+    try:
+        while not stopping(HOUR_S):
+            try:
+                gone = prune(store, time.time(), clock(), keep_days * DAY_S)
+                log.info("pruned", rows=gone)
+            except (DBAPIError, OSError) as error:  # tried again the next time
+                log.warning("prune_failed", why=str(error).splitlines()[0])
+    finally:
+        store.close()

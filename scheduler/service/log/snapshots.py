@@ -1,0 +1,120 @@
+"""The state at one moment of the log, kept in a file, so that a start need not fold months.
+
+A snapshot is a shortcut and never the truth: it is used only by the code that wrote it, if the log
+still holds the event it was taken at, and what follows in the log is folded and compared as ever.
+Whatever is wrong with one, the log is folded from its start instead. `pellucid audit` uses none
+unless asked to.
+
+The files are pickles: whoever may write to the state folder (its mode is 0700) may run code as the
+service.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection
+
+from models.bundle import Bundle
+from scheduler.backends.events import Event, canonical
+from scheduler.service.log.fold import Bundles, State
+from scheduler.service.log.header import code_version
+from scheduler.service.log.store.store import Store
+
+KEPT = 2  # files
+EVERY = 50_000  # events between two snapshots
+SUFFIX = ".state"
+
+
+class Snapshots:
+    """The snapshots of one service.
+
+    Args:
+        folder: holds `SEQ.state`, the newest few.
+        bundles: finds the models a state decides with; they are not in its file.
+        version: of the code; a snapshot of other code is not used.
+    """
+
+    def __init__(self, folder: Path, bundles: Bundles, version: Callable[[], str] = code_version):
+        self.folder = folder
+        self._bundles = bundles
+        self._version = version
+
+    def save(self, state: State, passed: Event) -> Path:
+        """Keep the state as it is after a pass, whose DECIDED event in the log is given."""
+        content = io.BytesIO()
+        at = passed.seq, _digest(passed)
+        _Pickler(content, state).dump((self._version(), at, state))
+        body = content.getvalue()
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = self.folder / f"{passed.seq:012d}{SUFFIX}"
+        partial = self.folder / f".{path.name}.{os.getpid()}.partial"
+        partial.write_bytes(hashlib.sha256(body).digest() + body)
+        os.replace(partial, path)
+        for old in self._paths()[KEPT:]:
+            old.unlink(missing_ok=True)
+        return path
+
+    def newest(self, connection: Connection, store: Store, upto: int) -> State | None:
+        """The state of the newest snapshot that can be gone on from; None: there is none.
+
+        Args:
+            upto: the log is to be folded up to this event: no snapshot may be beyond it.
+        """
+        for path in self._paths():
+            state = self._read(path, connection, store)
+            if state is not None and state.seen <= upto:
+                return state
+        return None
+
+    def _paths(self) -> list[Path]:
+        """Newest first."""
+        return sorted(self.folder.glob(f"*{SUFFIX}"), reverse=True)
+
+    def _read(self, path: Path, connection: Connection, store: Store) -> State | None:
+        try:
+            whole = path.read_bytes()
+            digest, body = whole[:32], whole[32:]
+            if hashlib.sha256(body).digest() != digest:
+                return None
+            version, (seq, told), state = _Unpickler(io.BytesIO(body), self._bundles).load()
+        except Exception:  # whatever is wrong with it, the log has it all
+            return None
+        if version != self._version() or not isinstance(state, State):
+            return None
+        there = store.each_in(connection, seq - 1, upto=seq)
+        return state if any(_digest(event) == told for event in there) else None
+
+
+def _digest(event: Event) -> str:
+    """Of what an event says: tells logs apart."""
+    told = [event.seq, event.at, event.kind.value, event.cause, dict(event.body)]
+    return hashlib.sha256(canonical(told).encode()).hexdigest()
+
+
+class _Pickler(pickle.Pickler):
+    """Leaves out models, which have files of their own, and what finds them."""
+
+    def __init__(self, file: io.BytesIO, state: State):
+        super().__init__(file, protocol=pickle.HIGHEST_PROTOCOL)
+        self._finder = state.bundles
+
+    def persistent_id(self, obj: Any) -> str | None:
+        if isinstance(obj, Bundle):
+            return obj.digest
+        return "" if obj is self._finder or obj == self._finder else None
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO, bundles: Bundles):
+        super().__init__(file)
+        self._bundles = bundles
+
+    def persistent_load(self, pid: str) -> Any:
+        return self._bundles({"digest": pid}) if pid else self._bundles

@@ -1,0 +1,478 @@
+"""Typed queries over the tables, already cut down to what the viewer may see.
+
+Every page and every route reads through a `View`; there is no other way to the rows, so none can
+forget who is asking. Lists are paged by key: a cursor names the last row seen, and the next page
+starts after it however many rows came or went meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Engine, RowMapping, Select, and_, func, select, tuple_
+
+from features.schema import State
+from scheduler.backends.events import Kind
+from scheduler.core.decisions import Reason
+from scheduler.service.log.header import Genesis
+from scheduler.service.log.ledger import Phase
+from scheduler.service.log.store.paging import BadCursor, cursor, opened
+from scheduler.service.log.store.rows import (
+    Calibration,
+    Day,
+    Forecast,
+    Gpu,
+    JobRow,
+    Line,
+    Models,
+    Node,
+    Page,
+    QueueEntry,
+    Refusal,
+    Share,
+    Standing,
+    VcLoad,
+)
+from scheduler.service.log.store.tables import decisions, events, forecasts, jobs, nodes
+from scheduler.service.log.store.visibility import (
+    ANOTHER,
+    Viewer,
+    redacted_decision,
+    sentence,
+    shown_actor,
+    shown_event,
+)
+
+__all__ = [
+    "JOB_ID",
+    "MAX_PAGE",
+    "BadCursor",
+    "Calibration",
+    "Day",
+    "Forecast",
+    "Gpu",
+    "JobRow",
+    "Line",
+    "Models",
+    "Node",
+    "Page",
+    "QueueEntry",
+    "Reads",
+    "Refusal",
+    "Share",
+    "Standing",
+    "UnknownJob",
+    "VcLoad",
+    "View",
+]
+
+MAX_PAGE = 500
+JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+QUEUED = Phase.QUEUED.value
+
+
+class UnknownJob(LookupError):
+    """No such job, or not one this viewer may see: the two are not told apart."""
+
+
+class Reads:
+    """Queries of one database."""
+
+    def __init__(self, engine: Engine):
+        self.engine = engine
+
+    def seen_by(self, viewer: Viewer) -> View:
+        """The database as `viewer` may see it."""
+        return View(self.engine, viewer)
+
+    def exists(self, job_id: str) -> bool:
+        """Whether there is such a job at all. For the log of refusals; nobody is told."""
+        if not JOB_ID.fullmatch(job_id):
+            return False
+        query = select(func.count()).where(jobs.c.job_id == job_id)
+        with self.engine.connect() as connection:
+            return bool(connection.execute(query).scalar_one())
+
+
+class View:
+    """What one viewer sees."""
+
+    def __init__(self, engine: Engine, viewer: Viewer):
+        self._engine = engine
+        self.viewer = viewer
+
+    # --- jobs -------------------------------------------------------------------------------
+
+    def job(self, job_id: str) -> JobRow:
+        """A job of the viewer's. Raises UnknownJob for another's, and for none."""
+        if not JOB_ID.fullmatch(job_id):
+            raise UnknownJob(job_id)
+        found = self._all(select(jobs).where(jobs.c.job_id == job_id, self._mine()))
+        if not found:
+            raise UnknownJob(job_id)
+        return self._job_rows(found)[0]
+
+    def fresh(self, row: Mapping[str, Any]) -> JobRow:
+        """A job the viewer has just submitted, from its row."""
+        return _job_row(row, ())
+
+    def jobs(
+        self,
+        *,
+        phase: str | None = None,
+        vc: str | None = None,
+        owner: str | None = None,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> Page[JobRow]:
+        """Jobs of the viewer's, latest first."""
+        query = select(jobs).where(self._mine()).order_by(jobs.c.submitted_seq.desc())
+        for column, wanted in ((jobs.c.phase, phase), (jobs.c.vc, vc), (jobs.c.owner, owner)):
+            if wanted is not None:
+                query = query.where(column == wanted)
+        if after is not None:
+            (last,) = opened(after, int)
+            query = query.where(jobs.c.submitted_seq < last)
+        rows, more = self._some(query, limit)
+        return Page(self._job_rows(rows), cursor(rows[-1]["submitted_seq"]) if more else None)
+
+    def standing(self, job_id: str, priority: int | None = None) -> Standing | None:
+        """Where a waiting job of the viewer's stands, or would with another priority.
+
+        None when it waits in no queue.
+        """
+        self.job(job_id)
+        row = self._one(select(jobs).where(jobs.c.job_id == job_id))
+        if row["phase"] != QUEUED:
+            return None
+        waiting = and_(jobs.c.phase == QUEUED, jobs.c.vc == row["vc"])
+        ahead = and_(waiting, jobs.c.job_id != job_id, _before(_place(row, priority)))
+        total = self._count(select(func.count()).where(waiting))
+        return Standing(self._count(select(func.count()).where(ahead)) + 1, total)
+
+    def queue(self, vc: str, *, limit: int = 50, after: str | None = None) -> Page[QueueEntry]:
+        """The queue of a virtual cluster in the policy's order, others' jobs as places only."""
+        query = select(jobs).where(jobs.c.phase == QUEUED, jobs.c.vc == vc).order_by(*_ORDER)
+        passed = 0
+        if after is not None:
+            passed, seq = opened(after, int, int)
+            query = query.where(_after(self._place_of(vc, seq)))
+        rows, more = self._some(query, limit)
+        shown = iter(self._job_rows([row for row in rows if self.viewer.owns(row["owner"])]))
+        entries = []
+        for position, row in enumerate(rows, passed + 1):
+            if self.viewer.owns(row["owner"]):
+                job = next(shown)
+                entries.append(QueueEntry(vc, position, job.name or job.job_id, job))
+            else:
+                entries.append(QueueEntry(vc, position, ANOTHER))
+        if not more:
+            return Page(entries)
+        # not its priority and key: the last row may be another's, and a cursor can be read
+        return Page(entries, cursor(position, row["submitted_seq"]))
+
+    def _place_of(self, vc: str, seq: int) -> Place:
+        """Where the job that event `seq` submitted stands, or stood, in a queue."""
+        named = jobs.join(events, events.c.job_id == jobs.c.job_id)
+        query = select(jobs).select_from(named).where(events.c.seq == seq)
+        rows = self._all(query.where(jobs.c.submitted_seq == seq, jobs.c.vc == vc))
+        if not rows:
+            raise BadCursor("cursor: not one that a page gave out")
+        return _place(rows[0])
+
+    # --- the cluster ------------------------------------------------------------------------
+
+    def cluster(self) -> list[Node]:
+        """Node by GPU, who is on it and who shares with whom."""
+        on: dict[tuple[int, int], list[str]] = {}
+        placed = select(jobs.c.job_id, jobs.c.owner, jobs.c.nodes).where(jobs.c.nodes != "[]")
+        for row in self._all(placed.order_by(jobs.c.started_at, jobs.c.submitted_seq)):
+            label = row["job_id"] if self.viewer.owns(row["owner"]) else ANOTHER
+            for node, gpus in json.loads(row["nodes"]):
+                for gpu in gpus:
+                    on.setdefault((node, gpu), []).append(label)
+        return [
+            Node(
+                row["node"],
+                row["name"],
+                row["vc"],
+                row["gpu_type"],
+                row["open"],
+                [Gpu(i, on.get((row["node"], i), [])) for i in range(row["gpus"])],
+            )
+            for row in self._all(select(nodes).order_by(nodes.c.node))
+        ]
+
+    def load(self) -> list[VcLoad]:
+        """Each virtual cluster at a glance."""
+        counts: dict[tuple[str, str], int] = {}
+        live = select(jobs.c.vc, jobs.c.phase, func.count().label("n")).where(
+            jobs.c.ended_at.is_(None)
+        )
+        for row in self._all(live.group_by(jobs.c.vc, jobs.c.phase)):
+            counts[row["vc"], row["phase"]] = row["n"]
+        lent, by_vc = self.lent(), dict[str, list[Node]]()
+        for node in self.cluster():
+            by_vc.setdefault(node.vc, []).append(node)
+        loads = []
+        for vc, members in by_vc.items():
+            own = [node for node in members if node.node not in lent]
+            gpus = sum(len(node.gpus) for node in own)
+            loads.append(
+                VcLoad(
+                    vc,
+                    len(own),
+                    gpus,
+                    sum(not gpu.jobs for node in own for gpu in node.gpus),
+                    counts.get((vc, QUEUED), 0),
+                    counts.get((vc, Phase.RUNNING.value), 0),
+                    sum(len(node.gpus) for node in members) - gpus,
+                )
+            )
+        return loads
+
+    def lent(self) -> frozenset[int]:
+        """Nodes that belong to the profiling partition for good."""
+        genesis = self._last(Kind.GENESIS)
+        return Genesis.from_body(genesis).lent() if genesis else frozenset()
+
+    def vcs(self) -> list[str]:
+        """Names of the virtual clusters, in node order."""
+        first = func.min(nodes.c.node)
+        return [r["vc"] for r in self._all(select(nodes.c.vc).group_by(nodes.c.vc).order_by(first))]
+
+    # --- why --------------------------------------------------------------------------------
+
+    def decisions(self, job_id: str) -> list[Line]:
+        """Decisions about a job of the viewer's in order, the latest `MAX_PAGE`."""
+        self.job(job_id)
+        query = select(decisions).where(decisions.c.job_id == job_id)
+        rows = self._all(query.order_by(decisions.c.seq.desc()).limit(MAX_PAGE))
+        return self._decision_lines(rows[::-1])
+
+    def latest_decision(self, job_id: str) -> Line | None:
+        """The last decision about a job of the viewer's."""
+        self.job(job_id)
+        query = select(decisions).where(decisions.c.job_id == job_id)
+        rows = self._all(query.order_by(decisions.c.seq.desc()).limit(1))
+        return self._decision_lines(rows)[0] if rows else None
+
+    def story(self, job_id: str) -> list[Line]:
+        """Events and decisions of a job of the viewer's, in the order they took effect; the latest
+        `MAX_PAGE` of each."""
+        lines = [(line.body["event"], 1, line.seq, line) for line in self.decisions(job_id)]
+        query = select(events).where(events.c.job_id == job_id).order_by(events.c.seq.desc())
+        for row in self._all(query.limit(MAX_PAGE)):
+            body = shown_event(self.viewer, row["kind"], json.loads(row["body"]))
+            if body is not None:
+                actor = shown_actor(self.viewer, row["actor"])
+                line = Line(row["at"], row["seq"], row["kind"], "", actor=actor, body=body)
+                lines.append((row["seq"], 0, row["seq"], line))
+        return [line for *_, line in sorted(lines, key=lambda entry: entry[:3])]
+
+    def forecast(self, job_id: str, basis: str = "latest") -> Forecast | None:
+        """The forecast of a job of the viewer's; None when none was made."""
+        self.job(job_id)
+        rows = self._all(
+            select(forecasts).where(forecasts.c.job_id == job_id, forecasts.c.basis == basis)
+        )
+        return Forecast(**_but(rows[0], "job_id", "basis")) if rows else None
+
+    # --- figures ----------------------------------------------------------------------------
+
+    def fairness(self, since: float = 0.0) -> list[Share]:
+        """GPU-time and waits of jobs ended since then: each virtual cluster as a whole, and the
+        users the viewer may see."""
+        wait = jobs.c.started_at - jobs.c.submitted_at
+        figures = (
+            func.count().label("jobs"),
+            func.sum(jobs.c.gpus * (jobs.c.ended_at - jobs.c.started_at)).label("gpu_time_s"),
+            func.avg(wait).label("mean_wait_s"),
+            func.max(wait).label("max_wait_s"),
+        )
+        ended = and_(jobs.c.ended_at >= since, jobs.c.started_at.is_not(None))
+        whole = select(jobs.c.vc, *figures).where(ended).group_by(jobs.c.vc)
+        users = (
+            select(jobs.c.vc, jobs.c.owner.label("user"), *figures)
+            .where(ended, self._mine())
+            .group_by(jobs.c.vc, jobs.c.owner)
+        )
+        shares = [Share(**{"user": "", **row}) for row in (*self._all(whole), *self._all(users))]
+        return sorted(shares, key=lambda share: (share.vc, share.user))
+
+    def history(self, since: float = 0.0, vc: str | None = None) -> list[Day]:
+        """Jobs ended since then, day by day, over all users."""
+        day = func.floor(jobs.c.ended_at / 86_400) * 86_400
+        query = select(
+            day.label("day"),
+            func.count().label("jobs"),
+            func.count().filter(jobs.c.state == State.FAILED.value).label("failed"),
+            func.sum(jobs.c.gpus * (jobs.c.ended_at - jobs.c.started_at)).label("gpu_time_s"),
+            func.avg(jobs.c.started_at - jobs.c.submitted_at).label("mean_wait_s"),
+            func.avg(jobs.c.ended_at - jobs.c.submitted_at).label("mean_jct_s"),
+        ).where(jobs.c.ended_at >= since, jobs.c.started_at.is_not(None))
+        if vc is not None:
+            query = query.where(jobs.c.vc == vc)
+        return [Day(**row) for row in self._all(query.group_by("day").order_by("day"))]
+
+    def calibration(self, since: float = 0.0) -> Calibration:
+        """How the forecasts made at submission turned out, over all jobs started since then."""
+        made = forecasts.c
+        known = made.start_p50.is_not(None)
+        left_open = and_(known, made.start_p50 < made.start_p90)
+        ended = and_(known, jobs.c.state == State.COMPLETED.value, made.end_p50.is_not(None))
+        query = (
+            select(
+                func.count().filter(known).label("jobs"),
+                _share(jobs.c.started_at <= made.start_p50, known).label("start_p50"),
+                _share(jobs.c.started_at <= made.start_p90, known).label("start_p90"),
+                func.count().filter(left_open).label("open_jobs"),
+                _share(jobs.c.started_at <= made.start_p50, left_open).label("open_start_p50"),
+                _share(jobs.c.started_at <= made.start_p90, left_open).label("open_start_p90"),
+                func.count().filter(ended).label("end_jobs"),
+                _share(jobs.c.ended_at <= made.end_p50, ended).label("end_p50"),
+                _share(jobs.c.ended_at <= made.end_p90, ended).label("end_p90"),
+                func.count().filter(~known).label("unavailable"),
+            )
+            .select_from(forecasts.join(jobs, jobs.c.job_id == made.job_id))
+            .where(made.basis == "submission", jobs.c.started_at >= since)
+        )
+        return Calibration(**self._one(query))
+
+    def models(self) -> Models:
+        """What decides now."""
+        genesis, bundle = self._last(Kind.GENESIS), self._last(Kind.BUNDLE)
+        path = bundle["path"] if bundle and self.viewer.sees_all else ""
+        return Models(
+            genesis["policy"] if genesis else "", bundle["digest"] if bundle else "", path
+        )
+
+    def _last(self, kind: Kind) -> dict[str, Any] | None:
+        """Body of the last event of a kind."""
+        query = select(events.c.body).where(events.c.kind == kind.value)
+        rows = self._all(query.order_by(events.c.seq.desc()).limit(1))
+        return json.loads(rows[0]["body"]) if rows else None
+
+    def refusals(self, *, limit: int = 50, after: str | None = None) -> Page[Refusal]:
+        """Requests that were turned down, latest first. Empty for all but operators."""
+        if not self.viewer.sees_all:
+            return Page([])
+        query = select(events).where(events.c.kind == Kind.REFUSED).order_by(events.c.seq.desc())
+        if after is not None:
+            (last,) = opened(after, int)
+            query = query.where(events.c.seq < last)
+        rows, more = self._some(query, limit)
+        found = [Refusal(r["seq"], r["at"], r["actor"], json.loads(r["body"])) for r in rows]
+        return Page(found, cursor(found[-1].seq) if more else None)
+
+    def last_seq(self) -> int:
+        """Seq of the last event: it changes whenever anything does."""
+        return self._count(select(func.coalesce(func.max(events.c.seq), 0)))
+
+    # --- rows -------------------------------------------------------------------------------
+
+    def _mine(self) -> ColumnElement[bool]:
+        """The jobs the viewer may see."""
+        if self.viewer.sees_all:
+            return jobs.c.job_id.is_not(None)
+        return jobs.c.owner == self.viewer.name
+
+    def _visible(self, ids: Collection[str | None]) -> set[str]:
+        """Those of `ids` that are jobs the viewer may see."""
+        wanted = [job_id for job_id in set(ids) if job_id]
+        if not wanted:
+            return set()
+        query = select(jobs.c.job_id).where(jobs.c.job_id.in_(wanted), self._mine())
+        return {row["job_id"] for row in self._all(query)}
+
+    def _job_rows(self, rows: Sequence[RowMapping]) -> list[JobRow]:
+        visible = self._visible([row["partner"] for row in rows])
+        return [_job_row(row, visible) for row in rows]
+
+    def _decision_lines(self, rows: Sequence[RowMapping]) -> list[Line]:
+        bodies = [json.loads(row["body"]) for row in rows]
+        others = [body.get(who) for body in bodies for who in ("blocker", "partner")]
+        visible = self._visible(others)
+        return [
+            Line(
+                row["at"],
+                row["seq"],
+                "decision",
+                sentence(body, visible),
+                Reason(body["reason"]).next_step(),
+                body={**redacted_decision(body, visible), "event": row["event"]},
+            )
+            for row, body in zip(rows, bodies, strict=True)
+        ]
+
+    def _all(self, query: Select[Any]) -> Sequence[RowMapping]:
+        with self._engine.connect() as connection:
+            return connection.execute(query).mappings().all()
+
+    def _one(self, query: Select[Any]) -> RowMapping:
+        return self._all(query)[0]
+
+    def _count(self, query: Select[Any]) -> int:
+        with self._engine.connect() as connection:
+            return int(connection.execute(query).scalar_one())
+
+    def _some(self, query: Select[Any], limit: int) -> tuple[Sequence[RowMapping], bool]:
+        """Up to `limit` rows, and whether there are more."""
+        limit = max(1, min(limit, MAX_PAGE))
+        rows = self._all(query.limit(limit + 1))
+        return rows[:limit], len(rows) > limit
+
+
+# The order of a queue (`scheduler.core.core.QueuedJob`): priority, then the policy's key, then
+# arrival.
+# A job without a key comes last.
+_LAST = 1e300
+_ORDER = (-jobs.c.priority, func.coalesce(jobs.c.key, _LAST), jobs.c.submitted_seq)
+Place = tuple[int, float, int]
+
+
+def _place(row: RowMapping, priority: int | None = None) -> Place:
+    asked = row["priority"] if priority is None else priority
+    return -asked, _LAST if row["key"] is None else row["key"], row["submitted_seq"]
+
+
+def _before(place: Place) -> ColumnElement[bool]:
+    return tuple_(*_ORDER) < place
+
+
+def _after(place: Place) -> ColumnElement[bool]:
+    return tuple_(*_ORDER) > place
+
+
+def _share(kept: ColumnElement[bool], among: ColumnElement[bool]) -> ColumnElement[Any]:
+    """Share of the rows `among` for which a promise was kept; NULL when there are none."""
+    return func.count().filter(and_(among, kept)) * 1.0 / func.nullif(func.count().filter(among), 0)
+
+
+def _job_row(row: Mapping[Any, Any], visible: Collection[str]) -> JobRow:
+    spec = json.loads(row["spec"])
+    partner = row["partner"]
+    return JobRow(
+        **{name: row[name] for name in _FROM_ROW},
+        **{name: spec[name] for name in _FROM_SPEC},
+        placement=dict(json.loads(row["nodes"])),
+        partner=partner if partner is None or partner in visible else ANOTHER,
+    )
+
+
+_FROM_SPEC = (
+    "command", "workdir", "user", "environment", "cpus", "memory_mib", "gpu_type",
+    "time_limit_s", "share", "profile",
+)  # fmt: skip
+_FROM_ROW = tuple(
+    name
+    for name in JobRow.__slots__
+    if name not in _FROM_SPEC and name not in ("placement", "partner")
+)
+
+
+def _but(row: RowMapping, *names: str) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name not in names}

@@ -1,0 +1,69 @@
+"""Bringing a database to the schema this code expects."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
+
+from scheduler.service.log.store.store import Store, StoreError
+
+
+def migrations() -> Config:
+    """Alembic's settings for this package."""
+    config = Config()
+    folder = Path(__file__).parent / "migrations"
+    config.set_main_option("script_location", str(folder).replace("%", "%%"))
+    return config
+
+
+def revision(connection: Connection) -> str | None:
+    """The schema a database is at; None for an empty one."""
+    return MigrationContext.configure(connection).get_current_revision()
+
+
+def prepare(store: Store) -> None:
+    """Make or upgrade the tables. StoreError when the database does not answer or is newer.
+
+    Several processes may call this at once: one does the work, under the lock of all writers.
+    """
+    config = migrations()
+    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
+    shown = store.engine.url.render_as_string()
+    try:
+        with store.writing() as connection:
+            found = revision(connection)
+            if found is not None and found not in known:
+                raise StoreError(
+                    f"database {shown} is at schema {found}, newer than this version of pellucid "
+                    "knows: install the version that made it"
+                )
+            config.attributes["connection"] = connection
+            command.upgrade(config, "head")
+    except DBAPIError as error:
+        reason = str(error.orig).strip().splitlines()
+        raise StoreError(f"database {shown}: {reason[0] if reason else error}") from None
+
+
+def check(store: Store) -> None:
+    """StoreError unless the database is at the schema this code expects. Changes nothing."""
+    head = ScriptDirectory.from_config(migrations()).get_current_head()
+    shown = store.engine.url.render_as_string()
+    try:
+        with store.engine.connect() as connection:
+            found = revision(connection)
+    except DBAPIError as error:
+        reason = str(error.orig).strip().splitlines()
+        raise StoreError(f"database {shown}: {reason[0] if reason else error}") from None
+    if found != head:
+        if found is None:
+            raise StoreError(f"database {shown} is empty: `pellucid serve` makes its tables")
+        raise StoreError(
+            f"database {shown} is at schema {found}, not at {head}: `pellucid serve` upgrades an "
+            "older one"
+        )

@@ -1,0 +1,378 @@
+"""The database: appending to the log, reading its tail, leases.
+
+Appends are serialised (SQLite: `BEGIN IMMEDIATE`; PostgreSQL: an advisory lock held to the end of
+the transaction), so `seq` is the order of commits: a reader that has seen `n` never finds a smaller
+one later. Whatever an event changes in the tables is written in its transaction.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import gc
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import (
+    Connection,
+    Engine,
+    PoolProxiedConnection,
+    create_engine,
+    event,
+    func,
+    insert,
+    select,
+    text,
+    update,
+)
+from sqlalchemy.engine import Row, make_url
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+
+from scheduler.backends.events import Event, Kind, canonical
+from scheduler.service.log.store.tables import events, leases
+
+BUSY_TIMEOUT_MS = 10_000
+JOURNAL_PAGES = 16_384  # of SQLite, 64 MiB: beyond, commits carry it over if nobody else does
+LOCK = 0x70656C6C  # names the advisory lock of PostgreSQL: any number, the same in every process
+
+
+class StoreError(ValueError):
+    """A database that cannot be used; one line that says why."""
+
+
+class LeaseLost(Exception):
+    """Somebody else holds the lease: nothing was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to act under a name, until somebody takes it over.
+
+    Attributes:
+        term: goes up with every change of holder; a write under an old term fails.
+        expires_at: others may take it from then on, seconds since the epoch.
+    """
+
+    name: str
+    holder: str
+    term: int
+    expires_at: float
+
+
+Also = Callable[[Connection, list[Event]], None]  # table changes that belong to the events
+
+
+def must_exist(url: str) -> None:
+    """Raise StoreError when a SQLite file is not there: opening it would make an empty one."""
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        return  # the store says what is wrong with it
+    file = parsed.database
+    if parsed.get_backend_name() == "sqlite" and file and not Path(file).exists():
+        raise StoreError(f"database {file}: no such file")
+
+
+class Store:
+    """One database. Safe to share between threads; open one per process.
+
+    Args:
+        url: SQLAlchemy URL of SQLite or PostgreSQL.
+    """
+
+    def __init__(self, url: str):
+        self.engine = _engine(url)
+        path = self.engine.url.database if self.is_sqlite else None
+        self._line = Path(f"{path}-line") if path and path != ":memory:" else None
+
+    @property
+    def is_sqlite(self) -> bool:
+        return self.engine.dialect.name == "sqlite"
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+    # --- transactions -----------------------------------------------------------------------
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A connection on which everything is read as of one moment."""
+        with self.engine.connect() as connection:
+            if not self.is_sqlite:
+                connection.execution_options(isolation_level="REPEATABLE READ")
+            with connection.begin():
+                yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """A transaction that no other writer overlaps; committed at the end, or rolled back."""
+        with self._in_line(), _uncollected(), self.engine.connect() as connection:
+            connection.info["writes"] = True
+            try:
+                with connection.begin():
+                    if not self.is_sqlite:
+                        connection.execute(text("SELECT pg_advisory_xact_lock(:n)"), {"n": LOCK})
+                    yield connection
+            finally:
+                connection.info.pop("writes", None)
+
+    @contextmanager
+    def _in_line(self) -> Iterator[None]:
+        """Writers of a SQLite file wait for each other here, where the kernel wakes the next at
+        once: SQLite itself makes them sleep and look again, for up to 100 ms."""
+        if self._line is None:
+            yield
+            return
+        # nobody else's: who can open a file can lock it
+        with open(self._line, "a", opener=_own) as line:
+            fcntl.flock(line, fcntl.LOCK_EX)
+            yield
+
+    def checkpoint(self) -> None:
+        """Carry SQLite's journal over into the database file, so that no commit has to.
+
+        Most of it while others write; what they added meanwhile while they wait in line. Of a
+        journal that is carried over whole the next writer begins at its start again.
+        """
+        if self._line is None:
+            return
+        connection = self.engine.raw_connection()  # not in a transaction, where none can be made
+        try:
+            pages = _carried_over(connection)
+            if _carried_over(connection) > pages:  # somebody wrote meanwhile
+                with self._in_line():
+                    _carried_over(connection)
+        finally:
+            connection.close()
+
+    # --- the log ----------------------------------------------------------------------------
+
+    def append(
+        self, new: Sequence[Event], also: Also | None = None, *, lease: Lease | None = None
+    ) -> list[Event]:
+        """Append events, and what they change, in one transaction. Returns them with their `seq`.
+
+        Args:
+            also: writes the table changes; an exception in it undoes everything.
+            lease: act under it: LeaseLost, and nothing written, when its term is over.
+        """
+        with self.writing() as connection:
+            if lease is not None:
+                self._fence(connection, lease)
+            return self.append_in(connection, new, also)
+
+    def append_in(
+        self, connection: Connection, new: Sequence[Event], also: Also | None = None
+    ) -> list[Event]:
+        """The same inside a transaction of `writing`."""
+        seq = connection.execute(select(func.max(events.c.seq))).scalar() or 0
+        numbered = [replace(e, seq=seq + i) for i, e in enumerate(new, 1)]
+        if numbered:
+            connection.execute(insert(events), [_row(e) for e in numbered])
+        if also is not None:
+            also(connection, numbered)
+        return numbered
+
+    def read(
+        self, after: int = 0, *, limit: int | None = None, kinds: Iterable[Kind] | None = None
+    ) -> list[Event]:
+        """Events with `seq` greater than `after`, in order."""
+        query = select(events).where(events.c.seq > after).order_by(events.c.seq).limit(limit)
+        if kinds is not None:
+            query = query.where(events.c.kind.in_([k.value for k in kinds]))
+        with self.engine.connect() as connection:
+            return [_event(row) for row in connection.execute(query)]
+
+    def first_in(self, connection: Connection) -> Event | None:
+        """The first event of the log, which says what its decisions are made from."""
+        row = connection.execute(select(events).order_by(events.c.seq).limit(1)).one_or_none()
+        return None if row is None else _event(row)
+
+    def each(
+        self, after: int = 0, *, upto: int | None = None, batch: int = 5000
+    ) -> Iterator[Event]:
+        """Every event after `after`, read in batches: for folding a long log."""
+        with self.reading() as connection:
+            yield from self.each_in(connection, after, upto=upto, batch=batch)
+
+    def each_in(
+        self,
+        connection: Connection,
+        after: int = 0,
+        *,
+        upto: int | None = None,
+        batch: int = 5000,
+    ) -> Iterator[Event]:
+        """The same on a connection of `reading`."""
+        query = select(events).order_by(events.c.seq).limit(batch)
+        if upto is not None:
+            query = query.where(events.c.seq <= upto)
+        while rows := connection.execute(query.where(events.c.seq > after)).all():
+            yield from map(_event, rows)
+            after = rows[-1].seq
+
+    def of_job(self, job_id: str) -> list[Event]:
+        """Every event about a job, in order."""
+        query = select(events).where(events.c.job_id == job_id).order_by(events.c.seq)
+        with self.engine.connect() as connection:
+            return [_event(row) for row in connection.execute(query)]
+
+    def last_seq(self) -> int:
+        """`seq` of the newest event; 0 when there is none."""
+        with self.engine.connect() as connection:
+            return self.last_seq_in(connection)
+
+    def last_seq_in(self, connection: Connection, kind: Kind | None = None) -> int:
+        """The same in a transaction; of one kind, if given."""
+        query = select(func.max(events.c.seq))
+        if kind is not None:
+            query = query.where(events.c.kind == kind.value)
+        return connection.execute(query).scalar() or 0
+
+    # --- leases -----------------------------------------------------------------------------
+
+    def take(self, name: str, holder: str, now: float, for_s: float) -> Lease | None:
+        """Take a lease that is free, expired or already held. None while another holds it.
+
+        Taking one's own again keeps the term only if nobody held it in between.
+        """
+        with self.writing() as connection:
+            row = connection.execute(select(leases).where(leases.c.name == name)).one_or_none()
+            if row is None:
+                lease = Lease(name, holder, 1, now + for_s)
+                connection.execute(insert(leases).values(**_lease_row(lease)))
+                return lease
+            if row.holder != holder and row.expires_at > now:
+                return None
+            term = row.term if row.holder == holder else row.term + 1
+            lease = Lease(name, holder, term, now + for_s)
+            connection.execute(
+                update(leases).where(leases.c.name == name).values(_lease_row(lease))
+            )
+            return lease
+
+    def renew(self, lease: Lease, now: float, for_s: float) -> Lease:
+        """Hold a lease for longer. LeaseLost when somebody else took it."""
+        with self.writing() as connection:
+            self._fence(connection, lease)
+            renewed = replace(lease, expires_at=now + for_s)
+            connection.execute(
+                update(leases).where(leases.c.name == lease.name).values(_lease_row(renewed))
+            )
+            return renewed
+
+    def let_go(self, lease: Lease) -> None:
+        """Give a lease up, so that a stand-by need not wait. Nothing when it was lost already."""
+        with self.writing() as connection:
+            connection.execute(
+                update(leases)
+                .where(leases.c.name == lease.name, leases.c.term == lease.term)
+                .values(expires_at=0.0)
+            )
+
+    def holder(self, name: str) -> Lease | None:
+        """Who holds a lease, or held it last."""
+        with self.engine.connect() as connection:
+            row = connection.execute(select(leases).where(leases.c.name == name)).one_or_none()
+        return None if row is None else Lease(row.name, row.holder, row.term, row.expires_at)
+
+    @staticmethod
+    def _fence(connection: Connection, lease: Lease) -> None:
+        row = connection.execute(select(leases).where(leases.c.name == lease.name)).one_or_none()
+        if row is None or row.term != lease.term or row.holder != lease.holder:
+            by = "nobody" if row is None else row.holder
+            raise LeaseLost(f"lease {lease.name!r} is held by {by} now")
+
+
+def _lease_row(lease: Lease) -> dict[str, Any]:
+    return {name: getattr(lease, name) for name in Lease.__slots__}
+
+
+def _row(e: Event) -> dict[str, Any]:
+    return {
+        "seq": e.seq,
+        "at": e.at,
+        "kind": e.kind.value,
+        "job_id": e.job_id,
+        "actor": e.actor,
+        "cause": e.cause,
+        "body": canonical(dict(e.body)),
+    }
+
+
+def _event(row: Row[Any]) -> Event:
+    return Event(
+        Kind(row.kind), row.at, row.job_id, row.actor, row.cause, json.loads(row.body), row.seq
+    )
+
+
+def _engine(url: str) -> Engine:
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        raise StoreError(
+            f"database {url!r} is no URL: sqlite:///PATH or postgresql://..."
+        ) from None
+    if parsed.get_backend_name() == "sqlite":
+        if parsed.database and parsed.database != ":memory:":
+            Path(parsed.database).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not Path(parsed.database).exists():
+                # it holds everybody's commands; its journal takes its mode
+                open(parsed.database, "a", opener=_own).close()
+        engine = create_engine(parsed, connect_args={"check_same_thread": False})
+        _tune_sqlite(engine)
+        return engine
+    try:
+        return create_engine(parsed, pool_pre_ping=True)
+    except (NoSuchModuleError, ImportError) as error:
+        raise StoreError(f"database {parsed.render_as_string()}: {error}") from None
+
+
+def _carried_over(connection: PoolProxiedConnection) -> int:
+    """Checkpoint as far as it keeps nobody waiting. Pages the journal held when it began."""
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA wal_checkpoint(PASSIVE)")
+    [(_, pages, _)] = cursor.fetchall()
+    cursor.close()
+    return int(pages)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """No garbage is collected meanwhile: a full collection of a large heap takes a tenth of a
+    second, for which everybody who writes would wait."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
+def _own(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _tune_sqlite(engine: Engine) -> None:
+    """WAL, foreign keys, patience with other writers; writers take the lock when they begin."""
+
+    @event.listens_for(engine, "connect")
+    def _connected(dbapi: Any, _record: Any) -> None:
+        dbapi.isolation_level = None  # no implicit BEGIN: see below
+        cursor = dbapi.cursor()
+        cursor.execute("PRAGMA journal_mode=WAL")
+        cursor.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
+        cursor.execute("PRAGMA foreign_keys=ON")
+        cursor.execute("PRAGMA synchronous=FULL")
+        cursor.execute(f"PRAGMA wal_autocheckpoint={JOURNAL_PAGES}")
+        cursor.close()
+
+    @event.listens_for(engine, "begin")
+    def _begun(connection: Connection) -> None:
+        writes = connection.info.get("writes")
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

@@ -1,0 +1,163 @@
+"""Who may see what: applied to every row before it leaves `service.store.reads`.
+
+An operator sees everything. Anybody else sees their own jobs in full; of another's job they see
+that it is there, and no more: no id, no owner, no name, no size, no measurement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from scheduler.backends.events import Kind
+from scheduler.core.decisions import Decision, Reason
+from scheduler.service.log.store.rows import Line, Standing
+
+ANOTHER = "another job"
+AHEAD = "a higher-priority job"
+SOMEBODY = "an operator"
+_AHEAD, _ANOTHER = "\0", "\1"  # stand for ids that are not shown
+
+
+class Role(StrEnum):
+    """What a token allows. Each role may do what the one before it may."""
+
+    VIEWER = "viewer"  # look at the cluster, and at jobs of its own name
+    SUBMITTER = "submitter"  # submit, cancel and look at jobs of its own
+    OPERATOR = "operator"  # everything
+
+
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """Who is asking.
+
+    Attributes:
+        name: owner of the jobs it submits; with authentication off, the local user.
+        vcs: virtual clusters it may submit to; an operator may submit to all.
+        os_user: operating-system user its jobs run as; "" = the service's own.
+    """
+
+    name: str
+    role: Role
+    vcs: tuple[str, ...] = ()
+    os_user: str = ""
+
+    @property
+    def sees_all(self) -> bool:
+        return self.role is Role.OPERATOR
+
+    def owns(self, owner: str) -> bool:
+        """True when a job of `owner` is shown to this viewer in full."""
+        return self.sees_all or owner == self.name
+
+    def may_submit_to(self, vc: str) -> bool:
+        return self.role is Role.OPERATOR or (self.role is Role.SUBMITTER and vc in self.vcs)
+
+
+def sentence(decision: Mapping[str, Any], visible: Collection[str]) -> str:
+    """A decision in words; jobs that are not in `visible` are not named."""
+    reason, position = Reason(decision["reason"]), decision.get("position")
+    blocker = _named(decision.get("blocker"), visible, _AHEAD)
+    if reason is Reason.BEHIND_HIGHER_PRIORITY and position and blocker in (None, _AHEAD):
+        return in_line(position)
+    text = reason.summary(
+        Decision(
+            seq=0,
+            time=decision["time"],
+            action=decision["action"],
+            reason=decision["reason"],
+            job_id=decision["job_id"],
+            vc=decision["vc"],
+            need=decision.get("need"),
+            free=decision.get("free"),
+            limit=decision.get("limit"),
+            position=position,
+            blocker=blocker,
+            partner=_named(decision.get("partner"), visible, _ANOTHER),
+        )
+    )
+    for unnamed, words in ((_AHEAD, AHEAD), (_ANOTHER, ANOTHER), ("None", ANOTHER)):
+        text = text.replace(f"job {unnamed}", words)
+    return text
+
+
+def in_line(position: int) -> str:
+    """A place in line, from 1, with how many go first."""
+    ahead = {1: "", 2: f", behind {AHEAD}"}
+    return f"number {position} in line" + ahead.get(
+        position, f", behind {position - 1} higher-priority jobs"
+    )
+
+
+def as_it_stands(line: Line, standing: Standing | None) -> Line:
+    """The last decision about a waiting job, with its place in line of now: a decision is recorded
+    when its reason changes, and the line moves on."""
+    behind = line.body["reason"] == Reason.BEHIND_HIGHER_PRIORITY
+    if standing is None or not behind or line.body.get("position") == standing.position:
+        return line
+    position = standing.position
+    return replace(line, text=in_line(position), body={**line.body, "position": position})
+
+
+def _named(job_id: str | None, visible: Collection[str], unnamed: str) -> str | None:
+    return job_id if job_id is None or job_id in visible else unnamed
+
+
+def redacted_decision(decision: Mapping[str, Any], visible: Collection[str]) -> dict[str, Any]:
+    """A decision about a job the viewer owns, without what it says of jobs they do not.
+
+    `visible` holds the ids of the other jobs the viewer may see. Of a hidden partner the verdict
+    (its sharing score, the predicted slowdown) stays: it is the answer to "why was I packed". The
+    measurements behind it are the other's.
+    """
+    shown = dict(decision)
+    if decision.get("blocker") and decision["blocker"] not in visible:
+        shown["blocker"] = AHEAD
+    if decision.get("partner") and decision["partner"] not in visible:
+        shown["partner"] = ANOTHER
+        shown["tree_path"] = [step for step in decision.get("tree_path") or () if _own(step)]
+    # Text among the evidence may name other jobs; numbers are about this one.
+    shown["evidence"] = [
+        [name, value]
+        for name, value in decision.get("evidence") or ()
+        if not isinstance(value, str) or value in visible
+    ]
+    return shown
+
+
+def _own(step: str) -> bool:
+    """Whether a step of a packing verdict is about the job itself or only the score it led to."""
+    subject, _, rest = step.partition(": ")
+    return subject != "partner" or rest.startswith("sharing score ")
+
+
+# fields of events' bodies that a submitter may see of a job of their own
+_SHOWN_OF_EVENT: Mapping[str, tuple[str, ...]] = {
+    Kind.SUBMITTED: (),  # the job itself says what was asked for
+    Kind.CANCEL_ASKED: (),
+    Kind.PRIORITY_SET: ("priority",),
+    Kind.STARTED: ("attempt",),
+    Kind.OBSERVED: ("attempt", "profile"),
+    Kind.PROFILED: ("attempt", "profile"),
+    Kind.ENDED: ("attempt", "state", "exit_code", "ran_s", "detail"),
+    Kind.LOST: ("attempt", "detail"),
+    Kind.NOT_STARTED: ("attempt", "detail"),
+    Kind.FORECAST: ("start_p50", "start_p90", "end_p50", "end_p90", "why_not"),
+}
+
+
+def shown_event(viewer: Viewer, kind: str, body: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The body of an event of a job the viewer may see; None when the event is not for them."""
+    if viewer.sees_all:
+        return dict(body)
+    fields = _SHOWN_OF_EVENT.get(kind)
+    if fields is None:
+        return None
+    return {name: body[name] for name in fields if name in body}
+
+
+def shown_actor(viewer: Viewer, actor: str) -> str:
+    """Who did something to a job the viewer may see."""
+    return actor if viewer.sees_all or actor in ("", viewer.name) else SOMEBODY

@@ -1,0 +1,256 @@
+"""What pages read beyond `store.reads`: many rows at once, and figures over everybody's jobs.
+
+Rows come out cut down to what the viewer may see, as there; figures name nobody.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from time import time
+from typing import Any
+
+from sqlalchemy import RowMapping, case, func, select
+
+from scheduler.backends.events import Kind
+from scheduler.service.log.ledger import Phase
+from scheduler.service.log.store.paging import cursor, opened
+from scheduler.service.log.store.reads import Forecast, JobRow, Line, Page, View
+from scheduler.service.log.store.tables import decisions, events, forecasts, jobs, leases
+
+OVER = [phase.value for phase in Phase if phase.over]
+HOLDING = [phase.value for phase in Phase if phase.holds_gpus]
+WAITING = [phase.value for phase in Phase if phase.waits]
+FIGURES = 20_000  # rows that figures are computed from, latest first
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A forecast made at submission and what came of it. Seconds from the submission.
+
+    Attributes:
+        end: None unless the job completed.
+        batch: the same number for the jobs one user sent within an hour: they are late together.
+    """
+
+    start_p50: float
+    start_p90: float
+    end_p50: float | None
+    end_p90: float | None
+    start: float
+    end: float | None
+    batch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """An ended job without a name. Seconds; `user` is "" unless the viewer may see the owner."""
+
+    vc: str
+    user: str
+    gpus: int
+    submitted_at: float
+    started_at: float
+    ended_at: float
+    state: str
+    estimate_s: float | None
+
+    @property
+    def wait_s(self) -> float:
+        return self.started_at - self.submitted_at
+
+    @property
+    def ran_s(self) -> float:
+        return self.ended_at - self.started_at
+
+
+class Sight(View):
+    """A view with what pages need in bulk."""
+
+    def now(self) -> float:
+        """The service's clock. That of the simulated backend is known up to its last event."""
+        genesis = self._body(Kind.GENESIS)
+        if genesis.get("pace", 1.0) == 1.0 and genesis.get("backend") != "simulated":
+            return time()
+        rows = self._all(select(events.c.body).where(events.c.kind == Kind.DECIDED).order_by(
+            events.c.seq.desc()).limit(1))  # fmt: skip
+        return float(json.loads(rows[0]["body"])["now"]) if rows else genesis.get("start", time())
+
+    def undecided_since(self) -> float | None:
+        """When the last decider's lease ran out; None while somebody decides."""
+        rows = self._all(select(leases.c.expires_at).where(leases.c.name == "decider"))
+        expires = float(rows[0]["expires_at"]) if rows else 0.0
+        return expires if expires < time() else None
+
+    def policy(self) -> str:
+        return str(self._body(Kind.GENESIS).get("policy", ""))
+
+    def bundle_path(self) -> str:
+        """Where the models in use lie on the service's host; "" when there are none."""
+        return str(self._body(Kind.BUNDLE).get("path", ""))
+
+    def bundle_digest(self) -> str:
+        return str(self._body(Kind.BUNDLE).get("digest", ""))
+
+    def placed(self) -> list[JobRow]:
+        """The viewer's jobs that hold GPUs, in the order they started."""
+        query = select(jobs).where(jobs.c.phase.in_(HOLDING), self._mine())
+        return self._job_rows(self._all(query.order_by(jobs.c.started_at, jobs.c.submitted_seq)))
+
+    def unqueued(self) -> list[JobRow]:
+        """The viewer's jobs that are in no queue yet: not looked at, or to be profiled first."""
+        query = select(jobs).where(jobs.c.phase == Phase.SUBMITTED.value, self._mine())
+        return self._job_rows(self._all(query.order_by(jobs.c.submitted_seq).limit(200)))
+
+    def over(
+        self, *, vc: str = "", owner: str = "", state: str = "", limit: int = 50, after: str = ""
+    ) -> Page[JobRow]:
+        """The viewer's jobs that are over, latest end first."""
+        query = select(jobs).where(jobs.c.phase.in_(OVER), jobs.c.ended_at.is_not(None))
+        query = query.where(self._mine())
+        query = query.order_by(jobs.c.ended_at.desc(), jobs.c.submitted_seq.desc())
+        for column, wanted in ((jobs.c.vc, vc), (jobs.c.owner, owner), (jobs.c.state, state)):
+            if wanted:
+                query = query.where(column == wanted)
+        if after:
+            at, seq = opened(after, float, int)
+            query = query.where(
+                (jobs.c.ended_at < at) | ((jobs.c.ended_at == at) & (jobs.c.submitted_seq < seq))
+            )
+        rows, more = self._some(query, limit)
+        end = cursor(rows[-1]["ended_at"], rows[-1]["submitted_seq"]) if more else None
+        return Page(self._job_rows(rows), end)
+
+    def told(self, ids: Collection[str]) -> dict[str, Line]:
+        """The latest decision about each of some jobs of the viewer's."""
+        if not ids:
+            return {}
+        mine = self._visible(ids)
+        last = select(func.max(decisions.c.seq)).where(decisions.c.job_id.in_(mine))
+        rows = self._all(select(decisions).where(
+            decisions.c.seq.in_(last.group_by(decisions.c.job_id))))  # fmt: skip
+        return {
+            row["job_id"]: line for row, line in zip(rows, self._decision_lines(rows), strict=True)
+        }
+
+    def forecasts(self, ids: Collection[str]) -> dict[str, Forecast]:
+        """The latest forecast of each of some jobs of the viewer's."""
+        if not ids:
+            return {}
+        query = select(forecasts).where(
+            forecasts.c.job_id.in_(self._visible(ids)), forecasts.c.basis == "latest"
+        )
+        names = Forecast.__slots__
+        return {r["job_id"]: Forecast(**{n: r[n] for n in names}) for r in self._all(query)}
+
+    def joined_by(self, job_id: str) -> Line | None:
+        """The decision that put another job on the GPUs of a job of the viewer's, while it lasts.
+
+        It is about the other job: of one that is not shown only the predicted speeds remain.
+        """
+        self.job(job_id)
+        other = select(jobs.c.partner).where(jobs.c.job_id == job_id).scalar_subquery()
+        query = select(decisions).where(decisions.c.job_id == other, decisions.c.action == "pack")
+        rows = self._all(query.order_by(decisions.c.seq.desc()).limit(1))
+        if not rows or json.loads(rows[0]["body"]).get("partner") != job_id:
+            return None
+        line = self._decision_lines(rows)[0]
+        if self._visible([rows[0]["job_id"]]):
+            return line
+        kept: dict[str, Any] = {
+            name: line.body[name]
+            for name in ("action", "reason", "time", "speeds")
+            if name in line.body
+        }
+        return Line(line.at, line.seq, line.kind, "", body=kept)
+
+    # --- figures ----------------------------------------------------------------------------
+
+    def outcomes(self, since: float = 0.0) -> list[Outcome]:
+        """Jobs ended since then that had started, latest first, at most `FIGURES`."""
+        names = [n for n in Outcome.__slots__ if n != "user"]
+        query = (
+            select(*(jobs.c[n] for n in names), jobs.c.owner)
+            .where(jobs.c.ended_at >= since, jobs.c.started_at.is_not(None))
+            .where(jobs.c.state.is_not(None))
+            .order_by(jobs.c.ended_at.desc())
+            .limit(FIGURES)
+        )
+        return [
+            Outcome(
+                user=r["owner"] if self.viewer.owns(r["owner"]) else "",
+                **{n: r[n] for n in names},
+            )
+            for r in self._all(query)
+        ]
+
+    def kept(self) -> list[Kept]:
+        """Forecasts of jobs that started, of everybody's, latest first; at most `FIGURES`."""
+        made, at = forecasts.c, jobs.c.submitted_at
+        query = (
+            select(
+                (made.start_p50 - at).label("start_p50"),
+                (made.start_p90 - at).label("start_p90"),
+                (made.end_p50 - at).label("end_p50"),
+                (made.end_p90 - at).label("end_p90"),
+                (jobs.c.started_at - at).label("start"),
+                case((jobs.c.state == "completed", jobs.c.ended_at - at)).label("end"),
+                jobs.c.owner,
+                at,
+            )
+            .select_from(forecasts.join(jobs, jobs.c.job_id == made.job_id))
+            .where(made.basis == "submission", made.start_p90.is_not(None))
+            .where(jobs.c.started_at.is_not(None))
+            .order_by(jobs.c.submitted_seq.desc())
+            .limit(FIGURES)
+        )
+        batches: dict[tuple[str, int], int] = {}
+        return [
+            Kept(
+                **{n: row[n] for n in Kept.__slots__ if n != "batch"},
+                batch=batches.setdefault(
+                    (row["owner"], int(row["submitted_at"] // 3600)), len(batches)
+                ),
+            )
+            for row in self._all(query)
+        ]
+
+    def unforeseen(self) -> int:
+        """Jobs for which no estimate was available at submission."""
+        return self._count(
+            select(func.count()).select_from(forecasts).where(
+                forecasts.c.basis == "submission", forecasts.c.start_p50.is_(None)
+            )
+        )  # fmt: skip
+
+    def oldest_waits(self) -> dict[str, float]:
+        """When the longest waiting job of each virtual cluster was submitted."""
+        query = select(jobs.c.vc, func.min(jobs.c.submitted_at).label("at"))
+        rows = self._all(query.where(jobs.c.phase.in_(WAITING)).group_by(jobs.c.vc))
+        return {r["vc"]: r["at"] for r in rows}
+
+    def phases(self) -> dict[tuple[str, str], int]:
+        """Jobs that are not over, by virtual cluster and phase."""
+        query = select(jobs.c.vc, jobs.c.phase, func.count().label("n"))
+        rows = self._all(query.where(jobs.c.ended_at.is_(None)).group_by(jobs.c.vc, jobs.c.phase))
+        return {(r["vc"], r["phase"]): r["n"] for r in rows}
+
+    def inputs(self, digest: str, limit: int = 2000) -> list[tuple[str, ...]]:
+        """Feature values behind the latest scores of a bundle, one per job, as text.
+
+        They are nobody's: for counting only.
+        """
+        scored = select(decisions.c.job_id, decisions.c.body).where(decisions.c.action == "enqueue")
+        found: dict[str, tuple[str, ...]] = {}
+        for row in self._all(scored.order_by(decisions.c.seq.desc()).limit(2 * limit)):
+            score = json.loads(row["body"]).get("score") or {}
+            if score.get("bundle") == digest and score.get("inputs"):
+                found.setdefault(row["job_id"], tuple(score["inputs"]))
+        return list(found.values())[:limit]
+
+    def _body(self, kind: Kind) -> dict[str, Any]:
+        """Body of the last event of a kind; empty when there is none."""
+        query = select(events.c.body).where(events.c.kind == kind).order_by(events.c.seq.desc())
+        rows: Sequence[RowMapping] = self._all(query.limit(1))
+        return dict(json.loads(rows[0]["body"])) if rows else {}

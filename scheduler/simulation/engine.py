@@ -1,0 +1,245 @@
+"""The event-driven engine: the decision core on a simulated clock, against nature.
+
+Nature is the truth about each job (`Work`) and a `SpeedModel`. The engine keeps how much of every
+running job is left and at what rate it is being done, tells the core what ended, and carries out
+what the core decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from math import ceil
+from typing import Any
+
+from features.job import Job
+from scheduler.core.core import Core
+from scheduler.core.decisions import Action, Decision
+from scheduler.core.quirks import NONE, Quirks
+from scheduler.simulation.loop import END, OBSERVE, PACE, EventLoop, JobResult, Outcome
+from scheduler.simulation.work import SpeedModel, Work, preemption_cost_s
+
+__all__ = ["Engine", "JobResult", "Outcome"]
+
+
+class Progress:
+    """One run's progress. `remaining` is seconds of exclusive-speed work as of `since`."""
+
+    __slots__ = ("job_id", "profiling", "rate", "remaining", "since", "started", "version", "work")
+
+    def __init__(self, job_id: str, work: Work, remaining: float, now: float):
+        self.job_id = job_id
+        self.work = work
+        self.remaining = remaining
+        self.rate = 1.0
+        self.since = self.started = now
+        self.version = 0
+        self.profiling = False
+
+    def left(self, now: float) -> float:
+        return self.remaining - (now - self.since) * self.rate
+
+    def settle(self, now: float) -> None:
+        self.remaining = self.left(now)
+        self.since = now
+
+
+class Engine(EventLoop):
+    """Runs a workload of gangs through a core.
+
+    Args:
+        core: the decision core; built by the caller with policy, estimator and stages.
+        jobs: in order of submission.
+        work: the truth by job id.
+        speed: nature's rule for rates.
+        sink: gets each batch of decisions as they are taken (a recorder).
+        quirks: departures from correct behaviour, for fidelity to a published simulator.
+        progress: called with the number of jobs ended so far, now and then.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        jobs: Iterable[Job],
+        work: dict[str, Work],
+        speed: SpeedModel,
+        *,
+        sink: Callable[[list[Decision]], None] | None = None,
+        quirks: Quirks = NONE,
+        progress: Callable[[int], None] | None = None,
+    ):
+        super().__init__(
+            core,
+            ((job, work[job.job_id].duration_s) for job in jobs),
+            sink=sink,
+            progress=progress,
+        )
+        self.core = core
+        self.work = work
+        self.speed = speed
+        self.quirks = quirks
+        self._mixed = bool(core.cluster.spec.groups)
+        self._running: dict[str, Progress] = {}
+        self._remaining: dict[str, float] = {}  # of preempted jobs
+        self._lag = quirks.end_lag_s if core.policy.name in quirks.counting_policies else 0.0
+        stage = core.profiling
+        # seconds after which a run is known as well as if it had been profiled
+        watch_s = stage.limit_s if stage is not None else core.policy.watch_s
+        self._watch_s = watch_s if core.policy.watches_runs else None
+        self._pace_s = core.policy.pace_s
+        if core.policy.oracle:
+            core.oracle = self
+
+    def remaining_s(self, job_id: str, now: float) -> float:
+        """Work left of a running job, seconds (the oracle of yardstick policies)."""
+        return self._running[job_id].left(now)
+
+    # --- nature -----------------------------------------------------------------------------
+
+    def _anything_running(self) -> bool:
+        return bool(self._running)
+
+    def _happened(self, kind: int, what: Any, version: int, now: float) -> None:
+        assert isinstance(what, Progress)
+        if kind == OBSERVE:
+            self._observe(what, now)
+        elif what.version == version:
+            if kind == END:
+                self._end(what, now)
+            else:
+                self._pace(what, now)
+
+    def _schedule_end(self, run: Progress) -> None:
+        run.version += 1
+        end = run.since + run.remaining / run.rate
+        if self.quirks.tick_s:
+            # ticks are counted from the epoch; the small term keeps 5.0000001 from becoming 6
+            end = ceil(end / self.quirks.tick_s - 1e-7) * self.quirks.tick_s + self._lag
+        self._push(end, END, run, run.version)
+
+    def _observe(self, run: Progress, now: float) -> None:
+        """A run has been watched for as long as a profile takes, if it is still there."""
+        if self._running.get(run.job_id) is run and run.work.profile is not None:
+            self.core.observed(run.job_id, run.work.profile, now)
+
+    def _pace(self, run: Progress, now: float) -> None:
+        """A pair has been together for as long as it takes to see how fast each of it goes."""
+        partner = self._partner(run) if self._running.get(run.job_id) is run else None
+        if partner is not None:
+            for one in (run, partner):
+                self.core.paced(one.job_id, one.rate / self._alone(one), now)
+
+    def _end(self, run: Progress, now: float) -> None:
+        del self._running[run.job_id]
+        result = self.results[run.job_id]
+        if run.profiling:
+            result.profile_s += now - run.started
+            if run.work.duration_s > run.remaining:  # what its time there allowed
+                self._part(run, now)
+                self.core.profile_ended(run.job_id, run.work.profile, now)
+                return
+            result.ended_in_profiling = True
+            result.start_time = run.started
+        else:
+            result.ran_s += now - run.started
+        result.end_time = now
+        self._part(run, now)
+        ran = result.ran_s if not run.profiling else result.profile_s
+        self.core.ended(
+            run.job_id,
+            run.work.state,
+            ran,
+            now,
+            keep_shut=self.quirks.survivor_stays_slow and self._is_older(run),
+        )
+        self._count_end()
+
+    def _partner(self, run: Progress) -> Progress | None:
+        partner = self.core.cluster.runs[run.job_id].partner
+        return self._running[partner.job.job_id] if partner is not None else None
+
+    def _alone(self, run: Progress) -> float:
+        """Rate of a run with its GPUs to itself: 1 on the type that durations are counted on."""
+        if not self._mixed:
+            return 1.0
+        return self.speed.rate(run.work, self.core.cluster.runs[run.job_id], None)
+
+    def _is_older(self, run: Progress) -> bool:
+        mine = self.core.cluster.runs[run.job_id]
+        return mine.partner is not None and mine.order < mine.partner.order
+
+    def _part(self, run: Progress, now: float) -> None:
+        """Account the run's GPUs and let a partner return to full speed."""
+        partner = self._partner(run)
+        gpus = self.results[run.job_id].job.gpus
+        if partner is None:
+            self._busy_gpu_s += gpus * (now - run.started)
+            return
+        # a shared GPU is busy once: the pair's time is counted with the member that stays
+        partner_gpu_s = gpus * (now - max(run.started, partner.started))
+        self._busy_gpu_s += gpus * (now - run.started) - partner_gpu_s
+        if not (self.quirks.survivor_stays_slow and self._is_older(run)):
+            partner.settle(now)
+            partner.rate = self._alone(partner)
+            self._schedule_end(partner)
+
+    # --- decisions --------------------------------------------------------------------------
+
+    def _carry_out(self, decisions: list[Decision], now: float) -> None:
+        for d in decisions:
+            action = d.action
+            if action is Action.START or action is Action.PACK:
+                self._start(d, now)
+            elif action is Action.PROFILE:
+                self._profile(d, now)
+            elif action is Action.PREEMPT:
+                self._preempt(d.job_id, now)
+            elif action is Action.REFUSE:
+                self.results[d.job_id].refused = True
+
+    def _start(self, d: Decision, now: float) -> None:
+        work = self.work[d.job_id]
+        run = Progress(d.job_id, work, self._remaining.pop(d.job_id, work.duration_s), now)
+        self._running[d.job_id] = run
+        result = self.results[d.job_id]
+        result.estimate_s = d.estimate_s
+        if result.start_time is None:
+            result.start_time = now
+        placed = self.core.cluster.runs
+        if self._mixed:
+            run.rate = self._alone(run)
+        if d.action is Action.PACK:
+            assert d.partner is not None
+            partner = self._running[d.partner]
+            run.rate = self.speed.rate(work, placed[d.job_id], partner.work)
+            partner.settle(now)
+            partner.rate = self.speed.rate(partner.work, placed[d.partner], work)
+            self._schedule_end(partner)
+            self._counts["packings"] += 1
+            result.packed += 1
+            self.results[d.partner].packed += 1
+        elif self._watch_s is not None and self.core.known(d.job_id).profile is None:
+            self._push(now + self._watch_s, OBSERVE, run)
+        self._schedule_end(run)
+        if d.action is Action.PACK and self._pace_s is not None:
+            self._push(now + self._pace_s, PACE, run, run.version)
+
+    def _profile(self, d: Decision, now: float) -> None:
+        work, stage = self.work[d.job_id], self.core.profiling
+        assert stage is not None
+        run = Progress(d.job_id, work, min(work.duration_s, stage.limit_s), now)
+        run.profiling = True
+        self._running[d.job_id] = run
+        run.version += 1
+        self._push(now + run.remaining, END, run, run.version)
+
+    def _preempt(self, job_id: str, now: float) -> None:
+        run = self._running.pop(job_id)
+        run.version += 1  # its end will not come
+        result = self.results[job_id]
+        job = result.job
+        cost = job.checkpoint_s if self.core.policy.requeues else preemption_cost_s(job.gpus)
+        self._remaining[job_id] = run.left(now) + cost
+        result.ran_s += now - run.started
+        result.preemptions += 1
+        self._counts["preemptions"] += 1
+        self._busy_gpu_s += result.job.gpus * (now - run.started)

@@ -1,0 +1,120 @@
+"""Profiling that costs nothing, as the published settings grant it.
+
+One pass over all jobs through the profiling stage alone tells which end there and when nodes are
+lent. The rest then enter their queues at their original submit time, as if profiled beforehand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from features.job import Job, Profile
+from models.bundle import Bundle
+from scheduler.core.cluster import Cluster
+from scheduler.core.core import Core, QueuedJob, Turn
+from scheduler.core.decisions import Action, Decision, Reason
+from scheduler.core.policy import Policy
+from scheduler.core.profiling import ProfilingStage
+from scheduler.core.quirks import Quirks
+from scheduler.simulation.engine import Engine, JobResult
+from scheduler.simulation.work import PairTable, Workload
+
+
+class _Nothing(Policy):
+    """Leaves every queue alone, and says nothing of those who wait there."""
+
+    name = "nothing"
+
+    def serve(self, turn: Turn) -> None:
+        turn.queue.fresh.clear()
+
+
+@dataclass(slots=True)
+class FreeProfiling:
+    """What the pass found.
+
+    Attributes:
+        ended: results of the jobs that ended while being profiled.
+        waited_s: seconds every profiled job waited for its profiling slot.
+        loans: (time, lend or return, virtual cluster).
+        decisions: those of the pass.
+        busy_gpu_s: GPU-seconds spent in it.
+    """
+
+    ended: dict[str, JobResult]
+    waited_s: dict[str, float]
+    loans: list[tuple[float, Action, str]]
+    decisions: list[Decision]
+    busy_gpu_s: float
+
+
+def profile_all(
+    workload: Workload, cluster: Callable[[], Cluster], stage: ProfilingStage, quirks: Quirks
+) -> FreeProfiling:
+    """Send every job through the stage and nothing else."""
+    decisions: list[Decision] = []
+    core = Core(cluster(), _Nothing(), profiling=stage)
+    outcome = Engine(
+        core, workload.jobs, workload.work, PairTable({}), sink=decisions.extend, quirks=quirks
+    ).run()
+    submit = {job.job_id: job.submit_time for job in workload.jobs}
+    return FreeProfiling(
+        {r.job.job_id: r for r in outcome.jobs if r.ended_in_profiling},
+        {d.job_id: d.time - submit[d.job_id] for d in decisions if d.action is Action.PROFILE},
+        [(d.time, d.action, d.vc) for d in decisions if d.action in (Action.LEND, Action.RETURN)],
+        decisions,
+        outcome.busy_gpu_s,
+    )
+
+
+class LoanSchedule:
+    """Stands in for the profiling stage afterwards: only its node loans happen.
+
+    A loan is skipped when the lender has no idle node at that time.
+    """
+
+    limit_s = 0.0
+    max_gpus = 0
+    overlaps_waiting = False
+
+    def __init__(self, loans: list[tuple[float, Action, str]], profiles: Mapping[str, Profile]):
+        self._loans = list(reversed(loans))
+        self._profiles = profiles
+        self._lent: int | None = None
+
+    def skips(self, job: Job) -> Reason | None:
+        return Reason.SUBMITTED
+
+    def known_profile(self, job: Job) -> Profile | None:
+        return self._profiles.get(job.job_id)
+
+    def submitted(self, job: Job, now: float) -> None:
+        """Nothing to learn."""
+
+    def learned(self, job: Job, profile: Profile, now: float) -> None:
+        """Nothing to learn."""
+
+    def use(self, bundle: Bundle) -> None:
+        """Nothing to score."""
+
+    def add(self, queued: QueuedJob) -> None:
+        raise ValueError("no job is profiled here")
+
+    def remove(self, queued: QueuedJob) -> None:
+        """No job waits here."""
+
+    def serve(self, core: Core, now: float) -> None:
+        while self._loans and self._loans[-1][0] <= now:
+            _, action, vc = self._loans.pop()
+            if action is Action.LEND:
+                self._lent = core.cluster.pools[vc].idle_node()
+                if self._lent is not None:
+                    core.cluster.lend(self._lent)
+            elif self._lent is not None:
+                core.cluster.give_back(self._lent)
+                core.touch(vc)
+                self._lent = None
+
+    def next_wake(self, now: float) -> float | None:
+        return self._loans[-1][0] if self._loans else None

@@ -1,0 +1,188 @@
+"""The event loop: a decision core on a simulated clock.
+
+One loop drives every core. What happens to jobs between two decisions is left to a subclass:
+`scheduler.simulation.engine.Engine` for gangs that run whole,
+`scheduler.peers.allocation.engine.AllocationEngine`
+for jobs whose GPUs, GPU type or batch size may change while they run.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import Any, Protocol
+
+from features.job import Job
+from scheduler.core.decisions import Decision
+
+# order of events at one instant
+END, SUBMIT, WAKE, OBSERVE, PACE = 0, 1, 2, 3, 4
+
+
+class DecisionCore(Protocol):
+    """What the loop asks of a core: events and a time go in, decisions come out."""
+
+    def submitted(self, job: Job, now: float) -> None:
+        """A job arrives."""
+        ...
+
+    def wake(self, now: float) -> None:
+        """The time that `next_wake` asked for has come."""
+        ...
+
+    def next_wake(self, now: float) -> float | None:
+        """When to call `wake` even if nothing happens; None when there is no need."""
+        ...
+
+    def last_wake(self, now: float) -> float | None:
+        """The same when nothing runs and nothing is to come."""
+        ...
+
+    def decide(self, now: float) -> list[Decision]:
+        """The decisions taken since the last call."""
+        ...
+
+
+@dataclass(slots=True)
+class JobResult:
+    """What became of one job. Times in seconds since the epoch; None = never."""
+
+    job: Job
+    duration_s: float
+    start_time: float | None = None
+    end_time: float | None = None
+    ran_s: float = 0.0  # seconds on GPUs, profiling apart
+    profile_s: float = 0.0  # seconds being profiled
+    profile_wait_s: float = 0.0  # waiting to be profiled beside the clock (free profiling only)
+    packed: int = 0  # pairings it took part in
+    preemptions: int = 0
+    resizes: int = 0  # restarts on other GPUs, without a wait between
+    ended_in_profiling: bool = False
+    refused: bool = False
+    estimate_s: float | None = None
+
+    @property
+    def jct_s(self) -> float:
+        """End minus submit, everything included."""
+        if self.end_time is None:
+            raise ValueError(f"job {self.job.job_id} has not ended")
+        return self.end_time - self.job.submit_time
+
+    @property
+    def queue_s(self) -> float:
+        """Seconds without GPUs between submission and end."""
+        return self.jct_s - self.ran_s - self.profile_s + self.profile_wait_s
+
+
+@dataclass(slots=True)
+class Outcome:
+    """A finished simulation."""
+
+    jobs: list[JobResult]
+    decisions: int
+    packings: int
+    preemptions: int
+    busy_gpu_s: float  # GPU-seconds during which a GPU held at least one job
+    decision_times: list[float] = field(default_factory=list)
+
+
+class EventLoop(ABC):
+    """Runs jobs through a core, event by event.
+
+    Args:
+        core: the decision core.
+        jobs: in order of submission, with the duration of each on exclusive GPUs.
+        sink: gets each batch of decisions as they are taken (a recorder).
+        progress: called with the number of jobs ended so far, now and then.
+    """
+
+    progress_every = 256  # jobs
+
+    def __init__(
+        self,
+        core: DecisionCore,
+        jobs: Iterable[tuple[Job, float]],
+        *,
+        sink: Callable[[list[Decision]], None] | None = None,
+        progress: Callable[[int], None] | None = None,
+    ):
+        self.sink = sink
+        self.progress = progress
+        self.results: dict[str, JobResult] = {}
+        self._loop_core = core
+        self._heap: list[tuple[float, int, int, Any, int]] = []
+        self._seq = 0
+        self._wake_at: float | None = None
+        self._counts = {"decisions": 0, "packings": 0, "preemptions": 0, "ended": 0}
+        self._busy_gpu_s = 0.0
+        for job, duration_s in jobs:
+            self.results[job.job_id] = JobResult(job, duration_s)
+            self._push(job.submit_time, SUBMIT, job)
+
+    def run(self) -> Outcome:
+        """Simulate until nothing is left to happen."""
+        heap, core = self._heap, self._loop_core
+        while heap:
+            now = heap[0][0]
+            while heap and heap[0][0] == now:
+                _, kind, _, what, version = heappop(heap)
+                if kind == SUBMIT:
+                    core.submitted(what, now)
+                elif kind != WAKE:
+                    self._happened(kind, what, version, now)
+                elif self._wake_at == now:
+                    self._wake_at = None
+                    core.wake(now)
+            decisions = core.decide(now)
+            if decisions:
+                self._counts["decisions"] += len(decisions)
+                self._carry_out(decisions, now)
+                if self.sink is not None:
+                    self.sink(decisions)
+            self._decided(now)
+            self._plan_wake(now)
+        return Outcome(
+            list(self.results.values()),
+            self._counts["decisions"],
+            self._counts["packings"],
+            self._counts["preemptions"],
+            self._busy_gpu_s,
+        )
+
+    # --- what a kind of job makes of it -----------------------------------------------------
+
+    @abstractmethod
+    def _happened(self, kind: int, what: Any, version: int, now: float) -> None:
+        """An event that the subclass pushed is due."""
+
+    @abstractmethod
+    def _carry_out(self, decisions: list[Decision], now: float) -> None:
+        """Make decisions come true."""
+
+    def _decided(self, now: float) -> None:  # noqa: B027 (most need not know)
+        """The core has been asked, whether or not it decided anything."""
+
+    @abstractmethod
+    def _anything_running(self) -> bool: ...
+
+    # --- clock ------------------------------------------------------------------------------
+
+    def _push(self, time: float, kind: int, what: Any, version: int = 0) -> None:
+        heappush(self._heap, (time, kind, self._seq, what, version))
+        self._seq += 1
+
+    def _plan_wake(self, now: float) -> None:
+        core = self._loop_core
+        going_on = self._heap or self._anything_running()
+        # else nothing is left to happen, unless a lent node is still to come home to a job
+        wake = core.next_wake(now) if going_on else core.last_wake(now)
+        if wake is not None and (self._wake_at is None or wake < self._wake_at):
+            self._wake_at = wake
+            self._push(wake, WAKE, None)
+
+    def _count_end(self) -> None:
+        self._counts["ended"] += 1
+        if self.progress is not None and self._counts["ended"] % self.progress_every == 0:
+            self.progress(self._counts["ended"])

@@ -1,0 +1,167 @@
+"""Writes decisions to Parquet as they are taken.
+
+Rows are buffered and written in row groups, so memory stays flat however long the run. The file
+appears under its name only when it is complete.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from scheduler.core.decisions import Decision
+
+_LABEL = pa.dictionary(pa.int32(), pa.string())
+
+DECISION_SCHEMA = pa.schema(
+    [
+        pa.field("seq", pa.int64(), nullable=False),
+        pa.field("time", pa.timestamp("ms", tz="UTC"), nullable=False),
+        pa.field("action", _LABEL, nullable=False),
+        pa.field("reason", _LABEL, nullable=False),
+        pa.field("job_id", pa.string(), nullable=False),
+        pa.field("vc", _LABEL, nullable=False),
+        pa.field("nodes", pa.list_(pa.int32())),
+        pa.field("gpus", pa.list_(pa.int64())),  # a bit mask of GPU indices per node
+        pa.field("partner", pa.string()),
+        pa.field("priority", pa.float64()),
+        pa.field("estimate_s", pa.float64()),
+        pa.field("score", pa.float64()),
+        pa.field("intercept", pa.float64()),
+        pa.field("terms", pa.list_(pa.float64())),  # names: bundles.json, under `bundle`
+        pa.field("inputs", pa.list_(pa.string())),  # feature values behind the terms
+        pa.field("bundle", _LABEL),
+        pa.field("tree_path", pa.list_(pa.string())),
+        pa.field("speed", pa.float64()),  # predicted, of this job while it shares
+        pa.field("partner_speed", pa.float64()),
+        pa.field("blocker", pa.string()),
+        pa.field("need", pa.int32()),
+        pa.field("free", pa.int32()),
+        pa.field("limit", pa.int32()),
+        pa.field("position", pa.int32()),
+        pa.field("expected_start_early", pa.timestamp("ms", tz="UTC")),
+        pa.field("expected_start_late", pa.timestamp("ms", tz="UTC")),
+        pa.field("batch_per_gpu", pa.int32()),
+        pa.field("accumulation", pa.int32()),
+        pa.field("evidence", pa.map_(pa.string(), pa.string())),
+    ]
+)
+
+ROW_GROUP = 16_384
+
+
+class Recorder:
+    """A sink for decisions. Use as a context manager; an exception leaves no file behind."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.count = 0
+        self._partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+        self._buffer: list[Decision] = []
+        self._writer: pq.ParquetWriter | None = None
+
+    def __enter__(self) -> Recorder:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._writer = pq.ParquetWriter(self._partial, DECISION_SCHEMA, compression="zstd")
+        return self
+
+    def __call__(self, decisions: list[Decision]) -> None:
+        self._buffer.extend(decisions)
+        if len(self._buffer) >= ROW_GROUP:
+            self._flush()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._writer is not None
+        try:
+            if kind is None:
+                self._flush()
+            self._writer.close()
+            if kind is None:
+                os.replace(self._partial, self.path)
+        finally:
+            self._partial.unlink(missing_ok=True)  # still there only if something went wrong
+
+    def _flush(self) -> None:
+        assert self._writer is not None
+        if self._buffer:
+            self._writer.write_table(decision_table(self._buffer))
+            self.count += len(self._buffer)
+            self._buffer = []
+
+
+def decision_table(decisions: list[Decision]) -> pa.Table:
+    """Decisions as a table in `DECISION_SCHEMA`."""
+    scores = [d.score for d in decisions]
+    starts = [d.expected_start for d in decisions]
+    columns: dict[str, list[Any]] = {
+        "seq": [d.seq for d in decisions],
+        "time": [round(d.time * 1000) for d in decisions],
+        "action": [d.action.value for d in decisions],
+        "reason": [d.reason.value for d in decisions],
+        "job_id": [d.job_id for d in decisions],
+        "vc": [d.vc for d in decisions],
+        "nodes": [d.nodes or None for d in decisions],
+        "gpus": [d.gpus or None for d in decisions],
+        "partner": [d.partner for d in decisions],
+        "priority": [d.priority for d in decisions],
+        "estimate_s": [d.estimate_s for d in decisions],
+        "score": [s and s.value for s in scores],
+        "intercept": [s and s.intercept for s in scores],
+        "terms": [s and s.terms for s in scores],
+        # the same inputs stand behind every later decision on the job: kept once
+        "inputs": [
+            d.score.inputs if d.score and d.action == "enqueue" else None for d in decisions
+        ],
+        "bundle": [s and s.bundle for s in scores],
+        "tree_path": [d.tree_path or None for d in decisions],
+        "speed": [d.speeds and d.speeds[0] for d in decisions],
+        "partner_speed": [d.speeds and d.speeds[1] for d in decisions],
+        "blocker": [d.blocker for d in decisions],
+        "need": [d.need for d in decisions],
+        "free": [d.free for d in decisions],
+        "limit": [d.limit for d in decisions],
+        "position": [d.position for d in decisions],
+        "expected_start_early": [s and round(s[0] * 1000) for s in starts],
+        "expected_start_late": [s and round(s[1] * 1000) for s in starts],
+        "batch_per_gpu": [d.batch and d.batch[0] for d in decisions],
+        "accumulation": [d.batch and d.batch[1] for d in decisions],
+        "evidence": [_text(d.evidence) if d.evidence else None for d in decisions],
+    }
+    arrays = [pa.array(columns[f.name], type=f.type) for f in DECISION_SCHEMA]
+    return pa.Table.from_arrays(arrays, schema=DECISION_SCHEMA)
+
+
+def _text(evidence: tuple[tuple[str, float | str], ...]) -> list[tuple[str, str]]:
+    return [(name, v if isinstance(v, str) else f"{v:.6g}") for name, v in evidence]
+
+
+def write_json(path: Path, value: object) -> None:
+    """Write JSON under a temporary name, then rename."""
+    write_text(path, json.dumps(value, indent=2) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write text under a temporary name, then rename."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    partial.write_text(text)
+    os.replace(partial, path)
+
+
+def write_table(path: Path, table: pa.Table) -> None:
+    """Write Parquet under a temporary name, then rename."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    pq.write_table(table, partial, compression="zstd")
+    os.replace(partial, path)

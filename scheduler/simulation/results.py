@@ -1,0 +1,136 @@
+"""What a run came to: one row per job, and the figures policies are compared by."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+import pyarrow as pa
+
+from scheduler.simulation.engine import JobResult, Outcome
+
+_LABEL = pa.dictionary(pa.int32(), pa.string())
+_TIME = pa.timestamp("ms", tz="UTC")
+
+JOB_SCHEMA = pa.schema(
+    [
+        pa.field("job_id", pa.string(), nullable=False),
+        pa.field("user", _LABEL),
+        pa.field("vc", _LABEL),
+        pa.field("name", pa.string()),
+        pa.field("gpus", pa.int32(), nullable=False),
+        pa.field("duration_s", pa.float64(), nullable=False),  # on exclusive GPUs
+        pa.field("submit_time", _TIME, nullable=False),
+        pa.field("start_time", _TIME),  # null: never started
+        pa.field("end_time", _TIME),
+        pa.field("jct_s", pa.float64()),
+        pa.field("queue_s", pa.float64()),  # without GPUs, between submission and end
+        pa.field("ran_s", pa.float64()),
+        pa.field("profile_s", pa.float64()),
+        pa.field("estimate_s", pa.float64()),
+        pa.field("pairings", pa.int32()),
+        pa.field("preemptions", pa.int32()),
+        pa.field("ended_in_profiling", pa.bool_()),
+        pa.field("refused", pa.bool_()),
+    ]
+)
+
+
+class NothingEnded(ValueError):
+    """A run without figures, because no job in it ended."""
+
+
+def job_table(results: list[JobResult]) -> pa.Table:
+    """One row per job, in `JOB_SCHEMA`."""
+
+    def ms(seconds: float | None) -> int | None:
+        return None if seconds is None else round(seconds * 1000)
+
+    done = [r.end_time is not None for r in results]
+    columns = {
+        "job_id": [r.job.job_id for r in results],
+        "user": [r.job.user for r in results],
+        "vc": [r.job.vc for r in results],
+        "name": [r.job.name for r in results],
+        "gpus": [r.job.gpus for r in results],
+        "duration_s": [r.duration_s for r in results],
+        "submit_time": [ms(r.job.submit_time) for r in results],
+        "start_time": [ms(r.start_time) for r in results],
+        "end_time": [ms(r.end_time) for r in results],
+        "jct_s": [r.jct_s if d else None for r, d in zip(results, done, strict=True)],
+        "queue_s": [r.queue_s if d else None for r, d in zip(results, done, strict=True)],
+        "ran_s": [r.ran_s for r in results],
+        "profile_s": [r.profile_s for r in results],
+        "estimate_s": [r.estimate_s for r in results],
+        "pairings": [r.packed for r in results],
+        "preemptions": [r.preemptions for r in results],
+        "ended_in_profiling": [r.ended_in_profiling for r in results],
+        "refused": [r.refused for r in results],
+    }
+    arrays = [pa.array(columns[f.name], type=f.type) for f in JOB_SCHEMA]
+    return pa.Table.from_arrays(arrays, schema=JOB_SCHEMA)
+
+
+def summarise(outcome: Outcome, cluster_gpus: int) -> dict[str, float | int]:
+    """The figures of a run.
+
+    Averages are over jobs that ended. `gpu_utilisation` is the share of GPU-time between first
+    submission and last end in which a GPU held at least one job. `packed_jobs` counts jobs started
+    on GPUs already in use; `mean_slowdown_packed` is wall time over exclusive time of jobs that
+    ever shared. Finish-time fairness is JCT / duration, per user the sum of both.
+    """
+    ended = [r for r in outcome.jobs if r.end_time is not None]
+    if not ended:
+        raise NothingEnded(
+            f"none of {len(outcome.jobs)} jobs ended; {sum(r.refused for r in outcome.jobs)} were "
+            "refused: is this the right cluster for the trace?"
+        )
+    jct = np.array([r.jct_s for r in ended])
+    queue = np.array([r.queue_s for r in ended])
+    gpus = np.array([r.job.gpus for r in ended])
+    first = min(r.job.submit_time for r in outcome.jobs)
+    makespan = max(r.end_time or 0.0 for r in ended) - first
+    shared = [r for r in ended if r.packed and not r.ended_in_profiling]
+    slowdown = [r.ran_s / r.duration_s for r in shared if r.duration_s > 0]
+    fairness = list(fairness_by_user(ended).values()) or [1.0]
+    large = queue[gpus > 8]
+    return {
+        "jobs": len(outcome.jobs),
+        "ended": len(ended),
+        "refused": sum(r.refused for r in outcome.jobs),
+        "avg_jct_s": float(jct.mean()),
+        "p50_jct_s": float(np.percentile(jct, 50)),
+        "avg_queue_s": float(queue.mean()),
+        "p99_queue_s": float(np.percentile(queue, 99)),
+        "p999_queue_s": float(np.percentile(queue, 99.9)),
+        "max_queue_large_s": float(large.max()) if len(large) else 0.0,
+        "makespan_s": float(makespan),
+        "gpu_utilisation": outcome.busy_gpu_s / (cluster_gpus * makespan) if makespan else 0.0,
+        "packed_jobs": outcome.packings,
+        "mean_slowdown_packed": float(np.mean(slowdown)) if slowdown else 1.0,
+        "preemptions": outcome.preemptions,
+        "ended_in_profiling": sum(r.ended_in_profiling for r in ended),
+        "ftf_user_p50": float(np.percentile(fairness, 50)),
+        "ftf_user_p99": float(np.percentile(fairness, 99)),
+        "decisions": outcome.decisions,
+    }
+
+
+def jct_by_vc(results: list[JobResult]) -> dict[str, float]:
+    """Mean JCT (s) of each virtual cluster."""
+    sums: dict[str, list[float]] = defaultdict(list)
+    for r in results:
+        if r.end_time is not None:
+            sums[r.job.vc].append(r.jct_s)
+    return {vc: float(np.mean(values)) for vc, values in sums.items()}
+
+
+def fairness_by_user(results: list[JobResult]) -> dict[str, float]:
+    """Finish-time fairness of each user: the sum of JCT over that of durations of ended jobs."""
+    jct: dict[str, float] = defaultdict(float)
+    alone: dict[str, float] = defaultdict(float)
+    for r in results:
+        if r.end_time is not None:
+            jct[r.job.user] += r.jct_s
+            alone[r.job.user] += r.duration_s
+    return {user: jct[user] / alone[user] for user in jct if alone[user] > 0}

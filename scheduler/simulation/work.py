@@ -1,0 +1,140 @@
+"""A job is work; an allocation is a rate.
+
+`Work` is the truth about a job, which only nature (the simulator) knows. A `SpeedModel` says how
+fast it gets done: seconds of exclusive-speed work per second. Exclusive GPUs are rate 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from features.job import Job, Profile
+from features.schema import State
+from models.interference import contended_speed
+from scheduler.core.cluster import ClusterSpec, Run
+
+
+class Configuration(NamedTuple):
+    """What is trained and how: the key under which pair speeds were measured."""
+
+    model: str
+    dataset: str
+    batch_size: int
+    amp: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The truth about a job.
+
+    Attributes:
+        duration_s: seconds it runs on exclusive GPUs.
+        state: how it ends.
+        configuration: what it trains; None when the trace does not say.
+        profile: what profiling it would show; None when the trace does not say.
+    """
+
+    duration_s: float
+    state: State = State.COMPLETED
+    configuration: Configuration | None = None
+    profile: Profile | None = None
+
+
+@dataclass(slots=True)
+class Workload:
+    """Jobs in order of submission, with the truth about each, and the cluster they ran on.
+
+    `left_out` counts rows of the trace that are not here because nobody knows how long they ran.
+    """
+
+    name: str
+    jobs: list[Job]
+    work: dict[str, Work]
+    cluster: ClusterSpec
+    left_out: int = 0
+
+
+class SpeedModel(Protocol):
+    """Nature's rule for how fast work is done."""
+
+    def rate(self, work: Work, run: Run, neighbour: Work | None) -> float:
+        """Seconds of exclusive-speed work done per second of `run`, beside `neighbour`."""
+        ...
+
+
+class PairTable:
+    """Measured pair speeds: each member's throughput relative to running alone.
+
+    Args:
+        measured: speed of the first configuration beside the second.
+        unmeasured: speed of each member of a pair that was never measured.
+        cap: upper limit of a speed (above 1 is measurement noise); None for no limit.
+    """
+
+    def __init__(
+        self,
+        measured: Mapping[tuple[Configuration, Configuration], float],
+        *,
+        unmeasured: float = 0.8,
+        cap: float | None = 1.0,
+    ):
+        for pair, speed in measured.items():
+            if not speed > 0:
+                raise ValueError(f"speed of {pair[0]} beside {pair[1]} is {speed}; it must be > 0")
+        self._speeds = {
+            pair: min(speed, cap) if cap is not None else speed for pair, speed in measured.items()
+        }
+        self._unmeasured = unmeasured
+
+    def rate(self, work: Work, run: Run, neighbour: Work | None) -> float:
+        if neighbour is None:
+            return 1.0
+        return self.speed(work.configuration, neighbour.configuration)
+
+    def speed(self, own: Configuration | None, other: Configuration | None) -> float:
+        """Relative speed of `own` beside `other`."""
+        if own is None or other is None:
+            return self._unmeasured
+        return self._speeds.get((own, other), self._unmeasured)
+
+
+REMEMBERED = 50_000  # pairs; profiles of a real cluster never repeat
+
+
+class SimulatedContention:
+    """Pair speeds by the stated formula of `models.interference`, from the profiles.
+
+    For traces without measured pairs. A pair with an unknown profile runs at `unknown` each.
+    """
+
+    def __init__(self, unknown: float = 0.8):
+        self._unknown = unknown
+        self._speeds: dict[tuple[Profile, Profile], float] = {}
+
+    def rate(self, work: Work, run: Run, neighbour: Work | None) -> float:
+        if neighbour is None:
+            return 1.0
+        a, b = work.profile, neighbour.profile
+        if a is None or b is None:
+            return self._unknown
+        speed = self._speeds.get((a, b))
+        if speed is None:
+            if len(self._speeds) >= REMEMBERED:
+                self._speeds.clear()
+            speed = self._speeds[a, b] = float(
+                contended_speed(
+                    np.float64(a.gpu_util_pct / 100),
+                    np.float64(b.gpu_util_pct / 100),
+                    np.float64((a.gpu_mem_util_pct + b.gpu_mem_util_pct) / 100),
+                )
+            )
+        return speed
+
+
+def preemption_cost_s(gpus: int) -> float:
+    """Seconds of work added by stopping and restarting a job (the settings of the Lucid paper)."""
+    return 40.0 if gpus <= 8 else 60.0

@@ -1,0 +1,228 @@
+"""Who holds which GPU: examples, and a random walk against a model that keeps a plain table."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
+
+from scheduler.core.cluster import Cluster, ClusterSpec, Run
+from tests.scheduler.builders import Sample, a_job, cluster_of
+
+
+def start(cluster: Cluster, sample: Sample, *, profiling: bool = False) -> Run:
+    pool = cluster.profiling if profiling else cluster.pools[sample.job.vc]
+    placement = pool.place(sample.job.gpus)
+    assert placement is not None
+    return cluster.start(sample.job, sample.job.vc, placement, 0.0, profiling=profiling)
+
+
+def test_nodes_are_numbered_through_the_virtual_clusters() -> None:
+    cluster = cluster_of(nodes={"a": 2, "b": 3}, profiling={"b": 1})
+    assert cluster.node_vc == ["a", "a", "b", "b", "b"]
+    assert list(cluster.pools["b"].nodes()) == [2, 3]
+    assert list(cluster.profiling.nodes()) == [4], "a virtual cluster lends its last nodes"
+    assert cluster.spec.gpus == 40
+
+
+def test_a_run_knows_its_gpus_and_its_place_in_line() -> None:
+    cluster = cluster_of(nodes=2)
+    first, second = start(cluster, a_job(gpus=8)), start(cluster, a_job(gpus=2))
+    assert (first.nodes, first.gpus) == ((0,), (255,))
+    assert (second.nodes, second.gpus) == ((1,), (0b11,))
+    assert first.order < second.order
+    assert cluster.pools["vc"].free == 6
+
+
+def test_partners_share_the_same_gpus_and_the_last_to_leave_frees_them() -> None:
+    cluster = cluster_of()
+    one, two = a_job("one", gpus=2), a_job("two", gpus=2)
+    run = start(cluster, one)
+    packed = cluster.pack(two.job, run, 5.0)
+    assert (run.partner, packed.partner) == (packed, run)
+    assert (packed.nodes, packed.gpus, packed.start_time) == (run.nodes, run.gpus, 5.0)
+    cluster.release("one")
+    assert packed.partner is None
+    assert cluster.pools["vc"].free == 6
+    cluster.validate()
+    cluster.release("two")
+    assert cluster.pools["vc"].free == 8
+    cluster.validate()
+
+
+def test_a_third_job_a_profiled_one_or_another_size_cannot_share() -> None:
+    cluster = cluster_of(nodes=2, profiling=1)
+    run = start(cluster, a_job(gpus=2))
+    with pytest.raises(ValueError, match="wants 1 GPUs, its partner has 2"):
+        cluster.pack(a_job(gpus=1).job, run, 0.0)
+    cluster.pack(a_job(gpus=2).job, run, 0.0)
+    with pytest.raises(ValueError, match="cannot take another partner"):
+        cluster.pack(a_job(gpus=2).job, run, 0.0)
+    looked_at = start(cluster, a_job(gpus=2), profiling=True)
+    with pytest.raises(ValueError, match="cannot take another partner"):
+        cluster.pack(a_job(gpus=2).job, looked_at, 0.0)
+    cluster.validate()
+
+
+def test_a_survivor_may_share_again_unless_it_is_kept_shut() -> None:
+    for open_ in (True, False):
+        cluster = cluster_of()
+        run = start(cluster, a_job("older", gpus=1))
+        survivor = cluster.pack(a_job("younger", gpus=1).job, run, 0.0)
+        cluster.release("older", survivor_open=open_)
+        assert list(cluster.alone["vc", 1].values()) == ([survivor] if open_ else [])
+
+
+def test_nodes_are_lent_to_the_profiling_partition_and_come_back() -> None:
+    cluster = cluster_of(nodes={"a": 2, "b": 1})
+    cluster.lend(1)
+    assert cluster.pools["a"].gpus == 8
+    assert cluster.profiling.gpus == 8
+    run = start(cluster, a_job("x", vc="b"), profiling=True)
+    assert run.nodes == (1,)
+    with pytest.raises(ValueError, match="not idle"):
+        cluster.give_back(1)
+    cluster.release("x")
+    cluster.give_back(1)
+    assert cluster.pools["a"].gpus == 16
+    assert cluster.profiling.gpus == 0
+    cluster.validate()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: ClusterSpec({"a": -1}), "vc 'a' has -1 nodes; it must be at least 0"),
+        (lambda: ClusterSpec({"a": 1}, 0), "gpus_per_node is 0; it must be at least 1"),
+        (lambda: Cluster(ClusterSpec({"a": 1}), {"a": 2}), "vc 'a' has 1 nodes and cannot lend 2"),
+        (lambda: Cluster(ClusterSpec({"a": 1}), {"z": 1}), "no such vc .*: z"),
+    ],
+)
+def test_a_wrong_cluster_is_refused_in_one_line(make: object, message: str) -> None:
+    assert callable(make)
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+class Walk(RuleBasedStateMachine):
+    """Starts, packings, releases and loans in any order.
+
+    The model is a plain table: the jobs on each GPU, and the pool each node is in.
+    """
+
+    @initialize(
+        nodes=st.dictionaries(st.sampled_from("abc"), st.integers(0, 3), min_size=1),
+        per_node=st.sampled_from([1, 2, 4]),
+    )
+    def begin(self, nodes: dict[str, int], per_node: int) -> None:
+        self.cluster = Cluster(ClusterSpec(nodes, per_node))
+        self.per_node = per_node
+        self.pool_of = list(self.cluster.node_vc)
+        self.on: dict[tuple[int, int], set[str]] = {
+            (node, gpu): set() for node in range(len(self.pool_of)) for gpu in range(per_node)
+        }
+        self.open: dict[str, Run] = {}  # alone on their GPUs, and ready to share them
+        self.count = 0
+
+    def new(self, gpus: int, vc: str) -> Sample:
+        self.count += 1
+        return a_job(f"j{self.count}", gpus=gpus, vc=vc)
+
+    @rule(data=st.data(), gpus=st.integers(1, 9), profiling=st.booleans())
+    def start(self, data: st.DataObject, gpus: int, profiling: bool) -> None:
+        vc = data.draw(st.sampled_from(sorted(self.cluster.pools)))
+        pool = self.cluster.profiling if profiling else self.cluster.pools[vc]
+        placement = pool.place(gpus)
+        if placement is None:
+            return
+        job = self.new(gpus, vc).job
+        run = self.cluster.start(job, vc, placement, 0.0, profiling=profiling)
+        for node, gpu in held(run):
+            assert not self.on[node, gpu]
+            assert self.pool_of[node] == ("profiling" if profiling else vc)
+            self.on[node, gpu].add(job.job_id)
+        if not profiling:
+            self.open[job.job_id] = run
+
+    @precondition(lambda self: self.open)
+    @rule(data=st.data())
+    def pack(self, data: st.DataObject) -> None:
+        partner = self.open.pop(data.draw(st.sampled_from(sorted(self.open))))
+        job = self.new(partner.job.gpus, partner.vc).job
+        run = self.cluster.pack(job, partner, 0.0)
+        for gpu in held(run):
+            assert self.on[gpu] == {partner.job.job_id}
+            self.on[gpu].add(job.job_id)
+
+    @precondition(lambda self: self.cluster.runs)
+    @rule(data=st.data(), survivor_open=st.booleans())
+    def release(self, data: st.DataObject, survivor_open: bool) -> None:
+        job_id = data.draw(st.sampled_from(sorted(self.cluster.runs)))
+        left = {other for jobs in self.on.values() if job_id in jobs for other in jobs} - {job_id}
+        self.cluster.release(job_id, survivor_open=survivor_open)
+        for jobs in self.on.values():
+            jobs.discard(job_id)
+        self.open.pop(job_id, None)
+        for survivor in left:
+            if survivor_open:
+                self.open[survivor] = self.cluster.runs[survivor]
+
+    @precondition(lambda self: self.on)
+    @rule(data=st.data())
+    def lend_or_give_back(self, data: st.DataObject) -> None:
+        """Only an idle node moves; a busy one stays where it is."""
+        node = data.draw(st.sampled_from(range(len(self.pool_of))))
+        home = self.cluster.node_vc[node]
+        lent = self.pool_of[node] == "profiling"
+        move = self.cluster.give_back if lent else self.cluster.lend
+        if any(self.on[node, gpu] for gpu in range(self.per_node)):
+            with pytest.raises(ValueError, match="not idle"):
+                move(node)
+        else:
+            move(node)
+            self.pool_of[node] = home if lent else "profiling"
+
+    @invariant()
+    def agrees_with_the_table(self) -> None:
+        if not hasattr(self, "cluster"):
+            return
+        self.cluster.validate()
+        for name, pool in [*self.cluster.pools.items(), ("profiling", self.cluster.profiling)]:
+            nodes = [n for n, where in enumerate(self.pool_of) if where == name]
+            assert sorted(pool.nodes()) == nodes
+            free = {(n, g) for n in nodes for g in range(self.per_node) if not self.on[n, g]}
+            assert pool.free == len(free)
+            assert pool.gpus == len(nodes) * self.per_node
+            assert free == {
+                (n, g) for n in nodes for g in range(self.per_node) if pool.free_on(n) >> g & 1
+            }
+        assert all(len(jobs) <= 2 for jobs in self.on.values())
+        for (node, gpu), jobs in self.on.items():
+            for job_id in jobs:
+                run = self.cluster.runs[job_id]
+                assert (node, gpu) in held(run)
+                partner = run.partner.job.job_id if run.partner else None
+                assert jobs - {job_id} == ({partner} if partner else set())
+        assert {r.job.job_id for runs in self.cluster.alone.values() for r in runs.values()} == set(
+            self.open
+        )
+
+
+def held(run: Run) -> list[tuple[int, int]]:
+    return [
+        (node, gpu)
+        for node, mask in zip(run.nodes, run.gpus, strict=True)
+        for gpu in range(mask.bit_length())
+        if mask >> gpu & 1
+    ]
+
+
+TestWalk = Walk.TestCase
+TestWalk.settings = settings(deadline=None, max_examples=40, stateful_step_count=30)

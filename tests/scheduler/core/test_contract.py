@@ -1,0 +1,82 @@
+"""Every policy against the one contract."""
+
+from __future__ import annotations
+
+from scheduler.core.pairs import TableJudge
+from scheduler.core.policy import Policy
+from scheduler.core.profiling import Stage
+from scheduler.policies import POLICIES, build
+from scheduler.policies.lucid import Lucid
+from scheduler.simulation.free_profiling import LoanSchedule
+from tests.scheduler.contract import PolicyContract
+from tests.scheduler.worlds import World
+
+
+class TestFifo(PolicyContract):
+    name = "fifo"
+
+
+class TestFifoSkip(PolicyContract):
+    name = "fifo-skip"
+    skips = True
+
+
+class TestEasy(PolicyContract):
+    name = "easy"
+
+
+class TestSjf(PolicyContract):
+    name = "sjf"
+
+
+class TestSrtf(PolicyContract):
+    name = "srtf"
+
+
+class TestQssf(PolicyContract):
+    name = "qssf"
+
+
+class TestLucid(PolicyContract):
+    name = "lucid"
+
+
+class TestTiresias(PolicyContract):
+    name = "tiresias"
+    round_s = 60.0
+
+
+class TestHorus(PolicyContract):
+    name = "horus"
+    skips = True
+
+
+class TestPellucid(PolicyContract):
+    name = "pellucid"
+    skips = True
+
+
+class TestLucidAlwaysPacking(PolicyContract):
+    """Without a forecast packing is always on, and so is passing those that do not fit."""
+
+    name = "lucid"
+    skips = True
+
+    def policy(self, world: World) -> Policy:
+        return Lucid(TableJudge(world.scores), gpu_memory_mib=world.spec.gpu_memory_mib)
+
+
+class TestLucidProfiledBeforehand(TestLucidAlwaysPacking):
+    """Profiles come free, so that nearly every job may be packed."""
+
+    def stage(self, world: World, policy: Policy) -> Stage:
+        return LoanSchedule([], {s.id: s.work.profile for s in world.samples if s.work.profile})
+
+
+def test_every_registered_policy_is_held_to_the_contract() -> None:
+    held = {t.name for t in PolicyContract.__subclasses__() if t.__module__ == __name__}
+    assert held == set(POLICIES)
+
+
+def test_policies_are_built_under_their_own_name() -> None:
+    assert {name: build(name).name for name in POLICIES} == {name: name for name in POLICIES}

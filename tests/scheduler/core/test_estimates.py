@@ -1,0 +1,33 @@
+"""What a policy is told about durations."""
+
+from __future__ import annotations
+
+import pytest
+
+from scheduler.core.estimates import Estimator, GpuCountEstimator, TableEstimator
+from tests.scheduler.builders import a_job
+
+
+def test_a_table_gives_what_it_holds() -> None:
+    table = TableEstimator("given", {"a": 5.0, "b": -3.0})
+    assert table.estimate(a_job("a").job, 0.0).seconds == 5.0
+    assert table.estimate(a_job("b").job, 0.0).seconds == 1000.0, "negative predictions are floored"
+    assert TableEstimator("x", {"b": -3.0}, floor=1.0).estimate(a_job("b").job, 0.0).seconds == 1.0
+    assert TableEstimator("x", {"z": 0.0}).estimate(a_job("z").job, 0.0).seconds == 0.0
+
+
+def test_a_job_missing_from_a_table_is_an_error_unless_there_is_a_default() -> None:
+    with pytest.raises(LookupError, match="the given estimator has no estimate for job x"):
+        TableEstimator("given", {}).estimate(a_job("x").job, 0.0)
+    assert TableEstimator("given", {}, default=7.0).estimate(a_job("x").job, 0.0).seconds == 7.0
+
+
+def test_knowing_nothing_every_job_is_as_long_as_every_other() -> None:
+    estimator = GpuCountEstimator()
+    jobs = [a_job(gpus=gpus, for_=gpus * 100.0).job for gpus in (1, 8, 64)]
+    assert len({estimator.estimate(job, 0.0).seconds for job in jobs}) == 1
+
+
+def test_the_base_estimator_knows_nothing_and_says_so() -> None:
+    with pytest.raises(LookupError, match="none estimator"):
+        Estimator().estimate(a_job("x").job, 0.0)

@@ -1,0 +1,129 @@
+"""Consolidated placement against a reference that follows the specification word by word."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.core.cluster import Placement, Pool
+
+
+def reference(free: list[int], gpus: int, per_node: int) -> list[tuple[int, int]] | None:
+    """(node, GPUs taken there), or None. `free` holds the free GPUs of each node, in node order.
+
+    Up to a node's worth: the fullest node that fits, ties by node order. A multiple of a node:
+    that many wholly empty nodes. Otherwise: walk the nodes from most free to least; the whole
+    nodes and then the remainder must be met at once by each node of the walk.
+    """
+    if gpus <= per_node:
+        fitting = [node for node in range(len(free)) if free[node] >= gpus]
+        return [(min(fitting, key=lambda n: (free[n], n)), gpus)] if fitting else None
+    wanted = [per_node] * (gpus // per_node) + ([gpus % per_node] if gpus % per_node else [])
+    walk = sorted(range(len(free)), key=lambda n: (-free[n], n))
+    if len(walk) < len(wanted):
+        return None
+    chosen = list(zip(walk, wanted, strict=False))
+    return chosen if all(free[node] >= want for node, want in chosen) else None
+
+
+def a_pool(busy: list[int], per_node: int) -> Pool:
+    """A pool whose nodes have the GPUs of the masks `busy` taken."""
+    pool = Pool("pool", per_node)
+    for node, mask in enumerate(busy):
+        pool.add_node(node)
+        pool.take([(node, mask)])
+    return pool
+
+
+@st.composite
+def occupancies(draw: st.DrawFn) -> tuple[list[int], int]:
+    per_node = draw(st.sampled_from([1, 2, 3, 8]))
+    full = (1 << per_node) - 1
+    masks = st.one_of(st.just(0), st.just(full), st.integers(0, full))
+    return draw(st.lists(masks, max_size=9)), per_node
+
+
+@settings(deadline=None, max_examples=400)
+@given(occupancy=occupancies(), gpus=st.integers(1, 40))
+def test_placement_is_that_of_the_specification(
+    occupancy: tuple[list[int], int], gpus: int
+) -> None:
+    busy, per_node = occupancy
+    pool = a_pool(busy, per_node)
+    free = [per_node - mask.bit_count() for mask in busy]
+    placement = pool.place(gpus)
+    expected = reference(free, gpus, per_node)
+    assert (placement is None) == (expected is None)
+    if placement is None or expected is None:
+        return
+    assert sorted((node, mask.bit_count()) for node, mask in placement) == sorted(expected)
+    assert all(not mask & busy[node] for node, mask in placement), "only free GPUs"
+    assert len(placement) == -(-gpus // per_node), "the fewest nodes"
+
+
+@settings(deadline=None, max_examples=100)
+@given(data=st.data(), occupancy=occupancies())
+def test_what_is_taken_can_be_given_back_in_any_order(
+    data: st.DataObject, occupancy: tuple[list[int], int]
+) -> None:
+    busy, per_node = occupancy
+    pool = a_pool(busy, per_node)
+    before = snapshot(pool)
+    taken: list[Placement] = []
+    for gpus in data.draw(st.lists(st.integers(1, 2 * per_node), max_size=6)):
+        placement = pool.place(gpus)
+        if placement is not None:
+            assert pool.free >= gpus
+            free = pool.free
+            pool.take(placement)
+            assert pool.free == free - gpus
+            taken.append(placement)
+    for placement in data.draw(st.permutations(taken)):
+        pool.give(tuple(n for n, _ in placement), tuple(mask for _, mask in placement))
+    assert snapshot(pool) == before
+
+
+def snapshot(pool: Pool) -> tuple[dict[int, int], int, list[Placement | None]]:
+    """All that can be seen of a pool: free GPUs, and where every size of job would go."""
+    free = {node: pool.free_on(node) for node in pool.nodes()}
+    return free, pool.free, [pool.place(gpus) for gpus in range(1, 3 * pool.per_node)]
+
+
+@pytest.mark.parametrize(
+    ("busy", "gpus", "nodes"),
+    [
+        pytest.param([0, 0b1111, 0b111111], 2, [2], id="the fullest node that fits"),
+        pytest.param([0, 0b1111, 0b1111], 3, [1], id="ties by node order"),
+        pytest.param([0b1, 0, 0], 8, [1], id="a node's worth needs an empty node"),
+        pytest.param([0, 0b1, 0], 16, [0, 2], id="a multiple takes empty nodes"),
+        pytest.param([0b1, 0b1, 0], 16, None, id="enough free, but not two empty nodes"),
+        pytest.param([0b1111, 0b11, 0], 12, [2, 1], id="the remainder goes to the emptiest left"),
+        pytest.param([0, 0b11, 0], 12, [0, 2], id="even if that is another empty one"),
+        pytest.param([0b11111, 0b11111, 0], 12, None, id="no node for the remainder"),
+    ],
+)
+def test_examples(busy: list[int], gpus: int, nodes: list[int] | None) -> None:
+    placement = a_pool(busy, 8).place(gpus)
+    assert (None if placement is None else [node for node, _ in placement]) == nodes
+
+
+def test_gpus_of_a_node_are_taken_from_the_lowest() -> None:
+    assert a_pool([0b0101], 8).place(3) == [(0, 0b11010)]
+
+
+def test_the_last_idle_node_is_the_one_to_lend() -> None:
+    pool = a_pool([0, 0, 0b1], 8)
+    assert pool.idle_node() == 1
+    assert pool.is_idle(0)
+    assert not pool.is_idle(2)
+    assert a_pool([0b1], 8).idle_node() is None
+    assert a_pool([], 8).idle_node() is None
+
+
+def test_a_busy_node_cannot_leave_and_a_node_cannot_come_twice() -> None:
+    pool = a_pool([0b1], 8)
+    with pytest.raises(ValueError, match="not idle"):
+        pool.remove_node(0)
+    with pytest.raises(ValueError, match="already in pool"):
+        pool.add_node(0)

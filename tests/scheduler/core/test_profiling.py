@@ -1,0 +1,443 @@
+"""The profiling stage: who is looked at, for how long, and what it borrows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from features.job import Job, Profile
+from scheduler.core.arrivals import BundleForecast, RecentForecast, TableForecast
+from scheduler.core.decisions import Action, Decision, Reason
+from scheduler.core.estimates import Estimate, Estimator
+from scheduler.core.policy import Policy
+from scheduler.core.profiling import KnownProfiles, ProfilingStage, Scaling, WaitingStage
+from scheduler.policies.fifo import Fifo
+from scheduler.policies.lucid import Lucid
+from scheduler.policies.pellucid.policy import Pellucid
+from tests.scheduler.builders import (
+    Desk,
+    Likes,
+    Sample,
+    a_job,
+    a_stage,
+    actions,
+    cluster_of,
+    play,
+)
+
+
+def a_desk(stage: ProfilingStage, *, nodes: int = 2, profiling: int = 1, gpus: int = 8) -> Desk:
+    return Desk(Fifo(), cluster_of(nodes=nodes, gpus=gpus, profiling=profiling), stage=stage)
+
+
+def profiled(decisions: list[Decision]) -> list[str]:
+    return [d.job_id for d in decisions if d.action is Action.PROFILE]
+
+
+# --- order ----------------------------------------------------------------------------------------
+
+
+def test_fewest_gpus_first_and_first_come_among_equals() -> None:
+    desk = a_desk(a_stage())
+    desk.submit(a_job("holds all", gpus=8))
+    desk.submit(a_job("four", gpus=4), a_job("two", gpus=2), a_job("one", gpus=1))
+    desk.submit(a_job("later one", gpus=1))
+    assert profiled(desk.end("holds all")) == ["one", "later one", "two", "four"]
+
+
+def test_nobody_passes_the_first_that_does_not_fit() -> None:
+    desk = a_desk(a_stage())
+    desk.submit(a_job("running", gpus=5))
+    decisions = desk.submit(a_job("four", gpus=4), a_job("eight", gpus=8))
+    assert profiled(decisions) == []
+    desk = a_desk(a_stage())
+    desk.submit(a_job("a", gpus=3))
+    assert profiled(desk.submit(a_job("b", gpus=6), a_job("c", gpus=5))) == ["c"]
+    # b still does not fit, d is smaller and goes before it; e is larger and has to wait
+    assert profiled(desk.end("c")) == []
+    assert profiled(desk.submit(a_job("e", gpus=7), a_job("d", gpus=2))) == ["d"]
+
+
+@settings(deadline=None, max_examples=60)
+@given(sizes=st.lists(st.integers(1, 8), min_size=1, max_size=15))
+def test_whoever_waits_is_at_least_as_wide_as_whoever_was_taken(sizes: list[int]) -> None:
+    """All at once on an idle partition: the taken are the widest prefix, smallest first."""
+    desk = a_desk(a_stage(), profiling=2, nodes=3)
+    desk.submit(*[a_job(f"j{i}", gpus=gpus) for i, gpus in enumerate(sizes)])
+    order = sorted(range(len(sizes)), key=lambda i: (sizes[i], i))
+    taken = list(desk.cluster.runs)
+    assert taken == [f"j{i}" for i in order[: len(taken)]]
+    rest = order[len(taken) :]
+    if rest:
+        assert desk.cluster.profiling.place(sizes[rest[0]]) is None
+
+
+def test_waiting_to_be_looked_at_has_its_reason_and_numbers() -> None:
+    desk = a_desk(a_stage())
+    desk.submit(a_job("a", gpus=8))
+    first, second = desk.submit(a_job("b", gpus=2), a_job("c", gpus=4))
+    assert [d.reason for d in (first, second)] == [Reason.AWAITING_PROFILE] * 2
+    assert (first.job_id, first.need, first.free, first.limit, first.position) == ("b", 2, 0, 8, 1)
+    assert second.position == 2
+    assert first.sentence() == ("waits for a profiling slot: needs 2 GPUs, 0 of 8 are free there")
+    assert desk.wake(1.0) == [], "told once"
+
+
+# --- what becomes of a job ------------------------------------------------------------------------
+
+
+def test_a_long_job_is_stopped_at_the_limit_and_its_work_is_lost() -> None:
+    job = a_job("x", gpus=2, for_=500)
+    played = play(Lucid(), cluster_of(nodes=2, profiling=1), job, stage=a_stage(limit=200))
+    result = played.result("x")
+    assert (result.start_time, result.end_time) == (200, 700)
+    assert (result.profile_s, result.ran_s) == (200, 500)
+    assert not result.ended_in_profiling
+    assert [(d.action, d.reason, d.time) for d in played.decisions] == [
+        (Action.PROFILE, Reason.PROFILING_SLOT, 0),
+        (Action.ENQUEUE, Reason.PROFILE_COMPLETE, 200),
+        (Action.START, Reason.EXCLUSIVE_GPUS, 200),
+    ]
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.7, 199.9, 200.0])
+def test_a_short_job_ends_there(seconds: float) -> None:
+    """Whatever the clock says when it begins: times that are no sum of powers of two count too."""
+    holder = a_job("holder", gpus=8, for_=0.1, at=1_600_000_000.3)
+    job = a_job("x", gpus=8, for_=seconds, at=1_600_000_000.3)
+    played = play(Lucid(), cluster_of(nodes=2, profiling=1), holder, job, stage=a_stage())
+    result = played.result("x")
+    assert result.ended_in_profiling
+    assert result.profile_s == pytest.approx(seconds, abs=1e-6)
+    assert result.ran_s == 0
+    assert Action.ENQUEUE not in [d.action for d in played.of("x")]
+
+
+def test_a_job_just_longer_than_the_limit_does_not_end_there() -> None:
+    job = a_job("x", for_=200.001, at=1_600_000_000.3)
+    result = play(Lucid(), cluster_of(nodes=2, profiling=1), job, stage=a_stage()).result("x")
+    assert not result.ended_in_profiling
+    assert result.profile_s == pytest.approx(200)
+
+
+def test_a_large_job_goes_straight_to_its_queue() -> None:
+    desk = a_desk(a_stage(max_gpus=4))
+    enqueue, start = desk.submit(a_job("x", gpus=5))
+    assert (enqueue.action, enqueue.reason) == (Action.ENQUEUE, Reason.PROFILING_SKIPPED)
+    assert enqueue.sentence() == "too large for the profiling partition (limit 4 GPUs)"
+    assert start.action is Action.START
+
+
+class Curious(Estimator):
+    """Predicts the memory of the profile, once it was told it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.profiles: dict[str, Profile] = {}
+
+    def profiled(self, job_id: str, profile: Profile, now: float) -> None:
+        self.profiles[job_id] = profile
+
+    def estimate(self, job: Job, now: float) -> Estimate:
+        return Estimate(self.profiles[job.job_id].gpu_mem_mib)
+
+
+def test_the_estimator_knows_the_profile_before_it_is_asked() -> None:
+    desk = Desk(Lucid(), cluster_of(nodes=2, profiling=1), Curious(), a_stage())
+    desk.submit(a_job("x", mem=321.0))
+    (enqueue, _) = desk.end("x", now=200.0)
+    assert enqueue.estimate_s == 321.0
+
+
+def test_a_job_without_a_profile_is_never_packed() -> None:
+    """Larger than the partition takes, or profiled without a result: nothing known, no sharing."""
+    desk = Desk(Lucid(Likes()), cluster_of(nodes=2, profiling=1), stage=a_stage(max_gpus=1))
+    desk.submit(a_job("a", gpus=8))
+    decisions = desk.submit(a_job("b", gpus=8))
+    assert actions(decisions) == [(Action.ENQUEUE, "b"), (Action.WAIT, "b")]
+
+
+# --- who skips it ---------------------------------------------------------------------------------
+
+
+def named(
+    job_id: str,
+    name: str,
+    *,
+    user: str = "ada",
+    gpus: int = 1,
+    for_: float = 600.0,
+    at: float = 0.0,
+) -> Sample:
+    sample = a_job(job_id, gpus=gpus, for_=for_, user=user, at=at, mem=float(len(job_id)))
+    return replace(sample, job=replace(sample.job, name=name))
+
+
+def skipped(decisions: list[Decision]) -> dict[str, Reason]:
+    """Reasons of the jobs that joined their queues."""
+    return {d.job_id: d.reason for d in decisions if d.action is Action.ENQUEUE}
+
+
+def test_one_whose_like_was_looked_at_lately_takes_over_its_profile() -> None:
+    desk = a_desk(ProfilingStage(known_s=1000.0), nodes=6)
+    desk.submit(named("first", "resnet50-run-1"))
+    desk.end("first", now=200.0)
+    found = desk.submit(
+        named("again", "ResNet50_run_2", at=300.0),
+        named("wider", "resnet50-run-3", gpus=2, at=300.0),
+        named("other user", "resnet50-run-4", user="bob", at=300.0),
+        named("other name", "vgg-run-5", at=300.0),
+        named("nameless", "", at=300.0),
+        now=300.0,
+    )
+    assert skipped(found) == {"again": Reason.PROFILE_KNOWN}
+    assert desk.core.known("again").profile == Profile(50.0, 30.0, float(len("first")))
+    assert len(profiled(found)) == 4
+    enqueue = next(d for d in found if d.job_id == "again")
+    assert "was looked at lately" in enqueue.sentence()
+
+
+def test_a_profile_is_believed_for_so_long_and_the_latest_counts() -> None:
+    desk = a_desk(ProfilingStage(known_s=1000.0), nodes=6)
+    desk.submit(named("a", "net"))
+    desk.end("a", now=200.0)
+    assert skipped(desk.submit(named("b", "net", at=1200.0), now=1200.0)) != {}
+    assert profiled(desk.submit(named("cc", "net", at=1201.0), now=1201.0)) == ["cc"]
+    desk.end("cc", now=1401.0)
+    desk.submit(named("d", "net", at=1500.0), now=1500.0)
+    known = desk.core.known("d").profile
+    assert known is not None
+    assert known.gpu_mem_mib == 2.0
+
+
+def test_what_was_seen_of_a_run_counts_too_and_a_short_look_does_not() -> None:
+    """A job that ended while it was looked at was cut short by its own end."""
+    desk = a_desk(ProfilingStage(limit_s=200.0, known_s=1000.0), nodes=6)
+    short = replace(named("short", "debug"), work=a_job(for_=5.0).work)
+    desk.submit(short)
+    desk.end("short", now=5.0)
+    assert profiled(desk.submit(named("next", "debug", at=10.0), now=10.0)) == ["next"]
+    desk.submit(named("big", "llm", gpus=16, at=20.0), now=20.0)
+    desk.core.observed("big", Profile(90.0, 60.0, 7.0), 220.0)
+    assert skipped(desk.submit(named("small", "llm", gpus=16, at=300.0), now=300.0)) == {
+        "small": Reason.PROFILING_SKIPPED
+    }
+    assert desk.core.known("small").profile == Profile(90.0, 60.0, 7.0), "known all the same"
+
+
+def test_an_opt_out_is_the_reason_before_any_other() -> None:
+    for stage in (ProfilingStage(max_gpus=1, known_s=1e6), WaitingStage(max_gpus=1, known_s=1e6)):
+        desk = a_desk(stage, nodes=4)
+        sample = named("x", "net", gpus=4)
+        sample = replace(sample, job=replace(sample.job, profile=False))
+        assert skipped(desk.submit(sample)) == {"x": Reason.PROFILING_OPTED_OUT}
+
+
+def test_the_stage_for_waiting_jobs_knows_them_again() -> None:
+    desk = Desk(Patient(), cluster_of(nodes=2, profiling=1), stage=WaitingStage(known_s=1e6))
+    desk.submit(named("holder", "other", gpus=8), named("first", "net"))
+    assert desk.run("first").profiling
+    desk.end("first", now=200.0)
+    found = desk.submit(named("again", "net", at=300.0), now=300.0)
+    assert skipped(found) == {"again": Reason.PROFILE_KNOWN}
+    assert profiled(found) == []
+
+
+def test_what_is_known_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(KnownProfiles, "MOST", 3)
+    known, profile = KnownProfiles(1e6), Profile(1.0, 1.0, 1.0)
+    for name in "abcab":  # c is the one heard of least lately
+        known.learn(named("x", f"net-{name}").job, profile, 0.0)
+    known.learn(named("x", "net-d").job, profile, 0.0)
+    assert [known.find(named("x", f"net-{n}").job, 0.0) is None for n in "abcd"] == [
+        False, False, True, False
+    ]  # fmt: skip
+
+
+def test_without_a_partition_profiles_come_from_runs_and_go_to_jobs_like_them() -> None:
+    jobs = [
+        named("first", "train-1", gpus=8, for_=9000.0),
+        named("unlike", "other-1", gpus=8, for_=900.0, at=300.0),
+        named("alike", "train-2", gpus=8, for_=9000.0, at=300.0),
+    ]
+    judge = Likes(speeds={("alike", "first"): (0.9, 0.9)})
+    stage = WaitingStage(known_s=1e6)
+    played = play(Pellucid(judge), cluster_of(nodes=1), *jobs, stage=stage)
+    assert not profiled(played.decisions)
+    (packed,) = [d for d in played.decisions if d.action is Action.PACK]
+    assert (packed.job_id, packed.partner, packed.time) == ("alike", "first", 300.0)
+    assert played.result("unlike").queue_s > 8000.0
+
+
+# --- scaling --------------------------------------------------------------------------------------
+
+
+def scaling_desk(*, nodes: int = 3, forecast: TableForecast | None = None) -> Desk:
+    """Two 1-GPU nodes for profiling less one; one more is lent while two or more wait."""
+    stage = ProfilingStage(
+        max_gpus=1,
+        scaling=Scaling("vc", grow_above=1, grow_every_s=10, shrink_below=1, shrink_every_s=100),
+        forecast=forecast,
+    )
+    return a_desk(stage, nodes=nodes, gpus=1)
+
+
+def test_a_node_is_lent_while_many_wait_and_only_at_its_times() -> None:
+    desk = scaling_desk()
+    desk.submit(a_job("a"), a_job("b"), now=3.0)
+    assert desk.core.next_wake(3.0) is None, "one waits: not more than one"
+    desk.submit(a_job("c"), now=4.0)
+    assert desk.core.next_wake(4.0) == 10.0
+    lend, profile = desk.wake(10.0)
+    assert (lend.action, lend.reason, lend.nodes) == (
+        Action.LEND,
+        Reason.PROFILING_BACKLOG,
+        (1,),
+    )
+    assert lend.sentence() == "2 jobs wait to be profiled: a node is lent"
+    assert (profile.action, profile.job_id) == (Action.PROFILE, "b")
+    assert desk.cluster.pools["vc"].gpus == 1
+    assert desk.cluster.profiling.gpus == 2
+
+
+def test_no_node_is_lent_when_none_is_idle() -> None:
+    desk = scaling_desk(nodes=2)
+    desk.submit(a_job("a"), now=0.0)
+    desk.end("a", now=200.0)  # runs on the only node of its virtual cluster
+    assert actions(desk.submit(a_job("b"), a_job("c"), a_job("d"), now=205.0))[0] == (
+        Action.PROFILE,
+        "b",
+    )
+    assert desk.wake(210.0) == []
+
+
+def test_the_node_goes_back_when_few_wait_it_is_idle_and_it_is_quiet() -> None:
+    busy_then_quiet = TableForecast(0.0, [0.0] * 30, [100.0] * 10 + [0.0] * 20)
+    desk = scaling_desk(forecast=busy_then_quiet)
+    desk.submit(a_job("a"), a_job("b"), a_job("c"), now=10.0)
+    assert list(desk.cluster.profiling.nodes()) == [2, 1]
+    assert desk.core.next_wake(10.0) == 100.0
+    assert desk.wake(100.0) == [], "one still waits"
+    desk.end("a", now=150.0)
+    assert desk.wake(200.0) == [], "the lent node is in use"
+    desk.end("b", "c", now=250.0)
+    assert desk.cluster.profiling.is_idle(1)
+    assert desk.wake(300.0) == [], "much is about to arrive"
+    assert desk.wake(6050.0) == [], "not one of its times"
+    back, start, *_ = desk.wake(6100.0)
+    assert (back.action, back.reason, back.nodes) == (Action.RETURN, Reason.PROFILING_IDLE, (1,))
+    assert desk.cluster.pools["vc"].gpus == 2
+    assert start.action is Action.START
+
+
+def test_a_clock_that_is_late_for_its_times_scales_all_the_same() -> None:
+    """The live service is woken a little after the moment it asked for."""
+    desk = scaling_desk()
+    desk.submit(a_job("a"), a_job("b"), a_job("c"), now=3.7)
+    assert desk.core.next_wake(3.7) == 10.0
+    assert desk.wake(9.999) == []
+    assert desk.core.next_wake(9.999) == 10.0
+    lend, _ = desk.wake(10.013)
+    assert lend.action is Action.LEND
+    assert desk.core.next_wake(10.013) == 100.0
+    desk.end("a", "b", now=98.0)
+    desk.end("c", now=99.0)
+    assert desk.core.next_wake(99.0) == 100.0
+    assert Action.RETURN in [d.action for d in desk.wake(100.021)]
+    assert desk.core.next_wake(100.021) is None
+
+
+def test_the_forecast_hears_of_every_job_also_of_those_that_skip() -> None:
+    forecast = RecentForecast()
+    desk = a_desk(ProfilingStage(max_gpus=1, forecast=forecast), nodes=4)
+    desk.submit(a_job("a"), a_job("b", gpus=8), now=10.0)
+    assert forecast.gpus(10.0) == 9 / 6
+
+
+def test_another_bundle_brings_another_forecast() -> None:
+    forecast = BundleForecast(None)
+    stage = ProfilingStage(forecast=forecast)
+
+    class Parts:
+        parts = ("duration",)
+
+    stage.use(Parts())  # type: ignore[arg-type]
+    assert forecast.latest("gpus", 90_000.0) is None, "no arrivals model: as recent arrivals go"
+
+
+def test_a_returned_node_is_used_at_once() -> None:
+    desk = scaling_desk()
+    desk.submit(a_job("a"), a_job("b"), a_job("c"), now=10.0)
+    desk.end("a", "b", now=210.0)  # a is let in; b has to wait for the other node
+    desk.end("c", now=220.0)
+    assert [run.profiling for run in desk.cluster.runs.values()] == [False]
+    decisions = desk.wake(300.0)
+    assert actions(decisions)[:2] == [(Action.RETURN, ""), (Action.START, "b")]
+
+
+def test_a_lent_node_comes_home_to_the_job_that_waits_for_it() -> None:
+    """Nothing runs and nothing is to be submitted, but the partition still holds a node."""
+    forecast = TableForecast(0.0, [0.0] * 30, [100.0] * 10 + [0.0] * 20)
+    stage = ProfilingStage(
+        max_gpus=1, scaling=Scaling("vc", grow_above=1, shrink_below=1), forecast=forecast
+    )
+    jobs = [a_job(name, for_=300.0, at=10.0) for name in "abc"]
+    wide = a_job("wide", gpus=2, for_=10.0, at=20.0)
+    played = play(Fifo(), cluster_of(nodes=3, gpus=1, profiling=1), *jobs, wide, stage=stage)
+    assert Action.LEND in [d.action for d in played.decisions]
+    # bins 8 to 12 hold two of 100: a mean of 40 is quiet, and bin 8 begins at 4,800 s
+    assert played.result("wide").end_time == 4810.0
+
+
+# --- the stage that looks at waiting jobs ---------------------------------------------------------
+
+
+class Patient(Policy):
+    """First come first served, with a stage for those that have to wait."""
+
+    name = "patient"
+    profiles = True
+    profiles_waiting = True
+
+
+def test_a_job_that_can_start_is_not_looked_at_and_one_that_waits_is() -> None:
+    stage = WaitingStage(max_gpus=8)
+    desk = Desk(Patient(), cluster_of(nodes=2, profiling=1), stage=stage)
+    assert actions(desk.submit(a_job("a", gpus=8))) == [(Action.ENQUEUE, "a"), (Action.START, "a")]
+    assert actions(desk.submit(a_job("b", gpus=8), a_job("c", gpus=8))) == [
+        (Action.ENQUEUE, "b"),
+        (Action.ENQUEUE, "c"),
+        (Action.WAIT, "b"),
+        (Action.WAIT, "c"),
+        (Action.PROFILE, "b"),
+        (Action.WAIT, "c"),  # first in line now, and so for another reason
+    ]
+    assert actions(desk.end("b", now=200.0))[:1] == [(Action.ENQUEUE, "b")]
+    assert sorted(desk.cluster.runs) == ["a", "c"], "looked at once; then it is the other's turn"
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    jobs=st.lists(
+        st.tuples(st.integers(1, 8), st.sampled_from([0.0, 10.0, 50.0, 300.0])), max_size=10
+    )
+)
+def test_every_job_ends_behind_the_stage_for_waiting_ones(jobs: list[tuple[int, float]]) -> None:
+    samples = [a_job(gpus=gpus, for_=seconds) for gpus, seconds in jobs]
+    cluster, stage = cluster_of(nodes=2, profiling=1), WaitingStage(limit_s=50.0)
+    played = play(Patient(), cluster, *samples, stage=stage)
+    assert all(r.end_time is not None for r in played.outcome.jobs)
+    assert sum(r.ended_in_profiling for r in played.outcome.jobs) <= len(profiled(played.decisions))
+
+
+def test_when_the_head_of_a_line_is_looked_at_the_next_one_may_start() -> None:
+    desk = Desk(Patient(), cluster_of(nodes=2, profiling=1), stage=WaitingStage(max_gpus=8))
+    desk.submit(a_job("a"))
+    desk.submit(a_job("wide", gpus=8), a_job("small"))
+    assert desk.run("small").profiling
+    desk.end("small", now=200.0)
+    assert desk.run("wide").profiling
+    assert not desk.run("small").profiling

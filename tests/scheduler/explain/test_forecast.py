@@ -1,0 +1,179 @@
+"""Start and end forecasts, against worlds in which the answer is known."""
+
+from __future__ import annotations
+
+import random
+from math import inf
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from features.schema import State
+from scheduler.core.core import Core
+from scheduler.core.decisions import Decision
+from scheduler.explain.whatif.forecasts import Forecast, Futures
+from scheduler.explain.whatif.futures import Beliefs
+from scheduler.explain.whatif.memory import DAY_S, Memory
+from scheduler.policies.fifo import FifoSkip
+from scheduler.policies.pellucid.policy import Pellucid
+from scheduler.service.analyst.calibration import scored
+from scheduler.service.analyst.durations import Durations
+from scheduler.simulation.engine import Engine
+from scheduler.simulation.work import PairTable
+from tests.scheduler.builders import Desk, Likes, a_job, cluster_of
+from tests.scheduler.explain.watched import a_policy, replay
+from tests.scheduler.worlds import World, worlds
+
+
+class Sure(Durations):
+    """Durations that are known: predictions come true."""
+
+    def quantiles(
+        self, predicted_s: float | None, elapsed_s: float = 0.0, limit_s: float | None = None
+    ) -> list[float]:
+        assert predicted_s is not None
+        return [max(predicted_s, elapsed_s)]
+
+
+def a_desk(policy: object = None, **more: object) -> tuple[Desk, Memory]:
+    desk = Desk(policy or FifoSkip(), cluster_of(nodes=1), **more)  # type: ignore[arg-type]
+    memory = Memory(desk.estimator, asks=policy is None, durations=Sure())
+    desk.core.estimator = memory
+    return desk, memory
+
+
+def test_where_durations_are_known_the_forecast_is_exact() -> None:
+    """Everybody is predicted to run 600 s, and does."""
+    desk, memory = a_desk()
+    desk.submit(a_job("first", gpus=8))
+    desk.submit(a_job("second", gpus=8), now=100.0)
+    desk.submit(a_job("third", gpus=4), now=200.0)
+    made = Futures(desk.core, memory, 200.0).forecast(["second", "third"], samples=9)
+    assert (made["second"].start_p50, made["second"].start_p90) == (600.0, 600.0)
+    assert (made["third"].start_p50, made["third"].end_p90) == (1200.0, 1800.0)
+    running = Futures(desk.core, memory, 200.0).end_of("first")
+    assert (running.start_p50, running.end_p50) == (0.0, 600.0)
+
+
+def test_those_yet_to_come_may_overtake() -> None:
+    """A stream of short jobs every day: under a policy that lets them pass, it counts."""
+    # a bound on waiting that does not stretch with the line
+    desk, memory = a_desk(Pellucid(ageing=0.0, crowd=inf))
+    estimates = desk.estimator
+    estimates._seconds = {"long": 7000.0}  # type: ignore[attr-defined]
+    for i in range(200):
+        at = DAY_S * i / 200
+        desk.submit(a_job(f"s{i}", gpus=8, at=at), now=at)
+        desk.end(f"s{i}", now=at)
+        memory.arrivals[-1].ran_s = 600.0
+    now = DAY_S + 10.0
+    desk.submit(a_job("running", gpus=8, at=now), now=now)
+    desk.submit(a_job("long", gpus=8, at=now), now=now)
+    (made,) = Futures(desk.core, memory, now).forecast(["long"], samples=9).values()
+    assert made.start_p50 is not None
+    assert made.start_p50 > now + 600.0
+    memory.arrivals.clear()
+    (made,) = Futures(desk.core, memory, now).forecast(["long"], samples=9).values()
+    assert made.start_p50 == now + 600.0
+
+
+def test_a_pair_runs_at_the_speed_it_was_predicted_and_alone_again_after_it() -> None:
+    policy = Pellucid(Likes(speeds={("b", "a"): (0.8, 0.5)}), pack_first_above=None)
+    desk, memory = a_desk(policy)
+    a, b = a_job("a", gpus=8, for_=600), a_job("b", gpus=8, for_=100)
+    desk.estimator._seconds = {"a": 600.0, "b": 100.0}  # type: ignore[attr-defined]
+    desk.submit(a)
+    desk.submit(b)
+    for sample in (a, b):
+        desk.core.known(sample.id).profile = sample.work.profile
+    desk.core.touch("vc")
+    desk.core.decide(0.0)
+    assert desk.run("b").partner is desk.run("a")
+    futures = Futures(desk.core, memory, 0.0)
+    future = futures.follow(futures.copy(), 0, ["a", "b"])
+    assert future.ends["b"] == 125.0  # 100 at 0.8
+    assert future.ends["a"] == 125.0 + (600.0 - 125.0 * 0.5)
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(world=worlds(), name=st.sampled_from(["fifo-skip", "lucid", "pellucid"]))
+def test_the_same_seed_gives_the_same_forecasts(world: World, name: str) -> None:
+    def look(core: Core, memory: Memory, decisions: list[Decision], now: float) -> None:
+        waiting = [q.job.job_id for queue in core.queues.values() for q in queue]
+        one, two, other = (
+            Futures(core, memory, now, seed=seed, horizon_s=DAY_S).forecast(waiting, samples=9)
+            for seed in (5, 5, 6)
+        )
+        assert one == two
+        assert one.keys() == other.keys()
+        for made in one.values():
+            assert made.start_p50 is None or made.start_p50 >= now
+            assert None in (made.start_p50, made.start_p90) or made.start_p50 <= made.start_p90  # type: ignore[operator]
+
+    replay(world, a_policy(name, world), look)
+
+
+def test_no_time_no_estimate_and_it_is_said() -> None:
+    desk, memory = a_desk()
+    desk.submit(a_job("first", gpus=8), a_job("second", gpus=8))
+    futures = Futures(desk.core, memory, 0.0)
+    (made,) = futures.forecast(["second"], budget_s=-1.0).values()
+    assert made.start_p50 is None
+    assert made.why_not == "there was no time to run enough futures"
+    near = Futures(desk.core, memory, 0.0, horizon_s=60.0)
+    (made,) = near.forecast(["second"], samples=9).values()
+    assert made.start_p90 is None
+    assert "had not started" in made.why_not
+
+
+def test_arrivals_of_the_past_come_again_a_day_later_and_none_from_before_the_first_hour() -> None:
+    desk, memory = a_desk()
+    desk.submit(a_job("early"), now=0.0)
+    assert not Beliefs.of(memory, desk.core, 60.0).pieces
+    beliefs = Beliefs.of(memory, desk.core, 3 * DAY_S)
+    assert (beliefs.piece_s, len(beliefs.pieces)) == (DAY_S, 3)
+    assert [bool(piece) for piece in beliefs.pieces] == [False, False, True]
+
+
+def test_promises_are_kept_in_a_world_like_the_past() -> None:
+    """A busy node, lognormal durations, forecasts of everyone who waits: 90 % and 50 % hold."""
+    rng = random.Random(4)
+    jobs, now = [], 0.0
+    for i in range(330):
+        now += rng.expovariate(1 / 400.0)
+        seconds = rng.lognormvariate(6.0, 1.2)
+        jobs.append(a_job(f"j{i}", gpus=rng.choice([1, 2, 4, 8]), for_=seconds, at=now))
+    memory = Memory(Desk(FifoSkip(), cluster_of(nodes=1)).estimator, asks=True)
+    core = Core(cluster_of(nodes=1), FifoSkip(), memory)
+    made: dict[str, Forecast] = {}
+
+    class Foreseen(Engine):
+        def _decided(self, at: float) -> None:
+            newest = memory.arrivals[-1].job.job_id
+            waits = newest in core.jobs() and newest not in core.cluster.runs
+            if at > DAY_S and waits and newest not in made and rng.random() < 0.5:
+                futures = Futures(core, memory, at, kinship=0.0)
+                made[newest] = futures.forecast([newest], samples=16)[newest]
+
+    work = {s.id: s.work for s in jobs}
+    done = Foreseen(core, [s.job for s in jobs], work, PairTable({})).run()
+    starts = {r.job.job_id: r.start_time or inf for r in done.jobs}
+    kept = scored((one, starts[job_id]) for job_id, one in made.items())
+    assert len(kept) > 30
+    share = {
+        level: sum(s.true <= (getattr(s, level) or inf) for s in kept) / len(kept)
+        for level in ("p50", "p90")
+    }
+    assert share["p50"] == pytest.approx(0.5, abs=0.17)
+    assert share["p90"] == pytest.approx(0.9, abs=0.09)
+
+
+def test_a_job_seen_to_end_teaches() -> None:
+    memory = Memory(Desk(FifoSkip(), cluster_of()).estimator, asks=True)
+    memory.submitted(a_job("a").job, 0.0)
+    memory.started("a", 0.0)
+    memory.ended("a", State.COMPLETED, 60.0, 60.0)
+    assert memory.durations.observed == 1
+    assert memory.of("a") is None
+    assert memory.arrivals[0].ran_s == 60.0

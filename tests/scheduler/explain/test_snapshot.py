@@ -1,0 +1,79 @@
+"""A copy decides as the original would, and leaves no trace in it."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from features.schema import State
+from scheduler.core.core import Core
+from scheduler.core.decisions import Decision
+from scheduler.core.estimates import TableEstimator
+from scheduler.explain.whatif.copies import Snapshot
+from scheduler.explain.whatif.forecasts import Futures
+from scheduler.explain.whatif.futures import Believed
+from scheduler.explain.whatif.memory import Memory
+from scheduler.policies.pellucid.policy import Pellucid
+from tests.scheduler.builders import Desk, a_job, cluster_of
+from tests.scheduler.explain.watched import a_policy, replay
+from tests.scheduler.worlds import World, worlds
+
+POLICIES = st.sampled_from(["fifo", "fifo-skip", "sjf", "qssf", "lucid", "pellucid"])
+_slow = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@_slow
+@given(world=worlds(), name=POLICIES)
+def test_looking_ahead_changes_nothing_that_is_decided(world: World, name: str) -> None:
+    def decided(ahead: bool) -> list[str]:
+        taken: list[str] = []
+
+        def look(core: Core, memory: Memory, decisions: list[Decision], now: float) -> None:
+            taken.extend(repr(d) for d in decisions)
+            if ahead:
+                waiting = [q.job.job_id for queue in core.queues.values() for q in queue]
+                Futures(core, memory, now, seed=1).forecast(waiting, samples=2)
+
+        replay(world, a_policy(name, world), look)
+        return taken
+
+    assert decided(False) == decided(True)
+
+
+@_slow
+@given(world=worlds(), name=POLICIES)
+def test_a_copy_decides_what_the_original_would(world: World, name: str) -> None:
+    """The first job to end is told to a copy and to the core: both decide the same."""
+    foretold: dict[float, str] = {}
+
+    def shape(core: Core) -> str:
+        runs = [(r.job.job_id, r.nodes, r.gpus, r.vc) for r in core.cluster.runs.values()]
+        lines = {vc: [(q.job.job_id, q.key) for q in line] for vc, line in core.queues.items()}
+        return repr((runs, lines))
+
+    def look(core: Core, memory: Memory, decisions: list[Decision], now: float) -> None:
+        if now in foretold:
+            assert shape(core) == foretold.pop(now)
+        predicted = {i: q.predicted_s for i in core.jobs() if (q := memory.of(i)) is not None}
+        copy = Snapshot(core, now).restore(Believed(predicted))
+        assert shape(copy) == shape(core)
+        again = Snapshot(copy, now).restore(Believed(predicted))
+        assert copy.decide(now) == []
+        assert again.cluster is not copy.cluster
+
+    replay(world, a_policy(name, world), look)
+
+
+def test_copies_are_independent_and_small() -> None:
+    desk = Desk(Pellucid(), cluster_of(nodes=4), TableEstimator("given", {}, default=600.0))
+    desk.submit(*(a_job(f"j{i}", gpus=8) for i in range(20)))
+    snapshot = Snapshot(desk.core, 0.0)
+    one, two = (snapshot.restore(Believed({})) for _ in range(2))
+    one.ended("j0", State.COMPLETED, 60.0, 60.0)
+    started = [d.job_id for d in one.decide(60.0)]
+    assert started == ["j4"]
+    assert "j0" in two.cluster.runs
+    assert "j0" in desk.core.cluster.runs
+    assert len(desk.core.queues["vc"]) == len(two.queues["vc"]) == 16
+    one.cluster.validate()
+    assert len(snapshot) < 20_000

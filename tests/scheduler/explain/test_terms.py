@@ -1,0 +1,85 @@
+"""On every decision with a score, intercept plus terms is the score, from engine to disk."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from features.job import Job
+from scheduler.core.decisions import Action, Score
+from scheduler.core.estimates import Estimate, Estimator
+from scheduler.core.pairs import TableJudge
+from scheduler.policies import build
+from scheduler.simulation.engine import Engine
+from scheduler.simulation.recorder import Recorder
+from tests.scheduler.builders import truth
+from tests.scheduler.contract import PolicyContract
+from tests.scheduler.worlds import WatchedCore, World, a_cluster, worlds
+
+
+class Additive(Estimator):
+    """Random additive scores; the estimate is what the score says."""
+
+    name = "additive"
+
+    def __init__(self, seed: int):
+        super().__init__()
+        self._rng = random.Random(seed)
+        self.given: dict[str, Score] = {}
+
+    def estimate(self, job: Job, now: float) -> Estimate:
+        terms = tuple(self._rng.gauss(0, 3) for _ in range(self._rng.randrange(12)))
+        intercept = self._rng.gauss(6, 2)
+        score = Score(intercept + sum(terms), intercept, terms, "d1gest", ("x",) * len(terms))
+        self.given[job.job_id] = score
+        return Estimate(abs(score.value), score)
+
+
+@pytest.mark.parametrize("name", ["qssf", "lucid"])
+@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@given(world=worlds(), seed=st.integers(0, 2**32))
+def test_terms_add_up_on_every_recorded_decision(name: str, world: World, seed: int) -> None:
+    estimator = Additive(seed)
+    policy = build(name, judge=TableJudge(world.scores))
+    stage = PolicyContract().stage(world, policy)
+    core = WatchedCore(
+        a_cluster(world, profiles=policy.profiles), policy, estimator, profiling=stage
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "decisions.parquet"
+        with Recorder(path) as record:
+            jobs = [s.job for s in world.samples]
+            outcome = Engine(core, jobs, world.work, world.speed, sink=record).run()
+        rows = pq.read_table(path).to_pylist()
+    assert len(rows) == outcome.decisions
+    for row in rows:
+        given_ = estimator.given.get(row["job_id"])
+        if row["action"] in (Action.ENQUEUE, Action.START, Action.PACK):
+            assert row["score"] is not None, "an ordered job carries its score"
+        if row["score"] is None:
+            assert row["terms"] is None
+            assert row["bundle"] is None
+            continue
+        assert given_ is not None
+        assert abs(row["intercept"] + sum(row["terms"]) - row["score"]) <= 1e-9
+        assert (row["score"], row["intercept"]) == (given_.value, given_.intercept)
+        assert tuple(row["terms"]) == given_.terms
+        assert row["bundle"] == given_.bundle
+        assert row["estimate_s"] == abs(given_.value)
+        expected = list(given_.inputs) if row["action"] == Action.ENQUEUE else None
+        assert row["inputs"] == expected
+
+
+@pytest.mark.parametrize("name", ["fifo", "sjf", "srtf"])
+@settings(deadline=None, max_examples=5)
+@given(world=worlds())
+def test_without_a_model_there_is_no_score(name: str, world: World) -> None:
+    core = WatchedCore(a_cluster(world, profiles=False), build(name), truth(world.samples))
+    Engine(core, [s.job for s in world.samples], world.work, world.speed).run()
+    assert all(d.score is None for d in core.decided)

@@ -1,0 +1,218 @@
+"""What would be, and that every counterfactual that is shown is true."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from scheduler.core.cluster import Cluster, ClusterSpec, NodeGroup
+from scheduler.core.core import Core
+from scheduler.core.decisions import Action, Decision, Reason
+from scheduler.explain.whatif.changes import Change, NotPossible
+from scheduler.explain.whatif.counterfactuals import WhatIf, candidates, told
+from scheduler.explain.whatif.forecasts import Futures
+from scheduler.explain.whatif.memory import Memory
+from scheduler.policies.fifo import FifoSkip
+from scheduler.policies.pellucid.gputypes import TypedPlacement
+from scheduler.policies.pellucid.policy import Pellucid
+from tests.scheduler.builders import Desk, a_job, cluster_of
+from tests.scheduler.explain.test_forecast import Sure, a_desk
+from tests.scheduler.explain.watched import a_policy, replay, waits
+from tests.scheduler.worlds import World, worlds
+
+
+def busy(policy: object = None) -> tuple[Desk, Memory]:
+    """Six of eight GPUs busy until 600; `large` (4 GPUs) waits, `late` (4 GPUs) behind it."""
+    desk, memory = a_desk(policy)
+    desk.submit(a_job("first", gpus=6, user="ann"))
+    desk.submit(a_job("large", gpus=4, user="bob", at=60.0), now=60.0)
+    desk.submit(a_job("late", gpus=8, user="ann", at=61.0), now=61.0)
+    return desk, memory
+
+
+def test_fewer_gpus_start_at_once_and_it_is_decided_not_foreseen() -> None:
+    desk, memory = busy()
+    asking = WhatIf(Futures(desk.core, memory, 100.0), samples=9)
+    outcome = asking.ask("large", Change(gpus=2))
+    assert outcome.starts_now
+    assert outcome.helps
+    assert (outcome.now.start_p50, outcome.then.start_p50) == (600.0, 100.0)
+    assert (outcome.gain_s, outcome.earlier, outcome.futures) == (500.0, 9, 9)
+    assert outcome.assumed == ("it lasts as long as it would with the GPUs it asks for now",)
+    assert desk.core.known("large").job.gpus == 4
+
+
+def test_more_gpus_are_answered_too() -> None:
+    desk, memory = busy()
+    outcome = WhatIf(Futures(desk.core, memory, 100.0), samples=9).ask("large", Change(gpus=8))
+    assert not outcome.helps
+    assert outcome.then.start_p50 == 600.0
+    assert outcome.reason == Reason.GPUS_BUSY
+
+
+def test_a_preview_of_priority_says_whose_start_moves_and_names_nobody_else() -> None:
+    desk, memory = busy()
+    desk.submit(a_job("mine", gpus=4, user="ann", at=62.0), now=62.0)
+    asking = WhatIf(Futures(desk.core, memory, 100.0), samples=9)
+    outcome = asking.ask("late", Change(first=True), others=True)
+    assert (outcome.now.start_p50, outcome.then.start_p50) == (1200.0, 600.0)
+    assert outcome.position == 1
+    assert {(m.job_id, m.by_s) for m in outcome.moved} == {("large", 600.0), ("mine", 600.0)}
+    plain = told(outcome, "ann")
+    assert plain["moved"] == [{"job_id": "mine", "by_s": 600.0}]
+    assert plain["others_moved"] == {
+        "later": 1,
+        "earlier": 0,
+        "later_s": 600.0,
+        "earlier_s": 0.0,
+    }
+    assert "large" not in str(plain)
+    assert "bob" not in str(plain)
+    assert "large" in str(told(outcome, "ann", names=True))
+
+
+def test_suggestions_help_and_those_that_do_not_are_not_shown() -> None:
+    desk, memory = busy()
+    asking = WhatIf(Futures(desk.core, memory, 100.0), samples=9)
+    shown = asking.suggestions("large", ["vc", "nowhere"])
+    assert [o.change for o in shown] == [Change(gpus=2), Change(gpus=1)]
+    assert all(o.starts_now for o in shown)
+
+
+def test_another_virtual_cluster_is_tried() -> None:
+    desk = Desk(FifoSkip(), cluster_of(nodes={"vc": 1, "other": 1}))
+    memory = desk.core.estimator = Memory(desk.estimator, asks=True, durations=Sure())
+    desk.submit(a_job("first", gpus=8), a_job("large", gpus=8))
+    asking = WhatIf(Futures(desk.core, memory, 100.0), samples=9)
+    (best, *_) = asking.suggestions("large", ["other"])
+    assert best.change == Change(vc="other")
+    assert best.starts_now
+
+
+def test_opting_in_to_sharing_is_tried() -> None:
+    from tests.scheduler.builders import Likes
+
+    desk = Desk(Pellucid(Likes(speeds={("b", "a"): (0.95, 0.95)})), cluster_of(nodes=1))
+    memory = desk.core.estimator = Memory(desk.estimator, durations=Sure())
+    a, b = a_job("a", gpus=8), a_job("b", gpus=8, at=1.0)
+    desk.submit(a)
+    desk.core.submitted(replace(b.job, share=False), 1.0)
+    desk.core.decide(1.0)
+    for sample in (a, b):
+        desk.core.known(sample.id).profile = sample.work.profile
+    asking = WhatIf(Futures(desk.core, memory, 2.0), samples=9)
+    (best, *_) = asking.suggestions("b")
+    assert best.change == Change(share=True)
+    assert best.starts_now
+
+
+def test_another_gpu_type_is_tried() -> None:
+    spec = ClusterSpec.mixed({"vc": (NodeGroup("V100", 1, 8), NodeGroup("P100", 1, 8))})
+    policy = Pellucid(types=TypedPlacement(spec))
+    desk = Desk(policy, Cluster(spec))
+    memory = desk.core.estimator = Memory(desk.estimator, durations=Sure())
+    first, second = a_job("first", gpus=8), a_job("second", gpus=8, at=1.0)
+    for sample in (first, second):
+        asking = replace(sample.job, gpu_type="V100")
+        desk.core.submitted(asking, asking.submit_time)
+        desk.core.decide(asking.submit_time)
+    shown = WhatIf(Futures(desk.core, memory, 2.0), samples=9).suggestions("second")
+    assert [o.change for o in shown if o.starts_now] == [
+        Change(gpu_type=""),
+        Change(gpu_type="P100"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (Change(gpus=9), "virtual cluster vc has 8 GPUs, not 9"),
+        (Change(vc="x"), "there is no virtual cluster 'x'"),
+    ],
+)
+def test_what_cannot_be_is_said(change: Change, why: str) -> None:
+    desk, memory = busy()
+    with pytest.raises(NotPossible, match=why):
+        WhatIf(Futures(desk.core, memory, 100.0), samples=9).ask("large", change)
+    with pytest.raises(NotPossible, match="colour cannot be changed"):
+        Change.from_body({"colour": "red"})
+
+
+def test_what_is_tried_fits_the_job() -> None:
+    job = replace(a_job(gpus=6).job, share=False, time_limit_s=7200.0)
+    tried = [change.body() for change in candidates(job, ["vc", "b"])]
+    assert tried == [
+        {"gpus": 4},
+        {"gpus": 2},
+        {"gpus": 1},
+        {"share": True},
+        {"time_limit_s": 3600.0},
+        {"vc": "b"},
+    ]
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(world=worlds(), name=st.sampled_from(["fifo-skip", "lucid", "pellucid"]))
+def test_every_counterfactual_that_says_now_is_true(world: World, name: str) -> None:
+    """Checked otherwise than it was found: the job is withdrawn and submitted anew, changed.
+
+    It then comes last in line, so this is asked of jobs that have nobody behind them.
+    """
+
+    def look(core: Core, memory: Memory, decisions: list[Decision], now: float) -> None:
+        for d in waits(decisions)[-1:]:
+            queue = core.queues[d.vc]
+            if not len(queue) or queue[len(queue) - 1].job.job_id != d.job_id or d.position is None:
+                continue
+            job, futures = core.known(d.job_id).job, Futures(core, memory, now)
+            asking = WhatIf(futures, samples=9, budget_s=0.2)
+            for outcome in asking.suggestions(d.job_id, list(core.queues)):
+                assert outcome.helps
+                if not outcome.starts_now or core.policy.profiles:
+                    continue
+                copy = futures.copy()
+                copy.withdrawn(d.job_id, now)
+                copy.submitted(outcome.change.job(job), now)
+                begun = [x.job_id for x in copy.decide(now) if x.action is Action.START]
+                assert d.job_id in begun
+
+    replay(world, a_policy(name, world), look)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(world=worlds(), name=st.sampled_from(["lucid", "pellucid"]))
+def test_so_is_every_one_of_a_policy_that_profiles(world: World, name: str) -> None:
+    """Checked otherwise than it was found: a core takes over the changed job where it stood."""
+
+    def look(core: Core, memory: Memory, decisions: list[Decision], now: float) -> None:
+        for d in waits(decisions)[:1]:
+            if not any(queued.job.job_id == d.job_id for queued in core.queues[d.vc]):
+                continue  # in front of the profiling stage
+            futures = Futures(core, memory, now)
+            asking = WhatIf(futures, samples=0)
+            was = core.known(d.job_id)
+            for change in candidates(was.job, list(core.queues)):
+                try:
+                    starts = asking.starts(d.job_id, change)
+                except NotPossible:
+                    continue
+                copy = futures.copy()
+                copy.withdrawn(d.job_id, now)
+                copy.adopt(
+                    change.job(was.job),
+                    now,
+                    order=was.seq,
+                    priority=was.priority,
+                    profile=was.profile,
+                    looked_at=was.looked_at,
+                    queued_before=True,
+                )
+                begun = {
+                    x.job_id for x in copy.decide(now) if x.action in (Action.START, Action.PACK)
+                }
+                assert starts == (d.job_id in begun), change
+
+    replay(world, a_policy(name, world), look)

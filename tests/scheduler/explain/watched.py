@@ -1,0 +1,97 @@
+"""Simulations that stop at waiting jobs, for tests to look ahead from there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from features.job import Job
+from pipeline.worlds import open_scenario
+from scheduler.core.arrivals import RecentForecast
+from scheduler.core.core import Core
+from scheduler.core.decisions import Action, Decision
+from scheduler.core.estimates import Estimator
+from scheduler.core.policy import Policy
+from scheduler.core.profiling import WaitingStage
+from scheduler.explain.whatif.memory import Memory
+from scheduler.policies import build
+from scheduler.simulation.engine import Engine
+from tests.scheduler.builders import UserMeans, a_stage
+from tests.scheduler.worlds import World, a_cluster
+
+Look = Callable[[Core, Memory, list[Decision], float], None]
+
+
+def replay(
+    world: World, policy: Policy, look: Look, estimator: Estimator | None = None
+) -> dict[str, float | None]:
+    """Simulate a world; `look` is called after every pass. Start times by job."""
+    stage = None
+    if policy.profiles and any(world.lent.values()):
+        stage = WaitingStage() if policy.profiles_waiting else a_stage()
+    core = Core(
+        a_cluster(world, profiles=policy.profiles and stage is not None),
+        policy,
+        memory := Memory(estimator or UserMeans(), asks=not policy.estimates),
+        profiling=stage,
+    )
+    taken: list[Decision] = []
+
+    class Looking(Engine):
+        def _decided(self, now: float) -> None:
+            look(core, memory, list(taken), now)
+            taken.clear()
+
+    jobs = [sample.job for sample in world.samples]
+    # the sink runs before `_decided`
+    engine = Looking(core, jobs, world.work, world.speed, sink=taken.extend)
+    return {r.job.job_id: r.start_time for r in engine.run().jobs}
+
+
+def a_policy(name: str, world: World) -> Policy:
+    """A policy that may pack, with listed scores and speeds that are worth it now and then."""
+    return build(
+        name,
+        judge=Scores(world.scores),
+        forecast=RecentForecast(),
+        gpu_memory_mib=world.spec.gpu_memory_mib,
+    )
+
+
+class Scores:
+    """Judges by listed scores; jobs that come again or are asked for differently included."""
+
+    def __init__(self, scores: dict[str, int]):
+        self._scores = scores
+
+    def verdict(self, newcomer, partner):  # type: ignore[no-untyped-def]
+        from scheduler.core.pairs import Verdict
+
+        a, b = (
+            self._scores.get(queued.job.job_id.partition("~")[0], 1)
+            for queued in (newcomer, partner)
+        )
+        speed = 1.0 - 0.15 * (a + b)
+        return Verdict((a, b), (speed, speed))
+
+
+def waits(decisions: list[Decision]) -> list[Decision]:
+    return [d for d in decisions if d.action is Action.WAIT]
+
+
+def first_days(data: Path, days: float, policy: str, look: Look) -> None:
+    """The first days of Venus on track `honest`, durations known, `look` after every pass."""
+    scenario = open_scenario(data / "venus", track="honest", seed=3, durations="gpus")
+    made = scenario.policy(policy)
+    memory = Memory(scenario.estimators(made), asks=not made.estimates)
+    core = Core(scenario.cluster(made), made, memory, profiling=scenario.stage(made))
+    work, taken = scenario.workload, list[Decision]()
+    first = work.jobs[0].submit_time
+    jobs: list[Job] = [j for j in work.jobs if j.submit_time < first + days * 86_400]
+
+    class Looking(Engine):
+        def _decided(self, now: float) -> None:
+            look(core, memory, list(taken), now)
+            taken.clear()
+
+    Looking(core, jobs, work.work, scenario.speed, sink=taken.extend).run()

@@ -1,0 +1,200 @@
+"""Marginal gains, placement, parameter assignment, and what a resize has to pay."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import fmean
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks.systems.optimus import ASSIGNED, placements
+from pipeline.worlds.workloads.pollux import applications, open_workload, recorded
+from scheduler.peers.optimus.marginal import GpuJob, PsJob, allocate_gpus, allocate_tasks
+from scheduler.peers.optimus.oracle import OptimusOracle
+from scheduler.peers.optimus.paa import assign, assign_as_mxnet
+from scheduler.peers.optimus.placement import PsTasks, place, spread, traffic
+from scheduler.peers.optimus.policy import Optimus
+from scheduler.peers.optimus.resizing import Resizing, checkpoint_s
+
+# --- gains ----------------------------------------------------------------------------------------
+
+
+def linear(job_id: str, seconds: float, most: int = 8, group: int = 1) -> GpuJob:
+    return GpuJob(job_id, lambda gpus: seconds / gpus, most, group)
+
+
+def counts(jobs: list[GpuJob], gpus: int, **more: object) -> dict[str, int]:
+    found = allocate_gpus(jobs, gpus, **more)  # type: ignore[arg-type]
+    return {job_id: grant.gpus for job_id, grant in found.items()}
+
+
+def test_seconds_serve_the_long_job_and_shares_both() -> None:
+    jobs = [linear("long", 1000.0), linear("short", 10.0)]
+    assert counts(jobs, 8) == {"long": 7, "short": 1}
+    assert counts(jobs, 8, objective="relative") == {"long": 4, "short": 4}
+
+
+def test_everybody_gets_one_first_in_order() -> None:
+    jobs = [linear(name, 10.0) for name in "abc"]
+    assert counts(jobs, 2) == {"a": 1, "b": 1, "c": 0}
+
+
+def test_a_job_that_would_slow_down_gets_no_more() -> None:
+    assert counts([GpuJob("a", lambda gpus: 10.0 + gpus, 8)], 8) == {"a": 1}
+
+
+def test_a_whole_node_more_passes_a_dip_at_its_edge() -> None:
+    def left_s(gpus: int) -> float:
+        return 100.0 / gpus + (15.0 if gpus > 4 else 0.0)
+
+    assert counts([GpuJob("a", left_s, 16)], 16) == {"a": 4}
+    assert counts([GpuJob("a", left_s, 16)], 16, node_gpus=4)["a"] == 4, "8 would be 27.5 s"
+
+    def steeper(gpus: int) -> float:
+        return 400.0 / gpus + (45.0 if gpus > 4 else 0.0)
+
+    assert counts([GpuJob("a", steeper, 16)], 16) == {"a": 4}
+    assert counts([GpuJob("a", steeper, 16)], 16, node_gpus=4) == {"a": 16}
+
+
+def test_model_parallel_groups_stay_whole() -> None:
+    found = counts([linear("a", 100.0, most=9, group=3), linear("b", 1.0)], 8)
+    assert found["a"] % 3 == 0
+    assert found["a"] == 6
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    st.lists(st.tuples(st.floats(1, 1e4), st.integers(1, 12), st.integers(1, 3)), max_size=8),
+    st.integers(0, 20),
+    st.sampled_from(["seconds", "relative"]),
+)
+def test_no_more_gpus_than_there_are(
+    jobs: list[tuple[float, int, int]], gpus: int, objective: str
+) -> None:
+    made = [linear(str(i), s, most, group) for i, (s, most, group) in enumerate(jobs)]
+    found = counts(made, gpus, objective=objective, node_gpus=4)
+    assert sum(found.values()) <= gpus
+    assert all(found[job.job_id] <= job.most for job in made)
+    assert all(found[job.job_id] % job.group == 0 for job in made)
+
+
+def test_tasks_go_where_they_save_most_for_what_they_take() -> None:
+    def fast_with_workers(workers: int, servers: int) -> float:
+        return 1.0 / (1.0 / workers + 0.01)
+
+    def needs_servers(workers: int, servers: int) -> float:
+        return 1.0 / (0.1 + 2.0 * workers / servers)
+
+    jobs = [
+        PsJob("workers", 100.0, fast_with_workers, (1.0, 2.0), (0.0, 1.0)),
+        PsJob("servers", 100.0, needs_servers, (1.0, 2.0), (0.0, 1.0)),
+    ]
+    found = allocate_tasks(jobs, (8.0, 24.0))
+    assert found["workers"].workers > found["workers"].servers
+    assert found["servers"].servers > found["servers"].workers
+    for r in range(2):
+        used = sum(
+            found[j.job_id].workers * j.worker[r] + found[j.job_id].servers * j.server[r]
+            for j in jobs
+        )
+        assert used <= (8.0, 24.0)[r]
+
+
+def test_a_job_whose_first_tasks_do_not_fit_waits() -> None:
+    jobs = [PsJob(name, 1.0, lambda w, p: 1.0, (2.0,), (1.0,)) for name in "ab"]
+    found = allocate_tasks(jobs, (4.0,))
+    assert (found["a"].workers, found["b"].workers) == (1, 0)
+
+
+# --- placement ------------------------------------------------------------------------------------
+
+
+def test_even_placement_is_best_wherever_tasks_can_be_dealt_evenly() -> None:
+    (figure,) = placements()
+    assert figure.reference == 13
+    assert figure.holds
+
+
+def test_tasks_go_to_the_fewest_machines_evenly() -> None:
+    tasks = PsTasks(4, 2, (1.0, 4.0), (0.0, 4.0))
+    found = place({"a": tasks}, [(4.0, 16.0), (4.0, 16.0), (4.0, 16.0)])
+    assert sorted(found["a"].values()) == [(2, 1), (2, 1)]
+
+
+def test_small_jobs_are_placed_first_and_a_job_may_shrink() -> None:
+    tasks = {"big": PsTasks(6, 2, (1.0,), (1.0,)), "small": PsTasks(1, 1, (1.0,), (1.0,))}
+    found = place(tasks, [(4.0,), (3.0,)])
+    assert sum(w + p for w, p in found["small"].values()) == 2
+    workers, servers = (sum(column) for column in zip(*found["big"].values(), strict=True))
+    assert (workers, servers) == (3, 2)
+
+
+def test_what_cannot_be_placed_has_no_place() -> None:
+    assert place({"a": PsTasks(1, 1, (2.0,), (1.0,))}, [(1.0,)]) == {"a": {}}
+
+
+def test_traffic_is_that_of_the_busiest_machine() -> None:
+    assert traffic([(2, 1)]) == 0.0
+    assert traffic([(2, 0), (0, 1)]) == 2.0
+    assert spread(5, 3) == [2, 2, 1]
+
+
+# --- parameter assignment -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", sorted(ASSIGNED))
+def test_blocks_are_assigned_as_published(model: str) -> None:
+    blocks, gap, requests, before = ASSIGNED[model]
+    found = assign(blocks(), 8)
+    assert (round(found.gap / 1e6, 2), sum(found.requests)) == (gap, requests)
+    assert sum(assign_as_mxnet(blocks(), 8).requests) == before
+    assert sum(found.parameters) == sum(blocks())
+
+
+def test_assignment_needs_a_server() -> None:
+    with pytest.raises(ValueError, match="at least one"):
+        assign([1, 2], 0)
+
+
+# --- resizing -------------------------------------------------------------------------------------
+
+
+def test_a_resize_has_to_pay_for_itself() -> None:
+    cost = Resizing(cost_s=30.0)
+    assert cost.worth(100.0, 99.0, 0.0), "nothing is lost before the first start"
+    cost.changed(0.0)
+    assert not cost.worth(1000.0, 500.0, 60.0), "too soon after the last one"
+    assert cost.worth(1000.0, 500.0, 600.0)
+    assert not cost.worth(1000.0, 950.0, 600.0)
+
+
+def test_costs_and_lifetimes_are_learned() -> None:
+    cost = Resizing(cost_s=30.0, lasts_s=3600.0)
+    for now in range(0, 6000, 600):
+        cost.changed(float(now), 130.0)
+    assert 120.0 < cost.cost_s < 130.0
+    assert 600.0 < cost.lasts_s < 800.0
+    assert not cost.worth(20_000.0, 19_000.0, 1e6), "little of it lasts so long"
+
+
+def test_a_checkpoint_costs_its_bytes() -> None:
+    seconds = checkpoint_s(
+        1e9, write_bytes_per_s=2e9, read_bytes_per_s=4e9, start_s=10.0, writers=2
+    )
+    assert seconds == pytest.approx(4.0 + 4.0 + 10.0)
+
+
+# --- schedules ------------------------------------------------------------------------------------
+
+
+def test_the_oracle_repeats_every_recorded_completion(shared_data: Path) -> None:
+    folder = shared_data / "pollux"
+    apps = applications(folder / "traces")
+    world = open_workload(folder / "workloads" / "workload-6.csv", apps=apps)
+    found = {r.job.job_id: r.jct_s for r in world.simulate(OptimusOracle()).jobs}
+    assert found == recorded(folder / "results-jobload", "optimus")["workload-6"]
+    own = [r.jct_s for r in world.simulate(Optimus()).jobs]
+    assert fmean(own) < 0.75 * fmean(found.values())

@@ -1,0 +1,113 @@
+"""The contract, policy by policy."""
+
+from __future__ import annotations
+
+from scheduler.peers.registry import ALLOCATING
+from tests.scheduler.peers.contract import AllocationContract
+
+
+class TestDrf(AllocationContract):
+    name = "drf"
+
+
+class TestTetris(AllocationContract):
+    name = "tetris"
+
+
+class TestSrtf(AllocationContract):
+    name = "srtf"
+
+
+class TestTiresias(AllocationContract):
+    name = "tiresias"
+
+
+class TestOptimus(AllocationContract):
+    name = "optimus"
+
+
+class TestOptimusOracle(AllocationContract):
+    name = "optimus-oracle"
+
+
+class TestSmd(AllocationContract):
+    name = "smd"
+
+
+class TestPollux(AllocationContract):
+    name = "pollux"
+    arguments = {"individuals": 16, "generations": 8}  # noqa: RUF012
+
+
+class TestPolluxWithNodesSwitched(AllocationContract):
+    name = "pollux"
+    arguments = {"individuals": 16, "generations": 8, "autoscale": (0.35, 0.65)}  # noqa: RUF012
+
+
+class TestGavelLas(AllocationContract):
+    name = "gavel-las"
+
+
+class TestGavelLasPacked(AllocationContract):
+    name = "gavel-las-packed"
+
+
+class TestGavelLasAgnostic(AllocationContract):
+    name = "gavel-las-agnostic"
+
+
+class TestGavelMakespan(AllocationContract):
+    name = "gavel-makespan"
+
+
+class TestGavelMakespanPacked(AllocationContract):
+    name = "gavel-makespan-packed"
+
+
+class TestGavelFtf(AllocationContract):
+    name = "gavel-ftf"
+
+
+class TestGavelFtfPacked(AllocationContract):
+    name = "gavel-ftf-packed"
+
+
+class TestGavelThroughput(AllocationContract):
+    name = "gavel-throughput"
+
+
+class TestGavelSlo(AllocationContract):
+    name = "gavel-slo"
+
+
+class TestGavelWaterFilling(AllocationContract):
+    name = "gavel-water-filling"
+
+
+class TestGavelHierarchical(AllocationContract):
+    name = "gavel-hierarchical"
+
+
+class TestGavelStrategyProof(AllocationContract):
+    name = "gavel-strategy-proof"
+
+
+class TestGavelFifo(AllocationContract):
+    name = "gavel-fifo"
+
+
+class TestGavelFifoPacked(AllocationContract):
+    name = "gavel-fifo-packed"
+
+
+class TestGavelAlloX(AllocationContract):
+    name = "gavel-allox"
+
+
+class TestGavelGandiva(AllocationContract):
+    name = "gavel-gandiva"
+
+
+def test_nobody_is_left_out() -> None:
+    held = {kind.name for kind in AllocationContract.__subclasses__()}
+    assert held == set(ALLOCATING)

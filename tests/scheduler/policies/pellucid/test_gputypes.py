@@ -1,0 +1,239 @@
+"""Several types of GPU in one cluster: nodes, placement, rates, refusals, pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from features.job import Job, Profile
+from pipeline.worlds import openb
+from scheduler.core.cluster import Cluster, ClusterSpec, NodeGroup, Run
+from scheduler.core.core import Core, QueuedJob
+from scheduler.core.decisions import Action, Decision, Reason
+from scheduler.core.estimates import Estimator, TableEstimator
+from scheduler.core.pairs import TableJudge
+from scheduler.policies.fifo import Fifo
+from scheduler.policies.pellucid.gputypes import TypeBelief, TypedPlacement
+from scheduler.policies.pellucid.policy import Pellucid
+from scheduler.simulation.engine import Engine
+from scheduler.simulation.loop import JobResult
+from scheduler.simulation.work import Work
+
+SPEC = ClusterSpec.mixed(
+    {"vc": [NodeGroup("fast", 1, 4), NodeGroup("slow", 2, 2), NodeGroup("slow", 1, 1)]}
+)
+# how fast jobs of a name run on the slow type; both run at 1 on the fast one
+SLOW = {"stubborn": 0.1, "easy": 0.9}
+
+
+class Table:
+    """The truth, told to whoever asks."""
+
+    def __init__(self, spec: ClusterSpec, slow: dict[str, float] = SLOW):
+        self._types = [
+            g.gpu_type for vc in spec.vcs for g in spec.groups_of(vc) for _ in range(g.nodes)
+        ]
+        self._slow = slow
+
+    def speed(self, job: Job, gpu_type: str) -> float:
+        return 1.0 if gpu_type == "fast" else self._slow[job.name]
+
+    def rate(self, work: Work, run: Run, neighbour: Work | None) -> float:
+        alone = self.speed(run.job, self._types[run.nodes[0]])
+        return alone if neighbour is None else 0.8 * alone
+
+
+class Knowing(Pellucid):
+    """Has seen the like of every job before."""
+
+    def prepare(self, queued: QueuedJob, now: float, estimator: Estimator) -> None:
+        super().prepare(queued, now, estimator)
+        queued.profile = Profile(20.0, 10.0, 2000.0, False)
+
+
+def play(
+    jobs: Sequence[Job],
+    spec: ClusterSpec = SPEC,
+    *,
+    told: bool = True,
+    judge: TableJudge | None = None,
+    profile: Profile | None = None,
+    duration_s: float = 600.0,
+) -> tuple[dict[str, JobResult], list[Decision], Core]:
+    nature = Table(spec)
+    belief: TypeBelief | None = nature if told else None
+    kind = Pellucid if profile is None else Knowing
+    policy = kind(judge, types=TypedPlacement(spec, belief), learns_speeds=False)
+    policy.watch_s = 50.0
+    seconds = {job.job_id: duration_s for job in jobs}
+    core = Core(Cluster(spec), policy, TableEstimator("given", seconds))
+    work = {job.job_id: Work(duration_s, profile=profile) for job in jobs}
+    decisions: list[Decision] = []
+
+    def sink(batch: list[Decision]) -> None:
+        core.cluster.validate()
+        decisions.extend(batch)
+
+    outcome = Engine(core, jobs, work, nature, sink=sink).run()
+    return {r.job.job_id: r for r in outcome.jobs}, decisions, core
+
+
+def job(number: int, gpus: int = 1, name: str = "easy", at: float = 0.0, **more: object) -> Job:
+    return Job(f"j{number}", at, gpus, "ada", "vc", name, **more)  # type: ignore[arg-type]
+
+
+def test_a_mixed_cluster_counts_its_gpus() -> None:
+    cluster = Cluster(SPEC)
+    assert SPEC.gpus == cluster.pools["vc"].gpus == cluster.pools["vc"].free == 9
+    assert SPEC.has_type("FAST")
+    assert not SPEC.has_type("other")
+    cluster.validate()
+
+
+def test_a_gang_is_placed_within_one_group_of_like_nodes() -> None:
+    pool = Cluster(SPEC).pools["vc"]
+    assert pool.place(4, among=0b0110, per_node=2) == [(1, 0b11), (2, 0b11)]
+    assert pool.place(4, among=0b0001, per_node=4) == [(0, 0b1111)]
+    assert pool.place(2, among=0b1000, per_node=1) is None
+
+
+def test_a_group_without_nodes_or_gpus_is_refused() -> None:
+    with pytest.raises(ValueError, match="must be at least 1"):
+        NodeGroup("fast", 0, 8)
+
+
+def test_other_policies_refuse_a_mixed_cluster() -> None:
+    with pytest.raises(ValueError, match="fifo needs GPUs of one type"):
+        Core(Cluster(SPEC), Fifo())
+
+
+def test_rates_are_those_of_the_type() -> None:
+    results, _, _ = play([job(0, 4, "stubborn"), job(1, 2, "easy")])
+    assert results["j0"].ran_s == pytest.approx(600.0)
+    assert results["j1"].ran_s == pytest.approx(600.0 / 0.9)
+
+
+def test_the_gpu_type_a_job_requires_is_respected() -> None:
+    jobs = [job(i, 1, "easy", gpu_type="slow") for i in range(8)]
+    _, decisions, _ = play([*jobs, job(9, 2, gpu_type="other")])
+    nodes = [d.nodes for d in decisions if d.action is Action.START]
+    assert len(nodes) == 8
+    assert all(0 not in held for held in nodes)
+    assert [d.reason for d in decisions if d.job_id == "j9"] == [Reason.NO_MATCHING_GPU_TYPE]
+
+
+def test_a_gang_no_group_can_hold_is_refused() -> None:
+    _, decisions, _ = play([job(0, 6)])
+    assert [d.reason for d in decisions] == [Reason.INVALID_REQUEST]
+
+
+def test_who_loses_least_takes_the_slow_gpus() -> None:
+    """Four stubborn and four easy jobs at once, easy ones first in line."""
+    jobs = [job(i, 1, "easy") for i in range(4)] + [job(4 + i, 1, "stubborn") for i in range(4)]
+    told, decisions, _ = play(jobs)
+    blind, _, _ = play(jobs, told=False)
+    fast = {d.job_id for d in decisions if d.action is Action.START and d.nodes == (0,)}
+    assert {"j4", "j5", "j6", "j7"} <= fast
+    assert sum(r.jct_s for r in told.values()) < sum(r.jct_s for r in blind.values())
+
+
+def test_a_start_records_the_speeds_and_costs_of_the_alternatives() -> None:
+    _, decisions, _ = play([job(0, 1, "stubborn")])
+    evidence = dict(next(d for d in decisions if d.action is Action.START).evidence)
+    assert evidence["speed_on_fast"] == 1.0
+    assert evidence["speed_on_slow"] == 0.1
+    assert float(evidence["cost_on_slow_s"]) > float(evidence["cost_on_fast_s"])
+
+
+def test_a_job_waits_for_gpus_on_which_it_is_expected_to_end_sooner() -> None:
+    jobs = [job(0, 4, "stubborn"), job(1, 1, "stubborn", at=550.0)]
+    results, decisions, _ = play(jobs)
+    waits = [d.reason for d in decisions if d.job_id == "j1" and d.action is Action.WAIT]
+    assert waits == [Reason.FASTER_GPUS_SOON]
+    assert results["j1"].jct_s < 600.0 / 0.1
+
+
+def test_pairs_stay_on_the_type_a_job_asks_for() -> None:
+    profile = Profile(20.0, 10.0, 2000.0, False)
+    judge = TableJudge({f"j{i}": 0 for i in range(8)}, lambda a, b: (0.95, 0.95))
+    full = [job(0, 4, "easy", gpu_type="fast"), job(1, 4, "easy", gpu_type="slow")]
+    late = [job(2, 4, "easy", at=200.0, gpu_type="slow")]
+    spec = ClusterSpec.mixed({"vc": [NodeGroup("fast", 1, 4), NodeGroup("slow", 1, 4)]})
+    _, decisions, core = play([*full, *late], spec, judge=judge, profile=profile)
+    assert not core.cluster.runs
+    assert [(d.job_id, d.partner) for d in decisions if d.action is Action.PACK] == [("j2", "j1")]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.floats(0, 5000),
+            st.sampled_from([1, 1, 2, 4]),
+            st.sampled_from(["easy", "stubborn"]),
+            st.sampled_from([None, None, "fast", "slow"]),
+        ),
+        min_size=1,
+        max_size=30,
+    ),
+    st.booleans(),
+)
+@settings(max_examples=40, deadline=None)
+def test_every_job_ends_on_a_type_it_accepts(
+    drawn: list[tuple[float, int, str, str | None]], told: bool
+) -> None:
+    jobs = [
+        job(i, gpus, name, at, gpu_type=wanted)
+        for i, (at, gpus, name, wanted) in enumerate(sorted(drawn, key=lambda d: d[0]))
+    ]
+    results, decisions, _ = play(jobs, told=told)
+    assert all(r.end_time is not None or r.refused for r in results.values())
+    asked = {j.job_id: j.gpu_type for j in jobs}
+    for d in decisions:
+        if d.action is Action.START:
+            types = {"fast" if node == 0 else "slow" for node in d.nodes}
+            assert len(types) == 1
+            assert asked[d.job_id] in (None, *types)
+    assert play(jobs, told=told)[1] == decisions
+
+
+def test_openb_nodes_are_a_cluster(shared_data: Path) -> None:
+    spec = openb.cluster(shared_data / "openb")
+    by_type: dict[str, int] = {}
+    for group in spec.groups_of("openb"):
+        total = group.nodes * group.gpus_per_node
+        by_type[group.gpu_type] = by_type.get(group.gpu_type, 0) + total
+    assert spec.gpus == 6212
+    assert by_type == {
+        "G2": 4392, "T4": 842, "G3": 312, "P100": 265, "V100M32": 204, "V100M16": 195, "A10": 2,
+    }  # fmt: skip
+
+
+def test_jobs_run_on_openb_nodes(shared_data: Path) -> None:
+    """Each type has jobs that ask for it and others that take what is best for them."""
+    spec = openb.cluster(shared_data / "openb")
+    types = sorted({group.gpu_type for group in spec.groups_of("openb")})
+    of_node = [g.gpu_type for g in spec.groups_of("openb") for _ in range(g.nodes)]
+
+    class Believed:
+        def speed(self, job: Job, gpu_type: str) -> float:
+            return 1.0 + types.index(gpu_type) / 10
+
+        def rate(self, work: Work, run: Run, neighbour: Work | None) -> float:
+            return self.speed(run.job, of_node[run.nodes[0]])
+
+    asked = [*types, None, None, None]
+    jobs = [
+        Job(f"j{i}", 5.0 * i, (1, 2, 8)[i % 3] if asked[i % 10] != "A10" else 1, vc="openb",
+            gpu_type=asked[i % 10])
+        for i in range(200)
+    ]  # fmt: skip
+    policy = Pellucid(types=TypedPlacement(spec, Believed()))
+    core = Core(Cluster(spec), policy, TableEstimator("given", {}, default=1000.0))
+    work = {j.job_id: Work(1000.0) for j in jobs}
+    outcome = Engine(core, jobs, work, Believed()).run()
+    core.cluster.validate()
+    assert all(r.end_time is not None for r in outcome.jobs)

@@ -1,0 +1,165 @@
+"""Idle GPUs of other virtual clusters: what their owners can rely on."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from scheduler.core.cluster import Pool
+from scheduler.core.decisions import Action, Decision, Reason
+from scheduler.core.durations import Outlook
+from scheduler.core.estimates import TableEstimator
+from scheduler.core.pairs import TableJudge
+from scheduler.core.profiling import WaitingStage
+from scheduler.policies.pellucid.borrowing import Lending
+from scheduler.policies.pellucid.policy import Pellucid
+from tests.scheduler.builders import a_job, cluster_of, play, truth
+from tests.scheduler.worlds import Watched, WatchedCore, World, a_cluster, watch, worlds
+
+HOUR = 3600.0
+_slow = settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+
+
+def borrowing(world: World, lending: Lending, *, packs: bool = False) -> Watched:
+    """A world without walls, where predictions are true and, unless jobs share, known to be."""
+    judge = TableJudge(world.scores, lambda a, b: (0.95, 0.9)) if packs else None
+    memory_mib = world.spec.gpu_memory_mib
+    policy = Pellucid(judge, gpu_memory_mib=memory_mib, borrows=True, lending=lending)
+    if not packs:
+        policy.outlook = policy.pairing.outlook = Outlook(weight=0)
+    stage = WaitingStage(max_gpus=world.spec.gpus_per_node) if packs else None
+    cluster = a_cluster(world, profiles=packs)
+    return watch(world, WatchedCore(cluster, policy, truth(world.samples), profiling=stage))
+
+
+def homes(world: World) -> list[str]:
+    return [vc for vc, n in world.spec.vcs.items() for _ in range(n)]
+
+
+@_slow
+@given(world=worlds(), packs=st.booleans())
+def test_nobody_borrows_where_someone_waits(world: World, packs: bool) -> None:
+    """From the decisions alone, whatever the terms: alone, or packed with one who borrowed."""
+    home, waiting = homes(world), defaultdict[str, set[str]](set)
+    vc_of = {s.id: s.job.vc for s in world.samples}
+    for d in borrowing(world, Lending(), packs=packs).decisions:
+        if d.action is Action.ENQUEUE:
+            waiting[d.vc].add(d.job_id)
+        elif d.action in (Action.START, Action.PACK, Action.PROFILE):
+            waiting[d.vc].discard(d.job_id)
+            for node in d.nodes:
+                if home[node] != vc_of[d.job_id] and d.action is not Action.PROFILE:
+                    assert d.reason is Reason.BORROWED
+                    assert not waiting[home[node]]
+
+
+@_slow
+@given(world=worlds(), lend_s=st.sampled_from([0.0, 1.0, 300.0, 3000.0]))
+def test_an_owner_never_waits_longer_for_borrowers_than_the_bound(
+    world: World, lend_s: float
+) -> None:
+    """From the decisions and ends alone: while a job waits, no borrower that held GPUs of its
+    virtual cluster when it came is there for longer than `lend_s`, and none comes."""
+    watched, home = borrowing(world, Lending(lend_s)), homes(world)
+    vc_of = {s.id: s.job.vc for s in world.samples}
+    ends = {r.job.job_id: r.end_time or 0.0 for r in watched.outcome.jobs}
+    lent: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    joined: dict[str, float] = {}
+    waits: list[tuple[str, float, float]] = []
+    for d in watched.decisions:
+        if d.action is Action.ENQUEUE:
+            joined[d.job_id] = d.time
+        elif d.action is Action.START:
+            waits.append((vc_of[d.job_id], joined[d.job_id], d.time))
+            for vc in {home[node] for node in d.nodes} - {vc_of[d.job_id]}:
+                lent[vc].append((d.time, ends[d.job_id]))
+    for vc, since, until in waits:
+        for start, end in lent[vc]:
+            if max(since, start) < min(until, end):
+                assert start <= since
+                assert min(until, end) - since <= lend_s + 1e-3
+
+
+@_slow
+@given(world=worlds(), kept=st.integers(1, 3))
+def test_a_reserve_of_idle_nodes_is_kept(world: World, kept: int) -> None:
+    """Re-enacted from the decisions: no borrower starts that leaves a lender fewer idle nodes."""
+    home, busy = homes(world), defaultdict[int, int](int)
+    vc_of = {s.id: s.job.vc for s in world.samples}
+    places: dict[str, Decision] = {}
+    for d in borrowing(world, Lending(reserve_nodes=kept)).core.timeline:
+        if isinstance(d, str):
+            for node, mask in zip(places[d].nodes, places.pop(d).gpus, strict=True):
+                busy[node] &= ~mask
+        elif d.action is Action.START:
+            before = {node for node in range(len(home)) if not busy[node]}
+            places[d.job_id] = d
+            for node, mask in zip(d.nodes, d.gpus, strict=True):
+                busy[node] |= mask
+            for node in d.nodes:
+                if home[node] != vc_of[d.job_id] and node in before:
+                    idle = [n for n, vc in enumerate(home) if vc == home[node] and not busy[n]]
+                    assert len(idle) >= kept
+
+
+def test_the_quantile_is_of_what_predictions_came_to() -> None:
+    outlook = Outlook(weight=0)
+    for i in range(1000):
+        outlook.learn(1000.0, 10_000.0 if i % 5 == 0 else 1000.0)  # one in five runs ten times over
+    assert outlook.quantile_s(1000.0, 0.75) == pytest.approx(1000.0, rel=0.01)
+    assert outlook.quantile_s(1000.0, 0.9) == pytest.approx(10_000.0, rel=0.01)
+
+
+def at_ten(lending: Lending, *, time_limit_s: float | None = None) -> float:
+    """When a job of 10 h starts whose own node is busy for 5 h, beside two idle ones."""
+    own = a_job("own", gpus=8, for_=5 * HOUR, vc="one")
+    job = a_job("job", gpus=8, for_=10 * HOUR, vc="one", at=1.0)
+    job = replace(job, job=replace(job.job, time_limit_s=time_limit_s))
+    policy = Pellucid(borrows=True, lending=lending)
+    policy.outlook = policy.pairing.outlook = Outlook(weight=0)
+    played = play(policy, cluster_of(nodes={"one": 1, "two": 2}), own, job)
+    return played.result("job").start_time or 0.0
+
+
+def test_a_job_borrows_if_it_is_gone_in_time() -> None:
+    assert at_ten(Lending()) == 1.0
+    assert at_ten(Lending(11 * HOUR)) == 1.0
+    assert at_ten(Lending(9 * HOUR)) == 5 * HOUR
+    assert at_ten(Lending(9 * HOUR), time_limit_s=9 * HOUR) == 1.0, "it is stopped by then"
+    assert at_ten(Lending(9 * HOUR), time_limit_s=12 * HOUR) == 5 * HOUR
+    assert at_ten(Lending(reserve_nodes=1)) == 1.0
+    assert at_ten(Lending(reserve_nodes=2)) == 5 * HOUR
+
+
+def test_a_quantile_that_is_not_known_to_be_short_is_not_lent_to() -> None:
+    """Nothing has ended yet: the belief before that is wide."""
+    own = a_job("own", gpus=8, for_=5 * HOUR, vc="one")
+    job = a_job("job", gpus=8, for_=HOUR, vc="one", at=1.0)
+    policy = Pellucid(borrows=True, lending=Lending(2 * HOUR))
+    estimator = TableEstimator("given", {"own": 5 * HOUR, "job": HOUR})
+    played = play(policy, cluster_of(nodes={"one": 1, "two": 2}), own, job, estimator=estimator)
+    assert played.result("job").start_time == 5 * HOUR
+
+
+def test_small_jobs_fill_nodes_that_are_in_use_before_the_reserve() -> None:
+    own, lender = Pool("own", 8), Pool("lender", 8)
+    for node in (1, 2):
+        lender.add_node(node)
+    lender.take([(2, 0b1111)])
+    lending = Lending(reserve_nodes=1)
+    assert lending.span(own, [lender], 2) == [(2, 0b110000)]
+    assert lending.span(own, [lender], 5) is None
+    assert Lending().span(own, [lender], 5) == [(1, 0b11111)]
+
+
+@pytest.mark.parametrize(
+    ("terms", "said"),
+    [({"quantile": 0.0}, "quantile is 0"), ({"reserve_nodes": -1}, "reserve_nodes is -1")],
+)
+def test_terms_that_make_no_sense_are_refused(terms: dict[str, float], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Lending(**terms)  # type: ignore[arg-type]

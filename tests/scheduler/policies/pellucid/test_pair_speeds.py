@@ -1,0 +1,158 @@
+"""Pair speeds learned from pairs that ran: what is told, what is believed, and how much of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from features.job import Profile
+from scheduler.core.core import QueuedJob
+from scheduler.core.decisions import Action
+from scheduler.core.pairs import Verdict
+from scheduler.core.profiling import WaitingStage
+from scheduler.policies.pellucid.policy import PACE_S, Pellucid
+from scheduler.policies.pellucid.speeds import Experienced, kind_of
+from tests.scheduler.builders import Likes, a_job, cluster_of, pair_speeds, play
+
+HOUR = 3600.0
+LIGHT, HEAVY, OTHER = (Profile(u, u / 2, 1000.0 + u, False) for u in (20.0, 60.0, 90.0))
+
+
+def queued(name: str, profile: Profile | None) -> QueuedJob:
+    made = QueuedJob(a_job(name).job, 0)
+    made.profile = profile
+    return made
+
+
+@dataclass
+class Says:
+    """Predicts the same speeds for every pair."""
+
+    speeds: tuple[float, float] | None = (0.9, 0.9)
+
+    def verdict(self, newcomer: QueuedJob, partner: QueuedJob) -> Verdict | None:
+        return Verdict((0, 0), self.speeds)
+
+
+def speeds_of(judge: Experienced, a: Profile | None, b: Profile | None) -> tuple[float, float]:
+    verdict = judge.verdict(queued("x", a), queued("y", b))
+    assert verdict is not None
+    assert verdict.speeds is not None
+    return verdict.speeds
+
+
+def test_what_was_seen_of_a_pair_is_believed_of_the_next_like_it() -> None:
+    judge = Experienced(Says(), weight=1.0)
+    assert speeds_of(judge, LIGHT, HEAVY) == (0.9, 0.9)
+    for _ in range(200):
+        judge.learn(queued("a", LIGHT), queued("b", HEAVY), 0.6)
+        judge.learn(queued("b", HEAVY), queued("a", LIGHT), 1.0)
+    assert speeds_of(judge, LIGHT, HEAVY) == pytest.approx((0.6, 1.0), abs=0.01)
+    assert speeds_of(judge, HEAVY, LIGHT) == pytest.approx((1.0, 0.6), abs=0.01)
+    nearly = Profile(20.4, 10.2, 1021.0, False)
+    assert kind_of(nearly) == kind_of(LIGHT)
+    assert speeds_of(judge, nearly, HEAVY) == pytest.approx((0.6, 1.0), abs=0.01)
+    assert judge.seen_together(queued("x", LIGHT), queued("y", HEAVY)) == 200
+
+
+def test_one_look_moves_the_belief_part_of_the_way() -> None:
+    judge = Experienced(Says(), weight=1.0)
+    judge.learn(queued("a", LIGHT), queued("b", HEAVY), 0.5)
+    once = speeds_of(judge, LIGHT, HEAVY)[0]
+    assert 0.5 < once < 0.7
+    # a job of that kind beside one it was never seen with: less of the way
+    assert once < speeds_of(judge, LIGHT, OTHER)[0] < 0.9
+    assert speeds_of(judge, OTHER, OTHER) == (0.9, 0.9)
+
+
+def test_nothing_is_made_of_what_nobody_predicted() -> None:
+    silent = Experienced(Says(None))
+    silent.learn(queued("a", LIGHT), queued("b", HEAVY), 0.5)
+    assert silent.seen == 0
+    judge = Experienced(Says())
+    judge.learn(queued("a", None), queued("b", HEAVY), 0.5)
+    assert judge.seen == 0
+    judge.learn(queued("a", LIGHT), queued("b", HEAVY), 0.5)
+    assert speeds_of(judge, None, HEAVY) == (0.9, 0.9)
+
+
+@given(
+    predicted=st.floats(0.0, 1.5),
+    seen=st.lists(st.tuples(st.sampled_from([LIGHT, HEAVY]), st.floats(0.0, 1.0)), max_size=20),
+)
+def test_a_corrected_speed_is_a_speed(predicted: float, seen: list[tuple[Profile, float]]) -> None:
+    judge = Experienced(Says((predicted, predicted)))
+    for profile, speed in seen:
+        judge.learn(queued("a", profile), queued("b", HEAVY), speed)
+    if seen:
+        assert all(0.0 <= s <= 1.5 for s in speeds_of(judge, LIGHT, HEAVY))
+        first = speeds_of(judge, seen[0][0], HEAVY)[0]
+        assert 0.01 <= first <= 1.0
+
+
+class Told(Pellucid):
+    """Keeps what it was told of pairs."""
+
+    def __init__(self, *, learns_speeds: bool):
+        likes = Likes(speeds={("b", "a"): (0.95, 0.95)})
+        super().__init__(likes, learns_speeds=learns_speeds, busy_above=0.0)
+        self.heard: list[tuple[str, str, float]] = []
+
+    def paced(self, own: QueuedJob, other: QueuedJob, speed: float) -> None:
+        self.heard.append((own.job.job_id, other.job.job_id, speed))
+
+
+@pytest.mark.parametrize(
+    ("lasts_s", "learns", "told"), [(9 * HOUR, True, 2), (PACE_S / 2, True, 0), (HOUR, False, 0)]
+)
+def test_a_pair_is_told_of_once_it_was_together_for_long_enough(
+    lasts_s: float, learns: bool, told: int
+) -> None:
+    policy = Told(learns_speeds=learns)
+    a = a_job("a", gpus=8, for_=900.0 + lasts_s, config="a")
+    b = a_job("b", gpus=8, for_=9 * HOUR, at=900.0, config="b")
+    played = play(
+        policy,
+        cluster_of(nodes=3, profiling=1),
+        a,
+        b,
+        stage=WaitingStage(),
+        speed=pair_speeds({("a", "b"): 0.7, ("b", "a"): 0.8}),
+    )
+    assert played.of("b", Action.PACK)
+    assert policy.heard == [("b", "a", 0.8), ("a", "b", 0.7)][:told]
+
+
+def test_a_decision_to_pack_carries_the_pair_and_what_it_gains() -> None:
+    policy = Pellucid(Likes(speeds={("b", "a"): (0.95, 0.9)}))
+    a, b = a_job("a", gpus=8, for_=9 * HOUR), a_job("b", gpus=8, for_=9 * HOUR, at=900.0)
+    played = play(policy, cluster_of(nodes=3, profiling=1), a, b, stage=WaitingStage())
+    (packed,) = played.of("b", Action.PACK)
+    evidence: dict[str, Any] = dict(packed.evidence)
+    assert evidence["best_partner"] == "a"
+    assert (evidence["pair_speed"], evidence["pair_partner_speed"]) == (0.95, 0.9)
+    assert evidence["gain_s"] > 0
+    assert evidence["asked_share"] == 1.0
+    entered: dict[str, Any] = dict(played.of("b", Action.ENQUEUE)[0].evidence)
+    assert entered["p10_s"] <= entered["p50_s"] <= entered["p90_s"]
+
+
+@pytest.mark.parametrize(("nodes", "action"), [(2, Action.PACK), (3, Action.START)])
+def test_gpus_are_saved_only_where_they_are_missed(nodes: int, action: Action) -> None:
+    """Two nodes are asked for: of two that is all there is, of three one would stand idle."""
+    policy = Pellucid(Likes(speeds={("b", "a"): (0.95, 0.95)}))
+    a, b = a_job("a", gpus=8, for_=9 * HOUR), a_job("b", gpus=8, for_=9 * HOUR, at=900.0)
+    played = play(policy, cluster_of(nodes=nodes + 1, profiling=1), a, b, stage=WaitingStage())
+    (began,) = played.of("b", Action.START, Action.PACK)
+    assert began.action is action
+    assert began.time == (1100.0 if action is Action.PACK else 900.0), "profiled only to be packed"
+
+
+def test_a_counter_that_could_not_be_read_is_a_kind_of_its_own() -> None:
+    unread = Profile(float("nan"), 30.0, 1_000.0)
+    assert kind_of(unread) == (None, 6, 1, None)
+    assert kind_of(unread) != kind_of(Profile(0.0, 30.0, 1_000.0))

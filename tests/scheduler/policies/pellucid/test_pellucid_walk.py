@@ -1,0 +1,380 @@
+"""A random walk of the core under `pellucid`, whatever is switched on.
+
+Jobs of every kind come, go, are cancelled, seen and moved in line, nodes are drained; after every
+step the cluster is sound, and what the decisions claim is tried on copies of the core.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
+
+from features.job import Job, Profile
+from features.schema import State
+from scheduler.core.cluster import Cluster, ClusterSpec, NodeGroup
+from scheduler.core.core import Core
+from scheduler.core.decisions import Action, Decision, Reason
+from scheduler.core.profiling import WaitingStage
+from scheduler.explain.whatif.changes import NotPossible
+from scheduler.explain.whatif.counterfactuals import WhatIf, candidates
+from scheduler.explain.whatif.forecasts import Futures
+from scheduler.explain.whatif.memory import Memory
+from scheduler.policies.pellucid.borrowing import Lending
+from scheduler.policies.pellucid.gputypes import TypedPlacement
+from scheduler.policies.pellucid.policy import Pellucid
+from scheduler.policies.pellucid.shares import Shares
+from scheduler.service.analyst.why import find_blockers, starts_without
+from tests.scheduler.builders import UserMeans, a_job
+from tests.scheduler.explain.watched import Scores, replay
+from tests.scheduler.worlds import WatchedCore, World, worlds
+
+NODES = {"a": 3, "b": 1}
+PER_NODE = 4
+BEGINS = (Action.START, Action.PACK)
+TYPES = ("fast", "slow")
+
+
+@dataclass(frozen=True)
+class Options:
+    """What is switched on. `pellucid` are arguments of the policy."""
+
+    pellucid: dict[str, Any]
+    partition: bool
+    typed: bool
+
+
+options = st.builds(
+    Options,
+    st.fixed_dictionaries(
+        {
+            "order": st.sampled_from(["point", "expected", "gittins"]),
+            "patience_s": st.sampled_from([5.0, 200.0, 200.0, 1e6]),
+            "crowd": st.sampled_from([1.0, 1.0, 4.0, inf]),
+            "fairness": st.sampled_from([0.0, 1.0]),
+            "headroom": st.sampled_from([1.0, 1.0, 0.5]),
+            "overtake_gpu_s": st.sampled_from([0.0, 1e7]),
+            "backfill_quantile": st.just(0.6),
+            "requeue_after_s": st.sampled_from([None, None, 5.0]),
+            "borrows": st.booleans(),
+            "lending": st.sampled_from([Lending(), Lending(reserve_nodes=1), Lending(1e4)]),
+            "pack_first_above": st.sampled_from([None, 1.2, 1.8]),
+        }
+    ),
+    st.booleans(),
+    st.sampled_from([False, False, False, True]),
+)
+
+
+class Belief:
+    """How fast a job is believed to be on each type: jobs of one GPU lose most on slow ones."""
+
+    def speed(self, job: Job, gpu_type: str) -> float:
+        return 1.0 if gpu_type == "fast" else 0.3 if job.gpus == 1 else 0.8
+
+
+class Checked(WatchedCore):
+    """A core in which operators move jobs in line.
+
+    Attributes:
+        picky: where there is room a job may still wait: for others' bursts, or faster GPUs.
+    """
+
+    picky = False
+
+    def check_waiting(self, now: float) -> None:
+        for vc, queue in self.queues.items():
+            assert list(queue) == sorted(queue)
+            for queued in queue:
+                assert queued.reason is not None
+                room = self.cluster.pools[vc].place(queued.job.gpus)
+                assert self.picky or room is None, f"{queued.job} could start"
+
+
+def a_core(chosen: Options) -> Checked:
+    """A new core with these options, that remembers what an analyst needs."""
+    spec = ClusterSpec(NODES, PER_NODE)
+    if chosen.typed:
+        groups = [NodeGroup(TYPES[0], 1, PER_NODE), NodeGroup(TYPES[1], 2, 2)]
+        spec = ClusterSpec.mixed({"a": groups, "b": groups[:1]})
+    given = {**chosen.pellucid, "shares": Shares(3600.0)}
+    if chosen.typed:
+        given |= {"types": TypedPlacement(spec, Belief()), "borrows": False}
+    partition = chosen.partition and not chosen.typed
+    core = Checked(
+        Cluster(spec, {"a": 1} if partition else None),
+        Pellucid(Scores({}), **given),
+        Memory(UserMeans()),
+        profiling=WaitingStage(max_gpus=PER_NODE) if partition else None,
+    )
+    core.picky = given["headroom"] < 1 or chosen.typed
+    return core
+
+
+class Walk(RuleBasedStateMachine):
+    """Anything that may happen to the core, in any order."""
+
+    @initialize(chosen=options)
+    def begin(self, chosen: Options) -> None:
+        self.chosen = chosen
+        self.core = a_core(chosen)
+        self.home = self.core.cluster.node_vc[:]
+        self.profiles: dict[str, Profile] = {}
+        self.jobs: dict[str, Job] = {}
+        self.gone: set[str] = set()
+        self.shut: set[int] = set()
+        self.now = 0.0
+        self.told: list[tuple[str, tuple[Any, ...]]] = []
+        self.decided: list[Decision] = []
+        self.line: dict[str, set[str]] = {vc: set() for vc in NODES}
+        for gpus in (4, 2, 2, 4):  # "a" is full, but for the node that is lent
+            self.submit(gpus, "a", "ann", 1_000.0, "resumable", 1)
+        self.decide()
+
+    def tell(self, event: str, *args: Any) -> Any:
+        """Something happens to the core; it is written down."""
+        self.told.append((event, args))
+        return getattr(self.core, event)(*args)
+
+    # --- what may happen ----------------------------------------------------------------------
+
+    @rule(
+        gpus=st.sampled_from([1, 1, 2, 4, 4, 8]),
+        vc=st.sampled_from(["a", "a", "a", "b"]),
+        user=st.sampled_from(["ann", "bob"]),
+        mem=st.sampled_from([1_000.0, 9_000.0, 20_000.0]),
+        odd=st.sampled_from(["", "", "", "resumable", "alone", "unseen", "limited", "typed"]),
+        count=st.sampled_from([1, 1, 3]),
+    )
+    def submit(self, gpus: int, vc: str, user: str, mem: float, odd: str, count: int) -> None:
+        """Jobs that are alike come together."""
+        for _ in range(count):
+            name = f"j{len(self.jobs)}"
+            job = a_job(name, gpus=gpus, vc=vc, user=user, at=self.now)
+            self.jobs[name] = replace(
+                job.job,
+                resumable=odd == "resumable",
+                share=odd != "alone",
+                profile=odd != "unseen",
+                time_limit_s=900.0 if odd == "limited" else None,
+                gpu_type=TYPES[1] if odd == "typed" and self.chosen.typed else None,
+            )
+            self.profiles[name] = Profile(50.0, 30.0, mem)
+            self.tell("submitted", self.jobs[name], self.now)
+
+    @precondition(lambda self: self.core.cluster.runs)
+    @rule(data=st.data(), ends=st.booleans())
+    def leave(self, data: st.DataObject, ends: bool) -> None:
+        self.stop(data.draw(st.sampled_from(sorted(self.core.cluster.runs))), ends)
+
+    def stop(self, job_id: str, ends: bool) -> None:
+        run = self.core.cluster.runs[job_id]
+        if run.profiling and not ends:
+            self.tell("profile_ended", job_id, self.profiles[job_id], self.now)
+        else:
+            lasted = self.now - run.start_time
+            self.tell("ended", job_id, State.COMPLETED, lasted, self.now)
+            self.gone.add(job_id)
+
+    @precondition(lambda self: self.core.jobs())
+    @rule(data=st.data())
+    def cancel(self, data: st.DataObject) -> None:
+        job_id = data.draw(st.sampled_from(self.core.jobs()))
+        self.tell("withdrawn", job_id, self.now)
+        self.gone.add(job_id)
+
+    @precondition(lambda self: self.core.cluster.runs)
+    @rule(data=st.data())
+    def see(self, data: st.DataObject) -> None:
+        """A run is watched: alone its profile is read, beside another its speed."""
+        run = self.core.cluster.runs[data.draw(st.sampled_from(sorted(self.core.cluster.runs)))]
+        job_id = run.job.job_id
+        if run.partner is not None:
+            self.tell("paced", job_id, 0.7, self.now)
+        elif not run.profiling and self.core.known(job_id).profile is None:
+            self.tell("observed", job_id, self.profiles[job_id], self.now)
+
+    @precondition(lambda self: self.core.jobs())
+    @rule(data=st.data(), priority=st.integers(-1, 1))
+    def prefer(self, data: st.DataObject, priority: int) -> None:
+        self.tell("set_priority", data.draw(st.sampled_from(self.core.jobs())), priority)
+
+    @rule(node=st.integers(0, len(NODES)))
+    def drain(self, node: int) -> None:
+        """A node is closed, or the one that was is opened."""
+        opened = self.shut.pop() if self.shut else None
+        if opened is None:
+            self.shut.add(node)
+        self.tell("set_node", node if opened is None else opened, opened is not None)
+
+    @rule(seconds=st.sampled_from([0.0, 1.0, 6.0, 250.0, 5000.0]))
+    def pass_time(self, seconds: float) -> None:
+        self.now += seconds
+        self.tell("wake", self.now)
+
+    @rule()
+    def decide(self) -> None:
+        decisions = self.tell("decide", self.now)
+        self.decided += decisions
+        self.follow(decisions)
+        memory = self.core.estimator
+        assert isinstance(memory, Memory)
+        check_blockers(self.core, memory, decisions, self.now)
+
+    @rule(data=st.data())
+    def ask(self, data: st.DataObject) -> None:
+        """Why does a job wait, and what would help it?"""
+        self.decide()
+        waiting = [q.job.job_id for queue in self.core.queues.values() for q in queue]
+        if waiting:
+            job_id = data.draw(st.sampled_from(waiting))
+            self.check_whole_answer(job_id)
+            self.check_counterfactuals(job_id)
+
+    # --- what must hold -----------------------------------------------------------------------
+
+    def follow(self, decisions: list[Decision]) -> None:
+        """A virtual cluster keeps its guarantee, told from the decisions alone; only resumable
+        jobs are ever stopped."""
+        policy = self.core.policy
+        assert isinstance(policy, Pellucid)
+        for d in decisions:
+            if d.action in (Action.ENQUEUE, Action.PREEMPT):
+                self.line[d.vc].add(d.job_id)
+            elif d.action in (*BEGINS, Action.PROFILE, Action.CANCEL):
+                self.line[d.vc].discard(d.job_id)
+            if d.action is Action.REFUSE:
+                self.gone.add(d.job_id)
+            if d.action is Action.PREEMPT:
+                assert policy.probation is not None
+                assert self.jobs[d.job_id].resumable
+            for vc in {self.home[node] for node in d.nodes} - {d.vc}:
+                if d.action in BEGINS:
+                    assert policy.borrows
+                    assert d.reason is Reason.BORROWED
+                    assert not self.line[vc], "its owner was waiting"
+
+    def futures(self) -> Futures:
+        memory = self.core.estimator
+        assert isinstance(memory, Memory)
+        return Futures(self.core, memory, self.now)
+
+    def check_whole_answer(self, job_id: str) -> None:
+        """So it does without those that an analyst finds; runs end here instead of leaving."""
+        futures = self.futures()
+        for blocker in find_blockers(futures, job_id)[0][:3]:
+            copy = futures.copy()
+            for other in blocker.job_ids:
+                run = copy.cluster.runs.get(other)
+                if run is None:
+                    copy.withdrawn(other, self.now)
+                else:
+                    copy.ended(other, State.COMPLETED, self.now - run.start_time, self.now)
+            assert begins(copy, job_id, self.now), blocker
+
+    def check_counterfactuals(self, job_id: str) -> None:
+        """What is said of a change is what a core decides that knew the job so from the start."""
+        futures, was = self.futures(), self.core.known(job_id)
+        if was.submit_time != was.job.submit_time:
+            return  # it was stopped once: a core that knew it from the start would count otherwise
+        asking = WhatIf(futures, samples=0)
+        types = TYPES if self.chosen.typed else ()
+        for change in candidates(was.job, list(self.core.queues), types):
+            try:
+                starts = asking.starts(job_id, change)
+            except NotPossible:
+                continue
+            copy = futures.copy()
+            copy.withdrawn(job_id, self.now)
+            copy.adopt(
+                change.job(was.job),
+                self.now,
+                order=was.seq,
+                priority=was.priority,
+                profile=was.profile,
+                looked_at=was.looked_at,
+                queued_before=True,
+            )
+            assert starts == begins(copy, job_id, self.now), change
+
+    @invariant()
+    def everybody_is_in_one_place(self) -> None:
+        if not hasattr(self, "core"):
+            return
+        self.core.cluster.validate()  # two jobs per GPU at most, gangs whole, no GPU lost
+        self.core.check_sharing()  # within the memory of one
+        waiting = [q.job.job_id for queue in self.core.queues.values() for q in queue]
+        places = [*waiting, *self.core.cluster.runs]
+        assert len(places) == len(set(places))
+        assert not self.gone & set(places)
+
+    def teardown(self) -> None:
+        """Every job ends, and a core that is told the same decides the same."""
+        if not hasattr(self, "core"):
+            return
+        for node in sorted(self.shut):
+            self.tell("set_node", node, True)
+        self.shut.clear()
+        self.decide()
+        for _ in range(20 * len(self.jobs) + 20):
+            if self.gone == set(self.jobs):
+                break
+            if self.core.cluster.runs:
+                self.stop(next(iter(self.core.cluster.runs)), ends=False)
+            else:
+                wake = self.core.next_wake(self.now)
+                assert wake is not None, "nothing runs and nothing is to come"
+                self.now = wake
+                self.tell("wake", wake)
+            self.decide()
+        assert self.gone == set(self.jobs)
+        fresh = a_core(self.chosen)
+        again: list[Decision] = []
+        for event, args in self.told:
+            found = getattr(fresh, event)(*args)
+            again += found if event == "decide" else []
+        assert again == self.decided
+
+
+def check_blockers(core: Core, memory: Memory, decisions: list[Decision], now: float) -> None:
+    """Without the blocker that a decision names the waiting job starts."""
+    last = {d.job_id: d for d in decisions if d.action is not Action.ENQUEUE}
+    named = [d for d in last.values() if d.action is Action.WAIT and d.blocker is not None]
+    futures = Futures(core, memory, now) if named else None
+    for d in named:
+        assert futures is not None
+        assert d.blocker is not None
+        assert starts_without(futures, d.job_id, [d.blocker]), d
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(world=worlds(), chosen=options)
+def test_without_the_named_blocker_the_job_starts(world: World, chosen: Options) -> None:
+    """In worlds that run to their end, whatever is switched on."""
+    judge, memory_mib = Scores(world.scores), world.spec.gpu_memory_mib
+    policy = Pellucid(judge, gpu_memory_mib=memory_mib, **chosen.pellucid)
+    replay(world, policy, check_blockers)
+
+
+def begins(core: Core, job_id: str, now: float) -> bool:
+    """Whether a core starts a job in its next pass."""
+    return any(d.job_id == job_id and d.action in BEGINS for d in core.decide(now))
+
+
+TestWalk = Walk.TestCase
+TestWalk.settings = settings(
+    deadline=None,
+    max_examples=80,
+    stateful_step_count=25,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)

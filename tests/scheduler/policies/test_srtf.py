@@ -1,0 +1,135 @@
+"""Shortest remaining time first: the quota, the walk, and what stopping costs."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.core.decisions import Action, Reason
+from scheduler.core.quirks import Quirks
+from scheduler.policies.srtf import Srtf
+from tests.scheduler.builders import Desk, Sample, a_job, actions, cluster_of, play, truth
+
+
+class Left:
+    """Work left as the test says; a job not named has as much left as it is long."""
+
+    def __init__(self, *samples: Sample, **left: float):
+        self._left = {s.id: s.work.duration_s for s in samples} | left
+
+    def remaining_s(self, job_id: str, now: float) -> float:
+        return self._left[job_id]
+
+
+def a_desk(*samples: Sample, nodes: int = 1, ties: bool = False, **left: float) -> Desk:
+    return Desk(
+        Srtf(ties_preempt=ties),
+        cluster_of(nodes=nodes),
+        truth(samples),
+        oracle=Left(*samples, **left),
+    )
+
+
+def test_a_shorter_job_takes_the_gpus_of_a_longer_one() -> None:
+    long, short = a_job("long", gpus=8, for_=100), a_job("short", gpus=1, for_=10)
+    desk = a_desk(long, short)
+    desk.submit(long)
+    enqueue, preempt, start = desk.submit(short)
+    assert enqueue.action is Action.ENQUEUE
+    assert (preempt.action, preempt.job_id, preempt.blocker) == (Action.PREEMPT, "long", "short")
+    assert preempt.sentence() == "stopped in favour of job short, which has less left to do"
+    assert preempt.priority == 140.0, "what is left and what stopping costs"
+    assert (start.action, start.job_id) == (Action.START, "short")
+
+
+def test_what_counts_is_what_is_left() -> None:
+    long, short = a_job("long", gpus=8, for_=100), a_job("short", gpus=8, for_=10)
+    desk = a_desk(long, short, long=5.0)
+    desk.submit(long)
+    (_, wait) = desk.submit(short)
+    assert (wait.action, wait.reason) == (Action.WAIT, Reason.BEHIND_HIGHER_PRIORITY)
+    assert wait.blocker == "long"
+
+
+def test_equals_stay_where_they_are_unless_the_quirk_is_on() -> None:
+    a, b = a_job("a", gpus=8, for_=10), a_job("b", gpus=8, for_=10)
+    for ties in (False, True):
+        desk = a_desk(a, b, ties=ties)
+        desk.submit(a)
+        desk.submit(b)
+        assert list(desk.cluster.runs) == (["b"] if ties else ["a"])
+
+
+def test_the_quota_skips_what_does_not_fit_and_goes_on() -> None:
+    """6 GPUs, then one of 4 that does not fit, then one of 2 that does."""
+    jobs = [a_job("a", gpus=6, for_=1), a_job("b", gpus=4, for_=2), a_job("c", gpus=2, for_=3)]
+    desk = a_desk(*jobs)
+    decisions = desk.submit(*jobs)
+    assert sorted(desk.cluster.runs) == ["a", "c"]
+    assert (Action.WAIT, "b") in actions(decisions)
+
+
+def test_nobody_is_stopped_while_there_is_room_for_all() -> None:
+    jobs = [a_job("long", gpus=4, for_=100), a_job("short", gpus=4, for_=1)]
+    desk = a_desk(*jobs)
+    desk.submit(jobs[0])
+    assert [d.action for d in desk.submit(jobs[1])] == [Action.ENQUEUE, Action.START]
+
+
+def test_a_job_inside_the_quota_may_still_be_scattered_out() -> None:
+    """One node of two is half full on both sides: 8 GPUs are inside the quota, none whole."""
+    halves = [a_job("a", gpus=4, for_=1), a_job("b", gpus=5, for_=1)]
+    wide = a_job("wide", gpus=7, for_=2)
+    desk = a_desk(*halves, wide, nodes=2)
+    desk.submit(*halves)
+    assert {desk.run(s.id).nodes for s in halves} == {(0,), (1,)}
+    (_, wait) = desk.submit(wide)
+    assert (wait.reason, wait.free) == (Reason.GPUS_FRAGMENTED, 7)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    sizes=st.lists(
+        st.tuples(st.integers(1, 16), st.integers(1, 50), st.booleans()), min_size=1, max_size=10
+    )
+)
+def test_the_walk(sizes: list[tuple[int, int, bool]]) -> None:
+    """Running jobs that stay are exactly those inside the quota of the ranking."""
+    jobs = [
+        (a_job(f"j{i}", gpus=gpus, for_=float(seconds)), first)
+        for i, (gpus, seconds, first) in enumerate(sizes)
+    ]
+    desk = a_desk(*[s for s, _ in jobs], nodes=2)
+    for sample, first in jobs:
+        if first and desk.cluster.pools["vc"].free >= sample.job.gpus:
+            desk.submit(sample)
+    running = set(desk.cluster.runs)
+    waiting = {q.job.job_id for q in desk.core.queues["vc"]}
+    before = {i: desk.cluster.runs[i].order for i in running}
+    others = [s for s, _ in jobs if s.id not in running | waiting]
+    arrival = [*sorted(waiting, key=lambda i: int(i[1:])), *(s.id for s in others)]
+    key = {q.job.job_id: q.key for q in desk.core.queues["vc"]}
+    decisions = desk.submit(*others)
+    if not others:
+        return
+    quota, inside = 16, set()
+    by_id = {s.id: s for s, _ in jobs}
+    ranking = sorted(
+        [(by_id[i].work.duration_s, 0, before[i], i) for i in running]
+        + [(key.get(i, by_id[i].work.duration_s), 1, n, i) for n, i in enumerate(arrival)]
+    )
+    for *_, job_id in ranking:
+        if by_id[job_id].job.gpus <= quota:
+            quota -= by_id[job_id].job.gpus
+            inside.add(job_id)
+    stopped = {d.job_id for d in decisions if d.action is Action.PREEMPT}
+    assert stopped == running - inside
+    assert set(desk.cluster.runs) - running <= inside
+    desk.cluster.validate()
+
+
+def test_ends_are_noticed_late_under_the_quirk_alone() -> None:
+    quirks = Quirks(tick_s=1.0, end_lag_s=1.0, counting_policies=frozenset({"srtf"}))
+    job = a_job("x", for_=10.2)
+    assert play(Srtf(), cluster_of(), job, quirks=quirks).result("x").end_time == 12.0
+    assert play(Srtf(), cluster_of(), job).result("x").end_time == 10.2

@@ -1,0 +1,248 @@
+"""What a live service asks of the core beyond simulation: leaving, priority, drained nodes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from features.job import Job, Profile
+from features.schema import State
+from scheduler.core.cluster import Cluster, ClusterSpec
+from scheduler.core.core import Core
+from scheduler.core.decisions import Action, Reason
+from scheduler.core.estimates import Estimate, Estimator
+from scheduler.core.pairs import TableJudge
+from scheduler.core.policy import Policy
+from scheduler.core.profiling import ProfilingStage, WaitingStage
+from scheduler.policies.fifo import Fifo, FifoSkip
+from scheduler.policies.lucid import Lucid
+from scheduler.policies.pellucid.policy import Pellucid
+
+LIGHT = Profile(10.0, 5.0, 1000.0, False)
+
+
+class Constant(Estimator):
+    """Every job lasts so long."""
+
+    def __init__(self, seconds: float = 3600.0):
+        super().__init__()
+        self.seconds = seconds
+
+    def estimate(self, job: Job, now: float) -> Estimate:
+        return Estimate(self.seconds)
+
+
+def a_core(policy: Policy, nodes: int = 2, *, vcs: int = 1, **more: object) -> Core:
+    spec = ClusterSpec({f"vc{i}": nodes for i in range(vcs)}, 4, gpu_type="V100")
+    return Core(Cluster(spec), policy, Constant(), **more)  # type: ignore[arg-type]
+
+
+def a_job(job_id: str, gpus: int = 1, **more: object) -> Job:
+    return Job(job_id, 0.0, gpus, vc="vc0", **more)  # type: ignore[arg-type]
+
+
+def submit(core: Core, now: float, *jobs: Job, priority: int = 0) -> list[tuple[str, Action]]:
+    for job in jobs:
+        core.submitted(job, now, priority=priority)
+    return taken(core, now)
+
+
+def taken(core: Core, now: float) -> list[tuple[str, Action]]:
+    """Decisions, enqueueing apart."""
+    decisions = core.decide(now)
+    core.cluster.validate()
+    return [(d.job_id, d.action) for d in decisions if d.action is not Action.ENQUEUE]
+
+
+POLICIES = [Fifo, FifoSkip, lambda: Lucid(), lambda: Pellucid()]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+class TestLeaving:
+    def test_the_next_in_line_moves_up(self, policy: type[Policy]) -> None:
+        core = a_core(policy())
+        submit(core, 0.0, a_job("a", 4), a_job("b", 8), a_job("c", 4))
+        core.ended("a", State.COMPLETED, 5.0, 5.0) if "c" in core.cluster.runs else None
+        core.withdrawn("b", 6.0)
+        taken(core, 6.0)
+        assert "c" in core.cluster.runs
+        with pytest.raises(KeyError):
+            core.known("b")
+
+    def test_gpus_that_were_given_in_vain_come_back(self, policy: type[Policy]) -> None:
+        core = a_core(policy())
+        submit(core, 0.0, a_job("a", 8), a_job("b", 8))
+        core.withdrawn("a", 1.0, Reason.NOT_STARTED)
+        decisions = core.decide(1.0)
+        assert (decisions[0].action, decisions[0].reason) == (Action.CANCEL, Reason.NOT_STARTED)
+        assert "b" in core.cluster.runs
+
+    def test_one_can_come_again(self, policy: type[Policy]) -> None:
+        core = a_core(policy())
+        submit(core, 0.0, a_job("a", 8), a_job("b", 8))
+        core.withdrawn("b", 1.0)
+        submit(core, 2.0, a_job("b", 8))
+        core.ended("a", State.COMPLETED, 5.0, 5.0)
+        taken(core, 5.0)
+        assert "b" in core.cluster.runs
+
+
+def test_one_that_waits_for_its_profile_can_leave() -> None:
+    core = a_core(Lucid(), profiling=ProfilingStage())
+    core.cluster.lend(1)
+    submit(core, 0.0, a_job("a", 4), a_job("b", 4), a_job("c", 4))
+    core.withdrawn("b", 1.0)
+    core.profile_ended("a", LIGHT, 2.0)
+    assert ("c", Action.PROFILE) in taken(core, 2.0)
+
+
+def test_the_holder_of_a_reservation_can_leave() -> None:
+    core = a_core(Pellucid(patience_s=10.0), nodes=1)
+    submit(core, 0.0, a_job("a", 2))
+    submit(core, 1.0, a_job("late", 4))
+    core.wake(20.0)
+    assert ("late", Action.RESERVE) in taken(core, 20.0)
+    submit(core, 21.0, a_job("b", 2))
+    assert "b" not in core.cluster.runs
+    core.withdrawn("late", 22.0)
+    assert ("b", Action.START) in taken(core, 22.0)
+
+
+class TestPriority:
+    @pytest.mark.parametrize("policy", POLICIES)
+    def test_higher_goes_first(self, policy: type[Policy]) -> None:
+        core = a_core(policy())
+        submit(core, 0.0, a_job("a", 8))
+        submit(core, 1.0, a_job("plain", 8))
+        submit(core, 2.0, a_job("urgent", 8), priority=3)
+        submit(core, 3.0, a_job("later", 8))
+        core.set_priority("later", 9)
+        order = []
+        for now, running in ((10.0, "a"), (20.0, "later"), (30.0, "urgent"), (40.0, "plain")):
+            core.ended(running, State.COMPLETED, 1.0, now)
+            order += [job for job, action in taken(core, now) if action is Action.START]
+        assert order == ["later", "urgent", "plain"]
+
+    def test_it_can_be_changed_while_profiled_and_while_it_runs(self) -> None:
+        core = a_core(Lucid(), profiling=ProfilingStage())
+        core.cluster.lend(1)
+        submit(core, 0.0, a_job("a", 4), a_job("b", 4))
+        core.set_priority("a", 2)
+        core.set_priority("b", 3)
+        core.profile_ended("a", LIGHT, 1.0)
+        taken(core, 1.0)
+        core.set_priority("a", -1)
+        assert "a" in core.cluster.runs
+
+    def test_a_job_past_its_bound_is_still_served(self) -> None:
+        """Urgent jobs go first, and do not keep what is reserved from its holder."""
+        core = a_core(Pellucid(patience_s=10.0), nodes=2)
+        submit(core, 0.0, a_job("a", 4), a_job("b", 2))
+        submit(core, 1.0, a_job("late", 4))
+        submit(core, 15.0, replace(a_job("urgent", 8), submit_time=15.0), priority=5)
+        core.wake(20.0)
+        taken(core, 20.0)
+        core.ended("b", State.COMPLETED, 21.0, 21.0)
+        assert ("late", Action.START) in taken(core, 21.0)
+
+
+class TestDrained:
+    @pytest.mark.parametrize("policy", POLICIES)
+    def test_nothing_new_starts_there(self, policy: type[Policy]) -> None:
+        core = a_core(policy())
+        submit(core, 0.0, a_job("a", 2))
+        core.set_node(0, False)
+        submit(core, 1.0, a_job("b", 2), a_job("c", 4))
+        assert core.cluster.runs["b"].nodes == (1,)
+        assert "c" not in core.cluster.runs
+        core.ended("a", State.COMPLETED, 2.0, 2.0)
+        taken(core, 2.0)
+        assert "c" not in core.cluster.runs
+        core.set_node(0, True)
+        taken(core, 3.0)
+        assert core.cluster.runs["c"].nodes == (0,)
+
+    def test_its_gpus_are_not_counted_free(self) -> None:
+        core = a_core(Fifo())
+        core.set_node(0, False)
+        core.set_node(0, False)
+        submit(core, 0.0, a_job("a", 8))
+        assert core.cluster.pools["vc0"].free == 4
+        assert "a" not in core.cluster.runs
+        core.set_node(0, True)
+        assert core.cluster.pools["vc0"].free == 8
+
+    def test_nobody_is_packed_there(self) -> None:
+        judge = TableJudge({"a": 0, "b": 0})
+        core = a_core(Lucid(judge), nodes=1)
+        submit(core, 0.0, a_job("a", 4))
+        core.observed("a", LIGHT, 1.0)
+        core.set_node(0, False)
+        core.submitted(a_job("b", 4), 2.0)
+        core.known("b").profile = LIGHT
+        assert taken(core, 2.0) == [("b", Action.WAIT)]
+        core.set_node(0, True)
+        assert taken(core, 3.0) == [("b", Action.PACK)]
+
+    def test_a_reservation_moves_away(self) -> None:
+        core = a_core(Pellucid(patience_s=10.0), nodes=2)
+        submit(core, 0.0, a_job("a", 4), a_job("b", 4), a_job("late", 2))
+        core.wake(20.0)
+        taken(core, 20.0)
+        [held] = [n for n in (0, 1) if core.cluster.pools["vc0"].held_on(n)]
+        core.set_node(held, False)
+        taken(core, 21.0)
+        other = 1 - held
+        assert core.cluster.pools["vc0"].held_on(other)
+        core.ended("ab"[other], State.COMPLETED, 30.0, 30.0)
+        assert ("late", Action.START) in taken(core, 30.0)
+
+
+class TestOptingOut:
+    def test_of_sharing(self) -> None:
+        judge = TableJudge({"a": 0, "b": 0, "c": 0})
+        for policy in (Lucid(judge), Pellucid(judge)):
+            core = a_core(policy, nodes=1)
+            submit(core, 0.0, a_job("a", 4))
+            core.observed("a", LIGHT, 1.0)
+            core.submitted(a_job("b", 4, share=False), 2.0)
+            core.known("b").profile = LIGHT
+            [wait] = [d for d in core.decide(2.0) if d.action is Action.WAIT]
+            assert (wait.job_id, wait.reason) == ("b", Reason.SHARING_OPTED_OUT)
+            assert "of its own, as its owner asked" in wait.sentence()
+            core.submitted(a_job("c", 4), 3.0)
+            core.known("c").profile = LIGHT
+            assert ("c", Action.PACK) in taken(core, 3.0)
+
+    def test_of_sharing_holds_for_the_one_that_runs(self) -> None:
+        judge = TableJudge({"a": 0, "b": 0})
+        for policy in (Lucid(judge), Pellucid(judge)):
+            core = a_core(policy, nodes=1)
+            submit(core, 0.0, a_job("a", 4, share=False))
+            core.observed("a", LIGHT, 1.0)
+            core.submitted(a_job("b", 4), 2.0)
+            core.known("b").profile = LIGHT
+            assert taken(core, 2.0) == [("b", Action.WAIT)]
+
+    @pytest.mark.parametrize("stage", [ProfilingStage, WaitingStage])
+    def test_of_profiling(self, stage: type[ProfilingStage]) -> None:
+        policy = Lucid() if stage is ProfilingStage else Pellucid()
+        core = a_core(policy, profiling=stage())
+        core.cluster.lend(1)
+        core.submitted(a_job("a", 4), 0.0)
+        core.submitted(a_job("b", 4, profile=False), 0.0)
+        core.submitted(a_job("c", 4, profile=False), 0.0)
+        decisions = core.decide(0.0)
+        reasons = {d.job_id: d.reason for d in decisions if d.action is Action.ENQUEUE}
+        assert reasons["b"] is reasons["c"] is Reason.PROFILING_OPTED_OUT
+        assert not any(d.action is Action.PROFILE and d.job_id in "bc" for d in decisions)
+
+
+@pytest.mark.parametrize(("asked", "runs"), [(None, True), ("v100", True), ("A100", False)])
+def test_a_gpu_type_that_is_not_there_is_refused(asked: str | None, runs: bool) -> None:
+    core = a_core(Fifo())
+    core.submitted(a_job("a", gpu_type=asked), 0.0)
+    decisions = core.decide(0.0)
+    assert (decisions[0].reason is Reason.NO_MATCHING_GPU_TYPE) is not runs
+    assert ("a" in core.cluster.runs) is runs

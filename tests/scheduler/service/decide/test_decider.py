@@ -1,0 +1,320 @@
+"""The decider: from a submission to an end, and whatever comes between."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from scheduler.backends.events import Kind
+from scheduler.backends.simulated import Fate, SimulatedBackend
+from scheduler.core.cluster import ClusterSpec
+from scheduler.core.decisions import Action, Reason
+from scheduler.service.log.audit import audit
+from scheduler.service.log.header import Genesis, GenesisError, Partition, establish
+from scheduler.service.log.store.store import LeaseLost, Store
+from scheduler.simulation.work import Work
+from tests.scheduler.service.desk import CLUSTER, START, Desk, lasting
+
+
+@pytest.fixture
+def desk(store: Store, tmp_path: Path) -> Desk:
+    return Desk(store, tmp_path)
+
+
+def clean(desk: Desk) -> bool:
+    return audit(desk.store, desk.library.find).divergences == []
+
+
+def test_a_line_of_the_log_leads_to_the_event_behind_it(store: Store, tmp_path: Path) -> None:
+    with capture_logs() as lines:
+        desk = Desk(store, tmp_path)
+        desk.submit("a")
+        desk.until_idle()
+    events = {event.seq: event for event in store.read()}
+    [launch] = [line for line in lines if line["event"] == "launch"]
+    assert (launch["job"], launch["attempt"], launch["holder"]) == ("a", 1, desk.decider.holder)
+    assert events[launch["cause"]].kind is Kind.DECIDED
+    told = [line for line in lines if line["event"] in ("started", "ended")]
+    assert [line["event"] for line in told] == ["started", "ended"]
+    for line in told:
+        event = events[line["seq"]]
+        assert (str(event.kind), event.job_id) == (line["event"], line["job"])
+    passes = [line for line in lines if line["event"] == "decided"]
+    assert passes
+    assert all(events[line["seq"]].cause == line["cause"] for line in passes)
+
+
+class TestPhases:
+    def test_a_job_runs_and_ends(self, desk: Desk) -> None:
+        desk.submit("a", gpus=2)
+        assert desk.phase("a") == "submitted"
+        desk.turn()
+        row = desk.row("a")
+        assert (row.phase, row.attempt, row.nodes) == ("starting", 1, "[[0,[0,1]]]")
+        desk.turn()
+        assert desk.phase("a") == "running"
+        desk.turn(100.0)
+        row = desk.row("a")
+        assert (row.phase, row.state, row.exit_code) == ("ended", "completed", 0)
+        assert (row.started_at, row.ended_at) == (START, START + 60.0)
+        assert row.nodes == "[]"
+        assert desk.kinds("a") == ["submitted", "started", "ended"]
+        assert clean(desk)
+
+    def test_one_that_does_not_fit_is_queued_with_a_reason(self, desk: Desk) -> None:
+        desk.submit("a", gpus=8)
+        desk.submit("b")
+        desk.turn()
+        row = desk.row("b")
+        assert (row.phase, row.reason) == ("queued", Reason.GPUS_BUSY)
+        assert row.queued_at == START
+        desk.until_idle()
+        assert desk.row("b").started_at == START + 60.0
+
+    def test_one_that_can_never_run_is_refused(self, desk: Desk) -> None:
+        desk.submit("large", gpus=9)
+        desk.submit("elsewhere", vc="none")
+        desk.submit("other_type", gpu_type="A100")
+        desk.submit("right_type", gpu_type="v100")
+        desk.turn()
+        assert [desk.row(j).reason for j in ("large", "elsewhere", "other_type")] == [
+            Reason.INVALID_REQUEST,
+            Reason.INVALID_REQUEST,
+            Reason.NO_MATCHING_GPU_TYPE,
+        ]
+        assert desk.phase("large") == "refused"
+        assert "GPU type" in desk.row("other_type").detail
+        assert desk.phase("right_type") == "starting"
+
+    def test_profiling_is_a_phase_of_its_own(self, store: Store, tmp_path: Path) -> None:
+        desk = Desk(store, tmp_path, policy="lucid", partition=Partition({"vc": 1}, 30.0, 4))
+        desk.submit("a")
+        desk.submit("b", gpus=4)
+        desk.submit("opted_out", profile=False)
+        desk.turn()
+        assert [desk.phase(j) for j in ("a", "b", "opted_out")] == [
+            "profiling",
+            "submitted",
+            "starting",
+        ]
+        assert desk.row("b").reason == Reason.AWAITING_PROFILE
+        desk.until_idle()
+        assert desk.kinds("a") == ["submitted", "started", "profiled", "started", "ended"]
+        assert desk.row("a").attempt == 2
+        assert clean(desk)
+
+    def test_one_that_ends_while_profiled_is_not_run_again(
+        self, store: Store, tmp_path: Path
+    ) -> None:
+        partition = Partition({"vc": 1}, 30.0, 4)
+        desk = Desk(store, tmp_path, {"a": lasting(5.0)}, policy="lucid", partition=partition)
+        desk.submit("a")
+        desk.turn()
+        desk.until_idle()
+        row = desk.row("a")
+        assert (row.phase, row.attempt, row.started_at) == ("ended", 1, START)
+
+    def test_one_that_cannot_be_started_fails_and_teaches_nothing(
+        self, store: Store, tmp_path: Path
+    ) -> None:
+        refused = Fate(Work(1.0), refused="no such command")
+        desk = Desk(store, tmp_path, {"a": refused})
+        desk.submit("a")
+        desk.until_idle()
+        row = desk.row("a")
+        assert (row.phase, row.state, row.detail) == ("ended", "failed", "no such command")
+        assert row.reason == Reason.NOT_STARTED
+        assert clean(desk)
+
+    def test_one_that_is_lost_is_not_run_again(self, desk: Desk) -> None:
+        desk.submit("a")
+        desk.turn()
+        desk.world.lose_node(0)
+        desk.until_idle()
+        row = desk.row("a")
+        assert (row.phase, row.state, row.attempt) == ("lost", "node_fail", 1)
+        assert row.reason == Reason.LOST
+
+
+class TestCancel:
+    def test_before_anybody_looked(self, desk: Desk) -> None:
+        desk.submit("a")
+        desk.cancel("a")
+        desk.turn()
+        row = desk.row("a")
+        assert (row.phase, row.state, row.attempt) == ("cancelled", "cancelled", 0)
+        assert not desk.world.begun
+        assert clean(desk)
+
+    def test_while_queued_lets_the_next_go(self, desk: Desk) -> None:
+        desk.submit("a", gpus=4)
+        desk.submit("b", gpus=8)
+        desk.submit("c", gpus=4)
+        desk.turn()
+        assert desk.phase("c") == "queued"
+        desk.cancel("b")
+        desk.turn()
+        assert (desk.phase("b"), desk.row("b").reason) == ("cancelled", Reason.CANCELLED)
+        assert desk.phase("c") == "starting"
+
+    def test_while_waiting_for_a_profile(self, store: Store, tmp_path: Path) -> None:
+        desk = Desk(store, tmp_path, policy="lucid", partition=Partition({"vc": 1}, 30.0, 4))
+        desk.submit("a", gpus=4)
+        desk.submit("b", gpus=4)
+        desk.turn()
+        desk.cancel("b")
+        desk.turn()
+        assert desk.phase("b") == "cancelled"
+        desk.until_idle()
+
+    def test_while_being_profiled_it_does_not_come_back(self, store: Store, tmp_path: Path) -> None:
+        desk = Desk(store, tmp_path, policy="lucid", partition=Partition({"vc": 1}, 30.0, 4))
+        desk.submit("a")
+        desk.turn()
+        desk.cancel("a")
+        desk.until_idle()
+        assert (desk.phase("a"), desk.row("a").attempt) == ("cancelled", 1)
+
+    def test_while_running_stops_it(self, desk: Desk) -> None:
+        desk.submit("a")
+        desk.turn()
+        desk.turn(20.0)
+        desk.cancel("a")
+        desk.turn()
+        assert desk.row("a").cancel_asked
+        desk.turn()
+        row = desk.row("a")
+        assert (row.phase, row.state) == ("cancelled", "cancelled")
+        assert row.ended_at < START + 60.0
+
+    def test_after_its_end_changes_nothing(self, desk: Desk) -> None:
+        desk.submit("a")
+        desk.until_idle()
+        before = desk.row("a")
+        desk.cancel("a")
+        desk.turn()
+        assert desk.row("a") == before
+        assert clean(desk)
+
+
+def test_priority_goes_before_the_policys_order(desk: Desk) -> None:
+    desk.submit("a", gpus=8)
+    desk.turn()
+    for job_id in ("b", "c", "d"):
+        desk.submit(job_id, gpus=8, priority=1 if job_id == "d" else 0)
+    desk.turn()
+    desk.ask(Kind.PRIORITY_SET, "c", priority=5)
+    desk.turn()
+    assert desk.row("c").priority == 5
+    desk.until_idle()
+    starts = {job_id: desk.row(job_id).started_at for job_id in "abcd"}
+    assert sorted(starts, key=lambda j: starts[j]) == ["a", "c", "d", "b"]
+
+
+def test_nothing_new_starts_on_a_drained_node(desk: Desk) -> None:
+    desk.submit("a", gpus=4)
+    desk.turn()
+    desk.ask(Kind.NODE_SET, node=0, open=False)
+    desk.ask(Kind.NODE_SET, node=1, open=False)
+    desk.submit("b")
+    desk.turn()
+    assert (desk.phase("a"), desk.phase("b")) == ("running", "queued")
+    assert not desk.node(1).open
+    desk.turn(200.0)
+    desk.turn()
+    assert (desk.phase("a"), desk.phase("b")) == ("ended", "queued")
+    desk.ask(Kind.NODE_SET, node=1, open=True)
+    desk.turn()
+    assert desk.row("b").nodes == "[[1,[0]]]"
+    assert desk.node(1).open
+    assert clean(desk)
+
+
+class TestRestart:
+    def test_it_goes_on_where_it_was(self, desk: Desk) -> None:
+        for i in range(6):
+            desk.submit(f"job{i}", gpus=4)
+            desk.turn(10.0)
+            desk.restart()
+        desk.until_idle()
+        assert all(desk.phase(f"job{i}") == "ended" for i in range(6))
+        assert len(desk.world.begun) == 6
+        assert not desk.world.problems
+        assert clean(desk)
+
+    def test_what_the_backend_forgot_is_lost(self, desk: Desk) -> None:
+        desk.submit("a")
+        desk.turn()
+        desk.turn()
+        desk.world.begun.clear()
+        desk.restart()
+        desk.turn()
+        assert desk.phase("a") == "lost"
+
+    def test_a_stop_that_was_not_carried_out_is_repeated(self, desk: Desk) -> None:
+        desk.submit("a")
+        desk.turn()
+        desk.turn(1.0)
+        desk.cancel("a")
+        stop, SimulatedBackend.stop = SimulatedBackend.stop, lambda *_: None  # type: ignore[method-assign]
+        try:
+            desk.turn()
+        finally:
+            SimulatedBackend.stop = stop  # type: ignore[method-assign]
+        desk.restart()
+        desk.turn()
+        assert desk.phase("a") == "cancelled"
+
+    def test_one_that_was_replaced_can_do_nothing(self, desk: Desk) -> None:
+        desk.submit("a")
+        old = desk.decider
+        desk.restart()
+        with pytest.raises(LeaseLost):
+            old.turn(0.0)
+        desk.until_idle()
+        assert clean(desk)
+
+    def test_one_stands_by_while_the_other_is_heard_of(self, desk: Desk) -> None:
+        assert not desk.another("two").take_over()
+        desk.decider.let_go()
+        assert desk.another("two").take_over()
+
+
+class TestGenesis:
+    def test_another_cluster_is_refused(self, desk: Desk) -> None:
+        other = Genesis(ClusterSpec({"vc": 3}, 4), "fifo", None, START, backend="simulated")
+        with pytest.raises(GenesisError, match="when this database was made"):
+            establish(desk.store, other)
+
+    def test_the_same_goes_on(self, desk: Desk) -> None:
+        again = Genesis(CLUSTER, "fifo", None, START + 9.0, backend="simulated", version="other")
+        assert establish(desk.store, again).start == START
+
+    @pytest.mark.parametrize("policy", ["sjf", "srtf", "tiresias"])
+    def test_a_policy_that_cannot_be_lived_with_is_refused(self, policy: str) -> None:
+        with pytest.raises(GenesisError, match="a service cannot run it"):
+            Genesis(CLUSTER, policy, None, START)
+
+
+def test_a_cancelled_or_lost_job_teaches_no_duration(desk: Desk) -> None:
+    desk.submit("a", gpus=8)
+    desk.submit("b")
+    desk.turn()
+    learned = []
+    estimator = desk.decider.state.core.estimator
+    estimator.ended = lambda *given: learned.append(given)  # type: ignore[method-assign]
+    desk.cancel("b")
+    desk.world.lose_node(0)
+    desk.until_idle()
+    assert learned == []
+
+
+def test_every_decision_is_kept(desk: Desk) -> None:
+    desk.submit("a")
+    decisions = desk.turn()
+    assert [d.action for d in decisions] == [Action.ENQUEUE, Action.START]
+    [passed] = desk.store.read(kinds=[Kind.DECIDED])
+    assert passed.body["count"] == 2
+    assert passed.cause == passed.body["upto"]

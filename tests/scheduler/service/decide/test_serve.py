@@ -1,0 +1,278 @@
+"""`pellucid serve` and its processes: started, refused, stopped, killed."""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+from typer.testing import CliRunner
+
+from benchmarks import kills
+from benchmarks.stops import stops
+from pipeline import cli
+from pipeline.commands.serve import serve
+from pipeline.errors import UserError
+from scheduler.backends.events import Kind
+from scheduler.backends.local.host import HostError
+from scheduler.core.cluster import ClusterSpec
+from scheduler.service import logs
+from scheduler.service.decide.supervisor import Supervisor, begin, listen, run_decider
+from scheduler.service.log.header import Genesis, GenesisError, runnable
+from scheduler.service.log.store.store import Store
+from scheduler.service.settings import Settings, SettingsError, read_settings
+
+CLUSTER = "name: tiny\ngpus_per_node: 4\nvcs: {vc: 1}\n"
+
+
+def given(tmp_path: Path, **more: object) -> Settings:
+    cluster = tmp_path / "cluster.yaml"
+    cluster.write_text(CLUSTER)
+    (tmp_path / "champion").mkdir(exist_ok=True)
+    settings: dict[str, object] = {
+        "database": f"sqlite:///{tmp_path / 'pellucid.db'}",
+        "cluster": cluster,
+        "policy": "fifo",
+        "state_dir": tmp_path / "state",
+        "bundle": tmp_path / "champion",
+        "backend": "simulated",
+        "pace": 100.0,
+    }
+    return Settings(**{**settings, **more})  # type: ignore[arg-type]
+
+
+class TestSettings:
+    def test_the_command_line_wins_over_the_environment_over_the_file(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        file = tmp_path / "service.yaml"
+        file.write_text("port: 1\npolicy: fifo\nlease_s: 3\n")
+        monkeypatch.setenv("PELLUCID_POLICY", "lucid")
+        monkeypatch.setenv("PELLUCID_PORT", "2")
+        settings = read_settings(file, port=3, host=None)
+        assert (settings.port, settings.policy, settings.lease_s) == (3, "lucid", 3.0)
+        assert settings.host == "127.0.0.1"
+
+    @pytest.mark.parametrize(
+        ("file", "names"),
+        [
+            ("port: 99999", "port is 99999"),
+            ("color: red", "color"),
+            ("database: mysql://x", "give sqlite:///PATH or postgresql://"),
+            ("a: [", "not YAML"),
+            ("- 1", "not YAML of `name: value` lines"),
+        ],
+    )
+    def test_a_wrong_one_is_named(self, tmp_path: Path, file: str, names: str) -> None:
+        path = tmp_path / "service.yaml"
+        path.write_text(file)
+        with pytest.raises(SettingsError, match=names) as raised:
+            read_settings(path)
+        assert "\n" not in str(raised.value)
+
+    def test_a_file_that_is_not_there(self, tmp_path: Path) -> None:
+        with pytest.raises(SettingsError, match="no such file"):
+            read_settings(tmp_path / "none.yaml")
+
+    def test_a_bundle_that_was_named_must_be_there(self, tmp_path: Path) -> None:
+        with pytest.raises(SettingsError, match=r"bundle .*none: no such folder"):
+            read_settings(None, bundle=tmp_path / "none")
+        assert read_settings(None, bundle=tmp_path).bundle == tmp_path
+
+    def test_the_help_names_the_policies_a_service_can_run(self) -> None:
+        told = inspect.signature(serve).parameters["policy"].annotation
+        for name in runnable():
+            assert re.search(rf"\b{name}\b", told), name
+        with pytest.raises(
+            GenesisError, match="stops running jobs; a service cannot run it, but: fifo, "
+        ):
+            Genesis(ClusterSpec({"vc": 1}, 4), "tiresias", None, 0.0)
+
+    def test_tokens_are_asked_for_on_anything_but_loopback(self) -> None:
+        assert not Settings().needs_token
+        assert Settings(host="0.0.0.0").needs_token
+        assert Settings(auth="on").needs_token
+
+    def test_a_plain_postgresql_url_finds_its_driver(self) -> None:
+        assert Settings(database="postgresql://a@b/c").database == "postgresql+psycopg://a@b/c"
+
+
+class TestBeginning:
+    def test_a_host_without_gpus_is_refused(self, tmp_path: Path) -> None:
+        with pytest.raises(HostError, match="GPU"):
+            begin(given(tmp_path, backend="local"), ClusterSpec({"vc": 999}, 8), None)
+
+    def test_a_port_that_is_taken_is_said(self, tmp_path: Path) -> None:
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            port = taken.getsockname()[1]
+            with pytest.raises(SettingsError, match=f"cannot listen on 127.0.0.1:{port}"):
+                listen(given(tmp_path, port=port))
+
+    def test_another_cluster_or_state_folder_is_refused(self, tmp_path: Path) -> None:
+        tiny = ClusterSpec({"vc": 1}, 4, name="tiny")
+        begin(given(tmp_path), tiny, None)
+        begin(given(tmp_path), tiny, None)
+        with pytest.raises(GenesisError, match="cluster was"):
+            begin(given(tmp_path), ClusterSpec({"vc": 2}, 4, name="tiny"), None)
+        with pytest.raises(GenesisError, match="another --state-dir"):
+            begin(given(tmp_path, state_dir=tmp_path / "other"), tiny, None)
+
+    @pytest.mark.parametrize(
+        ("options", "names"),
+        [
+            ([], "newer than this version"),
+            (["--backend", "slurm"], "backend slurm: "),
+            (["--cluster", "none.yaml"], "cluster none.yaml: No such file"),
+            (["--port", "99999"], "port is 99999"),
+        ],
+    )
+    def test_the_command_says_it_in_a_line(
+        self,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        options: list[str],
+        names: str,
+    ) -> None:
+        settings = given(tmp_path)
+        begin(settings, ClusterSpec({"vc": 1}, 4, name="tiny"), None)
+        store = Store(settings.database)
+        with store.writing() as connection:
+            connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+        store.close()
+        for name, value in as_environment(settings).items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setattr(logs, "configure", lambda level: None)  # or it stays so
+        if not cli.app.registered_commands:
+            cli._load()
+        done = CliRunner().invoke(cli.app, ["serve", *options])
+        assert isinstance(done.exception, UserError)  # which `main` shows, with exit status 2
+        assert names in str(done.exception)
+        assert "\n" not in str(done.exception)
+
+    def test_the_demo_cluster_is_there_in_any_folder(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        begun: list[Settings] = []
+        monkeypatch.setattr(Supervisor, "run", lambda self: begun.append(self.settings))
+        monkeypatch.setattr(logs, "configure", lambda level: None)
+        if not cli.app.registered_commands:
+            cli._load()
+        done = CliRunner().invoke(cli.app, ["serve", "--fake-gpus", "--port", "0"])
+        assert done.exit_code == 0, done.exception
+        assert "cluster demo (240 GPUs), policy pellucid, backend local" in done.output
+        assert [settings.fake_gpus for settings in begun] == [True]
+        assert (tmp_path / "data/service/pellucid.db").is_file()
+
+
+def as_environment(settings: Settings) -> dict[str, str]:
+    names = settings.model_dump(mode="json", exclude_none=True)
+    return {f"PELLUCID_{name.upper()}": str(value) for name, value in names.items()}
+
+
+def test_a_second_decider_takes_over(tmp_path: Path) -> None:
+    settings = given(tmp_path, lease_s=1.5)
+    begin(settings, ClusterSpec({"vc": 1}, 4, name="tiny"), None)
+    store = Store(settings.database)
+    gc.freeze()  # a decider looks through its heap: not through that of all tests before this one
+    ends = {name: threading.Event() for name in ("one", "two")}
+    both = [
+        threading.Thread(target=run_decider, args=(settings, end.is_set, name), daemon=True)
+        for name, end in ends.items()
+    ]
+    for thread in both:
+        thread.start()
+    try:
+        first = _in_charge(store, {"one", "two"})
+        time.sleep(2.0)  # longer than a lease lasts: it is renewed
+        assert _in_charge(store, {"one", "two"}) == first
+        ends[first].set()
+        assert _in_charge(store, {"one", "two"} - {first}) != first
+        terms = [e.body["term"] for e in store.read(kinds=[Kind.LEASE])]
+        assert terms == [1, 2]
+    finally:
+        for end in ends.values():
+            end.set()
+        for thread in both:
+            thread.join(10)
+    assert not any(thread.is_alive() for thread in both)
+    store.close()
+
+
+def _in_charge(store: Store, names: set[str]) -> str:
+    """Who of them holds the lease, once somebody does."""
+    until = time.monotonic() + 15
+    while time.monotonic() < until:
+        found = [e.body["holder"] for e in store.read(kinds=[Kind.LEASE])]
+        if found and found[-1] in names:
+            return str(found[-1])
+        time.sleep(0.05)
+    raise AssertionError("nobody took the lease")
+
+
+def test_it_minds_its_processes_and_ends_with_them(tmp_path: Path) -> None:
+    settings = given(tmp_path, port=0, log_level="info")
+    path = tmp_path / "log"
+    log = path.open("wb")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pipeline.cli", "serve"],
+        env={**os.environ, **as_environment(settings), "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.DEVNULL,
+        stderr=log,
+    )
+    try:
+        _wait_for(path, "decides", 1)
+        [decider] = [e["pid"] for e in _lines(path, "process_started") if e["process"] == "decider"]
+        os.kill(decider, signal.SIGKILL)
+        _wait_for(path, "decides", 2)  # at once: nobody else can hold its lease
+        [died] = _lines(path, "process_died")
+        assert (died["process"], died["exit_code"]) == ("decider", -signal.SIGKILL)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        log.close()
+    assert _lines(path)[-1]["event"] == "stopped"
+    assert not _lines(path, "process_killed")
+    assert len(_lines(path, "lets_go")) == 1
+    for started in _lines(path, "process_started"):
+        with pytest.raises(ProcessLookupError):
+            os.kill(started["pid"], 0)
+
+
+def _lines(path: Path, event: str = "") -> list[dict[str, Any]]:
+    """The lines of a log, of one event if given."""
+    lines = [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
+    return [line for line in lines if event in ("", line["event"])]
+
+
+def _wait_for(path: Path, event: str, times: int) -> None:
+    until = time.monotonic() + 60
+    while len(_lines(path, event)) < times:
+        assert time.monotonic() < until, path.read_text()
+        time.sleep(0.1)
+
+
+def test_a_signal_to_the_whole_group_stops_it_cleanly(tmp_path: Path) -> None:
+    found = list(stops(tmp_path, times=2))
+    assert all(one["clean"] for one in found), found
+
+
+def test_sigkill_loses_no_process_and_runs_none_twice(tmp_path: Path) -> None:
+    found = kills.run(tmp_path, kills=2, number=24, whole=False, most_s=120)
+    assert found.kills == 2
+    assert (found.lost, found.doubled, found.divergences) == ([], [], [])

@@ -1,0 +1,255 @@
+"""The follower on a queue that is told by the test: no daemons."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from sqlalchemy import select
+from structlog.testing import capture_logs
+
+from scheduler.backends.events import Kind
+from scheduler.backends.slurm.client import Slurm, SlurmDown
+from scheduler.backends.slurm.journal import Journal
+from scheduler.backends.slurm.parse import Node, SlurmJob
+from scheduler.backends.slurm.queue import Queue
+from scheduler.backends.slurm.shape import Shape
+from scheduler.core.decisions import Action, Decision, Reason
+from scheduler.service.follow.follower import Follower
+from scheduler.service.follow.orders import AGAIN_S, COMMENT_S, OURS
+from scheduler.service.follow.rows import MOST
+from scheduler.service.log.header import FOLLOWED, Genesis, establish
+from scheduler.service.log.store.store import Store
+from scheduler.service.log.store.tables import decisions
+from scheduler.service.log.store.tables import jobs as job_rows
+
+NOW = 1_790_000_000.5
+EVERYTHING = {"nodes": ("n1", "n2"), "held_gpus": ((0, 1, 2, 3), (0, 1, 2, 3))}
+
+
+class Told:
+    """A Slurm of two nodes with four GPUs; `answer` is what it says against each command."""
+
+    def __init__(self) -> None:
+        self.queue: list[SlurmJob] = []
+        self.lines: list[str] = []
+        self.answer, self.dry, self.down = "", False, False
+
+    def nodes(self) -> list[Node]:
+        return [Node(name, 4, "", (), ("main",), True, "IDLE") for name in ("n1", "n2")]
+
+    def jobs(self) -> list[SlurmJob]:
+        return self.queue
+
+    def write(self, lines: Sequence[str]) -> list[str]:
+        self.lines += lines
+        if self.down:
+            raise SlurmDown("scontrol: no answer")
+        return [self.answer] * len(lines)
+
+    def written(self) -> list[str]:
+        lines, self.lines = self.lines, []
+        return lines
+
+
+class Scene:
+    """A follower, its Slurm and its clock."""
+
+    def __init__(self, store: Store | None, policy: str = "fifo", *, order: bool = True) -> None:
+        self.slurm, self.store, self.now, self._policy = Told(), store, NOW, policy
+        self.order = order
+        self.restart()
+
+    def restart(self) -> None:
+        self.now += 100.0
+        shape = Shape.of(self.slurm.nodes(), slots=False)
+        genesis = Genesis(shape.spec, self._policy, None, NOW, backend=FOLLOWED, names=shape.names)
+        self.follower = Follower(
+            genesis,
+            shape,
+            cast(Slurm, self.slurm),
+            self.store,
+            order=self.order,
+            wall=lambda: self.now,
+        )
+        if self.store is not None:
+            establish(self.store, genesis)
+            assert self.follower.take_over(f"at {self.now}", 10.0)
+
+    def job(self, number: int | str, state: str = "PENDING", **more: Any) -> SlurmJob:
+        said: dict[str, Any] = {"user": f"u{number}", "name": "a", "partition": "main", "gpus": 8}
+        said |= {"submit": NOW - 100, "eligible": NOW - 100, "priority": 1000} | more
+        return SlurmJob(str(number), state, **said)
+
+    def look(self, *queue: SlurmJob, after_s: float = 1.0) -> list[str]:
+        """The commands of one look."""
+        self.now += after_s
+        self.slurm.queue = list(queue)
+        self.follower.look()
+        return self.slurm.written()
+
+    def ordered(self) -> int:
+        assert self.store is not None
+        return len(self.store.read(kinds=[Kind.ORDERED]))
+
+
+def test_decisions_are_numbered_on_after_a_restart(store: Store) -> None:
+    scene = Scene(store)
+    for _ in range(3):
+        scene.look(scene.job(5))
+        scene.restart()
+    with store.reading() as connection:
+        assert list(connection.execute(select(decisions.c.seq)).scalars()) == [0, 1, 2]
+
+
+def test_a_job_that_came_in_the_second_of_the_last_look_is_heard_of(store: Store) -> None:
+    scene = Scene(store, order=False)
+    scene.look(scene.job(5), scene.job(6))
+    scene.look(scene.job(6))
+    before = scene.now
+    scene.look(scene.job(6), scene.job(7, submit=float(int(before)), eligible=before))
+    scene.look(scene.job(6), scene.job(7, "RUNNING", start=before, **EVERYTHING))
+    assert scene.follower.memory.of("5") is None
+    past = scene.follower.memory.of("7")
+    assert past is not None
+    assert past.started is not None
+    assert past.started >= past.job.submit_time >= before
+
+
+def test_a_clock_that_is_set_back_goes_on_when_it_has_caught_up(store: Store) -> None:
+    scene = Scene(store, order=False)
+    scene.look(scene.job(5))
+    last = scene.follower.look().now
+    scene.look(scene.job(6), after_s=-50.0)
+    assert scene.follower.look().now == last
+
+
+@pytest.mark.parametrize("ahead_s", [0.5, 1.5, 3600.0])
+def test_a_job_may_start_and_end_by_a_clock_that_is_ahead(ahead_s: float) -> None:
+    scene = Scene(None, order=False)
+    start = scene.now + ahead_s
+    scene.look(scene.job(5, "RUNNING", start=start, **EVERYTHING), scene.job(6))
+    scene.look(scene.job(5, "COMPLETED", start=start, end=start - 1), scene.job(6))
+    assert scene.follower.memory.of("5") is None
+
+
+def test_slurms_priorities_are_kept_in_order_within_the_column(store: Store) -> None:
+    scene = Scene(store, "easy", order=False)
+    top = 4_294_901_759
+    asked = {"5": top, "6": top - 1, "7": MOST + 1, "8": MOST, "9": 1}
+    scene.look(*[scene.job(job, priority=priority) for job, priority in asked.items()])
+    with store.reading() as connection:
+        query = select(job_rows.c.job_id, job_rows.c.priority).order_by(-job_rows.c.priority)
+        found = {row.job_id: row.priority for row in connection.execute(query)}
+    assert list(found) == list(asked)
+    assert len(set(found.values())) == len(asked)
+    assert all(-MOST - 1 <= priority <= MOST for priority in found.values())
+    scene.look(scene.job(9, priority=77), scene.job(10, priority=76))
+    with store.reading() as connection:
+        query = select(job_rows.c.priority).where(job_rows.c.job_id == "9")
+        assert connection.execute(query).scalar() == 77
+
+
+def waiting(scene: Scene) -> list[SlurmJob]:
+    """A job that has everything, and three whose priorities are against the order of fifo."""
+    rest = [
+        scene.job(n, submit=NOW - 100 + n, priority=1000 + n, eligible=NOW - 50) for n in (2, 3, 4)
+    ]
+    return [scene.job(1, "RUNNING", start=NOW - 5, **EVERYTHING), *rest]
+
+
+def test_what_is_refused_is_tried_less_and_less_often_and_said_once(store: Store) -> None:
+    scene = Scene(store)
+    scene.slurm.answer = "Access/permission denied"
+    with capture_logs() as log:
+        orders = len(scene.look(*waiting(scene)))
+        assert orders == 5, "two priorities and three comments"
+        assert scene.look(*waiting(scene)) == []
+        assert len(scene.look(*waiting(scene), after_s=AGAIN_S)) == orders
+        assert scene.look(*waiting(scene), after_s=AGAIN_S) == []
+        assert len(scene.look(*waiting(scene), after_s=AGAIN_S)) == orders
+    assert scene.ordered() == 3 * orders
+    said = [line for line in log if line["event"] == "slurm_refused"]
+    assert [(line["orders"], line["why"]) for line in said] == [(orders, scene.slurm.answer)]
+    scene.slurm.answer = ""
+    scene.look(*waiting(scene), after_s=4 * AGAIN_S)
+    scene.slurm.answer = "again"
+    with capture_logs() as log:
+        scene.look(*waiting(scene), after_s=4 * AGAIN_S)
+    assert "slurm_refused" in [line["event"] for line in log], "it had been taken in between"
+
+
+def test_what_was_not_answered_is_not_logged_at_every_look(store: Store) -> None:
+    scene = Scene(store)
+    scene.slurm.down = True
+    with pytest.raises(SlurmDown):
+        scene.look(*waiting(scene))
+    orders = scene.ordered()
+    scene.slurm.lines.clear()
+    assert scene.look(*waiting(scene)) == []
+    assert scene.ordered() == orders
+
+
+def test_a_dry_run_shows_an_order_once(store: Store) -> None:
+    scene = Scene(store)
+    scene.slurm.dry = True
+    orders = len(scene.look(*waiting(scene)))
+    for after_s in (1.0, COMMENT_S, 10 * COMMENT_S):
+        assert scene.look(*waiting(scene), after_s=after_s) == []
+    assert scene.ordered() == orders
+
+
+@pytest.mark.parametrize("policy", ["easy", "pellucid"])
+def test_a_comment_names_nobody_elses_job(policy: str) -> None:
+    scene = Scene(None, policy)
+    half: dict[str, Any] = {"nodes": ("n1",), "held_gpus": ((0, 1, 2, 3),), "gpus": 4}
+    running = scene.job(111, "RUNNING", start=NOW, time_limit_s=7200.0, **half)
+    long_ago: dict[str, Any] = {"submit": NOW - 3 * 86_400, "eligible": NOW - 3 * 86_400}
+    first = scene.job(222, time_limit_s=3600.0, **long_ago)
+    lines = scene.look(running, first, scene.job(333, gpus=4, time_limit_s=86_400.0))
+    (comment,) = [x for x in lines if x.startswith("update jobid=333 AdminComment")]
+    assert "222" not in comment
+    assert "kept for a higher-priority job" in comment
+
+
+def test_a_comment_follows_what_it_says_but_not_at_every_look() -> None:
+    scene = Scene(None)
+
+    def of_4(lines: list[str]) -> list[str]:
+        return [x.split('"')[1] for x in lines if x.startswith("update jobid=4 AdminComment")]
+
+    *others, fourth = waiting(scene)
+    fewer = others[:-1]
+    (third,) = of_4(scene.look(*others, fourth))
+    assert third.startswith(f"{OURS}BehindHigherPriority: number 3 in line")
+    told = replace(fourth, admin_comment=third)
+    assert of_4(scene.look(*others, told, after_s=COMMENT_S)) == [], "still so"
+    (second,) = of_4(scene.look(*fewer, told))
+    assert "number 2 in line" in second
+    told = replace(fourth, admin_comment=second)
+    assert of_4(scene.look(*others, told)) == [], "not again so soon"
+    assert of_4(scene.look(*others, told, after_s=COMMENT_S)) == [third]
+    sites = replace(fourth, admin_comment="the site's")
+    assert of_4(scene.look(*others, sites, after_s=COMMENT_S)) == []
+
+
+def test_place_mode_names_no_partner_and_no_blocker(tmp_path: Path) -> None:
+    slurm = Told()
+    journal = Journal(tmp_path / "slurm")
+    queue = Queue(Shape.of(slurm.nodes(), slots=False), cast(Slurm, slurm), journal)
+
+    def decided(action: Action, reason: Reason, **more: Any) -> str:
+        queue.decided([Decision(0, NOW, action, reason, "77", "main", need=2, free=1, **more)])
+        return queue.words("77")
+
+    packed = decided(Action.PACK, Reason.PARTNER_FOUND, partner="88")
+    assert packed == "PartnerFound: shares the GPUs of another job"
+    behind = decided(Action.WAIT, Reason.BEHIND_HIGHER_PRIORITY, position=2, blocker="88")
+    assert behind == "BehindHigherPriority: number 2 in line, behind a higher-priority job"
+    queue.show()
+    assert len(slurm.lines) == 1
+    assert "88" not in slurm.lines[0]
+    journal.close()

@@ -1,0 +1,143 @@
+"""An audit finds what was changed behind the log's back, and says when and under what."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from sqlalchemy import update
+
+from scheduler.backends.events import Kind, canonical
+from scheduler.core.core import Turn
+from scheduler.service.log.audit import Divergence, audit
+from scheduler.service.log.store.store import Store
+from scheduler.service.log.store.tables import decisions, events, jobs, nodes
+from tests.scheduler.service.desk import Desk
+
+
+@pytest.fixture
+def desk(store: Store, tmp_path: Path) -> Desk:
+    """A service with a past."""
+    desk = Desk(store, tmp_path)
+    for i in range(5):
+        desk.submit(f"job{i}", gpus=4)
+        desk.turn(20.0)
+    desk.until_idle()
+    return desk
+
+
+def divergences(desk: Desk) -> list[Divergence]:
+    return audit(desk.store, desk.library.find).divergences
+
+
+def change(desk: Desk, statement: object) -> None:
+    with desk.store.writing() as connection:
+        connection.execute(statement)  # type: ignore[call-overload]
+
+
+def test_a_database_that_was_left_alone_is_clean(desk: Desk) -> None:
+    found = audit(desk.store, desk.library.find)
+    assert found.clean
+    assert (found.jobs, found.rebased) == (5, 0)
+    assert found.events == desk.store.last_seq()
+    assert found.passes == len(desk.store.read(kinds=[Kind.DECIDED]))
+
+
+def test_it_may_be_live(desk: Desk) -> None:
+    desk.submit("late")
+    assert divergences(desk) == []
+    desk.turn()
+    assert divergences(desk) == []
+
+
+def test_an_altered_decision_is_found(desk: Desk) -> None:
+    with desk.store.reading() as connection:
+        row = connection.execute(decisions.select().where(decisions.c.action == "start")).first()
+    assert row is not None
+    body = canonical({**json.loads(row.body), "nodes": [7]})
+    change(desk, update(decisions).where(decisions.c.seq == row.seq).values(body=body))
+    [found] = divergences(desk)
+    assert (found.seq, found.where) == (row.event, "decisions")
+    assert (found.logged, found.found) == ((7,), (0,))
+    assert f"decision {row.seq} on job {row.job_id}: nodes" in found.sentence()
+
+
+def test_an_altered_row_is_found(desk: Desk) -> None:
+    seq = desk.row("job3").updated_seq
+    change(desk, update(jobs).where(jobs.c.job_id == "job3").values(exit_code=9))
+    change(desk, update(nodes).where(nodes.c.node == 1).values(open=False))
+    change(desk, jobs.delete().where(jobs.c.job_id == "job4"))
+    job, gone, node = divergences(desk)
+    assert (job.seq, job.what, job.logged, job.found) == (seq, "job3.exit_code", 9, 0)
+    assert (gone.what, gone.logged, gone.found) == ("job4", None, "a row")
+    assert (node.where, node.what) == ("nodes", "1.open")
+
+
+def test_an_altered_event_is_found_where_it_first_matters(desk: Desk) -> None:
+    [event] = [e for e in desk.store.of_job("job1") if e.kind is Kind.ENDED]
+    body = canonical({**event.body, "ran_s": 1.0, "state": "lost_in_time"})
+    change(desk, update(events).where(events.c.seq == event.seq).values(body=body))
+    first = divergences(desk)[0]
+    assert first.where == "log"
+    assert "lost_in_time" in first.sentence()
+    body = canonical({**event.body, "attempt": 9})  # now it comes too late to matter
+    change(desk, update(events).where(events.c.seq == event.seq).values(body=body))
+    first = divergences(desk)[0]
+    assert first.where == "pass"
+    assert first.seq > event.seq
+    assert first.version
+
+
+class TestOtherCode:
+    """A log is gone on with by code that would have decided otherwise."""
+
+    @pytest.fixture
+    def upgraded(self, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Desk:
+        desk.submit("runs", gpus=4)
+        desk.turn()
+        desk.turn()
+        desk.submit("waits", gpus=8)
+        desk.turn()
+        place = Turn.start
+
+        def elsewhere(turn: Turn, queued: object, placement: object, *more: object) -> object:
+            only = turn.pool.place(queued.job.gpus)  # type: ignore[attr-defined]
+            if queued.job.gpus == 4 and turn.pool.is_idle(1):  # type: ignore[attr-defined]
+                only = [(1, 15)]
+            return place(turn, queued, only, *more)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(Turn, "start", elsewhere)
+        return desk
+
+    def test_an_audit_says_what_it_would_have_done(self, upgraded: Desk) -> None:
+        found = audit(upgraded.store, upgraded.library.find)
+        [first] = found.divergences
+        assert (first.where, first.logged, first.found) == ("pass", (0,), (1,))
+        assert found.code in first.sentence() or first.version != found.code
+
+    def test_what_runs_goes_on_where_it_is(self, upgraded: Desk) -> None:
+        upgraded.restart()
+        [rebased] = upgraded.store.read(kinds=[Kind.REBASED])
+        assert "decided differently now" in rebased.body["why"]
+        record = upgraded.decider.state.ledger.records["runs"]
+        assert record.nodes == (0,)
+        assert upgraded.decider.state.core.cluster.runs["runs"].nodes == (0,)
+        upgraded.submit("new", gpus=4)
+        upgraded.turn()
+        assert upgraded.phase("waits") == "queued"
+        upgraded.until_idle()
+        assert upgraded.phase("runs") == upgraded.phase("waits") == upgraded.phase("new") == "ended"
+        assert len([key for key in upgraded.world.begun if key[0] == "runs"]) == 1
+        assert not upgraded.world.problems
+
+    def test_from_there_on_the_log_replays_again(self, upgraded: Desk) -> None:
+        upgraded.restart()
+        upgraded.submit("new", gpus=4)
+        upgraded.turn()
+        upgraded.restart()
+        upgraded.until_idle()
+        found = audit(upgraded.store, upgraded.library.find)
+        assert found.rebased == 1
+        [before] = [rebased.seq for rebased in upgraded.store.read(kinds=[Kind.REBASED])]
+        assert [d.seq > before for d in found.divergences] == [False]

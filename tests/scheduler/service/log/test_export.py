@@ -1,0 +1,146 @@
+"""What has finished becomes history the pipeline can learn from; the loop closes."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from features.schema import TRACE_SCHEMA, State
+from pipeline import cli
+from pipeline.traces import TraceError, adapter_for, ingest, read_dataset
+from scheduler.service.log.export import finished, keep_exporting
+from scheduler.service.log.header import Partition
+from scheduler.service.log.store.store import Store
+from scheduler.simulation.recorder import write_table
+from tests.scheduler.service.desk import LIGHT, START, Desk, lasting
+
+
+@pytest.fixture
+def desk(store: Store, tmp_path: Path) -> Desk:
+    """A service with a past: ended, failed, cancelled before and after its start, refused."""
+    fates = {"fails": lasting(40.0, state=State.FAILED), "short": lasting(5.0)}
+    desk = Desk(
+        store, tmp_path / "desk", fates, policy="lucid", partition=Partition({"vc": 1}, 30.0, 4)
+    )
+    for name in ("fails", "short", "long"):
+        desk.submit(name, name=f"train_{name}", owner="bob")
+    desk.submit("huge", gpus=99)
+    desk.submit("unwanted", gpus=4)
+    desk.turn()
+    desk.cancel("unwanted")
+    desk.until_idle()
+    desk.submit("stopped", profile=False, time_limit_s=3600.0)
+    desk.turn()
+    desk.turn(10.0)
+    desk.cancel("stopped")
+    desk.turn()
+    desk.until_idle()
+    desk.submit("runs")
+    desk.turn()
+    return desk
+
+
+def test_rows_say_what_happened(desk: Desk) -> None:
+    table = finished(desk.store)
+    assert table.schema.equals(TRACE_SCHEMA)
+    rows = {row["job_id"]: row for row in table.to_pylist()}
+    assert set(rows) == {"fails", "short", "long", "unwanted", "stopped"}
+    assert {j: row["state"] for j, row in rows.items()} == {
+        "fails": "failed",
+        "short": "completed",
+        "long": "completed",
+        "unwanted": "cancelled",
+        "stopped": "cancelled",
+    }
+    long = rows["long"]
+    assert (long["duration_s"], long["user"], long["name"]) == (60.0, "bob", "train_long")
+    assert (long["end_time"] - long["start_time"]).total_seconds() == 60.0
+    assert long["submit_time"].timestamp() == START
+    assert long["gpu_util_pct"] == LIGHT.gpu_util_pct
+    assert rows["short"]["duration_s"] == 5.0  # it ended while being profiled
+    assert rows["unwanted"]["duration_s"] is None
+    assert rows["unwanted"]["start_time"] is None
+    assert rows["stopped"]["time_limit_s"] == 3600.0
+
+
+def test_the_pipeline_takes_it(desk: Desk, tmp_path: Path) -> None:
+    path, out = tmp_path / "finished.parquet", tmp_path / "dataset"
+    table = finished(desk.store)
+    write_table(path, table)
+    assert adapter_for(path).name == "pellucid"
+    summary = ingest(path, out)
+    assert (summary.kept, summary.quarantined, summary.duplicates) == (5, {}, 0)
+    back = read_dataset(out)
+    columns = [name for name in TRACE_SCHEMA.names if name != "source_line"]
+    assert back.select(columns).to_pylist() == table.select(columns).to_pylist()
+    again = tmp_path / "again"
+    assert ingest(path, again, format="pellucid").kept == 5
+    assert [p.read_bytes() for p in sorted(again.glob("month=*/*"))] == [
+        p.read_bytes() for p in sorted(out.glob("month=*/*"))
+    ]
+
+
+def test_wrong_rows_are_quarantined(desk: Desk, tmp_path: Path) -> None:
+    rows = finished(desk.store).to_pylist()
+    rows[0]["gpus"] = -3
+    rows[1]["end_time"] = rows[1]["submit_time"].replace(year=1999)
+    path = tmp_path / "finished.parquet"
+    write_table(path, finished(desk.store).from_pylist(rows, schema=TRACE_SCHEMA))
+    summary = ingest(path, tmp_path / "out")
+    assert summary.kept == 3
+    assert sum(summary.quarantined.values()) == 2
+
+
+@pytest.mark.parametrize("content", [b"PAR1", b"PAR1" + bytes(300) + b"PAR1", b"job_id,user\n"])
+def test_another_file_is_refused_in_a_line(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "finished.parquet"
+    path.write_bytes(content)
+    with pytest.raises(TraceError) as raised:
+        ingest(path, tmp_path / "out", format="pellucid")
+    assert "\n" not in str(raised.value)
+
+
+class TestCommand:
+    @pytest.fixture(autouse=True)
+    def _loaded(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        if not cli.app.registered_commands:
+            cli._load()
+
+    def test_it_writes_a_whole_file(self, desk: Desk, database: str, tmp_path: Path) -> None:
+        out = tmp_path / "new" / "finished.parquet"
+        done = CliRunner().invoke(cli.app, ["export", str(out), "--database", database, "--json"])
+        assert json.loads(done.output) == {"jobs": 5, "path": str(out)}
+        assert pq.read_table(out).num_rows == 5
+        assert [p.name for p in out.parent.iterdir()] == [out.name]
+
+    def test_an_audit_of_the_command_line(self, desk: Desk, database: str, tmp_path: Path) -> None:
+        given = ["audit", "--database", database, "--state-dir", str(tmp_path)]
+        done = CliRunner().invoke(cli.app, [*given, "--json"])
+        assert done.exit_code == 0
+        assert json.loads(done.output)["clean"]
+        with desk.store.writing() as connection:
+            connection.exec_driver_sql("UPDATE jobs SET gpus = 77 WHERE job_id = 'long'")
+        done = CliRunner().invoke(cli.app, given)
+        assert done.exit_code == 1
+        assert "long.gpus is 77 in the database and 1 by the log" in done.output
+
+
+def test_the_service_exports_by_itself(
+    desk: Desk, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scheduler.service.log.export.LOOK_S", 0.02)
+    path, told = tmp_path / "export" / "finished.parquet", threading.Event()
+    thread = threading.Thread(target=keep_exporting, args=(database, path, 3, told.wait))
+    thread.start()
+    for _ in range(500):
+        if path.exists():
+            break
+        told.wait(0.01)
+    told.set()
+    thread.join()
+    assert pq.read_table(path).num_rows == 5

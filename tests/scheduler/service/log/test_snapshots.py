@@ -1,0 +1,126 @@
+"""Snapshots of the state: a start from one goes on as a start from the whole log does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from scheduler.backends.events import Event, Kind
+from scheduler.service.decide.decider import Decider
+from scheduler.service.log.audit import audit
+from scheduler.service.log.fold import State
+from scheduler.service.log.header import Partition
+from scheduler.service.log.snapshots import KEPT, Snapshots
+from scheduler.service.log.store.store import Store
+from tests.scheduler.service.desk import CLUSTER, Desk, lasting
+from tests.scheduler.service.pages.bundle import small_bundle
+
+
+class Kept(Desk):
+    """A desk whose deciders keep their state every few events."""
+
+    folder: Path
+    every = 7
+    version = "now"
+
+    def another(self, holder: str = "one") -> Decider:
+        decider = super().another(holder)
+        decider.snapshots = self.snapshots()
+        decider.snapshot_every = self.every
+        return decider
+
+    def snapshots(self) -> Snapshots:
+        return Snapshots(self.folder, self.library.find, lambda: self.version)
+
+    def newest(self) -> State | None:
+        with self.store.reading() as connection:
+            return self.snapshots().newest(connection, self.store, self.store.last_seq())
+
+
+@pytest.fixture
+def desk(store: Store, tmp_path: Path) -> Kept:
+    Kept.folder = tmp_path / "snapshots"
+    fates = {f"j{i}": lasting(40.0 + 13 * i % 90) for i in range(40)}
+    return Kept(
+        store,
+        tmp_path,
+        fates,
+        policy="pellucid",
+        partition=Partition({"vc": 1}, limit_s=30.0),
+        champion=small_bundle().save(tmp_path / "champion"),
+    )
+
+
+def live(desk: Kept, draw: Random, jobs: range) -> None:
+    """Some life: jobs of all sorts come, one is cancelled, time passes."""
+    for i in jobs:
+        desk.submit(f"j{i}", gpus=draw.choice((1, 1, 2, 4)), owner=draw.choice("abc"))
+        if i % 7 == 3:
+            desk.cancel(f"j{i - 1}")
+        desk.turn(draw.choice((0.0, 5.0, 20.0)))
+
+
+def test_a_start_from_a_snapshot_decides_as_one_from_the_whole_log(desk: Kept) -> None:
+    draw = Random(1)
+    live(desk, draw, range(20))
+    found = desk.newest()
+    assert found is not None
+    before = found.seen
+    desk.restart()
+    live(desk, draw, range(20, 40))  # decided by a core out of a snapshot
+    desk.until_idle()
+    assert before > 20
+    again = audit(desk.store, desk.library.find)  # decides the whole log anew
+    assert again.clean, again.divergences[:2]
+    assert len(list(desk.folder.iterdir())) <= KEPT
+
+
+def test_little_is_folded_after_a_snapshot(desk: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    live(desk, Random(2), range(20))
+    passes = 0
+    taken = State.take
+
+    def counted(state: State, upto: int, now: float) -> object:
+        nonlocal passes
+        passes += 1
+        return taken(state, upto, now)
+
+    monkeypatch.setattr(State, "take", counted)
+    desk.restart()
+    assert 0 < len(desk.store.read(kinds=[Kind.DECIDED])) > 3 * passes
+
+
+@pytest.mark.parametrize("harm", ["torn", "other code", "another log", "no pickle"])
+def test_one_that_is_no_good_is_not_used(desk: Kept, harm: str) -> None:
+    live(desk, Random(3), range(12))
+    desk.decider.let_go()
+    assert desk.newest() is not None
+    for path in desk.folder.iterdir():
+        if harm == "torn":
+            path.write_bytes(path.read_bytes()[:-9])
+        elif harm == "no pickle":
+            path.write_bytes(b"x" * 100)
+    if harm == "other code":
+        desk.version = "later"
+    if harm == "another log":
+        for path in desk.folder.iterdir():
+            path.unlink()
+        state = desk.decider.state
+        desk.snapshots().save(state, Event(Kind.DECIDED, 0.0, seq=state.seen))
+    assert desk.newest() is None
+    desk.restart()
+    desk.until_idle()
+    assert audit(desk.store, desk.library.find).clean
+
+
+def test_the_models_are_not_in_it(desk: Kept) -> None:
+    desk.submit("j0")
+    desk.turn()
+    desk.decider.let_go()
+    state = desk.newest()
+    assert state is not None
+    assert state.bundle
+    assert state.core.policy.judge is not None or state.bundle in desk.library._loaded
+    assert CLUSTER.gpus == state.core.cluster.spec.gpus

@@ -1,0 +1,214 @@
+"""The log and its tables: order, fencing, leases, schema."""
+
+from __future__ import annotations
+
+import gc
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import Connection, insert, text
+
+from scheduler.backends.events import Event, Kind
+from scheduler.service.log.store.checkpoint import keep_checkpointed
+from scheduler.service.log.store.schema import check, migrations, prepare
+from scheduler.service.log.store.store import LeaseLost, Store, StoreError
+from scheduler.service.log.store.tables import metadata, nodes
+
+NOTE = Event(Kind.REFUSED, 1.0, "job", "ann", 7, {"b": 1, "a": [1.5, None, "ü"]})
+
+
+def test_an_event_comes_back_as_it_went_in(store: Store) -> None:
+    [appended] = store.append([NOTE])
+    assert appended.seq == 1
+    assert store.read() == [appended]
+    assert store.of_job("job") == [appended]
+    assert store.of_job("other") == []
+
+
+def test_the_tail_is_read_in_order(store: Store) -> None:
+    for i in range(7):
+        store.append([Event(Kind.REFUSED, float(i)), Event(Kind.FORECAST, float(i))])
+    assert [e.seq for e in store.read(10)] == [11, 12, 13, 14]
+    assert [e.seq for e in store.read(0, limit=2)] == [1, 2]
+    assert [e.seq for e in store.read(9, kinds=[Kind.FORECAST])] == [10, 12, 14]
+    assert [e.seq for e in store.each(3, upto=9, batch=2)] == [4, 5, 6, 7, 8, 9]
+    assert store.last_seq() == 14
+
+
+def test_writers_beside_each_other_leave_no_gap(store: Store) -> None:
+    def write(writer: int) -> list[int]:
+        return [store.append([NOTE])[0].seq for _ in range(20)]
+
+    with ThreadPoolExecutor(4) as pool:
+        seqs = list(pool.map(write, range(4)))
+    assert sorted(seq for each in seqs for seq in each) == list(range(1, 81))
+    assert all(each == sorted(each) for each in seqs)
+
+
+def test_table_changes_and_events_are_one(store: Store) -> None:
+    row = {"node": 0, "name": "n", "vc": "vc", "gpus": 4, "gpu_type": "", "open": True}
+
+    def broken(connection: Connection, _: list[Event]) -> None:
+        connection.execute(insert(nodes).values(row))
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        store.append([NOTE], broken)
+    assert store.last_seq() == 0
+    with store.reading() as connection:
+        assert connection.execute(nodes.select()).all() == []
+
+
+def test_a_snapshot_does_not_move(store: Store) -> None:
+    store.append([NOTE])
+    with store.reading() as connection:
+        assert store.last_seq_in(connection) == 1
+        store.append([NOTE])
+        assert store.last_seq_in(connection) == 1
+
+
+class TestLease:
+    def test_one_holds_it_until_it_expires(self, store: Store) -> None:
+        mine = store.take("decider", "a", now=100.0, for_s=10.0)
+        assert mine is not None
+        assert store.take("decider", "b", now=109.0, for_s=10.0) is None
+        mine = store.renew(mine, now=109.0, for_s=10.0)
+        assert store.take("decider", "b", now=112.0, for_s=10.0) is None
+        theirs = store.take("decider", "b", now=120.0, for_s=10.0)
+        assert theirs is not None
+        assert theirs.term == mine.term + 1
+
+    def test_a_write_under_an_old_term_changes_nothing(self, store: Store) -> None:
+        mine = store.take("decider", "a", now=100.0, for_s=10.0)
+        assert mine is not None
+        store.append([NOTE], lease=mine)
+        theirs = store.take("decider", "b", now=200.0, for_s=10.0)
+        with pytest.raises(LeaseLost, match="held by b"):
+            store.append([NOTE], lease=mine)
+        with pytest.raises(LeaseLost, match="held by b"):
+            store.renew(mine, 200.0, 1.0)
+        store.let_go(mine)
+        assert store.last_seq() == 1
+        assert store.holder("decider") == theirs
+
+    def test_one_that_lets_go_need_not_be_waited_for(self, store: Store) -> None:
+        mine = store.take("decider", "a", now=100.0, for_s=1000.0)
+        assert mine is not None
+        store.let_go(mine)
+        assert store.take("decider", "b", now=101.0, for_s=10.0) is not None
+
+    def test_names_are_apart(self, store: Store) -> None:
+        assert store.take("decider", "a", now=0.0, for_s=10.0)
+        assert store.take("analyst", "b", now=0.0, for_s=10.0)
+
+
+class TestSchema:
+    def test_the_migrations_make_the_tables(self, store: Store) -> None:
+        with store.reading() as connection:
+            context = MigrationContext.configure(connection)
+            assert compare_metadata(context, metadata) == []
+
+    def test_preparing_again_changes_nothing(self, store: Store) -> None:
+        store.append([NOTE])
+        prepare(store)
+        check(store)
+        assert store.last_seq() == 1
+
+    def test_an_older_database_is_brought_up_to_date(self, database: str) -> None:
+        store, config = Store(database), migrations()
+        with store.writing() as connection:
+            config.attributes["connection"] = connection
+            command.upgrade(config, "0001")
+        store.append([NOTE])
+        with pytest.raises(StoreError, match="at schema 0001, not at"):
+            check(store)
+        prepare(store)
+        check(store)
+        assert [e.body for e in store.read()] == [NOTE.body]
+        store.close()
+
+    def test_a_newer_database_is_left_alone(self, store: Store) -> None:
+        with store.writing() as connection:
+            connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+        with pytest.raises(StoreError, match="schema 9999, newer than this version"):
+            prepare(store)
+        with pytest.raises(StoreError, match="at schema 9999"):
+            check(store)
+
+    def test_an_empty_database_is_said_to_be_empty(self, database: str) -> None:
+        empty = Store(database)
+        with pytest.raises(StoreError, match="is empty: `pellucid serve`"):
+            check(empty)
+        empty.close()
+
+    def test_a_url_that_is_none(self) -> None:
+        with pytest.raises(StoreError, match="no URL"):
+            Store("pellucid")
+
+    def test_a_database_that_does_not_answer(self, tmp_path: Path) -> None:
+        unreachable = Store(f"postgresql+psycopg://nobody@/none?host={tmp_path}")
+        with pytest.raises(StoreError, match="database postgresql"):
+            prepare(unreachable)
+
+
+def test_sqlite_is_set_up_to_last(store: Store) -> None:
+    if not store.is_sqlite:
+        pytest.skip("of SQLite alone")
+    with store.reading() as connection:
+        pragma = {
+            name: connection.execute(text(f"PRAGMA {name}")).scalar()
+            for name in ("journal_mode", "foreign_keys", "synchronous", "busy_timeout")
+        }
+    assert pragma["journal_mode"] == "wal"
+    assert pragma["foreign_keys"] == 1
+    assert pragma["synchronous"] == 2
+    assert pragma["busy_timeout"] >= 1000
+
+
+def test_no_garbage_is_collected_while_others_wait(store: Store) -> None:
+    def broken(_: Connection, __: list[Event]) -> None:
+        assert not gc.isenabled()
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        store.append([NOTE], broken)
+    assert gc.isenabled()
+
+
+class TestCheckpoint:
+    def test_a_journal_carried_over_is_begun_anew(self, store: Store) -> None:
+        if not store.is_sqlite:
+            pytest.skip("of SQLite alone")
+        journal = Path(f"{store.engine.url.database}-wal")
+        sizes = []
+        for _ in range(4):
+            for _ in range(50):
+                store.append([NOTE])
+            sizes.append(journal.stat().st_size)
+            store.checkpoint()
+        assert max(sizes) == sizes[0]
+
+    def test_it_stays_short_and_whole_under_writers(self, store: Store) -> None:
+        def write(_: int) -> None:
+            for _ in range(60):
+                store.append([NOTE])
+
+        with ThreadPoolExecutor(3) as pool:
+            written = pool.map(write, range(3))
+            for _ in range(20):
+                store.checkpoint()
+            assert list(written) == [None] * 3
+        assert [e.seq for e in store.read()] == list(range(1, 181))
+        if store.is_sqlite:
+            with store.reading() as connection:
+                assert connection.execute(text("PRAGMA integrity_check")).scalar() == "ok"
+
+    def test_where_it_cannot_be_done_it_is_tried_again(self, tmp_path: Path) -> None:
+        (tmp_path / "a.db").write_bytes(b"no database" * 100)
+        told = iter([False, False, True])
+        keep_checkpointed(f"sqlite:///{tmp_path}/a.db", lambda _: next(told))
+        assert list(told) == []

@@ -1,0 +1,68 @@
+"""Departures from correct behaviour are off unless they are asked for, one by one."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from scheduler.core.quirks import NONE, PUBLISHED, Quirks
+from scheduler.policies import POLICIES, UnknownPolicy, build
+from scheduler.policies.fifo import Fifo
+from scheduler.policies.lucid import Lucid
+from scheduler.policies.qssf import Qssf
+from scheduler.policies.srtf import Srtf
+from tests.scheduler.builders import a_job, cluster_of, play
+
+
+def test_they_are_all_off_by_default_and_all_on_for_the_published_track() -> None:
+    assert Quirks() == NONE
+    for field in dataclasses.fields(Quirks):
+        assert not getattr(NONE, field.name), field.name
+        assert getattr(PUBLISHED, field.name), field.name
+
+
+def test_policies_are_built_without_them() -> None:
+    srtf, qssf, lucid = build("srtf"), build("qssf"), build("lucid")
+    assert isinstance(srtf, Srtf)
+    assert isinstance(qssf, Qssf)
+    assert isinstance(lucid, Lucid)
+    assert not srtf.ties_preempt
+    assert not qssf.gpu_count_first
+    assert not lucid.first_partner
+
+
+def test_policies_are_built_with_those_that_concern_them() -> None:
+    srtf, qssf, lucid = (build(name, quirks=PUBLISHED) for name in ("srtf", "qssf", "lucid"))
+    assert isinstance(srtf, Srtf)
+    assert isinstance(qssf, Qssf)
+    assert isinstance(lucid, Lucid)
+    assert srtf.ties_preempt
+    assert qssf.gpu_count_first
+    assert lucid.first_partner
+
+
+def test_an_unknown_policy_is_refused_in_one_line() -> None:
+    with pytest.raises(UnknownPolicy) as error:
+        build("fcfs")
+    assert str(error.value) == f"no policy 'fcfs'; there are: {', '.join(POLICIES)}"
+
+
+@pytest.mark.parametrize(
+    ("quirks", "end"),
+    [
+        (Quirks(), 10.5),
+        (Quirks(tick_s=1.0), 11.0),
+        (Quirks(tick_s=4.0), 12.0),
+        (Quirks(tick_s=1.0, end_lag_s=1.0), 11.0),
+        (Quirks(tick_s=1.0, end_lag_s=1.0, counting_policies=frozenset({"fifo"})), 12.0),
+    ],
+)
+def test_ends_fall_on_ticks_and_late_for_policies_that_count(quirks: Quirks, end: float) -> None:
+    played = play(Fifo(), cluster_of(), a_job("x", for_=10.5), quirks=quirks)
+    assert played.result("x").end_time == end
+
+
+def test_an_end_on_a_tick_is_not_moved() -> None:
+    played = play(Fifo(), cluster_of(), a_job("x", for_=0.3 * 10), quirks=Quirks(tick_s=1.0))
+    assert played.result("x").end_time == 3.0

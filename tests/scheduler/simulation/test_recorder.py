@@ -1,0 +1,264 @@
+"""Decisions on disk: whole or not at all, and exactly as they were taken."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.core.decisions import Action, Decision, Reason, Score
+from scheduler.simulation.recorder import (
+    DECISION_SCHEMA,
+    ROW_GROUP,
+    Recorder,
+    decision_table,
+    write_json,
+    write_table,
+)
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def a_decision(seq: int = 0, **more: Any) -> Decision:
+    return Decision(seq, 10.0 + seq, Action.WAIT, Reason.GPUS_BUSY, f"j{seq}", "vc", **more)
+
+
+def record_then(error: type[BaseException], path: Path) -> None:
+    """Interrupt a run that has written some row groups already."""
+    with Recorder(path) as record:
+        record([a_decision(i) for i in range(2 * ROW_GROUP)])
+        raise error
+
+
+def leftovers(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+# --- the file -------------------------------------------------------------------------------------
+
+
+def test_every_decision_is_written_in_order(tmp_path: Path) -> None:
+    count = 2 * ROW_GROUP + 17
+    with Recorder(tmp_path / "deep" / "decisions.parquet") as record:
+        for start in range(0, count, 1000):
+            record([a_decision(i) for i in range(start, min(start + 1000, count))])
+    assert record.count == count
+    file = pq.ParquetFile(tmp_path / "deep" / "decisions.parquet")
+    assert file.metadata.num_rows == count
+    assert file.metadata.num_row_groups > 1, "memory stays flat"
+    assert file.schema_arrow.equals(DECISION_SCHEMA)
+    assert file.read(["seq"])["seq"].to_pylist() == list(range(count))
+    assert leftovers(tmp_path / "deep") == ["decisions.parquet"]
+
+
+def test_a_run_without_decisions_leaves_an_empty_table(tmp_path: Path) -> None:
+    with Recorder(tmp_path / "d.parquet") as record:
+        record([])
+    assert record.count == 0
+    assert pq.read_table(tmp_path / "d.parquet").num_rows == 0
+
+
+def test_an_exception_leaves_nothing_behind(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError):
+        record_then(RuntimeError, tmp_path / "d.parquet")
+    assert leftovers(tmp_path) == []
+
+
+def test_an_exception_leaves_the_old_file_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "d.parquet"
+    with Recorder(path) as record:
+        record([a_decision(3)])
+    before = path.read_bytes()
+    with pytest.raises(KeyboardInterrupt):
+        record_then(KeyboardInterrupt, path)
+    assert path.read_bytes() == before
+    assert leftovers(tmp_path) == ["d.parquet"]
+
+
+def test_a_decision_that_cannot_be_written_leaves_nothing_behind(tmp_path: Path) -> None:
+    with pytest.raises(pa.ArrowException), Recorder(tmp_path / "d.parquet") as record:
+        record([a_decision(need=2**40)])
+    assert leftovers(tmp_path) == []
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from scheduler.core.decisions import Action, Decision, Reason
+from scheduler.simulation.recorder import ROW_GROUP, Recorder
+with Recorder(Path(sys.argv[1])) as record:
+    for i in range(10_000):
+        record([Decision(i, 1.0, Action.WAIT, Reason.GPUS_BUSY, "j", "vc")] * ROW_GROUP)
+        print(i, flush=True)
+"""
+
+
+@pytest.mark.parametrize("old", [None, b"the file of an earlier run"])
+def test_a_killed_writer_leaves_the_old_file_or_none(tmp_path: Path, old: bytes | None) -> None:
+    path = tmp_path / "d.parquet"
+    if old is not None:
+        path.write_bytes(old)
+    process = subprocess.Popen(
+        [sys.executable, "-c", KILLED, str(path)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    with process.stdout:
+        for _ in range(3):  # row groups are on their way to the disk
+            assert process.stdout.readline()
+        process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert (path.read_bytes() if path.exists() else None) == old
+    with Recorder(path) as record:  # and what is left of it is in nobody's way
+        record([a_decision()])
+    assert pq.read_table(path).num_rows == 1
+
+
+# --- the rows -------------------------------------------------------------------------------------
+
+
+def row(decision: Decision) -> dict[str, object]:
+    (only,) = decision_table([decision]).to_pylist()
+    return dict(only)
+
+
+def test_a_full_row() -> None:
+    written = row(
+        Decision(
+            3,
+            1_600_000_000.5,
+            Action.PACK,
+            Reason.PARTNER_FOUND,
+            "mine",
+            "vc",
+            nodes=(4, 5),
+            gpus=(255, 1),
+            partner="theirs",
+            priority=12.5,
+            estimate_s=99.0,
+            score=Score(1.5, 1.0, (0.25, 0.25), "digest", ("a", "")),
+            tree_path=("memory < 5000",),
+            speeds=(0.9, 0.8),
+            blocker="other",
+            need=9,
+            free=0,
+            limit=16,
+            position=2,
+            expected_start=(1_600_000_060.0, 1_600_000_600.0),
+            batch=(128, 1),
+            evidence=(("gain", 0.25), ("type", "T4")),
+        )
+    )
+    for name in ("time", "expected_start_early", "expected_start_late"):
+        written[name] = written[name].timestamp()  # type: ignore[attr-defined]
+    assert written == {
+        "seq": 3,
+        "time": 1_600_000_000.5,
+        "action": "pack",
+        "reason": "PartnerFound",
+        "job_id": "mine",
+        "vc": "vc",
+        "nodes": [4, 5],
+        "gpus": [255, 1],
+        "partner": "theirs",
+        "priority": 12.5,
+        "estimate_s": 99.0,
+        "score": 1.5,
+        "intercept": 1.0,
+        "terms": [0.25, 0.25],
+        "inputs": None,  # they stand with the job's enqueue
+        "bundle": "digest",
+        "tree_path": ["memory < 5000"],
+        "speed": 0.9,
+        "partner_speed": 0.8,
+        "blocker": "other",
+        "need": 9,
+        "free": 0,
+        "limit": 16,
+        "position": 2,
+        "expected_start_early": 1_600_000_060.0,
+        "expected_start_late": 1_600_000_600.0,
+        "batch_per_gpu": 128,
+        "accumulation": 1,
+        "evidence": [("gain", "0.25"), ("type", "T4")],
+    }
+
+
+def test_what_is_not_known_is_null_and_not_zero() -> None:
+    written = row(Decision(0, 0.0, Action.ENQUEUE, Reason.SUBMITTED, "j", "vc"))
+    known = {"seq", "time", "action", "reason", "job_id", "vc"}
+    assert {name for name, value in written.items() if value is not None} == known
+
+
+def test_zeros_are_zeros() -> None:
+    score = Score(0.0, 0.0, (0.0,), "digest")
+    numbers = ["priority", "estimate_s", "need", "free", "limit", "position"]
+    zeros: dict[str, Any] = dict.fromkeys(numbers, 0)
+    written = row(a_decision(0, score=score, speeds=(0.0, 0.0), **zeros))
+    names = [*numbers, "score", "intercept", "speed", "partner_speed"]
+    assert [written[name] for name in names] == [0] * len(names)
+    assert written["terms"] == [0.0]
+
+
+def test_inputs_are_kept_once_with_the_enqueue() -> None:
+    score = Score(1.0, 1.0, (), "digest", ("8", "ann"))
+    enqueue = Decision(0, 0.0, Action.ENQUEUE, Reason.SUBMITTED, "j", "vc", score=score)
+    start = Decision(1, 0.0, Action.START, Reason.EXCLUSIVE_GPUS, "j", "vc", score=score)
+    table = decision_table([enqueue, start])
+    assert table["inputs"].to_pylist() == [["8", "ann"], None]
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    rows=st.lists(
+        st.tuples(st.floats(-1e3, 1e3), st.lists(st.floats(-1e3, 1e3), max_size=12)), max_size=8
+    )
+)
+def test_scores_and_terms_come_back_exactly(rows: list[tuple[float, list[float]]]) -> None:
+    decisions = [
+        a_decision(i, score=Score(intercept + sum(terms), intercept, tuple(terms), "digest"))
+        for i, (intercept, terms) in enumerate(rows)
+    ]
+    sink = pa.BufferOutputStream()
+    pq.write_table(decision_table(decisions), sink)
+    back = pq.read_table(pa.BufferReader(sink.getvalue())).to_pylist()
+    for decision, read in zip(decisions, back, strict=True):
+        assert decision.score is not None
+        assert (read["score"], read["intercept"], tuple(read["terms"])) == (
+            decision.score.value,
+            decision.score.intercept,
+            decision.score.terms,
+        )
+
+
+def test_times_are_those_of_the_jobs_table_to_the_millisecond() -> None:
+    """1.001 s is 1000.9999... ms: cut, a start would stand before its submission."""
+    decision = Decision(0, 1.001, Action.ENQUEUE, Reason.SUBMITTED, "j", "vc")
+    assert decision_table([decision])["time"].cast(pa.int64()).to_pylist() == [1001]
+
+
+# --- the helpers ----------------------------------------------------------------------------------
+
+
+def test_json_and_tables_are_replaced_whole(tmp_path: Path) -> None:
+    write_json(tmp_path / "new" / "a.json", {"b": [1, None]})
+    assert json.loads((tmp_path / "new" / "a.json").read_text()) == {"b": [1, None]}
+    with pytest.raises(TypeError):
+        write_json(tmp_path / "new" / "a.json", object())
+    assert json.loads((tmp_path / "new" / "a.json").read_text()) == {"b": [1, None]}
+    table = pa.table({"x": [1, 2]})
+    write_table(tmp_path / "new" / "t.parquet", table)
+    assert pq.read_table(tmp_path / "new" / "t.parquet").equals(table)
+    assert leftovers(tmp_path / "new") == ["a.json", "t.parquet"]
