@@ -7,7 +7,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export MLFLOW_DISABLE_TELEMETRY := true
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint unit mlflow benchmark clean
+.PHONY: help install demo test lint unit mlflow benchmark mutants clean
 help: ## Show this help
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
@@ -44,6 +44,9 @@ benchmark: install ## Run the benchmarks that have budgets
 	python -m benchmarks.orchestrator --json
 	python -m benchmarks.local --json
 	python -m benchmarks.load --json
+
+mutants: install ## Plant bugs, one at a time: would the tests notice?
+	python -m benchmarks.mutants --json
 
 clean: ## Remove what the pipeline made (not .venv)
 	rm -rf data/trace data/features.parquet data/candidate data/bundle data/runs data/metrics data/plots data/report.html mlflow.db mlartifacts

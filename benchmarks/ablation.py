@@ -18,7 +18,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from math import inf, sqrt
+from math import sqrt
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -26,15 +26,14 @@ from typing import Any
 from features.schema import State
 from pipeline.online import OnlineEstimator
 from pipeline.worlds import Scenario, open_scenario
-from scheduler.core.core import Core
+from pipeline.worlds.policy_options import over
 from scheduler.core.policy import Policy
-from scheduler.simulation.engine import Engine
 from scheduler.simulation.results import summarise
 
 FIGURES = ("avg_jct_s", "p999_queue_s", "max_queue_large_s", "ftf_user_p99")
 FAILING = frozenset({State.FAILED, State.NODE_FAIL})
 MEASURED = ("features", "models", "scheduler")  # a cell is kept while these are the same
-NEVER: dict[str, Any] = {"patience_s": 1e12}
+NEVER: dict[str, Any] = {"max_wait_s": 1e12}
 
 
 @dataclass(frozen=True)
@@ -42,8 +41,9 @@ class Row:
     """A policy with something of it changed.
 
     Attributes:
-        settings: arguments of `Pellucid`.
-        judge, stage, walls: False takes them away: packing, the profiling partition, borrowing.
+        settings: those of the policy that are not its defaults.
+        pair_predictor, stage, isolated: False takes them away: packing, the profiling partition,
+            borrowing.
         watches: whether running jobs are watched; None: as the policy has it.
         waiting: whether jobs are profiled while they wait; None: as the policy has it.
         durations: of the scenario; None: those asked for.
@@ -51,33 +51,37 @@ class Row:
 
     policy: str = "pellucid"
     settings: Mapping[str, Any] = field(default_factory=dict)
-    judge: bool = True
+    pair_predictor: bool = True
     stage: bool = True
-    walls: bool = False
+    isolated: bool = False
     watches: bool | None = None
     waiting: bool | None = None
     durations: str | None = None
 
 
 _NOTHING = Row(
-    settings={"ageing": 1e6, **NEVER}, judge=False, stage=False, walls=True, watches=False
+    settings={"ageing": 1e6, **NEVER},
+    pair_predictor=False,
+    stage=False,
+    isolated=True,
+    watches=False,
 )  # so much ageing is first come, first served
 
 OFF: dict[str, Row] = {
     "(everything on)": Row(),
-    "packing of any kind": Row(judge=False),
+    "packing of any kind": Row(pair_predictor=False),
     "packing before it must": Row(settings={"pack_first_above": None}),
     "asking whether GPUs are missed": Row(settings={"busy_above": 0.0}),
     "pair speeds learned from pairs that ran": Row(settings={"learns_speeds": False}),
-    "profiling (and with it packing)": Row(judge=False, stage=False, watches=False),
-    "profiling before the start": Row(settings={"profile_above_s": inf}),
+    "profiling (and with it packing)": Row(pair_predictor=False, stage=False, watches=False),
+    "profiling before the start": Row(settings={"profile_above_s": 1e12}),
     "choosing whom to profile (all are)": Row(settings={"profile_above_s": 0.0}),
     "watching running jobs": Row(watches=False),
     "ageing": Row(settings={"ageing": 0.0}),
     "learned durations (all alike)": Row(durations="gpus"),
     "the bound on waiting": Row(settings=NEVER),
-    "stretching the bound": Row(settings={"crowd": inf}),
-    "borrowing": Row(walls=True),
+    "stretching the bound": Row(settings={"overload": 1e12}),
+    "borrowing": Row(isolated=True),
     "errors of prediction (true durations)": Row(durations="oracle"),
 }
 ALONE: dict[str, Row] = {
@@ -85,16 +89,16 @@ ALONE: dict[str, Row] = {
     "learned order, ageing": replace(_NOTHING, settings={**NEVER}),
     "the bound on waiting": replace(_NOTHING, settings={"ageing": 1e6}),
     "profiling": replace(_NOTHING, stage=True),
-    "profiling and packing": replace(_NOTHING, stage=True, judge=True, watches=None),
-    "borrowing": replace(_NOTHING, walls=False),
+    "profiling and packing": replace(_NOTHING, stage=True, pair_predictor=True, watches=None),
+    "borrowing": replace(_NOTHING, isolated=False),
 }
 PEERS: dict[str, Row] = {  # none of them borrows
-    "fifo-skip": Row("fifo-skip", walls=True),
-    "tiresias (preempts)": Row("tiresias", walls=True),
-    "lucid": Row("lucid", walls=True),
-    "lucid, running jobs watched": Row("lucid", walls=True, watches=True),
+    "fifo-skip": Row("fifo-skip", isolated=True),
+    "tiresias (preempts)": Row("tiresias", isolated=True),
+    "lucid": Row("lucid", isolated=True),
+    "lucid, running jobs watched": Row("lucid", isolated=True, watches=True),
     "lucid, profiling only who waits, others watched": Row(
-        "lucid", walls=True, watches=True, waiting=True
+        "lucid", isolated=True, watches=True, waiting=True
     ),
 }
 GROUPS = {"without": OFF, "alone": ALONE, "peers": PEERS}
@@ -107,7 +111,7 @@ def measure(
     own = row.durations or durations
     scenario = open_scenario(
         data / "venus",
-        track="honest" if row.walls else track,
+        track="honest" if row.isolated else track,
         seed=seed,
         durations=own if own != "histories" else None,
     )
@@ -116,9 +120,9 @@ def measure(
         scenario.workload.jobs = [
             job for job in scenario.workload.jobs if work[job.job_id].state not in FAILING
         ]
-    scenario.settings = row.settings
-    if not row.judge:
-        scenario.judge = None
+    scenario.settings = over(scenario.settings, {row.policy: row.settings})
+    if not row.pair_predictor:
+        scenario.pair_predictor = None
     policy = scenario.policy(row.policy)
     if not row.stage:
         policy.profiles = False
@@ -135,9 +139,7 @@ def measure(
 
 
 def _figures(scenario: Scenario, policy: Policy, estimator: Any) -> dict[str, float]:
-    work, stage = scenario.workload, scenario.stage(policy)
-    core = Core(scenario.cluster(policy), policy, estimator, profiling=stage)
-    outcome = Engine(core, work.jobs, work.work, scenario.speed).run()
+    outcome, _ = scenario.play(scenario.core(policy, estimator))
     found = summarise(outcome, scenario.cluster_gpus())
     return {
         **{name: round(float(found[name]), 4) for name in FIGURES},
@@ -155,7 +157,7 @@ class Kept:
 
     def __init__(self, path: Path):
         self.path = path
-        self.code = _digest()
+        self.code = code_digest()
         self.cells: dict[str, dict[str, float]] = {}
         if path.is_file():
             for line in path.read_text().splitlines():
@@ -171,7 +173,7 @@ class Kept:
             file.write(json.dumps(line) + "\n")
 
 
-def _digest() -> str:
+def code_digest() -> str:
     """Of the code that the figures depend on."""
     root, digest = Path(__file__).resolve().parents[1], blake2b(digest_size=8)
     for package in MEASURED:
@@ -220,7 +222,7 @@ def ablate(
 def _cell(track: str, seed: int, group: str, name: str, durations: str, failing: bool) -> str:
     """What is measured, by which rows that come to the same share a cell."""
     row = GROUPS[group][name]
-    played = replace(row, walls=row.walls or track == "honest")
+    played = replace(row, isolated=row.isolated or track == "honest")
     return f"{seed}|{durations}|{'all' if failing else 'no failing'}|{played}"
 
 

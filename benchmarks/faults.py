@@ -40,16 +40,18 @@ from features.job import Profile
 from features.schema import State
 from features.state import FEATURES
 from models.bundle import Bundle
+from scheduler.assembly import CoreSpec
 from scheduler.backends.base import Launch, Purpose
 from scheduler.backends.events import Event, Kind
-from scheduler.backends.simulated import Fate, World
+from scheduler.backends.simulated import JobOutcome, World
 from scheduler.backends.submission import Submission
 from scheduler.core.cluster import ClusterSpec
+from scheduler.core.settings import ProfilingPartition
 from scheduler.service.decide.decider import Decider
 from scheduler.service.log.audit import audit
-from scheduler.service.log.bundles import Library
-from scheduler.service.log.header import Genesis, Partition, code_version, establish
-from scheduler.service.log.ledger import Phase, first_row
+from scheduler.service.log.bundles import BundleStore
+from scheduler.service.log.header import LogHeader, code_version, establish
+from scheduler.service.log.record import Phase, first_row
 from scheduler.service.log.store.schema import prepare
 from scheduler.service.log.store.store import LeaseLost, Store
 from scheduler.service.log.store.tables import jobs
@@ -90,8 +92,8 @@ class Scenario:
         draw = self.draw = random.Random(seed)
         self.clients = Store(url)  # what users do, in processes of their own
         hurry(self.clients)
-        self.fates: dict[str, Fate] = {}
-        self.world = World(self.fates, start=START)
+        self.outcomes: dict[str, JobOutcome] = {}
+        self.world = World(self.outcomes, start=START)
         self.asked: dict[Key, Launch] = {}
         self.ends: dict[Key, State] = {}
         self.submitted: list[str] = []
@@ -103,12 +105,19 @@ class Scenario:
         self.champion = folder / "champion"
         policy = draw.choice(POLICIES)
         spec = ClusterSpec({"left": 3, "right": 1}, 4, gpu_type="V100")
-        partition = Partition({"left": 1}, 30.0, 4) if draw.random() < 0.9 else None
-        prepare(self.clients)
-        genesis = Genesis(
-            spec, policy, partition, START, backend="simulated", version=code_version()
+        partition = (
+            ProfilingPartition(nodes={"left": 1}, limit_s=30.0, max_gpus=4)
+            if draw.random() < 0.9
+            else None
         )
-        establish(self.clients, genesis)
+        prepare(self.clients)
+        header = LogHeader(
+            CoreSpec.of(spec, policy, profiling=partition),
+            START,
+            backend="simulated",
+            version=code_version(),
+        )
+        establish(self.clients, header)
         self.todo = self._script()
 
     # --- the script -----------------------------------------------------------------------------
@@ -119,7 +128,7 @@ class Scenario:
         for i in range(draw.randint(12, 32)):
             job_id = f"job{i:02d}"
             at = START + draw.uniform(0, 120)
-            self.fates[job_id] = self._fate()
+            self.outcomes[job_id] = self._job_outcome()
             todo.append((at, "submit", job_id))
             if draw.random() < 0.25:
                 todo.append((at + draw.expovariate(1 / 60), "cancel", job_id))
@@ -134,7 +143,7 @@ class Scenario:
             todo.append((START + draw.uniform(0, 250) * (i > 0), "promote", str(i)))
         return sorted(todo)
 
-    def _fate(self) -> Fate:
+    def _job_outcome(self) -> JobOutcome:
         draw = self.draw
         profile = Profile(draw.uniform(5, 40), draw.uniform(2, 20), draw.uniform(500, 4000), False)
         state = draw.choices([State.COMPLETED, State.FAILED], [4, 1])[0]
@@ -144,7 +153,7 @@ class Scenario:
             state,
             profile=profile if draw.random() < 0.8 else None,
         )
-        return Fate(work, refused=refused)
+        return JobOutcome(work, refused=refused)
 
     def _act(self, what: str, name: str) -> None:
         """Something happens outside the decider."""
@@ -198,7 +207,8 @@ class Scenario:
             self.fuse.left = self.draw.randint(1, 40) if crashed < most else None
             decider = self._decider()
             try:
-                before = self._zombie(before, decider)
+                self._zombie(before, decider)
+                before = None
                 self._live(decider, turns)
                 break
             except Crash:
@@ -216,7 +226,7 @@ class Scenario:
         return Decider(
             FaultyStore(self.url, self.fuse),
             lambda: FaultyBackend(self.world, self.fuse, self.asked, self.ends),
-            Library(self.folder / "library"),
+            BundleStore(self.folder / "library"),
             holder=f"life-{self.lives}",
             champion=self.champion,
             bundle_poll_s=0.0,
@@ -271,7 +281,7 @@ class Scenario:
             self._judge_job(job_id, rows[job_id], found)
         found.divergences += [
             f"seed {self.seed}: {d.sentence()}"
-            for d in audit(self.clients, Library(self.folder / "library").find).divergences
+            for d in audit(self.clients, BundleStore(self.folder / "library").find).divergences
         ]
         return found
 
@@ -355,11 +365,12 @@ def make_bundles(folder: Path) -> list[Path]:
         }
     )[[spec.name for spec in specs]]
     duration = np.expm1(np.log2(frame["gpus"]) + rng.normal(3, 1, rows)).clip(1).to_numpy()
+    ends = np.linspace(1e9, 1e9 + rows, rows)
     pairs = simulated_pairs(0, pairs=300)
     packing, speed = fit_packing(pairs, repeats=1).model, fit_pair_speed(pairs).model
     made = []
     for seed in (1, 2):
-        model = fit_duration(frame, duration, np.arange(rows) + 1e9, specs, seed=seed).model
+        model = fit_duration(frame, duration, ends, specs, seed=seed).model
         bundle = Bundle(duration=model, packing=packing, pair_speed=speed, metadata={"seed": seed})
         made.append(bundle.save(folder / str(seed)))
     return [*made, Bundle().save(folder / "empty")]

@@ -38,11 +38,11 @@ from features.job import Job
 from pipeline.worlds import open_scenario
 from pipeline.worlds.scenario import Scenario
 from scheduler.core.core import Core
+from scheduler.core.durations import Quantiles
 from scheduler.core.estimates import Estimator
-from scheduler.explain.whatif.forecasts import Forecast, Futures
-from scheduler.explain.whatif.memory import DAY_S, Memory, Past
+from scheduler.explain.whatif.forecasts import Futures, StartForecast
+from scheduler.explain.whatif.memory import DAY_S, Memory, SubmittedJob
 from scheduler.service.analyst.calibration import Correction, calibration, scored
-from scheduler.service.analyst.durations import Quantiles
 from scheduler.simulation.engine import Engine
 
 BUDGET = Path(__file__).with_name("forecast_budget.json")
@@ -66,7 +66,7 @@ class Watching(Memory):
         super().submitted(job, now)
         self.fresh.append(job.job_id)
 
-    def quantiles(self, past: Past, elapsed_s: float = 0.0) -> Quantiles:
+    def quantiles(self, past: SubmittedJob, elapsed_s: float = 0.0) -> Quantiles:
         if self._truth is None:
             return super().quantiles(past, elapsed_s)
         return (max(self._truth[past.job.job_id], elapsed_s),)
@@ -92,8 +92,8 @@ class Replay:
     durations_known: bool = False
     at_once: int = 0
     looked_at: int = 0
-    raw: dict[str, Forecast] = field(default_factory=dict)
-    told: dict[str, Forecast] = field(default_factory=dict)
+    raw: dict[str, StartForecast] = field(default_factory=dict)
+    told: dict[str, StartForecast] = field(default_factory=dict)
     in_line: set[str] = field(default_factory=set)
     correction: Correction = field(default_factory=Correction)
     made: int = 0
@@ -105,7 +105,7 @@ class Replay:
         policy = scenario.policy(self.policy)
         truth = {job_id: w.duration_s for job_id, w in work.work.items()}
         memory = Watching(scenario.estimators(policy), truth if self.durations_known else None)
-        core = Core(scenario.cluster(policy), policy, memory, profiling=scenario.stage(policy))
+        core = scenario.core(policy, memory)
         first = work.jobs[0].submit_time
         waits: set[str] = set()
 
@@ -220,7 +220,7 @@ def measure(
     looked = [j for j in done if j not in replay.in_line]
     weight = replay.looked_at / max(1, len(looked))  # of each in the sample
 
-    def table(made: Mapping[str, Forecast]) -> dict[str, Any]:
+    def table(made: Mapping[str, StartForecast]) -> dict[str, Any]:
         p90 = {j: one.start_p90 for j, one in made.items()}
         kept = {j: at <= p + 1e-6 for j, at in done.items() if (p := p90[j]) is not None}
         of_line = {j: kept[j] for j in line if j in kept}

@@ -31,11 +31,11 @@ from models.bundle.gputypes import GpuTypeSpeed
 from models.training.gputypes import Measured, fit_gpu_types
 from pipeline.evaluate.heterogeneity import read_rates
 from pipeline.worlds import venus
-from scheduler.core.cluster import Cluster, ClusterSpec, NodeGroup, Run
-from scheduler.core.core import Core
+from scheduler.assembly import CoreSpec, assemble
+from scheduler.core.cluster import ClusterSpec, NodeGroup, Run
 from scheduler.core.estimates import LiveEstimator
-from scheduler.policies.pellucid.gputypes import PredictedTypes, TypeBelief, TypedPlacement
-from scheduler.policies.pellucid.policy import Pellucid
+from scheduler.core.policy import Predictors, TypeSpeeds
+from scheduler.policies.pellucid.gputypes import PredictedTypes
 from scheduler.simulation.engine import Engine
 from scheduler.simulation.results import summarise
 from scheduler.simulation.work import Work
@@ -60,7 +60,7 @@ class Truth:
         return [name for name, m in self.rows.items() if m.gpus == gpus]
 
 
-class Nature:
+class GroundTruth:
     """Rates by the true table; nobody shares."""
 
     def __init__(self, truth: Truth, spec: ClusterSpec):
@@ -80,7 +80,7 @@ def _name(m: Measured) -> str:
     return f"{m.family}|{m.batch or ''}|{m.gpus}"
 
 
-def beliefs(truth: Truth) -> dict[str, Callable[[], TypeBelief | None]]:
+def beliefs(truth: Truth) -> dict[str, Callable[[], TypeSpeeds | None]]:
     """What each row of the table believes."""
     rows = list(truth.rows.values())
 
@@ -127,17 +127,18 @@ def world(
 def simulate(
     truth: Truth,
     made: tuple[list[Job], dict[str, Work], ClusterSpec],
-    belief: TypeBelief | None,
+    belief: TypeSpeeds | None,
     *,
     patient: bool = True,
 ) -> dict[str, Any]:
     """One run of the policy; its figures."""
     jobs, work, spec = made
-    policy = Pellucid(types=TypedPlacement(spec, belief, patient=patient))
-    core = Core(Cluster(spec), policy, LiveEstimator())
-    outcome = Engine(core, jobs, work, Nature(truth, spec)).run()
+    values = {"gpu_types": {"wait_for_faster": patient}}
+    predictors = Predictors(type_speeds=belief)
+    core = assemble(CoreSpec.of(spec, "pellucid", values), LiveEstimator(), predictors)
+    outcome = Engine(core, jobs, work, GroundTruth(truth, spec)).run()
     figures = summarise(outcome, spec.gpus)
-    return {"ended": figures["ended"], **{name: float(figures[name]) for name in SHOWN}}
+    return {"ended": figures["ended"], **{name: figures[name] for name in SHOWN}}
 
 
 def measure(

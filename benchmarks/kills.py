@@ -16,17 +16,21 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import psutil
 from sqlalchemy import Connection, insert, select
 
+from benchmarks import decider
+from scheduler.assembly import CoreSpec
 from scheduler.backends.events import Event, Kind
 from scheduler.backends.submission import Submission
 from scheduler.core.cluster import ClusterSpec
+from scheduler.core.settings import ProfilingPartition
 from scheduler.service.decide.supervisor import begin
 from scheduler.service.log.audit import audit
-from scheduler.service.log.bundles import Library
-from scheduler.service.log.ledger import Phase, first_row
+from scheduler.service.log.bundles import BundleStore
+from scheduler.service.log.record import Phase, first_row
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import jobs
 from scheduler.service.settings import Settings
@@ -35,11 +39,6 @@ CLUSTER = """name: kills
 gpus_per_node: 4
 vcs: {vc: 2}
 """
-DECIDER = (
-    "import sys; from scheduler.service.settings import Settings;"
-    "from scheduler.service.decide.supervisor import run_decider;"
-    "run_decider(Settings.model_validate_json(sys.argv[1]), lambda: False)"
-)
 
 
 @dataclass
@@ -67,26 +66,31 @@ class Victim:
         cluster.write_text(CLUSTER)
         (folder / "champion").mkdir(exist_ok=True)  # nothing in it yet
         self.whole, self.folder = whole, folder
-        self.settings = Settings(
-            database=f"sqlite:///{folder / 'pellucid.db'}",
-            cluster=cluster,
-            policy=policy,
-            state_dir=folder / "state",
-            bundle=folder / "champion",
-            fake_gpus=True,
-            lease_s=1.0,
-            port=0,
-            export_every=0,
-            log_level="warning",
-        )
+        given: dict[str, Any] = {
+            "database": f"sqlite:///{folder / 'pellucid.db'}",
+            "cluster": cluster,
+            "policy": policy,
+            "state_dir": folder / "state",
+            "bundle": folder / "champion",
+            "fake_gpus": True,
+            "lease_s": 1.0,
+            "port": 0,
+            "export_every": 0,
+            "log_level": "warning",
+        }
+        self.settings = Settings(**given)
         self.log = (folder / "log").open("ab")
-        begin(self.settings, ClusterSpec({"vc": 2}, 4, name="kills"), None)
+        begin(
+            self.settings,
+            CoreSpec.of(
+                ClusterSpec({"vc": 2}, 4, name="kills"), policy, profiling=ProfilingPartition()
+            ),
+        )
         self.store = Store(self.settings.database)
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        given = self.settings.model_dump_json()
-        command = [sys.executable, "-c", DECIDER, given]
+        command = decider.command(self.settings)
         if self.whole:
             command = [sys.executable, "-m", "pipeline.cli", "serve"]
         names = self.settings.model_dump(mode="json", exclude_none=True)
@@ -171,8 +175,8 @@ def run(
     rows = victim.rows()
     found.lost = [n for n in names if lines[n] < 1 or rows.get(n) != Phase.ENDED]
     found.doubled = [n for n in names if lines[n] > 1]
-    library = Library(victim.settings.state_dir / "bundles")
-    found.divergences = [d.sentence() for d in audit(victim.store, library.find).divergences]
+    bundle_store = BundleStore(victim.settings.state_dir / "bundles")
+    found.divergences = [d.sentence() for d in audit(victim.store, bundle_store.find).divergences]
     victim.store.close()
     victim.log.close()
     return found

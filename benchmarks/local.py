@@ -25,6 +25,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from benchmarks.calibration import Calibration
 from scheduler.backends.base import Happened, Launch, Purpose
 from scheduler.backends.local.backend import LocalBackend
 from scheduler.backends.local.host import Host
@@ -152,15 +153,16 @@ def _cpu_s() -> float:
 
 
 def measure(jobs: int, kills: int) -> dict[str, Any]:
+    calibration = Calibration()
     found = {"undisturbed": undisturbed(jobs), "killed": killed(jobs, kills)}
-    budget = json.loads(BUDGET.read_text())
     right = all(
         part["ended_once"] == jobs
         and not any(part[k] for k in ("ran_twice", "never_ran", "wrong_exit_code", "not_ended"))
         for part in found.values()
     )
-    fast = found["undisturbed"]["jobs_per_s"] >= budget["jobs_per_s"]
-    return {**found, "cores": os.cpu_count(), "budget": budget, "holds": right and fast}
+    verdict = calibration.judge(found["undisturbed"], BUDGET)
+    holds = right and verdict["holds"]
+    return {**found, "cores": os.cpu_count(), "budget": verdict, "holds": holds}
 
 
 def main() -> None:

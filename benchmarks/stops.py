@@ -2,7 +2,7 @@
 
     python -m benchmarks.stops --times 10 --json
 
-Each time `pellucid serve` (supervisor, decider, analyst, API, chores) is started on the same
+Each time `pellucid serve` (supervisor, decider, analyst, API, maintenance) is started on the same
 database, given jobs, and every process of its group is signalled at once, at a moment of its life
 that differs each time: as it starts, when it decides, as it runs jobs.
 A stop is clean when it ends by itself with status 0, had no process to kill, saw none die, and

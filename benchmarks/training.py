@@ -21,6 +21,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 
+from benchmarks.calibration import Calibration
 from features.rows import DAY_S, Rows
 from features.spec import FeatureSpec
 
@@ -114,6 +115,7 @@ def main() -> None:
     if wanted.child:
         print(json.dumps(child(wanted.child, wanted.folder, wanted.dask)))
         return
+    calibration = Calibration()
     kinds = ["single", "sampled", "sharded", *(["dask"] if wanted.dask else [])]
     with TemporaryDirectory() as scratch:
         per_shard = wanted.rows // wanted.shards
@@ -139,17 +141,9 @@ def main() -> None:
             for how in kinds[1:]
         },
     }
-    limits = json.loads(BUDGET.read_text())
-    result["budget"] = {
-        "single_cpu_s": [found["single"]["cpu_s"], limits["single_cpu_s"]],
-        "single_peak_rss_mib": [found["single"]["peak_rss_mib"], limits["single_peak_rss_mib"]],
-        **{
-            name: [value, limits["sharded_rmse_over_single"]]
-            for name, value in result["ratios"].items()
-            if not name.startswith("sampled")  # stated, not judged
-        },
-    }
-    over = [name for name, (value, limit) in result["budget"].items() if value > limit]
+    figures = {f"single_{name}": value for name, value in found["single"].items()}
+    result["budget"] = calibration.judge({**figures, **result["ratios"]}, BUDGET)
+    over = result["budget"]["exceeded"]
     print(json.dumps(result, indent=None if wanted.json else 2))
     if wanted.check and over:
         sys.exit(f"over budget: {', '.join(over)}")

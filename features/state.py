@@ -305,8 +305,11 @@ class FeatureState:
         if job.job_id in self._live:
             raise FeatureError(f"job {job.job_id}: already submitted and not yet ended")
         self._check(now)
-        submission = self._preview(job, now)  # whatever is wrong raises here
+        _check_asked(job)
         self._now = now
+        if self._survives:
+            self._lives.advance(now)
+        submission = self._preview(job, now)
         submission.keys = (
             self._users[job.user],
             self._user_gpus[job.user, job.gpus],
@@ -418,12 +421,8 @@ class FeatureState:
         return submission
 
     def _preview(self, job: Job, now: float) -> _Submission:
-        """The submission as it would be recorded now, without recording it."""
-        if not (_EARLIEST < job.submit_time < _LATEST and job.gpus >= 0):
-            raise FeatureError(
-                f"job {job.job_id}: submit_time is {job.submit_time} and gpus {job.gpus}, must be "
-                f"a time within the calendar (seconds since 1970) and >= 0"
-            )
+        """The submission as it would be recorded now. Changes nothing."""
+        _check_asked(job)
         keys = (
             self._users.get(job.user, _NOTHING),
             self._user_gpus.get((job.user, job.gpus), _NOTHING),
@@ -433,15 +432,13 @@ class FeatureState:
         times = self._bursts.get(job.user, [])
         levels: list[list[float]] = []
         if self._survives:
-            self._lives.advance(now)
-            levels = survival.hazards(
-                (
-                    self._everyone,
-                    self._vc_gpus.get((job.vc, job.gpus)),
-                    keys[_USER_KEY].hazard,
-                    keys[_TEMPLATE_KEY].hazard,
-                )
+            groups = (
+                self._everyone,
+                self._vc_gpus.get((job.vc, job.gpus)),
+                keys[_USER_KEY].hazard,
+                keys[_TEMPLATE_KEY].hazard,
             )
+            levels = survival.hazards(self._lives.as_of(groups, now))
         return _Submission(
             job,
             keys,
@@ -483,6 +480,14 @@ class FeatureState:
         for key in submission.keys:
             key.running.remove(submission.job.job_id)
         submission.queue.run(submission.job.gpus, -1)
+
+
+def _check_asked(job: Job) -> None:
+    if not (_EARLIEST < job.submit_time < _LATEST and job.gpus >= 0):
+        raise FeatureError(
+            f"job {job.job_id}: submit_time is {job.submit_time} and gpus {job.gpus}, must be "
+            f"a time within the calendar (seconds since 1970) and >= 0"
+        )
 
 
 def _expired(ascending: list[float], now: float) -> int:

@@ -121,6 +121,12 @@ class Hazard:
         self._reached[bin] = self._reached[bin] * self._keep + 1.0
         self._ended[bin] = self._ended[bin] * self._keep + ended
 
+    def copy(self) -> Hazard:
+        made = Hazard.__new__(Hazard)
+        made._keep = self._keep
+        made._reached, made._ended = self._reached.copy(), self._ended.copy()
+        return made
+
     def shrunk(self, wider: Sequence[float]) -> list[float]:
         """Hazard of each stretch, drawn to that of a wider group."""
         return [
@@ -230,6 +236,43 @@ class Lives:
                 group.add(bin, False)
             self._bin[job_id] = bin + 1
             self._wait_for(job_id, start)
+
+    def as_of(self, groups: Sequence[Hazard | None], now: float) -> Sequence[Hazard | None]:
+        """The groups as `advance` would leave them, which stay as they are.
+
+        O(stretches that it would count), not O(jobs running).
+        """
+        ahead = self._ahead(now)
+        if not ahead:
+            return groups
+        copies = {id(group): group.copy() for group in groups if group is not None}
+        for _, _, job_id, bin in ahead:
+            for group in self._groups[job_id]:
+                copy = copies.get(id(group))
+                if copy is not None:
+                    copy.add(bin, False)
+        return [None if group is None else copies[id(group)] for group in groups]
+
+    def _ahead(self, now: float) -> list[tuple[float, int, str, int]]:
+        """Stretches completed before `now` and not counted yet, in the order of `advance`:
+        when, in which run, whose and which."""
+        found: list[tuple[float, int, str, int]] = []
+        look = [0]  # what is due lies at the top of the heap
+        while look:
+            place = look.pop()
+            if place >= len(self._due) or self._due[place][0] >= now:
+                continue
+            look += (2 * place + 1, 2 * place + 2)
+            at, run, job_id = self._due[place]
+            if self._run.get(job_id) != run:
+                continue
+            for bin in range(self._bin[job_id], BINS - 1):
+                if at >= now:
+                    break
+                found.append((at, run, job_id, bin))
+                if bin + 1 < BINS - 1:
+                    at = at - EDGES_S[bin] + EDGES_S[bin + 1]
+        return sorted(found)
 
     def end(self, job_id: str, duration_s: float | None) -> None:
         """It ended; None says that nothing is to be learned from how."""

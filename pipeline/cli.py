@@ -1,71 +1,46 @@
-"""The command line: `pellucid`. One module per command under `pipeline/commands/`."""
+"""The command line: `pellucid`. Commands stand in `pipeline/app.py`; here is what holds for all."""
 
 from __future__ import annotations
 
-import importlib
+import os
 import sys
-from collections.abc import Callable
-from typing import Any
 
-import typer
-
-from pipeline.errors import UserError
-
-# (module under pipeline.commands, function or group), in the order of `pellucid --help`.
-COMMANDS: tuple[tuple[str, str], ...] = (
-    ("ingest", "ingest"),
-    ("train", "train"),
-    ("evaluate", "evaluate"),
-    ("simulate", "simulate"),
-    ("compare", "compare"),
-    ("explain", "explain"),
-    ("report", "report"),
-    ("systems", "systems"),
-    ("replay", "replay"),
-    ("powerdown", "powerdown"),
-    ("profile", "profile"),
-    ("colocate", "colocate"),
-    ("serve", "serve"),
-    ("audit", "audit"),
-    ("export", "export"),
-    ("demo", "serve_demo"),
-    ("submit", "submit"),
-    ("ps", "ps"),
-    ("cancel", "cancel"),
-    ("why", "why"),
-    ("whatif", "whatif"),
-    ("top", "top"),
-    ("token", "token"),
-)
-
-app = typer.Typer(
-    name="pellucid",
-    help="A scheduler for GPU training clusters that can say why.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-
-
-def _load() -> None:
-    for module, function in COMMANDS:
-        command: Callable[..., Any] | typer.Typer = getattr(
-            importlib.import_module(f"pipeline.commands.{module}"), function
-        )
-        name = function.replace("_", "-")
-        if isinstance(command, typer.Typer):
-            app.add_typer(command, name=name)
-        else:
-            app.command(name=name)(command)
+INTERRUPTED = 130  # as a shell says of SIGINT
+CLOSED_PIPE = 141  # and of SIGPIPE: `pellucid ... | head`
 
 
 def main() -> None:
-    _load()
+    """Run a command. A Ctrl-C or a closed pipe, whenever it comes, ends it without a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # any locale
+    out = sys.stdout
+    try:
+        status = _run()
+        out.flush()
+    except KeyboardInterrupt:
+        status = INTERRUPTED
+    except BrokenPipeError:
+        status = CLOSED_PIPE
+    if status == CLOSED_PIPE:  # else the interpreter tries to flush once more as it ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
+    sys.exit(status)
+
+
+def _run() -> int | str | None:
+    from pipeline.app import app
+    from pipeline.errors import UserError
+
+    out, there = sys.stdout, os.fstat(1)
     try:
         app()
     except UserError as error:
         print(f"pellucid: {error}", file=sys.stderr)
-        sys.exit(2)
+        return 2
+    except SystemExit as ended:
+        # at a closed pipe typer wraps the stream, rich redirects it, and both exit with status 1
+        closed = sys.stdout is not out or not os.path.samestat(there, os.fstat(1))
+        return CLOSED_PIPE if closed else ended.code
+    return 0
 
 
 if __name__ == "__main__":

@@ -11,6 +11,9 @@ One way of asking for all three, so that the same command works on a laptop and 
 Partition, account, time limit and the rest of the Slurm jobs are said as Dask has it: in
 `~/.config/dask/jobqueue.yaml`, or as `DASK_JOBQUEUE__SLURM__QUEUE=cpu` in the environment.
 
+Whoever can speak to a Dask scheduler can run anything as its user. The clusters made here speak TLS
+only, with a key made for the occasion, listen on one address and show no dashboard.
+
 What takes hours can be kept as it comes (`Keep`): every finished task is a file, and the same
 command takes it up again instead of running the task anew.
 """
@@ -22,6 +25,7 @@ import os
 import pickle
 import re
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,6 +33,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
+from features.files import replacing
 from pipeline.errors import UserError
 
 T = TypeVar("T")
@@ -42,6 +47,12 @@ KEEP_HELP = (
 _COUNTED = re.compile(r"(local|dask|slurm):([1-9]\d{0,3})")
 # Of a Slurm job that is one worker, where Dask's own configuration does not say.
 _SLURM_JOB = {"cores": 1, "processes": 1, "memory": "4GiB"}
+# Dask's schedulers and workers always serve HTTP, in clear: here on loopback, and no page.
+_NO_PAGES: dict[str, list[str]] = {
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
+}
+_HTTP = "127.0.0.1:0"
 
 Mapped = Callable[[Callable[[Any], Any], Sequence[Any]], Iterator[Any]]
 
@@ -102,7 +113,8 @@ def _joblib(
 @contextmanager
 def _client(where: str, match: re.Match[str] | None) -> Iterator[Any]:
     try:
-        from distributed import Client, LocalCluster
+        import cryptography  # noqa: F401  (of the keys)
+        from distributed import Client
     except ImportError:
         raise UserError(
             f"--where {where}: needs Dask; install the extra: pip install 'pellucid[cluster]'"
@@ -122,19 +134,36 @@ def _client(where: str, match: re.Match[str] | None) -> Iterator[Any]:
             print(f"{workers} Slurm jobs are asked for (squeue --me)", file=sys.stderr)
             yield client
         return
-    with (
-        LocalCluster(
-            n_workers=workers, threads_per_worker=1, dashboard_address=None, host="127.0.0.1"
-        ) as cluster,
-        Client(cluster) as client,
-    ):
+    with local_cluster(workers) as cluster, Client(cluster) as client:
         yield client
 
 
-def slurm_cluster() -> Any:
+@contextmanager
+def local_cluster(workers: int) -> Iterator[Any]:
+    """A Dask cluster of processes of this machine, on loopback."""
+    import dask.config
+    from distributed import LocalCluster, Security
+
+    with (
+        dask.config.set(_NO_PAGES),
+        LocalCluster(
+            n_workers=workers,
+            threads_per_worker=1,
+            host="127.0.0.1",
+            security=Security.temporary(),
+            dashboard_address=None,
+            scheduler_kwargs={"dashboard_address": _HTTP},
+        ) as cluster,
+    ):
+        yield cluster
+
+
+@contextmanager
+def slurm_cluster() -> Iterator[Any]:
     """A Dask cluster whose workers are Slurm jobs, none of them asked for yet.
 
-    Jobs of a core and 4 GiB, unless Dask's configuration says otherwise. Raises UserError where
+    Jobs of a core and 4 GiB, unless Dask's configuration says otherwise; so with the network
+    interface and the shared folder of the keys (the home folder). Raises UserError where
     dask-jobqueue or Slurm's commands are missing.
     """
     import shutil
@@ -142,18 +171,53 @@ def slurm_cluster() -> Any:
     try:
         import dask.config
         from dask_jobqueue import SLURMCluster
+        from distributed.utils import get_ip
     except ImportError:
         raise UserError(
             "--where slurm:N needs dask-jobqueue: pip install 'pellucid[cluster]'"
         ) from None
     if shutil.which("sbatch") is None:
         raise UserError("--where slurm:N: there is no sbatch here; run it on a login node")
-    unsaid = {
-        key: value
-        for key, value in _SLURM_JOB.items()
-        if dask.config.get(f"jobqueue.slurm.{key}", None) is None
-    }
-    return SLURMCluster(scheduler_options={"dashboard_address": None}, **unsaid)
+    said: dict[str, Any] = dask.config.get("jobqueue.slurm", {})
+    unsaid = {key: value for key, value in _SLURM_JOB.items() if said.get(key) is None}
+    scheduler = {**(said.get("scheduler-options") or {}), "dashboard": False}
+    scheduler["dashboard_address"] = _HTTP
+    if said.get("interface") is None and not scheduler.keys() & {"host", "interface"}:
+        scheduler["host"] = get_ip()  # the one address that Dask would tell the workers
+    with (
+        dask.config.set(_NO_PAGES),
+        _shared_key(said.get("shared-temp-directory")) as security,
+        SLURMCluster(
+            security=security,
+            scheduler_options=scheduler,
+            worker_extra_args=[
+                *(said.get("worker-extra-args") or []),
+                *("--no-dashboard", "--dashboard-address", _HTTP),
+            ],
+            **unsaid,
+        ) as cluster,
+    ):
+        yield cluster
+
+
+@contextmanager
+def _shared_key(folder: str | None) -> Iterator[Any]:
+    """A key made for the occasion, as files that only their owner can read on any machine."""
+    from distributed import Security
+
+    made = Security.temporary()
+    base = os.path.expanduser(os.path.expandvars(folder or "~"))
+    with tempfile.TemporaryDirectory(prefix=".pellucid-dask-", dir=base) as private:
+        key, certificate = Path(private, "key.pem"), Path(private, "certificate.pem")
+        key.write_text(made.tls_worker_key)
+        certificate.write_text(made.tls_worker_cert)
+        roles = ("client", "scheduler", "worker")
+        yield Security(
+            require_encryption=True,
+            tls_ca_file=str(certificate),
+            **{f"tls_{role}_key": str(key) for role in roles},
+            **{f"tls_{role}_cert": str(certificate) for role in roles},
+        )
 
 
 def _dask(client: Any, task: Callable[[T], R], values: Sequence[T]) -> Iterator[R]:
@@ -229,12 +293,8 @@ class _Kept:
     def __call__(self, given: tuple[Any, Path]) -> Any:
         value, path = given
         result = self.task(value)
-        partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-        with partial.open("wb") as file:
+        with replacing(path, durable=True, mode=0o600) as partial, partial.open("wb") as file:
             pickle.dump(result, file, protocol=pickle.HIGHEST_PROTOCOL)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.rename(path)
         return result
 
 

@@ -29,6 +29,8 @@ def user_errors() -> Iterator[None]:
         if type(error).__module__.split(".")[0] not in _OURS:
             raise
         raise UserError(str(error).replace("\n", " ")) from None
+    except BrokenPipeError:
+        raise  # whoever read the output is gone: no error of a file
     except OSError as error:
         raise UserError(f"{error.filename or 'a file'}: {error.strerror or error}") from None
 
@@ -58,18 +60,19 @@ def step(text: str, quiet: bool) -> Iterator[None]:
         yield
 
 
-# figure, heading, how to print it
+# figure, heading with its unit, how to print it
 _FIGURES: tuple[tuple[str, str, Callable[[float], str]], ...] = (
-    ("avg_jct_s", "avg JCT s", "{:,.1f}".format),
-    ("avg_queue_s", "avg queue s", "{:,.1f}".format),
-    ("p99_queue_s", "p99", "{:,.0f}".format),
-    ("p999_queue_s", "p99.9", "{:,.0f}".format),
-    ("makespan_s", "makespan s", "{:,.0f}".format),
-    ("gpu_utilisation", "GPUs busy", "{:.1%}".format),
-    ("packed_jobs", "packed", "{:,.0f}".format),
-    ("preemptions", "preempted", "{:,.0f}".format),
-    ("decisions", "decisions", "{:,.0f}".format),
-    ("cpu_s", "CPU s", "{:.1f}".format),
+    ("avg_jct_s", "mean JCT, s", "{:,.0f}".format),
+    ("avg_queue_s", "mean wait, s", "{:,.0f}".format),
+    ("p99_queue_s", "p99 wait, s", "{:,.0f}".format),
+    ("p999_queue_s", "p99.9 wait, s", "{:,.0f}".format),
+    ("max_queue_large_s", "longest wait of >8 GPUs, h", lambda value: f"{value / 3600:,.0f}"),
+    ("ftf_user_p99", "p99 user: JCT / duration", "{:,.1f}".format),
+    ("makespan_s", "makespan, h", lambda value: f"{value / 3600:,.0f}"),
+    ("gpu_utilisation", "GPU-time in use", "{:.1%}".format),
+    ("packed_jobs", "jobs packed", "{:,.0f}".format),
+    ("preemptions", "jobs stopped", "{:,.0f}".format),
+    ("cpu_s", "CPU, s", "{:.1f}".format),
 )
 
 
@@ -77,12 +80,16 @@ def table(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
     """Print policies and their key figures."""
     out = Table(title=title, title_justify="left")
     out.add_column("policy")
+    loops = len({row.get("loop") for row in rows}) > 1
+    if loops:
+        out.add_column("loop")
     for _, heading, _ in _FIGURES:
         out.add_column(heading, justify="right")
     for row in rows:
         out.add_row(
             str(row["policy"]),
-            *(show(row[key]) if key in row else "-" for key, _, show in _FIGURES),
+            *([str(row["loop"])] if loops else []),
+            *("-" if row.get(key) is None else show(row[key]) for key, _, show in _FIGURES),
         )
     Console(width=None if sys.stdout.isatty() else 160).print(out)
 

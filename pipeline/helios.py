@@ -38,11 +38,11 @@ class OnlineHelios(HeliosEstimator):
         self._past.append((self._jobs[job_id], duration_s))
         super().ended(job_id, state, duration_s, now)
 
-    def estimate(self, job: Job, now: float) -> Estimate:
+    def enqueued(self, job: Job, now: float) -> Estimate:
         if now >= self._next_fit and len(self._past) >= self.min_rows:
             self._fit()
             self._next_fit = now + self.refit_s
-        return super().estimate(job, now)
+        return super().enqueued(job, now)
 
     def _fit(self) -> None:
         jobs = [job for job, _ in self._past]

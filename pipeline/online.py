@@ -78,7 +78,7 @@ class OnlineEstimator(BundleEstimator):
         self._durations.append(duration_s)
         self._times.append(time)
 
-    def estimate(self, job: Job, now: float) -> Estimate:
+    def enqueued(self, job: Job, now: float) -> Estimate:
         if self._next_fit is None:
             self._next_fit = now + self.refit_s
         elif now >= self._next_fit:
@@ -87,9 +87,13 @@ class OnlineEstimator(BundleEstimator):
                 self._refit(now)
         row = self.state.row(job, now)
         self._waiting[job.job_id] = now, row
-        if self._trained:
-            return self.scored(row)
-        return self.from_histories(job, now)
+        return self._said(job, row, now)
+
+    def estimate(self, job: Job, now: float) -> Estimate:
+        return self._said(job, self.state.row(job, now), now)
+
+    def _said(self, job: Job, row: list[Value], now: float) -> Estimate:
+        return self.scored(row) if self._trained else self.from_histories(job, now)
 
     def started(self, job_id: str, now: float) -> None:
         super().started(job_id, now)

@@ -14,12 +14,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from features.files import leftovers, only_writer, write_json, write_table
 from pipeline.cluster import HERE, Keep, mapped
 from pipeline.worlds.scenario import Cost, Meter, Progress, Sink
 from scheduler.core.estimates import Estimator
 from scheduler.explain.terms import describe
 from scheduler.simulation.loop import Outcome
-from scheduler.simulation.recorder import Recorder, write_json, write_table
+from scheduler.simulation.recorder import Recorder
 from scheduler.simulation.results import jct_by_vc, job_table, summarise
 
 Figures = dict[str, Any]
@@ -35,9 +36,14 @@ class World(Protocol):
     def seed(self) -> int: ...
 
     @property
+    def loop(self) -> str: ...
+
+    @property
     def workload(self) -> Shown: ...
 
     def cluster_gpus(self) -> int: ...
+
+    def notes_on(self, policy: str) -> list[str]: ...
 
     def layout(self) -> Figures: ...
 
@@ -65,11 +71,24 @@ def run(
 
     Args:
         world: what it takes to open the same world again, kept with the record.
+
+    Raises FolderBusy: another process records a run in `out`.
     """
+    with only_writer(out) if out is not None else nullcontext():
+        return _run(scenario, policy, out, progress, world)
+
+
+def _run(
+    scenario: World,
+    policy: str,
+    out: Path | None,
+    progress: Progress | None,
+    world: Figures | None,
+) -> Figures:
     meter = Meter()
     if out is not None:
         (out / "summary.json").unlink(missing_ok=True)
-        for stale in out.glob(".*.partial"):  # of a run that was killed
+        for stale in leftovers(out):  # of a run that was killed
             stale.unlink(missing_ok=True)
     with Recorder(out / "decisions.parquet") if out is not None else nullcontext() as sink:
         outcome, estimator = scenario.simulate(policy, sink=sink, progress=progress)
@@ -77,9 +96,11 @@ def run(
         "policy": policy,
         "scenario": scenario.name,
         "seed": scenario.seed,
+        "loop": scenario.loop,
         "durations": estimator.name,
         **summarise(outcome, scenario.cluster_gpus()),
         "left_out": scenario.workload.left_out,
+        "notes": scenario.notes_on(policy),
     }
     if out is not None:
         write_table(out / "jobs.parquet", job_table(outcome.jobs))
@@ -143,8 +164,8 @@ def compare(
         keep: runs already finished, which are not run anew.
 
     Returns:
-        ``{track, seeds, policies: [figures as mean and sd], paired: [differences to the first
-        policy, on the same seeds, with standard errors], cpu_s, ...}``
+        ``{track, seeds, loop, notes, policies: [figures as mean and sd], paired: [differences to
+        the first policy, on the same seeds, with standard errors], cpu_s, ...}``
     """
     meter = Meter()
     tasks = [Task(policy, seed) for seed in seeds for policy in policies]
@@ -158,6 +179,8 @@ def compare(
     result: Figures = {
         "track": rows[tasks[0]]["scenario"],
         "seeds": list(seeds),
+        "loop": rows[tasks[0]]["loop"],
+        "notes": list(dict.fromkeys(note for task in tasks for note in rows[task]["notes"])),
         "policies": [
             _aggregate(policy, [rows[Task(policy, seed)] for seed in seeds]) for policy in policies
         ],
@@ -188,13 +211,16 @@ class _Sweep:
         return self.__dict__ | {"_world": None}
 
 
-_NOT_FIGURES = {"policy", "scenario", "seed", "durations"}
+_NOT_FIGURES = {"policy", "scenario", "seed", "loop", "durations", "notes"}
 
 
 def _aggregate(policy: str, rows: list[Figures]) -> Figures:
     out: Figures = {"policy": policy, "durations": rows[0]["durations"], "runs": len(rows)}
     for key in rows[0]:
         if key in _NOT_FIGURES:
+            continue
+        if any(row[key] is None for row in rows):  # it means nothing in this world
+            out[f"{key}_mean"] = out[f"{key}_sd"] = None
             continue
         values = np.array([row[key] for row in rows], dtype=float)
         out[f"{key}_mean"] = float(values.mean())

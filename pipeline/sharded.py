@@ -16,7 +16,6 @@ from models.bundle import Bundle
 from models.training.evaluation import duration_metrics
 from models.training.packing import fit_packing, fit_pair_speed
 from models.training.pairs import PairMeasurements
-from models.training.pairspeed import fit_pair_ga2m
 from models.training.sharded import fit_sharded
 from pipeline.cluster import Keep, mapped, question_of
 from pipeline.errors import UserError
@@ -88,8 +87,8 @@ def train_sharded(
     """A bundle whose duration model was fitted shard by shard, what it was made from, its errors.
 
     With `keep`, the model of every fitted shard is kept in that folder and taken up again.
-    `progress` is told the share of shards fitted. The bundle holds no tails and no arrivals: those
-    are fitted in memory.
+    `progress` is told the share of shards fitted. The bundle holds no arrivals: those are fitted in
+    memory.
     """
     files, since = write_shards(trace, scratch, cut=cut, families=families)
     kept = None
@@ -109,7 +108,6 @@ def train_sharded(
         duration=model,
         packing=fit_packing(pairs, seed=seed).model,
         pair_speed=fit_pair_speed(pairs).model,
-        pair_ga2m=fit_pair_ga2m(pairs).model,
         metadata={"duration": told, "packing": pairs.provenance()},
         created_by=f"pellucid {version('pellucid')}",
     )

@@ -21,6 +21,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from features.files import write_json
 from profiler.card import write_card
 from profiler.colocate import mps
 from profiler.colocate.bench import Bench, Settings, all_pairs
@@ -93,7 +94,7 @@ def campaign(
     described = machine(bench.devices)
     wanted = all_pairs(configs, settings.seed)[:pairs]
     try:
-        _write_json(folder / MACHINE_NAME, {**described, "settings": asdict(settings)})
+        write_json(folder / MACHINE_NAME, {**described, "settings": asdict(settings)})
         complete = bench.run(configs, wanted, deadline, with_mps=with_mps)
     except KeyboardInterrupt:
         complete = False
@@ -134,12 +135,6 @@ def spread(bench: Bench) -> dict[str, list[float]]:
             if len(rates) > 1 and sum(rates) > 0:
                 found[item.sharing].append((max(rates) - min(rates)) / (sum(rates) / len(rates)))
     return found
-
-
-def _write_json(path: Path, value: dict[str, Any]) -> None:
-    temporary = path.with_name(f".{path.name}.part")
-    temporary.write_text(json.dumps(value, indent=1) + "\n")
-    temporary.replace(path)
 
 
 def settings_from(args: argparse.Namespace) -> Settings:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from features.files import write_whole
 from profiler.colocate.bench import Settings
 from profiler.period import CONFIDENT
 
@@ -92,9 +93,7 @@ def write_card(
     for key, value in values.items():
         text = text.replace(f"{{{key}}}", str(value))
     path = folder / CARD_NAME
-    temporary = folder / f".{CARD_NAME}.part"
-    temporary.write_text(text)
-    temporary.replace(path)
+    write_whole(path, text)
     return path
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from features.files import replacing
 from profiler.result import ProfileResult
 from profiler.samplers import FIELDS
 from profiler.session import SAMPLES_NAME
@@ -56,7 +57,6 @@ def plot(result: ProfileResult, folder: Path, form: str = "svg") -> Path:
     name = name if len(name) <= 80 else name[:77] + "..."
     figure.suptitle(f"{name}: {result.ending.outcome.replace('_', ' ')}", fontsize=9)
     path = folder / f"profile.{form}"
-    temporary = folder / f".profile.part.{form}"
-    figure.savefig(temporary, format=form)
-    temporary.replace(path)
+    with replacing(path) as partial:
+        figure.savefig(partial, format=form)
     return path

@@ -12,12 +12,10 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from profiler.errors import BadOption
 from profiler.samplers import Device, Reading, Sampler
@@ -59,13 +57,6 @@ class Series:
     def table(self) -> pa.Table:
         t, columns = self.arrays()
         return pa.table({"t_s": t, **columns})
-
-
-def write_parquet(table: pa.Table, path: Path) -> None:
-    """Write under a temporary name and rename."""
-    temporary = path.with_name(f".{path.name}.part")
-    pq.write_table(table, temporary, compression="zstd")
-    temporary.replace(path)
 
 
 class Recorder:

@@ -3,7 +3,6 @@ scheduler, a `features.job.Profile`."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from features.files import write_json
 from features.job import Profile
 from profiler.period import StepTime
 from profiler.precision import Precision
@@ -111,11 +111,9 @@ class ProfileResult:
         return found
 
     def write(self, folder: Path) -> Path:
-        """Write profile.json under a temporary name and rename it."""
+        """Write profile.json, whole or not at all."""
         path = folder / RESULT_NAME
-        temporary = path.with_name(f".{path.name}.part")
-        temporary.write_text(json.dumps(self.as_dict(), indent=1) + "\n")
-        temporary.replace(path)
+        write_json(path, self.as_dict())
         return path
 
 

@@ -18,12 +18,13 @@ from typing import Any, Literal
 
 import numpy as np
 
+from features.files import write_table
 from features.job import Profile
 from profiler import environment, procs, runner
 from profiler.errors import BadOption, DriverMissing, GpuBusy
 from profiler.period import StepTime, Stretch, estimate
 from profiler.precision import Precision, infer
-from profiler.recorder import BUDGET, FAST_HZ, Recorder, Series, write_parquet
+from profiler.recorder import BUDGET, FAST_HZ, Recorder, Series
 from profiler.result import ProfileResult, Sampling, Summary, scheduler_profile
 from profiler.runner import Limits, Outcome, Run
 from profiler.samplers import Combined, Sampler
@@ -242,8 +243,8 @@ def _conclude(
     ending = run.ending
     ended = ending.outcome in (Outcome.FINISHED, Outcome.FAILED)
     seen = judge(recorder, target, baseline, duration_s=ending.duration_s, ended=ended)
-    write_parquet(recorder.slow.table(), folder / SAMPLES_NAME)
-    write_parquet(recorder.fast.table(), folder / FAST_NAME)
+    write_table(folder / SAMPLES_NAME, recorder.slow.table())
+    write_table(folder / FAST_NAME, recorder.fast.table())
     result = ProfileResult(
         command=tuple(command),
         started_at=started_at,

@@ -6,6 +6,20 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, core, settings
+from hypothesis.vendor import pretty
+
+# How long an example takes says how busy the machine is, and nothing about the code.
+settings.register_profile(
+    "pellucid", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("pellucid")
+
+
+def pytest_collection_finish() -> None:
+    """Examples are printed again: schemathesis, once imported, empties them in every test."""
+    core.RepresentationPrinter = pretty.RepresentationPrinter
+
 
 SHARED_DATA = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 

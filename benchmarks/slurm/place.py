@@ -23,6 +23,7 @@ from pathlib import Path
 from sqlalchemy import select
 from sqlalchemy.exc import DBAPIError
 
+from benchmarks import decider
 from benchmarks.slurm.cluster import SlurmCluster
 from benchmarks.slurm.processes import SlurmError, free_ports
 from benchmarks.slurm.verdict import Outcome, accounts, judge, notes
@@ -33,15 +34,6 @@ from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import jobs
 from scheduler.service.settings import read_settings
 
-DECIDER = (
-    "import sys; from scheduler.service.settings import Settings;"
-    "from scheduler.service.decide.supervisor import begin, run_decider;"
-    "from scheduler.service.backends import read_shape;"
-    "settings = Settings.model_validate_json(sys.argv[1]);"
-    "shape, partition = read_shape(settings);"
-    "begin(settings, shape.spec, partition, shape.names);"
-    "run_decider(settings, lambda: False)"
-)
 PROFILE = {"gpu_util_pct": 20.0, "gpu_mem_util_pct": 5.0, "gpu_mem_mib": 2000.0, "amp": True}
 
 
@@ -75,8 +67,7 @@ class Service:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        settings = self.settings.model_dump_json()
-        command = [sys.executable, "-c", DECIDER, settings]
+        command = decider.command(self.settings)
         if self._whole:
             file = self.settings.state_dir.parent / "service.yaml"
             file.write_text(self.settings.model_dump_json(exclude_defaults=True))

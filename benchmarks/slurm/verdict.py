@@ -14,7 +14,7 @@ from sqlalchemy import select
 from benchmarks.slurm.cluster import SlurmCluster
 from scheduler.backends.slurm.parse import hosts
 from scheduler.service.log.audit import audit
-from scheduler.service.log.bundles import Library
+from scheduler.service.log.bundles import BundleStore
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import decisions, jobs
 from scheduler.service.settings import Settings
@@ -151,7 +151,7 @@ def judge(
         logged = {r.job_id: r._asdict() for r in connection.execute(select(jobs))}
         order = select(decisions).where(decisions.c.action.in_(GRANTS)).order_by(decisions.c.seq)
         granted = [(r.at, r.job_id, r.event, json.loads(r.body)) for r in connection.execute(order)]
-    checked = audit(store, Library(settings.state_dir / "bundles").find)
+    checked = audit(store, BundleStore(settings.state_dir / "bundles").find)
     outcome.divergences = [d.sentence() for d in checked.divergences]
     names = store.read(limit=1)[0].body["names"]
     store.close()

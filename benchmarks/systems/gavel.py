@@ -18,16 +18,12 @@ import numpy as np
 from benchmarks.systems.figure import CpuClock, Figure, at_most, ordered, told, within
 from pipeline.worlds.workloads.gavel import (
     REFERENCE_CLUSTER,
-    cluster,
     read_table,
-    read_trace,
     read_workload,
     synthetic,
-    workload,
 )
 from scheduler.peers.allocation.throughputs import ThroughputTable
 from scheduler.peers.gavel import POLICIES
-from scheduler.peers.gavel.estimator import PairEstimator
 from scheduler.peers.gavel.goals import (
     finish_time_fairness,
     least_attained_service,
@@ -39,9 +35,7 @@ from scheduler.peers.gavel.problem import Problem
 from scheduler.peers.gavel.sharing import merged, optimum, split
 
 TYPES = tuple(REFERENCE_CLUSTER)
-HOUR = 3600.0
 CPU_LIMIT_S, MEMORY_LIMIT_MIB = 60.0, 1024.0  # of space sharing with 2,048 jobs
-STEADY = (36, 36)  # GPUs of each type in the continuous experiments, on one node
 
 
 def figures(data: Path) -> Iterable[Figure]:
@@ -50,9 +44,6 @@ def figures(data: Path) -> Iterable[Figure]:
     yield from optima()
     yield from published_runs(folder)
     yield from pair_programs(folder)
-    yield from estimated_pairs(folder)
-    yield from continuous_load(folder)
-    yield from restart_costs(folder)
 
 
 # --- optima of small programs ---------------------------------------------------------------
@@ -114,18 +105,11 @@ ALL_AT_ONCE = (
 )
 JCT_ORDER = [p.policy for p in ARRIVALS[:5]]
 MAKESPAN_ORDER = [p.policy for p in ALL_AT_ONCE]
-# the same with the rates of the physical cluster: trace, policy, mean JCT or end
-PHYSICAL = (
-    ("max_min_fairness", "gavel-las", 13766.019, None),
-    ("max_min_fairness", "gavel-las-agnostic", 18705.369, None),
-    ("minimize_makespan", "gavel-makespan", None, 62657.117),
-    ("minimize_makespan", "gavel-gandiva", None, 75341.742),
-)
 
 
-def run(trace: Path, policy: GavelPolicy, table: Path | None = None) -> tuple[float, float]:
+def run(trace: Path, policy: GavelPolicy) -> tuple[float, float]:
     """Mean JCT and end of one run, seconds."""
-    outcome = read_workload(trace, table).simulate(policy)
+    outcome = read_workload(trace).simulate(policy)
     jcts = [result.jct_s for result in outcome.jobs]
     return sum(jcts) / len(jcts), max(result.end_time or 0.0 for result in outcome.jobs)
 
@@ -144,12 +128,6 @@ def published_runs(folder: Path) -> Iterator[Figure]:
             (means if rows is ARRIVALS else ends)[row.policy] = mean if rows is ARRIVALS else end
     yield ordered("gavel", "max_min_fairness: mean JCT", JCT_ORDER, means, 0.0)
     yield ordered("gavel", "minimize_makespan: end", MAKESPAN_ORDER, ends, 0.0)
-    physical = folder / "physical_cluster_throughputs.json"
-    for trace, name, jct_s, end_s in PHYSICAL:
-        clock = CpuClock()
-        mean, end = run(folder / f"{trace}.trace", POLICIES[name](as_published=True), physical)
-        figure = f"{trace}, physical rates: {'mean JCT' if jct_s else 'end'}, s"
-        yield _held(name, figure, jct_s or end_s or 0.0, mean if jct_s else end, None, clock.lap())
     for trace, name in (
         ("max_min_fairness", "gavel-las-packed"),
         ("minimize_makespan", "gavel-makespan-packed"),
@@ -260,84 +238,3 @@ def pair_programs(folder: Path) -> Iterator[Figure]:
     cpu_s = clock.lap()
     note = f"{small.jobs} classes; shares of {pairs} jobs and pairs handed out"
     yield at_most(system, "8192 jobs as classes: CPU s", 1.0, cpu_s, cpu_s, note)
-
-
-# --- the estimator --------------------------------------------------------------------------
-
-
-def estimated_pairs(folder: Path) -> Iterator[Figure]:
-    """Pair speeds found from a part of the trials, and what that does to a run."""
-    table = read_table(folder / "simulation_throughputs.json")
-    ones = [kind for kind in table.kinds if kind.gpus == 1]
-    for references, profiled in ((ones, 0.2), (ones[::3], 0.2)):
-        clock = CpuClock()
-        errors = []
-        for seed in range(5):
-            found = PairEstimator(
-                [table.of(kind) for kind in references], TYPES, profiled=profiled, seed=seed
-            )
-            alike = {kind: found.estimate(table.of(kind)) for kind in ones}
-            errors += [
-                abs(alike[a].beside(t, b) - table.speed(t, a, b))
-                for t in TYPES
-                for a in ones
-                for b in ones
-            ]
-        what = f"pair speeds, {len(references)} references, {profiled:.0%} tried: mean error"
-        yield told("gavel estimator", what, float(np.mean(errors)), clock.lap())
-    for trace in ("max_min_fairness", "minimize_makespan"):
-        clock = CpuClock()
-        found = PairEstimator([table.of(kind) for kind in ones[::3]], TYPES)
-        policy = POLICIES["gavel-las-packed"](as_published=True, estimator=found)
-        mean, _ = run(folder / f"{trace}.trace", policy)
-        known, _ = run(folder / f"{trace}.trace", POLICIES["gavel-las-packed"](as_published=True))
-        what = f"{trace}: mean JCT with estimated pair speeds, s"
-        yield told(
-            "gavel estimator", what, mean, clock.lap(), reference=known, note="known pair speeds"
-        )
-
-
-# --- continuous load ------------------------------------------------------------------------
-
-# mean JCT of jobs 4000-5000 at 4 jobs an hour, hours; stored in Gavel's notebooks. Our jobs are
-# drawn alike, not the same
-STORED = {
-    "gavel-las": 16.82,
-    "gavel-las-packed": 16.96,
-    "gavel-fifo": 17.08,
-    "gavel-allox": 17.13,
-    "gavel-gandiva": 18.88,
-    "gavel-las-agnostic": 23.49,
-}
-
-
-def continuous_load(folder: Path, jobs: int = 2000, per_hour: float = 4.0) -> Iterator[Figure]:
-    """Jobs of one GPU without end on 36 GPUs of each type: the last fifth is counted."""
-    table = read_table(folder / "simulation_throughputs.json")
-    drawn = synthetic(table, jobs, per_hour=per_hour, gangs=False)
-    world = workload("continuous", drawn, table, cluster(dict.fromkeys(TYPES, STEADY)))
-    note = f"other jobs; {jobs} instead of 5000, the last fifth counted"
-    for name, hours in STORED.items():
-        clock = CpuClock()
-        last = world.simulate(POLICIES[name](as_published=True)).jobs[-jobs // 5 :]
-        mean = sum(result.jct_s for result in last) / len(last) / HOUR
-        figure = f"{per_hour:g} one-GPU jobs an hour: mean JCT, h"
-        yield told(name, figure, mean, clock.lap(), reference=hours, note=note)
-
-
-def restart_costs(folder: Path) -> Iterator[Figure]:
-    """What the published runs leave out: a job that is moved makes no step for a while."""
-    table = read_table(folder / "simulation_throughputs.json")
-    nodes = cluster(REFERENCE_CLUSTER)
-    for trace in ("max_min_fairness", "minimize_makespan"):
-        jobs = read_trace(folder / f"{trace}.trace")
-        for name in ("gavel-las", "gavel-las-packed", "gavel-allox", "gavel-fifo"):
-            means = []
-            clock = CpuClock()
-            for restart_s in (0.0, 120.0):
-                world = workload(trace, jobs, table, nodes, restart_s=restart_s)
-                results = world.simulate(POLICIES[name]()).jobs
-                means.append(sum(result.jct_s for result in results) / len(results))
-            figure = f"{trace}, a restart takes 120 s: mean JCT, s"
-            note = "reference: restarts for nothing"
-            yield told(name, figure, means[1], clock.lap(), reference=means[0], note=note)

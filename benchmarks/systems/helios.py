@@ -1,15 +1,13 @@
-"""Helios' estimates and power-down, and the Horus-like policy, on public traces.
+"""Helios' estimates, and the Horus-like policy, on public traces.
 
 Nothing here can be held against a published figure: Helios' job names and training code are not
-public, nor is the series its power-down was measured on; Horus' figures are of its own cluster. The
-rules are tested; what they come to on these traces is reported.
+public; Horus' figures are of its own cluster. The rules are tested; what they come to on these
+traces is reported.
 """
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from statistics import fmean
@@ -20,27 +18,21 @@ from scipy.stats import spearmanr
 
 from benchmarks.systems.figure import CpuClock, Figure, told
 from features.schema import State
-from models.training.helios import HeliosForest, NodeForecaster, table_forecast
+from models.training.helios import HeliosForest
 from pipeline.worlds import open_scenario
 from scheduler.core.estimates import Estimator
 from scheduler.core.policy import Policy
-from scheduler.policies.ces import INTERVAL_S, PUBLISHED, Ces
 from scheduler.policies.helios import HeliosEstimator
 from scheduler.simulation.work import Workload
 
 WEEK_S = 7 * 86_400.0
 LEAST = 500  # ended jobs before a forest is fitted
-GPUS_PER_NODE = 8
 
 Floats = NDArray[np.float64]
 
 
 def figures(data: Path) -> Iterable[Figure]:
     yield from estimates(data)
-    yield from power_down(data)
-
-
-# --- estimates ------------------------------------------------------------------------------------
 
 
 def forests(workload: Workload, refit_s: float = WEEK_S) -> dict[str, float]:
@@ -123,74 +115,4 @@ def estimates(data: Path) -> Iterator[Figure]:
         clock.lap(),
         reference=fmean(r.jct_s for r in plain.jobs),
         note=f"ours; {outcome.packings} packings; the reference is the same order without packing",
-    )
-
-
-# --- power-down -----------------------------------------------------------------------------------
-
-
-def busy_nodes(path: Path) -> tuple[Floats, Floats]:
-    """(most nodes in use, end) of every ten minutes, had every job started when it was submitted.
-
-    Jobs are counted as GPUs over eight to a node: a stand-in for the series of the cluster, which
-    is not public.
-    """
-    starts, ends, gpus = [], [], []
-    with path.open(newline="") as file:
-        for row in csv.DictReader(file):
-            start = datetime.fromisoformat(row["timestamp"]).timestamp()
-            starts.append(start)
-            ends.append(start + float(row["duration"]))
-            gpus.append(float(row["num_gpus"]))
-    first = np.floor(min(starts) / INTERVAL_S)
-    count = int(np.ceil(max(starts) / INTERVAL_S) - first)
-    change = np.zeros(count + 2)
-    for times, sign in ((starts, 1.0), (ends, -1.0)):
-        bins = np.minimum((np.array(times) / INTERVAL_S - first).astype(int), count)
-        # a job counts in the interval in which it ends, so its GPUs go one later
-        np.add.at(change, bins + (sign < 0), sign * np.array(gpus))
-    series = np.ceil(np.cumsum(change)[:count] / GPUS_PER_NODE)
-    return series, (first + 1 + np.arange(count)) * INTERVAL_S
-
-
-def power_down(data: Path) -> Iterator[Figure]:
-    clock = CpuClock()
-    series, time = busy_nodes(data / "philly" / "philly.csv")
-    settings = PUBLISHED["philly"]
-    total = int(series.max())
-    cut = int(0.8 * len(series))
-    horizons = (settings.horizon, 2 * settings.horizon)
-    forecaster = NodeForecaster(series[:cut], time[:cut], horizons)
-    forecast = table_forecast(forecaster, series, time, horizons)
-    ces = Ces(total, settings, forecast)
-    advice = [ces.advise(float(busy), float(now)) for busy, now in zip(series, time, strict=True)]
-    tested = advice[cut:]
-    asleep = fmean(total - a.awake for a in tested)
-    busy = float(series[cut:].mean())
-    note = f"of {total} nodes, the last fifth of a series derived from Philly's jobs"
-    yield told(
-        "helios ces",
-        "nodes asleep on average",
-        asleep,
-        clock.lap(),
-        reference=94.19,
-        note=f"{note}; the reference is of another series, and looked ahead",
-    )
-    yield told(
-        "helios ces",
-        "use of the nodes awake, %",
-        100.0 * busy / (total - asleep),
-        0.0,
-        reference=88.72,
-        note=f"{100.0 * busy / total:.1f} % with all awake",
-    )
-    short = sum(a.change > 0 for a in tested)
-    days = len(tested) * INTERVAL_S / 86_400.0
-    yield told(
-        "helios ces",
-        "wakings a day",
-        short / days,
-        0.0,
-        reference=0.43,
-        note="each is an interval in which more nodes were wanted than were awake",
     )

@@ -9,9 +9,7 @@ from models.bundle.packing import (
     PackingModel,
     PairSpeedModel,
 )
-from models.bundle.pairs import PairSpeedGA2M
 from models.bundle.store import Bundle
-from models.bundle.tails import Calibration, Tails
 from models.bundle.tree import Node, Tree
 
 __all__ = [
@@ -22,13 +20,10 @@ __all__ = [
     "Axis",
     "Bundle",
     "BundleError",
-    "Calibration",
     "Explanation",
     "Node",
     "PackingModel",
-    "PairSpeedGA2M",
     "PairSpeedModel",
-    "Tails",
     "Term",
     "Tree",
 ]

@@ -220,18 +220,21 @@ class AdditiveModel:
         if len({term.features for term in self.terms}) != len(self.terms):
             raise BundleError("a term appears twice")
         for term in self.terms:
-            if len(set(term.features)) != len(term.features) or not all(
-                0 <= i < len(self.axes) for i in term.features
-            ):
-                raise BundleError(f"a term names features {term.features} that do not exist")
-            shape = tuple(self.axes[i].size for i in term.features)
-            for tensor in (term.scores, term.weights, term.spread):
-                if tensor.shape != shape:
-                    raise BundleError(f"a term has shape {tensor.shape}, its bins {shape}")
-                if not np.isfinite(tensor).all():
-                    raise BundleError("a term holds a number that is not finite")
-            if term.origin not in ORIGINS:
-                raise BundleError(f"origin {term.origin!r} is not one of {', '.join(ORIGINS)}")
+            self._check_term(term)
+
+    def _check_term(self, term: Term) -> None:
+        if len(set(term.features)) != len(term.features) or not all(
+            0 <= i < len(self.axes) for i in term.features
+        ):
+            raise BundleError(f"a term names features {term.features} that do not exist")
+        shape = tuple(self.axes[i].size for i in term.features)
+        for tensor in (term.scores, term.weights, term.spread):
+            if tensor.shape != shape:
+                raise BundleError(f"a term has shape {tensor.shape}, its bins {shape}")
+            if not np.isfinite(tensor).all():
+                raise BundleError("a term holds a number that is not finite")
+        if term.origin not in ORIGINS:
+            raise BundleError(f"origin {term.origin!r} is not one of {', '.join(ORIGINS)}")
 
     # -- one row ---------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ Writing puts the new numbers beside the old, then renames bundle.json over the o
 rename is the moment the bundle changes, so a reader meets the old bundle or the new, never half.
 Models beyond the first three are optional entries of their own, written only when present: a reader
 that does not know one ignores it, and a bundle without them is byte for byte what it always was.
+What earlier versions kept and nothing decided by (`RETIRED`) is left out with a warning.
 Nothing in it depends on when or where it was written; the same content has the same digest.
 """
 
@@ -16,9 +17,8 @@ import hashlib
 import io
 import json
 import math
-import os
 import re
-import tempfile
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -26,14 +26,13 @@ from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 
+from features.files import write_whole
 from features.spec import FeatureSpec
 from models.bundle.additive import AdditiveModel, Axis, Floats, Term
 from models.bundle.arrivals import ArrivalModel
 from models.bundle.errors import BundleError
 from models.bundle.gputypes import GpuTypeSpeed
 from models.bundle.packing import PackingModel, PairSpeedModel
-from models.bundle.pairs import PairSpeedGA2M
-from models.bundle.tails import Tails
 from models.bundle.tree import Node, Tree
 
 FORMAT = "pellucid-bundle"
@@ -53,11 +52,11 @@ class _Part(Protocol):
 
 # Optional entries of bundle.json, and what reads each.
 _READERS: dict[str, Callable[[Mapping[str, Any], Mapping[str, AdditiveModel]], Any]] = {
-    "tails": Tails.from_parts,
-    "pair_ga2m": PairSpeedGA2M.from_parts,
     "arrivals": ArrivalModel.from_parts,
     "gpu_types": GpuTypeSpeed.from_parts,
 }
+# Models of earlier bundles: chances to outlast thresholds, and pair speeds as a GA2M.
+RETIRED = ("tails", "pair_ga2m")
 
 
 class Bundle:
@@ -65,10 +64,8 @@ class Bundle:
 
     Args:
         duration: order of jobs, score = ln(1 + seconds).
-        tails: how long a job may last: chances to outlast thresholds, and intervals.
         packing: sharing scores.
         pair_speed: speeds of two jobs on the same GPUs, a tree.
-        pair_ga2m: the same as a GA2M.
         arrivals: jobs and GPUs about to be asked for.
         gpu_types: speeds on other types of GPU.
         metadata: plain JSON values: training-data digest, window, metrics, where the pairs
@@ -80,10 +77,8 @@ class Bundle:
         self,
         *,
         duration: AdditiveModel | None = None,
-        tails: Tails | None = None,
         packing: PackingModel | None = None,
         pair_speed: PairSpeedModel | None = None,
-        pair_ga2m: PairSpeedGA2M | None = None,
         arrivals: ArrivalModel | None = None,
         gpu_types: GpuTypeSpeed | None = None,
         metadata: Mapping[str, Any] | None = None,
@@ -93,8 +88,6 @@ class Bundle:
         self._packing = packing
         self._pair_speed = pair_speed
         optional: dict[str, _Part | None] = {
-            "tails": tails,
-            "pair_ga2m": pair_ga2m,
             "arrivals": arrivals,
             "gpu_types": gpu_types,
         }
@@ -119,16 +112,6 @@ class Bundle:
         return _present(self._pair_speed, "pair_speed")
 
     @property
-    def tails(self) -> Tails:
-        """Chances to outlast thresholds; BundleError when the bundle has none."""
-        return _present(cast("Tails | None", self._optional.get("tails")), "tails")
-
-    @property
-    def pair_ga2m(self) -> PairSpeedGA2M:
-        """The pair-speed GA2M; BundleError when the bundle has none."""
-        return _present(cast("PairSpeedGA2M | None", self._optional.get("pair_ga2m")), "pair_ga2m")
-
-    @property
     def arrivals(self) -> ArrivalModel:
         """The arrivals forecast; BundleError when the bundle has none."""
         return _present(cast("ArrivalModel | None", self._optional.get("arrivals")), "arrivals")
@@ -137,11 +120,6 @@ class Bundle:
     def gpu_types(self) -> GpuTypeSpeed:
         """Speeds on other types of GPU; BundleError when the bundle has none."""
         return _present(cast("GpuTypeSpeed | None", self._optional.get("gpu_types")), "gpu_types")
-
-    @property
-    def pairs(self) -> PairSpeedModel | PairSpeedGA2M:
-        """The best model of pair speeds there is: the GA2M, else the tree, else BundleError."""
-        return self.pair_ga2m if "pair_ga2m" in self._optional else self.pair_speed
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -166,8 +144,9 @@ class Bundle:
         document, data = self._encode()
         name = document["arrays"]["file"]
         folder.mkdir(parents=True, exist_ok=True)
-        _replace(folder / name, data)
-        _replace(folder / JSON_NAME, _pretty(document))
+        write_whole(folder / name, data, durable=True)
+        write_whole(folder / JSON_NAME, _pretty(document), durable=True)
+        self._digest = str(document["digest"])
         for stale in folder.glob("arrays-*.npy"):
             if stale.name != name:
                 stale.unlink(missing_ok=True)
@@ -175,7 +154,10 @@ class Bundle:
 
     @classmethod
     def load(cls, path: str | Path) -> Bundle:
-        """Reads the bundle in the directory `path`; BundleError names what is wrong with it."""
+        """Reads the bundle in the directory `path`; BundleError names what is wrong with it.
+
+        Models that this version no longer knows (`RETIRED`) are left out, with a warning.
+        """
         folder = Path(path)
         try:
             return cls._read(folder)
@@ -201,8 +183,10 @@ class Bundle:
             raise BundleError(f"bundle {folder}: {error}") from None
         except KeyError as error:
             raise BundleError(f"bundle {folder}: {error} is missing in {JSON_NAME}") from None
-        except (TypeError, ValueError, AttributeError, OverflowError, RecursionError):
-            raise BundleError(f"bundle {folder}: {JSON_NAME} does not follow the format") from None
+        except OSError:
+            raise
+        except Exception:  # the header of an array file makes NumPy raise whatever it likes
+            raise BundleError(f"bundle {folder}: it does not follow the format") from None
 
     def _encode(self) -> tuple[Document, bytes]:
         arrays = _Arrays()
@@ -232,11 +216,17 @@ class Bundle:
         duration, packing, pair = (document[name] for name in ("duration", "packing", "pair_speed"))
         if not isinstance(document["metadata"], dict):
             raise BundleError("metadata is not an object")
+        if retired := [name for name in RETIRED if document.get(name) is not None]:
+            warnings.warn(
+                f"the bundle holds {' and '.join(retired)}, which nothing decides by any more: "
+                "ignored; train anew to be rid of this",
+                stacklevel=4,
+            )
         bundle = cls(
             duration=None if duration is None else _read_additive(duration, arrays),
             packing=None if packing is None else PackingModel(_read_tree(packing)),
             pair_speed=None if pair is None else PairSpeedModel(_read_tree(pair)),
-            metadata=document["metadata"],
+            metadata={k: v for k, v in document["metadata"].items() if k not in RETIRED},
             created_by=str(document["created_by"]),
             **{
                 name: _read_optional(read, document[name], arrays)
@@ -418,18 +408,3 @@ def _plain(value: Any) -> Any:
 def _pretty(document: Document) -> bytes:
     text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)
     return (text + "\n").encode("utf-8", "surrogatepass")
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """Writes `path` whole or not at all."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)  # mkstemp keeps it private; a bundle is read by others
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise

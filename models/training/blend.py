@@ -20,33 +20,6 @@ from models.bundle import AdditiveModel, Axis, Term
 STEP = 0.1
 
 
-# Forecasts with a known outcome before a weight can be earned.
-LEAST = 200
-
-
-def earned_weight(
-    own: NDArray[np.float64], feature: NDArray[np.float64], longer: NDArray[np.bool_]
-) -> float | None:
-    """The weight of the GA2M that would have served best lately; None with too little to judge.
-
-    Args:
-        own: its log-odds, forecast before the outcome was known, (n,).
-        feature: the log-odds of the feature it is blended with, (n,).
-        longer: what came, (n,).
-
-    Best in log-loss, among tenths.
-    """
-    if len(own) < LEAST or longer.all() or not longer.any():
-        return None
-    weights = np.linspace(0.0, 1.0, 11)
-    sign = np.where(longer, -1.0, 1.0)
-    losses = [
-        np.logaddexp(0.0, sign * (weight * own + (1.0 - weight) * feature)).mean()
-        for weight in weights
-    ]
-    return float(weights[int(np.argmin(losses))])
-
-
 def blended(
     model: AdditiveModel, feature: str, weight: float, frame: pd.DataFrame
 ) -> AdditiveModel:

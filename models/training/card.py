@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from features.files import write_whole
 from features.spec import Value
 from models.bundle import AdditiveModel, Bundle
 
@@ -141,14 +140,7 @@ def _example(example: Mapping[str, Any]) -> str:
 def write_card(path: str | Path, page: str) -> Path:
     """Writes the page whole or not at all."""
     path = Path(path)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as file:
-            file.write(page)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    write_whole(path, page.encode("utf-8", "replace"))
     return path
 
 

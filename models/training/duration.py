@@ -23,9 +23,9 @@ from features.history import RESIDUAL
 from features.spec import FeatureSpec
 from features.survival import THRESHOLDS_S
 from models.bundle import AdditiveModel
-from models.bundle.curve import Curve
 from models.training.blend import blended
 from models.training.blocks import block_bags
+from models.training.curve import Curve
 from models.training.errors import TrainingError
 from models.training.export import additive_model
 

@@ -18,6 +18,7 @@ from models.training.yardsticks import ewma_scores, fit_lightgbm
 Floats = NDArray[np.float64]
 
 LN10 = float(np.log(10.0))
+GPUS_UP_TO = (1, 4, 8)  # classes of gang size that errors are shown by: 1; 2 to 4; 5 to 8; more
 TAILS_S = {"auc_1h": 3600.0, "auc_6h": 21_600.0}
 EARLY_S = 200.0  # the profiling limit: what ends within it, mostly by failing, never needs a start
 

@@ -1,4 +1,4 @@
-"""The gradient-boosted half of Helios' QSSF (SC'21), and its forecast of busy nodes.
+"""The gradient-boosted half of Helios' QSSF (SC'21).
 
 Helios' own training code was never released. What is known of it is a list of features; the rest
 is ours: names are reduced to templates where theirs were clustered by edit distance.
@@ -7,12 +7,11 @@ is ours: names are reduced to templates where theirs were clustered by edit dist
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, tzinfo
 
 import lightgbm
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from features.job import Job
@@ -71,84 +70,3 @@ class HeliosForest:
                 ]
             )
         return np.array(rows, dtype=np.float64)
-
-
-def node_features(series: Floats, time: Floats, zone: tzinfo = UTC) -> pd.DataFrame:
-    """What is known of the number of busy nodes at each interval, from it and those before.
-
-    Args:
-        series: busy nodes per interval, (n,).
-        time: when each interval ended, seconds since the epoch, (n,).
-    """
-    values = pd.Series(series)
-    clock = pd.to_datetime(time, unit="s", utc=True).tz_convert(zone)
-    columns: dict[str, object] = {
-        "now": values,
-        "minute": clock.hour * 60 + clock.minute,
-        "weekday": clock.day_of_week,
-        "day": clock.day,
-        "hour_ago": values.shift(6),
-        "day_ago": values.shift(144),
-        "week_ago": values.shift(1008),
-    }
-    for width in (3, 6, 36):
-        rolling = values.rolling(width, min_periods=1)
-        columns[f"mean_{width}"] = rolling.mean()
-        columns[f"std_{width}"] = rolling.std()
-    return pd.DataFrame(columns)
-
-
-class NodeForecaster:
-    """Mean busy nodes over the next intervals, from a model fitted for just that horizon.
-
-    The published forecast predicts each interval and was asked about intervals whose features
-    were not known yet. Here the target is the mean itself, and every feature is known.
-
-    Args:
-        series, time: the past, see `node_features`.
-        horizons: intervals ahead that will be asked for.
-    """
-
-    def __init__(
-        self,
-        series: Floats,
-        time: Floats,
-        horizons: Sequence[int],
-        *,
-        zone: tzinfo = UTC,
-        seed: int = 0,
-    ):
-        self._zone = zone
-        features = node_features(series, time, zone)
-        total = np.concatenate([[0.0], np.cumsum(series)])
-        self._models: dict[int, lightgbm.LGBMRegressor] = {}
-        for horizon in horizons:
-            rows = np.arange(len(series) - horizon)
-            ahead = (total[rows + 1 + horizon] - total[rows + 1]) / horizon
-            model = lightgbm.LGBMRegressor(
-                random_state=seed, n_jobs=1, deterministic=True, force_row_wise=True, verbose=-1
-            )
-            # the change is what is learned: a level never seen before is no surprise to it
-            model.fit(features.iloc[rows], ahead - series[rows])
-            self._models[horizon] = model
-
-    def predict(self, series: Floats, time: Floats, horizon: int) -> Floats:
-        """Mean over the next `horizon` intervals, as of each interval of a series, (n,).
-
-        Row i is computed from intervals up to i alone.
-        """
-        features = node_features(series, time, self._zone)
-        change = self._models[horizon].predict(features)
-        return np.maximum(np.asarray(change, dtype=np.float64) + series, 0.0)
-
-
-def table_forecast(
-    forecaster: NodeForecaster, series: Floats, time: Floats, horizons: Sequence[int]
-) -> Callable[[Sequence[float], int], float]:
-    """The forecaster as `scheduler.policies.ces` asks it, for a series replayed from its start.
-
-    Everything is predicted at once, since no row looks ahead; the answer for a series of n
-    values is that of row n - 1.
-    """
-    known = {h: forecaster.predict(series, time, h) for h in horizons}
-    return lambda past, horizon: float(known[horizon][len(past) - 1])

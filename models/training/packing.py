@@ -27,10 +27,8 @@ from sklearn import config_context
 from sklearn.tree import DecisionTreeRegressor
 
 from models.bundle import PACKING_FEATURES, PAIR_FEATURES, PackingModel, PairSpeedModel
-from models.bundle.pairs import PAIR_GA2M_FEATURES, SLOWEST
 from models.training.errors import TrainingError
 from models.training.pairs import Members, PairMeasurements
-from models.training.pairspeed import MIN_PAIRS, fit_pair_ga2m, pair_columns
 from models.training.trees import exported_tree
 
 Floats = NDArray[np.float64]
@@ -43,6 +41,7 @@ LEAF_ROWS = (3, 4, 6, 8)  # fewest configurations in a leaf, tried
 LOOKS_AT = 2  # first of PACKING_FEATURES
 FOLDS = 4
 MIN_CONFIGURATIONS = 8
+MIN_PAIRS = 16
 WORTH_SHARING = 1.8  # sum of both speeds above which sharing is called worth it
 
 
@@ -266,38 +265,29 @@ def evaluate_pair_speed(pairs: PairMeasurements) -> dict[str, float]:
     """Errors on pairs both of whose families were left out of the fit.
 
     Returns mean absolute error of the sum of both (capped) speeds and of the slower member, and
-    how often "sum > 1.8" is judged rightly, for the tree; the same for the GA2M (`ga2m_...`) and
-    the constant mean (`mean_...`); and the accuracy of the one-line rule "sum of GPU utilisation
-    <= 120 %" (`rule_accuracy`).
+    how often "sum > 1.8" is judged rightly, for the tree; the same for the constant mean
+    (`mean_...`); and the accuracy of the one-line rule "sum of GPU utilisation <= 120 %"
+    (`rule_accuracy`).
     """
     members = pairs.members
     n = len(members.speed) // 2
     speed = members.speed.reshape(2, n)
-    columns = {"": _pair_columns(members), "ga2m_": pair_columns(members)}
-    guesses = {prefix: np.full((2, n), np.nan) for prefix in ("", "ga2m_", "mean_")}
+    columns = _pair_columns(members)
+    guesses = {prefix: np.full((2, n), np.nan) for prefix in ("", "mean_")}
     for unseen, test in family_pairs(members):
         rest = members.without(unseen)
         if len(rest.speed) < 2 * MIN_PAIRS:
             continue
         tree = fit_pair_speed(pairs, exclude_families=unseen).model.tree
-        ga2m = fit_pair_ga2m(pairs, exclude_families=unseen).model.model
         guesses["mean_"][:, test] = rest.speed.mean()
         for side in (0, 1):
-            rows = columns[""].reshape(2, n, -1)[side, test]
+            rows = columns.reshape(2, n, -1)[side, test]
             guesses[""][side, test] = [tree.leaf(row.tolist()).value[0] for row in rows]
-            named = dict(
-                zip(
-                    PAIR_GA2M_FEATURES,
-                    columns["ga2m_"].reshape(2, n, -1)[side, test].T,
-                    strict=True,
-                )
-            )
-            guesses["ga2m_"][side, test] = np.clip(ga2m.score_batch(named), SLOWEST, 1.0)
     tested = np.isfinite(guesses[""][0])
     if not tested.any():
         raise TrainingError("no pair is left once its own families are taken out")
     worth = speed.sum(axis=0) > WORTH_SHARING
-    rule = columns["ga2m_"][:n, 1] <= 120.0
+    rule = columns[:n, 1] <= 120.0
     result = {"pairs": float(tested.sum()), "rule_accuracy": float((rule == worth)[tested].mean())}
     for prefix, guess in guesses.items():
         error_sum = np.abs(guess.sum(axis=0) - speed.sum(axis=0))[tested]

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from features.files import write_table
 from models.training.errors import TrainingError
 
 Floats = NDArray[np.float64]
@@ -257,10 +258,7 @@ def read_pairs(path: str | Path) -> PairMeasurements:
 
 def write_pairs(pairs: PairMeasurements, path: str | Path) -> None:
     """Writes a Parquet file of `PAIR_SCHEMA` that says where its pairs come from."""
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.tmp")
-    pq.write_table(pairs.table(), temporary)
-    temporary.replace(path)
+    write_table(path, pairs.table())
 
 
 def _read_csv(path: Path, columns: list[str]) -> pd.DataFrame:

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from features.job import Profile
 from models.bundle.packing import PairSpeedModel
-from models.bundle.pairs import PairSpeedGA2M
 from models.training.errors import TrainingError
 from models.training.packing import (
     WORTH_SHARING,
@@ -27,7 +26,6 @@ from models.training.packing import (
     fit_pair_speed,
 )
 from models.training.pairs import PairMeasurements
-from models.training.pairspeed import fit_pair_ga2m
 
 Floats = NDArray[np.float64]
 RULE_PCT = 120.0  # the one-line rule: share when both keep the GPU busy no more than this
@@ -38,9 +36,9 @@ def evaluate_transfer(source: PairMeasurements, target: PairMeasurements) -> dic
 
     Both families of a pair are left out of the fit that judges it, on either GPU.
 
-    Returns ``{source, target, pairs, there, home}``. `there` holds, for the GA2M (``ga2m_``), the
-    tree (``tree_``) and the mean speed of the source (``mean_``): mean absolute error of the sum
-    of both speeds and of the slower member, and how often "sum > 1.8" is judged rightly; the
+    Returns ``{source, target, pairs, there, home}``. `there` holds, for the tree (``tree_``)
+    and the mean speed of the source (``mean_``): mean absolute error of the sum of both speeds
+    and of the slower member, and how often "sum > 1.8" is judged rightly; the
     accuracy of the rule "sum of GPU utilisation <= 120 %"; and how often the tree of sharing
     scores gives a configuration the label of its own pairs. `home` is `evaluate_pair_speed` and
     `evaluate_packing` on the target; None where it is too small.
@@ -52,13 +50,11 @@ def evaluate_transfer(source: PairMeasurements, target: PairMeasurements) -> dic
     a, b = ([_profile(row) for row in half] for half in np.split(members.profile, 2))
     speed = members.speed.reshape(2, n)
     worth = speed.sum(axis=0) > WORTH_SHARING
-    guesses = {name: np.zeros((2, n)) for name in ("ga2m", "tree", "mean")}
+    guesses = {name: np.zeros((2, n)) for name in ("tree", "mean")}
     for names, test in family_pairs(members):
         unseen = _named(source, names)
         rows = np.flatnonzero(test)
         first, second = [a[i] for i in rows], [b[i] for i in rows]
-        ga2m = fit_pair_ga2m(source, exclude_families=unseen, spread=False).model
-        guesses["ga2m"][:, test] = _speeds(ga2m, first, second)
         tree = fit_pair_speed(source, exclude_families=unseen).model
         guesses["tree"][:, test] = _speeds(tree, first, second)
         guesses["mean"][:, test] = source.members.without(unseen).speed.mean()
@@ -103,7 +99,7 @@ def _home(target: PairMeasurements) -> dict[str, float] | None:
         return None
 
 
-def _speeds(model: PairSpeedModel | PairSpeedGA2M, a: list[Profile], b: list[Profile]) -> Floats:
+def _speeds(model: PairSpeedModel, a: list[Profile], b: list[Profile]) -> Floats:
     """Speeds of both members of every pair, (2, n)."""
     return np.array([model(one, two) for one, two in zip(a, b, strict=True)]).T
 

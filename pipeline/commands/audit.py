@@ -44,8 +44,8 @@ def audit(
     """
     with user_errors():
         from scheduler.service.log.audit import audit as run
-        from scheduler.service.log.bundles import Library
-        from scheduler.service.log.snapshots import Snapshots
+        from scheduler.service.log.bundles import BundleStore
+        from scheduler.service.log.snapshots import StateCheckpoints
         from scheduler.service.log.store.schema import check
         from scheduler.service.log.store.store import Store, must_exist
         from scheduler.service.settings import read_settings
@@ -55,8 +55,10 @@ def audit(
         store = Store(settings.database)
         check(store)
         with bar("events", store.last_seq(), as_json) as step:
-            find = Library(settings.state_dir / "bundles").find
-            since = Snapshots(settings.state_dir / "snapshots", find) if since_snapshot else None
+            find = BundleStore(settings.state_dir / "bundles").find
+            since = (
+                StateCheckpoints(settings.state_dir / "snapshots", find) if since_snapshot else None
+            )
             found = run(store, find, step, since=since)
     if as_json:
         typer.echo(json.dumps({**asdict(found), "clean": found.clean}, default=str))

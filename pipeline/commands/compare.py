@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,7 +17,9 @@ from pipeline.commands.simulate import (
     COMPRESS,
     DURATIONS,
     JSON,
+    LOOP_HELP,
     QUIRKS,
+    SET,
     SINCE,
     TRACK,
     seconds,
@@ -26,6 +28,7 @@ from pipeline.console import bar, table, user_errors
 from pipeline.errors import UserError
 
 if TYPE_CHECKING:
+    from pipeline import runs
     from pipeline.worlds import Scenario
     from pipeline.worlds.workloads.scenario import AllocationScenario
 
@@ -45,8 +48,8 @@ def compare(
     policies: Annotated[
         str | None,
         typer.Option(
-            help="Comma-separated. Default: fifo,sjf,srtf,qssf,lucid; on a workload: all that it "
-            "has the statistics for."
+            help="Comma-separated, by name or module:Class. Default: fifo,sjf,srtf,qssf,lucid; on "
+            "a workload: all that it has the statistics for."
         ),
     ] = None,
     cluster: CLUSTER = None,
@@ -55,9 +58,14 @@ def compare(
     first_seed: Annotated[int, typer.Option(min=0, help="Start from this seed instead.")] = 0,
     durations: DURATIONS = None,
     compress: COMPRESS = 1.0,
+    loop: Annotated[
+        str | None,
+        typer.Option(help=f"{LOOP_HELP} Default: both side by side, or as the track has it."),
+    ] = None,
     bundle: BUNDLE = None,
     quirks: QUIRKS = True,
     since: SINCE = None,
+    options: SET = None,
     workers: Annotated[int, typer.Option(min=1, help="Processes: short for local:N.")] = 1,
     where: Annotated[
         str | None, typer.Option(help="Where the runs are made: " + WHERE_HELP)
@@ -86,39 +94,46 @@ def compare(
     with user_errors():
         from pipeline import runs
 
-        make: Callable[[int], runs.World]
+        worlds: list[Callable[[int], runs.World]]  # one a loop
         if workload is not None:
-            given = (trace, cluster, track, durations, bundle, since)
-            if any(value is not None for value in given) or compress != 1.0 or not quirks:
+            given = (trace, cluster, track, durations, bundle, since, options)
+            if any(value is not None for value in (*given, loop)) or compress != 1.0 or not quirks:
                 raise UserError("--workload brings its own world: only --policies, --seeds, --out")
-            names, make = _allocating(workload, policies)
+            names, allocating = _allocating(workload, policies)
+            worlds = [allocating]
         elif trace is None:
             raise UserError("compare needs --trace PATH, or --workload KIND:PATH")
         else:
-            from scheduler.policies import POLICIES
+            from pipeline.worlds.policy_options import given_to_all
 
-            names = _names(policies or "fifo,sjf,srtf,qssf,lucid", POLICIES)
+            names = _names(policies or "fifo,sjf,srtf,qssf,lucid")
             make = partial(
                 _scenario,
                 trace,
-                cluster,
-                track,
-                durations,
-                compress,
-                bundle,
-                quirks,
-                seconds(since),
+                cluster=cluster,
+                track=track,
+                durations=durations,
+                compress=compress,
+                bundle=bundle,
+                quirks=quirks,
+                since=seconds(since),
+                settings=given_to_all(names, options or []),
             )
+            worlds = _loops(make, loop, track, first_seed)
         chosen = range(first_seed, first_seed + seeds)
         at = place(where, workers)
-        kept = None
+        kept: list[Keep] = []
         if keep is not None:
             files = [path for path in (trace, cluster, bundle) if path is not None]
             if workload is not None:
                 files = [Path(workload.partition(":")[2])]
-            options = (workload, track, durations, compress, quirks, since, out, first_seed)
-            kept = Keep(keep, question_of(options, files))
-        with bar("comparing", len(names) * seeds, as_json) as step:
+            asked = (workload, track, durations, compress, quirks, since, out, first_seed)
+            kept = [
+                Keep(keep, question_of((*asked, *(options or []), loop, number), files))
+                for number in range(len(worlds))
+            ]
+        results = []
+        with bar("comparing", len(names) * seeds * len(worlds), as_json) as step:
             done = 0
 
             def tick(_: runs.Task) -> None:
@@ -126,35 +141,68 @@ def compare(
                 done += 1
                 step(done)
 
-            result = runs.compare(make, names, chosen, out=out, where=at, keep=kept, progress=tick)
+            for number, world in enumerate(worlds):
+                results.append(
+                    runs.compare(
+                        world,
+                        names,
+                        chosen,
+                        out=out / "closed" if out is not None and number else out,
+                        where=at,
+                        keep=kept[number] if kept else None,
+                        progress=tick,
+                    )
+                )
     if as_json:
-        typer.echo(json.dumps(result))
+        nested = {"closed": results[1]} if len(results) > 1 else {}
+        typer.echo(json.dumps({**results[0], **nested}))
         return
-    rows = [
-        {key.removesuffix("_mean"): value for key, value in row.items() if not key.endswith("_sd")}
-        for row in result["policies"]
-    ]
-    table(f"{result['track']}, {seeds} seed{'s' if seeds > 1 else ''}", rows)
-    if seeds > 1:
-        for pair in result["paired"]:
-            typer.echo(
-                f"{pair['policy']} - {pair['against']}: "
-                f"{pair['avg_jct_s_difference_mean']:+,.0f} s "
-                f"+- {pair['avg_jct_s_difference_se']:,.0f} (average JCT, paired)"
-            )
+    _print(results)
     if out is not None:
         typer.echo(f"The runs are in {out}. A page of it: pellucid report --compare {out}")
 
 
-def _names(policies: str, known: Iterable[str]) -> list[str]:
+def _print(results: Sequence[dict[str, Any]]) -> None:
+    """One table: of every policy a row for each loop, side by side."""
+    rows = [
+        {key.removesuffix("_mean"): value for key, value in row.items() if not key.endswith("_sd")}
+        | {"loop": result["loop"]}
+        for of_policy in zip(*([(r, row) for row in r["policies"]] for r in results), strict=True)
+        for result, row in of_policy
+    ]
+    seeds = len(results[0]["seeds"])
+    table(f"{results[0]['track']}, {seeds} seed{'s' if seeds > 1 else ''}", rows)
+    for note in dict.fromkeys(note for result in results for note in result["notes"]):
+        typer.echo(note)
+    if seeds == 1:
+        return
+    for result in results:
+        for pair in result["paired"]:
+            typer.echo(
+                f"{pair['policy']} - {pair['against']}: "
+                f"{pair['avg_jct_s_difference_mean']:+,.0f} s "
+                f"+- {pair['avg_jct_s_difference_se']:,.0f} "
+                f"(mean JCT, paired, {result['loop']} loop)"
+            )
+
+
+def _loops(
+    make: Callable[..., Scenario], loop: str | None, track: str | None, first_seed: int
+) -> list[Callable[[int], runs.World]]:
+    """The loop that was asked for or the track has, else the open and the closed one; the open one
+    alone where no submission answers anything."""
+    if loop is not None or track in ("published", "honest-closed"):
+        return [partial(make, loop=loop)]
+    open_, closed = partial(make, loop="open"), partial(make, loop="closed")
+    return [open_, closed] if closed(first_seed).workload.after else [open_]
+
+
+def _names(policies: str) -> list[str]:
     names = [name.strip() for name in policies.split(",") if name.strip()]
-    for name in names:
-        if name not in known:
-            raise UserError(f"--policies {name}: use some of {', '.join(known)}")
     if len(set(names)) < len(names):
         raise UserError(f"--policies {policies}: a policy is named twice")
     if not names:
-        raise UserError(f"--policies is empty; use some of {', '.join(known)}")
+        raise UserError("--policies is empty; name some, separated by commas")
     return names
 
 
@@ -168,33 +216,15 @@ def _allocating(
     scenario = open_scenario(workload, 0)
     if policies is None:
         return runnable(scenario.workload), partial(open_scenario, workload)
-    names = _names(policies, ALLOCATING)
+    names = _names(policies)
     for name in names:
+        if name not in ALLOCATING:
+            raise UserError(f"--policies {name}: use some of {', '.join(ALLOCATING)}")
         scenario.check(name)
     return names, partial(open_scenario, workload)
 
 
-def _scenario(
-    trace: Path,
-    cluster: Path | None,
-    track: str | None,
-    durations: str | None,
-    compress: float,
-    bundle: Path | None,
-    quirks: bool,
-    since: float | None,
-    seed: int,
-) -> Scenario:
+def _scenario(trace: Path, seed: int, **options: Any) -> Scenario:
     from pipeline.worlds import open_scenario
 
-    return open_scenario(
-        trace,
-        cluster=cluster,
-        track=track,
-        seed=seed,
-        durations=durations,
-        compress=compress,
-        bundle=bundle,
-        quirks=quirks,
-        since=since,
-    )
+    return open_scenario(trace, seed=seed, **options)

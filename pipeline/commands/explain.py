@@ -14,7 +14,7 @@ from pipeline.errors import UserError
 from pipeline.remote import SERVER, TOKEN
 
 if TYPE_CHECKING:
-    from pipeline.explain import Story
+    from scheduler.explain.story import Story
 
 CONTRADICTION = 1  # exit status when the record contradicts itself
 
@@ -96,7 +96,8 @@ def explain(
 
 
 def _draw(path: Path, run: Path, story: Story) -> None:
-    from pipeline.explain.page import view
-    from pipeline.report.page import page, release, write_page
+    from features.files import write_whole
+    from pipeline.report.page import page, release
+    from scheduler.explain.drawing import view
 
-    write_page(path, page("story.html", view=view(story), run=run.name, release=release()))
+    write_whole(path, page("story.html", view=view(story), run=run.name, release=release()))

@@ -39,11 +39,11 @@ def export(
     dvc repro; the champion it exports is taken up by the running service.
     """
     with user_errors():
+        from features.files import write_table
         from scheduler.service.log.export import finished
         from scheduler.service.log.store.schema import check
         from scheduler.service.log.store.store import Store, must_exist
         from scheduler.service.settings import read_settings
-        from scheduler.simulation.recorder import write_table
 
         settings = read_settings(database=database)
         must_exist(settings.database)

@@ -62,20 +62,35 @@ def table(jobs: list[dict[str, Any]], now: float) -> Any:
     from rich.table import Table
 
     rows = Table(box=None, pad_edge=False)
-    for heading in ("JOB", "NAME", "OWNER", "VC", "GPUS", "PHASE", "WAITED", "RAN", "WHY"):
+    for heading in _HEADINGS:
         rows.add_column(heading, justify="right" if heading in _RIGHT else "left")
     for job in jobs:
         rows.add_row(*map(escape, _cells(job, now)))
     return rows
 
 
+_HEADINGS = ("JOB", "NAME", "OWNER", "VC", "GPUS", "PHASE", "WAITED", "RAN", "START", "WHY")
 _RIGHT = ("GPUS", "WAITED", "RAN")
 
 
 def _cells(job: Mapping[str, Any], now: float) -> list[str]:
+    from scheduler.explain.words import phrase
+
     end = job["ended_at"] or now
     waited = between(job["submitted_at"], job["started_at"] or end)
     ran = between(job["started_at"], end)
-    why = job["state"] if job["phase"] == "ended" else job["reason"]
+    why = job["state"] if job["phase"] == "ended" else phrase(job["reason"] or "")
     words = [job[name] for name in ("job_id", "name", "owner", "vc")]
-    return [*words, str(job["gpus"]), job["phase"], waited, ran, why or ""]
+    return [*words, str(job["gpus"]), job["phase"], waited, ran, _start(job, now), why or ""]
+
+
+def _start(job: Mapping[str, Any], now: float) -> str:
+    """When a waiting job should start, half to nine in ten: "16:40-18:10"; "~16:40" is crude."""
+    from scheduler.explain.words import CRUDE, clock_time
+
+    if job["start_p50"] is None:
+        return ""
+    at = clock_time(job["start_p50"], now)
+    if job["why_not"].startswith(CRUDE):
+        return f"~{at}"
+    return f"{at}-{clock_time(job['start_p90'], now)}" if job["start_p90"] is not None else f"{at}-"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pipeline.cluster import KEEP_HELP, WHERE_HELP, Keep, place, question_of
-from pipeline.commands.simulate import JSON
+from pipeline.commands.simulate import JSON, LOOP_HELP
 from pipeline.console import bar, user_errors
 from pipeline.errors import UserError
 
@@ -57,6 +57,7 @@ def replay(
     where: Annotated[
         str | None, typer.Option(help="Where the replays are made: " + WHERE_HELP)
     ] = None,
+    loop: Annotated[str, typer.Option(help=LOOP_HELP)] = "open",
     keep: Annotated[Path | None, typer.Option(help=KEEP_HELP, metavar="FOLDER")] = None,
     anonymise: Annotated[
         bool, typer.Option("--anonymise", help="Hash users, job names and partitions.")
@@ -81,13 +82,13 @@ def replay(
       pellucid replay --sacct dump.txt --where slurm:16 --keep ~/replays
     """
     with user_errors():
-        from pipeline.explain.words import duration
+        from features.files import write_whole
         from pipeline.replay.page import doubtful, render
         from pipeline.replay.runs import MOST_JOBS as UNASKED
         from pipeline.replay.runs import VARIANTS, seeds_for
         from pipeline.replay.runs import replay as play
         from pipeline.replay.site import read_site
-        from pipeline.report.page import write_page
+        from scheduler.explain.words import duration
 
         hush = quiet or as_json
         at = place(where, workers)
@@ -97,7 +98,7 @@ def replay(
         kept = None
         if keep is not None:
             files = [path for path in (sacct, cluster, nodes) if path is not None]
-            kept = Keep(keep, question_of((timezone, last_days, anonymise), files))
+            kept = Keep(keep, question_of((timezone, last_days, anonymise, loop), files))
 
         def read() -> Site:
             with (
@@ -117,6 +118,7 @@ def replay(
                 )
 
         site = read() if kept is None else kept.once("site", read)
+        site = site.in_loop(loop)
         jobs = len(site.workload.jobs)
         if jobs > MOST_JOBS:
             raise UserError(
@@ -125,7 +127,7 @@ def replay(
         times = seeds_for(site, seeds)
         with bar("replaying", 1 + len(VARIANTS) * times, hush) as done:
             found = play(site, times, where=at, keep=kept, progress=done)
-        write_page(out, render(site, found))
+        write_whole(out, render(site, found))
     if as_json:
         told: dict[str, Any] = {
             "out": str(out),

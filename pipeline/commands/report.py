@@ -41,11 +41,11 @@ def report(
       --metrics data/metrics/evaluate.json --out report.html
     """
     with user_errors():
+        from features.files import write_whole
         from pipeline.report.build import Inputs, build
-        from pipeline.report.page import write_page
 
         made = build(Inputs(compare, bundle, trace, metrics, learning))
-        write_page(out, made.html)
+        write_whole(out, made.html)
     if as_json:
         size = len(made.html.encode())
         typer.echo(

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from pipeline.commands.simulate import POLICY, SET
 from pipeline.console import user_errors
 
 DEMO_CLUSTER = Path(__file__).parents[1] / "worlds" / "clusters" / "demo.yaml"  # from any folder
@@ -20,19 +21,18 @@ def serve(
     cluster: Annotated[
         Path | None,
         typer.Option(
-            help="Cluster YAML: virtual clusters, nodes, GPUs, profiling partition. By default a "
-            "demo cluster of 240 GPUs."
+            help="Cluster YAML: virtual clusters, nodes, GPUs, profiling partition, policy. By "
+            "default a demo cluster of 240 GPUs."
         ),
     ] = None,
-    policy: Annotated[
-        str | None,
-        typer.Option(help="fifo, fifo-skip, easy, qssf, horus, lucid, or pellucid (the default)."),
-    ] = None,
+    policy: POLICY = None,
+    options: SET = None,
     backend: Annotated[
         str | None,
         typer.Option(
             help="local: processes on this host. slurm: the site's Slurm (see --slurm-mode). "
-            "simulated: none, and a fast clock."
+            "simulated: none, and a fast clock. module:function: one of your own "
+            "(docs/adding-a-backend.md)."
         ),
     ] = None,
     slurm_mode: Annotated[
@@ -113,9 +113,10 @@ def serve(
     """
     with user_errors():
         from pipeline.worlds.cluster_file import read_cluster
+        from pipeline.worlds.policy_options import given, over
+        from scheduler.assembly import CoreSpec
         from scheduler.service import logs
         from scheduler.service.decide.supervisor import Supervisor, begin, listen
-        from scheduler.service.log.header import Partition
         from scheduler.service.settings import read_settings
 
         settings = read_settings(
@@ -145,18 +146,18 @@ def serve(
             from scheduler.service.backends import read_shape
 
             shape, partition = read_shape(settings)
-            spec, names = shape.spec, shape.names
+            file, names = CoreSpec.of(shape.spec, profiling=partition), shape.names
         else:
-            spec, wanted = read_cluster(settings.cluster or DEMO_CLUSTER)
-            partition = None
-            if wanted is not None:
-                lender = wanted.scaling.lender if wanted.scaling is not None else ""
-                partition = Partition(wanted.nodes, wanted.limit_s, wanted.max_gpus, lender)
-        begin(settings, spec, partition, names)
+            file = read_cluster(settings.cluster or DEMO_CLUSTER)
+        name = settings.policy or file.policy
+        written = file.settings.plain() if name == file.policy else {}
+        values = over(over(written, settings.policy_settings), given(name, options or []))
+        spec = CoreSpec.of(file.cluster, name, values, file.profiling)
+        begin(settings, spec, names)
         listening = listen(settings)
         shown = f"http://{settings.host}:{listening.getsockname()[1]}"
         typer.echo(
-            f"Pellucid on {shown}: cluster {spec.name} ({spec.gpus} GPUs), policy "
-            f"{settings.policy}, backend {settings.backend}. Stop with Ctrl-C; jobs run on."
+            f"Pellucid on {shown}: cluster {spec.cluster.name} ({spec.cluster.gpus} GPUs), policy "
+            f"{name}, backend {settings.backend}. Stop with Ctrl-C; jobs run on."
         )
         Supervisor(settings, listening).run()

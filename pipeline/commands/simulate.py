@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import typer
 
 from pipeline.console import bar, table, user_errors
-from pipeline.errors import UserError
 
 TRACE = Annotated[Path, typer.Option(help="Ingested dataset; for a track, the folder of its data.")]
 CLUSTER = Annotated[
@@ -20,20 +19,20 @@ CLUSTER = Annotated[
 TRACK = Annotated[
     str | None,
     typer.Option(
-        help="published (the peers' settings, defects and all), honest, honest-open or philly."
+        help="published (the peers' settings, defects and all), honest, honest-closed, "
+        "honest-open or philly."
     ),
 ]
 DURATIONS = Annotated[
     str | None,
     typer.Option(
-        help="Where predicted durations come from: own, oracle, gpus, helios (not on "
-        "tracks); on tracks also ebm, lgb. "
+        help="Where predicted durations come from: own (learned online), histories (the same "
+        "without its model), truth, constant:SECONDS, gpu-count, last (of the same user), "
+        "slurm-limit; helios on traces, ebm and lgb on Venus' tracks. "
         "Default: own (on track published: what each policy had)."
     ),
 ]
-COMPRESS = Annotated[
-    float, typer.Option(help="Multiply submit times (0.9 = a busier month). Track honest only.")
-]
+COMPRESS = Annotated[float, typer.Option(help="Multiply submit times (0.9 = a busier month).")]
 BUNDLE = Annotated[
     Path | None, typer.Option(help="Exported models to use instead of learning online.")
 ]
@@ -50,34 +49,44 @@ SINCE = Annotated[
         help="Simulate only jobs submitted from then on (UTC); earlier ones are history.",
     ),
 ]
+LOOP_HELP = (
+    "open (submit times as they are) or closed: a submission at most 15 s (closed:SECONDS) after "
+    "an end of the same user in the same virtual cluster waits for that end."
+)
+POLICY = Annotated[
+    str | None,
+    typer.Option(
+        help="A policy by name, or module:Class. Default: that of the cluster file, else pellucid."
+    ),
+]
+SET = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="A setting of the policy, e.g. borrowing.lend_s=3600. May be given again.",
+    ),
+]
 JSON = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 
 
 def simulate(
     trace: TRACE,
-    policy: Annotated[
-        str,
-        typer.Option(
-            help="fifo, fifo-skip, easy, sjf, srtf, qssf, tiresias, horus, lucid or pellucid."
-        ),
-    ],
+    policy: POLICY = None,
     cluster: CLUSTER = None,
     track: TRACK = None,
-    seed: Annotated[int, typer.Option(help="Seed of the track's permutation and jitter.")] = 0,
+    seed: Annotated[
+        int, typer.Option(help="Of the jitter of submit times and, on tracks, the permutation.")
+    ] = 0,
     durations: DURATIONS = None,
     compress: COMPRESS = 1.0,
+    loop: Annotated[
+        str | None, typer.Option(help=f"{LOOP_HELP} Default: open, or as the track has it.")
+    ] = None,
     bundle: BUNDLE = None,
     quirks: QUIRKS = True,
     since: SINCE = None,
-    options: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="NAME=VALUE",
-            help="An option of pellucid that is not its default, e.g. fairness=0.3 "
-            "(docs/policy.md lists them). May be given again.",
-        ),
-    ] = None,
+    options: SET = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for decisions.parquet, jobs.parquet, summary.json.")
     ] = None,
@@ -87,21 +96,25 @@ def simulate(
 
     Examples:
 
-      pellucid simulate --trace data/trace --cluster pipeline/worlds/clusters/demo.yaml \\
-        --policy lucid
+      pellucid simulate --trace data/trace --cluster my-cluster.yaml --policy lucid
 
       pellucid simulate --trace ../shared/data/venus --track honest --policy lucid --seed 1 --json
+
+      pellucid simulate --trace data/trace --policy pellucid --set fairness.weight=0.3
+
+      pellucid simulate --trace data/trace --policy my_package.my_policy:MyPolicy
 
     Then: pellucid explain JOB --run runs/lucid
     """
     with user_errors():
         from pipeline import runs
         from pipeline.worlds import open_scenario
-        from pipeline.worlds.settings import policy_settings
-        from scheduler.policies import POLICIES, UnknownPolicy
+        from pipeline.worlds.cluster_file import DEFAULT_POLICY, read_cluster
+        from pipeline.worlds.policy_options import given
 
-        if policy not in POLICIES:
-            raise UnknownPolicy(f"--policy {policy}: use one of {', '.join(POLICIES)}")
+        if policy is None:
+            policy = read_cluster(cluster).policy if cluster is not None else DEFAULT_POLICY
+        values = given(policy, options or [])
         asked: dict[str, Any] = {
             "cluster": cluster,
             "track": track,
@@ -111,13 +124,11 @@ def simulate(
             "bundle": bundle,
             "quirks": quirks,
             "since": seconds(since),
+            "loop": loop,
+            "settings": {policy: values},
         }
-        settings = policy_settings(options or [])
-        if settings and policy != "pellucid":
-            raise UserError(f"--set: {policy} has no options; pellucid has")
         scenario = open_scenario(trace, **asked)
-        scenario.settings = settings
-        world = {"trace": trace, **asked, "settings": settings}
+        world = {"trace": trace, **asked}
         kept = {k: str(v.resolve()) if isinstance(v, Path) else v for k, v in world.items()}
         with bar(f"{policy} on {scenario.name}", len(scenario.workload.jobs), as_json) as step:
             figures = runs.run(scenario, policy, out, progress=step, world=kept)
@@ -125,10 +136,15 @@ def simulate(
         typer.echo(json.dumps(figures))
         return
     table(f"{policy} on {scenario.name}", [figures])
+    for note in figures["notes"]:
+        typer.echo(note)
     if left_out := figures["left_out"]:
         typer.echo(f"Left out: {left_out} jobs of the trace that have no duration.")
     if refused := figures["refused"]:
         typer.echo(f"Refused: {refused} jobs that ask for what the cluster does not have.")
+    pairs_from = scenario.layout().get("pairs_from")
+    if pairs_from and figures["packed_jobs"]:
+        typer.echo(f"Which pairs to pack was predicted by {pairs_from}.")
     if out is not None:
         typer.echo(f"Every decision is in {out}. Ask: pellucid explain JOB --run {out}")
 

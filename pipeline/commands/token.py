@@ -32,7 +32,7 @@ Example:
 
   pellucid token create alice --vc vision --os-user alice
 """
-token = typer.Typer(help=HELP, no_args_is_help=True)
+token = typer.Typer(help=HELP, no_args_is_help=True, add_completion=False)
 
 
 @token.command()

@@ -28,6 +28,13 @@ def train(
         str,
         typer.Option(help="Measured pairs (Parquet, or a folder in the artifact's format)."),
     ] = "simulated",
+    gpu_rates: Annotated[
+        Path | None,
+        typer.Option(
+            help="Steps per second by GPU type, a JSON table like Gavel's: adds a model of speeds "
+            "on other types (policy setting gpu_types.counted_on)."
+        ),
+    ] = None,
     preset: Annotated[str, typer.Option(help="full or fast.")] = "full",
     seed: Annotated[int, typer.Option(help="Of the fits.")] = 0,
     mlflow: Annotated[
@@ -67,6 +74,14 @@ def train(
         from pipeline.stages.train import arrivals_before, fit, read_measured
         from pipeline.traces import read_dataset
 
+        if where is not None and gpu_rates is not None:
+            raise UserError("--gpu-rates and --where do not go together")
+        types = None
+        if gpu_rates is not None:
+            from models.training.gputypes import fit_gpu_types
+            from pipeline.evaluate.heterogeneity import read_rates
+
+            types = fit_gpu_types(read_rates(gpu_rates))
         if where is not None:
             _sharded(trace, out, test_days, pairs, preset, seed, where, keep, as_json)
             return
@@ -84,6 +99,7 @@ def train(
                 preset=preset,
                 seed=seed,
                 arrivals=arrivals_before(table, cut),
+                gpu_types=types,
             )
             bundle.save(out)
         with step("measuring errors on unseen days, refitting daily", as_json):

@@ -2,79 +2,146 @@
 
 from __future__ import annotations
 
-import time
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 from pipeline.commands.ps import OVER
 from pipeline.console import user_errors
-from pipeline.remote import (
-    JOB,
-    JSON,
-    SERVER,
-    TOKEN,
-    between,
-    connect,
-    forecast_words,
-    print_json,
-)
+from pipeline.remote import JOB, JSON, SERVER, TOKEN, between, connect, print_json
+
+LABEL = 13  # columns of the labels
+CODES = Annotated[bool, typer.Option("--codes", help="Also print reason codes.")]
 
 
-def why(job: JOB, server: SERVER = None, token: TOKEN = None, as_json: JSON = False) -> None:
+def why(
+    job: JOB,
+    server: SERVER = None,
+    token: TOKEN = None,
+    as_json: JSON = False,
+    after: Annotated[
+        str | None,
+        typer.Option(metavar="OTHER", help="Say why this other job of yours went first."),
+    ] = None,
+    codes: CODES = False,
+) -> None:
     """Say why a job waits (or runs where it does, or how it ended), and when it will start.
 
-    One dominant reason, at most four principal ones with their numbers, and what would help. In
-    front of Slurm, ids are Slurm's.
+    What is in its way at this moment, what makes its place in line, who overtook it and why they
+    could, what is promised, and what would help: each tried on a copy of the scheduler before it
+    is said. In front of Slurm, ids are Slurm's.
 
     Examples:
 
       pellucid why 7njjr7qk87fm
 
-      pellucid why 4711_3
+      pellucid why 4711_3 --after 4715
     """
     with user_errors(), connect(server, token) as client:
+        if after is not None:
+            compared = client.after(job, after)
+            print_json(compared) if as_json else _print(after_lines(compared))
+            return
         explained = client.explain(job, analyse=True)
         now = client.cluster()["now"]
-    if as_json:
-        print_json(explained)
-        return
-    for line in told(explained, now):
+    print_json(explained) if as_json else _print(told(explained, now, codes=codes))
+
+
+def _print(lines: list[str]) -> None:
+    for line in lines:
         typer.echo(line)
 
 
-def told(explained: dict[str, Any], now: float) -> list[str]:
+def told(explained: dict[str, Any], now: float, *, codes: bool = False) -> list[str]:
     """An explanation in lines."""
-    over = explained["phase"] in OVER
-    stands = "over" if over else explained["phase"]
-    lines = [f"{explained['job_id']} is {stands}: {explained['dominant']}"]
-    first = next(iter(explained["principal"]), None)
-    if first and first["need"] is not None and not over:  # its numbers are not those of now
-        lines[0] += time.strftime(" (as of %H:%M)", time.localtime(first["since"]))
-    lines.append(f"  {_times(explained['times'], now)}")
+    over, analysis = explained["phase"] in OVER, explained["analysis"]
+    known = analysis is not None and not analysis["unavailable"]
+    rows = []
     if explained["detail"] not in ("", explained["dominant"]) and not over:
-        lines.append(f"  {explained['detail']}")
-    if explained["next_step"]:
-        lines.append(f"  what helps: {explained['next_step']}")
-    for ground in explained["principal"][1:]:
-        when = f"{between(ground['since'], now)} ago"
-        lines.append(f"  {'last decided' if over else 'earlier'} ({when}): {ground['text']}")
-    standing = explained["standing"]
-    if standing:
-        lines.append(f"  place in line: {standing['position']} of {standing['waiting']}")
-        lines.append(f"  forecast: {forecast_words(explained['forecast'], now)}")
+        rows.append(("Detail", explained["detail"]))
+    rows += _about_the_wait(explained, analysis if known else None)
+    for finding in explained["principal"][1:]:
+        when = f"{between(finding['since'], now)} ago"
+        rows.append(("Last decided" if over else "Earlier", f"{when}: {finding['text']}"))
+    rows += _what_would_help(explained, analysis if known else None)
+    if known:
+        rows += [("Not examined", f"{what}.") for what in analysis["not_examined"]]
+    elif analysis is not None:
+        rows.append(("Not examined", f"what is in its way: {analysis['unavailable']}."))
+    lines = _first_lines(explained, analysis if known else None, now, codes=codes)
+    return lines + [_row(label, text) for label, text in rows]
+
+
+def _first_lines(
+    explained: dict[str, Any], analysis: dict[str, Any] | None, now: float, *, codes: bool
+) -> list[str]:
+    """Where it stands and why, when it should start, and when it was what."""
+    from scheduler.explain.words import starts
+
+    stands = "over" if explained["phase"] in OVER else explained["phase"]
+    dominant = explained["dominant"] if analysis is None else analysis["dominant"]
+    code = f" [{explained['reason']}]" if codes else ""
+    lines = [f"{explained['job_id']} is {stands}: {dominant}{code}"]
+    if explained["standing"] is not None:
+        made = explained["forecast"] or {"start_p50": None, "start_p90": None, "why_not": ""}
+        text = starts(made["start_p50"], made["start_p90"], made["why_not"], now)
+        lines.append(f"It {text}.")
+    return [*lines, f"It was {_times(explained['times'], now)}."]
+
+
+def _about_the_wait(
+    explained: dict[str, Any], analysis: dict[str, Any] | None
+) -> list[tuple[str, str]]:
+    rows = []
+    if analysis is not None:
+        rows += [("In the way", analysis["in_the_way"]), ("Place", analysis["place"])]
+    elif explained["standing"] is not None:
+        place = explained["standing"]
+        rows.append(("Place", f"Number {place['position']} of {place['waiting']}."))
+    if explained["overtaken"]:
+        rows.append(("Overtaken", explained["overtaken"]["text"]))
+    if analysis is not None:
+        wanted = ("promise", "sharing")
+        rows += [(name.capitalize(), analysis[name]) for name in wanted if analysis[name]]
+    return rows
+
+
+def _what_would_help(
+    explained: dict[str, Any], analysis: dict[str, Any] | None
+) -> list[tuple[str, str]]:
+    """What its owner could do, how long it should run, and with whom it runs."""
+    from scheduler.explain.words import duration
+
+    rows: list[tuple[str, str]] = []
+    if analysis is not None:
+        rows += [("You could", _suggestion(one)) for one in analysis["suggestions"]]
+    elif explained["next_step"]:
+        rows.append(("You could", f"{explained['next_step']}"))
     if explained["estimate_s"] is not None:
-        lines.append(f"  predicted duration: {between(0.0, explained['estimate_s'])}")
-    packing = explained["packing"]
-    if packing:
-        lines.append(f"  shares its GPUs with {packing['partner']}")
-        if packing["speed"] is not None:
-            lines.append(
-                f"    predicted speed {packing['speed']:.0%}, of the other "
-                f"{packing['partner_speed']:.0%}"
-            )
-        lines += [f"    {step}" for step in packing["tree_path"]]
-    return lines + _analysed(explained["analysis"])
+        rows.append(("Prediction", f"It is expected to run {duration(explained['estimate_s'])}."))
+    if explained["packing"]:
+        rows += _sharing(explained["packing"])
+    return rows
+
+
+def _row(label: str, text: str) -> str:
+    return f"{label:<{LABEL}} {text}"
+
+
+def _suggestion(one: dict[str, Any]) -> str:
+    gain = "at once" if one["starts_now"] else f"{between(0.0, one['gain_s'])} earlier"
+    assumed = f" Assumed: {'; '.join(one['assumed'])}." if one["assumed"] else ""
+    return f"{one['words']} it would start {gain} (tried).{assumed}"
+
+
+def _sharing(packing: dict[str, Any]) -> list[tuple[str, str]]:
+    text = f"With {packing['partner']}"
+    if packing["speed"] is not None:
+        text += (
+            f": predicted speed {packing['speed']:.0%} of alone, of the other "
+            f"{packing['partner_speed']:.0%}"
+        )
+    return [("Shares GPUs", f"{text}."), *((" because", step) for step in packing["tree_path"])]
 
 
 def _times(times: dict[str, float | None], now: float) -> str:
@@ -92,17 +159,23 @@ def _times(times: dict[str, float | None], now: float) -> str:
     return ", ".join(words)
 
 
-def _analysed(analysis: dict[str, Any] | None) -> list[str]:
-    """What the analyst found by trying."""
-    if analysis is None or analysis["unavailable"]:
-        return []
-    lines = []
-    if analysis["blockers"]:
-        first = analysis["blockers"][0]
-        kind = "running" if first["running"] else "waiting"
-        jobs = "job" if first["count"] == 1 else "jobs"
-        lines.append(f"  without {first['count']} {kind} {jobs} it would start at once (tried)")
-    for one in analysis["suggestions"]:
-        gain = "at once" if one["starts_now"] else f"{between(0.0, one['gain_s'])} earlier"
-        lines.append(f"  {one['words']} it would start {gain} (tried)")
-    return lines + [f"  not examined: {what}" for what in analysis["not_examined"]]
+def after_lines(compared: dict[str, Any]) -> list[str]:
+    """Two places in line side by side."""
+    job, other = compared["job_id"], compared["other"]
+    if compared["unavailable"]:
+        return [f"{job} cannot be compared with {other}: {compared['unavailable']}"]
+    goes = "went" if compared["started"] else "goes"
+    before = f"{other} {goes} before {job}" if compared["first"] else f"{job} goes before {other}"
+    lines = [f"{before}: of {other}, {compared['why']}."]
+    if compared["started"]:
+        lines.append(f"It could start because: {compared['started']}.")
+    lines.append(f"{'':<36}{other:>16}{job:>16}")
+    for term in compared["terms"]:
+        lines.append(f"{term['what']:<36}{_term(term['other']):>16}{_term(term['this']):>16}")
+    return lines
+
+
+def _term(seconds: float | None) -> str:
+    from scheduler.explain.words import signed
+
+    return "-" if seconds is None else signed(seconds)

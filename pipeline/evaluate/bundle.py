@@ -22,7 +22,6 @@ from models.training.duration import fit_duration
 from models.training.errors import TrainingError
 from models.training.packing import fit_packing, fit_pair_speed
 from models.training.pairs import read_pairs
-from models.training.pairspeed import fit_pair_ga2m
 from pipeline.traces import ingest, read_dataset
 
 BATCH = 10_000
@@ -88,7 +87,6 @@ def run(data: Path, *, seed: int = 0) -> dict[str, Any]:
             duration=fitted.model,
             packing=fit_packing(pairs, seed=seed).model,
             pair_speed=fit_pair_speed(pairs).model,
-            pair_ga2m=fit_pair_ga2m(pairs).model,
             metadata={"duration": dict(fitted.metadata)},
         )
         folder = bundle.save(Path(scratch, "bundle"))

@@ -16,16 +16,14 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from features.lifetimes import lifetimes
 from features.rows import DAY_S, Rows, training_rows
-from models.coldstart import ColdStart
-from models.training.intervals import GPUS_UP_TO
-from models.training.rolling import INTERVALS, Forecasts, figures, interval_figures, roll
+from models.training.evaluation import GPUS_UP_TO
+from models.training.rolling import INTERVALS, LEVELS, Forecasts, figures, interval_figures, roll
 from models.training.yardsticks import ewma_scores
 from pipeline.traces import ingest, read_dataset
+from scheduler.core.durations import DurationDistribution, at_level
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -62,7 +60,7 @@ def run(data: Path, *, seed: int = 0, ablation: bool = False) -> dict[str, Any]:
     test_from = last - TEST_DAYS * DAY_S
     told = roll(rows, yardsticks_from=test_from, seed=seed)
     _add_yardsticks(told, rows, user, data / "venus")
-    told.scores["cold_start"] = cold_start_scores(trace, rows)
+    told.quantiles["ratios"] = distribution_quantiles(rows, told.scores["ga2m"])
     test = rows.time >= test_from
     ended = ended_before_submission(user, rows)
     result: dict[str, Any] = {
@@ -116,20 +114,26 @@ def _add_yardsticks(told: Forecasts, rows: Rows, user: list[Any], folder: Path) 
         told.scores[f"peer_{name}"] = np.log1p(np.where(seconds < 0, PEER_FLOOR_S, seconds))
 
 
-def cold_start_scores(trace: pa.Table, rows: Rows) -> Floats:
-    """What `ColdStart` alone would have said of each job, learning from ended jobs only, (n,)."""
-    model, running = ColdStart(), list[tuple[float, int]]()
-    lives, _ = lifetimes(trace)
-    jobs = {life.job.job_id: life.job for life in lives}
-    scores = np.full(len(rows), np.nan)
-    for i, (job_id, now) in enumerate(zip(rows.job_id, rows.time.tolist(), strict=True)):
-        while running and running[0][0] < now:
+def distribution_quantiles(rows: Rows, score: Floats) -> Floats:
+    """Seconds at `LEVELS` by the scheduler's own `DurationDistribution`, (n, levels).
+
+    Of each job at submission, from how the predictions `score` (ln(1 + seconds)) of the jobs that
+    had ended by then turned out. NaN where there is no prediction.
+    """
+    distribution, running = DurationDistribution(points=64), list[tuple[float, int]]()
+    predicted = np.maximum(np.expm1(score), 0.0)
+    limit = rows.X["time_limit_s"].to_numpy() if "time_limit_s" in rows.X else None
+    found = np.full((len(rows), len(LEVELS)), np.nan)
+    for i in np.flatnonzero(np.isfinite(predicted)).tolist():
+        while running and running[0][0] < rows.time[i]:
             _, ended = heapq.heappop(running)
-            model.observe(jobs[rows.job_id[ended]], float(rows.y[ended]))
-        scores[i] = model.predict(jobs[job_id])[0]
+            distribution.learn(float(predicted[ended]), float(rows.y[ended]))
+        most = None if limit is None or np.isnan(limit[i]) else float(limit[i])
+        quantiles = distribution.quantiles(float(predicted[i]), 0.0, most)
+        found[i] = [at_level(quantiles, level) for level in LEVELS]
         if np.isfinite(rows.end_time[i]) and np.isfinite(rows.y[i]):
             heapq.heappush(running, (float(rows.end_time[i]), i))
-    return scores
+    return found
 
 
 def _by_history(told: Forecasts, rows: Rows) -> dict[str, Any]:
@@ -168,7 +172,7 @@ def _ablation(everything: Rows, test: Mask, test_from: float, seed: int) -> dict
         told = roll(rows, yardsticks_from=math.inf, since=test_from, seed=seed, forest=False)
         row = figures(told, rows, test)["ga2m"]
         row["pinball"] = interval_figures(
-            told.quantiles["ga2m_uncalibrated"], rows.y, [("all", test)]
+            distribution_quantiles(rows, told.scores["ga2m"]), rows.y, [("all", test)]
         )["all"]["pinball"]
         found[("without " if family in FAMILIES else "with ") + family] = row
     return found
@@ -197,8 +201,6 @@ def text(result: Mapping[str, Any]) -> str:
         "tail_auc_1h",
         "tail_auc_6h",
         "auc_early",
-        "early_auc",
-        "early_brier",
     )
     parts = [f"Venus, last {TEST_DAYS} days: {result['test']['jobs']:,} jobs, refitted daily."]
     parts.append(_table("all users", result["duration"], columns))
@@ -211,7 +213,7 @@ def text(result: Mapping[str, Any]) -> str:
         parts.append(_table(f"intervals, {name}", found, ("n", *widths, "pinball")))
     if "ablation" in result:
         parts.append(_table("ablation", result["ablation"], (*columns, "pinball")))
-    parts.append(f"{result['cpu_s_per_refit']:.2f} CPU-s a refit (duration and tails).")
+    parts.append(f"{result['cpu_s_per_refit']:.2f} CPU-s a refit.")
     return "\n\n".join(parts)
 
 

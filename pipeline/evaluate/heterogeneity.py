@@ -11,7 +11,7 @@ from typing import Any
 from models.training.errors import TrainingError
 from models.training.gputypes import Measured, evaluate_gpu_types, fit_gpu_types
 
-TYPES = ("k80", "p100", "v100")
+UNCONSOLIDATED = "_unconsolidated"  # ends the name of a type: gangs that were scattered
 _KEY = re.compile(r"\('(?P<family>.+?)(?: \(batch size (?P<batch>\d+)\))?', (?P<gpus>\d+)\)")
 
 
@@ -33,11 +33,13 @@ def run(data: Path, *, seed: int = 0) -> dict[str, Any]:
 
 
 def read_rates(path: Path) -> list[Measured]:
-    """Isolated, consolidated rates of Gavel's table. TrainingError names what is wrong."""
+    """Isolated, consolidated rates of a table like Gavel's. TrainingError names what is wrong."""
     try:
         table: Mapping[str, Any] = json.loads(path.read_text())
         found: dict[str, dict[str, float]] = {}
-        for gpu_type in TYPES:
+        for gpu_type in sorted(table.keys()):
+            if gpu_type.endswith(UNCONSOLIDATED):
+                continue
             for key, rates in table[gpu_type].items():
                 found.setdefault(key, {})[gpu_type] = float(rates["null"])
     except OSError as error:

@@ -1,6 +1,5 @@
-"""The story of one job, computed from the decisions recorded about it and from nothing else."""
+"""The stories of the jobs of a recorded run (`scheduler.explain.story`)."""
 
-from pipeline.explain.run import JobFacts, RunError, RunFolder, UnknownJob
-from pipeline.explain.story import Story, build_story, tell
+from pipeline.explain.run import RunError, RunFolder, UnknownJob, tell
 
-__all__ = ["JobFacts", "RunError", "RunFolder", "Story", "UnknownJob", "build_story", "tell"]
+__all__ = ["RunError", "RunFolder", "UnknownJob", "tell"]

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.explain.run import RunError, RunFolder
-from pipeline.explain.story import Phase, Span, Story
-from pipeline.explain.words import duration
 from pipeline.worlds import Scenario, TrackError, open_scenario
 from scheduler.core.core import Core
+from scheduler.explain.findings import Answer, answer, told
+from scheduler.explain.story import Phase, Span, Story
 from scheduler.explain.whatif.counterfactuals import Outcome, WhatIf
 from scheduler.explain.whatif.forecasts import Futures
 from scheduler.explain.whatif.memory import Memory
-from scheduler.service.analyst.why import Why, why
+from scheduler.explain.words import duration
 from scheduler.simulation.engine import Engine
 
 MOST = 5
@@ -38,12 +38,13 @@ class Counterfactuals:
 
     Attributes:
         at: the moment, seconds since the epoch.
-        why: reasons, and jobs without which it would have started at once.
+        why: what was in its way, and its place; `said` the same with every job named.
         helped: changes that start it at once, or earlier in most futures.
     """
 
     at: float
-    why: Why
+    why: Answer
+    said: dict[str, Any]
     helped: tuple[Outcome, ...]
 
 
@@ -74,14 +75,16 @@ def counterfactuals(
         futures, lambda job: memory.predicted(job, at), samples=SAMPLES, budget_s=BUDGET_S
     )
     helped = asking.suggestions(job.job_id, list(core.queues), most=most)
-    return Counterfactuals(at, why(futures, job.job_id), tuple(helped))
+    found = answer(futures, job.job_id)
+    said = told(found, "", futures, names=True)
+    return Counterfactuals(at, found, said, tuple(helped))
 
 
 def stand_at(scenario: Scenario, policy: str, at: float) -> tuple[Core, Memory]:
     """The core of a simulation as it stands after its decisions up to `at`, and its memory."""
     made = scenario.policy(policy)
     memory = Memory(scenario.estimators(made), asks=not made.estimates)
-    core = Core(scenario.cluster(made), made, memory, profiling=scenario.stage(made))
+    core = scenario.core(made, memory)
     engine = _Until(
         core,
         scenario.workload.jobs,
@@ -135,32 +138,23 @@ def _world(run: RunFolder) -> Scenario:
             "`pellucid simulate --out`"
         )
     options: dict[str, Any] = dict(asked)
-    settings = options.pop("settings", {})
     for name in ("trace", "cluster", "bundle"):
         if options.get(name) is not None:
             options[name] = Path(options[name])
     try:
-        scenario = open_scenario(options.pop("trace"), **options)
+        return open_scenario(options.pop("trace"), **options)
     except (TrackError, TypeError) as error:
         raise RunError(f"{run.folder}: its world cannot be opened again: {error}") from None
-    scenario.settings = settings
-    return scenario
 
 
 def lines(found: Counterfactuals) -> list[str]:
     """The answer for a person."""
     when = datetime.fromtimestamp(found.at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    said = [f"At {when} it waited: {found.why.grounds[0].text}."]
-    for blocker in found.why.blockers[:MOST]:
-        kind = "running" if blocker.running else "waiting"
-        named = ", ".join(blocker.job_ids[:MOST])
-        more = len(blocker.job_ids) - MOST
-        named += f" and {more} more" if more > 0 else ""
-        said.append(f"Without {kind} job {named} it would have started at once (tried).")
+    said = [f"At {when} it waited: {found.why.text}.", found.said["in_the_way"]]
     said += [_line(outcome) for outcome in found.helped]
     if not found.helped:
         said.append("No change that was tried would have started it earlier.")
-    said += [f"Not examined: {text}." for text in found.why.not_examined]
+    said += [f"Not examined: {text}." for text in found.said["not_examined"]]
     return said
 
 
@@ -181,10 +175,10 @@ def plain(found: Counterfactuals) -> dict[str, Any]:
     """The answer as plain values."""
     return {
         "at": found.at,
-        "reason": found.why.grounds[0].reason,
-        "blockers": [{"jobs": list(b.job_ids), "running": b.running} for b in found.why.blockers],
+        "reason": found.why.reason.value,
+        **{name: found.said[name] for name in ("holders", "in_the_way", "order", "place")},
         "helped": [_plain(outcome) for outcome in found.helped],
-        "not_examined": list(found.why.not_examined),
+        "not_examined": found.said["not_examined"],
     }
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,8 @@ from rapidfuzz import process
 from rapidfuzz.distance import JaroWinkler
 
 from scheduler.core.decisions import Action, Decision, Reason, Score
+from scheduler.explain.story import JobFacts, Story, build_story
+from scheduler.explain.words import overtaking
 
 DECISIONS, JOBS, SUMMARY, BUNDLES = (
     "decisions.parquet",
@@ -48,35 +50,6 @@ class UnknownJob(RunError):
         self.close = close
         hint = f"; close to it: {', '.join(close)}" if close else ""
         super().__init__(f"no job {job_id!r} in {folder}{hint}")
-
-
-@dataclass(frozen=True, slots=True)
-class JobFacts:
-    """What became of one job. Times in seconds since the epoch, None = never.
-
-    `queue_s` is the time without GPUs between submission and end, `ran_s` on GPUs (profiling
-    apart), `duration_s` what it takes on exclusive GPUs; see
-    `scheduler.simulation.results.JOB_SCHEMA`.
-    """
-
-    job_id: str
-    gpus: int
-    submit_time: float
-    duration_s: float
-    user: str | None = None
-    vc: str | None = None
-    name: str | None = None
-    start_time: float | None = None
-    end_time: float | None = None
-    jct_s: float | None = None
-    queue_s: float | None = None
-    ran_s: float | None = None
-    profile_s: float | None = None
-    estimate_s: float | None = None
-    pairings: int | None = None
-    preemptions: int | None = None
-    ended_in_profiling: bool | None = None
-    refused: bool | None = None
 
 
 class RunFolder:
@@ -145,6 +118,24 @@ class RunFolder:
         pairs = zip(rows["job_id"].to_pylist(), rows["priority"].to_pylist(), strict=True)
         return {job_id: value for job_id, value in pairs if value is not None}
 
+    def overtaken(self, job: JobFacts) -> dict[str, int]:
+        """Later jobs of its virtual cluster that were given GPUs while it waited, by why."""
+        until = job.start_time if job.start_time is not None else job.end_time
+        later = pc.field("submit_time") > pa.scalar(_ms(job.submit_time), _TIME)
+        rows = self.table(JOBS, ["job_id", "gpus"], (pc.field("vc") == job.vc) & later)
+        gpus = dict(zip(rows["job_id"].to_pylist(), rows["gpus"].to_pylist(), strict=True))
+        given = pc.field("action").isin([Action.START.value, Action.PACK.value])
+        if until is not None:
+            given &= pc.field("time") < pa.scalar(_ms(until), _TIME)
+        wanted = given & (pc.field("time") > pa.scalar(_ms(job.submit_time), _TIME))
+        by: dict[str, int] = {}
+        for row in self.table(DECISIONS, ["job_id", "action", "reason"], wanted).to_pylist():
+            if row["job_id"] in gpus:
+                fewer = gpus[row["job_id"]] < job.gpus
+                why = overtaking(Action(row["action"]), Reason(row["reason"]), fewer)
+                by[why] = by.get(why, 0) + 1
+        return by
+
     def _decisions(self, rows: pa.Table) -> list[Decision]:
         try:
             return [_decision(row) for row in seconds(rows).to_pylist()]
@@ -157,6 +148,24 @@ class RunFolder:
             job_id, ids, scorer=JaroWinkler.similarity, limit=3, score_cutoff=0.7
         )
         return [match for match, _, _ in matches]
+
+
+def tell(run: RunFolder, job_id: str) -> Story:
+    """The story of a job of a run. RunError when the run or the job is not there."""
+    job = run.job(job_id)
+    own, joined = run.decisions(job_id)
+    beside = {d.partner for d in own if d.partner} | {d.job_id for d in joined}
+    blockers = {d.blocker for d in own if d.blocker}
+    return build_story(
+        job,
+        own,
+        joined,
+        bundles=run.bundles,
+        ends=run.ends(beside),
+        order_values=run.order_values(blockers | {job_id}) if blockers else {},
+        policy=str(run.summary.get("policy", "")),
+        overtaken=run.overtaken(job),
+    )
 
 
 def read_object(path: Path) -> dict[str, Any]:
@@ -187,15 +196,27 @@ def read_parquet(path: Path, columns: list[str], where: pc.Expression | None = N
         raise RunError(f"{path} cannot be read: {first}") from None
 
 
+_TIME = pa.timestamp("ms", tz="UTC")
+
+
+def _ms(epoch_s: float) -> int:
+    return round(epoch_s * 1000)
+
+
 _TIMES = ("time", "submit_time", "start_time", "end_time", "expected_start_early",
           "expected_start_late")  # fmt: skip
 _DECISION_COLUMNS = [
     "seq", "time", "action", "reason", "job_id", "vc", "nodes", "gpus", "partner", "priority",
     "estimate_s", "score", "intercept", "terms", "inputs", "bundle", "tree_path", "speed",
     "partner_speed", "blocker", "need", "free", "limit", "position", "expected_start_early",
-    "expected_start_late", "batch_per_gpu", "accumulation", "evidence",
+    "expected_start_late", "batch_per_gpu", "accumulation", "evidence", "held_by",
 ]  # fmt: skip
-_NEWER = {"batch_per_gpu", "accumulation", "evidence"}  # not in the runs of older versions
+_NEWER = {
+    "batch_per_gpu",
+    "accumulation",
+    "evidence",
+    "held_by",
+}  # not in the runs of older versions
 
 
 def seconds(table: pa.Table) -> pa.Table:
@@ -252,6 +273,7 @@ def _decision(row: dict[str, Any]) -> Decision:
         expected_start=start,
         batch=_batch(row.get("batch_per_gpu"), row.get("accumulation")),
         evidence=tuple(row.get("evidence") or ()),
+        held_by=tuple(row.get("held_by") or ()),
     )
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -12,10 +10,9 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 
-from pipeline.explain.scores import Breakdown, factor_of, seconds_of
-from pipeline.explain.story import PRINCIPAL_REASONS, Event, Sharing, Story
-from pipeline.explain.words import clock, count, duration, factor, moment, number, percent
-from scheduler.core.decisions import Action
+from scheduler.explain.story import PRINCIPAL_REASONS, Event, Sharing, Story, remarks, sharing_words
+from scheduler.explain.terms import Breakdown, factor_of, seconds_of
+from scheduler.explain.words import clock, count, duration, factor, moment, overtaken_words, percent
 
 PLAIN_WIDTH = 120
 
@@ -89,7 +86,7 @@ def _show_waits(story: Story, console: Console) -> None:
         table.add_row(count(len(others), "more reason"), duration(seconds), "", "", "")
     console.print("\n[bold]What it waited for[/]")
     console.print(Padding(table, (0, 0, 0, 2), expand=False))
-    for line in story.foil:
+    for line in filter(None, (overtaken_words(story.overtaken), *story.foil)):
         console.print(Padding(escape(line), (0, 0, 0, 2), expand=False))
 
 
@@ -106,59 +103,6 @@ def _show_events(story: Story, console: Console) -> None:
         )
     console.print(f"\n[bold]Decisions[/] ({len(story.events)})")
     console.print(Padding(table, (0, 0, 0, 2), expand=False))
-
-
-def remarks(events: Sequence[Event]) -> Iterator[tuple[Event, list[str]]]:
-    """Each event with what its sentence does not say: numbers, order value, next step.
-
-    The estimate and the order value are said when they change. What a free profiling pass said of
-    queues it never served is left out.
-    """
-    before: tuple[float | None, float | None] = (None, None)
-    for event in events:
-        d = event.decision
-        if event.void:
-            continue
-        said = [_evidence(event)]
-        ordered = []
-        if d.estimate_s is not None and d.estimate_s != before[0]:
-            ordered.append(f"predicted {duration(d.estimate_s)}")
-        if d.priority is not None and d.priority != before[1]:
-            ordered.append(f"order value {number(d.priority)} (smaller goes first)")
-        before = d.estimate_s, d.priority
-        said.append(", ".join(ordered))
-        if d.expected_start is not None:
-            early, late = d.expected_start
-            said.append(f"expected to start between {moment(early)} and {moment(late)}")
-        if event.next_step:
-            said.append(f"→ {event.next_step}")
-        yield event, [line for line in said if line]
-
-
-def _evidence(event: Event) -> str:
-    """Numbers of a decision that its sentence does not hold."""
-    given, action = event.evidence, event.decision.action
-    said = [given["placement"]] if "placement" in given else []
-    names: tuple[str, ...] = ("free", "limit", "position", "blocker")
-    if action in (Action.WAIT, Action.REFUSE):
-        names = ("need", *names)
-    elif action in _ON_GPUS and {"free", "limit"} <= set(given):
-        said.append(f"{given['free']} of {given['limit']} GPUs free afterwards")
-        names = ("blocker",)
-    words = set(re.findall(r"[\w.-]+", event.sentence))
-    said += [f"{n} {given[n]}" for n in names if n in given and str(given[n]) not in words]
-    if event.decision.batch is not None:
-        said.append(_batch(*event.decision.batch))
-    said += [f"{name} {value}" for name, value in event.decision.evidence]
-    return ", ".join(said)
-
-
-_ON_GPUS = (Action.START, Action.PACK, Action.PREEMPT, Action.RESIZE)
-
-
-def _batch(per_gpu: int, accumulation: int) -> str:
-    passes = f", {accumulation + 1} passes an update" if accumulation else ""
-    return f"{per_gpu} samples a GPU{passes}"
 
 
 def _show_score(breakdown: Breakdown, console: Console) -> None:
@@ -185,23 +129,6 @@ def _show_score(breakdown: Breakdown, console: Console) -> None:
     model = f"model {breakdown.bundle[:12]}" if breakdown.bundle else "model not named"
     console.print(f"\n[bold]Why it was expected to take that long[/] ({escape(model)})")
     console.print(Padding(table, (0, 0, 0, 2), expand=False))
-
-
-def sharing_words(sharing: Sharing) -> Iterator[str]:
-    """A pairing in words."""
-    until = f"until {moment(sharing.end)}" if sharing.end is not None else "to the end of the run"
-    if sharing.newcomer:
-        yield f"It joined job {sharing.partner} on its GPUs at {moment(sharing.start)}, {until}."
-    else:
-        yield f"Job {sharing.partner} joined it on its GPUs at {moment(sharing.start)}, {until}."
-    if sharing.speeds is not None:
-        own, other = sharing.speeds
-        yield (
-            f"Predicted speed while sharing: this job {percent(own)} of alone, "
-            f"the other {percent(other)}."
-        )
-    else:
-        yield "No speeds were predicted for the pair."
 
 
 def _show_sharing(sharing: Sharing, console: Console) -> None:
@@ -234,6 +161,7 @@ def as_plain(story: Story) -> dict[str, Any]:
             }
             for w in story.waits
         ],
+        "overtaken": dict(story.overtaken),
         "why_after": list(story.foil),
         "decisions": [_event_json(event) for event in story.events],
         "spans": [

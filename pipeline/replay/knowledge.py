@@ -40,7 +40,7 @@ def duration_knowledge(site: Site) -> dict[str, float] | None:
         job = jobs[i]
         if kind == 2:
             estimator.submitted(job, now)
-            said[i] = np.log1p(estimator.estimate(job, now).seconds)
+            said[i] = np.log1p(estimator.enqueued(job, now).seconds)
             submitted.add(i)
         elif i not in submitted:
             continue  # a job of no length, or one whose clock runs backwards

@@ -8,11 +8,11 @@ from typing import Any
 
 from markupsafe import Markup
 
-from pipeline.explain.words import duration
 from pipeline.replay.runs import PACKING_SCENARIO, profiling
 from pipeline.replay.site import DAY_S, Site
 from pipeline.report.charts import rows as bars
 from pipeline.report.page import page, release
+from scheduler.explain.words import duration
 
 SHOWN = 12  # users and partitions in a table
 MONTHS = 24

@@ -14,18 +14,17 @@ import numpy as np
 import pandas as pd
 
 from features.job import Profile
-from models.training.packing import fit_packing, fit_pair_speed
-from models.training.simulated import simulated_pairs
 from pipeline.cluster import HERE, Keep, mapped
 from pipeline.online import OnlineEstimator
 from pipeline.replay.figures import Figures, backtest, by_name, of_record, of_replay, over_seeds
 from pipeline.replay.knowledge import duration_knowledge
 from pipeline.replay.site import Site
-from pipeline.worlds.scenario import ProfilingSettings, Scenario
+from pipeline.worlds.pairs import SIMULATED, simulated
+from pipeline.worlds.scenario import Scenario
 from pipeline.worlds.venus import jitter
 from scheduler.core.estimates import Estimator
-from scheduler.core.pairs import BundleJudge
 from scheduler.core.policy import Policy
+from scheduler.core.settings import ProfilingPartition
 from scheduler.simulation.work import SimulatedContention, Workload
 
 SEEDS = 16
@@ -49,7 +48,7 @@ class Variant:
 
     Attributes:
         short, title: names for a chart and for a table.
-        walls: every partition keeps to itself.
+        borrows: idle GPUs of other partitions are used.
         packs: two jobs may share a GPU, as `PACKING_SCENARIO` assumes.
     """
 
@@ -57,13 +56,13 @@ class Variant:
     short: str
     title: str
     policy: str
-    walls: bool = True
+    borrows: bool = False
     packs: bool = False
 
     @property
     def adds(self) -> bool:
         """It is Pellucid with something more."""
-        return self.packs or not self.walls
+        return self.packs or self.borrows
 
 
 VARIANTS: tuple[Variant, ...] = (
@@ -75,7 +74,7 @@ VARIANTS: tuple[Variant, ...] = (
         "+ borrowing",
         "the same, borrowing idle GPUs of other partitions",
         "pellucid",
-        walls=False,
+        borrows=True,
     ),
     Variant(
         "pack",
@@ -96,27 +95,24 @@ def scenario(site: Site, variant: Variant, seed: int) -> Scenario:
             return Estimator()
         return OnlineEstimator(seed=seed, refit_s=site.refit_s)
 
-    def judge() -> BundleJudge:
-        pairs = simulated_pairs(seed)
-        return BundleJudge(fit_packing(pairs).model, fit_pair_speed(pairs).model)
-
     return Scenario(
         variant.key,
         workload,
         SimulatedContention(),
         estimator,
-        judge=judge if variant.packs else None,
+        pair_predictor=(lambda: simulated(seed)) if variant.packs else None,
+        pairs_from=SIMULATED if variant.packs else "",
         profiling=profiling(site) if variant.packs else None,
         seed=seed,
-        walls=variant.walls,
+        settings={variant.policy: {"borrowing": {}}} if variant.borrows else {},
     )
 
 
-def profiling(site: Site) -> ProfilingSettings:
+def profiling(site: Site) -> ProfilingPartition:
     """One node of the largest partition profiles, where that leaves it another."""
     vcs = site.workload.cluster.vcs
     largest = max(vcs, key=lambda vc: vcs[vc])
-    return ProfilingSettings({largest: 1} if vcs[largest] > 1 else {})
+    return ProfilingPartition(nodes={largest: 1} if vcs[largest] > 1 else {}, known_s=0.0)
 
 
 def one(site: Site, variant: Variant, seed: int) -> pd.DataFrame:

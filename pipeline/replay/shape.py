@@ -45,7 +45,7 @@ class Shape:
 
 def from_cluster_file(path: Path, hide: Hide) -> Shape:
     """The shape a person wrote down; its virtual clusters are the partitions."""
-    spec = read_cluster(path)[0]
+    spec = read_cluster(path).cluster
     vcs = {hide(name): count for name, count in spec.vcs.items()}
     said = "from the cluster file given"
     kept = ClusterSpec(

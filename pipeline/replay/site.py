@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from pipeline.errors import UserError
 from pipeline.replay.shape import Hide, Shape, from_cluster_file, from_nodes, inferred
 from pipeline.traces import IngestSummary, ingest
 from pipeline.traces.dataset import read_months
+from pipeline.worlds.closed_loop import in_loop
 from pipeline.worlds.plain import workload_of
 from scheduler.simulation.work import Workload
 
@@ -72,6 +73,18 @@ class Site:
     def many(self) -> bool:
         """Too many jobs for every replay to learn daily, sixteen times."""
         return len(self.workload.jobs) > MANY_JOBS
+
+    def in_loop(self, loop: str) -> Site:
+        """The site to be replayed in an open or a closed loop (`pipeline.worlds.closed_loop`)."""
+        workload = in_loop(self.workload, loop)
+        if not workload.after:
+            return self
+        note = (
+            f"A closed loop: {len(workload.after):,} of {len(workload.jobs):,} submissions came "
+            "soon after an end of the same user in the same partition, and wait for that end in "
+            "every replay; their waiting counts from then on."
+        )
+        return replace(self, workload=workload, notes=[*self.notes, note])
 
     @property
     def refit_s(self) -> float:
@@ -360,7 +373,10 @@ def _missing(table: pa.Table, summary: IngestSummary) -> list[str]:
         )
     limits = table["time_limit_s"].is_valid().to_numpy().mean()
     if limits < 0.99:
-        said.append(f"{1 - limits:.0%} of the jobs have no time limit; backfill takes 7 days.")
+        said.append(
+            f"{1 - limits:.0%} of the jobs have no time limit; backfill takes the mean of the "
+            "last two of the same user."
+        )
     if not any(_text(table, "name")):
         said.append("No job names: the duration model cannot tell one script from another.")
     if not any(_text(table, "user")):

@@ -15,10 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from markupsafe import Markup
 
-from pipeline.explain.page import StoryView
 from pipeline.explain.run import DECISIONS, JOBS, RunError, read_object
-from pipeline.explain.scores import TOLERANCE
-from pipeline.explain.words import count, duration, percent
 from pipeline.report import model_charts, policies, trace
 from pipeline.report.comparison import Comparison, PolicyRun, read_comparison
 from pipeline.report.models import (
@@ -31,8 +28,11 @@ from pipeline.report.models import (
 from pipeline.report.page import page, release
 from pipeline.report.samples import samples
 from pipeline.worlds import TRACKS
+from scheduler.explain.drawing import StoryView
+from scheduler.explain.terms import TOLERANCE
+from scheduler.explain.words import count, duration, percent
 
-PAIR_MODELS = ("packing", "pair_speed", "pair_ga2m")
+PAIR_MODELS = ("packing", "pair_speed")
 LIBRARIES = ("numpy", "pandas", "pyarrow", "interpret-core", "scikit-learn", "lightgbm")
 
 
@@ -271,10 +271,6 @@ def _models_view(m: ModelFacts) -> dict[str, Any]:
         "importance": model_charts.importance(m) if m.importance else None,
         "shapes": [(s, model_charts.shape(s)) for s in m.shapes],
         "interactions": [(i, model_charts.interaction(i)) for i in m.interactions],
-        "pair_charts": [
-            *((s.text, model_charts.shape(s)) for s in m.pair_shapes),
-            *((" with ".join(i.texts), model_charts.interaction(i)) for i in m.pair_interactions),
-        ],
         "packing": model_charts.tree(m.packing, "Packing tree") if m.packing else None,
         "pair_speed": model_charts.tree(m.pair_speed, "Pair-speed tree") if m.pair_speed else None,
     }

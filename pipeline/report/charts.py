@@ -8,8 +8,8 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from pipeline.explain.words import duration
 from pipeline.report.svg import DASHES, DURATION_TICKS, SERIES, Frame, Point, Tick, log_ticks, ticks
+from scheduler.explain.words import duration
 
 Floats = NDArray[np.float64]
 Cells = Sequence[Sequence[float | None]]

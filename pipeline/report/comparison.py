@@ -59,9 +59,16 @@ class PolicyRun:
     @property
     def gpus(self) -> int:
         """GPUs of the whole cluster; 0 when not recorded."""
+        return sum(self.gpus_by_vc.values())
+
+    @property
+    def gpus_by_vc(self) -> dict[str, int]:
+        """GPUs of each virtual cluster; empty when not recorded."""
         summary = self.folder.summary
-        nodes: dict[str, int] = summary.get("cluster", {})
-        return sum(nodes.values()) * int(summary.get("gpus_per_node", 0))
+        if "gpus_by_vc" in summary:
+            return {str(vc): int(gpus) for vc, gpus in summary["gpus_by_vc"].items()}
+        per_node = int(summary.get("gpus_per_node", 0))  # of runs recorded before nodes differed
+        return {str(vc): int(n) * per_node for vc, n in summary.get("cluster", {}).items()}
 
     def decisions(self, columns: list[str], actions: list[str]) -> pd.DataFrame:
         """Decisions of some kinds, by sequence; times in seconds since the epoch."""

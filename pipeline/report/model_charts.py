@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from pipeline.explain.words import duration, factor
 from pipeline.report.charts import axis_of, heatmap, lines, shortened
 from pipeline.report.models import Interaction, ModelFacts, Shape, TreeNode
 from pipeline.report.svg import Frame, Scale, Tick
 from pipeline.report.svg import ticks as tick_marks
+from scheduler.explain.words import duration, factor
 
 SHOWN_TERMS = 15
 HOUR_S = 3600.0
@@ -40,25 +40,23 @@ def importance(m: ModelFacts) -> list[Bar]:
     return [Bar(text, factor(math.exp(v)), 100 * v / largest) for _, text, v in chosen]
 
 
-def _say(part: Shape | Interaction, value: float) -> str:
-    """A contribution: a factor, or an amount."""
-    return factor(math.exp(value)) if part.factors else f"{value:+.2f}"
+def _say(value: float) -> str:
+    """A contribution, as the factor it is."""
+    return factor(math.exp(value))
 
 
 def shape(s: Shape) -> Markup:
-    """A shape function, as a factor on the prediction or an amount, above the data's density."""
+    """A shape function, as a factor on the prediction, above the data's density."""
     return _categories(s) if s.nominal else _curve(s)
 
 
 def _curve(s: Shape) -> Markup:
     low, high = float((s.scores - s.spread).min()), float((s.scores + s.spread).max())
-    least = 0.05 if s.factors else 0.005
-    low, high = min(low, -least), max(high, least)
+    low, high = min(low, -0.05), max(high, 0.05)
     pad = 0.06 * (high - low)
     f = Frame(_said(s), width=330, height=220, left=42, right=10, bottom=62)
     y = Scale(low - pad, high + pad, f.bottom, f.top)
-    amounts = [(v, f"{v:+.3g}" if v else "0") for v, _ in tick_marks(y.low, y.high, 5)]
-    f.y_axis(y, _factor_ticks(y) if s.factors else amounts)
+    f.y_axis(y, _factor_ticks(y))
     edges, log, ticks = _edges(s)
     gutter = 30 if s.weights[0] > 0 else 0
     x = Scale(edges[0], edges[-1], f.left + gutter, f.right, log)
@@ -82,7 +80,7 @@ def _curve(s: Shape) -> Markup:
             f.text(x(value), f.height - 20, text, anchor="middle")
             free = x(value) + 38
     if gutter:
-        f.marker(0, f.left + 12, y(s.scores[0]), tip=f"missing: {_say(s, float(s.scores[0]))}")
+        f.marker(0, f.left + 12, y(s.scores[0]), tip=f"missing: {_say(float(s.scores[0]))}")
         f.text(f.left + 12, f.height - 20, "missing", anchor="middle")
     unit = s.unit if s.unit not in ("", "s") else ""
     f.text((f.left + f.right) / 2, f.height - 4, unit, "axis", anchor="middle")
@@ -101,8 +99,7 @@ def _density(f: Frame, s: Shape, x: Scale, edges: list[float], gutter: int) -> N
         if i == 0 and not gutter:
             continue
         tip = (
-            f"{s.labels[i]}: {_say(s, float(s.scores[i]))}, "
-            f"{100 * s.weights[i] / total:.1f} % of rows"
+            f"{s.labels[i]}: {_say(float(s.scores[i]))}, {100 * s.weights[i] / total:.1f} % of rows"
         )
         height = room * math.sqrt(heights[i] / largest)
         f.rect(left, base - height, width, height, "density", tip=tip)
@@ -148,7 +145,7 @@ def _categories(s: Shape) -> Markup:
     for k, i in enumerate(chosen):
         y = f.top + 22 * k
         left, right = sorted((x(0), x(float(s.scores[i]))))
-        text = _say(s, float(s.scores[i]))
+        text = _say(float(s.scores[i]))
         f.text(f.left - 8, y + 13.5, shortened(s.labels[i], 18), "name", anchor="end")
         f.rect(left, y + 3, right - left, 15, "bar", tip=f"{s.labels[i]}: {text}")
         f.text(f.right + 6, y + 14, text, "value")
@@ -160,20 +157,20 @@ def _said(s: Shape) -> str:
     seen = s.scores[s.weights > 0]
     if not len(seen):
         return f"{s.text}: no data"
-    low, high = _say(s, float(seen.min())), _say(s, float(seen.max()))
+    low, high = _say(float(seen.min())), _say(float(seen.max()))
     return f"Shape function of {s.text}: from {low} to {high} on the prediction"
 
 
 def interaction(i: Interaction) -> Markup:
     """A pair of features as a heat map of factors; cells without data stay empty."""
     values = [v for row in i.scores for v in row if v is not None]
-    low, high = _say(i, min(values)), _say(i, max(values))
+    low, high = _say(min(values)), _say(max(values))
     label = f"Interaction of {i.texts[0]} and {i.texts[1]}: from {low} to {high}"
     rows_, columns = i.labels
     every = max(1, -(-len(columns) // 5))
 
     def tip(r: int, c: int, value: float) -> str:
-        return f"{i.texts[0]}: {rows_[r]}; {i.texts[1]}: {columns[c]}: {_say(i, value)}"
+        return f"{i.texts[0]}: {rows_[r]}; {i.texts[1]}: {columns[c]}: {_say(value)}"
 
     return heatmap(
         label,

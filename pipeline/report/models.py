@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.bundle import SHARING_SCORES, AdditiveModel, Axis, Bundle, Term, Tree
-from pipeline.explain.words import duration, number
+from scheduler.explain.words import duration, number
 
 Floats = NDArray[np.float64]
 
@@ -33,7 +33,6 @@ class Shape:
             bags, per bin, the missing one first, (1 + bins,).
         importance: mean absolute contribution.
         origin: "fit", "monotone" or "edited".
-        factors: contributions are logarithms of factors; else they are added to the prediction.
     """
 
     name: str
@@ -46,7 +45,6 @@ class Shape:
     spread: Floats
     importance: float
     origin: str
-    factors: bool = True
 
     @property
     def nominal(self) -> bool:
@@ -62,14 +60,12 @@ class Interaction:
         names, texts: of the two features.
         labels: names of the groups of each.
         scores: mean contribution per cell, (groups a, groups b); None where there is no data.
-        factors: as in `Shape`.
     """
 
     names: tuple[str, str]
     texts: tuple[str, str]
     labels: tuple[tuple[str, ...], tuple[str, ...]]
     scores: tuple[tuple[float | None, ...], ...]
-    factors: bool = True
 
 
 @dataclass(frozen=True)
@@ -112,8 +108,6 @@ class ModelFacts:
     pairs: int
     packing: TreeNode | None
     pair_speed: TreeNode | None
-    pair_shapes: tuple[Shape, ...] = ()
-    pair_interactions: tuple[Interaction, ...] = ()
 
     def described(self, part: str) -> Mapping[str, Any]:
         """Metadata of one of the models."""
@@ -126,7 +120,6 @@ def read_models(folder: Path) -> ModelFacts:
     bundle = Bundle.load(folder)
     has = set(bundle.parts)
     model = bundle.duration if "duration" in has else None
-    pairs = bundle.pair_ga2m.model if "pair_ga2m" in has else None
     return ModelFacts(
         bundle.digest,
         bundle.created_by,
@@ -138,8 +131,6 @@ def read_models(folder: Path) -> ModelFacts:
         sum(len(t.features) == 2 for t in model.terms) if model else 0,
         _tree(bundle.packing.tree, classes=True) if "packing" in has else None,
         _tree(bundle.pair_speed.tree, classes=False) if "pair_speed" in has else None,
-        tuple(_shapes(pairs)) if pairs else (),
-        tuple(_interactions(pairs)) if pairs else (),
     )
 
 
@@ -170,7 +161,6 @@ def _shapes(model: AdditiveModel) -> Iterator[Shape]:
             term.spread[:end],
             term.importance(),
             term.origin,
-            model.link == "log1p",
         )
 
 
@@ -185,7 +175,6 @@ def _interactions(model: AdditiveModel) -> Iterator[Interaction]:
             (first.spec.text or first.spec.name, second.spec.text or second.spec.name),
             (row_labels, column_labels),
             cells,
-            model.link == "log1p",
         )
 
 

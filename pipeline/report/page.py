@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from pipeline.explain import words
+from scheduler.explain import words
 
 
 @cache
@@ -42,14 +40,3 @@ def release() -> str:
         return version("pellucid")
     except PackageNotFoundError:
         return "unknown"
-
-
-def write_page(path: Path, html: str) -> None:
-    """Write a page under a temporary name, then rename. OSError when it cannot be written."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        partial.write_text(html, "utf-8")
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)

@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
-from pipeline.explain.words import count, duration, factor, number, percent
 from pipeline.report.charts import cumulative, dots, lines, rows
 from pipeline.report.comparison import Comparison, PolicyRun
 from pipeline.report.svg import DURATION_TICKS, SERIES, Frame, legend, log_ticks, ticks
 from pipeline.report.usage import usage
 from pipeline.worlds import TRACKS
+from scheduler.explain.words import count, duration, factor, number, percent
 from scheduler.policies import POLICIES
 
 SHOWN_VCS = 18
@@ -179,7 +179,7 @@ def kind(run: PolicyRun) -> str:
         return "no estimates"
     durations = str(run.figures.get("durations", run.folder.summary.get("durations", "")))
     known = {"none": "no estimates", "own": "learns as it goes", "bundle": "trained models",
-             "gpus": "GPU count only", "oracle": "given true durations"}  # fmt: skip
+             "constant:600": "GPU count only", "truth": "given true durations"}  # fmt: skip
     return known.get(durations, f"estimates: {durations}" if durations else "")
 
 

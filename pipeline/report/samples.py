@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pipeline.explain.page import StoryView, view
-from pipeline.explain.story import tell
-from pipeline.explain.words import duration, number
+from pipeline.explain.run import tell
 from pipeline.report.comparison import PolicyRun
 from scheduler.core.decisions import Action
+from scheduler.explain.drawing import StoryView, view
+from scheduler.explain.words import duration, number
 
 Floats = NDArray[np.float64]
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
-from pipeline.explain.words import DAY_S, HOUR_S, MINUTE_S
+from scheduler.explain.words import DAY_S, HOUR_S, MINUTE_S
 
 Point = tuple[float, float]
 Tick = tuple[float, str]

@@ -12,11 +12,11 @@ import pandas as pd
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from pipeline.explain.words import DAY_S, count, duration, percent
 from pipeline.report.charts import columns, heatmap, lines, log_histogram, rows
 from pipeline.report.comparison import PolicyRun
 from pipeline.report.svg import DURATION_TICKS, Frame, Scale, legend, ticks
 from pipeline.traces import read_dataset
+from scheduler.explain.words import DAY_S, count, duration, percent
 
 Floats = NDArray[np.float64]
 
@@ -86,8 +86,7 @@ def from_run(run: PolicyRun) -> TraceFacts:
 def _capacity(run: PolicyRun | None) -> dict[str, int]:
     if run is None:
         return {}
-    per_node = int(run.folder.summary.get("gpus_per_node", 0))
-    return {str(vc): int(n) * per_node for vc, n in run.folder.summary.get("cluster", {}).items()}
+    return run.gpus_by_vc
 
 
 def _object(path: Path) -> dict[str, Any]:

@@ -16,13 +16,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from features.files import write_json, write_whole
 from features.rows import Rows
 from models.bundle import Bundle
 from models.training.card import model_card, similar_rows
 from models.training.drift import Drift, measure_drift
 from models.training.errors import TrainingError
-from models.training.evaluation import DurationEvaluation, evaluate_duration, slices, tail_auc
-from models.training.intervals import GPUS_UP_TO
+from models.training.evaluation import (
+    GPUS_UP_TO,
+    DurationEvaluation,
+    evaluate_duration,
+    slices,
+    tail_auc,
+)
 from models.training.tracking import TrackedRun, log_training
 from pipeline.stages.common import (
     CANDIDATE,
@@ -36,7 +42,6 @@ from pipeline.stages.common import (
     test_from,
 )
 from pipeline.traces import read_dataset
-from scheduler.simulation.recorder import write_json, write_text
 
 WARM = 10  # jobs of a user after which their histories say something
 QUANTILES = np.linspace(0.02, 0.98, 49)
@@ -102,7 +107,7 @@ def run(params: Params) -> str:
             "reason": tracked.reason,
         },
     )
-    write_text(PLOTS / "errors.csv", _errors(rolling))
+    write_whole(PLOTS / "errors.csv", _errors(rolling))
     return (
         f"{len(rolling.rows):,} unseen jobs, Spearman {tested['ga2m']['spearman']:.3f} "
         f"(LightGBM {tested['lightgbm_l2']['spearman']:.3f}); version {tracked.version} "

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from features.files import write_table
 from features.rows import training_rows
 from pipeline.stages.common import FEATURES, TRACE, Params, stage
 from pipeline.traces import read_dataset
-from scheduler.simulation.recorder import write_table
 
 
 def run(params: Params) -> str:

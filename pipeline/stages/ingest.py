@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pipeline.stages.common import TRACE, Params, stage
 from pipeline.traces import ingest
-from pipeline.traces.synthetic import config as synthetic
+from pipeline.traces.synthetic import generate as synthetic
 
 
 def run(params: Params) -> str:

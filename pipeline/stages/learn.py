@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from features.files import write_json
 from features.rows import training_rows
 from models.bundle import Bundle
 from models.training.duration import MIN_ROWS, fit_duration
@@ -23,7 +24,6 @@ from pipeline.stages.common import BUNDLE, METRICS, TRACE, Params, stage, test_f
 from pipeline.traces import read_dataset
 from pipeline.worlds import plain
 from pipeline.worlds.cluster_file import read_cluster
-from scheduler.simulation.recorder import write_json
 from scheduler.simulation.results import summarise
 
 HISTORY = (100, 300, 1_000, 3_000, 10_000, 30_000)
@@ -77,12 +77,18 @@ def point(
         ).save(folder)
     elif "like_log_s" in test.X:
         found |= duration_metrics(test.X["like_log_s"].to_numpy(), test.y, test.gpus)
-    spec, profiling = read_cluster(Path(params.cluster))
+    spec = read_cluster(Path(params.cluster))
     scenario = plain.scenario(
-        known, "learn", spec, profiling, bundle=bundle, seed=params.simulate.seed, since=cut
+        known,
+        "learn",
+        spec.cluster,
+        spec.profiling,
+        bundle=bundle,
+        seed=params.simulate.seed,
+        since=cut,
     )
     outcome, _ = scenario.simulate(POLICY)
-    summary = summarise(outcome, spec.gpus)
+    summary = summarise(outcome, spec.cluster.gpus)
     return {**found, "avg_jct_s": summary["avg_jct_s"], "avg_queue_s": summary["avg_queue_s"]}
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from features.files import write_whole
 from pipeline.errors import UserError
 from pipeline.report.build import Inputs, build
-from pipeline.report.page import write_page
 from pipeline.stages.common import BUNDLE, METRICS, REPORT, RUNS, TRACE, Params, stage
 
 
@@ -18,7 +18,7 @@ def run(params: Params) -> str:
             learning=METRICS / "learning.json",
         )
     )
-    write_page(REPORT, made.html)
+    write_whole(REPORT, made.html)
     if made.problems:
         raise UserError(f"{REPORT} was written, but {made.problems[0]}")
     return f"{REPORT}: {made.headline[0]}"

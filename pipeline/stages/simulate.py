@@ -7,6 +7,7 @@ import io
 from functools import partial
 from typing import Any
 
+from features.files import write_json, write_whole
 from pipeline import runs
 from pipeline.stages.common import (
     BUNDLE,
@@ -20,7 +21,6 @@ from pipeline.stages.common import (
 )
 from pipeline.traces import read_dataset
 from pipeline.worlds import open_scenario
-from scheduler.simulation.recorder import write_json, write_text
 
 KEPT = ("avg_jct_s", "avg_queue_s", "p99_queue_s", "gpu_utilisation", "packed_jobs", "preemptions")
 
@@ -50,7 +50,7 @@ def run(params: Params) -> str:
     writer.writerow(["policy", *KEPT])
     for name, row in figures.items():
         writer.writerow([name, *(f"{row[key]:.6g}" for key in KEPT)])
-    write_text(PLOTS / "policies.csv", out.getvalue())
+    write_whole(PLOTS / "policies.csv", out.getvalue())
     best = min(figures, key=lambda name: float(figures[name]["avg_jct_s"]))
     return f"{len(figures)} policies; lowest average JCT: {best}"
 

@@ -1,4 +1,4 @@
-"""Stage `train`: durations and their tails, arrivals, packing and pair speeds, as a candidate."""
+"""Stage `train`: durations, arrivals, packing and pair speeds, as a candidate."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from features.files import write_json
 from features.rows import Rows
 from models.bundle import Bundle
+from models.bundle.gputypes import GpuTypeSpeed
 from models.training.arrivals import MIN_BINS, Arrivals, fit_arrivals
 from models.training.duration import fit_duration
 from models.training.edits import Edits, apply_edits, read_edits
@@ -22,8 +24,6 @@ from models.training.packing import (
     fit_pair_speed,
 )
 from models.training.pairs import PairMeasurements, read_pairs
-from models.training.pairspeed import fit_pair_ga2m
-from models.training.rolling import export_tails
 from models.training.simulated import simulated_pairs
 from pipeline.stages.common import (
     CANDIDATE,
@@ -35,7 +35,6 @@ from pipeline.stages.common import (
     test_from,
 )
 from pipeline.traces import read_dataset
-from scheduler.simulation.recorder import write_json
 
 
 def read_measured(pairs: str, seed: int) -> PairMeasurements:
@@ -54,6 +53,7 @@ def fit(
     seed: int,
     edits: Edits | None = None,
     arrivals: Arrivals | None = None,
+    gpu_types: GpuTypeSpeed | None = None,
 ) -> Bundle:
     """Every model of a bundle, fitted on what was known at `cut`.
 
@@ -71,15 +71,11 @@ def fit(
             model, edits, measure=lambda m: {"tail_auc": figure(m)}, guard="tail_auc"
         )
         model, corrected = edited.model, dict(edited.metadata)
-    tails = export_tails(rows, cut, preset="fast", seed=seed)
     packing, speed = fit_packing(pairs, seed=seed), fit_pair_speed(pairs)
-    ga2m = fit_pair_ga2m(pairs)
     metadata = {
         "duration": dict(duration.metadata) | corrected,
-        "tails": dict(tails.metadata),
         "packing": dict(packing.metadata),
         "pair_speed": dict(speed.metadata),
-        "pair_ga2m": dict(ga2m.metadata),
     }
     coming = None
     if arrivals is not None and len(arrivals.jobs) >= MIN_BINS:
@@ -87,11 +83,10 @@ def fit(
         coming, metadata["arrivals"] = found.model, dict(found.metadata)
     return Bundle(
         duration=model,
-        tails=tails.tails,
         packing=packing.model,
         pair_speed=speed.model,
-        pair_ga2m=ga2m.model,
         arrivals=coming,
+        gpu_types=gpu_types,
         metadata=metadata,
         created_by=f"pellucid {version('pellucid')}",
     )

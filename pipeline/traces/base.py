@@ -155,7 +155,7 @@ class Options:
 class Adapter(ABC):
     """Reads one trace format.
 
-    The contract, held by ``tests/pipeline/traces/conformance.py``:
+    The contract, held by ``pipeline.testing.AdapterConformance``:
 
     - ``sniff`` looks at the head of a file (or at a directory) and answers how sure it is that
       ``read`` understands it: 0 no, 1 certain. It never raises on content.

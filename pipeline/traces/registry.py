@@ -1,9 +1,10 @@
-"""The trace formats that can be read. A new one is added to ``ADAPTERS``."""
+"""The trace formats that can be read: those in ``ADAPTERS``, and any ``module:Class``."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from features.plugins import load
 from pipeline.traces.acme import Acme
 from pipeline.traces.base import Adapter, TraceError, head
 from pipeline.traces.finished import Finished
@@ -38,12 +39,34 @@ def adapter_for(path: Path, format: str = "auto") -> Adapter:
     Raises:
         TraceError: there is no such path or format, or none (or more than one) recognises it.
     """
-    if format != "auto" and format not in FORMATS:
-        raise TraceError(f"format: {format!r} is none of auto, {', '.join(FORMATS)}")
+    if format != "auto":
+        adapter = adapter_class(format)()
     if not path.exists():
         raise TraceError(f"{path}: does not exist")
-    if format != "auto":
-        return FORMATS[format]()
+    return adapter if format != "auto" else _recognised(path)
+
+
+def adapter_class(format: str) -> type[Adapter]:
+    """The adapter of that name, or the one that ``module:Class`` names.
+
+    Raises:
+        TraceError: there is none, or it is no adapter.
+    """
+    if format in FORMATS:
+        return FORMATS[format]
+    if ":" not in format:
+        known = f"auto, {', '.join(FORMATS)}"
+        raise TraceError(f"format: {format!r} is none of {known}, nor module:Class")
+    try:
+        found = load(format)
+    except ValueError as error:
+        raise TraceError(f"format: {error}") from error
+    if not (isinstance(found, type) and issubclass(found, Adapter)):
+        raise TraceError(f"format: {format!r} is no Adapter")
+    return found
+
+
+def _recognised(path: Path) -> Adapter:
     adapters = [adapter() for adapter in ADAPTERS]
     sure = sorted(((a.sniff(path), a) for a in adapters), key=lambda pair: -pair[0])
     if sure[0][0] == 0:

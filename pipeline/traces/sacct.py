@@ -208,12 +208,8 @@ def parse_tres(text: str) -> _Tres | None:
         for item in filter(None, text.split(",")):
             name, equals, value = item.partition("=")
             if not equals:
-                kind, _, rest = item.removeprefix("gres:").partition(":")
-                label, _, count = rest.rpartition(":")
-                if item[:1].isdigit():
-                    raise ValueError(item)  # no GRES has such a name: the end of a "1,5"
-                if kind == "gpu":
-                    typed[label] = typed.get(label, 0) + _count(count.split("(")[0] or "1")
+                label, count = _gres(item)
+                typed[label] = typed.get(label, 0) + count
             elif name == "gres/gpu":
                 total = _count(value)
             elif name.startswith("gres/gpu:"):
@@ -229,6 +225,15 @@ def parse_tres(text: str) -> _Tres | None:
     gpus = (sum(typed.values()) or slots) if total is None else total
     types = "|".join(sorted(label for label, count in typed.items() if label and count))
     return _Tres(gpus, types or None, plain.get("cpu"), plain.get("mem"), plain.get("node"))
+
+
+def _gres(item: str) -> tuple[str, float]:
+    """GPU type and number of a GRES such as ``gpu:a100:2(S:0-1)``; 0 of what is no GPU."""
+    if item[:1].isdigit():
+        raise ValueError(item)  # no GRES has such a name: the end of a "1,5"
+    kind, _, rest = item.removeprefix("gres:").partition(":")
+    label, _, count = rest.rpartition(":")
+    return label, _count(count.split("(")[0] or "1") if kind == "gpu" else 0.0
 
 
 def _mib(text: str) -> float:

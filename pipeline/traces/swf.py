@@ -6,9 +6,7 @@ the way in a processor counts as a GPU, on the way out a GPU is written as a pro
 
 from __future__ import annotations
 
-import os
 import re
-import tempfile
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from features.files import write_whole
 from features.schema import LABEL, State
 from pipeline.traces.base import HEAD_BYTES, Adapter, Batch, Options, TraceError, head
 from pipeline.traces.cast import floats, from_floats, map_unique, offset_times
@@ -223,7 +222,10 @@ def write_swf(table: pa.Table, path: Path, *, note: str = "") -> None:
     ]
     lines = _header_lines(len(table), int(origin), note, numbered)
     lines += [" ".join(row) for row in zip(*columns, strict=True)]
-    _write_whole(path, "\n".join(lines) + "\n")
+    try:
+        write_whole(path, "\n".join(lines) + "\n", folders=False)
+    except OSError as error:
+        raise TraceError(f"{path}: cannot be written ({error.strerror})") from error
 
 
 def _header_lines(jobs: int, origin: int, note: str, numbered: dict[str, Any]) -> list[str]:
@@ -266,20 +268,3 @@ def _job_numbers(column: Any) -> list[str]:
     if all(re.fullmatch(r"[1-9]\d{0,17}", job) for job in ids) and len(set(ids)) == len(ids):
         return ids
     return [str(i) for i in range(1, len(ids) + 1)]
-
-
-def _write_whole(path: Path, text: str) -> None:
-    try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    except OSError as error:
-        raise TraceError(f"{path}: cannot be written ({error.strerror})") from error
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(name, 0o666 & ~umask)
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise

@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+from pipeline.worlds.closed_loop import within
+from pipeline.worlds.policy_options import over
 from pipeline.worlds.scenario import Scenario
 from pipeline.worlds.venus import TrackError
 
-TRACKS = ("published", "honest", "honest-open", "philly")
+TRACKS = ("published", "honest", "honest-closed", "honest-open", "philly")
 
 
 def open_scenario(
+    trace: Path, *, settings: Mapping[str, Mapping[str, Any]] | None = None, **options: Any
+) -> Scenario:
+    """The world that the options of `pellucid simulate` describe.
+
+    Args:
+        settings: by policy, over those of the track or the cluster file.
+        options: of `_world`.
+
+    Raises TrackError with one line naming what is wrong.
+    """
+    world = _world(trace, **options)
+    world.settings = over(world.settings, settings or {})
+    return world
+
+
+def _world(
     trace: Path,
     *,
     cluster: Path | None = None,
@@ -21,57 +41,41 @@ def open_scenario(
     bundle: Path | None = None,
     quirks: bool = True,
     since: float | None = None,
+    loop: str | None = None,
 ) -> Scenario:
-    """The world that the options of `pellucid simulate` describe.
-
-    Raises TrackError with one line naming what is wrong.
-    """
-    if not trace.exists():
-        raise TrackError(f"--trace {trace}: no such file or folder")
-    if not compress > 0:
-        raise TrackError(f"--compress is {compress:g}; it must be above 0")
-    if seed < 0:
-        raise TrackError(f"--seed is {seed}; it must be 0 or more")
+    _check_plain(trace, compress, seed)
+    within(loop or "open")
     if track is None:
-        from pipeline.traces import read_dataset
-        from pipeline.worlds import plain
-        from pipeline.worlds.cluster_file import read_cluster
-
-        if compress != 1.0:
-            raise TrackError("--compress needs --track honest, honest-open or philly")
-        table = read_dataset(trace)
-        if cluster is not None:
-            spec, profiling = read_cluster(cluster)
-        else:
-            spec, profiling = plain.cluster_of(table), None
-        return plain.scenario(
-            table,
-            trace.name,
-            spec,
-            profiling,
+        return _plain(
+            trace,
+            cluster,
             durations=durations,
             bundle=bundle,
             seed=seed,
             since=since,
+            compress=compress,
+            loop=loop or "open",
         )
-    if since is not None:
-        raise TrackError("--since: a track is played whole; leave it out")
-    from pipeline.worlds import honest, philly, published, venus
-
     if track not in TRACKS:
         raise TrackError(f"--track {track}: use one of {', '.join(TRACKS)}")
+    if since is not None:
+        raise TrackError("--since: a track is played whole; leave it out")
     if cluster is not None:
         raise TrackError(f"--cluster: track {track} brings its own; leave it out")
+    if track == "honest-closed" and loop == "open":
+        raise TrackError("--loop open: track honest-closed is a closed loop; leave it out")
+    from pipeline.worlds import honest, philly, published, venus
+
     if track == "philly":
         if bundle is not None:
             raise TrackError("track philly learns online: no --bundle")
-        return philly.scenario(trace, seed=seed, durations=durations, compress=compress)
+        return philly.scenario(
+            trace, seed=seed, durations=durations, compress=compress, loop=loop or "open"
+        )
     folder = venus.load(trace)
     if track == "published":
-        if seed or compress != 1.0:
-            raise TrackError("track published is one exact replay: no --seed, no --compress")
-        if bundle is not None:
-            raise TrackError("track published uses given predictions: no --bundle")
+        exact = not seed and compress == 1.0 and loop in (None, "open")
+        _check_published(exact=exact, bundle=bundle)
         return published.scenario(folder, durations=durations, quirks=quirks)
     return honest.scenario(
         folder,
@@ -79,8 +83,45 @@ def open_scenario(
         durations=durations,
         compress=compress,
         bundle=bundle,
-        walls=track == "honest",
+        borrowing=track == "honest-open",
+        loop=loop or ("closed" if track == "honest-closed" else "open"),
     )
+
+
+def _check_plain(trace: Path, compress: float, seed: int) -> None:
+    if not trace.exists():
+        raise TrackError(f"--trace {trace}: no such file or folder")
+    if not compress > 0:
+        raise TrackError(f"--compress is {compress:g}; it must be above 0")
+    if seed < 0:
+        raise TrackError(f"--seed is {seed}; it must be 0 or more")
+
+
+def _check_published(*, exact: bool, bundle: Path | None) -> None:
+    if not exact:
+        raise TrackError("track published is one exact replay: no --seed, no --compress, no --loop")
+    if bundle is not None:
+        raise TrackError("track published uses given predictions: no --bundle")
+
+
+def _plain(trace: Path, cluster: Path | None, **options: Any) -> Scenario:
+    """Any trace on the cluster of a file, or on one inferred from it."""
+    from pipeline.traces import read_dataset
+    from pipeline.worlds import plain
+    from pipeline.worlds.cluster_file import read_cluster
+
+    table = read_dataset(trace)
+    if cluster is None:
+        from pipeline.worlds.inferred import cluster_of
+
+        table, spec, said = cluster_of(table)
+        world = plain.scenario(table, trace.name, spec, None, **options)
+        world.notes = (said, *world.notes)
+        return world
+    file = read_cluster(cluster)
+    world = plain.scenario(table, trace.name, file.cluster, file.profiling, **options)
+    world.settings = {file.policy: file.settings.plain()}
+    return world
 
 
 __all__ = ["TRACKS", "Scenario", "TrackError", "open_scenario"]

@@ -2,45 +2,111 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PositiveInt,
+    ValidationError,
+    model_validator,
+)
 
-from pipeline.worlds.scenario import ProfilingSettings
 from pipeline.worlds.venus import TrackError
-from scheduler.core.cluster import ClusterSpec
-from scheduler.core.profiling import KNOWN_S, Scaling
+from scheduler.assembly import CoreSpec
+from scheduler.core.cluster import ClusterSpec, NodeGroup
+from scheduler.core.settings import InvalidSettings, ProfilingPartition, read
+from scheduler.policies import UnknownPolicy
+
+DEFAULT_POLICY = "pellucid"
 
 
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class ProfilingFile(_Strict):
-    """The profiling partition: `nodes` nodes, one each from the virtual clusters named."""
+class NodesFile(_Strict):
+    """Like nodes of one virtual cluster; what is left out is as in the rest of the file."""
 
-    nodes: int = Field(0, ge=0)
-    lend_from: list[str] = []
-    scale_from: str | None = None
-    limit_s: float = Field(200.0, gt=0)
-    max_gpus: PositiveInt = 8
-    known_s: float = Field(KNOWN_S, ge=0)  # 0: every job is looked at
+    nodes: int = Field(ge=1, le=100_000)
+    gpus_per_node: Annotated[PositiveInt, Field(le=64)] | None = None
+    gpu_type: Annotated[str, Field(max_length=64)] | None = None
+    gpu_memory_mib: Annotated[float, Field(gt=0)] | None = None
+    names: list[Annotated[str, Field(min_length=1, max_length=128)]] = []
+
+    @model_validator(mode="after")
+    def _a_name_each(self) -> NodesFile:
+        if self.names and len(self.names) != self.nodes:
+            raise ValueError(f"{len(self.names)} names for {self.nodes} nodes")
+        return self
+
+
+def _groups(value: Any) -> Any:
+    """The short form, a number of nodes, as one group of nodes."""
+    return value if isinstance(value, list) else [{"nodes": value}]
 
 
 class ClusterFile(_Strict):
-    """A cluster, as a person writes it down (YAML)."""
+    """A cluster, as a person writes it down (YAML).
+
+    Attributes:
+        profiling: fields of `ProfilingPartition`; `nodes` may be a number of nodes, lent in turn by
+            the virtual clusters of `lend_from`, or else by the largest.
+        policy: `name`, and beside it the settings of that policy that are not its defaults.
+    """
 
     name: str = "cluster"
-    gpus_per_node: PositiveInt = 8
+    gpus_per_node: PositiveInt = Field(8, le=64)
     gpu_type: str = ""
     gpu_memory_mib: float = Field(24_576.0, gt=0)
-    vcs: dict[str, Annotated[int, Field(ge=1, le=100_000)]] = Field(min_length=1)
-    profiling: ProfilingFile | None = None
+    vcs: dict[str, Annotated[list[NodesFile], Field(min_length=1), BeforeValidator(_groups)]] = (
+        Field(min_length=1)
+    )
+    profiling: dict[str, Any] = {}
+    policy: dict[str, Any] = {}
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> ClusterFile:
+        every = [name for has in self.vcs.values() for nodes in has for name in nodes.names]
+        if twice := sorted({name for name in every if every.count(name) > 1}):
+            raise ValueError(f"two nodes are named {twice[0]!r}")
+        return self
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Nodes of each virtual cluster."""
+        return {vc: sum(group.nodes for group in has) for vc, has in self.vcs.items()}
+
+    def spec(self) -> ClusterSpec:
+        """The shape of the cluster."""
+        if all(group.model_fields_set == {"nodes"} for has in self.vcs.values() for group in has):
+            return ClusterSpec(
+                self.counts, self.gpus_per_node, self.gpu_memory_mib, self.gpu_type, name=self.name
+            )
+        groups = {vc: [self._group(nodes) for nodes in has] for vc, has in self.vcs.items()}
+        return ClusterSpec.mixed(groups, gpu_memory_mib=self.gpu_memory_mib, name=self.name)
+
+    def _group(self, nodes: NodesFile) -> NodeGroup:
+        return NodeGroup(
+            self.gpu_type if nodes.gpu_type is None else nodes.gpu_type,
+            nodes.nodes,
+            nodes.gpus_per_node or self.gpus_per_node,
+            nodes.gpu_memory_mib or self.gpu_memory_mib,
+            tuple(nodes.names),
+        )
 
 
-def read_cluster(path: Path) -> tuple[ClusterSpec, ProfilingSettings]:
+class _Lenders(_Strict):
+    nodes: Annotated[int, Field(ge=0)] | dict[str, PositiveInt] = 0
+    lend_from: list[str] = []
+
+
+def read_cluster(path: Path) -> CoreSpec:
     """A cluster file. TrackError names the field, the value and what is accepted."""
     try:
         content = yaml.safe_load(path.read_text())
@@ -50,30 +116,49 @@ def read_cluster(path: Path) -> tuple[ClusterSpec, ProfilingSettings]:
         raise TrackError(f"cluster {path}: not YAML ({str(error).splitlines()[0]})") from None
     try:
         file = ClusterFile.model_validate(content)
+        name, values = _policy(file.policy)
+        return CoreSpec.of(file.spec(), name, values, _partition(file.profiling, file.counts))
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(map(str, first["loc"])) or "the file"
         raise TrackError(f"cluster {path}: {field}: {first['msg']}") from None
-    spec = ClusterSpec(
-        file.vcs, file.gpus_per_node, file.gpu_memory_mib, file.gpu_type, name=file.name
-    )
-    return spec, _profiling(file, path)
+    except (InvalidSettings, UnknownPolicy) as error:
+        raise TrackError(f"cluster {path}: {error}") from None
 
 
-def _profiling(file: ClusterFile, path: Path) -> ProfilingSettings:
-    wanted = file.profiling or ProfilingFile.model_validate({})
-    lenders = wanted.lend_from or sorted(file.vcs, key=lambda vc: -file.vcs[vc])
+def _policy(section: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    values = dict(section)
+    name = values.pop("name", DEFAULT_POLICY)
+    if not isinstance(name, str):
+        raise InvalidSettings(f"policy.name is {name!r}: give the name of a policy")
+    return name, values
+
+
+def _partition(section: Mapping[str, Any], vcs: Mapping[str, int]) -> ProfilingPartition:
+    values = dict(section)
+    mine = {key: values.pop(key) for key in ("nodes", "lend_from") if key in values}
+    try:
+        lenders = _Lenders.model_validate(mine)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise InvalidSettings(f"profiling.{first['loc'][0]}: {first['msg']}") from None
     nodes: dict[str, int] = {}
-    for i in range(wanted.nodes):
-        vc = lenders[i % len(lenders)]
-        nodes[vc] = nodes.get(vc, 0) + 1
-    for vc, count in nodes.items():
-        if count >= file.vcs.get(vc, 0):
-            raise TrackError(
-                f"cluster {path}: profiling.lend_from: vc {vc!r} cannot lend {count} of "
-                f"{file.vcs.get(vc, 0)} nodes"
+    if isinstance(lenders.nodes, int):
+        turns = lenders.lend_from or sorted(vcs, key=lambda vc: -vcs[vc])
+        for i in range(lenders.nodes):
+            vc = turns[i % len(turns)]
+            nodes[vc] = nodes.get(vc, 0) + 1
+    else:
+        nodes = lenders.nodes
+    for vc, lent in nodes.items():
+        if lent >= vcs.get(vc, 0):
+            raise InvalidSettings(
+                f"profiling.lend_from: vc {vc!r} cannot lend {lent} of {vcs.get(vc, 0)} nodes"
             )
-    if wanted.scale_from and wanted.scale_from not in file.vcs:
-        raise TrackError(f"cluster {path}: profiling.scale_from: no vc {wanted.scale_from!r}")
-    scaling = Scaling(wanted.scale_from) if wanted.scale_from else None
-    return ProfilingSettings(nodes, wanted.limit_s, wanted.max_gpus, scaling, wanted.known_s)
+    try:
+        partition = read(ProfilingPartition, {**values, "nodes": nodes})
+    except InvalidSettings as error:
+        raise InvalidSettings(f"profiling.{error}") from None
+    if partition.scale_from and partition.scale_from not in vcs:
+        raise InvalidSettings(f"profiling.scale_from: no vc {partition.scale_from!r}")
+    return partition

@@ -11,7 +11,6 @@ nothing ever waits long. `compress` below about 0.3 makes queues.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime
 from itertools import cycle
 from pathlib import Path
@@ -19,15 +18,14 @@ from zoneinfo import ZoneInfo
 
 from features.job import Job
 from features.schema import State
-from pipeline.online import OnlineEstimator
+from pipeline.worlds import durations as predicted
 from pipeline.worlds import venus
-from pipeline.worlds.honest import judge_of_strangers
-from pipeline.worlds.scenario import ProfilingSettings, Scenario, by_gpu_count, oracle
+from pipeline.worlds.closed_loop import in_loop
+from pipeline.worlds.pairs import unseen_pair_predictor
+from pipeline.worlds.scenario import Scenario
 from pipeline.worlds.venus import TrackError, jitter
 from scheduler.core.cluster import ClusterSpec
-from scheduler.core.estimates import Estimator
-from scheduler.core.policy import Policy
-from scheduler.core.profiling import Scaling
+from scheduler.core.settings import ProfilingPartition
 from scheduler.simulation.work import PairTable, Work, Workload
 
 # Nodes of 8 GPUs by virtual cluster, as Helios' artifact has them; jobs of four others (18) are
@@ -36,8 +34,7 @@ VCS = {
     "6214e9": 64, "7f04ca": 32, "11cb48": 16, "b436b2": 64, "ee9e8c": 64, "e13805": 16,
     "6c71a0": 32, "2869ce": 16, "ed69ec": 8, "103959": 8, "0e4a51": 32,
 }  # fmt: skip
-PROFILING = ProfilingSettings(nodes={"6214e9": 1, "b436b2": 1}, scaling=Scaling("6214e9"))
-DURATIONS = ("own", "oracle", "gpus")
+PROFILING = ProfilingPartition(nodes={"6214e9": 1, "b436b2": 1}, scale_from="6214e9", known_s=0.0)
 _CLOCK = ZoneInfo("America/Los_Angeles")
 
 
@@ -83,31 +80,20 @@ def scenario(
     durations: str | None = None,
     compress: float = 1.0,
     bare: bool = False,
+    loop: str = "open",
 ) -> Scenario:
     """The track on a folder with `philly.csv`; arguments as of `honest.scenario` and `load`."""
-    workload = jitter(load(folder, bare=bare), seed, compress=compress)
-    truth = oracle(workload)
-    given: dict[str, Callable[[], Estimator]] = {
-        "own": lambda: OnlineEstimator(seed=seed),
-        "oracle": lambda: truth,
-        "gpus": by_gpu_count,
-    }
-    if durations is not None and durations not in given:
-        raise TrackError(f"--durations {durations} is unknown; use one of {', '.join(given)}")
-
-    def estimator(policy: Policy) -> Estimator:
-        if not policy.estimates:
-            return Estimator()
-        return given["oracle" if policy.oracle else durations or "own"]()
-
+    workload = jitter(in_loop(load(folder, bare=bare), loop), seed, compress=compress)
     packing = folder.parent / "packing"
-    judge = None if bare else judge_of_strangers(workload, packing)
+    pair_predictor = None if bare else unseen_pair_predictor(workload, packing)
     return Scenario(
         "philly-bare" if bare else "philly",
         workload,
         PairTable({} if bare else venus.pair_speeds(packing), unmeasured=0.8, cap=1.0),
-        estimator,
-        judge=None if judge is None else lambda: judge,
+        predicted.chosen(durations, predicted.sources(workload, seed)),
+        pair_predictor=None if pair_predictor is None else lambda: pair_predictor,
+        arrivals=None,
         profiling=None if bare else PROFILING,
         seed=seed,
+        loop=loop,
     )

@@ -2,46 +2,33 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
-from math import isfinite
+from dataclasses import replace
+from math import inf, isfinite
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from features.job import Job, Profile
 from features.schema import State
-from models.bundle import Bundle, BundleError
-from models.training.packing import fit_packing, fit_pair_speed
-from models.training.simulated import simulated_pairs
+from models.bundle import Bundle
 from pipeline.helios import OnlineHelios
 from pipeline.online import OnlineEstimator
-from pipeline.worlds.scenario import ProfilingSettings, Scenario, by_gpu_count, oracle
-from pipeline.worlds.venus import TrackError
+from pipeline.worlds import durations as predicted
+from pipeline.worlds.closed_loop import in_loop
+from pipeline.worlds.pairs import of_bundle_or_simulated
+from pipeline.worlds.scenario import Scenario
+from pipeline.worlds.venus import TrackError, jitter
+from scheduler.core.arrivals import BundleForecaster
 from scheduler.core.cluster import ClusterSpec
 from scheduler.core.estimates import BundleEstimator, Estimator
-from scheduler.core.pairs import BundleJudge
 from scheduler.core.policy import Policy
+from scheduler.core.settings import ProfilingPartition
 from scheduler.simulation.work import Configuration, SimulatedContention, Work, Workload
 
 _KNOWN_STATES = frozenset(State)
-
-DURATIONS = ("own", "oracle", "gpus", "helios")
-
-
-def cluster_of(table: pa.Table, *, gpus_per_node: int = 8, load: float = 0.9) -> ClusterSpec:
-    """A cluster shape that would have carried a trace at the given offered load per VC."""
-    frame = table.select(["vc", "gpus", "duration_s", "submit_time"]).to_pandas()
-    span = (frame["submit_time"].max() - frame["submit_time"].min()).total_seconds() or 1.0
-    known = frame["duration_s"].where(np.isfinite(frame["duration_s"]), 0.0)
-    work = frame["gpus"] * known
-    vcs: dict[str, int] = {}
-    for vc, index in frame.groupby(frame["vc"].astype(str)).groups.items():
-        need = float(work.loc[index].sum()) / span / load / gpus_per_node
-        largest = int(frame.loc[index, "gpus"].max())
-        vcs[str(vc)] = max(1, round(need), -(-largest // gpus_per_node))
-    return ClusterSpec(vcs, gpus_per_node, name="inferred")
 
 
 def workload_of(table: pa.Table, cluster: ClusterSpec, name: str) -> Workload:
@@ -62,6 +49,8 @@ def workload_of(table: pa.Table, cluster: ClusterSpec, name: str) -> Workload:
         )
     }  # fmt: skip
     submit = table.column("submit_time").cast(pa.int64()).to_pylist()
+    ends = table.column("end_time").cast(pa.int64()).to_pylist()
+    recorded: dict[str, float] = {}
     for i in range(table.num_rows):
         row = {field: values[i] for field, values in columns.items()}
         if row["duration_s"] is None:
@@ -88,38 +77,45 @@ def workload_of(table: pa.Table, cluster: ClusterSpec, name: str) -> Workload:
         work[job_id] = Work(
             row["duration_s"], State(row["state"]), _configuration(row), _profile(row)
         )
+        if ends[i] is not None:
+            recorded[job_id] = ends[i] / 1000
     order = sorted(range(len(jobs)), key=lambda k: jobs[k].submit_time)
-    return Workload(name, [jobs[k] for k in order], work, cluster, left_out)
+    return Workload(name, [jobs[k] for k in order], work, cluster, left_out, recorded)
 
 
-def _learned(
-    bundle: Bundle | None, seed: int, past: list[Job], workload: Workload, since: float | None
-) -> Estimator:
-    """An estimator that has seen the past: every job of it that had ended before `since`.
+def _unknown_vcs(workload: Workload) -> tuple[str, ...]:
+    """Which virtual clusters of the trace the cluster has not. TrackError when it has none."""
+    jobs = Counter(job.vc for job in workload.jobs)
+    unknown = [(vc, count) for vc, count in jobs.most_common() if vc not in workload.cluster.vcs]
+    if not unknown:
+        return ()
+    named = ", ".join(f"{vc or '(no name)'} ({count:,} jobs)" for vc, count in unknown[:8])
+    there = ", ".join(list(workload.cluster.vcs)[:8])
+    more = f" and {len(unknown) - 8} more" if len(unknown) > 8 else ""
+    said = f"the cluster has no virtual cluster {named}{more}; it has {there}"
+    if len(unknown) == len(jobs):
+        raise TrackError(f"trace {workload.name}: {said}")
+    return (f"Every job of a virtual cluster that is not there is refused: {said}.",)
+
+
+def _told(estimator: Estimator, past: list[Job], truth: dict[str, Work], since: float) -> Estimator:
+    """The estimator, after the past was replayed to it: every job that had ended before `since`.
 
     A trace says when a job was submitted and how long it ran, not always when it started: the
     past is replayed as if nobody had waited.
     """
-    estimator = OnlineEstimator(seed=seed) if bundle is None else BundleEstimator(bundle)
-    return _told(estimator, past, workload, since)
-
-
-def _told(
-    estimator: Estimator, past: list[Job], workload: Workload, since: float | None
-) -> Estimator:
-    """The estimator, after the past was replayed to it."""
     moments: list[tuple[float, int, Job]] = []
     for job in past:
-        end = job.submit_time + workload.work[job.job_id].duration_s
-        if since is not None and end < since:
+        end = job.submit_time + truth[job.job_id].duration_s
+        if end < since:
             moments += [(job.submit_time, 1, job), (end, 0, job)]
     for now, submits, job in sorted(moments, key=lambda m: m[:2]):
-        work = workload.work[job.job_id]
+        work = truth[job.job_id]
         if submits:
             estimator.submitted(job, now)
             estimator.started(job.job_id, now)
             if isinstance(estimator, OnlineEstimator):
-                estimator.estimate(job, now)  # takes the row it will learn from
+                estimator.enqueued(job, now)  # takes the row it will learn from
         else:
             estimator.ended(job.job_id, work.state, work.duration_s, now)
     return estimator
@@ -142,63 +138,58 @@ def scenario(
     table: pa.Table,
     name: str,
     cluster: ClusterSpec,
-    profiling: ProfilingSettings | None,
+    profiling: ProfilingPartition | None,
     *,
     durations: str | None = None,
     bundle: Path | None = None,
     seed: int = 0,
     since: float | None = None,
+    compress: float = 1.0,
+    loop: str = "open",
 ) -> Scenario:
     """A trace on a cluster. Pairs run at simulated speeds, since a trace holds none.
 
     Args:
-        durations: `own` (the default; the bundle when one is given), `oracle`, `gpus` or `helios`.
+        durations: `own` (the default; the bundle when one is given), `helios` or one of
+            `durations.sources`.
         bundle: exported models; without one, durations are learned online and the packing
             models are fitted on simulated pairs.
-        seed: of online fits.
+        seed: of online fits; above 0 also of the submit times, which move by U(0, 60) s.
         since: simulate only jobs submitted from then on (seconds since the epoch); what ended
             before is history that estimators may learn from.
+        compress: multiplies submit times.
+        loop: see `pipeline.worlds.closed_loop`.
     """
-    workload = workload_of(table, cluster, name)
-    past: list[Job] = []
-    if since is not None:
-        past = [job for job in workload.jobs if job.submit_time < since]
-        workload.jobs = [job for job in workload.jobs if job.submit_time >= since]
-    if not workload.jobs:
+    whole = in_loop(workload_of(table, cluster, name), loop)
+    notes = _unknown_vcs(whole)
+    start = -inf if since is None else since
+    past = [job for job in whole.jobs if job.submit_time < start]
+    played = replace(whole, jobs=[job for job in whole.jobs if job.submit_time >= start])
+    if not played.jobs:
         raise TrackError(f"trace {name} holds no job with a duration to simulate")
-    truth = oracle(workload)
+    workload = jitter(played, seed, compress=compress, permute=False)
     loaded = Bundle.load(bundle) if bundle is not None else None
-    given: dict[str, Callable[[], Estimator]] = {
-        "own": lambda: _learned(loaded, seed, past, workload, since),
-        "oracle": lambda: truth,
-        "gpus": by_gpu_count,
-        "helios": lambda: _told(OnlineHelios(seed=seed), past, workload, since),
-    }
-    if durations is not None and durations not in given:
-        raise TrackError(f"--durations {durations} needs a track; use one of {', '.join(given)}")
+    more: dict[str, Callable[[], Estimator]] = {"helios": lambda: OnlineHelios(seed=seed)}
+    if loaded is not None:
+        more["own"] = lambda: BundleEstimator(loaded)
+    fresh = predicted.chosen(durations, predicted.sources(workload, seed, **more))
 
     def estimator(policy: Policy) -> Estimator:
-        if not policy.estimates:
-            return Estimator()
-        return given["oracle" if policy.oracle else durations or "own"]()
+        return _told(fresh(policy), past, whole.work, start)
 
-    def judge() -> BundleJudge:
-        if loaded is not None:
-            try:
-                return BundleJudge(loaded.packing, loaded.pair_speed)
-            except BundleError:
-                pass  # a bundle may hold a duration model only
-        pairs = simulated_pairs(seed)
-        return BundleJudge(fit_packing(pairs).model, fit_pair_speed(pairs).model)
+    arrivals = loaded.arrivals if loaded is not None and "arrivals" in loaded.parts else None
 
+    pairs_from, pair_predictor = of_bundle_or_simulated(loaded, seed)
     return Scenario(
         name,
         workload,
         SimulatedContention(),
         estimator,
-        judge=judge,
-        # packing is always on: Lucid's switch has a threshold made for one cluster, and was worth
-        # nothing measurable there
+        pair_predictor=pair_predictor,
+        pairs_from=pairs_from,
+        arrivals=lambda: BundleForecaster(arrivals),
         profiling=profiling,
         seed=seed,
+        loop=loop,
+        notes=notes,
     )

@@ -6,33 +6,30 @@ known of every job beforehand, and predictions are given. `Quirks` are on unless
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from pipeline.online import OnlineEstimator
+from pipeline.worlds import durations as predicted
 from pipeline.worlds.scenario import (
-    ProfilingSettings,
     Progress,
     Scenario,
     Sink,
-    by_gpu_count,
-    oracle,
 )
 from pipeline.worlds.tie_order import restore
-from pipeline.worlds.venus import TrackError, Venus
-from scheduler.core.core import Core
+from pipeline.worlds.venus import Venus
+from scheduler.assembly import cluster_of, stage_of
 from scheduler.core.decisions import Decision
 from scheduler.core.estimates import Estimator, TableEstimator
-from scheduler.core.pairs import TableJudge
-from scheduler.core.policy import Policy
-from scheduler.core.profiling import ProfilingStage, Scaling
+from scheduler.core.pairs import TablePairPredictor
+from scheduler.core.policy import Predictors
 from scheduler.core.quirks import NONE, PUBLISHED
+from scheduler.core.settings import ProfilingPartition
 from scheduler.simulation.engine import Engine, Outcome
 from scheduler.simulation.free_profiling import LoanSchedule, profile_all
 from scheduler.simulation.work import PairTable
 
-# nodes lent to profiling in the published settings
-PROFILING = ProfilingSettings(nodes={"vc8Gr": 1, "vcefl": 1}, scaling=Scaling("vcYVn"))
+# what Lucid's artifact sets: nodes lent to profiling, every job is looked at; when packing is off
+PROFILING = ProfilingPartition(nodes={"vc8Gr": 1, "vcefl": 1}, scale_from="vcYVn", known_s=0.0)
+LUCID = {"quiet_jobs": 2.0}
 
 
 @dataclass
@@ -42,21 +39,14 @@ class PublishedScenario(Scenario):
     def simulate(
         self, name: str, *, sink: Sink | None = None, progress: Progress | None = None
     ) -> tuple[Outcome, Estimator]:
-        policy = self.policy(name)
-        if not policy.profiles:
+        policy, spec = self.policy(name), self.spec(name)
+        stage = stage_of(spec, policy, Predictors(arrivals=self.arrivals))
+        if stage is None:
             return super().simulate(name, sink=sink, progress=progress)
-        stage = self.stage(policy)
-        assert isinstance(stage, ProfilingStage)
-        pass_ = profile_all(self.workload, lambda: self.cluster(policy), stage, self.quirks)
-        estimator = self.estimators(policy)
+        pass_ = profile_all(self.workload, lambda: cluster_of(spec, policy), stage, self.quirks)
         work = self.workload.work
         profiles = {i: w.profile for i, w in work.items() if w.profile is not None}
-        core = Core(
-            self.cluster(policy),
-            policy,
-            estimator,
-            profiling=LoanSchedule(pass_.loans, profiles),
-        )
+        core = self.core(policy, stage=LoanSchedule(pass_.loans, profiles))
         recorded = _after(pass_.decisions, sink)
         engine = Engine(
             core,
@@ -74,7 +64,7 @@ class PublishedScenario(Scenario):
         outcome.jobs = [by_id[job.job_id] for job in self.workload.jobs]
         outcome.decisions += len(pass_.decisions)
         outcome.busy_gpu_s += pass_.busy_gpu_s
-        return outcome, estimator
+        return outcome, core.estimator
 
 
 def _after(first: list[Decision], sink: Sink | None) -> Sink | None:
@@ -96,30 +86,17 @@ def scenario(venus: Venus, *, durations: str | None = None, quirks: bool = True)
     """The published track on the Venus folder.
 
     Args:
-        durations: `oracle`, `ebm`, `lgb`, `gpus` or `own`; None = what each policy had (the
+        durations: `ebm`, `lgb` or one of `durations.sources`; None = what each policy had (the
             truth for sjf and srtf, the EBM's predictions for qssf and lucid).
         quirks: copy the defects the published figures depend on.
     """
     workload = restore(venus.workload, venus.folder / "peer_results.csv")
-    truth = oracle(workload)
-    given: dict[str, Callable[[], Estimator]] = {
-        "oracle": lambda: truth,
-        "gpus": by_gpu_count,
-        "ebm": lambda: TableEstimator("ebm", venus.predictions("ebm")),
-        "lgb": lambda: TableEstimator("lgb", venus.predictions("lgb")),
-        "own": OnlineEstimator,
-    }
-    if durations is not None and durations not in given:
-        raise TrackError(
-            f"--durations {durations} is not available on track published; "
-            f"use one of {', '.join(given)}"
-        )
-
-    def estimator(policy: Policy) -> Estimator:
-        if not policy.estimates:
-            return Estimator()
-        return given["oracle" if policy.oracle else durations or "ebm"]()
-
+    given = predicted.sources(
+        workload,
+        0,
+        ebm=lambda: TableEstimator("ebm", venus.predictions("ebm")),
+        lgb=lambda: TableEstimator("lgb", venus.predictions("lgb")),
+    )
     speed = PairTable(venus.pair_speeds, unmeasured=1.0, cap=None)
     configurations = {i: w.configuration for i, w in workload.work.items()}
     scores = {i: venus.labels[c] for i, c in configurations.items() if c in venus.labels}
@@ -132,9 +109,10 @@ def scenario(venus: Venus, *, durations: str | None = None, quirks: bool = True)
         "published",
         workload,
         speed,
-        estimator,
-        judge=lambda: TableJudge(scores, speeds),
-        forecast=venus.forecast,
+        predicted.chosen(durations, given, default="ebm"),
+        pair_predictor=lambda: TablePairPredictor(scores, speeds),
+        arrivals=venus.forecast,
         profiling=PROFILING,
         quirks=PUBLISHED if quirks else NONE,
+        settings={"lucid": LUCID},
     )

@@ -9,41 +9,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from scheduler.core.arrivals import Forecast
-from scheduler.core.cluster import Cluster
+from scheduler.assembly import CoreSpec, assemble, policy_of
+from scheduler.core.arrivals import ArrivalForecaster, BundleForecaster
 from scheduler.core.core import Core
 from scheduler.core.decisions import Decision
-from scheduler.core.estimates import Estimator, GpuCountEstimator, TableEstimator
-from scheduler.core.pairs import Judge
-from scheduler.core.policy import Policy
-from scheduler.core.profiling import Scaling, Stage
+from scheduler.core.estimates import Estimator
+from scheduler.core.pairs import PairPredictor
+from scheduler.core.policy import Policy, Predictors
+from scheduler.core.profiling import Stage
 from scheduler.core.quirks import NONE, Quirks
-from scheduler.policies import build, policy_named
+from scheduler.core.settings import ProfilingPartition
+from scheduler.policies.easy import Easy
 from scheduler.simulation.engine import Engine, JobResult, Outcome
 from scheduler.simulation.work import SpeedModel, Workload
 
 Sink = Callable[[list[Decision]], None]
 Progress = Callable[[int], None]
-
-
-@dataclass(frozen=True, slots=True)
-class ProfilingSettings:
-    """The profiling partition of a cluster.
-
-    Attributes:
-        nodes: nodes each virtual cluster lends for good. None: nobody is looked at, but profiles of
-            runs that are watched are still carried over (`known_s`).
-        limit_s, max_gpus: longest look, largest job looked at.
-        scaling: one more node while many wait; None for a fixed partition.
-        known_s: a job like one that was looked at less than so many seconds ago takes over its
-            profile; 0: every job is looked at.
-    """
-
-    nodes: dict[str, int] = field(default_factory=dict)
-    limit_s: float = 200.0
-    max_gpus: int = 8
-    scaling: Scaling | None = None
-    known_s: float = 0.0
 
 
 @dataclass
@@ -55,27 +36,30 @@ class Scenario:
         workload: jobs, truth, cluster.
         speed: nature's rule for rates.
         estimators: makes the estimator a policy uses; called once per run.
-        judge: makes the beliefs about pairs; None = nobody packs.
-        forecast: makes the arrivals forecast.
+        pair_predictor: makes the predictor of pair speeds; None = nobody packs.
+        pairs_from: what that was learned from, for people; "" = it goes without saying.
+        arrivals: makes a forecaster of arrivals; None = there is none.
         profiling: the partition; None = nobody profiles.
         quirks: departures for fidelity.
         seed: of the workload's permutation and jitter.
-        walls: every virtual cluster keeps to itself; without them the policies that can may
-            use idle GPUs of another, where nobody waits.
-        settings: arguments of the policy `pellucid` that are not its defaults.
+        loop: `open`, or `closed` where submissions wait for what they answer.
+        notes: what a reader of its figures must know, sentences.
+        settings: by policy, those that are not its defaults, as in the cluster file.
     """
 
     name: str
     workload: Workload
     speed: SpeedModel
     estimators: Callable[[Policy], Estimator]
-    judge: Callable[[], Judge] | None = None
-    forecast: Callable[[], Forecast] | None = None
-    profiling: ProfilingSettings | None = None
+    pair_predictor: Callable[[], PairPredictor] | None = None
+    pairs_from: str = ""
+    arrivals: Callable[[], ArrivalForecaster] | None = BundleForecaster
+    profiling: ProfilingPartition | None = None
     quirks: Quirks = NONE
     seed: int = 0
-    walls: bool = True
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    loop: str = "open"
+    notes: tuple[str, ...] = ()
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def cluster_gpus(self) -> int:
         """GPUs in the whole cluster."""
@@ -84,74 +68,81 @@ class Scenario:
     def layout(self) -> dict[str, Any]:
         """The cluster, for the summary of a run."""
         cluster = self.workload.cluster
-        return {"cluster": dict(cluster.vcs), "gpus_per_node": cluster.gpus_per_node}
+        gpus = {
+            vc: sum(group.nodes * group.gpus_per_node for group in cluster.groups_of(vc))
+            for vc in cluster.vcs
+        }
+        return {
+            "cluster": dict(cluster.vcs),
+            "gpus_per_node": cluster.gpus_per_node,
+            "gpus_by_vc": gpus,
+            **({"pairs_from": self.pairs_from} if self.pairs_from else {}),
+        }
+
+    def notes_on(self, policy: str) -> list[str]:
+        """What a reader of a policy's figures must know, sentences."""
+        said, jobs = list(self.notes), self.workload.jobs
+        unlimited = sum(not job.time_limit_s for job in jobs)
+        if policy == Easy.name and unlimited:
+            said.append(
+                f"{unlimited:,} of {len(jobs):,} jobs have no time limit: easy takes them to run "
+                "for as long as the last two jobs of their user did."
+            )
+        return said
+
+    def spec(self, policy: str) -> CoreSpec:
+        """What the core of a policy is built from. Raises UnknownPolicy, InvalidSettings."""
+        given = self.settings.get(policy, {})
+        return CoreSpec.of(self.workload.cluster, policy, given, self.profiling)
 
     def policy(self, name: str) -> Policy:
-        """A policy, with the beliefs this world grants it."""
-        kind = policy_named(name)
-        return build(
-            name,
-            judge=self.judge() if self.judge and kind.packs else None,
-            forecast=self.forecast() if self.forecast and kind.packs else None,
-            quirks=self.quirks,
-            gpu_memory_mib=self.workload.cluster.gpu_memory_mib,
-            borrows=not self.walls,
-            settings=self.settings,
-        )
+        """A policy by name, with the predictors this world grants it."""
+        spec = self.spec(name)
+        pairs = self.pair_predictor() if self.pair_predictor and spec.kind.packs else None
+        return policy_of(spec, Predictors(pairs, self.arrivals), self.quirks)
 
-    def cluster(self, policy: Policy) -> Cluster:
-        lent = self.profiling.nodes if policy.profiles and self.profiling else None
-        return Cluster(self.workload.cluster, lent)
+    def core(
+        self,
+        policy: str | Policy,
+        estimator: Estimator | None = None,
+        *,
+        stage: Stage | None = None,
+    ) -> Core:
+        """A new core for a policy, by name or built by the caller.
 
-    def stage(self, policy: Policy) -> Stage | None:
-        """The profiling stage in front of a policy's queues."""
-        from scheduler.core.profiling import ProfilingStage, WaitingStage
-
-        settings = self.profiling
-        if not policy.profiles or settings is None:
-            return None
-        if not (settings.nodes or settings.scaling or policy.profiles_waiting):
-            return None  # every job would wait for a look for ever
-        kind = WaitingStage if policy.profiles_waiting else ProfilingStage
-        return kind(
-            limit_s=settings.limit_s,
-            max_gpus=settings.max_gpus,
-            scaling=settings.scaling,
-            forecast=self.forecast() if self.forecast else None,
-            known_s=settings.known_s,
+        Args:
+            estimator, stage: instead of this world's.
+        """
+        made = self.policy(policy) if isinstance(policy, str) else policy
+        return assemble(
+            CoreSpec(self.workload.cluster, made.name, made.settings, self.profiling),
+            estimator or self.estimators(made),
+            Predictors(arrivals=self.arrivals),
+            policy=made,
+            stage=stage,
         )
 
     def simulate(
         self, name: str, *, sink: Sink | None = None, progress: Progress | None = None
     ) -> tuple[Outcome, Estimator]:
         """Run one policy, by name, over the workload."""
-        return self.play(self.policy(name), sink=sink, progress=progress)
+        return self.play(self.core(name), sink=sink, progress=progress)
 
     def play(
-        self, policy: Policy, *, sink: Sink | None = None, progress: Progress | None = None
+        self, core: Core, *, sink: Sink | None = None, progress: Progress | None = None
     ) -> tuple[Outcome, Estimator]:
-        """Run a policy, built by the caller, over the workload."""
-        estimator = self.estimators(policy)
-        core = Core(self.cluster(policy), policy, estimator, profiling=self.stage(policy))
+        """Run a core over the workload."""
         engine = Engine(
             core,
             self.workload.jobs,
             self.workload.work,
             self.speed,
+            after=self.workload.after,
             sink=sink,
             quirks=self.quirks,
             progress=progress,
         )
-        return engine.run(), estimator
-
-
-def oracle(workload: Workload) -> TableEstimator:
-    """The truth as an estimator."""
-    return TableEstimator("oracle", {i: w.duration_s for i, w in workload.work.items()})
-
-
-def by_gpu_count() -> GpuCountEstimator:
-    return GpuCountEstimator()
+        return engine.run(), core.estimator
 
 
 @dataclass(slots=True)

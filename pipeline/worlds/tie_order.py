@@ -11,6 +11,7 @@ alike in GPUs and duration, SJF's start times tell who was first.
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -37,4 +38,4 @@ def restore(workload: Workload, results: Path) -> Workload:
         rank = alike.setdefault(kind, random_by_vc[job.vc].random())
         keys[job.job_id] = job.submit_time, started, rank, sjf[job.job_id]
     jobs = sorted(workload.jobs, key=lambda job: keys[job.job_id])
-    return Workload(workload.name, jobs, workload.work, workload.cluster)
+    return replace(workload, jobs=jobs)

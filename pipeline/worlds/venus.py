@@ -15,7 +15,7 @@ import numpy as np
 
 from features.job import Job, Profile
 from features.schema import State
-from scheduler.core.arrivals import TableForecast
+from scheduler.core.arrivals import TableForecaster
 from scheduler.core.cluster import ClusterSpec
 from scheduler.simulation.work import Configuration, Work, Workload
 
@@ -48,12 +48,12 @@ class Venus:
         rows = read_rows(self.folder / f"peer_duration_{name}.csv")
         return {row["job_id"]: float(row["priority"]) for row in rows}
 
-    def forecast(self, compress: float = 1.0) -> TableForecast:
+    def forecast(self, compress: float = 1.0) -> TableForecaster:
         """The artifact's arrival forecast, for submit times multiplied by `compress`."""
         rows = read_rows(self.folder / "peer_throughput_pred.csv")
         bins = range(round(len(rows) * compress))
         played = [rows[min(int(i / compress), len(rows) - 1)] for i in bins]
-        return TableForecast(
+        return TableForecaster(
             _seconds(rows[0]["time"]),
             [float(row["pred_gpu_job"]) / compress for row in played],
             [float(row["pred_gpu_num"]) / compress for row in played],
@@ -161,12 +161,15 @@ def read_rows(path: Path) -> list[dict[str, str]]:
     return rows
 
 
-def jitter(workload: Workload, seed: int, *, compress: float = 1.0) -> Workload:
+def jitter(
+    workload: Workload, seed: int, *, compress: float = 1.0, permute: bool = True
+) -> Workload:
     """The workload as seed `seed` of the honest tracks plays it.
 
     The eight workload columns are permuted over the jobs, so that a profile tells nothing about
     a duration. Seed 0 keeps exact submit times; others move each by U(0, 60) s and re-sort.
-    `compress` multiplies submit times (below 1: a busier month).
+    `compress` multiplies submit times (below 1: a busier month). Without `permute` every job keeps
+    its own workload.
     """
     rng = np.random.default_rng(seed)
     jobs = workload.jobs
@@ -177,11 +180,11 @@ def jitter(workload: Workload, seed: int, *, compress: float = 1.0) -> Workload:
         moved = moved + rng.uniform(0, 60, len(jobs))
     order = np.argsort(moved, kind="stable")
     work: dict[str, Work] = {}
-    for job, source in zip(jobs, permutation, strict=True):
+    for job, source in zip(jobs, permutation if permute else range(len(jobs)), strict=True):
         own, other = workload.work[job.job_id], workload.work[jobs[source].job_id]
         work[job.job_id] = Work(own.duration_s, own.state, other.configuration, other.profile)
     shuffled = [_at(jobs[i], float(moved[i])) for i in order]
-    return Workload(workload.name, shuffled, work, workload.cluster)
+    return replace(workload, jobs=shuffled, work=work)
 
 
 def _at(job: Job, submit_time: float) -> Job:

@@ -9,10 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from features.files import write_table
 from profiler.colocate.journal import Item, Journal, Measurement
 from profiler.colocate.schema import COUNTERS, HOST, PAIR_SCHEMA, SOLO_SCHEMA
 from profiler.colocate.statistics import mean_of, ratio_of
-from profiler.recorder import write_parquet
 from profiler.workloads import Config
 
 SOLO_NAME, PAIRS_NAME = "solo.parquet", "pairs.parquet"
@@ -116,6 +116,6 @@ def _table(rows: list[dict[str, Any]], schema: pa.Schema, keys: tuple[str, ...])
 def write_tables(journal: Journal, folder: Path, tolerance: float) -> tuple[pa.Table, pa.Table]:
     """Write solo.parquet and pairs.parquet; returns both."""
     solo, pairs = solo_table(journal, tolerance), pair_table(journal, tolerance)
-    write_parquet(solo, folder / SOLO_NAME)
-    write_parquet(pairs, folder / PAIRS_NAME)
+    write_table(folder / SOLO_NAME, solo)
+    write_table(folder / PAIRS_NAME, pairs)
     return solo, pairs

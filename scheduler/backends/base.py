@@ -42,6 +42,8 @@ class Launch:
         partner: job already on the same GPUs.
         watch_s: a run on GPUs of its own is watched for so long, seconds, and then OBSERVED, where
             there is something to watch it with; None = it is not watched.
+        pair_watch_s: when it has shared GPUs with its partner for so long, seconds, both are
+            PAIR_OBSERVED, where their progress can be told; None = they are not.
     """
 
     job_id: str
@@ -58,13 +60,16 @@ class Launch:
     limit_s: float | None = None
     partner: str | None = None
     watch_s: float | None = None
+    pair_watch_s: float | None = None
 
 
 class Happened(StrEnum):
-    """What a backend reports of an attempt: each at most once, one of the final ones last."""
+    """What a backend reports of an attempt: each at most once (PAIR_OBSERVED: once beside each
+    partner), one of the final ones last."""
 
     STARTED = "started"
     OBSERVED = "observed"  # still running; `profile` is what watching it showed
+    PAIR_OBSERVED = "pair_observed"  # still running beside a partner; `speed` is how fast
     PROFILED = "profiled"  # stopped at the profiling limit, healthy; to be run later
     ENDED = "ended"
     LOST = "lost"  # begun, and nobody knows how it ended (the host died)
@@ -88,6 +93,7 @@ class Report:
         detail: one line for a person: exit code and last line, why it was not started.
         profile: of OBSERVED, PROFILED, and ENDED while being profiled, where there is one.
         pid: process id on a host that has one.
+        speed: of PAIR_OBSERVED: progress per second over that of a run alone.
     """
 
     job_id: str
@@ -100,6 +106,7 @@ class Report:
     detail: str = ""
     profile: Profile | None = None
     pid: int | None = None
+    speed: float | None = None
 
 
 class Backend(Protocol):

@@ -16,15 +16,21 @@ from typing import Any
 class Kind(StrEnum):
     """What an event says. The body's fields are listed beside it."""
 
-    GENESIS = "genesis"  # cluster, policy, parameters, bundle, version: what the core is built from
+    HEADER = "genesis"  # cluster, policy, parameters, bundle, version: what the core is built from
     SUBMITTED = "submitted"  # spec (see `service.submission.Submission`), owner
     CANCEL_ASKED = "cancel_asked"
     PRIORITY_SET = "priority_set"  # priority (higher goes first)
-    NODE_SET = "node_set"  # node, open (False: drained, nothing new starts there)
+    NODE_SET = "node_set"  # node, open (False: drained, nothing new starts there), reason
+    NODE_ADDED = "node_added"  # name, vc, gpus, gpu_type, gpu_memory_mib; numbered by the fold
+    # node, and what it is to be once nothing runs there: vc, gpus, gpu_type, gpu_memory_mib; reason
+    NODE_CHANGED = "node_changed"
+    NODE_REMOVED = "node_removed"  # node, reason: it goes once nothing runs there
+    SETTINGS_SET = "settings_set"  # settings (all of the policy's), reason
     DECIDED = "decided"  # upto, now, count, digest, keys: a pass over all events up to `upto`
-    REBASED = "rebased"  # why: from here on a new core decides (see `service.rebase`)
+    EPOCH = "rebased"  # why: from here on a new core decides (see `service.rebase`)
     STARTED = "started"  # attempt, pid
     OBSERVED = "observed"  # attempt, profile
+    PAIR_OBSERVED = "pair_observed"  # attempt, speed: beside its partner, over that of a run alone
     PROFILED = "profiled"  # attempt, profile
     ENDED = "ended"  # attempt, state, exit_code, ran_s, detail
     LOST = "lost"  # attempt, detail
@@ -47,6 +53,9 @@ INPUTS = frozenset(Kind) - {
     Kind.ADVISED,
     Kind.ORDERED,
 }
+
+
+ABOUT_NODES = frozenset({Kind.NODE_SET, Kind.NODE_ADDED, Kind.NODE_CHANGED, Kind.NODE_REMOVED})
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from enum import Enum
 from heapq import heappop, heappush
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ Key = tuple[str, int]  # job, attempt
 
 
 @dataclass(frozen=True, slots=True)
-class Fate:
+class JobOutcome:
     """What is true of a job, which only its world knows.
 
     Attributes:
@@ -45,18 +46,30 @@ class Fate:
     refused: str = ""
 
 
-Truth = Callable[[Launch], Fate]
+Truth = Callable[[Launch], JobOutcome]
 
 
-def by_command(launch: Launch) -> Fate:
+def by_command(launch: Launch) -> JobOutcome:
     """Fate read from the command: ``sleep S``, ``true``, ``false``; a minute for any other."""
     name, seconds = os.path.basename(launch.command[0]), launch.command[1:]
     if name == "sleep":
         right = all(re.fullmatch(r"\d+(\.\d*)?|\.\d+", word) for word in seconds) and seconds
-        return Fate(Work(sum(map(float, seconds)))) if right else Fate(Work(0.0, State.FAILED))
+        return (
+            JobOutcome(Work(sum(map(float, seconds))))
+            if right
+            else JobOutcome(Work(0.0, State.FAILED))
+        )
     if name in ("true", "false"):
-        return Fate(Work(0.0, State.COMPLETED if name == "true" else State.FAILED))
-    return Fate(Work(60.0))
+        return JobOutcome(Work(0.0, State.COMPLETED if name == "true" else State.FAILED))
+    return JobOutcome(Work(60.0))
+
+
+class _Due(Enum):
+    """What is to happen to an attempt; all but OBSERVED only if its speed is still the same."""
+
+    END = "end"
+    OBSERVED = "observed"
+    PAIR_OBSERVED = "pair_observed"
 
 
 class _Attempt:
@@ -64,9 +77,9 @@ class _Attempt:
 
     __slots__ = (
         "deadline",
-        "fate",
         "launch",
         "left",
+        "outcome",
         "partner",
         "profile",
         "rate",
@@ -76,10 +89,10 @@ class _Attempt:
         "version",
     )
 
-    def __init__(self, launch: Launch, fate: Fate, now: float):
+    def __init__(self, launch: Launch, outcome: JobOutcome, now: float):
         self.launch = launch
-        self.fate = fate
-        self.left = fate.work.duration_s
+        self.outcome = outcome
+        self.left = outcome.work.duration_s
         self.rate = 1.0
         self.since = self.started = now
         self.version = 0
@@ -106,7 +119,7 @@ class World:
     """Everything outside the service, on one clock.
 
     Args:
-        truth: the fate of what is launched; the same for the same launch, always.
+        truth: the outcome of what is launched; the same for the same launch, always.
         speed: how fast a pair gets its work done.
         start: first time on its clock, seconds since the epoch.
         pace: seconds that pass in it per real second; None: time passes only while somebody waits
@@ -121,7 +134,7 @@ class World:
 
     def __init__(
         self,
-        truth: Truth | Mapping[str, Fate] = by_command,
+        truth: Truth | Mapping[str, JobOutcome] = by_command,
         *,
         speed: SpeedModel | None = None,
         start: float = 0.0,
@@ -139,7 +152,7 @@ class World:
         self._running: dict[str, _Attempt] = {}
         self._holders: dict[tuple[int, int], int] = {}  # (node, GPU) -> attempts on it
         self._untold: dict[tuple[str, int, Happened], Report] = {}
-        self._events: list[tuple[float, int, _Attempt, int | None]] = []
+        self._events: list[tuple[float, int, _Attempt, _Due, int]] = []
         self._pushed = 0
         self._journal = _Journal(path) if path is not None else None
         if self._journal is not None:
@@ -156,14 +169,14 @@ class World:
     def advance(self, to: float) -> None:
         """Let everything happen that is due by `to`; does nothing when that is past."""
         while self._events and self._events[0][0] <= to:
-            at, _, attempt, version = heappop(self._events)
+            at, _, attempt, due, version = heappop(self._events)
             if self._running.get(attempt.launch.job_id) is not attempt:
                 continue
             self._clock = max(self._clock, at)
-            if version is None:
+            if due is _Due.OBSERVED:
                 self._observe(attempt)
             elif version == attempt.version:
-                self._finish(attempt)
+                (self._finish if due is _Due.END else self._pair_observed)(attempt)
         self._clock = max(self._clock, to)
 
     def wait(self, timeout_s: float) -> None:
@@ -194,25 +207,27 @@ class World:
         if key in self.begun or key in self._barred:
             return
         self._write("launch", asdict(launch))
-        fate = self._truth(launch)
-        if fate.refused:
+        outcome = self._truth(launch)
+        if outcome.refused:
             self._barred.add(key)
-            self._tell(key, Happened.NOT_STARTED, detail=fate.refused)
+            self._tell(key, Happened.NOT_STARTED, detail=outcome.refused)
             return
         self._check(launch)
         self.begun[key] = None
-        attempt = self._running[launch.job_id] = _Attempt(launch, fate, now)
+        attempt = self._running[launch.job_id] = _Attempt(launch, outcome, now)
         self._hold(launch, 1)
         self._tell(key, Happened.STARTED)
         if launch.partner is not None and (other := self._running.get(launch.partner)) is not None:
             attempt.partner, other.partner = other, attempt
             self._pace_of(other)
-        elif launch.watch_s is not None and fate.work.profile is not None:
-            self._push(now + launch.watch_s, attempt, None)
-        if launch.memory_mib is not None and fate.memory_mib > launch.memory_mib:
+        elif launch.watch_s is not None and outcome.work.profile is not None:
+            self._push(now + launch.watch_s, attempt, _Due.OBSERVED)
+        if launch.memory_mib is not None and outcome.memory_mib > launch.memory_mib:
             self._end(attempt, State.OUT_OF_MEMORY, None, "took more host memory than it asked for")
         else:
             self._pace_of(attempt)
+            if attempt.partner is not None and launch.pair_watch_s is not None:
+                self._push(now + launch.pair_watch_s, attempt, _Due.PAIR_OBSERVED)
 
     def stop(self, job_id: str, attempt: int) -> None:
         key = job_id, attempt
@@ -260,33 +275,42 @@ class World:
 
     def _pace_of(self, attempt: _Attempt) -> None:
         """Set the speed at which an attempt works from now on, and when it will end."""
-        work, other = attempt.fate.work, attempt.partner
-        rate = self._speed.rate(work, attempt.run, other.fate.work if other is not None else None)
+        work, other = attempt.outcome.work, attempt.partner
+        rate = self._speed.rate(
+            work, attempt.run, other.outcome.work if other is not None else None
+        )
         attempt.settle(self._clock, rate)
         end = self._clock + max(0.0, attempt.left) / rate
-        self._push(min(end, attempt.deadline), attempt, attempt.version)
+        self._push(min(end, attempt.deadline), attempt, _Due.END)
 
-    def _push(self, at: float, attempt: _Attempt, version: int | None) -> None:
-        heappush(self._events, (at, self._pushed, attempt, version))
+    def _push(self, at: float, attempt: _Attempt, due: _Due) -> None:
+        heappush(self._events, (at, self._pushed, attempt, due, attempt.version))
         self._pushed += 1
 
     def _observe(self, attempt: _Attempt) -> None:
         if attempt.partner is None:  # what two do cannot be told apart
-            self._tell(attempt.key, Happened.OBSERVED, profile=attempt.fate.work.profile)
+            self._tell(attempt.key, Happened.OBSERVED, profile=attempt.outcome.work.profile)
+
+    def _pair_observed(self, attempt: _Attempt) -> None:
+        """Two have been together for as long as it takes to see how fast each of them goes."""
+        for one in (attempt, attempt.partner):
+            if one is not None:
+                alone = self._speed.rate(one.outcome.work, one.run, None)
+                self._tell(one.key, Happened.PAIR_OBSERVED, speed=one.rate / alone)
 
     def _finish(self, attempt: _Attempt) -> None:
         """The work is done, or the time is up."""
-        launch, fate, ran = attempt.launch, attempt.fate, self._clock - attempt.started
+        launch, outcome, ran = attempt.launch, attempt.outcome, self._clock - attempt.started
         attempt.settle(self._clock, attempt.rate)
         if attempt.left <= ROUNDING_S:
-            state = fate.work.state
-            code = EXIT_CODES.get(state) if fate.exit_code is None else fate.exit_code
+            state = outcome.work.state
+            code = EXIT_CODES.get(state) if outcome.exit_code is None else outcome.exit_code
             self._end(attempt, state, code, "" if code in (0, None) else f"exit code {code}")
         elif launch.time_limit_s is not None and ran >= launch.time_limit_s - ROUNDING_S:
             self._end(attempt, State.TIMEOUT, None, f"ran for its {launch.time_limit_s:g} s")
         else:
             self._remove(attempt)
-            self._tell(attempt.key, Happened.PROFILED, ran_s=ran, profile=fate.work.profile)
+            self._tell(attempt.key, Happened.PROFILED, ran_s=ran, profile=outcome.work.profile)
 
     def _end(self, attempt: _Attempt, state: State, exit_code: int | None, detail: str) -> None:
         self._remove(attempt)
@@ -298,7 +322,7 @@ class World:
             exit_code=exit_code,
             ran_s=self._clock - attempt.started,
             detail=detail,
-            profile=attempt.fate.work.profile if profiling else None,
+            profile=attempt.outcome.work.profile if profiling else None,
         )
 
     def _remove(self, attempt: _Attempt) -> None:
@@ -318,9 +342,10 @@ class World:
         ran_s: float | None = None,
         detail: str = "",
         profile: Profile | None = None,
+        speed: float | None = None,
     ) -> None:
         self._untold[(*key, what)] = Report(
-            *key, what, self._clock, state, exit_code, ran_s, detail, profile
+            *key, what, self._clock, state, exit_code, ran_s, detail, profile, speed=speed
         )
 
     # --- the file ---------------------------------------------------------------------------

@@ -1,0 +1,1 @@
+"""The decision core: events and a time go in, decisions come out."""

@@ -14,7 +14,7 @@ from models.bundle.arrivals import DAY_BINS, HISTORY_BINS, ArrivalForecast, Arri
 AHEAD = 5  # bins of ten minutes, as in the published recipe
 
 
-class Forecast(Protocol):
+class ArrivalForecaster(Protocol):
     """Mean arrivals per ten-minute bin over the next five bins."""
 
     def submitted(self, gpus: int, now: float) -> None:
@@ -30,7 +30,7 @@ class Forecast(Protocol):
         ...
 
 
-class TableForecast:
+class TableForecaster:
     """A forecast made beforehand: one value per bin from `start` (seconds since the epoch).
 
     Past its end packing stays on (`jobs` is infinite) and no node need be kept for profiling
@@ -57,7 +57,7 @@ class TableForecast:
         return sum(ahead) / len(ahead) if first >= 0 and len(ahead) == AHEAD else beyond
 
 
-class RecentForecast:
+class RecentForecaster:
     """The next hour looks like the last: arrivals of the past six bins, nothing else."""
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ class RecentForecast:
             self._arrivals.popleft()
 
 
-class BundleForecast:
+class BundleForecaster:
     """Forecasts by the arrivals model of a bundle, from the arrivals it was told of.
 
     Until it has seen a day, the model has nothing to compare with: then the next hour is taken to
@@ -90,9 +90,9 @@ class BundleForecast:
         start: first time arrivals are counted from, seconds since the epoch; None: the first job.
     """
 
-    def __init__(self, model: ArrivalModel | None, start: float | None = None) -> None:
+    def __init__(self, model: ArrivalModel | None = None, start: float | None = None) -> None:
         self._model = model
-        self._recent = RecentForecast()
+        self._recent = RecentForecaster()
         self._first = None if start is None else int(start // BIN_S)
         self._counts: dict[str, list[float]] = {"jobs": [], "gpus": []}
         self._made: dict[str, tuple[int, ArrivalForecast]] = {}

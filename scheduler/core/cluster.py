@@ -6,7 +6,7 @@ finding a node is a few integer operations however large the cluster is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from features.job import Job
@@ -16,11 +16,18 @@ GPU_SHARING_CAPACITY = 2  # jobs per GPU at most
 
 @dataclass(frozen=True, slots=True)
 class NodeGroup:
-    """Like nodes of one virtual cluster: a GPU type and a number of GPUs on each."""
+    """Like nodes of one virtual cluster: a GPU type and a number of GPUs on each.
+
+    Attributes:
+        gpu_memory_mib: memory of one GPU, MiB; None: as of the cluster's others.
+        names: of the nodes, in order; () = they are numbered.
+    """
 
     gpu_type: str
     nodes: int
     gpus_per_node: int
+    gpu_memory_mib: float | None = None
+    names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.nodes < 1 or self.gpus_per_node < 1:
@@ -28,6 +35,18 @@ class NodeGroup:
                 f"{self.nodes} nodes of {self.gpus_per_node} GPUs of type {self.gpu_type!r}: "
                 "both must be at least 1"
             )
+        if self.names and len(self.names) != self.nodes:
+            raise ValueError(f"{len(self.names)} names for {self.nodes} nodes")
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node: whose it is, and what it has. `gpu_memory_mib`: of one of its GPUs, MiB."""
+
+    vc: str
+    gpus: int
+    gpu_type: str = ""
+    gpu_memory_mib: float = 24_576.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +56,7 @@ class ClusterSpec:
     Attributes:
         vcs: nodes of each virtual cluster, in node order.
         gpus_per_node: GPUs on every node; on the largest, where they differ.
-        gpu_memory_mib: memory of one GPU, MiB.
+        gpu_memory_mib: memory of one GPU, MiB; of a group of nodes that does not state its own.
         gpu_type: GPU type of every node.
         groups: what the nodes of each virtual cluster are, in node order, where they are not all
             alike (`mixed` makes such a cluster).
@@ -61,10 +80,36 @@ class ClusterSpec:
         """A cluster whose nodes differ, within virtual clusters too."""
         return cls(
             {vc: sum(group.nodes for group in has) for vc, has in groups.items()},
-            max(group.gpus_per_node for has in groups.values() for group in has),
+            max((group.gpus_per_node for has in groups.values() for group in has), default=1),
             gpu_memory_mib,
             name=name,
             groups={vc: tuple(has) for vc, has in groups.items()},
+        )
+
+    @classmethod
+    def of(
+        cls,
+        nodes: Iterable[Node],
+        vcs: Iterable[str] = (),
+        *,
+        gpu_memory_mib: float = 24_576.0,
+        name: str = "cluster",
+    ) -> ClusterSpec:
+        """The shape of nodes, like ones of a virtual cluster together; `vcs` may have none."""
+        groups: dict[str, dict[Node, int]] = {vc: {} for vc in vcs}
+        for has in nodes:
+            like = groups.setdefault(has.vc, {})
+            like[has] = like.get(has, 0) + 1
+        return cls.mixed(
+            {
+                vc: [
+                    NodeGroup(has.gpu_type, count, has.gpus, has.gpu_memory_mib)
+                    for has, count in like.items()
+                ]
+                for vc, like in groups.items()
+            },
+            gpu_memory_mib=gpu_memory_mib,
+            name=name,
         )
 
     def groups_of(self, vc: str) -> tuple[NodeGroup, ...]:
@@ -73,6 +118,26 @@ class ClusterSpec:
             return self.groups[vc]
         nodes = self.vcs[vc]
         return (NodeGroup(self.gpu_type, nodes, self.gpus_per_node),) if nodes else ()
+
+    def nodes(self) -> list[Node]:
+        """Every node, in order."""
+        return [
+            Node(
+                vc,
+                group.gpus_per_node,
+                group.gpu_type,
+                self.gpu_memory_mib if group.gpu_memory_mib is None else group.gpu_memory_mib,
+            )
+            for vc in self.vcs
+            for group in self.groups_of(vc)
+            for _ in range(group.nodes)
+        ]
+
+    @property
+    def mixes_types(self) -> bool:
+        """Whether there are several types of GPU."""
+        every = [group.gpu_type for has in self.groups.values() for group in has]
+        return any(not same_type(every[0], one) for one in every[1:])
 
     def __post_init__(self) -> None:
         if self.gpus_per_node < 1:
@@ -125,14 +190,15 @@ Placement = list[tuple[int, int]]  # (node, GPU bit mask) pairs
 
 @dataclass(slots=True, eq=False)
 class Pool:
-    """Nodes of one virtual cluster (or of the profiling partition), all of one GPU type.
+    """Nodes of one virtual cluster (or of the profiling partition).
 
     ``_by_free[k]`` has bit n set when node n has exactly k GPUs that are free and not held for a
-    reservation; none of a drained node is. Lent nodes are in no mask.
+    reservation; none of a drained node is. Lent nodes are in no mask. ``_of_size[k]`` has the nodes
+    of k GPUs.
     """
 
     name: str
-    per_node: int
+    per_node: int  # GPUs on its largest nodes
     size: int = 0  # nodes now in the pool
     gpus: int = 0  # GPUs now in the pool
     changes: int = 0  # counts whenever GPUs become free or busy, or nodes come, go or are drained
@@ -141,54 +207,72 @@ class Pool:
     _free_gpus: dict[int, int] = field(default_factory=dict)  # node -> bit mask of free GPUs
     _held: dict[int, int] = field(default_factory=dict)  # node -> bit mask of reserved GPUs
     _shut: set[int] = field(default_factory=set)  # drained nodes
-    _small: dict[int, int] = field(default_factory=dict)  # node -> its GPUs, where fewer
+    _gpus_of: dict[int, int] = field(default_factory=dict)  # node -> GPUs on it
+    _of_size: dict[int, int] = field(default_factory=dict)  # GPUs on a node -> nodes with so many
 
     def __post_init__(self) -> None:
         self._by_free = [0] * (self.per_node + 1)
 
     def gpus_of(self, node: int) -> int:
         """GPUs on a node."""
-        return self._small.get(node, self.per_node)
+        return self._gpus_of[node]
 
     def add_node(self, node: int, gpus: int | None = None) -> None:
-        """Bring an idle node into the pool; `gpus` where it has fewer than others."""
+        """Bring an idle node into the pool; `gpus` where it has other than `per_node`."""
         if node in self._free_gpus:
             raise ValueError(f"node {node} is already in pool {self.name!r}")
         self.changes += 1
-        if gpus is not None and gpus != self.per_node:
-            self._small[node] = gpus
-        gpus = self.gpus_of(node)
+        gpus = self.per_node if gpus is None else gpus
+        self._by_free += [0] * (gpus + 1 - len(self._by_free))
+        self._gpus_of[node] = gpus
         self._free_gpus[node] = (1 << gpus) - 1
         self._by_free[gpus] |= 1 << node
+        self._of_size[gpus] = self._of_size.get(gpus, 0) | 1 << node
+        self.per_node = max(self._of_size)
         self.size += 1
         self.gpus += gpus
         self.free += gpus
 
     def remove_node(self, node: int) -> None:
-        """Take an idle node out of the pool."""
-        if not self.is_idle(node):
+        """Take a node on which nothing runs, and of which nothing is held, out of the pool."""
+        if not self.is_empty(node) or node in self._held:
             raise ValueError(f"node {node} of pool {self.name!r} is not idle")
-        gpus = self.gpus_of(node)
+        gpus = self._gpus_of.pop(node)
         self.changes += 1
+        self._by_free[self.open_on(node).bit_count()] &= ~(1 << node)
+        if node not in self._shut:
+            self.free -= gpus
+        self._shut.discard(node)
         del self._free_gpus[node]
-        self._small.pop(node, None)
-        self._by_free[gpus] &= ~(1 << node)
+        self._of_size[gpus] &= ~(1 << node)
+        if not self._of_size[gpus]:
+            del self._of_size[gpus]
+            self.per_node = max(self._of_size, default=self.per_node)
         self.size -= 1
         self.gpus -= gpus
-        self.free -= gpus
 
     def idle_node(self) -> int | None:
-        """The last wholly idle node, or None. (First-fit fills low numbers first.)"""
-        mask = self._by_free[self.per_node]
+        """The last wholly idle one of the largest nodes, or None. (First-fit fills low numbers
+        first.)"""
+        mask = self._idle(self.per_node)
         return mask.bit_length() - 1 if mask else None
 
     @property
     def idle_nodes(self) -> int:
         """Nodes of which every GPU may be given."""
-        return self._by_free[self.per_node].bit_count()
+        return sum(self._idle(size).bit_count() for size in self._of_size)
+
+    def _idle(self, size: int) -> int:
+        """Those of the nodes of so many GPUs of which every one may be given, as a bit mask."""
+        return self._by_free[size] & self._of_size.get(size, 0)
 
     def is_idle(self, node: int) -> bool:
+        """Whether every GPU of a node may be given."""
         return bool(self._by_free[self.gpus_of(node)] >> node & 1)
+
+    def is_empty(self, node: int) -> bool:
+        """Whether nothing runs on a node; it may be drained, or held for a reservation."""
+        return self._free_gpus[node].bit_count() == self.gpus_of(node)
 
     def __contains__(self, node: int) -> bool:
         return node in self._free_gpus
@@ -205,11 +289,14 @@ class Pool:
 
         Args:
             among: nodes that will do, as a bit mask; all by default.
-            per_node: GPUs on each of them, where nodes differ.
+            per_node: GPUs on each of them, where those of `among` are alike and others are not.
 
-        Up to a node's worth goes on the fullest node where it fits. More takes wholly idle nodes
-        and puts the remainder on the emptiest node left. None when that is not possible now.
+        Up to the largest node's worth goes on the fullest node where it fits. More takes wholly
+        idle nodes, the largest first, and puts the remainder on the emptiest node left. None when
+        that is not possible now.
         """
+        if per_node is None and len(self._of_size) > 1 and gpus > self.per_node:
+            return self._spread(gpus)
         per_node = per_node or self.per_node
         if gpus > self.free:
             return None
@@ -220,6 +307,10 @@ class Pool:
                     node = (mask & -mask).bit_length() - 1
                     return [(node, _lowest(self.open_on(node), gpus))]
             return None
+        return self._place_whole(gpus, among, per_node)
+
+    def _place_whole(self, gpus: int, among: int, per_node: int) -> Placement | None:
+        """`place` of more than a node's worth, on like nodes."""
         whole, rest = divmod(gpus, per_node)
         idle = self._by_free[per_node] & among
         if idle.bit_count() < whole:
@@ -240,6 +331,22 @@ class Pool:
             return None
         return placement
 
+    def _spread(self, gpus: int) -> Placement | None:
+        """`place` over nodes of several sizes."""
+        placement: Placement = []
+        taken, left = 0, gpus
+        for size in sorted(self._of_size, reverse=True):
+            idle = self._idle(size)
+            while idle and left >= size:
+                low = idle & -idle
+                placement.append((low.bit_length() - 1, (1 << size) - 1))
+                taken, idle, left = taken | low, idle ^ low, left - size
+        for k in range(self.per_node, left - 1, -1) if left else ():
+            if mask := self._by_free[k] & ~taken:
+                node = (mask & -mask).bit_length() - 1
+                return [*placement, (node, _lowest(self.open_on(node), left))]
+        return None if left else placement
+
     def take(self, placement: Placement) -> None:
         for node, gpus in placement:
             self._set(node, self._free_gpus[node] & ~gpus)
@@ -256,7 +363,7 @@ class Pool:
         """Bit mask of the GPUs of a node that are held for reservations (or drained), busy or
         not."""
         if node in self._shut:
-            return (1 << self.per_node) - 1
+            return (1 << self.gpus_of(node)) - 1
         return self._held.get(node, 0)
 
     @property
@@ -295,6 +402,11 @@ class Pool:
         for node, gpus in placement:
             self._refile(node, self._free_gpus[node], self._held[node] & ~gpus)
 
+    def let_all_go(self) -> None:
+        """End every hold."""
+        for node in list(self._held):
+            self._refile(node, self._free_gpus[node], 0)
+
     def _set(self, node: int, free: int) -> None:
         self.changes += 1
         if node not in self._shut:
@@ -325,8 +437,10 @@ def _lowest(mask: int, count: int) -> int:
 class Cluster:
     """Pools by virtual cluster, and the runs on them.
 
-    Nodes are numbered through all virtual clusters in the order of the spec. `profiling_nodes`
-    says how many nodes each virtual cluster lends to the profiling partition from the start.
+    Nodes are numbered through all virtual clusters in the order of the spec; a number is never used
+    again. `profiling_nodes` says how many nodes each virtual cluster lends to the profiling
+    partition from the start. `spec` and `nodes` are as of now: nodes come, go and change
+    (`add_node`, `remove_node`).
     """
 
     PROFILING = "profiling"
@@ -339,22 +453,20 @@ class Cluster:
         # runs that hold their GPUs alone and may take a partner: (vc, gpus) -> order -> run
         self.alone: dict[tuple[str, int], dict[int, Run]] = {}
         self._in_order: dict[tuple[str, int], list[Run]] = {}  # `alone`, sorted; emptied on change
-        self.node_vc: list[str] = []
-        self._pool_of: list[Pool] = []
+        self.nodes = dict(enumerate(spec.nodes()))
+        self.node_vc = {node: has.vc for node, has in self.nodes.items()}
+        self._pool_of: dict[int, Pool] = {}
         self._starts = 0
         lend = dict(profiling_nodes or {})
+        numbers = iter(self.nodes)
         for vc, count in spec.vcs.items():
             pool = self.pools[vc] = Pool(vc, spec.gpus_per_node)
             lent = lend.pop(vc, 0)
             if lent > count:
                 raise ValueError(f"vc {vc!r} has {count} nodes and cannot lend {lent}")
-            sizes = [g.gpus_per_node for g in spec.groups_of(vc) for _ in range(g.nodes)]
-            for i, gpus in enumerate(sizes):
-                node = len(self.node_vc)
-                self.node_vc.append(vc)
-                home = pool if i < count - lent else self.profiling
-                home.add_node(node, gpus)
-                self._pool_of.append(home)
+            for i, node in zip(range(count), numbers, strict=False):
+                home = self._pool_of[node] = pool if i < count - lent else self.profiling
+                home.add_node(node, self.nodes[node].gpus)
         if lend:
             raise ValueError(f"no such vc to lend profiling nodes from: {', '.join(sorted(lend))}")
 
@@ -436,6 +548,35 @@ class Cluster:
         pool = self._pool_of[node] = self.pools[self.node_vc[node]]
         pool.add_node(node, gpus)
 
+    def add_node(self, node: int, has: Node, *, lent: bool = False) -> None:
+        """A node comes into a virtual cluster, which may be new; `lent`: it is for profiling."""
+        if node in self.nodes:
+            raise ValueError(f"there is a node {node} already")
+        pool = self.pools.setdefault(has.vc, Pool(has.vc, has.gpus))
+        pool = self.profiling if lent else pool
+        pool.add_node(node, has.gpus)
+        self.nodes[node], self.node_vc[node], self._pool_of[node] = has, has.vc, pool
+        self.spec = self._shape()
+
+    def add_vc(self, vc: str) -> None:
+        """A virtual cluster without a node, unless it is there."""
+        if vc not in self.pools:
+            self.pools[vc] = Pool(vc, self.spec.gpus_per_node)
+            self.spec = self._shape()
+
+    def remove_node(self, node: int) -> None:
+        """A node on which nothing runs goes, out of the profiling partition too."""
+        self._pool_of[node].remove_node(node)
+        del self._pool_of[node], self.nodes[node], self.node_vc[node]
+        self.spec = self._shape()
+
+    def _shape(self) -> ClusterSpec:
+        """The nodes as they are now, like ones of a virtual cluster together."""
+        was = self.spec
+        return ClusterSpec.of(
+            self.nodes.values(), self.pools, gpu_memory_mib=was.gpu_memory_mib, name=was.name
+        )
+
     def set_open(self, node: int, is_open: bool) -> None:
         """Drain a node (nothing new is started or packed there), or open it again."""
         self.pool_of(node).set_open(node, is_open)
@@ -450,6 +591,14 @@ class Cluster:
             if pool.keeps_any and pool.held_on(node) & mask:
                 return True
         return False
+
+    def gpu_type(self, run: Run) -> str:
+        """GPU type a run is on; a gang never spans two. "" where none is stated."""
+        return self.nodes[run.nodes[0]].gpu_type
+
+    def gpu_memory_mib(self, run: Run) -> float:
+        """Memory of one of the GPUs a run is on, MiB; of the smallest, where they differ."""
+        return min(self.nodes[node].gpu_memory_mib for node in run.nodes)
 
     def open_to_partners(self, vc: str, gpus: int) -> list[Run]:
         """Runs of exactly `gpus` GPUs that hold them alone, oldest first. Not to be changed."""
@@ -478,7 +627,7 @@ class Cluster:
         for run in self.runs.values():
             assert sum(mask.bit_count() for mask in run.gpus) == run.job.gpus, "a gang is whole"
             for node, mask in zip(run.nodes, run.gpus, strict=True):
-                for gpu in range(self.spec.gpus_per_node):
+                for gpu in range(self.nodes[node].gpus):
                     if mask >> gpu & 1:
                         held.setdefault((node, gpu), []).append(run)
         for sharers in held.values():
@@ -494,4 +643,4 @@ class Cluster:
             opened = (pool.free_on(n) for n in pool.nodes() if pool.is_open(n))
             assert pool.free == sum(mask.bit_count() for mask in opened)
         everywhere = [n for p in [*self.pools.values(), self.profiling] for n in p.nodes()]
-        assert sorted(everywhere) == list(range(len(self.node_vc))), "no node lost or doubled"
+        assert sorted(everywhere) == sorted(self.nodes), "no node lost or doubled"

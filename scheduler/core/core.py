@@ -6,331 +6,20 @@ object: what was simulated is what runs.
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
 from features.job import Job, Profile
 from features.schema import State
-from scheduler.core.cluster import Cluster, Placement, Pool, Run
-from scheduler.core.decisions import Action, Decision, Evidence, Reason, Score
-from scheduler.core.estimates import Estimator
-
-if TYPE_CHECKING:
-    from models.bundle import Bundle
-    from scheduler.core.pairs import Verdict
-    from scheduler.core.policy import Policy
-    from scheduler.core.profiling import Stage
-
-
-class Oracle(Protocol):
-    """The truth, for policies that declare `oracle = True` (yardsticks only)."""
-
-    def remaining_s(self, job_id: str, now: float) -> float:
-        """Work left, seconds at exclusive speed."""
-        ...
-
-
-class QueuedJob:
-    """A job waiting in the queue of its virtual cluster.
-
-    Attributes:
-        priority: higher goes first, whatever the policy's key; 0 unless an operator said so.
-        key: the queue is sorted by it, smallest first; ties by `seq` (order of arrival).
-        estimate_s, score: predicted duration and its terms, when the policy uses them.
-        profile: what profiling saw; None when the job was not profiled.
-        looked_at: it has been in the profiling partition.
-        verdict: the judgement on the pair it was packed in; None when it was not.
-        reason: why it waited when last looked at.
-        evidence: further numbers behind its place in line, by name.
-    """
-
-    __slots__ = (
-        "estimate_s",
-        "evidence",
-        "job",
-        "key",
-        "looked_at",
-        "priority",
-        "profile",
-        "reason",
-        "score",
-        "seq",
-        "submit_time",
-        "verdict",
-    )
-
-    def __init__(self, job: Job, seq: int, priority: int = 0):
-        self.job = job
-        self.seq = seq
-        self.priority = priority
-        self.key = 0.0
-        self.estimate_s: float | None = None
-        self.score: Score | None = None
-        self.profile: Profile | None = None
-        self.looked_at = False
-        self.verdict: Verdict | None = None
-        self.reason: Reason | None = None
-        self.evidence: Evidence = ()
-        self.submit_time = job.submit_time
-
-    def __lt__(self, other: QueuedJob) -> bool:
-        if self.priority != other.priority:
-            return self.priority > other.priority
-        return (self.key, self.seq) < (other.key, other.seq)
-
-
-class Queue:
-    """Jobs waiting in one virtual cluster, sorted."""
-
-    def __init__(self) -> None:
-        self._jobs: list[QueuedJob] = []
-        self.fresh: list[QueuedJob] = []  # joined since the last turn
-        self.resorted = False  # keys changed since the last `Core.rekeyed`
-
-    def __len__(self) -> int:
-        return len(self._jobs)
-
-    def __iter__(self) -> Iterator[QueuedJob]:
-        return iter(self._jobs)
-
-    def __getitem__(self, index: int) -> QueuedJob:
-        return self._jobs[index]
-
-    def add(self, queued: QueuedJob) -> None:
-        insort(self._jobs, queued)
-        self.fresh.append(queued)
-
-    def insert(self, queued: QueuedJob) -> None:
-        """Put a job that was there before in its place."""
-        insort(self._jobs, queued)
-
-    def __contains__(self, queued: object) -> bool:
-        if not isinstance(queued, QueuedJob):
-            return False
-        index = bisect_left(self._jobs, queued)
-        return index < len(self._jobs) and self._jobs[index] is queued
-
-    def remove(self, queued: QueuedJob) -> None:
-        index = bisect_left(self._jobs, queued)
-        if index >= len(self._jobs) or self._jobs[index] is not queued:
-            raise ValueError(f"job {queued.job.job_id} is not in this queue")
-        del self._jobs[index]
-
-    def replace(self, jobs: list[QueuedJob]) -> None:
-        """Take a new content, sorted anew. For policies that change keys."""
-        self._jobs = sorted(jobs)
-        self.resorted = True
-
-    def position(self, queued: QueuedJob) -> int:
-        """Place in line, from 1."""
-        return bisect_left(self._jobs, queued) + 1
-
-
-class Turn:
-    """One look at one virtual cluster: what a policy sees, and how it acts.
-
-    Every action is applied to the cluster at once and recorded as a decision.
-    """
-
-    def __init__(self, core: Core, vc: str, now: float):
-        self._core = core
-        self.vc = vc
-        self.now = now
-        self.queue = core.queues[vc]
-        self.cluster = core.cluster
-        self.pool: Pool = core.cluster.pools[vc]
-
-    @property
-    def oracle(self) -> Oracle:
-        if self._core.oracle is None:
-            raise LookupError("this policy needs the truth about remaining work")
-        return self._core.oracle
-
-    @property
-    def lenders(self) -> list[Pool]:
-        """Other virtual clusters in which nobody waits, in the order of the cluster."""
-        queues = self._core.queues
-        return [pool for vc, pool in self.cluster.pools.items() if vc != self.vc and not queues[vc]]
-
-    def runs(self) -> list[Run]:
-        """Runs of this virtual cluster, oldest first."""
-        return list(self._core.runs_by_vc[self.vc].values())
-
-    def alone(self, gpus: int) -> list[Run]:
-        """Runs of exactly `gpus` GPUs that hold them alone, oldest first.
-
-        Where virtual clusters borrow, borrowed GPUs are never shared: an owner would wait longer.
-        """
-        found = self.cluster.open_to_partners(self.vc, gpus)
-        if not self._core.policy.borrows:
-            return found
-        return [run for run in found if all(self.cluster.node_vc[n] == run.vc for n in run.nodes)]
-
-    def is_held(self, run: Run) -> bool:
-        """True when GPUs of a run are kept for a waiting job."""
-        return self.cluster.is_held(run)
-
-    def known(self, run: Run) -> QueuedJob:
-        """What is known of the job of a run."""
-        return self._core.known(run.job.job_id)
-
-    def start(
-        self,
-        queued: QueuedJob,
-        placement: Placement,
-        reason: Reason = Reason.EXCLUSIVE_GPUS,
-        *,
-        evidence: Evidence = (),
-    ) -> Run:
-        """Start a job on GPUs of its own."""
-        self.queue.remove(queued)
-        run = self.cluster.start(queued.job, self.vc, placement, self.now)
-        self._core.started(run, queued)
-        self._decide(
-            Action.START, reason, queued, nodes=run.nodes, gpus=run.gpus, evidence=evidence
-        )
-        return run
-
-    def look(self, queued: QueuedJob) -> bool:
-        """Look at a job in the profiling partition now. False when there is no room for it."""
-        placement = self.cluster.profiling.place(queued.job.gpus)
-        if placement is None:
-            return False
-        self.queue.remove(queued)
-        self._core.profile(queued, placement, self.now)
-        return True
-
-    def reserve(self, queued: QueuedJob, held: Placement, replacing: Placement) -> None:
-        """Keep GPUs, busy or free, for a waiting job, instead of those it had before."""
-        self.pool.let_go(replacing)
-        self.pool.hold(held)
-        if held != replacing:
-            self._decide(
-                Action.RESERVE,
-                Reason.WAITED_TOO_LONG,
-                queued,
-                nodes=tuple(node for node, _ in held),
-                gpus=tuple(mask for _, mask in held),
-            )
-
-    def pack(self, queued: QueuedJob, partner: Run, *, evidence: Evidence = ()) -> Run:
-        """Start a job on the GPUs of a run that is alone on them."""
-        self.queue.remove(queued)
-        run = self.cluster.pack(queued.job, partner, self.now)
-        self._core.started(run, queued)
-        self._decide(
-            Action.PACK,
-            Reason.PARTNER_FOUND,
-            queued,
-            nodes=run.nodes,
-            gpus=run.gpus,
-            partner=partner.job.job_id,
-            tree_path=queued.verdict.path if queued.verdict else (),
-            speeds=queued.verdict.speeds if queued.verdict else None,
-            evidence=evidence,
-        )
-        return run
-
-    def preempt(
-        self,
-        run: Run,
-        key: float,
-        *,
-        blocker: str | None = None,
-        reason: Reason = Reason.SHORTER_JOB_WAITING,
-    ) -> QueuedJob:
-        """Stop a run and put its job back in its queue under `key`."""
-        queued = self._core.stopped(run, self.now)
-        self.cluster.release(run.job.job_id)
-        queued.key, queued.reason = key, reason
-        self._core.queues[run.vc].add(queued)
-        if run.vc != self.vc:
-            self._core.touch(run.vc)
-        self._decide(
-            Action.PREEMPT,
-            reason,
-            queued,
-            nodes=run.nodes,
-            gpus=run.gpus,
-            blocker=blocker,
-            vc=run.vc,
-        )
-        return queued
-
-    def again(self) -> None:
-        """Look at this virtual cluster once more before the time moves on."""
-        self._core.touch(self.vc)
-
-    def wait(
-        self,
-        queued: QueuedJob,
-        reason: Reason,
-        *,
-        blocker: str | None = None,
-        evidence: Evidence = (),
-    ) -> None:
-        """Say why a job waits. Recorded only when the reason changes."""
-        if queued.reason is reason:
-            return
-        queued.reason = reason
-        self._decide(
-            Action.WAIT,
-            reason,
-            queued,
-            blocker=blocker,
-            position=self.queue.position(queued),
-            evidence=evidence,
-        )
-
-    def capacity_reason(self, queued: QueuedJob) -> Reason:
-        """Why a job that could not be placed was not."""
-        enough = queued.job.gpus <= self.pool.free
-        return Reason.GPUS_FRAGMENTED if enough else Reason.GPUS_BUSY
-
-    def sole_blocker(self, queued: QueuedJob) -> str | None:
-        """The one waiting job without which a job behind it would start now, if it is one."""
-        second = len(self.queue) > 1 and self.queue[1] is queued
-        fits = second and self.pool.place(queued.job.gpus) is not None
-        return self.queue[0].job.job_id if fits else None
-
-    def _decide(
-        self,
-        action: Action,
-        reason: Reason,
-        queued: QueuedJob,
-        *,
-        nodes: tuple[int, ...] = (),
-        gpus: tuple[int, ...] = (),
-        partner: str | None = None,
-        tree_path: tuple[str, ...] = (),
-        speeds: tuple[float, float] | None = None,
-        blocker: str | None = None,
-        position: int | None = None,
-        vc: str | None = None,
-        evidence: Evidence = (),
-    ) -> None:
-        self._core.record(
-            self.now,
-            action,
-            reason,
-            queued.job.job_id,
-            vc or self.vc,
-            nodes=nodes,
-            gpus=gpus,
-            partner=partner,
-            priority=queued.key,
-            estimate_s=queued.estimate_s,
-            score=queued.score,
-            tree_path=tree_path,
-            speeds=speeds,
-            blocker=blocker,
-            need=queued.job.gpus,
-            free=self.pool.free,
-            limit=self.pool.gpus,
-            position=position,
-            evidence=(*queued.evidence, *evidence),
-        )
+from models.bundle import Bundle
+from scheduler.core.cluster import Cluster, Node, Placement, Run
+from scheduler.core.decisions import Action, Decision, Reason
+from scheduler.core.estimates import Estimate, Estimator
+from scheduler.core.holders import Holding, Reckonings, soonest
+from scheduler.core.policy import Policy
+from scheduler.core.profiling import Stage
+from scheduler.core.queue import Queue, QueuedJob
+from scheduler.core.turn import Oracle, Turn
 
 
 class Core:
@@ -361,16 +50,23 @@ class Core:
         self.estimator = estimator or Estimator()
         self.profiling = profiling
         self.oracle = oracle
-        if cluster.spec.groups and not policy.mixes_types:
+        if cluster.spec.mixes_types and not policy.mixes_types:
             raise ValueError(f"{policy.name} needs GPUs of one type; this cluster has several")
         self.queues = {vc: Queue() for vc in cluster.pools}
         self.runs_by_vc: dict[str, dict[str, Run]] = {vc: {} for vc in cluster.pools}
+        self._lent = set(cluster.profiling.nodes())  # to the profiling partition, for good
+        # nodes to be others once idle: what they will be (None: they go), and whether open then
+        self._changing: dict[int, tuple[Node | None, bool]] = {}
         self._capacity = {vc: pool.gpus for vc, pool in cluster.pools.items()}
+        self._bundle: Bundle | None = None
+        self._set_aside: dict[str, QueuedJob] = {}  # wait, and can never start as the cluster is
+        self._recheck = False  # who can: nodes came, went, or are about to
         self._known: dict[str, QueuedJob] = {}  # every job not yet ended
         self._dirty: dict[str, None] = {}  # virtual clusters to look at, in order of first event
         self._decisions: list[Decision] = []
         self._seq = 0
         self._arrivals = 0
+        self._holding = Reckonings()
 
     # --- events -----------------------------------------------------------------------------
 
@@ -381,13 +77,7 @@ class Core:
         if job.job_id in self._known:
             raise ValueError(f"job {job.job_id} was submitted twice")
         capacity = self._capacity.get(job.vc)
-        refusal = None
-        if capacity is None or not 0 < job.gpus <= capacity:
-            refusal = Reason.INVALID_REQUEST
-        elif job.gpu_type and not self.cluster.spec.has_type(job.gpu_type):
-            refusal = Reason.NO_MATCHING_GPU_TYPE
-        elif self.cluster.spec.groups:
-            refusal = self.policy.refuses(job, self.cluster.spec)
+        refusal = self._refusal(job)
         if refusal is not None:
             self.record(
                 now,
@@ -405,21 +95,31 @@ class Core:
         if stage is not None:
             stage.submitted(job, now)
         if stage is None:
-            self._enqueue(queued, now, Reason.SUBMITTED)
+            self.enqueue(queued, now, Reason.SUBMITTED)
         elif reason := stage.skips(job):
             queued.profile = stage.known_profile(job)
-            self._enqueue(queued, now, reason)
+            self.enqueue(queued, now, reason)
         else:
             stage.add(queued)
+
+    def _refusal(self, job: Job) -> Reason | None:
+        """Why a job can never start as the cluster is; None when it can."""
+        if not 0 < job.gpus <= self._capacity.get(job.vc, 0):
+            return Reason.INVALID_REQUEST
+        if job.gpu_type and not self.cluster.spec.has_type(job.gpu_type):
+            return Reason.NO_MATCHING_GPU_TYPE
+        return (
+            self.policy.refuses(job, self.cluster.spec) if self.cluster.spec.mixes_types else None
+        )
 
     def profile_ended(self, job_id: str, profile: Profile | None, now: float) -> None:
         """A profiling run reached its limit: the job, still to be run, joins its queue."""
         self.cluster.release(job_id)
         queued = self._known[job_id]
-        queued.profile, queued.reason, queued.looked_at = profile, None, True
+        queued.profile, queued.reason, queued.profiled = profile, None, True
         if profile is not None:
             self._learned(queued.job, profile, now)
-        self._enqueue(queued, now, Reason.PROFILE_COMPLETE)
+        self.enqueue(queued, now, Reason.PROFILE_COMPLETE)
 
     def observed(self, job_id: str, profile: Profile, now: float) -> None:
         """A job that runs on GPUs of its own has been watched there for as long as a profile takes.
@@ -430,7 +130,7 @@ class Core:
         self._learned(self._known[job_id].job, profile, now)
         self._dirty[self.cluster.runs[job_id].vc] = None
 
-    def paced(self, job_id: str, speed: float, now: float) -> None:
+    def pair_speed_observed(self, job_id: str, speed: float, now: float) -> None:
         """A job that shares its GPUs was seen to run at `speed` of its speed alone.
 
         Its progress says so after a few minutes: steps per second beside a partner, against
@@ -438,7 +138,7 @@ class Core:
         """
         partner = self.cluster.runs[job_id].partner
         assert partner is not None
-        self.policy.paced(self._known[job_id], self._known[partner.job.job_id], speed)
+        self.policy.pair_speed_observed(self._known[job_id], self._known[partner.job.job_id], speed)
 
     def _learned(self, job: Job, profile: Profile, now: float) -> None:
         self.estimator.profiled(job.job_id, profile, now)
@@ -456,7 +156,7 @@ class Core:
             self._freed(run)
         elif self.policy.profiles_waiting:
             self._dirty[run.vc] = None  # GPUs may have been kept for it, or others be behind it
-        if self.cluster.spec.groups:
+        if self.cluster.spec.mixes_types:
             duration_s *= self.policy.type_speed(run)
         self.estimator.ended(job_id, state, duration_s, now)
         self.policy.ended(run, now)
@@ -491,12 +191,137 @@ class Core:
             queue.insert(queued)
             self._dirty[queued.job.vc] = None
 
+    # --- nodes and settings -----------------------------------------------------------------
+
     def set_node(self, node: int, is_open: bool) -> None:
-        """A node is drained (nothing new starts there; what runs goes on) or opened again."""
+        """A node is drained (nothing new starts there; what runs goes on) or opened again.
+
+        Opening it calls off a change that waits for it to be idle.
+        """
+        if node in self._changing:
+            to, _ = self._changing.pop(node)
+            if not is_open:
+                self._changing[node] = to, False
+            self._reshaped(self.cluster.node_vc[node])
         self.cluster.set_open(node, is_open)
-        self._dirty[self.cluster.node_vc[node]] = None
+        self._touched(self.cluster.node_vc[node])
+
+    def add_node(self, node: int, has: Node, *, lent: bool = False) -> None:
+        """A node comes. `lent`: into the profiling partition."""
+        self.cluster.add_node(node, has, lent=lent)
+        self.queues.setdefault(has.vc, Queue())
+        self.runs_by_vc.setdefault(has.vc, {})
+        if lent:
+            self._lent.add(node)
+        self._reshaped(has.vc)
+
+    def change_node(self, node: int, to: Node | None) -> None:
+        """A node is to be another, of another virtual cluster too, or to go (None).
+
+        Nothing new starts there from now on, what runs goes on; it happens when nothing runs there.
+        One that was drained before stays so.
+        """
+        opens = self.cluster.pool_of(node).is_open(node)
+        if node in self._changing:
+            opens = self._changing[node][1]
+        self.cluster.set_open(node, False)
+        self._changing[node] = to, opens
+        self._reshaped(self.cluster.node_vc[node])
+
+    def use_policy(self, policy: Policy, now: float) -> None:
+        """Decide by a policy of the same kind with other settings from now on.
+
+        What runs runs on; who waits is put in the order of the new one. Estimates stay.
+        """
+        for pool in self.cluster.pools.values():
+            pool.let_all_go()
+        before, self.policy = self.policy, policy
+        policy.take_over(before)
+        policy.cluster_changed(self.cluster)
+        if self._bundle is not None:
+            policy.use(self._bundle)
+        runs = [run for run in self.cluster.runs.values() if not run.profiling]
+        for run in sorted(runs, key=lambda run: run.order):
+            self._prepare_again(self._known[run.job.job_id], now)
+            policy.started(run, run.start_time)
+        for queue in self.queues.values():
+            waiting = list(queue)
+            for queued in waiting:
+                self._prepare_again(queued, now)
+            queue.replace(waiting)
+        self._reshaped(*self.queues)
+
+    def _prepare_again(self, queued: QueuedJob, now: float) -> None:
+        known = queued.estimate_s is not None
+        queued.evidence = ()
+        self.policy.prepare(queued, now, _AsBefore(queued) if known else self.estimator)
+
+    def _reshaped(self, *vcs: str) -> None:
+        """Nodes of virtual clusters came, went, or are about to."""
+        nodes = self.cluster.nodes.items()
+        self._capacity = dict.fromkeys(self.cluster.pools, 0)
+        for node, has in nodes:
+            if node not in self._lent and node not in self._changing:
+                self._capacity[has.vc] += has.gpus
+        self.policy.cluster_changed(self.cluster)
+        if self.profiling is not None:
+            self.profiling.cluster_changed(self.cluster)
+        self._recheck = True
+        for vc in vcs:
+            self._touched(vc)
+
+    def _touched(self, vc: str) -> None:
+        """GPUs of a virtual cluster may be given now that could not before, or the reverse."""
+        self._dirty[vc] = None
         if self.policy.borrows:
             self._dirty.update(dict.fromkeys(self.queues))
+
+    def _change_idle_nodes(self, now: float) -> None:
+        for node, (to, opens) in list(self._changing.items()):
+            if not self.cluster.pool_of(node).is_empty(node):
+                continue
+            was = self.cluster.node_vc[node]
+            self.policy.node_leaves(self.cluster, node)
+            self.cluster.remove_node(node)
+            del self._changing[node]
+            lent = node in self._lent and to is not None and to.vc == was
+            self._lent.discard(node)
+            if to is not None:
+                self.add_node(node, to, lent=lent)
+                self.cluster.set_open(node, opens)
+            self._reshaped(was)
+            self.record(now, Action.CHANGE_NODE, Reason.NODE_IDLE, "", was, nodes=(node,))
+
+    def _part_with_the_impossible(self, now: float) -> None:
+        """Jobs that can never start as the cluster is now leave their queue, so that nobody waits
+        behind them; they come back when it has room for them again."""
+        self._recheck = False
+        for queued in [queued for queue in self.queues.values() for queued in queue]:
+            job = queued.job
+            reason = self._refusal(job)
+            if reason is None:
+                continue
+            self._forget(queued)
+            self.policy.withdrawn(job.job_id, now)
+            self._set_aside[job.job_id] = queued
+            if reason is Reason.INVALID_REQUEST:
+                reason = Reason.VC_TOO_SMALL
+            limit = self._capacity[job.vc]
+            if queued.reason is not reason:
+                queued.reason = reason
+                self.record(
+                    now, Action.WAIT, reason, job.job_id, job.vc, need=job.gpus, limit=limit
+                )
+        for job_id, queued in list(self._set_aside.items()):
+            if self._refusal(queued.job) is None:
+                del self._set_aside[job_id]
+                queued.reason = None
+                self._prepare_again(queued, now)
+                self.queues[queued.job.vc].add(queued)
+                self.queues[queued.job.vc].resorted = True
+                self._dirty[queued.job.vc] = None
+
+    # --- models, and other cores ------------------------------------------------------------
 
     def use(self, bundle: Bundle) -> None:
         """Decide with other models from now on. BundleError, and the old stay, if they cannot be.
@@ -505,12 +330,39 @@ class Core:
         """
         self.estimator.use(bundle)
         self.policy.use(bundle)
+        self._bundle = bundle
         if self.profiling is not None:
             self.profiling.use(bundle)
 
-    def resume(self, seq: int) -> None:
-        """Number decisions from `seq` on: others were taken before this core was built."""
-        self._seq = seq
+    def resume(self, seq: int, bundle: Bundle | None = None) -> None:
+        """Go on where another core was: number decisions from `seq` on, decide by the models that
+        the estimator has already."""
+        self._seq, self._bundle = seq, bundle
+        if bundle is not None:
+            self.policy.use(bundle)
+
+    def begin_with(
+        self, nodes: Mapping[int, Node], lent: Collection[int], vcs: Iterable[str] = ()
+    ) -> None:
+        """Have these nodes, by number, and not those it was built with; before any job is adopted.
+
+        Args:
+            lent: those of the profiling partition.
+            vcs: virtual clusters to have even without a node: jobs wait there.
+        """
+        cluster = self.cluster
+        for node, has in list(cluster.nodes.items()):
+            if nodes.get(node) != has or (node in self._lent) is not (node in lent):
+                cluster.remove_node(node)
+        for node, has in nodes.items():
+            if node not in cluster.nodes:
+                cluster.add_node(node, has, lent=node in lent)
+        for vc in vcs:
+            cluster.add_vc(vc)
+        self.queues = {vc: Queue() for vc in cluster.pools}
+        self.runs_by_vc = {vc: {} for vc in cluster.pools}
+        self._lent = set(lent)
+        self._reshaped(*cluster.pools)
 
     def adopt(
         self,
@@ -520,7 +372,7 @@ class Core:
         order: int,
         priority: int = 0,
         profile: Profile | None = None,
-        looked_at: bool = False,
+        profiled: bool = False,
         queued_before: bool = False,
         placement: Placement | None = None,
         profiling: bool = False,
@@ -538,13 +390,14 @@ class Core:
         """
         queued = self._known[job.job_id] = QueuedJob(job, order, priority)
         self._arrivals = max(self._arrivals, order + 1)
-        queued.profile, queued.looked_at = profile, looked_at
+        queued.profile, queued.profiled = profile, profiled
         if not placement and not queued_before and self.profiling is not None:
             self.profiling.add(queued)
             return
         if queued_before:
             self.policy.prepare(queued, now, self.estimator)
         if not placement:
+            self._recheck = True
             self.queues[job.vc].add(queued)
             self._dirty[job.vc] = None
             return
@@ -587,6 +440,10 @@ class Core:
 
     def decide(self, now: float) -> list[Decision]:
         """Look at every virtual cluster something happened in. Returns the new decisions."""
+        if self._changing:
+            self._change_idle_nodes(now)
+        if self._recheck:
+            self._part_with_the_impossible(now)
         stage = self.profiling
         if stage is not None and not stage.overlaps_waiting:
             stage.serve(self, now)
@@ -623,6 +480,39 @@ class Core:
                 if len(queue):
                     self._dirty[vc] = None
         self._dirty[run.vc] = None
+
+    @property
+    def borrows(self) -> bool:
+        """Whether jobs are started on idle GPUs of other virtual clusters."""
+        return self.policy.borrows
+
+    @property
+    def memory_margin_mib(self) -> float:
+        """Memory that a pair must leave free on its GPUs, MiB."""
+        return self.policy.memory_margin_mib
+
+    def runs_of(self, vc: str) -> list[Run]:
+        """Runs of a virtual cluster, oldest first."""
+        return list(self.runs_by_vc[vc].values())
+
+    def reserved_for(self, vc: str) -> str | None:
+        """The job that GPUs of a virtual cluster are kept for."""
+        kept = self.policy.reservation(vc)
+        return kept[0] if kept is not None else None
+
+    def held_by(self, vc: str, gpus: int, now: float) -> Holding:
+        """The runs that should free enough GPUs soonest, and in how many seconds."""
+        known = self._holding.get(vc, gpus, self.cluster, now)
+        if known is not None:
+            return known
+        runs = self.cluster.runs.values() if self.policy.borrows else self.runs_of(vc)
+        found = soonest(
+            self.cluster.pools[vc],
+            gpus,
+            runs,
+            lambda run: self.policy.left_s(run, self._known[run.job.job_id], now),
+        )
+        return self._holding.put(vc, gpus, now, found)
 
     def waits(self, queued: QueuedJob) -> bool:
         """True when a job, seen waiting before, still does."""
@@ -686,6 +576,10 @@ class Core:
         self._decisions.append(Decision(self._seq, now, action, reason, job_id, vc, **more))
         self._seq += 1
 
+    def forget_decisions(self) -> None:
+        """Drop what was recorded since the last `decide`. For copies that were made other."""
+        self._decisions = []
+
     def _forget(self, queued: QueuedJob) -> None:
         """A waiting job leaves its queue, or the stage in front of it."""
         queue = self.queues[queued.job.vc]
@@ -694,14 +588,17 @@ class Core:
             if queued in queue.fresh:
                 queue.fresh.remove(queued)
             self._dirty[queued.job.vc] = None  # whoever stood behind it may now be first
+        self._set_aside.pop(queued.job.job_id, None)
         if self.profiling is not None:
             self.profiling.remove(queued)
 
-    def _enqueue(self, queued: QueuedJob, now: float, reason: Reason) -> None:
+    def enqueue(self, queued: QueuedJob, now: float, reason: Reason) -> None:
+        """A job joins its queue (also called by a stage)."""
         job = queued.job
         self.policy.prepare(queued, now, self.estimator)
         self.queues[job.vc].add(queued)
         self._dirty[job.vc] = None
+        self._recheck |= job.gpus > self._capacity[job.vc]  # it shrank while this was profiled
         self.record(
             now,
             Action.ENQUEUE,
@@ -727,3 +624,18 @@ class Core:
             if stage is not None and stage.overlaps_waiting:
                 stage.add(queued)
         queue.fresh.clear()
+
+
+class _AsBefore(Estimator):
+    """Says what was estimated of a job before."""
+
+    def __init__(self, queued: QueuedJob):
+        super().__init__()
+        assert queued.estimate_s is not None
+        self._estimate = Estimate(queued.estimate_s, queued.score)
+
+    def estimate(self, job: Job, now: float) -> Estimate:
+        return self._estimate
+
+    def enqueued(self, job: Job, now: float) -> Estimate:
+        return self._estimate

@@ -6,8 +6,10 @@ decisions, never told afterwards.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 
 
 class Action(StrEnum):
@@ -26,6 +28,7 @@ class Action(StrEnum):
     CANCEL = "cancel"  # leaves without having ended
     LEND = "lend"
     RETURN = "return"
+    CHANGE_NODE = "change_node"  # what an operator asked for: it leaves, moves, is of another type
 
 
 class Reason(StrEnum):
@@ -37,15 +40,17 @@ class Reason(StrEnum):
 
     INVALID_REQUEST = "InvalidRequest"
     NO_MATCHING_GPU_TYPE = "NoMatchingGpuType"
+    VC_TOO_SMALL = "VcTooSmall"
     AWAITING_PROFILE = "AwaitingProfile"
     GPUS_BUSY = "GpusBusy"
     GPUS_FRAGMENTED = "GpusFragmented"
+    NODE_DRAINED = "NodeDrained"
     MEMORY_GUARD = "MemoryGuard"
     INTERFERENCE_GUARD = "InterferenceGuard"
+    PRIORITY_RATIO = "PriorityRatio"
     SHARING_OPTED_OUT = "SharingOptedOut"
     BEHIND_HIGHER_PRIORITY = "BehindHigherPriority"
     RESERVED_FOR_STARVING_JOB = "ReservedForStarvingJob"
-    KEPT_FREE = "KeptFree"
     WOULD_DELAY_FIRST = "WouldDelayFirst"
     FASTER_GPUS_SOON = "FasterGpusSoon"
     NEXT_ROUND = "NextRound"
@@ -54,7 +59,6 @@ class Reason(StrEnum):
     EXCLUSIVE_GPUS = "ExclusiveGpus"
     PARTNER_FOUND = "PartnerFound"
     BORROWED = "Borrowed"
-    BACKFILLED = "Backfilled"
     WAITED_TOO_LONG = "WaitedTooLong"
     SHORTER_JOB_WAITING = "ShorterJobWaiting"
     MORE_SERVICE_ATTAINED = "MoreServiceAttained"
@@ -66,6 +70,7 @@ class Reason(StrEnum):
     SUBMITTED = "Submitted"
     PROFILING_OPTED_OUT = "ProfilingOptedOut"
     PROFILE_KNOWN = "ProfileKnown"
+    NODE_IDLE = "NodeIdle"
     # of a job that leaves without having ended
     CANCELLED = "Cancelled"
     NOT_STARTED = "NotStarted"
@@ -79,6 +84,9 @@ class Reason(StrEnum):
     BATCH_CHOICE = "BatchChoice"
     INFEASIBLE = "Infeasible"
     NO_STATISTICS = "NoStatistics"
+    # retired: no policy gives them any more, and logs of earlier versions hold them
+    KEPT_FREE = "KeptFree"
+    BACKFILLED = "Backfilled"
 
     def summary(self, d: Decision) -> str:
         """One sentence for a waiting person, with the numbers of the decision."""
@@ -100,6 +108,10 @@ class Reason(StrEnum):
 _SUMMARY: dict[Reason, str] = {
     Reason.INVALID_REQUEST: "asks for {gpus}; this virtual cluster has {limit}",
     Reason.NO_MATCHING_GPU_TYPE: "no node of this virtual cluster has the GPU type asked for",
+    Reason.VC_TOO_SMALL: (
+        "needs {gpus}, and its virtual cluster, since nodes were taken out, has {limit}: it cannot "
+        "start"
+    ),
     Reason.AWAITING_PROFILE: (
         "waits for a profiling slot: needs {gpus}, {free} of {limit} are free there"
     ),
@@ -107,8 +119,12 @@ _SUMMARY: dict[Reason, str] = {
     Reason.GPUS_FRAGMENTED: (
         "needs {gpus} on the fewest nodes; {free} of {limit} are free but scattered"
     ),
+    Reason.NODE_DRAINED: "needs {gpus}; the nodes they are on take nothing new",
     Reason.MEMORY_GUARD: "no running job of {gpus} leaves enough GPU memory to share",
     Reason.INTERFERENCE_GUARD: "every possible partner would be slowed too much",
+    Reason.PRIORITY_RATIO: (
+        "its predicted GPU-time is too large beside that of every running job of {gpus}"
+    ),
     Reason.SHARING_OPTED_OUT: (
         "needs {gpus} of its own, as its owner asked; {free} of {limit} are free"
     ),
@@ -116,9 +132,6 @@ _SUMMARY: dict[Reason, str] = {
     Reason.RESERVED_FOR_STARVING_JOB: (
         "needs {gpus}; {free} of {limit} are free, but kept for job {blocker}, which has "
         "waited longer than the bound"
-    ),
-    Reason.KEPT_FREE: (
-        "needs {gpus}; {free} of {limit} are free, and some are kept so for short jobs"
     ),
     Reason.WOULD_DELAY_FIRST: (
         "needs {gpus}; {free} of {limit} are free, but kept for job {blocker}, the first in line, "
@@ -132,10 +145,6 @@ _SUMMARY: dict[Reason, str] = {
     Reason.NOT_YET_EVALUATED: "not yet looked at",
     Reason.EXCLUSIVE_GPUS: "{gpus} of its own were free",
     Reason.PARTNER_FOUND: "shares the GPUs of job {partner}",
-    Reason.BACKFILLED: (
-        "{gpus} kept for a job that has waited longer than the bound are of no use to it yet, and "
-        "this one is likely to be gone by then"
-    ),
     Reason.BORROWED: "{gpus} were idle in virtual clusters where nobody waits",
     Reason.WAITED_TOO_LONG: (
         "has waited longer than the bound: {gpus} are kept for it, nobody else starts there"
@@ -149,9 +158,10 @@ _SUMMARY: dict[Reason, str] = {
     Reason.PROFILING_SKIPPED: "too large for the profiling partition (limit {limit} GPUs)",
     Reason.PROFILING_BACKLOG: "{position} jobs wait to be profiled: a node is lent",
     Reason.PROFILING_IDLE: "few jobs wait to be profiled: the node goes back",
+    Reason.NODE_IDLE: "no job is left on the node: the change an operator asked for is made",
     Reason.SUBMITTED: "joined the queue",
     Reason.PROFILE_KNOWN: (
-        "joined the queue at once: a job of this user with this name was looked at lately"
+        "queued without profiling: a recent profile of the same job name is reused"
     ),
     Reason.PROFILING_OPTED_OUT: "joined the queue without a look beforehand, as its owner asked",
     Reason.CANCELLED: "cancelled before it ran",
@@ -159,7 +169,7 @@ _SUMMARY: dict[Reason, str] = {
     Reason.LOST: "was begun, and nobody knows how it ended; it is not run again",
     Reason.GAIN: "the cluster gains more by this than by giving its GPUs to others",
     Reason.NO_GAIN: "the cluster gains more by giving its GPUs to others",
-    Reason.FAIR_SHARE: "so much of the cluster is its due",
+    Reason.FAIR_SHARE: "within its fair share",
     Reason.SHARE_USED: (
         "others are further behind their share of the cluster; job {blocker} is the last that "
         "got GPUs before it"
@@ -168,6 +178,13 @@ _SUMMARY: dict[Reason, str] = {
     Reason.BATCH_CHOICE: "another batch size trains faster, statistical efficiency counted in",
     Reason.INFEASIBLE: "no allocation meets what is asked of this policy",
     Reason.NO_STATISTICS: "asks for {gpus}; nothing is known of how it trains",
+    Reason.KEPT_FREE: (
+        "needs {gpus}; {free} of {limit} are free, and some are kept so for short jobs"
+    ),
+    Reason.BACKFILLED: (
+        "{gpus} kept for a job that has waited longer than the bound are of no use to it yet, and "
+        "this one is likely to be gone by then"
+    ),
 }
 
 # said when no single job is to blame
@@ -181,11 +198,11 @@ _NAMELESS: dict[Reason, str] = {
 
 _NEXT: dict[Reason, str] = {
     Reason.INVALID_REQUEST: "ask for fewer GPUs, or submit to a larger virtual cluster",
-    Reason.GPUS_BUSY: "it starts when enough GPUs are free",
-    Reason.GPUS_FRAGMENTED: "it starts when a node empties",
+    Reason.VC_TOO_SMALL: (
+        "submit it to a larger virtual cluster or with fewer GPUs, or ask an operator for nodes"
+    ),
     Reason.MEMORY_GUARD: "a smaller batch would let it share a GPU",
     Reason.WOULD_DELAY_FIRST: "a shorter time limit would let it pass",
-    Reason.INTERFERENCE_GUARD: "it starts when GPUs of its own become free",
     Reason.SHARING_OPTED_OUT: "allow it to share GPUs: others run there that it might fit beside",
     Reason.NO_MATCHING_GPU_TYPE: "leave the GPU type out, or submit where there is one",
     Reason.LOST: "see whether it left results behind; submit it again if not",
@@ -194,6 +211,21 @@ _NEXT: dict[Reason, str] = {
 
 
 Evidence = tuple[tuple[str, float | str], ...]  # (name, value); text names other jobs
+
+
+@dataclass(frozen=True, slots=True)
+class PairPrediction:
+    """The judgement on a pair.
+
+    Attributes:
+        scores: sharing score of newcomer and partner (0 tiny, 1 medium, 2 jumbo).
+        speeds: predicted relative speed of newcomer and partner; None when not predicted.
+        path: the tree path behind the newcomer's score, then the partner's, root first.
+    """
+
+    scores: tuple[int, int]
+    speeds: tuple[float, float] | None = None
+    path: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -230,9 +262,11 @@ class Decision:
         priority: the value the queue was ordered by (lower goes first); None before ordering.
         estimate_s: predicted duration in seconds, where the policy uses one.
         score: the model's score with its terms, where a model gave the estimate.
-        tree_path: conditions that led to the packing verdict, root first.
+        tree_path: conditions that led to the sharing score, root first.
         speeds: predicted relative speed of this job and of its partner while they share.
-        blocker: the job in the way.
+        blocker: the job in the way: without it this one starts.
+        held_by: whom it waits for as reckoned then: the job ahead, the one GPUs are kept for, or
+            the runs that should free enough of them soonest; not tried.
         need, free, limit: GPUs asked for, free, and in the virtual cluster.
         position: place in the queue, from 1.
         expected_start: (early, late) seconds since the epoch; None = estimate unavailable.
@@ -255,6 +289,7 @@ class Decision:
     tree_path: tuple[str, ...] = ()
     speeds: tuple[float, float] | None = None
     blocker: str | None = None
+    held_by: tuple[str, ...] = ()
     need: int | None = None
     free: int | None = None
     limit: int | None = None
@@ -263,6 +298,57 @@ class Decision:
     batch: tuple[int, int] | None = None
     evidence: Evidence = ()
 
-    def sentence(self) -> str:
-        """The decision in words."""
-        return self.reason.summary(self)
+    def sentence(self, visible: Collection[str] | None = None) -> str:
+        """The decision in words. Where `visible` is given, no other job is named."""
+        if visible is None:
+            return self.reason.summary(self)
+        blocker, partner = self.blocker, self.partner
+        if blocker is not None and blocker not in visible:
+            blocker = _AHEAD
+        behind = self.reason is Reason.BEHIND_HIGHER_PRIORITY
+        if behind and self.position and blocker in (None, _AHEAD):
+            return in_line(self.position)
+        if partner is not None and partner not in visible:
+            partner = _ANOTHER
+        text = self.reason.summary(replace(self, blocker=blocker, partner=partner))
+        for unnamed, words in ((_AHEAD, AHEAD), (_ANOTHER, ANOTHER), ("None", ANOTHER)):
+            text = text.replace(f"job {unnamed}", words)
+        return text
+
+    def body(self) -> dict[str, Any]:
+        """As plain values; fields that say nothing are left out."""
+        found = {name: getattr(self, name) for name in Decision.__slots__}
+        if self.score is not None:
+            # not `asdict`, which copies every value and is most of the cost of a pass's record
+            found["score"] = {name: getattr(self.score, name) for name in Score.__slots__}
+        return {name: value for name, value in found.items() if value is not None and value != ()}
+
+    @classmethod
+    def from_body(cls, body: Mapping[str, Any]) -> Decision:
+        """The inverse of `body`, through JSON as well."""
+        found: dict[str, Any] = {
+            name: _frozen(value) if isinstance(value, list) else value
+            for name, value in body.items()
+        }
+        found["action"], found["reason"] = Action(body["action"]), Reason(body["reason"])
+        if "score" in body:
+            score = {name: _frozen(value) for name, value in body["score"].items()}
+            found["score"] = Score(**score)
+        return cls(**found)
+
+
+ANOTHER = "another job"
+AHEAD = "a higher-priority job"
+_AHEAD, _ANOTHER = "\0", "\1"  # stand for ids that are not shown
+
+
+def in_line(position: int) -> str:
+    """A place in line, from 1, with how many go first."""
+    ahead = {1: "", 2: f", behind {AHEAD}"}
+    return f"number {position} in line" + ahead.get(
+        position, f", behind {position - 1} higher-priority jobs"
+    )
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value

@@ -4,14 +4,18 @@ A point prediction of a training job's duration is off by a factor of several, m
 jobs run a hundred times longer than those they look like. What is kept here is, for predictions
 of about the same size, the ratio of true to predicted duration of the jobs that have ended: the
 predictive distribution of a new job is its prediction times those ratios (a conformal argument:
-past and future ratios are exchangeable as long as the predictor is). It needs no model of its own
-and works over any estimator; handed the truth, it learns that the truth needs no margin.
+past and future ratios are exchangeable as long as the predictor is); of a job that runs, those
+that have not been outlived. It needs no model of its own and works over any estimator, or none;
+handed the truth, it learns that the truth needs no margin.
+
+Policies decide by it and forecasts draw futures from it.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from math import ceil, exp, log1p
@@ -21,6 +25,10 @@ from scheduler.core.decisions import Evidence
 
 # where predictions change in kind: a minute, five, twenty, an hour, four, twelve
 EDGES_S = (60.0, 300.0, 1200.0, 3600.0, 14_400.0, 43_200.0)
+LONGEST_S = 1_209_600.0  # nothing is expected to run longer than two weeks
+TYPICAL_S = 600.0  # predicted of a job nobody has a prediction for
+
+Quantiles = Sequence[float]  # total durations, seconds, at levels (i + 1/2) / n
 
 
 @dataclass(slots=True)
@@ -42,7 +50,7 @@ class _Ratios:
         self.stale += 1
 
 
-class Outlook:
+class DurationDistribution:
     """What to expect of a job's duration, and of what is left of it.
 
     Args:
@@ -50,7 +58,8 @@ class Outlook:
         weight: how many ended jobs that belief is worth, per range of predictions.
         window: ratios remembered per range.
         points: quantiles a distribution is described by.
-        longest_s: nothing is expected to run longer.
+        tail: in `quantiles`, of those still running: how many ended jobs the belief is worth that
+            what has lasted for t will last for another t in half the cases.
     """
 
     def __init__(
@@ -60,23 +69,28 @@ class Outlook:
         weight: int = 20,
         window: int = 1000,
         points: int = 40,
-        longest_s: float = 1_209_600.0,
+        tail: float = 2.0,
     ):
         prior = NormalDist(0.0, spread)
         self._prior = [prior.inv_cdf((i + 0.5) / weight) for i in range(weight)] if weight else []
         self._points = points
-        self._longest_s = longest_s
+        self._tail = tail
         self._ranges = [_Ratios(window) for _ in range(len(EDGES_S) + 1)]
         self.refreshed = 0  # how often a distribution has changed
         for ratios in self._ranges:
             self._refresh(ratios)
 
-    def learn(self, predicted_s: float, duration_s: float) -> None:
-        """A job predicted to run `predicted_s` ran `duration_s` seconds."""
-        ratios = self._range(predicted_s)
-        ratios.add(log1p(duration_s) - log1p(predicted_s))
+    def learn(self, predicted_s: float | None, duration_s: float) -> None:
+        """A job predicted at `predicted_s` (None: not predicted) ran `duration_s` seconds."""
+        predicted = TYPICAL_S if predicted_s is None else predicted_s
+        ratios = self._range(predicted)
+        ratios.add(log1p(max(0.0, duration_s)) - log1p(predicted))
         if ratios.stale * 20 > len(ratios.recent):
             self._refresh(ratios)
+
+    def take_over(self, other: DurationDistribution) -> None:
+        """Know what another has learned."""
+        self._ranges, self.refreshed = other._ranges, other.refreshed
 
     def expected_s(self, predicted_s: float, elapsed_s: float = 0.0) -> float:
         """Mean seconds left of a job predicted at `predicted_s` that has run `elapsed_s`."""
@@ -86,7 +100,7 @@ class Outlook:
         if not count:  # it outlived everything seen: expect as long again
             return max(elapsed_s, 1.0)
         mean = scale * ratios.above[first] / count - 1.0
-        return max(min(mean, self._longest_s) - elapsed_s, 1.0)
+        return max(min(mean, LONGEST_S) - elapsed_s, 1.0)
 
     def falls_for_s(self, predicted_s: float, elapsed_s: float) -> float:
         """Seconds for which `expected_s` only falls, unless a distribution changes."""
@@ -100,18 +114,30 @@ class Outlook:
         ratio = grid[min(ceil(level * len(grid)), len(grid)) - 1]
         return max((1.0 + predicted_s) * ratio - 1.0, 0.0)
 
-    def ratios(self, predicted_s: float) -> tuple[float, ...]:
-        """(1 + true) / (1 + predicted) at even quantiles, ascending, for such a prediction."""
-        return self._range(predicted_s).grid
+    def quantiles(
+        self,
+        predicted_s: float | None,
+        elapsed_s: float = 0.0,
+        limit_s: float | None = None,
+    ) -> Quantiles:
+        """Total duration of a job that has run `elapsed_s`, none of it beyond `limit_s`.
 
-    def surely_left_s(self, predicted_s: float, elapsed_s: float, level: float) -> float:
-        """Seconds that a job which has run `elapsed_s` has left at least, with chance `level`."""
-        grid, scale = self._range(predicted_s).grid, 1.0 + predicted_s
-        first = bisect_right(grid, (1.0 + elapsed_s) / scale)
-        alive = len(grid) - first
-        if not alive:  # it outlived everything seen: a tail without a scale of its own
-            return elapsed_s * (1.0 / level - 1.0)
-        return max(scale * grid[first + int((1.0 - level) * alive)] - 1.0 - elapsed_s, 0.0)
+        Of everything learned up to now, where the other questions are answered from a grid that is
+        refreshed now and then. Less than 0 elapsed (it began by a clock that is ahead of ours)
+        counts as 0.
+        """
+        elapsed_s = max(0.0, elapsed_s)
+        predicted = TYPICAL_S if predicted_s is None else predicted_s
+        scale, n = 1.0 + predicted, self._points
+        seen = self._believed(self._range(predicted))
+        first = bisect_right(seen, log1p(elapsed_s) - log1p(predicted)) if elapsed_s > 0 else 0
+        left = len(seen) - first
+        own = round(n * left / (left + self._tail)) if elapsed_s > 0 else n
+        points = [scale * exp(seen[first + int((i + 0.5) * left / own)]) - 1 for i in range(own)]
+        rest = n - own
+        points += [(1.0 + elapsed_s) * rest / (rest - i - 0.5) - 1 for i in range(rest)]
+        longest = max(LONGEST_S, 1.5 * elapsed_s) if limit_s is None else limit_s
+        return sorted(max(min(point, longest), elapsed_s) for point in points)
 
     def described(self, predicted_s: float) -> Evidence:
         """The distribution around a predicted duration, seconds, for the record."""
@@ -126,15 +152,27 @@ class Outlook:
     def _range(self, predicted_s: float) -> _Ratios:
         return self._ranges[bisect_right(EDGES_S, predicted_s)]
 
-    def _refresh(self, ratios: _Ratios) -> None:
-        """Recompute the grid. Older beliefs fade as jobs end."""
+    def _believed(self, ratios: _Ratios) -> list[float]:
+        """What was seen, ascending; beside the prior, which fades as jobs end."""
         seen = ratios.ascending
         merged = seen if len(seen) > 10 * len(self._prior) else sorted(seen + self._prior)
+        return merged or [0.0]
+
+    def _refresh(self, ratios: _Ratios) -> None:
+        """Recompute the grid."""
+        merged = self._believed(ratios)
         n, points = len(merged), self._points
-        if n:
-            ratios.grid = tuple(exp(merged[int((i + 0.5) * n / points)]) for i in range(points))
-        else:
-            ratios.grid = (1.0,) * points
+        ratios.grid = tuple(exp(merged[int((i + 0.5) * n / points)]) for i in range(points))
         ratios.above = tuple(accumulate(reversed(ratios.grid)))[::-1]
         ratios.stale = 0
         self.refreshed += 1
+
+
+def at_level(quantiles: Quantiles, level: float) -> float:
+    """The quantile at a level between 0 and 1, by straight lines; flat beyond the ends."""
+    place = level * len(quantiles) - 0.5
+    low = int(place) if place > 0 else 0
+    if low >= len(quantiles) - 1:
+        return quantiles[-1]
+    share = max(0.0, place - low)
+    return quantiles[low] * (1.0 - share) + quantiles[low + 1] * share

@@ -1,7 +1,8 @@
 """What a policy believes about durations.
 
-An estimator is told everything that happens, in order, and is asked once per job. Oracles are
-estimators that were handed the truth: they exist for yardsticks and for nothing else.
+An estimator is told everything that happens, in order. What it answers when a job joins its queue
+(`enqueued`) is what a policy decides with; any other question (`estimate`) changes nothing. Oracles
+are estimators that were handed the truth: they exist for yardsticks and for nothing else.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ class Estimate:
 
 
 class Estimator:
-    """The contract. Events arrive in time order; `estimate` may be called at any moment between.
+    """The contract. Events arrive in time order; `estimate` may be called at any moment between, as
+    often as one likes, also for a time before which further events are still to come.
 
     An estimator sees a duration only in `ended`. Subclasses override what they need.
     """
@@ -66,8 +68,13 @@ class Estimator:
     def use(self, bundle: Bundle) -> None:
         """Other models are there, for estimators that score with them."""
 
+    def enqueued(self, job: Job, now: float) -> Estimate:
+        """A job joins its queue: the estimate it is decided with. An event like the others: an
+        estimator may note what it said, or learn."""
+        return self.estimate(job, now)
+
     def estimate(self, job: Job, now: float) -> Estimate:
-        """Predicted duration of a job."""
+        """Predicted duration of a job as of `now`. A question: it changes no later answer."""
         raise LookupError(f"the {self.name} estimator has no estimate for job {job.job_id}")
 
 
@@ -102,13 +109,12 @@ class TableEstimator(Estimator):
         return Estimate(seconds if seconds >= 0 else self._floor)
 
 
-class GpuCountEstimator(Estimator):
+class ConstantEstimator(Estimator):
     """Knows nothing: every job is as long as every other, so only the GPU count orders them."""
-
-    name = "gpus"
 
     def __init__(self, seconds: float = 600.0):
         super().__init__()
+        self.name = f"constant:{seconds:g}"
         self._estimate = Estimate(seconds)
 
     def estimate(self, job: Job, now: float) -> Estimate:

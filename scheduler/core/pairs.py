@@ -3,36 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
 from features.job import Profile
 from models.bundle import SHARING_SCORES, Bundle, PackingModel, PairSpeedModel
-from scheduler.core.core import QueuedJob
+from scheduler.core.decisions import PairPrediction
+from scheduler.core.queue import QueuedJob
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """The judgement on a pair.
+class PairPredictor(Protocol):
+    """Predicts pairs. Returns None when too little is known of either job to predict."""
 
-    Attributes:
-        scores: sharing score of newcomer and partner (0 tiny, 1 medium, 2 jumbo).
-        speeds: predicted relative speed of newcomer and partner; None when not predicted.
-        path: the tree path behind the newcomer's score, then the partner's, root first.
-    """
-
-    scores: tuple[int, int]
-    speeds: tuple[float, float] | None = None
-    path: tuple[str, ...] = ()
+    def predict_pair(self, newcomer: QueuedJob, partner: QueuedJob) -> PairPrediction | None: ...
 
 
-class Judge(Protocol):
-    """Judges pairs. Returns None when too little is known of either job to judge."""
-
-    def verdict(self, newcomer: QueuedJob, partner: QueuedJob) -> Verdict | None: ...
-
-
-class TableJudge:
+class TablePairPredictor:
     """Sharing scores (and pair speeds) known beforehand, by job id.
 
     Only for the track that grants Lucid this knowledge; see `specs` of the published settings.
@@ -46,37 +31,37 @@ class TableJudge:
         self._scores = scores
         self._speeds = speeds
 
-    def verdict(self, newcomer: QueuedJob, partner: QueuedJob) -> Verdict | None:
+    def predict_pair(self, newcomer: QueuedJob, partner: QueuedJob) -> PairPrediction | None:
         a, b = newcomer.job.job_id, partner.job.job_id
         if a not in self._scores or b not in self._scores:
             return None
         path = (f"listed score {self._scores[a]}", f"partner's listed score {self._scores[b]}")
         speeds = self._speeds(a, b) if self._speeds is not None else None
-        return Verdict((self._scores[a], self._scores[b]), speeds, path)
+        return PairPrediction((self._scores[a], self._scores[b]), speeds, path)
 
 
-class BundleJudge:
+class BundlePairPredictor:
     """Judges by the packing tree and the pair-speed model of an exported bundle."""
 
     def __init__(self, packing: PackingModel, speed: PairSpeedModel | None):
         self._packing = packing
         self._speed = speed
-        self._verdicts: dict[tuple[Profile, Profile], Verdict] = {}
+        self._predictions: dict[tuple[Profile, Profile], PairPrediction] = {}
         self._classes: dict[Profile, tuple[int, tuple[str, ...]]] = {}
 
-    def verdict(self, newcomer: QueuedJob, partner: QueuedJob) -> Verdict | None:
+    def predict_pair(self, newcomer: QueuedJob, partner: QueuedJob) -> PairPrediction | None:
         own, other = newcomer.profile, partner.profile
         if own is None or other is None:
             return None
-        verdict = self._verdicts.get((own, other))
-        if verdict is None:
-            if len(self._verdicts) >= REMEMBERED:  # profiles of a real cluster never repeat
-                self._verdicts.clear()
+        prediction = self._predictions.get((own, other))
+        if prediction is None:
+            if len(self._predictions) >= REMEMBERED:  # profiles of a real cluster never repeat
+                self._predictions.clear()
                 self._classes.clear()
             speeds = self._speed(own, other) if self._speed is not None else None
-            verdict = _verdict(self._class(own), self._class(other), speeds)
-            self._verdicts[own, other] = verdict
-        return verdict
+            prediction = _prediction(self._class(own), self._class(other), speeds)
+            self._predictions[own, other] = prediction
+        return prediction
 
     def _class(self, profile: Profile) -> tuple[int, tuple[str, ...]]:
         found = self._classes.get(profile)
@@ -88,29 +73,23 @@ class BundleJudge:
 REMEMBERED = 50_000  # verdicts
 
 
-def judge_of(bundle: Bundle) -> BundleJudge | None:
-    """The judge whose models a bundle holds; None when it holds no packing model."""
+def pair_predictor_of(bundle: Bundle) -> BundlePairPredictor | None:
+    """The predictor whose models a bundle holds; None when it holds no packing model."""
     if "packing" not in bundle.parts:
         return None
-    return BundleJudge(bundle.packing, bundle.pair_speed if "pair_speed" in bundle.parts else None)
+    return BundlePairPredictor(
+        bundle.packing, bundle.pair_speed if "pair_speed" in bundle.parts else None
+    )
 
 
-def tree_verdict(
-    packing: PackingModel, speed: PairSpeedModel | None, newcomer: Profile, partner: Profile
-) -> Verdict:
-    """The verdict of a packing tree (and a pair-speed model, if any) on two profiles."""
-    speeds = speed(newcomer, partner) if speed is not None else None
-    return _verdict(packing.classify(newcomer), packing.classify(partner), speeds)
-
-
-def _verdict(
+def _prediction(
     newcomer: tuple[int, tuple[str, ...]],
     partner: tuple[int, tuple[str, ...]],
     speeds: tuple[float, float] | None,
-) -> Verdict:
-    """The verdict on two classified profiles: sharing score and tree path of each."""
+) -> PairPrediction:
+    """The prediction for two classified profiles: sharing score and tree path of each."""
     (own, path), (other, other_path) = newcomer, partner
-    return Verdict(
+    return PairPrediction(
         (own, other),
         speeds,
         (

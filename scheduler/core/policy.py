@@ -3,13 +3,67 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from math import inf
+from typing import ClassVar, Protocol
 
 from features.job import Job
 from models.bundle import Bundle
-from scheduler.core.cluster import ClusterSpec, Run
-from scheduler.core.core import QueuedJob, Turn
+from scheduler.core.arrivals import ArrivalForecaster, BundleForecaster
+from scheduler.core.cluster import Cluster, ClusterSpec, Placement, Run
 from scheduler.core.decisions import Reason
 from scheduler.core.estimates import Estimator
+from scheduler.core.findings import Findings
+from scheduler.core.pairs import PairPredictor
+from scheduler.core.queue import QueuedJob
+from scheduler.core.quirks import NONE, Quirks
+from scheduler.core.settings import PolicySettings
+from scheduler.core.turn import Turn
+
+OrderTerms = tuple[tuple[str, float], ...]  # (what, seconds); the smaller sum goes first
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """That GPUs are kept for a job once it has waited long, as things stand.
+
+    Attributes:
+        bound_s: seconds of waiting after which they are.
+        left_s: seconds from now until they are; 0: they should be.
+        demand: GPUs asked for over GPUs there, where that makes the wait longer than the bound;
+            1: it does not.
+    """
+
+    bound_s: float
+    left_s: float
+    demand: float = 1.0
+
+
+class TypeSpeeds(Protocol):
+    """What is believed of a job's speed by GPU type."""
+
+    def speed(self, job: Job, gpu_type: str) -> float:
+        """Speed there over that on the type durations are counted on; 0 = does not fit."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Predictors:
+    """What predicts for a core, besides its estimator of durations.
+
+    Attributes:
+        pair_predictor: predicts how fast pairs run; None: nobody packs until a bundle is in use.
+        arrivals: makes a forecaster of arrivals, one for each part that wants one; None: none.
+        type_speeds: speeds by GPU type; None: as the settings say.
+    """
+
+    pair_predictor: PairPredictor | None = None
+    arrivals: Callable[[], ArrivalForecaster] | None = BundleForecaster
+    type_speeds: TypeSpeeds | None = None
+
+
+NO_CLUSTER = ClusterSpec({})
+NO_PREDICTORS = Predictors()
 
 
 class Policy:
@@ -18,7 +72,14 @@ class Policy:
     A policy must be a function of what it was shown: events, the time it is given, and its own
     state. It never asks the wall clock or a random source it was not handed.
 
+    Args:
+        settings: what can be set; the defaults of `Settings` unless given.
+        cluster: what it decides for.
+        predictors: predictors and forecasters.
+        quirks: departures for fidelity to a published simulator.
+
     Attributes:
+        Settings: the model of its settings.
         name: as given on the command line.
         preemptive: may stop a running job.
         requeues: may stop a job that was declared resumable, at the cost that was declared.
@@ -28,13 +89,15 @@ class Policy:
         profiles_waiting: the stage looks at jobs that have to wait, not at every job first.
         watches_runs: learns the profile of a job while it runs on GPUs of its own.
         watch_s: after so many seconds of it where there is no profiling stage; None = never.
-        pace_s: a pair is told the speed of (`paced`) after so many seconds together; None = never.
+        pace_s: `pair_speed_observed` is called after so many seconds together; None = never.
         packs: may put two jobs on one GPU.
         borrows: starts jobs on idle GPUs of other virtual clusters.
         estimates: asks the estimator for durations.
         mixes_types: can place on a cluster with several types of GPU.
+        memory_margin_mib: of a GPU, which the members of a pair must leave free, MiB.
     """
 
+    Settings: ClassVar[type[PolicySettings]] = PolicySettings
     name = ""
     preemptive = False
     requeues = False
@@ -49,11 +112,21 @@ class Policy:
     borrows = False
     estimates = False
     mixes_types = False
+    memory_margin_mib = 0.0
+
+    def __init__(
+        self,
+        settings: PolicySettings | None = None,
+        cluster: ClusterSpec = NO_CLUSTER,
+        predictors: Predictors = NO_PREDICTORS,
+        quirks: Quirks = NONE,
+    ):
+        self.settings = settings or self.Settings()
 
     def prepare(self, queued: QueuedJob, now: float, estimator: Estimator) -> None:
         """Called once before a job joins its queue: set its key (smaller goes first)."""
         if self.estimates:
-            estimate = estimator.estimate(queued.job, now)
+            estimate = estimator.enqueued(queued.job, now)
             queued.estimate_s, queued.score = estimate.seconds, estimate.score
         queued.key = self.key(queued, now)
 
@@ -78,7 +151,7 @@ class Policy:
     def ended(self, run: Run, now: float) -> None:
         """A run ended."""
 
-    def paced(self, own: QueuedJob, other: QueuedJob, speed: float) -> None:
+    def pair_speed_observed(self, own: QueuedJob, other: QueuedJob, speed: float) -> None:
         """A job was seen to run at `speed` of its speed alone, beside another."""
 
     def refuses(self, job: Job, cluster: ClusterSpec) -> Reason | None:
@@ -92,12 +165,51 @@ class Policy:
     def withdrawn(self, job_id: str, now: float) -> None:
         """A job left without having ended: cancelled while it waited, or never begun, or lost."""
 
+    def fits(self, cluster: ClusterSpec) -> bool:
+        """Whether it was built for such a cluster; if not, another is built when it becomes so."""
+        return True
+
+    def cluster_changed(self, cluster: Cluster) -> None:
+        """Nodes came, went, or became others."""
+
+    def node_leaves(self, cluster: Cluster, node: int) -> None:
+        """Nothing runs on a node any more and it is about to go: hold none of its GPUs."""
+
+    def take_over(self, before: Policy) -> None:
+        """Go on for a policy of this kind with other settings: learn what it has learned."""
+
     def use(self, bundle: Bundle) -> None:
-        """Other models are there: packing policies take their judge of pairs from them."""
+        """Other models are there: packing policies take their pair predictor from them."""
 
     def next_wake(self, now: float) -> float | None:
         """When to be called even if nothing happens; None when there is no need."""
         return None
+
+    # --- said of itself ---------------------------------------------------------------------
+
+    def order_terms(self, queued: QueuedJob, now: float) -> OrderTerms:
+        """What makes up the key of a job: terms that sum to it, up to what all jobs share."""
+        return (("order value", queued.key),)
+
+    def left_s(self, run: Run, queued: QueuedJob, now: float) -> float:
+        """Expected seconds until a run has ended; inf: not known. For what is said of waits."""
+        return (
+            inf
+            if queued.estimate_s is None
+            else max(0.0, queued.estimate_s - (now - run.start_time))
+        )
+
+    def reservation(self, vc: str) -> tuple[str, Placement] | None:
+        """The job that GPUs of a virtual cluster are kept for, and which; None: no job."""
+        return None
+
+    def promise(self, queued: QueuedJob, now: float) -> Promise | None:
+        """From when on GPUs are kept for a waiting job; None: nothing is promised."""
+        return None
+
+    def findings(self, queued: QueuedJob) -> Findings:
+        """What was found out about a waiting job when it was last looked at. Decides nothing."""
+        return Findings(queued.considered, queued.type_costs)
 
 
 def in_order(turn: Turn) -> None:
@@ -159,3 +271,8 @@ def by_quota(
             turn.wait(queued, turn.capacity_reason(queued))
         else:
             turn.start(queued, placement)
+
+
+def preemption_cost_s(gpus: int) -> float:
+    """Seconds of work added by stopping and restarting a job (the settings of the Lucid paper)."""
+    return 40.0 if gpus <= 8 else 60.0

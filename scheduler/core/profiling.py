@@ -2,7 +2,7 @@
 
 Least-GPU-first, never past the first that does not fit; at most `limit_s` seconds each; one more
 node while many wait (Lucid, ASPLOS'23, section 3.2). What a job did there is lost unless it ended.
-A job that is too large, whose owner opted out, or whose like was looked at lately skips it.
+A job that is too large, whose owner opted out, or whose like was profiled lately skips it.
 
 The same objects serve the simulator and the live service; only the latter is late for its times.
 """
@@ -13,16 +13,17 @@ from bisect import insort
 from collections import OrderedDict
 from dataclasses import dataclass
 from math import floor
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from features.job import Job, Profile
 from features.names import normalise
 from models.bundle import Bundle
-from scheduler.core.arrivals import BundleForecast, Forecast
+from scheduler.core.arrivals import ArrivalForecaster, BundleForecaster
+from scheduler.core.cluster import Cluster
 from scheduler.core.decisions import Action, Reason
-
-if TYPE_CHECKING:
-    from scheduler.core.core import Core, QueuedJob
+from scheduler.core.holders import soonest
+from scheduler.core.queue import QueuedJob
+from scheduler.core.turn import Host
 
 
 class Stage(Protocol):
@@ -52,6 +53,10 @@ class Stage(Protocol):
         """Other models are there, for forecasts that are made with them."""
         ...
 
+    def cluster_changed(self, cluster: Cluster) -> None:
+        """Nodes came, went, or became others."""
+        ...
+
     def add(self, queued: QueuedJob) -> None:
         """A job joins the stage."""
         ...
@@ -60,7 +65,7 @@ class Stage(Protocol):
         """A job, if it waits here, leaves."""
         ...
 
-    def serve(self, core: Core, now: float) -> None:
+    def serve(self, core: Host, now: float) -> None:
         """Start what fits; lend or return nodes."""
         ...
 
@@ -86,9 +91,6 @@ class Scaling:
     shrink_below: int = 5
     shrink_every_s: float = 100.0
     quiet_gpus: float = 40.0
-
-
-KNOWN_S = 7 * 86_400.0  # a profile is carried over to the next job like it for so long
 
 
 class KnownProfiles:
@@ -139,7 +141,7 @@ class ProfilingStage:
         limit_s: float = 200.0,
         max_gpus: int = 8,
         scaling: Scaling | None = None,
-        forecast: Forecast | None = None,
+        forecast: ArrivalForecaster | None = None,
         known_s: float = 0.0,
     ):
         self.limit_s = limit_s
@@ -149,14 +151,19 @@ class ProfilingStage:
         self._known = KnownProfiles(known_s) if known_s > 0 else None
         self._queue: list[tuple[int, int, QueuedJob]] = []
         self._extra: int | None = None  # the node lent by scaling
+        self._room: int | None = None  # GPUs of the partition; None: as when it began
         self._look_at: float | None = None  # when it asked to be woken
 
     def skips(self, job: Job) -> Reason | None:
         if not job.profile:
             return Reason.PROFILING_OPTED_OUT
-        if job.gpus > self.max_gpus:
+        if job.gpus > self.max_gpus or self._never_fits(job):
             return Reason.PROFILING_SKIPPED
         return Reason.PROFILE_KNOWN if self.known_profile(job) is not None else None
+
+    def _never_fits(self, job: Job) -> bool:
+        """Whether the partition, since it changed, has no room for a job."""
+        return self._room is not None and self.scaling is None and job.gpus > self._room
 
     def known_profile(self, job: Job) -> Profile | None:
         return None if self._known is None else self._known.find(job, job.submit_time)
@@ -170,8 +177,13 @@ class ProfilingStage:
             self._known.learn(job, profile, now)
 
     def use(self, bundle: Bundle) -> None:
-        if isinstance(self.forecast, BundleForecast) and "arrivals" in bundle.parts:
+        if isinstance(self.forecast, BundleForecaster) and "arrivals" in bundle.parts:
             self.forecast.use(bundle.arrivals)
+
+    def cluster_changed(self, cluster: Cluster) -> None:
+        if self._extra is not None and self._extra not in cluster.profiling:
+            self._extra = None  # it left, or was lent anew where it is now
+        self._room = cluster.profiling.gpus
 
     def add(self, queued: QueuedJob) -> None:
         insort(self._queue, (queued.job.gpus, queued.seq, queued))
@@ -179,7 +191,7 @@ class ProfilingStage:
     def remove(self, queued: QueuedJob) -> None:
         self._queue = [entry for entry in self._queue if entry[-1] is not queued]
 
-    def serve(self, core: Core, now: float) -> None:
+    def serve(self, core: Host, now: float) -> None:
         self._place(core, now)
         if self.scaling is not None and self._scale(core, now, self.scaling):
             self._place(core, now)
@@ -203,8 +215,12 @@ class ProfilingStage:
         """
         return now % every_s == 0 or (self._look_at is not None and now >= self._look_at)
 
-    def _place(self, core: Core, now: float) -> None:
+    def _place(self, core: Host, now: float) -> None:
         pool = core.cluster.profiling
+        if self._room is not None:
+            for *_, queued in [entry for entry in self._queue if self._never_fits(entry[-1].job)]:
+                self.remove(queued)
+                core.enqueue(queued, now, Reason.PROFILING_SKIPPED)
         while self._queue:
             gpus, _, queued = self._queue[0]
             placement = pool.place(gpus)
@@ -215,6 +231,8 @@ class ProfilingStage:
         for position, (gpus, _, queued) in enumerate(self._queue, 1):
             if queued.reason is None:
                 queued.reason = Reason.AWAITING_PROFILE
+                runs = [run for run in core.cluster.runs.values() if run.profiling]
+                held_by = soonest(pool, gpus, runs, lambda run: run.start_time).jobs
                 core.record(
                     now,
                     Action.WAIT,
@@ -225,9 +243,10 @@ class ProfilingStage:
                     free=pool.free,
                     limit=pool.gpus,
                     position=position,
+                    held_by=held_by,
                 )
 
-    def _scale(self, core: Core, now: float, scaling: Scaling) -> bool:
+    def _scale(self, core: Host, now: float, scaling: Scaling) -> bool:
         """Lend or return the extra node. True when a node came."""
         waiting = len(self._queue)
         cluster, vc = core.cluster, scaling.lender
@@ -281,11 +300,11 @@ class WaitingStage(ProfilingStage):
         return Reason.SUBMITTED if self.known_profile(job) is None else Reason.PROFILE_KNOWN
 
     def add(self, queued: QueuedJob) -> None:
-        seen = queued.looked_at or queued.profile is not None
+        seen = queued.profiled or queued.profile is not None
         if not seen and queued.job.profile and queued.job.gpus <= self.max_gpus:
             super().add(queued)
 
-    def _place(self, core: Core, now: float) -> None:
+    def _place(self, core: Host, now: float) -> None:
         pool, left = core.cluster.profiling, []
         if not pool.gpus and self.scaling is None:
             self._queue.clear()  # profiles come from runs that are watched alone

@@ -1,9 +1,13 @@
-"""Times, durations and numbers as a person reads them."""
+"""Decisions, times, durations and numbers as a person reads them."""
 
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
+
+from scheduler.core.decisions import AHEAD, ANOTHER, Action, Decision, Reason
 
 MINUTE_S, HOUR_S, DAY_S = 60.0, 3600.0, 86_400.0
 _UNITS = (("d", DAY_S), ("h", HOUR_S), ("min", MINUTE_S), ("s", 1.0))
@@ -27,6 +31,11 @@ def duration(seconds: float | None) -> str:
                 big, rest = big + 1, 0
             return f"{big} {unit} {rest} {small}" if rest else f"{big} {unit}"
     return f"{whole} s"
+
+
+def signed(seconds: float) -> str:
+    """A term of an order: "+25 min", "-8 min"."""
+    return f"{'-' if seconds < 0 else '+'}{duration(abs(seconds))}"
 
 
 def clock(seconds: float) -> str:
@@ -81,3 +90,93 @@ def listed(items: list[str]) -> str:
     if len(items) < 2:
         return "".join(items)
     return f"{', '.join(items[:-1])} and {items[-1]}"
+
+
+def sentence_of(d: Decision) -> str:
+    """A decision in words, without numbers that were not recorded and jobs that are not named."""
+    named = {job for job in (d.blocker, d.partner) if job not in (None, AHEAD, ANOTHER)}
+    text = re.sub(r"\bNone\b", "(not recorded)", d.sentence(named))
+    return text + held_words(d)
+
+
+def held_words(d: Decision) -> str:
+    """Whom a wait was for, as recorded, to follow its sentence; "" where that names them, or
+    nobody is known."""
+    if not d.held_by or d.action is not Action.WAIT or d.blocker in d.held_by:
+        return ""
+    named = [job for job in d.held_by if job not in (AHEAD, ANOTHER)]
+    hidden = len(d.held_by) - len(named)
+    others = [count(hidden, "job") + " of others"] if hidden else []
+    who = listed([f"job {job}" for job in named] + others)
+    if d.reason in (Reason.BEHIND_HIGHER_PRIORITY, Reason.NEXT_ROUND):
+        return f"; the next before it was {who}" if named else ""
+    if d.reason is Reason.RESERVED_FOR_STARVING_JOB:
+        return f" ({who})" if named else ""
+    free_in_s = dict(d.evidence).get("free_in_s")
+    soon = f", expected to end within {duration(float(free_in_s))}" if free_in_s else ""
+    return f"; held by {who}{soon}"
+
+
+def step_of(d: Decision) -> str:
+    """What would help; empty when nothing would."""
+    return d.reason.next_step() if d.action in _ASKS_FOR_A_STEP else ""
+
+
+_ASKS_FOR_A_STEP = (Action.WAIT, Action.REFUSE, Action.CANCEL)
+
+
+def overtaking(action: Action, reason: Reason, fewer: bool) -> str:
+    """Why a later job could be given GPUs first, in words.
+
+    Args:
+        fewer: it asked for fewer GPUs than the job that waits.
+    """
+    if action is Action.PACK:
+        return "shared the GPUs of a running job"
+    if action is Action.PROFILE:
+        return "was profiled for a few minutes"
+    if reason is Reason.BORROWED:
+        return "ran on idle GPUs of another virtual cluster"
+    if reason is Reason.WAITED_TOO_LONG:
+        return "had GPUs kept for it"
+    return "asked for fewer GPUs, which were free" if fewer else "was before it in line by then"
+
+
+def overtaken_words(by: Mapping[str, int]) -> str:
+    """Who overtook a job, counted by why they could; "" when nobody did."""
+    if not by:
+        return ""
+    total = sum(by.values())
+    ranked = sorted(by.items(), key=lambda item: -item[1])
+    how = ranked[0][0] if len(ranked) == 1 else listed([f"{n:,} {why}" for why, n in ranked])
+    jobs = count(total, "job") + " submitted later started first"
+    return f"{jobs}: {how}." if len(ranked) > 1 or total == 1 else f"{jobs}: each {how}."
+
+
+def phrase(code: str) -> str:
+    """A reason code as a few words: "GPUs busy", "behind higher priority"."""
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", code).lower()
+    return re.sub(r"\bgpus?\b", lambda gpu: gpu[0].upper().replace("S", "s"), words)
+
+
+def clock_time(epoch_s: float, now: float) -> str:
+    """A moment in the reader's time zone: "16:40", "Tue 16:40", "3 Dec 16:40"."""
+    at, today = datetime.fromtimestamp(epoch_s), datetime.fromtimestamp(now)
+    days = (at.date() - today.date()).days
+    day = "" if days == 0 else at.strftime("%a ") if 0 < days < 7 else at.strftime("%-d %b ")
+    return day + at.strftime("%H:%M")
+
+
+def starts(start_p50: float | None, start_p90: float | None, why_not: str, now: float) -> str:
+    """When a waiting job should start: "starts about 16:40; by 18:10, nine times in ten"."""
+    if start_p50 is None:
+        return f"start unknown: {why_not or 'no estimate was made yet'}"
+    if why_not.startswith(CRUDE):
+        return f"starts very roughly about {clock_time(start_p50, now)} ({why_not})"
+    text = f"starts about {clock_time(start_p50, now)}"
+    if start_p90 is not None:
+        return f"{text}; by {clock_time(start_p90, now)}, nine times in ten"
+    return f"{text}, or much later"
+
+
+CRUDE = "crude estimate"

@@ -1,0 +1,1 @@
+"""Systems that hand out whole allocations: Gavel, Optimus, Pollux, SMD, DRF, Tetris, Tiresias."""

@@ -12,7 +12,13 @@ from heapq import heapify, heappop, heapreplace
 from scheduler.core.decisions import Reason
 from scheduler.peers.allocation.allocation import total_gpus
 from scheduler.peers.allocation.placement import place_counts
-from scheduler.peers.allocation.policy import AllocationPolicy, Assignment, Freedom, Grant, Snapshot
+from scheduler.peers.allocation.policy import (
+    AllocationPolicy,
+    Assignment,
+    Capability,
+    DecisionInput,
+    Grant,
+)
 from scheduler.peers.allocation.statistics import MOST_GPUS
 
 
@@ -21,10 +27,10 @@ class Drf(AllocationPolicy):
 
     name = "drf"
     round_s = 60.0
-    changes = frozenset({Freedom.GPUS, Freedom.PREEMPT})
+    changes = frozenset({Capability.GPUS, Capability.PREEMPT})
     needs = (MOST_GPUS,)
 
-    def allocate(self, snapshot: Snapshot) -> Assignment:
+    def allocate(self, snapshot: DecisionInput) -> Assignment:
         counts = self._filled(snapshot)
         placed = place_counts(snapshot, counts)
         cluster = total_gpus(snapshot.nodes)
@@ -38,7 +44,7 @@ class Drf(AllocationPolicy):
             for job in snapshot.jobs
         }
 
-    def _filled(self, snapshot: Snapshot) -> dict[str, int]:
+    def _filled(self, snapshot: DecisionInput) -> dict[str, int]:
         """GPUs per job. Equal shares go by arrival."""
         counts = {job.id: 0 for job in snapshot.jobs}
         most = {job.id: job.report(MOST_GPUS) for job in snapshot.jobs}

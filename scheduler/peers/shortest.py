@@ -8,7 +8,13 @@ from __future__ import annotations
 from scheduler.core.decisions import Reason
 from scheduler.peers.allocation.allocation import total_gpus
 from scheduler.peers.allocation.placement import place_counts
-from scheduler.peers.allocation.policy import AllocationPolicy, Assignment, Freedom, Grant, Snapshot
+from scheduler.peers.allocation.policy import (
+    AllocationPolicy,
+    Assignment,
+    Capability,
+    DecisionInput,
+    Grant,
+)
 from scheduler.peers.allocation.statistics import REMAINING_S
 
 
@@ -17,10 +23,10 @@ class ShortestRemaining(AllocationPolicy):
 
     name = "srtf"
     round_s = 60.0
-    changes = frozenset({Freedom.PREEMPT})
+    changes = frozenset({Capability.PREEMPT})
     needs = (REMAINING_S,)
 
-    def allocate(self, snapshot: Snapshot) -> Assignment:
+    def allocate(self, snapshot: DecisionInput) -> Assignment:
         left_s = {job.id: job.report(REMAINING_S) for job in snapshot.jobs}
         line = sorted(snapshot.jobs, key=lambda job: (left_s[job.id], job.seq))
         free, chosen = total_gpus(snapshot.nodes), {}

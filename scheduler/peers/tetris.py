@@ -19,9 +19,9 @@ from scheduler.peers.allocation.policy import (
     ActiveJob,
     AllocationPolicy,
     Assignment,
-    Freedom,
+    Capability,
+    DecisionInput,
     Grant,
-    Snapshot,
 )
 from scheduler.peers.allocation.statistics import REMAINING_S
 
@@ -35,13 +35,13 @@ class Tetris(AllocationPolicy):
 
     name = "tetris"
     round_s = 60.0
-    changes = frozenset({Freedom.PREEMPT})
+    changes = frozenset({Capability.PREEMPT})
     needs = (REMAINING_S,)
 
     def __init__(self, *, shortness: float = 1.0):
         self.shortness = shortness
 
-    def allocate(self, snapshot: Snapshot) -> Assignment:
+    def allocate(self, snapshot: DecisionInput) -> Assignment:
         nodes = snapshot.nodes
         work = {job.id: job.report(REMAINING_S) * job.job.gpus for job in snapshot.jobs}
         free = free_gpus(nodes, ())

@@ -15,10 +15,10 @@ from scheduler.peers.allocation.policy import (
     ActiveJob,
     AllocationPolicy,
     Assignment,
+    Capability,
+    DecisionInput,
     Evidence,
-    Freedom,
     Grant,
-    Snapshot,
 )
 from scheduler.peers.allocation.statistics import Statistic
 from scheduler.peers.tiresias_queues import LIMITS, GittinsIndex, LeastAttained, Standing
@@ -47,7 +47,7 @@ class TiresiasLas(AllocationPolicy):
     """
 
     name = "tiresias"
-    changes = frozenset({Freedom.PREEMPT})
+    changes = frozenset({Capability.PREEMPT})
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class TiresiasLas(AllocationPolicy):
         self._jump: float | None = None
         self._last: dict[str, Grant] = {}
 
-    def allocate(self, snapshot: Snapshot) -> Assignment:
+    def allocate(self, snapshot: DecisionInput) -> Assignment:
         queues = self.queues
         if not (self.round_s or snapshot.submitted or snapshot.ended) and self._early(snapshot.now):
             return self._last
@@ -107,7 +107,7 @@ class TiresiasLas(AllocationPolicy):
         return self._jump is None or now < self._jump
 
     def _place(
-        self, line: Sequence[ActiveJob], admitted: set[str], snapshot: Snapshot
+        self, line: Sequence[ActiveJob], admitted: set[str], snapshot: DecisionInput
     ) -> dict[str, Allocation]:
         """Where those that were admitted run, in line.
 

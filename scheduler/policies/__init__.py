@@ -1,14 +1,15 @@
-"""One file per policy, and the registry that builds them by name."""
+"""One file per policy, and the registry that finds them by name."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+import sys
+from functools import cache
+from importlib import import_module
 
-from scheduler.core.arrivals import Forecast
-from scheduler.core.pairs import Judge
-from scheduler.core.policy import Policy
+from scheduler.core.cluster import ClusterSpec
+from scheduler.core.policy import NO_CLUSTER, NO_PREDICTORS, Policy, Predictors
 from scheduler.core.quirks import NONE, Quirks
+from scheduler.core.settings import PolicySettings
 from scheduler.policies.easy import Easy
 from scheduler.policies.fifo import Fifo, FifoSkip
 from scheduler.policies.horus import Horus
@@ -30,41 +31,39 @@ class UnknownPolicy(ValueError):
 
 
 def policy_named(name: str) -> type[Policy]:
-    """The class of a policy. Raises UnknownPolicy."""
-    if name not in POLICIES:
-        raise UnknownPolicy(f"no policy {name!r}; there are: {', '.join(POLICIES)}")
-    return POLICIES[name]
+    """The class of a policy: one of ours by its name, or `module:Class`.
+
+    A module is looked for where `python -m` would: installed, or in the current folder.
+
+    Raises UnknownPolicy.
+    """
+    if name in POLICIES:
+        return POLICIES[name]
+    if ":" in name:
+        return _imported(name)
+    raise UnknownPolicy(f"no policy {name!r}; there are: {', '.join(POLICIES)}, or module:Class")
 
 
 def build(
     name: str,
-    *,
-    judge: Judge | None = None,
-    forecast: Forecast | None = None,
+    settings: PolicySettings | None = None,
+    cluster: ClusterSpec = NO_CLUSTER,
+    predictors: Predictors = NO_PREDICTORS,
     quirks: Quirks = NONE,
-    gpu_memory_mib: float = 24_576.0,
-    borrows: bool = False,
-    settings: Mapping[str, Any] | None = None,
 ) -> Policy:
-    """A policy by name, with the beliefs and quirks that concern it.
+    """A policy by name. Raises UnknownPolicy."""
+    return policy_named(name)(settings, cluster, predictors, quirks)
 
-    `borrows` lets the policies that can use idle GPUs of other virtual clusters; `settings` are
-    further arguments of `Pellucid`, where not its defaults.
-    """
-    makers: dict[str, Callable[[], Policy]] = {
-        **POLICIES,
-        "srtf": lambda: Srtf(ties_preempt=quirks.srtf_ties_preempt),
-        "lucid": lambda: Lucid(
-            judge,
-            forecast,
-            gpu_memory_mib=gpu_memory_mib,
-            first_partner=quirks.first_partner,
-        ),
-        "pellucid": lambda: Pellucid(
-            judge, gpu_memory_mib=gpu_memory_mib, borrows=borrows, **(settings or {})
-        ),
-        "horus": lambda: Horus(gpu_memory_mib=gpu_memory_mib),
-        "qssf": lambda: Qssf(gpu_count_first=quirks.qssf_gpu_count_first),
-    }
-    policy_named(name)
-    return makers[name]()
+
+@cache
+def _imported(name: str) -> type[Policy]:
+    module, _, attribute = name.partition(":")
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        found = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UnknownPolicy(f"policy {name!r}: {error}") from None
+    if not (isinstance(found, type) and issubclass(found, Policy)):
+        raise UnknownPolicy(f"policy {name!r}: is no subclass of scheduler.core.policy.Policy")
+    return found

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from scheduler.core.core import Turn
 from scheduler.core.policy import Policy, skipping
+from scheduler.core.turn import Turn
 
 
 class Fifo(Policy):

@@ -14,11 +14,14 @@ from dataclasses import dataclass
 
 from features.job import Job, Profile
 from features.names import normalise
-from scheduler.core.cluster import Run
-from scheduler.core.core import QueuedJob, Turn
-from scheduler.core.decisions import Reason
-from scheduler.core.pairs import Verdict
-from scheduler.core.policy import Policy
+from scheduler.core.cluster import ClusterSpec, Run
+from scheduler.core.decisions import PairPrediction, Reason
+from scheduler.core.findings import Partner
+from scheduler.core.policy import NO_CLUSTER, NO_PREDICTORS, Policy, Predictors
+from scheduler.core.queue import QueuedJob
+from scheduler.core.quirks import NONE, Quirks
+from scheduler.core.settings import PolicySettings, SharingRules, setting
+from scheduler.core.turn import Turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +63,19 @@ def _keys(job: Job) -> tuple[Hashable, ...]:
     return (job.user, name or (job.gpus, job.cpus)), (job.user,)
 
 
+class HorusSettings(PolicySettings):
+    """Settings of `horus`."""
+
+    limit_pct: float = setting(
+        100.0, "predicted utilisations of a pair sum to at most this", unit="%", ge=0, le=200
+    )
+    sharing: SharingRules = setting(SharingRules(), "which jobs may share GPUs")
+
+
 class Horus(Policy):
-    """First come, first served; a job that finds no GPUs of its own may share some.
+    """First come, first served; a job that finds no GPUs of its own may share some."""
 
-    Args:
-        limit_pct: predicted utilisations of a pair sum to at most this.
-        gpu_memory_mib: so does their memory, to less than this.
-        max_gpus: larger jobs never share.
-    """
-
+    Settings = HorusSettings
     name = "horus"
     packs = True
     watches_runs = True
@@ -76,14 +83,15 @@ class Horus(Policy):
 
     def __init__(
         self,
-        *,
-        limit_pct: float = 100.0,
-        gpu_memory_mib: float = 24_576.0,
-        max_gpus: int = 8,
+        settings: HorusSettings | None = None,
+        cluster: ClusterSpec = NO_CLUSTER,
+        predictors: Predictors = NO_PREDICTORS,
+        quirks: Quirks = NONE,
     ):
-        self.limit_pct = limit_pct
-        self.gpu_memory_mib = gpu_memory_mib
-        self.max_gpus = max_gpus
+        self.settings = settings or HorusSettings()
+        self.limit_pct = self.settings.limit_pct
+        self.memory_margin_mib = self.settings.sharing.memory_margin_mib
+        self.max_gpus = self.settings.sharing.max_gpus
         self.belief = UtilisationBelief()
         self._watched: set[str] = set()
 
@@ -125,24 +133,33 @@ class Horus(Policy):
         own = self.belief.predict(job)
         if own is None:
             return reason
-        best: tuple[float, Run, Verdict] | None = None
+        queued.predicted_mib, queued.considered = own.mem_mib, None
+        best: tuple[float, Run, PairPrediction] | None = None
         for run in turn.alone(job.gpus):
             other = self._use(turn, run)
-            if other is None or not run.job.share:
-                continue
-            if own.mem_mib + other.mem_mib >= self.gpu_memory_mib:
-                if reason is not Reason.INTERFERENCE_GUARD:
-                    reason = Reason.MEMORY_GUARD
+            if other is None:
                 continue
             total = own.util_pct + other.util_pct
-            if total > self.limit_pct:
-                reason = Reason.INTERFERENCE_GUARD
+            refused = self._refused(turn, queued, run, other, total)
+            if refused is not None:
+                reason = _stronger(reason, refused)
+                queued.considered = Partner(turn.now, run.job.job_id, refused)
             elif best is None or total < best[0]:
-                best = total, run, self._verdict(own, other)
+                best = total, run, self._prediction(own, other)
         if best is None:
             return reason
-        queued.verdict = best[2]
+        queued.pair_prediction = best[2]
         return best[1]
+
+    def _refused(
+        self, turn: Turn, queued: QueuedJob, run: Run, other: Use, total_pct: float
+    ) -> Reason | None:
+        """The rule that forbids a pair; None when none does."""
+        turn.known(run).predicted_mib = other.mem_mib
+        rule = turn.may_share(queued, run)
+        if rule is None and total_pct > self.limit_pct:
+            return Reason.INTERFERENCE_GUARD
+        return rule
 
     def _use(self, turn: Turn, run: Run) -> Use | None:
         """What a running job uses, as it was watched, or else as predicted."""
@@ -151,11 +168,19 @@ class Horus(Policy):
             return Use(profile.gpu_util_pct, profile.gpu_mem_mib, 1)
         return self.belief.predict(run.job)
 
-    def _verdict(self, own: Use, other: Use) -> Verdict:
+    def _prediction(self, own: Use, other: Use) -> PairPrediction:
         """The prediction, to be read in the log."""
         path = (
             f"predicted utilisation {own.util_pct:.0f} % (from {own.seen} jobs like it)",
             f"partner: {other.util_pct:.0f} %",
             f"sum at most {self.limit_pct:.0f} %",
         )
-        return Verdict((0, 0), None, path)
+        return PairPrediction((0, 0), None, path)
+
+
+def _stronger(reason: Reason, refused: Reason) -> Reason:
+    """What is told of a job that waits, after one more candidate was refused."""
+    if refused is Reason.INTERFERENCE_GUARD:
+        return refused
+    tells = refused is Reason.MEMORY_GUARD and reason is not Reason.INTERFERENCE_GUARD
+    return refused if tells else reason

@@ -5,32 +5,45 @@ Known defects of its artifact are not copied; those its published figures need a
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import floor
 
 from models.bundle import Bundle
-from scheduler.core.arrivals import BIN_S, Forecast
-from scheduler.core.cluster import GPU_SHARING_CAPACITY, Run
-from scheduler.core.core import QueuedJob, Turn
-from scheduler.core.decisions import Reason
+from scheduler.core.arrivals import BIN_S, ArrivalForecaster, BundleForecaster
+from scheduler.core.cluster import GPU_SHARING_CAPACITY, ClusterSpec, Run
+from scheduler.core.decisions import PairPrediction, Reason
 from scheduler.core.estimates import Estimator
-from scheduler.core.pairs import Judge, Verdict, judge_of
-from scheduler.core.policy import Policy, in_order
+from scheduler.core.findings import Findings, NotExamined, Partner
+from scheduler.core.pairs import PairPredictor, pair_predictor_of
+from scheduler.core.policy import NO_CLUSTER, NO_PREDICTORS, Policy, Predictors, in_order
+from scheduler.core.queue import QueuedJob
+from scheduler.core.quirks import NONE, Quirks
+from scheduler.core.settings import PolicySettings, SharingRules, setting
+from scheduler.core.turn import Turn
+
+
+class LucidSettings(PolicySettings):
+    """Settings of `lucid`."""
+
+    quiet_jobs: float | None = setting(
+        None,
+        "packing is off while no more jobs than this are forecast to arrive; null: always on",
+        unit="jobs per 10 min",
+        ge=0,
+    )
+    sharing_limit: int = setting(
+        2, "two jobs may share when their sharing scores (0 to 2) sum to at most this", ge=0, le=4
+    )
+    priority_factor: float = setting(
+        2.0, "a newcomer's predicted GPU-time may be at most this times its partner's", gt=0
+    )
+    sharing: SharingRules = setting(SharingRules(), "which jobs may share GPUs")
 
 
 class Lucid(Policy):
-    """Lucid.
+    """Lucid. Without a pair predictor nobody shares."""
 
-    Args:
-        judge: beliefs about pairs; None never packs.
-        forecast: arrivals; packing is off while few are expected. None packs always.
-        quiet_jobs: packing is off at or below this many jobs per ten minutes.
-        sharing_limit: two jobs may share when their sharing scores sum to at most this.
-        priority_factor: a newcomer's priority may be at most this times its partner's.
-        gpu_memory_mib: the members' memory must sum to less than this (a rule, not a prediction).
-        max_gpus: larger jobs never share.
-        first_partner: take the oldest acceptable partner instead of the fastest pair.
-    """
-
+    Settings = LucidSettings
     name = "lucid"
     profiles = True
     packs = True
@@ -38,24 +51,23 @@ class Lucid(Policy):
 
     def __init__(
         self,
-        judge: Judge | None = None,
-        forecast: Forecast | None = None,
-        *,
-        quiet_jobs: float = 2.0,
-        sharing_limit: int = 2,
-        priority_factor: float = 2.0,
-        gpu_memory_mib: float = 24_576.0,
-        max_gpus: int = 8,
-        first_partner: bool = False,
+        settings: LucidSettings | None = None,
+        cluster: ClusterSpec = NO_CLUSTER,
+        predictors: Predictors = NO_PREDICTORS,
+        quirks: Quirks = NONE,
     ):
-        self.judge = judge
-        self.forecast = forecast
-        self.quiet_jobs = quiet_jobs
-        self.sharing_limit = sharing_limit
-        self.priority_factor = priority_factor
-        self.gpu_memory_mib = gpu_memory_mib
-        self.max_gpus = max_gpus
-        self.first_partner = first_partner
+        self.settings = settings or LucidSettings()
+        self.pair_predictor: PairPredictor | None = predictors.pair_predictor
+        self.quiet_jobs = self.settings.quiet_jobs
+        self.forecast: ArrivalForecaster | None = None
+        if self.quiet_jobs is not None and predictors.arrivals is not None:
+            self.forecast = predictors.arrivals()
+        self.sharing_limit = self.settings.sharing_limit
+        self.priority_factor = self.settings.priority_factor
+        self.memory_margin_mib = self.settings.sharing.memory_margin_mib
+        self.max_gpus = self.settings.sharing.max_gpus
+        self.first_partner = quirks.first_partner  # the oldest acceptable one, not the best
+        self._quiet: set[str] = set()  # virtual clusters in which nobody was packed of late
 
     def prepare(self, queued: QueuedJob, now: float, estimator: Estimator) -> None:
         super().prepare(queued, now, estimator)
@@ -67,7 +79,9 @@ class Lucid(Policy):
         return queued.estimate_s * queued.job.gpus
 
     def use(self, bundle: Bundle) -> None:
-        self.judge = judge_of(bundle)
+        self.pair_predictor = pair_predictor_of(bundle)
+        if isinstance(self.forecast, BundleForecaster) and "arrivals" in bundle.parts:
+            self.forecast.use(bundle.arrivals)
 
     def next_wake(self, now: float) -> float | None:
         """The mode can change at the next bin of the forecast."""
@@ -75,12 +89,16 @@ class Lucid(Policy):
 
     def packing_on(self, now: float) -> bool:
         """Throughput-driven mode: pack only when arrivals are expected."""
-        return self.forecast is None or self.forecast.jobs(now) > self.quiet_jobs
+        if self.forecast is None or self.quiet_jobs is None:
+            return True
+        return self.forecast.jobs(now) > self.quiet_jobs
 
     def serve(self, turn: Turn) -> None:
-        if self.judge is None or not self.packing_on(turn.now):
+        if self.pair_predictor is None or not self.packing_on(turn.now):
+            self._quiet.add(turn.vc)
             in_order(turn)
             return
+        self._quiet.discard(turn.vc)
         too_many: set[int] = set()  # GPU counts that did not fit; nothing is freed during a turn
         for queued in list(turn.queue):
             gpus = queued.job.gpus
@@ -101,28 +119,68 @@ class Lucid(Policy):
 
     def _partner(self, turn: Turn, queued: QueuedJob) -> tuple[Run | None, Reason | None]:
         """The partner for a job, or the guard that stood in the way of every candidate."""
-        best: tuple[float, Run, Verdict] | None = None
-        guard: Reason | None = None
-        assert self.judge is not None
-        assert queued.profile is not None
+        best: tuple[float, Run, PairPrediction] | None = None
+        closest: tuple[Reason, Run, PairPrediction | None] | None = None  # of those refused
+        guards = set()
+        queued.considered = None
         for run in turn.alone(queued.job.gpus):
-            other = turn.known(run)
-            if other.profile is None or queued.key > self.priority_factor * other.key:
+            refused, prediction = self._try(turn, queued, run)
+            if refused is not None:
+                guards.add(refused)
+                if closest is None or _how_far(refused) > _how_far(closest[0]):
+                    closest = refused, run, prediction
                 continue
-            memory = queued.profile.gpu_mem_mib + other.profile.gpu_mem_mib
-            if memory >= self.gpu_memory_mib:
-                guard = Reason.MEMORY_GUARD
-                continue
-            verdict = self.judge.verdict(queued, other)
-            if verdict is None or sum(verdict.scores) > self.sharing_limit:
-                guard = guard or Reason.INTERFERENCE_GUARD
-                continue
-            speed = sum(verdict.speeds) if verdict.speeds else float(GPU_SHARING_CAPACITY)
+            assert prediction is not None
+            speed = sum(prediction.speeds) if prediction.speeds else float(GPU_SHARING_CAPACITY)
             if best is None or speed > best[0]:
-                best = speed, run, verdict
+                best = speed, run, prediction
                 if self.first_partner:
                     break
-        if best is None:
-            return None, guard
-        queued.verdict = best[2]
-        return best[1], None
+        if best is not None:
+            queued.pair_prediction = best[2]
+            return best[1], None
+        if closest is not None:
+            rule, run, prediction = closest
+            speeds = prediction.speeds if prediction is not None else None
+            queued.considered = Partner(turn.now, run.job.job_id, rule, speeds)
+        return None, next((guard for guard in _GUARDS if guard in guards), None)
+
+    def _try(
+        self, turn: Turn, queued: QueuedJob, run: Run
+    ) -> tuple[Reason | None, PairPrediction | None]:
+        """The rule that forbids a pair, None when none does; and what it is predicted to do."""
+        assert self.pair_predictor is not None
+        other = turn.known(run)
+        if queued.key > self.priority_factor * other.key:
+            return Reason.PRIORITY_RATIO, None
+        rule = turn.may_share(queued, run)
+        if rule is not None:
+            return rule, None
+        prediction = self.pair_predictor.predict_pair(queued, other)
+        if prediction is None or sum(prediction.scores) > self.sharing_limit:
+            return Reason.INTERFERENCE_GUARD, prediction
+        return None, prediction
+
+    def findings(self, queued: QueuedJob) -> Findings:
+        return Findings(queued.considered, not_examined=tuple(self._not_examined(queued)))
+
+    def _not_examined(self, queued: QueuedJob) -> Iterator[NotExamined]:
+        if not queued.job.share:
+            return  # nothing was left out: its owner said no
+        if self.pair_predictor is None:
+            yield NotExamined.NO_PAIR_PREDICTOR
+        elif queued.job.vc in self._quiet:
+            yield NotExamined.PACKING_OFF
+        elif queued.job.gpus > self.max_gpus:
+            yield NotExamined.TOO_LARGE
+        elif queued.profile is None:
+            yield NotExamined.NO_PROFILE
+
+
+_GUARDS = (Reason.MEMORY_GUARD, Reason.INTERFERENCE_GUARD)  # told of a job that waits, if any
+_HOW_FAR = (Reason.PRIORITY_RATIO, Reason.MEMORY_GUARD, Reason.INTERFERENCE_GUARD)
+
+
+def _how_far(refused: Reason) -> int:
+    """How far a pair came before a rule stopped it."""
+    return _HOW_FAR.index(refused) if refused in _HOW_FAR else -1

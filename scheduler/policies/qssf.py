@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-from scheduler.core.core import QueuedJob, Turn
-from scheduler.core.policy import Policy, in_order
+from scheduler.core.cluster import ClusterSpec
+from scheduler.core.policy import NO_CLUSTER, NO_PREDICTORS, Policy, Predictors, in_order
+from scheduler.core.queue import QueuedJob
+from scheduler.core.quirks import NONE, Quirks
+from scheduler.core.settings import PolicySettings
+from scheduler.core.turn import Turn
 
 
 class Qssf(Policy):
     """Predicted duration x GPUs orders the queue; the head blocks the rest.
 
-    Args:
-        gpu_count_first: order jobs that meet an empty queue by GPU count alone, and give them
-            their predicted key only once they have to wait (a quirk of the published simulator).
+    A quirk of the published simulator: jobs that meet an empty queue are ordered by GPU count
+    alone, and get their predicted key only once they have to wait.
     """
 
     name = "qssf"
     estimates = True
 
-    def __init__(self, *, gpu_count_first: bool = False):
-        self.gpu_count_first = gpu_count_first
+    def __init__(
+        self,
+        settings: PolicySettings | None = None,
+        cluster: ClusterSpec = NO_CLUSTER,
+        predictors: Predictors = NO_PREDICTORS,
+        quirks: Quirks = NONE,
+    ):
+        super().__init__(settings)
+        self.gpu_count_first = quirks.qssf_gpu_count_first
 
     def key(self, queued: QueuedJob, now: float) -> float:
         assert queued.estimate_s is not None

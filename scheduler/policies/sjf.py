@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from scheduler.core.core import QueuedJob
 from scheduler.core.policy import Policy
+from scheduler.core.queue import QueuedJob
 
 
 class Sjf(Policy):

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from heapq import merge
 
-from scheduler.core.cluster import Run
-from scheduler.core.core import QueuedJob, Turn
-from scheduler.core.policy import Policy, by_quota, skipping
-from scheduler.simulation.work import preemption_cost_s
+from scheduler.core.cluster import ClusterSpec, Run
+from scheduler.core.policy import (
+    NO_CLUSTER,
+    NO_PREDICTORS,
+    Policy,
+    Predictors,
+    by_quota,
+    preemption_cost_s,
+    skipping,
+)
+from scheduler.core.queue import QueuedJob
+from scheduler.core.quirks import NONE, Quirks
+from scheduler.core.settings import PolicySettings
+from scheduler.core.turn import Turn
 
 
 class Srtf(Policy):
@@ -22,8 +32,15 @@ class Srtf(Policy):
     oracle = True
     estimates = True
 
-    def __init__(self, *, ties_preempt: bool = False):
-        self.ties_preempt = ties_preempt
+    def __init__(
+        self,
+        settings: PolicySettings | None = None,
+        cluster: ClusterSpec = NO_CLUSTER,
+        predictors: Predictors = NO_PREDICTORS,
+        quirks: Quirks = NONE,
+    ):
+        super().__init__(settings)
+        self.ties_preempt = quirks.srtf_ties_preempt
 
     def key(self, queued: QueuedJob, now: float) -> float:
         assert queued.estimate_s is not None

@@ -8,27 +8,47 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from math import floor
+from typing import Annotated
 
-from scheduler.core.cluster import Run
-from scheduler.core.core import QueuedJob, Turn
+from pydantic import Field
+
+from scheduler.core.cluster import ClusterSpec, Run
 from scheduler.core.decisions import Reason
-from scheduler.core.policy import Policy, by_quota
+from scheduler.core.policy import NO_CLUSTER, NO_PREDICTORS, Policy, Predictors, by_quota
+from scheduler.core.queue import QueuedJob
+from scheduler.core.quirks import NONE, Quirks
+from scheduler.core.settings import PolicySettings, setting
+from scheduler.core.turn import Turn
+
+
+class TiresiasSettings(PolicySettings):
+    """Settings of `tiresias`."""
+
+    round_s: float = setting(
+        60.0, "time between rounds; nothing happens in between", unit="s", gt=0
+    )
+    thresholds: Annotated[tuple[float, ...], Field(strict=False)] = setting(
+        (18_000.0,), "attained service at which a job falls to the next queue", unit="GPU-s"
+    )
 
 
 class Tiresias(Policy):
-    """Queues by attained GPU-time, first come first served inside each, looked at in rounds.
+    """Queues by attained GPU-time, first come first served inside each, looked at in rounds."""
 
-    Args:
-        round_s: seconds between rounds; nothing happens in between.
-        thresholds: attained GPU-seconds at which a job falls to the next queue.
-    """
-
+    Settings = TiresiasSettings
     name = "tiresias"
     preemptive = True
 
-    def __init__(self, *, round_s: float = 60.0, thresholds: tuple[float, ...] = (18_000.0,)):
-        self.round_s = round_s
-        self.thresholds = thresholds
+    def __init__(
+        self,
+        settings: TiresiasSettings | None = None,
+        cluster: ClusterSpec = NO_CLUSTER,
+        predictors: Predictors = NO_PREDICTORS,
+        quirks: Quirks = NONE,
+    ):
+        self.settings = settings or TiresiasSettings()
+        self.round_s = self.settings.round_s
+        self.thresholds = self.settings.thresholds
         self._attained: dict[str, float] = {}  # GPU-seconds of earlier stints, by job
 
     def key(self, queued: QueuedJob, now: float) -> float:

@@ -12,19 +12,20 @@ from fastapi.openapi.utils import get_openapi
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
-from scheduler.service.api import cluster, jobs, problems, session, system
-from scheduler.service.api.auth import COOKIE, Door
+from scheduler.service.api import cluster, jobs, nodes, problems, session, system
+from scheduler.service.api.auth import COOKIE, Authenticator
 from scheduler.service.api.changes import Changes
 from scheduler.service.api.limits import Limits
 from scheduler.service.api.problems import Problem, ProblemDetails
 from scheduler.service.api.questions import Questions
 from scheduler.service.api.refusals import Refusals
-from scheduler.service.api.request_guard import LOOPBACK_NAMES, Gate
+from scheduler.service.api.request_guard import LOOPBACK_NAMES, RequestGuard
 from scheduler.service.api.tokens import guard
 from scheduler.service.api.writer import Writer
+from scheduler.service.log.header import service_clock
 from scheduler.service.log.store.reads import BadCursor, Reads, UnknownJob
 from scheduler.service.log.store.store import Store
-from scheduler.service.metrics import Metrics
+from scheduler.service.metrics import Counts, Metrics
 from scheduler.service.settings import Settings
 
 log = logging.getLogger("pellucid.api")
@@ -46,12 +47,14 @@ def create_app(
     limits: Limits | None = None,
     clock: Callable[[], float] | None = None,
     pages: bool = True,
+    counts: Counts | None = None,
 ) -> FastAPI:
     """The API, and the pages, over a database.
 
     Args:
         store: the database; by default the one of the settings.
         clock: seconds since the epoch as the backend counts them.
+        counts: of the service's processes, for `/metrics`.
 
     Raises SettingsError when it would be open to strangers.
     """
@@ -77,7 +80,7 @@ def create_app(
         lifespan=lifespan,
     )
     writer = Writer(store)
-    now = clock or system.service_clock(store)
+    now = clock or service_clock(store)
     changes = Changes(
         store, writer, now, most_waiting=settings.max_waiting, follows=settings.follows
     )
@@ -85,15 +88,15 @@ def create_app(
     app.state.limits = limits
     app.state.store = store
     app.state.reads = Reads(store.engine)
-    app.state.door = Door(settings, store, limits)
+    app.state.authenticator = Authenticator(settings, store, limits)
     app.state.changes = changes
     app.state.refusals = Refusals(changes, app.state.reads, limits)
-    app.state.metrics = Metrics(store)
+    app.state.metrics = Metrics(store, counts)
     app.state.questions = Questions(store, limits.answer_s)
 
     problems.install(app)
     _answer_our_errors(app)
-    for router in (jobs.router, cluster.router):
+    for router in (jobs.router, cluster.router, nodes.router):
         app.include_router(router, prefix=PREFIX)
     app.include_router(system.router)
     app.include_router(session.router)
@@ -102,7 +105,7 @@ def create_app(
 
         app.include_router(pages_router)
     hosts = [*LOOPBACK_NAMES, settings.host] if settings.loopback else None
-    app.add_middleware(Gate, hosts=hosts, body_bytes=limits.body_bytes)
+    app.add_middleware(RequestGuard, hosts=hosts, body_bytes=limits.body_bytes)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     return app
 

@@ -1,15 +1,19 @@
-"""The service in front of Slurm: what the settings mean for its backend."""
+"""The backend that the settings name: what they mean for it, and how it is opened."""
 
 from __future__ import annotations
 
 import os
+import time
 
-from scheduler.backends.local.host import own_user, read_declared
-from scheduler.backends.slurm.backend import SlurmBackend
+from features.plugins import load
+from scheduler.backends.base import Backend
+from scheduler.backends.local.host import Host, own_user, read_declared
 from scheduler.backends.slurm.client import Slurm, SlurmDown, SlurmError, to_stdout
 from scheduler.backends.slurm.parse import ParseError
 from scheduler.backends.slurm.shape import Shape
-from scheduler.service.log.header import Genesis, Partition
+from scheduler.core.cluster import ClusterSpec
+from scheduler.core.settings import ProfilingPartition
+from scheduler.service.log.header import LogHeader
 from scheduler.service.settings import Settings, SettingsError
 
 
@@ -39,7 +43,7 @@ def slurm_of(settings: Settings) -> Slurm:
         raise SettingsError(f"slurm_rest: {settings.slurm_rest!r}: {error}") from None
 
 
-def read_shape(settings: Settings) -> tuple[Shape, Partition | None]:
+def read_shape(settings: Settings) -> tuple[Shape, ProfilingPartition | None]:
     """The cluster as Slurm has it now. Raises SettingsError."""
     slurm = slurm_of(settings)
     try:
@@ -56,13 +60,53 @@ def read_shape(settings: Settings) -> tuple[Shape, Partition | None]:
         raise SettingsError(f"backend slurm: {error}") from None
     if not shape.lent:
         return shape, None
-    return shape, Partition(shape.lent, settings.slurm_look_s, shape.spec.gpus_per_node)
+    return shape, ProfilingPartition(
+        nodes=dict(shape.lent), limit_s=settings.slurm_look_s, max_gpus=shape.spec.gpus_per_node
+    )
 
 
-def open_backend(settings: Settings, genesis: Genesis) -> SlurmBackend:
-    """The backend of mode `place`, as its last user left it."""
-    lent = genesis.partition.nodes if genesis.partition is not None else {}
-    shape = Shape(genesis.cluster, genesis.names, lent, settings.slurm_profiling)
+def open_backend(settings: Settings, header: LogHeader) -> Backend:
+    """The backend of the settings, as its last user left it."""
+    if settings.backend == "simulated":
+        return _open_simulated(settings, header)
+    if settings.backend == "slurm":
+        return _open_slurm(settings, header)
+    if ":" in settings.backend:
+        opened: Backend = load(settings.backend)(settings, header)
+        return opened
+    from scheduler.backends.local.backend import LocalBackend
+
+    return LocalBackend(settings.state_dir / "local", host_of(settings, header.spec.cluster))
+
+
+def _open_simulated(settings: Settings, header: LogHeader) -> Backend:
+    from scheduler.backends.simulated import SimulatedBackend, World
+
+    settings.state_dir.mkdir(parents=True, exist_ok=True)
+    world = World(
+        start=header.clock(time.time()),
+        pace=header.pace,
+        path=settings.state_dir / "world.jsonl",
+    )
+    return SimulatedBackend(world)
+
+
+def _open_slurm(settings: Settings, header: LogHeader) -> Backend:
+    """In mode `place`; the others only follow."""
+    from scheduler.backends.slurm.backend import SlurmBackend
+
+    spec = header.spec
+    lent = spec.profiling.nodes if spec.profiling is not None else {}
+    shape = Shape(spec.cluster, header.names, lent, settings.slurm_profiling)
     declared = read_declared(settings.fake_profiles) if settings.fake_profiles else ()
     folder = settings.state_dir / "slurm"
     return SlurmBackend(folder, shape, slurm_of(settings), declared=declared)
+
+
+def host_of(settings: Settings, cluster: ClusterSpec) -> Host:
+    """This host as the nodes of the cluster. HostError when it has not so many GPUs."""
+    nodes, per_node = sum(cluster.vcs.values()), cluster.gpus_per_node
+    if not settings.fake_gpus:
+        return Host.here(nodes, per_node)
+    declared = read_declared(settings.fake_profiles) if settings.fake_profiles else ()
+    return Host.with_fake(nodes, per_node, declared)

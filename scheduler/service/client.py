@@ -125,6 +125,15 @@ class Client:
         """Why a job is where it is; `analyse`: also what blocks it and what would help (tried)."""
         return self._json("GET", _path(job_id, "explain"), params={"analyse": analyse})
 
+    def after(self, job_id: str, other: str) -> Json:
+        """Why another job of yours went, or goes, before this one."""
+        return self._json("GET", _path(job_id, "after"), params={"other": other})
+
+    def order(self, vc: str | None = None, *, limit: int = 50) -> list[Json]:
+        """Who waits, place by place, with the terms of each."""
+        asked = {"limit": limit} | ({"vc": vc} if vc else {})
+        return cast(list[Json], self._json("GET", "/order", params=asked))
+
     def forecast(self, job_id: str) -> Json:
         return self._json("GET", _path(job_id, "forecast"))
 
@@ -141,6 +150,45 @@ class Client:
     def queue(self, vc: str, *, limit: int | None = None) -> Iterator[Json]:
         """Who waits in a virtual cluster, in order."""
         return self._pages("/queue", limit, {"vc": vc})
+
+    # --- nodes and settings (operators) ------------------------------------------------------
+
+    def nodes(self) -> list[Json]:
+        """Every node."""
+        return cast(list[Json], self._json("GET", "/nodes"))
+
+    def add_node(self, name: str, vc: str, *, preview: bool = False, **has: Any) -> Json:
+        """A node comes: gpus, gpu_type, gpu_memory_mib, or as the others of its VC."""
+        body = {"name": name, "vc": vc, **{k: v for k, v in has.items() if v is not None}}
+        return self._json("POST", "/nodes", json=body, params={"preview": preview})
+
+    def set_node(
+        self, node: str, is_open: bool, *, reason: str = "", preview: bool = False
+    ) -> Json:
+        """Drain a node, or open it."""
+        body = {"open": is_open, "reason": reason}
+        return self._json("PUT", _node(node), json=body, params={"preview": preview})
+
+    def change_node(self, node: str, *, preview: bool = False, **to: Any) -> Json:
+        """Move a node (vc), or change what it has: gpus, gpu_type, gpu_memory_mib; reason."""
+        body = {name: value for name, value in to.items() if value is not None}
+        return self._json("PATCH", _node(node), json=body, params={"preview": preview})
+
+    def remove_node(self, node: str, *, reason: str = "", preview: bool = False) -> Json:
+        """A node leaves once nothing runs there."""
+        asked = {"reason": reason, "preview": preview}
+        return self._json("DELETE", _node(node), params=asked)
+
+    def settings(self) -> list[Json]:
+        """The settings of the policy."""
+        return cast(list[Json], self._json("GET", "/settings"))
+
+    def set_settings(
+        self, settings: Mapping[str, Any], *, reason: str = "", preview: bool = False
+    ) -> Json:
+        """Set some of them, by their dotted names."""
+        body = {"settings": dict(settings), "reason": reason}
+        return self._json("PUT", "/settings", json=body, params={"preview": preview})
 
     def whoami(self) -> Json:
         return self._json("GET", "/whoami")
@@ -192,6 +240,10 @@ class Client:
         detail = problem.get("detail") or f"{self.server} answers {answer.status_code}"
         kind = str(problem.get("type", "")).rpartition(":")[2]
         raise ServiceError(str(detail), answer.status_code, kind)
+
+
+def _node(node: str) -> str:
+    return f"/nodes/{quote(node, safe='')}"
 
 
 def _path(job_id: str, *more: str) -> str:

@@ -10,8 +10,11 @@ from __future__ import annotations
 import json
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.sharedctypes import RawValue
 from threading import Lock
+from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import (
@@ -27,7 +30,7 @@ from sqlalchemy import Connection, func, select
 from scheduler.backends.events import Kind
 from scheduler.core.decisions import Action
 from scheduler.service.log.header import code_version
-from scheduler.service.log.ledger import Phase
+from scheduler.service.log.record import Phase
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import decisions, events, jobs, leases, nodes
 
@@ -38,11 +41,33 @@ _ENDS = (Kind.ENDED, Kind.NOT_STARTED, Kind.LOST, Kind.CANCEL_ASKED)
 _OVER = [phase.value for phase in Phase if phase.over]
 
 
-class Metrics(Collector):
-    """What `/metrics` shows of one database."""
+def _shared() -> Any:
+    return RawValue("Q")
 
-    def __init__(self, store: Store):
+
+@dataclass(frozen=True)
+class Counts:
+    """What happened since the service was started: numbers in memory that its processes share.
+
+    Attributes:
+        deaths: by name of the process, how often it ended by itself.
+        connections_closed: that sent no whole request in time, or were too many.
+    """
+
+    deaths: Mapping[str, Any] = field(default_factory=dict)
+    connections_closed: Any = field(default_factory=_shared)
+
+    @classmethod
+    def of(cls, processes: Iterable[str]) -> Counts:
+        return cls({name: _shared() for name in processes})
+
+
+class Metrics(Collector):
+    """What `/metrics` shows of one database, and of the processes that serve it."""
+
+    def __init__(self, store: Store, counts: Counts | None = None):
         self._store = store
+        self._counts = counts or Counts()
         self._lock = Lock()
         self._seen = self._decided = 0  # seq up to which events and decisions are counted
         self._ending: set[str] = set()  # jobs that may be over, not counted yet
@@ -221,7 +246,19 @@ class Metrics(Collector):
         at = connection.execute(decided).scalar()
         if at is not None:
             passed.add_metric([], at)
-        yield from (build, length, terms, expires, passed)
+        deaths = CounterMetricFamily(
+            "pellucid_process_deaths",
+            "Times a process of the service ended by itself and was started again.",
+            labels=["process"],
+        )
+        for name, count in self._counts.deaths.items():
+            deaths.add_metric([name], count.value)
+        closed = CounterMetricFamily(
+            "pellucid_connections_closed",
+            "Connections closed since they sent no whole request in time, or were too many.",
+        )
+        closed.add_metric([], self._counts.connections_closed.value)
+        yield from (build, length, terms, expires, passed, deaths, closed)
 
 
 def batched(items: Sequence[str], size: int) -> Iterator[Sequence[str]]:

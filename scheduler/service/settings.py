@@ -18,6 +18,8 @@ from pydantic_settings import (
     YamlConfigSettingsSource,
 )
 
+from features.plugins import load
+
 
 class SettingsError(ValueError):
     """A setting that cannot be; names the field, the value and what is accepted."""
@@ -30,11 +32,13 @@ class Settings(BaseSettings):
         database: SQLAlchemy URL; `sqlite:///PATH` or `postgresql+psycopg://...`.
         cluster: cluster YAML; only read when the database is new, compared with it afterwards.
             None: the demo cluster that is installed with the package.
-        policy: how to decide, by name; likewise fixed by the first start.
+        policy: how to decide, by name or as `module:Class`; likewise fixed by the first start.
+            None: as the cluster file says, else `pellucid`.
+        policy_settings: of it, over those of the cluster file, which Slurm's have none of.
         profiling: put the cluster file's profiling partition in front of the queues.
         bundle: folder of the champion's models; watched, and taken when it changes.
         state_dir: what is not in the database: bundles in use, the backend's files, exports.
-        backend: where decisions take effect.
+        backend: where decisions take effect: simulated, local, slurm, or module:function.
         slurm_mode: what the `slurm` backend does: explain, order the queue, or place every job.
         slurm_partitions: those that are virtual clusters, comma-separated; "" = all with GPUs.
         slurm_profiling: partition whose nodes are lent to look at jobs; "" = none.
@@ -63,11 +67,12 @@ class Settings(BaseSettings):
 
     database: str = "sqlite:///data/service/pellucid.db"
     cluster: Path | None = None
-    policy: str = "pellucid"
+    policy: str | None = None
+    policy_settings: dict[str, Any] = {}
     profiling: bool = True
     bundle: Path | None = Path("data/bundle")
     state_dir: Path = Path("data/service")
-    backend: Literal["simulated", "local", "slurm"] = "local"
+    backend: str = "local"
     slurm_mode: Literal["advise", "order", "place"] = "advise"
     slurm_partitions: str = ""
     slurm_profiling: str = ""
@@ -91,6 +96,16 @@ class Settings(BaseSettings):
     max_waiting: int = Field(20_000, ge=0)
     keep_days: float = Field(30.0, gt=0, le=36_500)
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    @field_validator("backend")
+    @classmethod
+    def _known_backend(cls, name: str) -> str:
+        if name in ("simulated", "local", "slurm"):
+            return name
+        if ":" not in name:
+            raise ValueError("give simulated, local, slurm or module:function")
+        load(name)
+        return name
 
     @field_validator("database")
     @classmethod

@@ -7,16 +7,25 @@ what the core decides.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from math import ceil
 from typing import Any
 
 from features.job import Job
 from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Decision
+from scheduler.core.policy import preemption_cost_s
 from scheduler.core.quirks import NONE, Quirks
-from scheduler.simulation.loop import END, OBSERVE, PACE, EventLoop, JobResult, Outcome
-from scheduler.simulation.work import SpeedModel, Work, preemption_cost_s
+from scheduler.simulation.loop import (
+    END,
+    OBSERVE,
+    PACE,
+    After,
+    EventLoop,
+    JobResult,
+    Outcome,
+)
+from scheduler.simulation.work import SpeedModel, Work
 
 __all__ = ["Engine", "JobResult", "Outcome"]
 
@@ -51,6 +60,7 @@ class Engine(EventLoop):
         jobs: in order of submission.
         work: the truth by job id.
         speed: nature's rule for rates.
+        after: the ends that submissions wait for, in a closed loop.
         sink: gets each batch of decisions as they are taken (a recorder).
         quirks: departures from correct behaviour, for fidelity to a published simulator.
         progress: called with the number of jobs ended so far, now and then.
@@ -63,6 +73,7 @@ class Engine(EventLoop):
         work: dict[str, Work],
         speed: SpeedModel,
         *,
+        after: Mapping[str, After] | None = None,
         sink: Callable[[list[Decision]], None] | None = None,
         quirks: Quirks = NONE,
         progress: Callable[[int], None] | None = None,
@@ -70,6 +81,7 @@ class Engine(EventLoop):
         super().__init__(
             core,
             ((job, work[job.job_id].duration_s) for job in jobs),
+            after=after,
             sink=sink,
             progress=progress,
         )
@@ -77,7 +89,7 @@ class Engine(EventLoop):
         self.work = work
         self.speed = speed
         self.quirks = quirks
-        self._mixed = bool(core.cluster.spec.groups)
+        self._mixed = core.cluster.spec.mixes_types
         self._running: dict[str, Progress] = {}
         self._remaining: dict[str, float] = {}  # of preempted jobs
         self._lag = quirks.end_lag_s if core.policy.name in quirks.counting_policies else 0.0
@@ -126,7 +138,7 @@ class Engine(EventLoop):
         partner = self._partner(run) if self._running.get(run.job_id) is run else None
         if partner is not None:
             for one in (run, partner):
-                self.core.paced(one.job_id, one.rate / self._alone(one), now)
+                self.core.pair_speed_observed(one.job_id, one.rate / self._alone(one), now)
 
     def _end(self, run: Progress, now: float) -> None:
         del self._running[run.job_id]
@@ -151,7 +163,7 @@ class Engine(EventLoop):
             now,
             keep_shut=self.quirks.survivor_stays_slow and self._is_older(run),
         )
-        self._count_end()
+        self._ended(run.job_id, now)
 
     def _partner(self, run: Progress) -> Progress | None:
         partner = self.core.cluster.runs[run.job_id].partner
@@ -194,7 +206,7 @@ class Engine(EventLoop):
             elif action is Action.PREEMPT:
                 self._preempt(d.job_id, now)
             elif action is Action.REFUSE:
-                self.results[d.job_id].refused = True
+                self._refused(d.job_id, now)
 
     def _start(self, d: Decision, now: float) -> None:
         work = self.work[d.job_id]

@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from features.job import Job, Profile
 from models.bundle import Bundle
 from scheduler.core.cluster import Cluster
-from scheduler.core.core import Core, QueuedJob, Turn
+from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.policy import Policy
 from scheduler.core.profiling import ProfilingStage
+from scheduler.core.queue import QueuedJob
 from scheduler.core.quirks import Quirks
+from scheduler.core.turn import Host, Turn
 from scheduler.simulation.engine import Engine, JobResult
 from scheduler.simulation.work import PairTable, Workload
 
@@ -98,13 +100,16 @@ class LoanSchedule:
     def use(self, bundle: Bundle) -> None:
         """Nothing to score."""
 
+    def cluster_changed(self, cluster: Cluster) -> None:
+        """The nodes of this simulator stay."""
+
     def add(self, queued: QueuedJob) -> None:
         raise ValueError("no job is profiled here")
 
     def remove(self, queued: QueuedJob) -> None:
         """No job waits here."""
 
-    def serve(self, core: Core, now: float) -> None:
+    def serve(self, core: Host, now: float) -> None:
         while self._loans and self._loans[-1][0] <= now:
             _, action, vc = self._loans.pop()
             if action is Action.LEND:

@@ -2,17 +2,18 @@
 
 One loop drives every core. What happens to jobs between two decisions is left to a subclass:
 `scheduler.simulation.engine.Engine` for gangs that run whole,
-`scheduler.peers.allocation.engine.AllocationEngine`
-for jobs whose GPUs, GPU type or batch size may change while they run.
+`scheduler.peers.allocation.engine.AllocationEngine` for
+jobs whose GPUs, GPU type or batch size may change while they run.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from features.job import Job
 from scheduler.core.decisions import Decision
@@ -45,9 +46,20 @@ class DecisionCore(Protocol):
         ...
 
 
+class After(NamedTuple):
+    """What a submission answers in a closed loop: it comes `think_s` seconds after the end of that
+    job at the earliest."""
+
+    job_id: str
+    think_s: float
+
+
 @dataclass(slots=True)
 class JobResult:
-    """What became of one job. Times in seconds since the epoch; None = never."""
+    """What became of one job. Times in seconds since the epoch; None = never.
+
+    `job.submit_time` is that of the simulation: in a closed loop later than the trace has it.
+    """
 
     job: Job
     duration_s: float
@@ -85,6 +97,7 @@ class Outcome:
     packings: int
     preemptions: int
     busy_gpu_s: float  # GPU-seconds during which a GPU held at least one job
+    held_back: int = 0  # submissions that waited for an end, in a closed loop
     decision_times: list[float] = field(default_factory=list)
 
 
@@ -94,6 +107,9 @@ class EventLoop(ABC):
     Args:
         core: the decision core.
         jobs: in order of submission, with the duration of each on exclusive GPUs.
+        after: by job id, the end that a submission waits for (`After`); no job may wait for itself
+            through others. One that waits for a job that is not here, or is refused, comes at its
+            own time.
         sink: gets each batch of decisions as they are taken (a recorder).
         progress: called with the number of jobs ended so far, now and then.
     """
@@ -105,6 +121,7 @@ class EventLoop(ABC):
         core: DecisionCore,
         jobs: Iterable[tuple[Job, float]],
         *,
+        after: Mapping[str, After] | None = None,
         sink: Callable[[list[Decision]], None] | None = None,
         progress: Callable[[int], None] | None = None,
     ):
@@ -115,11 +132,14 @@ class EventLoop(ABC):
         self._heap: list[tuple[float, int, int, Any, int]] = []
         self._seq = 0
         self._wake_at: float | None = None
-        self._counts = {"decisions": 0, "packings": 0, "preemptions": 0, "ended": 0}
+        self._counts = {"decisions": 0, "packings": 0, "preemptions": 0, "ended": 0, "held_back": 0}
         self._busy_gpu_s = 0.0
+        # submissions that wait for the end of a job: (place in the order of submission, job, think)
+        self._answers: defaultdict[str, list[tuple[int, Job, float]]] = defaultdict(list)
         for job, duration_s in jobs:
             self.results[job.job_id] = JobResult(job, duration_s)
-            self._push(job.submit_time, SUBMIT, job)
+        for result in self.results.values():
+            self._expect(result.job, (after or {}).get(result.job.job_id))
 
     def run(self) -> Outcome:
         """Simulate until nothing is left to happen."""
@@ -149,6 +169,7 @@ class EventLoop(ABC):
             self._counts["packings"],
             self._counts["preemptions"],
             self._busy_gpu_s,
+            self._counts["held_back"],
         )
 
     # --- what a kind of job makes of it -----------------------------------------------------
@@ -182,7 +203,34 @@ class EventLoop(ABC):
             self._wake_at = wake
             self._push(wake, WAKE, None)
 
-    def _count_end(self) -> None:
+    # --- what is submitted, and when --------------------------------------------------------
+
+    def _expect(self, job: Job, after: After | None) -> None:
+        """Submit a job at its time, or after the end that it waits for."""
+        if after is None or after.job_id not in self.results:
+            self._push(job.submit_time, SUBMIT, job)
+            return
+        self._answers[after.job_id].append((self._seq, job, after.think_s))
+        self._seq += 1
+
+    def _answered(self, job_id: str, now: float, *, at_once: bool = False) -> None:
+        """A job is over: what waited for it is submitted, those of one instant in their order."""
+        for place, job, think_s in self._answers.pop(job_id, ()):
+            moment = max(job.submit_time, now + (0.0 if at_once else think_s))
+            if moment > job.submit_time:
+                job = replace(job, submit_time=moment)
+                self.results[job.job_id].job = job
+                self._counts["held_back"] += 1
+            heappush(self._heap, (moment, SUBMIT, place, job, 0))
+
+    def _ended(self, job_id: str, now: float) -> None:
+        """A job ended, and is over."""
+        self._answered(job_id, now)
         self._counts["ended"] += 1
         if self.progress is not None and self._counts["ended"] % self.progress_every == 0:
             self.progress(self._counts["ended"])
+
+    def _refused(self, job_id: str, now: float) -> None:
+        """A job can never run."""
+        self.results[job_id].refused = True
+        self._answered(job_id, now, at_once=True)

@@ -6,8 +6,7 @@ appears under its name only when it is complete.
 
 from __future__ import annotations
 
-import json
-import os
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from features.files import replacing
 from scheduler.core.decisions import Decision
 
 _LABEL = pa.dictionary(pa.int32(), pa.string())
@@ -50,6 +50,7 @@ DECISION_SCHEMA = pa.schema(
         pa.field("batch_per_gpu", pa.int32()),
         pa.field("accumulation", pa.int32()),
         pa.field("evidence", pa.map_(pa.string(), pa.string())),
+        pa.field("held_by", pa.list_(pa.string())),
     ]
 )
 
@@ -62,13 +63,16 @@ class Recorder:
     def __init__(self, path: Path):
         self.path = path
         self.count = 0
-        self._partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
         self._buffer: list[Decision] = []
+        self._opened = ExitStack()
         self._writer: pq.ParquetWriter | None = None
 
     def __enter__(self) -> Recorder:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._writer = pq.ParquetWriter(self._partial, DECISION_SCHEMA, compression="zstd")
+        with ExitStack() as opening:
+            partial = opening.enter_context(replacing(self.path))
+            writer = pq.ParquetWriter(partial, DECISION_SCHEMA, compression="zstd")
+            self._writer = opening.enter_context(writer)
+            self._opened = opening.pop_all()
         return self
 
     def __call__(self, decisions: list[Decision]) -> None:
@@ -82,15 +86,11 @@ class Recorder:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        assert self._writer is not None
-        try:
-            if kind is None:
+        if error is None:
+            with self._opened:
                 self._flush()
-            self._writer.close()
-            if kind is None:
-                os.replace(self._partial, self.path)
-        finally:
-            self._partial.unlink(missing_ok=True)  # still there only if something went wrong
+        else:
+            self._opened.__exit__(kind, error, trace)
 
     def _flush(self) -> None:
         assert self._writer is not None
@@ -137,6 +137,7 @@ def decision_table(decisions: list[Decision]) -> pa.Table:
         "batch_per_gpu": [d.batch and d.batch[0] for d in decisions],
         "accumulation": [d.batch and d.batch[1] for d in decisions],
         "evidence": [_text(d.evidence) if d.evidence else None for d in decisions],
+        "held_by": [d.held_by or None for d in decisions],
     }
     arrays = [pa.array(columns[f.name], type=f.type) for f in DECISION_SCHEMA]
     return pa.Table.from_arrays(arrays, schema=DECISION_SCHEMA)
@@ -144,24 +145,3 @@ def decision_table(decisions: list[Decision]) -> pa.Table:
 
 def _text(evidence: tuple[tuple[str, float | str], ...]) -> list[tuple[str, str]]:
     return [(name, v if isinstance(v, str) else f"{v:.6g}") for name, v in evidence]
-
-
-def write_json(path: Path, value: object) -> None:
-    """Write JSON under a temporary name, then rename."""
-    write_text(path, json.dumps(value, indent=2) + "\n")
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write text under a temporary name, then rename."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    partial.write_text(text)
-    os.replace(partial, path)
-
-
-def write_table(path: Path, table: pa.Table) -> None:
-    """Write Parquet under a temporary name, then rename."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    pq.write_table(table, partial, compression="zstd")
-    os.replace(partial, path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -71,13 +72,15 @@ def job_table(results: list[JobResult]) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=JOB_SCHEMA)
 
 
-def summarise(outcome: Outcome, cluster_gpus: int) -> dict[str, float | int]:
+def summarise(outcome: Outcome, cluster_gpus: int) -> dict[str, Any]:
     """The figures of a run.
 
     Averages are over jobs that ended. `gpu_utilisation` is the share of GPU-time between first
     submission and last end in which a GPU held at least one job. `packed_jobs` counts jobs started
     on GPUs already in use; `mean_slowdown_packed` is wall time over exclusive time of jobs that
-    ever shared. Finish-time fairness is JCT / duration, per user the sum of both.
+    ever shared. Finish-time fairness is JCT / duration, per user the sum of both; None where the
+    trace names no users. `max_queue_large_s` is the longest wait of a job of more than 8 GPUs; None
+    where there is none.
     """
     ended = [r for r in outcome.jobs if r.end_time is not None]
     if not ended:
@@ -92,7 +95,7 @@ def summarise(outcome: Outcome, cluster_gpus: int) -> dict[str, float | int]:
     makespan = max(r.end_time or 0.0 for r in ended) - first
     shared = [r for r in ended if r.packed and not r.ended_in_profiling]
     slowdown = [r.ran_s / r.duration_s for r in shared if r.duration_s > 0]
-    fairness = list(fairness_by_user(ended).values()) or [1.0]
+    fairness = list(fairness_by_user(ended).values())
     large = queue[gpus > 8]
     return {
         "jobs": len(outcome.jobs),
@@ -103,15 +106,16 @@ def summarise(outcome: Outcome, cluster_gpus: int) -> dict[str, float | int]:
         "avg_queue_s": float(queue.mean()),
         "p99_queue_s": float(np.percentile(queue, 99)),
         "p999_queue_s": float(np.percentile(queue, 99.9)),
-        "max_queue_large_s": float(large.max()) if len(large) else 0.0,
+        "max_queue_large_s": float(large.max()) if len(large) else None,
         "makespan_s": float(makespan),
         "gpu_utilisation": outcome.busy_gpu_s / (cluster_gpus * makespan) if makespan else 0.0,
         "packed_jobs": outcome.packings,
         "mean_slowdown_packed": float(np.mean(slowdown)) if slowdown else 1.0,
         "preemptions": outcome.preemptions,
         "ended_in_profiling": sum(r.ended_in_profiling for r in ended),
-        "ftf_user_p50": float(np.percentile(fairness, 50)),
-        "ftf_user_p99": float(np.percentile(fairness, 99)),
+        "ftf_user_p50": float(np.percentile(fairness, 50)) if fairness else None,
+        "ftf_user_p99": float(np.percentile(fairness, 99)) if fairness else None,
+        "held_back_jobs": outcome.held_back,
         "decisions": outcome.decisions,
     }
 
@@ -126,11 +130,14 @@ def jct_by_vc(results: list[JobResult]) -> dict[str, float]:
 
 
 def fairness_by_user(results: list[JobResult]) -> dict[str, float]:
-    """Finish-time fairness of each user: the sum of JCT over that of durations of ended jobs."""
+    """Finish-time fairness of each user: the sum of JCT over that of durations of ended jobs.
+
+    Jobs of nobody known are left out.
+    """
     jct: dict[str, float] = defaultdict(float)
     alone: dict[str, float] = defaultdict(float)
     for r in results:
-        if r.end_time is not None:
+        if r.end_time is not None and r.job.user:
             jct[r.job.user] += r.jct_s
             alone[r.job.user] += r.duration_s
     return {user: jct[user] / alone[user] for user in jct if alone[user] > 0}

@@ -7,7 +7,7 @@ fast it gets done: seconds of exclusive-speed work per second. Exclusive GPUs ar
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -16,6 +16,7 @@ from features.job import Job, Profile
 from features.schema import State
 from models.interference import contended_speed
 from scheduler.core.cluster import ClusterSpec, Run
+from scheduler.simulation.loop import After
 
 
 class Configuration(NamedTuple):
@@ -48,7 +49,10 @@ class Work:
 class Workload:
     """Jobs in order of submission, with the truth about each, and the cluster they ran on.
 
-    `left_out` counts rows of the trace that are not here because nobody knows how long they ran.
+    Attributes:
+        left_out: rows of the trace that are not here because nobody knows how long they ran.
+        recorded_ends: when jobs ended in the trace (seconds since the epoch), where it says so.
+        after: what submissions answer, in a closed loop (`pipeline.worlds.closed_loop`).
     """
 
     name: str
@@ -56,6 +60,8 @@ class Workload:
     work: dict[str, Work]
     cluster: ClusterSpec
     left_out: int = 0
+    recorded_ends: Mapping[str, float] = field(default_factory=dict)
+    after: Mapping[str, After] = field(default_factory=dict)
 
 
 class SpeedModel(Protocol):
@@ -133,8 +139,3 @@ class SimulatedContention:
                 )
             )
         return speed
-
-
-def preemption_cost_s(gpus: int) -> float:
-    """Seconds of work added by stopping and restarting a job (the settings of the Lucid paper)."""
-    return 40.0 if gpus <= 8 else 60.0

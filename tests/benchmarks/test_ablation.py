@@ -9,14 +9,14 @@ import pytest
 
 from benchmarks import ablation
 from benchmarks.ablation import GROUPS, OFF, Kept, Row, ablate, table
-from scheduler.policies.pellucid.policy import Pellucid
+from scheduler.assembly import settings_of
 
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_every_row_is_a_policy_that_can_be_built(group: str) -> None:
     for row in GROUPS[group].values():
         if row.policy == "pellucid":
-            Pellucid(None, **row.settings)
+            settings_of("pellucid", row.settings)
 
 
 def test_no_two_rows_are_alike() -> None:
@@ -47,7 +47,7 @@ def test_a_cell_is_measured_once_while_the_code_is_the_same(
     assert first["avg_jct_s"] == (101.0 + 7.0) / 2  # one kept, one measured anew
     assert first["difference_s"] == 0.0
     cells = len(path.read_text().splitlines())
-    assert cells == 2 * (len(OFF) - 1)  # behind walls nobody borrows, with or without
+    assert cells == 2 * (len(OFF) - 1)  # isolated, nobody borrows, with or without
     told = table(found)
     assert all(name in told for name in OFF)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.forecast import coverage
-from tests.scheduler.builders import a_job
+from scheduler.testing.builders import a_job
 
 
 def test_a_batch_that_is_late_as_one_widens_the_interval() -> None:

@@ -6,17 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.heterogeneity import TYPES, Nature, Truth, beliefs, simulate, world
+from benchmarks.heterogeneity import TYPES, GroundTruth, Truth, beliefs, simulate, world
 from features.job import Job
 from pipeline.evaluate.heterogeneity import read_rates
 from scheduler.core.cluster import Cluster, ClusterSpec
 from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Decision
 from scheduler.core.estimates import LiveEstimator
-from scheduler.policies.pellucid.gputypes import TypedPlacement
-from scheduler.policies.pellucid.policy import Pellucid
 from scheduler.simulation.engine import Engine
 from scheduler.simulation.work import Work
+from scheduler.testing.builders import pellucid
 
 pytestmark = pytest.mark.shared_data
 JOBS = 600  # the first days
@@ -35,10 +34,10 @@ def made(data: Path, truth: Truth, seed: int) -> tuple[list[Job], dict[str, Work
 def test_jobs_run_at_the_rates_of_the_table(shared_data: Path, truth: Truth) -> None:
     """And every job says, as it starts, what it is believed to do on every type."""
     jobs, work, spec = made(shared_data, truth, 100)
-    policy = Pellucid(types=TypedPlacement(spec, truth))
+    policy = pellucid(cluster=spec, type_speeds=truth)
     decisions: list[Decision] = []
     core = Core(Cluster(spec), policy, LiveEstimator())
-    outcome = Engine(core, jobs, work, Nature(truth, spec), sink=decisions.extend).run()
+    outcome = Engine(core, jobs, work, GroundTruth(truth, spec), sink=decisions.extend).run()
     of_node = [group.gpu_type for group in spec.groups_of("mixed") for _ in range(group.nodes)]
     starts = {d.job_id: d for d in decisions if d.action is Action.START}
     for result in outcome.jobs:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -235,7 +237,7 @@ def plain_survival(
 
 
 @given(a_world())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_rows_equal_a_plain_recomputation(world: list[Lifetime]) -> None:
     state = FeatureState(FAMILIES)
     for taken in replay(world, state):
@@ -257,7 +259,7 @@ def fresh(_world: Sequence[Lifetime]) -> FeatureState:
 
 
 @given(a_world(), st.lists(st.integers(0, 14_000), min_size=1, max_size=5))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_no_feature_changes_when_the_future_is_deleted(
     world: list[Lifetime], offsets: list[int]
 ) -> None:
@@ -344,7 +346,7 @@ def test_a_leak_through_the_fold_is_caught() -> None:
 
 
 @given(a_world())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_row_is_the_same_just_before_and_just_after_its_submission(
     world: list[Lifetime],
 ) -> None:
@@ -356,6 +358,54 @@ def test_a_row_is_the_same_just_before_and_just_after_its_submission(
 
     for _ in replay(world, Checked(FAMILIES), BOTH):
         pass
+
+
+@given(a_world(), st.lists(st.integers(0, 2_000_000), min_size=1, max_size=8))
+@settings(max_examples=80)
+def test_questions_at_any_later_time_change_no_row(world: list[Lifetime], later: list[int]) -> None:
+    class Asked(FeatureState):
+        """Asked of strangers and of its own jobs, as of later times, after every event."""
+
+        def submit(self, job: Job, now: float) -> None:
+            super().submit(job, now)
+            self.ask(now)
+
+        def start(self, job_id: str, now: float) -> None:
+            super().start(job_id, now)
+            self.ask(now)
+
+        def end(self, job_id: str, now: float, state: State, duration_s: float | None) -> None:
+            super().end(job_id, now, state, duration_s)
+            self.ask(now)
+
+        def ask(self, now: float) -> None:
+            for number, seconds in enumerate(later):
+                job = world[number % len(world)].job
+                for asked in (job, replace(job, job_id="?", submit_time=now)):
+                    self.row(asked, now + seconds)
+                    self.outlook(asked, now + seconds)
+
+    quiet = [repr(taken) for taken in replay(world, FeatureState(FAMILIES), BOTH)]
+    assert [repr(taken) for taken in replay(world, Asked(FAMILIES), BOTH)] == quiet
+
+
+@given(a_world(), st.integers(0, 2_000_000))
+@settings(max_examples=80)
+def test_a_question_is_answered_as_if_time_had_come(world: list[Lifetime], later: int) -> None:
+    """Looking ahead says what an event at that time would have brought about first."""
+    state = FeatureState(FAMILIES)
+    for _ in replay(world, state):
+        pass
+    times = [
+        (life.job.submit_time, life.start_time, life.profiled_time, life.end_time) for life in world
+    ]
+    now = max(time for four in times for time in four if time is not None) + later
+    for life in world:
+        job = replace(life.job, job_id="?", submit_time=now)
+        ahead = repr(state.row(job, now))
+        come = copy.deepcopy(state)
+        come._lives.advance(now)
+        assert ahead == repr(come.row(job, now))
 
 
 @pytest.mark.shared_data

@@ -209,7 +209,7 @@ def test_venus_rows_are_the_live_rows(venus: pa.Table) -> None:
 
 
 @given(seed=st.integers(0, 2**31), cuts=st.lists(st.integers(1, 39), max_size=4))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_a_trace_in_parts_gives_the_rows_of_the_whole(seed: int, cuts: list[int]) -> None:
     rng = np.random.default_rng(seed)
     n = 40

@@ -255,7 +255,7 @@ class Counters(RuleBasedStateMachine):
 
 
 TestCounters = Counters.TestCase
-TestCounters.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
+TestCounters.settings = settings(max_examples=30, stateful_step_count=30)
 
 
 def _word(number: int) -> str:

@@ -12,7 +12,6 @@ from features.spec import FeatureSpec
 from models.bundle import Bundle
 from models.training.duration import FittedDuration, fit_duration
 from models.training.packing import fit_packing, fit_pair_speed
-from models.training.pairspeed import fit_pair_ga2m
 from models.training.simulated import simulated_pairs
 
 SPECS = (
@@ -103,7 +102,6 @@ def bundle(fitted: FittedDuration) -> Bundle:
         duration=fitted.model,
         packing=packing.model,
         pair_speed=speed.model,
-        pair_ga2m=fit_pair_ga2m(pairs).model,
         metadata={"duration": fitted.metadata, "packing": packing.metadata, "auc": np.nan},
         created_by="pellucid tests",
     )

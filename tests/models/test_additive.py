@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from features.spec import FeatureSpec
@@ -45,7 +45,6 @@ def models_and_rows(draw: st.DrawFn) -> tuple[AdditiveModel, list[tuple]]:
     return model, draw(st.lists(st.tuples(*kinds), min_size=1, max_size=8))
 
 
-@settings(deadline=None)
 @given(models_and_rows())
 def test_terms_sum_to_the_score_and_rows_agree_with_batches(case):
     model, rows = case
@@ -65,7 +64,6 @@ def test_terms_sum_to_the_score_and_rows_agree_with_batches(case):
         assert told.score == pytest.approx(exact, abs=1e-9, rel=1e-12)
 
 
-@settings(deadline=None)
 @given(models_and_rows())
 def test_a_value_lands_in_the_bin_whose_label_holds_it(case):
     model, rows = case

@@ -20,7 +20,7 @@ from models.bundle.arrivals import (
 )
 from models.training.arrivals import Arrivals, arrivals_at, evaluate_arrivals, fit_arrivals
 from models.training.errors import TrainingError
-from scheduler.core.arrivals import BundleForecast, RecentForecast
+from scheduler.core.arrivals import BundleForecaster, RecentForecaster
 
 START = 1_600_000_000 // BIN_S * BIN_S
 
@@ -40,7 +40,7 @@ def model() -> ArrivalModel:
     return fit_arrivals(daily(16, 0), leads=wanted, preset="fast").model
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(at=st.integers(0, 9 * DAY_BINS), lead=st.sampled_from(LEADS), seed=st.integers(0, 9))
 def test_a_row_knows_nothing_of_what_comes_after_it(at, lead, seed):
     history = daily(10, 3)
@@ -109,7 +109,7 @@ def test_a_bundle_keeps_the_forecast(model, tmp_path):
 
 def test_the_live_forecast_is_the_models(model):
     history = daily(9, 7)
-    live, recent = BundleForecast(model, START), RecentForecast()
+    live, recent = BundleForecaster(model, START), RecentForecaster()
     now = START
     for place, jobs in enumerate(history.jobs):
         now = START + place * BIN_S + 1

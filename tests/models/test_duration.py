@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
 from sklearn.metrics import roc_auc_score
@@ -123,7 +123,6 @@ def test_a_promise_nominal_features_cannot_keep_is_refused(training):
         fit_duration(*training, broken[:0], seed=0, preset="slow")
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.floats(-3, 12), st.floats(0, 1e5)), min_size=3, max_size=60),
     st.floats(0, 12),

@@ -70,9 +70,7 @@ def test_a_dropped_term_leaves_the_average_where_it_was(fitted, training):
         )
 
 
-@settings(
-    deadline=None, max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 99), direction=st.sampled_from([-1, 1]))
 def test_an_edited_promise_holds_for_the_whole_score(fitted, make_frame, seed, direction):
     done = apply_edits(fitted.model, edits({"feature": "user_ewma_s", "monotone": direction})).model

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from interpret.utils import purify
@@ -79,7 +79,6 @@ def test_purification_agrees_with_interpret():
     assert np.allclose(constant[0], intercept, atol=1e-9)
 
 
-@settings(deadline=None)
 @given(
     arrays(np.float64, (4, 3), elements=st.floats(-10, 10)),
     arrays(np.float64, (4, 3), elements=st.integers(0, 9)),
@@ -116,7 +115,6 @@ def test_terms_made_monotone_say_so(fitted):
     assert "time_limit_s" in fitted.metadata["monotone_terms"]
 
 
-@settings(deadline=None)
 @given(
     arrays(np.float64, 5, elements=st.floats(-5, 5)),
     arrays(np.float64, 4, elements=st.floats(-5, 5)),
@@ -136,7 +134,6 @@ def test_monotone_in_one_or_both_features_of_a_pair(first, second, pair, directi
     assert all(np.allclose(again[key], flat[key], atol=1e-7) for key in flat)
 
 
-@settings(deadline=None)
 @given(st.lists(st.floats(0, 1e6), min_size=20, max_size=200), st.integers(2, 8))
 def test_bags_hold_out_whole_stretches_of_time(times, bags):
     time = np.array(times)

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import json
+import socket
+import ssl
+import stat
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import dask
 import pandas as pd
+import psutil
 import pyarrow.parquet as pq
 import pytest
+from distributed import Client, Security
 
 from features.rows import Rows, training_rows
-from pipeline.cluster import Keep, mapped, place, question_of, slurm_cluster
+from pipeline.cluster import Keep, local_cluster, mapped, place, question_of, slurm_cluster
 from pipeline.errors import UserError
 from pipeline.sharded import write_shards
 from pipeline.traces import ingest, read_dataset
 from pipeline.traces.dataset import read_months
-from pipeline.traces.synthetic.config import default_config, write
+from pipeline.traces.synthetic.generate import default_config, write
 
 
 def squared(value: int) -> int:
@@ -44,6 +52,88 @@ def test_a_place_that_is_none_is_refused(where: str) -> None:
 def test_an_address_nobody_answers_at_is_said() -> None:
     with pytest.raises(UserError, match="no Dask scheduler answers"), mapped("tcp://127.0.0.1:9"):
         pass
+
+
+def listened() -> set[tuple[str, int]]:
+    """Addresses on which this process and its children listen."""
+    here = psutil.Process()
+    return {
+        (found.laddr.ip, found.laddr.port)
+        for process in (here, *here.children(recursive=True))
+        for found in process.net_connections("inet")
+        if found.status == psutil.CONN_LISTEN
+    }
+
+
+PAGES = ("", "status", "health", "metrics", "info/main/workers.html", "json/identity.json")
+
+
+def assert_secured(opened: Iterable[tuple[str, int]], scheduler: str) -> None:
+    """Each port wants our certificate, or is HTTP on loopback without a page."""
+    assert scheduler.startswith("tls://")
+    address = scheduler.removeprefix("tls://")
+    for stranger, security in (("tcp", Security()), ("tls", Security.temporary())):
+        with pytest.raises(OSError, match=r"closed|certificate does not match"):
+            Client(f"{stranger}://{address}", timeout=1, security=security)
+    pages = {at for at in opened if speaks_http(*at)}
+    wants = set(opened) - pages
+    assert address in {f"{host}:{port}" for host, port in wants}
+    assert {host for host, _ in wants} == {address.rpartition(":")[0]}
+    for at in wants:
+        assert_wants_a_certificate(*at)
+    for host, port in pages:
+        assert host == "127.0.0.1"
+        for page in PAGES:
+            with pytest.raises(urllib.error.HTTPError, match="404"):
+                urllib.request.urlopen(f"http://{host}:{port}/{page}", timeout=30)
+
+
+def speaks_http(host: str, port: int) -> bool:
+    with socket.create_connection((host, port), timeout=30) as plain:
+        plain.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        try:
+            return plain.recv(5) == b"HTTP/"
+        except ConnectionError:
+            return False
+
+
+def assert_wants_a_certificate(host: str, port: int) -> None:
+    """TLS 1.3 says what it makes of the client's certificate after the handshake."""
+    context = ssl._create_unverified_context()
+    with (
+        socket.create_connection((host, port), timeout=30) as plain,
+        context.wrap_socket(plain) as encrypted,
+        pytest.raises(ssl.SSLError, match="CERTIFICATE_REQUIRED"),
+    ):
+        encrypted.recv(1)
+
+
+def test_a_local_cluster_answers_nobody_else() -> None:
+    before = listened()
+    with local_cluster(2) as cluster, Client(cluster) as client:
+        assert client.submit(squared, 3).result() == 9
+        opened = listened() - before
+        assert len(opened) >= 3
+        assert_secured(opened, cluster.scheduler_address)
+    assert listened() <= before
+
+
+def test_a_slurm_cluster_answers_nobody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sbatch").write_text("#!/bin/sh\n")
+    (tmp_path / "sbatch").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    before = listened()
+    with slurm_cluster() as cluster:
+        assert_secured(listened() - before, cluster.scheduler_address)
+        [private] = tmp_path.glob(".pellucid-dask-*")
+        assert stat.S_IMODE(private.stat().st_mode) == 0o700
+        script = cluster.job_script()
+    assert f"--tls-key {private}/key.pem" in script
+    assert "--no-dashboard --dashboard-address 127.0.0.1:0" in script
+    assert not private.exists()
 
 
 def logged(value: tuple[str, int]) -> int:
@@ -129,10 +219,11 @@ def test_a_sweep_killed_halfway_goes_on_where_it_stopped(tmp_path: Path) -> None
     run.kill()
     run.wait()
     finished = {path: path.stat().st_mtime_ns for path in kept.glob("*.pickle")}
-    assert 3 <= len(finished) < 12
+    runs = 24  # of 4 policies, 3 seeds and both loops
+    assert 3 <= len(finished) < runs
     (kept / ".fifo-9.pickle.1.partial").write_bytes(b"half a result")
     done = subprocess.run([*command, "--keep", str(kept)], stdout=subprocess.PIPE, check=True)
-    assert len(list(kept.glob("[!.]*.pickle"))) == 12
+    assert len(list(kept.glob("[!.]*.pickle"))) == runs
     assert {path: path.stat().st_mtime_ns for path in finished} == finished, "none was made twice"
     whole = subprocess.run(command, stdout=subprocess.PIPE, check=True)
     assert figures(json.loads(done.stdout)) == figures(json.loads(whole.stdout))
@@ -143,7 +234,7 @@ def test_a_slurm_job_is_a_worker_of_one_core(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UserError, match="no sbatch here"):
-        slurm_cluster()
+        slurm_cluster().__enter__()
     (tmp_path / "sbatch").write_text("#!/bin/sh\n")
     (tmp_path / "sbatch").chmod(0o755)
     with slurm_cluster() as cluster:
@@ -151,7 +242,7 @@ def test_a_slurm_job_is_a_worker_of_one_core(
     assert "#SBATCH -n 1\n" in script
     assert "#SBATCH --cpus-per-task=1\n" in script
     assert "#SBATCH --mem=4G\n" in script
-    assert f"{sys.executable} -m distributed.cli.dask_worker tcp://" in script
+    assert f"{sys.executable} -m distributed.cli.dask_worker tls://" in script
     said = {"jobqueue.slurm.queue": "cpu", "jobqueue.slurm.cores": 4}
     with dask.config.set(said), slurm_cluster() as cluster:
         script = cluster.job_script()

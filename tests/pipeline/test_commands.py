@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.cli import COMMANDS
-from pipeline.traces.synthetic.config import default_config, write
+from pipeline.app import COMMANDS
+from pipeline.traces.synthetic.generate import default_config, write
 
 CLUSTER = "pipeline/worlds/clusters/small.yaml"
 
@@ -169,7 +169,7 @@ def test_jobs_nobody_knows_the_length_of_are_counted(trace: Path, tmp_path: Path
 def test_every_command_teaches() -> None:
     done = pellucid("--help")
     assert done.returncode == 0
-    for _, command in COMMANDS:
-        page = pellucid(command.replace("_", "-"), "--help")
+    for command in COMMANDS:
+        page = pellucid(command, "--help")
         assert page.returncode == 0
         assert "pellucid" in page.stdout

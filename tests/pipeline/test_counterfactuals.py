@@ -9,24 +9,24 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from features.files import write_json
 from pipeline.commands.explain import explain
 from pipeline.commands.simulate import simulate
-from pipeline.explain import RunError, RunFolder, Story, counterfactuals, tell
+from pipeline.explain import RunError, RunFolder, counterfactuals, tell
 from pipeline.explain.counterfactuals import lines, stand_at
-from pipeline.explain.story import Phase
-from pipeline.traces.synthetic import config as synthetic
+from pipeline.traces.synthetic import generate as synthetic
 from pipeline.worlds import open_scenario
 from scheduler.core.decisions import Action, Reason
+from scheduler.explain.story import Phase, Story
+from scheduler.explain.way import starts_without
 from scheduler.explain.whatif.changes import apply
 from scheduler.explain.whatif.forecasts import Futures
-from scheduler.service.analyst.why import starts_without
-from scheduler.simulation.recorder import write_json
 
 app = typer.Typer()
 for command in (explain, simulate):
     app.command()(command)
 
-OPTIONS = ["--set", "patience_s=7200", "--set", "fairness=0.5"]
+OPTIONS = ["--set", "max_wait_s=7200", "--set", "fairness.weight=0.5"]
 CLUSTER = Path(__file__).resolve().parents[2] / "pipeline" / "worlds" / "clusters" / "small.yaml"
 
 
@@ -67,13 +67,13 @@ def test_what_is_shown_of_a_run_is_true_of_it(
         job_id = story.job.job_id
         found = counterfactuals.counterfactuals(run, story)
         assert (
-            found.why.grounds[0].reason
+            found.why.reason
             == max(
                 (s for s in story.spans if s.phase is Phase.WAITING), key=lambda s: s.seconds
             ).reason
         )
         scenario = open_scenario(run.folder.parent / "trace", cluster=CLUSTER, durations="gpus")
-        scenario.settings = {"patience_s": 7200, "fairness": 0.5}
+        scenario.settings = {"pellucid": {"max_wait_s": 7200, "fairness": {"weight": 0.5}}}
         core, memory = stand_at(scenario, "pellucid", found.at)
         futures = Futures(core, memory, found.at)
         for outcome in found.helped:
@@ -88,8 +88,10 @@ def test_what_is_shown_of_a_run_is_true_of_it(
                 ]
                 assert job_id in begun
                 shown += 1
-        for blocker in found.why.blockers:
-            assert starts_without(futures, job_id, blocker.job_ids)
+        holders = found.why.way.holders
+        if holders:
+            gone = [h.job_id if h.node is None else h.node for h in holders]
+            assert starts_without(futures, job_id, gone)
         assert len(lines(found)) >= 2
     assert shown >= 3
 
@@ -102,7 +104,7 @@ def test_the_command_line_tells_and_prints_it(run: RunFolder) -> None:
     assert "What would have started it" in told.output
     plain = json.loads(CliRunner().invoke(app, [*asked, "--json"]).output)["counterfactuals"]
     assert plain["reason"] == story.waits[0].reason
-    assert plain["blockers"] or plain["helped"] or plain["not_examined"]
+    assert plain["holders"] or plain["helped"] or plain["not_examined"]
 
 
 def test_a_moment_at_which_it_did_not_wait_is_refused(run: RunFolder) -> None:

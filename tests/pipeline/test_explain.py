@@ -13,27 +13,28 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import typer
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 from typer.testing import CliRunner
 
+from features.files import write_json, write_table
 from pipeline import runs
 from pipeline.commands.explain import explain
 from pipeline.errors import UserError
-from pipeline.explain import JobFacts, RunError, RunFolder, Story, UnknownJob, build_story, tell
-from pipeline.explain.page import view
+from pipeline.explain import RunError, RunFolder, UnknownJob, tell
 from pipeline.explain.run import seconds
-from pipeline.explain.scores import breakdowns
-from pipeline.explain.story import Phase, placement_of, sentence_of
 from pipeline.explain.text import as_plain, show
-from pipeline.explain.words import clock, duration, number
 from pipeline.report.page import page
-from pipeline.traces.synthetic import config as synthetic
+from pipeline.traces.synthetic import generate as synthetic
 from pipeline.worlds import open_scenario
 from scheduler.core.decisions import Action, Decision, Reason, Score
+from scheduler.explain.drawing import view
+from scheduler.explain.story import JobFacts, Phase, Story, build_story, placement_of, sentence_of
+from scheduler.explain.terms import breakdowns
+from scheduler.explain.words import clock, duration, number
 from scheduler.simulation.engine import JobResult
-from scheduler.simulation.recorder import Recorder, write_json, write_table
+from scheduler.simulation.recorder import Recorder
 from scheduler.simulation.results import JOB_SCHEMA, job_table
 
 CLUSTER = Path(__file__).resolve().parents[2] / "pipeline" / "worlds" / "clusters" / "small.yaml"
@@ -208,7 +209,7 @@ def random_decisions(draw: st.DrawFn) -> Decision:
     )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 @given(
     st.lists(random_decisions(), max_size=12),
     st.lists(random_decisions(), max_size=3),
@@ -289,7 +290,6 @@ def test_a_story_in_words() -> None:
     text = told(a_waiter())
     for expected in (
         "waited 20 min, 75 % of it because: needs 4 GPUs, 1 of 8 are free",
-        "it starts when enough GPUs are free",
         "number 3 in line, behind job b",
         "node 7: GPUs 1-4",
         "this user's last job",
@@ -379,7 +379,7 @@ def test_a_job_that_never_ended_and_one_that_was_refused() -> None:
 
 def test_numbers_that_were_not_recorded_are_not_made_up() -> None:
     d = a_decision(0, 0, Action.WAIT, Reason.BEHIND_HIGHER_PRIORITY, position=2)
-    assert sentence_of(d) == "number 2 in line, behind jobs that go first"
+    assert sentence_of(d) == "number 2 in line, behind a higher-priority job"
     for reason in Reason:
         assert "None" not in sentence_of(a_decision(0, 0, Action.WAIT, reason))
 

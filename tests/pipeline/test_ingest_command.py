@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 
 from pipeline.commands.ingest import ingest
 from pipeline.errors import UserError
-from tests.pipeline.traces.samples import samples, write_helios, write_sacct
+from pipeline.testing.samples import samples
+from tests.pipeline.traces.samples import write_helios, write_sacct
 
 app = typer.Typer()
 app.command()(ingest)

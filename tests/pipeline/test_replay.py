@@ -18,7 +18,7 @@ from benchmarks.replay import SAME, venus
 from benchmarks.sacct import HEADER
 from benchmarks.sacct import render as render_dump
 from features.job import Job
-from pipeline.cli import _load, app
+from pipeline.app import app
 from pipeline.console import user_errors
 from pipeline.errors import UserError
 from pipeline.replay.figures import Figures, over_seeds
@@ -153,7 +153,6 @@ def test_only_the_last_days_are_replayed_when_asked(told: Path, tmp_path: Path) 
 
 def test_bad_dumps_end_in_one_line(told: Path, tmp_path: Path) -> None:
     runner = CliRunner()
-    _load()
     cut = tmp_path / "cut.txt"
     cut.write_text(told.read_text()[:5_000])
     assert read_site(cut, tmp_path / "cut").counts["replayed"] > 20
@@ -379,9 +378,7 @@ def test_each_hostile_line_has_its_own_fate_and_harms_no_other(told: Path, tmp_p
 
 
 @given(st.data())
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whatever_a_dump_holds_is_replayed_or_refused_in_a_line(
     told: Path, tmp_path: Path, data: st.DataObject
 ) -> None:
@@ -456,7 +453,6 @@ def test_several_kinds_of_gpus_are_taken_as_alike_and_it_is_said(
 
 
 def test_a_folder_is_no_dump(tmp_path: Path) -> None:
-    _load()
     result = CliRunner().invoke(app, ["replay", "--sacct", str(tmp_path)])
     assert "is a folder" in str(result.exception)
 

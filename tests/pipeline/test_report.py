@@ -19,6 +19,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from features.files import write_json, write_table
 from features.spec import FeatureSpec
 from models.bundle import (
     PACKING_FEATURES,
@@ -45,9 +46,8 @@ from pipeline.report.models import error_table, read_models
 from pipeline.report.svg import Scale, log_ticks, short, ticks
 from pipeline.report.usage import usage
 from pipeline.traces import TraceError
-from pipeline.traces.synthetic import config as synthetic
+from pipeline.traces.synthetic import generate as synthetic
 from pipeline.worlds import open_scenario
-from scheduler.simulation.recorder import write_json, write_table
 
 CLUSTER = Path(__file__).resolve().parents[2] / "pipeline" / "worlds" / "clusters" / "small.yaml"
 VOID = {"meta", "link", "br", "img", "input", "hr"}

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline import runs
-from pipeline.traces.synthetic.config import default_config, generate
+from pipeline.traces.synthetic.generate import default_config, generate
 from pipeline.worlds import plain
 from pipeline.worlds.cluster_file import read_cluster
 from pipeline.worlds.scenario import Scenario
@@ -26,8 +26,10 @@ REQUIRED = {
 
 def small(seed: int = 0, durations: str | None = "gpus") -> Scenario:
     table = generate(default_config("small", seed))
-    spec, profiling = read_cluster(Path("pipeline/worlds/clusters/small.yaml"))
-    return plain.scenario(table, "small", spec, profiling, durations=durations, seed=seed)
+    spec = read_cluster(Path("pipeline/worlds/clusters/small.yaml"))
+    return plain.scenario(
+        table, "small", spec.cluster, spec.profiling, durations=durations, seed=seed
+    )
 
 
 @pytest.mark.parametrize("policy", ["fifo", "fifo-skip", "sjf", "srtf", "qssf", "lucid"])
@@ -91,10 +93,10 @@ def test_two_workers_find_what_one_finds() -> None:
 
 def test_history_before_since_is_learned_from_and_not_simulated() -> None:
     table = generate(default_config("small"))
-    spec, profiling = read_cluster(Path("pipeline/worlds/clusters/small.yaml"))
+    spec = read_cluster(Path("pipeline/worlds/clusters/small.yaml"))
     times = [job.submit_time for job in small().workload.jobs]
     since = float(np.median(times))
-    scenario = plain.scenario(table, "small", spec, profiling, since=since)
+    scenario = plain.scenario(table, "small", spec.cluster, spec.profiling, since=since)
     assert scenario.workload.jobs
     assert all(job.submit_time >= since for job in scenario.workload.jobs)
     estimator = scenario.estimators(scenario.policy("qssf"))

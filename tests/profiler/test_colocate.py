@@ -59,7 +59,7 @@ def test_interval_of_known_samples() -> None:
 
 
 @given(st.integers(2, 8), st.floats(0.01, 0.2), st.integers(0, 10_000))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_the_interval_covers_the_truth_about_as_often_as_it_says(
     n: int, spread: float, seed: int
 ) -> None:
@@ -153,7 +153,7 @@ def test_a_journal_survives_a_torn_line_and_refuses_another_device(tmp_path: Pat
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_damaged_journal_is_a_message_not_a_traceback(
     tmp_path_factory: pytest.TempPathFactory, junk: bytes
 ) -> None:

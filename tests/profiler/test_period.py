@@ -174,7 +174,7 @@ def test_nothing_recorded() -> None:
 
 
 @given(st.floats(0.05, 20), st.floats(0.01, 1e4), st.floats(-1e4, 1e4), st.integers(0, 1000))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_units_of_signal_and_time_do_not_matter(
     slower: float, scale: float, offset: float, seed: int
 ) -> None:
@@ -187,7 +187,7 @@ def test_units_of_signal_and_time_do_not_matter(
 
 
 @given(st.lists(st.floats(-1e3, 1e3), min_size=60, max_size=200))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_anything_gives_a_confidence_between_zero_and_one(values: list[float]) -> None:
     y = np.array(values)
     t = np.arange(y.size) * 0.1

@@ -163,7 +163,7 @@ def test_gaps_in_one_signal_do_not_matter() -> None:
     st.integers(1, 3),
     st.integers(0, 2**32 - 1),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_every_jump_far_above_the_noise_is_a_boundary(
     lengths: list[int], signals: int, seed: int
 ) -> None:
@@ -176,7 +176,7 @@ def test_every_jump_far_above_the_noise_is_a_boundary(
 
 
 @given(st.integers(0, 2**32 - 1), st.floats(0.001, 1e6), st.floats(-1e6, 1e6))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_units_do_not_matter(seed: int, scale: float, offset: float) -> None:
     rng = np.random.default_rng(seed)
     t = np.arange(0, 40, 0.2)
@@ -190,7 +190,7 @@ def test_units_do_not_matter(seed: int, scale: float, offset: float) -> None:
     st.lists(st.one_of(st.floats(allow_nan=True, allow_infinity=True), st.just(0.0)), max_size=80),
     st.booleans(),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_whatever_was_recorded_gives_a_window_inside_the_run(
     values: list[float], ended: bool
 ) -> None:

@@ -8,10 +8,11 @@ from pathlib import Path
 
 from benchmarks.slurm import SlurmCluster
 from benchmarks.slurm.processes import SlurmError
-from scheduler.backends.slurm.backend import Pace, SlurmBackend
+from scheduler.backends.slurm.attempts import Pace
+from scheduler.backends.slurm.backend import SlurmBackend
 from scheduler.backends.slurm.client import Slurm
 from scheduler.backends.slurm.shape import Shape
-from tests.scheduler.backends.contract import Does
+from scheduler.testing.backend import Does
 
 QUICK = Pace(soon_s=0.1, calm_s=0.3, again_s=3.0)
 

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from benchmarks.slurm import SlurmCluster
 from benchmarks.slurm.processes import until
-from pipeline.cli import _load, app
+from pipeline.app import app
 from pipeline.replay.runs import VARIANTS, replay
 from pipeline.replay.site import read_site
 from pipeline.traces import ingest, read_dataset
@@ -95,7 +95,6 @@ def test_replay_reads_what_sacct_wrote(history: SlurmCluster, tmp_path: Path) ->
     dump.write_text(text)
     nodes.write_text(history.run("scontrol", "show", "nodes").stdout)
     asked = ["replay", "--sacct", str(dump), "--nodes", str(nodes), "--out", str(page)]
-    _load()
     done = CliRunner().invoke(app, [*asked, "--seeds", "1", "--quiet", "--json"])
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.slurm import SlurmCluster
-from tests.scheduler.backends.contract import BackendContract, Site
+from scheduler.testing.backend import BackendContract, Site
 from tests.slurm.site import SlurmSite
 
 

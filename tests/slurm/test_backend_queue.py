@@ -18,7 +18,7 @@ from scheduler.backends.slurm import parse
 from scheduler.backends.slurm.backend import SlurmBackend
 from scheduler.backends.slurm.client import Slurm, SlurmDown
 from scheduler.core.decisions import Action, Decision, Reason
-from tests.scheduler.backends.contract import Does, a_launch, await_start, hear, last
+from scheduler.testing.backend import Does, a_launch, await_start, hear, last
 from tests.slurm.site import SlurmSite, client, shape_of
 
 WITHIN_S = 20.0
@@ -247,7 +247,7 @@ def test_a_job_put_back_in_the_queue_is_lost_to_the_service(site: SlurmSite) -> 
     backend = site.open()
     backend.launch(a_launch(site.command(Does.STAYS)))
     await_start(backend, site)
-    slurm_id = next(iter(backend._live.values())).slurm_id
+    slurm_id = next(iter(backend.attempts.live.values())).slurm_id
     site.cluster.run("scontrol", "update", f"jobid={slurm_id}", "requeue=1")
     site.cluster.run("scontrol", "requeuehold", slurm_id)
     report = last(hear(backend, site))

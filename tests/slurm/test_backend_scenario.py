@@ -10,11 +10,12 @@ import pytest
 
 from benchmarks.slurm import SlurmCluster
 from benchmarks.slurm.place import place
+from scheduler.assembly import CoreSpec
 from scheduler.backends.events import Kind
 from scheduler.backends.slurm.client import Slurm
 from scheduler.backends.slurm.shape import Shape
 from scheduler.service.follow.follower import Follower
-from scheduler.service.log.header import FOLLOWED, Genesis, establish
+from scheduler.service.log.header import FOLLOWED, LogHeader, establish
 from scheduler.service.log.store.reads import Reads
 from scheduler.service.log.store.schema import prepare
 from scheduler.service.log.store.store import Store
@@ -52,11 +53,13 @@ def follower(
 ) -> Follower:
     slurm = Slurm(cluster.environment)
     shape = Shape.of(slurm.nodes(), slots=False)
-    genesis = Genesis(shape.spec, policy, None, time.time(), backend=FOLLOWED, names=shape.names)
+    header = LogHeader(
+        CoreSpec.of(shape.spec, policy), time.time(), backend=FOLLOWED, names=shape.names
+    )
     if store is not None:
         prepare(store)
-        establish(store, genesis)
-    made = Follower(genesis, shape, slurm, store, order=order)
+        establish(store, header)
+    made = Follower(header, shape, slurm, store, order=order)
     if store is not None:
         assert made.take_over("here", 60.0)
     return made
@@ -70,11 +73,11 @@ def test_advice_explains_and_foresees_and_changes_nothing(
     was = {j: (e["job_state"], e["priority"], e["admin_comment"]) for j, e in busy.jobs().items()}
     following.look()
     reads = following.slurm.reads
-    picture = following.look()
+    snapshot = following.look()
     assert following.slurm.reads == reads + 1, "one read per interval"
-    assert (len(picture.running), len(picture.waiting), picture.left_out) == (4, 8, {})
+    assert (len(snapshot.running), len(snapshot.waiting), snapshot.left_out) == (4, 8, {})
     view = Reads(store.engine).seen_by(Viewer("root", Role.OPERATOR))
-    waiting = picture.order[0]
+    waiting = snapshot.order[0]
     assert view.latest_decision(waiting) is not None
     foreseen = view.forecast(waiting)
     assert foreseen is not None
@@ -86,10 +89,10 @@ def test_advice_explains_and_foresees_and_changes_nothing(
 
 
 def test_nothing_at_all_is_written_when_there_is_nowhere_to(busy: SlurmCluster) -> None:
-    picture = follower(busy, None, policy="easy").look()
-    assert len(picture.order) == 8
-    first = max(picture.waiting.values(), key=lambda job: job.priority)
-    assert picture.order[0] == first.id, "easy stands for Slurm: its own priorities"
+    snapshot = follower(busy, None, policy="easy").look()
+    assert len(snapshot.order) == 8
+    first = max(snapshot.waiting.values(), key=lambda job: job.priority)
+    assert snapshot.order[0] == first.id, "easy stands for Slurm: its own priorities"
 
 
 def test_ordering_gives_slurm_the_order_of_the_core(busy: SlurmCluster, tmp_path: Path) -> None:
@@ -98,9 +101,9 @@ def test_ordering_gives_slurm_the_order_of_the_core(busy: SlurmCluster, tmp_path
     held = busy.run(
         "sbatch", "--parsable", "--hold", "--gpus=1", "--wrap", "sleep 1", user="nobody"
     ).stdout.strip()
-    picture = following.look()
+    snapshot = following.look()
     there = busy.jobs()
-    given = [there[int(job)]["priority"] for job in picture.order]
+    given = [there[int(job)]["priority"] for job in snapshot.order]
     assert given == sorted(given, reverse=True)
     assert len(set(given)) == len(given)
     assert there[int(held)]["priority"] == 0, "what somebody holds stays held"

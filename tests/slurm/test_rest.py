@@ -13,7 +13,7 @@ from scheduler.backends.local.host import own_user
 from scheduler.backends.slurm.backend import SlurmBackend
 from scheduler.backends.slurm.client import SlurmDown, SlurmError
 from scheduler.backends.slurm.rest import RestSlurm
-from tests.scheduler.backends.contract import Does, a_launch, await_start, hear, last
+from scheduler.testing.backend import Does, a_launch, await_start, hear, last
 from tests.slurm.site import QUICK, SlurmSite, client, shape_of
 
 OURS = "abcdefghjkmn"

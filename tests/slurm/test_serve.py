@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from benchmarks.slurm import SlurmCluster
 from benchmarks.slurm.processes import free_ports, until
-from pipeline.cli import _load, app
+from pipeline.app import app
 
 MAIN = [sys.executable, "-c", "from pipeline.cli import main; main()"]
 USER = "nobody"
@@ -27,7 +27,10 @@ PATIENCE_S = 90.0
 def site() -> Iterator[SlurmCluster]:
     """n1 and n2 governed; n3 and n4 open: their 16 GPUs are taken, and five jobs wait there."""
     with SlurmCluster(open_nodes=2) as slurm:
-        for gpus in (8, 8, 4, 2, 8, 1):
+        for gpus in (8, 8):
+            submit(slurm, f"--gpus={gpus}", "--partition=open")
+        submit(slurm, "--gpus=4", "--partition=open", "--nice=100")  # whatever order is wanted, not
+        for gpus in (2, 8, 1):  # Slurm's: in it the first of them all comes last
             submit(slurm, f"--gpus={gpus}", "--partition=open")
         until(lambda: [j["job_state"] for j in slurm.jobs().values()].count("RUNNING") == 2, "two")
         submit(slurm, "--gpus=1", "--partition=open", "--begin=now+1hour")
@@ -63,7 +66,6 @@ class Serve:
         return [line for line in lines if line.startswith(("scontrol ", "sbatch ", "scancel "))]
 
     def pellucid(self, *words: str) -> Result:
-        _load()
         server = {"PELLUCID_SERVER": f"http://127.0.0.1:{self.port}"}
         return CliRunner().invoke(app, words, env=server)
 

@@ -23,9 +23,9 @@ from benchmarks.slurm import SlurmCluster
 from benchmarks.training import drawn
 from models.training.duration import PRESETS
 from models.training.sharded import fit_sharded
-from pipeline.cli import _load, app
+from pipeline.app import app
 from pipeline.cluster import Keep, mapped, question_of
-from pipeline.traces.synthetic.config import default_config, write
+from pipeline.traces.synthetic.generate import default_config, write
 
 
 @pytest.fixture(scope="module")
@@ -65,9 +65,8 @@ def test_a_sweep_killed_halfway_is_taken_up(nodes: SlurmCluster, tmp_path: Path)
     finished = {path: path.stat().st_mtime_ns for path in kept.glob("[!.]*.pickle")}
     assert "RUNNING" in workers(nodes), "it was a Slurm job that made it"
     done = subprocess.run(there, env=environment, stdout=subprocess.PIPE, check=True)
-    assert len(list(kept.glob("[!.]*.pickle"))) == 4
+    assert len(list(kept.glob("[!.]*.pickle"))) == 8, "2 policies, 2 seeds, both loops"
     assert {path: path.stat().st_mtime_ns for path in finished} == finished, "none was made twice"
-    _load()
     here = CliRunner().invoke(app, asked)
     assert waits(json.loads(done.stdout)) == waits(json.loads(here.stdout))
 

@@ -1,0 +1,1 @@
+"""The embedded trace: a generator with a stated process."""

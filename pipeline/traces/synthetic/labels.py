@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,10 +19,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from features.schema import TIME, TRACE_SCHEMA
+from pipeline.traces.synthetic.config import SyntheticConfig
 from pipeline.traces.synthetic.process import STATES, Drawn, Floats, Ints
-
-if TYPE_CHECKING:
-    from pipeline.traces.synthetic.config import SyntheticConfig
 
 
 @dataclass(frozen=True, slots=True)

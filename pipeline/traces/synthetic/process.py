@@ -11,21 +11,16 @@ trace stores, so that the same seed gives the same trace on every machine.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from features.schema import State
-from pipeline.traces.base import TraceError
-
-if TYPE_CHECKING:
-    from pipeline.traces.synthetic.config import SyntheticConfig, Vc
+from pipeline.traces.synthetic.config import DAY_S, SyntheticConfig, SyntheticError, Vc
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-DAY_S = 86_400
 STATES = (State.COMPLETED, State.CANCELLED, State.FAILED)
 _COMPLETED, _CANCELLED, _FAILED = range(3)
 
@@ -57,10 +52,6 @@ SHORTEST_S = 3.0
 STRETCH = (0.2, 3.5)  # exponents that a VC's tail may get to reach its load
 CRASH_MEDIAN_S, CRASH_SIGMA, CRASH_SHARE = 45.0, 0.9, 0.35
 CANCEL_BY_DURATION = 0.5  # logit of being cancelled, per unit of standardised log duration
-
-
-class SyntheticError(TraceError):
-    """A configuration that no trace can satisfy; the message names field, value and remedy."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,18 +9,16 @@ import re
 import zlib
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from scipy.stats import spearmanr
 
 from features.schema import State
+from pipeline.traces.synthetic.config import DAY_S, SyntheticConfig
 from pipeline.traces.synthetic.labels import tabulate
-from pipeline.traces.synthetic.process import DAY_S, STATES, Drawn, Floats, Ints, draw
-
-if TYPE_CHECKING:
-    from pipeline.traces.synthetic.config import SyntheticConfig
+from pipeline.traces.synthetic.process import STATES, Drawn, Floats, Ints, draw
 
 PROFILE_COLUMNS = ("gpu_util_pct", "gpu_mem_util_pct", "gpu_mem_mib", "batch_size", "amp")
 HASH_BUCKETS = 128

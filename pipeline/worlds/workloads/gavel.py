@@ -27,7 +27,7 @@ from scheduler.peers.allocation.policy import AllocationPolicy
 from scheduler.peers.allocation.throughputs import (
     Kind,
     StepWork,
-    TableNature,
+    TableGroundTruth,
     Terms,
     ThroughputTable,
 )
@@ -42,28 +42,26 @@ UNCONSOLIDATED = "_unconsolidated"
 REFERENCE_CLUSTER = {"v100": (8, 8), "p100": (16, 4), "k80": (24, 8)}
 
 
-# the type on which the duration is counted that an SLO is a multiple of
+# the type on which durations of synthetic jobs are counted
 REFERENCE_TYPE = "v100"
 
 
 @dataclass(frozen=True, slots=True)
 class TraceJob:
-    """One line of a trace. `slo` is a multiple of the duration; None = no deadline."""
+    """One line of a trace. Its SLO is checked and left out: no policy here keeps deadlines."""
 
     job: Job
     steps: int
     weight: float = 1.0
-    slo: float | None = None
 
     @property
     def kind(self) -> Kind:
         return Kind(self.job.name, self.job.gpus)
 
-    def work(self, table: ThroughputTable) -> StepWork:
-        """The truth about it, with its deadline in seconds."""
-        rate = table.rate(REFERENCE_TYPE, self.kind)
-        deadline_s = self.slo * self.steps / rate if self.slo is not None and rate else None
-        return StepWork(self.kind, self.steps, Terms(self.weight, deadline_s))
+    @property
+    def work(self) -> StepWork:
+        """The truth about it."""
+        return StepWork(self.kind, self.steps, Terms(self.weight))
 
 
 def read_trace(path: Path) -> list[TraceJob]:
@@ -94,10 +92,11 @@ def _job(path: Path, number: int, line: str) -> TraceJob:
         raise UserError(f"{where}: {len(cells)} columns; a Gavel trace has {COLUMNS}")
     model, steps, gpus, weight, slo, arrival = (cells[i].strip() for i in (0, 5, 6, 7, 8, 9))
     total, gang = _number(where, "total steps", steps, 1), _number(where, "GPUs", gpus, 1)
-    priority, due = _number(where, "priority weight", weight, 1e-9), _number(where, "SLO", slo)
+    priority = _number(where, "priority weight", weight, 1e-9)
+    _number(where, "SLO", slo)
     submit_time = _number(where, "arrival", arrival, 0)
     job = Job(f"{number - 1}", submit_time, int(gang), name=model)
-    return TraceJob(job, int(total), priority, due if due > 0 else None)
+    return TraceJob(job, int(total), priority)
 
 
 def _number(where: str, column: str, text: str, least: float = float("-inf")) -> float:
@@ -182,13 +181,13 @@ def workload(
     restart_s: float = 0.0,
 ) -> AllocationWorkload:
     """Jobs of a trace on a cluster. Policies that work by leases get them."""
-    work = {found.job.job_id: found.work(table) for found in jobs}
+    work = {found.job.job_id: found.work for found in jobs}
 
-    def nature(policy: AllocationPolicy) -> TableNature:
+    def ground_truth(policy: AllocationPolicy) -> TableGroundTruth:
         lease_s = getattr(policy, "lease_s", None)
-        return TableNature(work, table, nodes, restart_s=restart_s, lease_s=lease_s)
+        return TableGroundTruth(work, table, nodes, restart_s=restart_s, lease_s=lease_s)
 
-    return AllocationWorkload(name, [found.job for found in jobs], nodes, nature)
+    return AllocationWorkload(name, [found.job for found in jobs], nodes, ground_truth)
 
 
 def read_workload(
@@ -214,7 +213,6 @@ def read_workload(
 
 SCALES = (1, 2, 4, 8)
 SCALE_SHARES = (0.70, 0.10, 0.15, 0.05)
-SLOS = (1.2, 2.0, 10.0)
 
 
 def synthetic(
@@ -225,7 +223,6 @@ def synthetic(
     seed: int = 0,
     gangs: bool = True,
     priorities: bool = False,
-    deadlines: bool = False,
 ) -> list[TraceJob]:
     """Jobs as Gavel's evaluation draws them.
 
@@ -233,7 +230,6 @@ def synthetic(
         per_hour: mean arrivals (Poisson); None: all at time 0.
         gangs: some jobs want 2, 4 or 8 GPUs; else all want one.
         priorities: one in five has weight 5.
-        deadlines: SLOs of 1.2, 2 or 10 times the duration.
     """
     rng = np.random.default_rng(seed)
     kinds = [kind for kind in table.kinds if table.rate(REFERENCE_TYPE, kind)]
@@ -247,7 +243,6 @@ def synthetic(
         kind = fitting[rng.integers(len(fitting))]
         steps = max(1, round(duration_s * table.rate(REFERENCE_TYPE, kind)))
         weight = 5.0 if priorities and rng.random() < 0.2 else 1.0
-        slo = float(rng.choice(SLOS)) if deadlines else None
-        drawn.append(TraceJob(Job(str(number), now, gpus, name=kind.model), steps, weight, slo))
+        drawn.append(TraceJob(Job(str(number), now, gpus, name=kind.model), steps, weight))
         now += rng.exponential(3600 / per_hour) if per_hour else 0.0
     return drawn

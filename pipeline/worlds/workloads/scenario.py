@@ -9,7 +9,7 @@ from pipeline.worlds.scenario import Progress, Sink
 from pipeline.worlds.workloads import open_workload
 from scheduler.core.estimates import Estimator
 from scheduler.peers.allocation.core import UnmetNeeds, check_needs
-from scheduler.peers.allocation.policy import AllocationPolicy, Freedom
+from scheduler.peers.allocation.policy import AllocationPolicy, Capability
 from scheduler.peers.allocation.workload import AllocationWorkload
 from scheduler.peers.registry import ALLOCATING, build
 from scheduler.simulation.loop import Outcome
@@ -21,10 +21,15 @@ class AllocationScenario:
 
     workload: AllocationWorkload
     seed: int = 0
+    loop: str = "open"
 
     @property
     def name(self) -> str:
         return self.workload.name
+
+    def notes_on(self, policy: str) -> list[str]:
+        """Nothing in particular."""
+        return []
 
     def cluster_gpus(self) -> int:
         return self.workload.gpus
@@ -45,9 +50,9 @@ class AllocationScenario:
         """
         policy = self._policy(name)
         types = sorted({node.gpu_type for node in self.workload.nodes})
-        if len(types) > 1 and Freedom.TYPE not in policy.changes:
+        if len(types) > 1 and Capability.TYPE not in policy.changes:
             raise UnmetNeeds(f"{name} needs GPUs of one type; this workload has {', '.join(types)}")
-        check_needs(policy, self.workload.nature(policy))
+        check_needs(policy, self.workload.ground_truth(policy))
 
     def _policy(self, name: str) -> AllocationPolicy:
         return build(name, settings=self.workload.settings.get(name), seed=self.seed)

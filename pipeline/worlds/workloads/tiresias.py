@@ -18,7 +18,7 @@ from typing import TypeVar
 from features.job import Job
 from pipeline.errors import UserError
 from scheduler.peers.allocation.allocation import Node
-from scheduler.peers.allocation.nature import GangNature
+from scheduler.peers.allocation.nature import GangGroundTruth
 from scheduler.peers.allocation.policy import AllocationPolicy
 from scheduler.peers.allocation.statistics import Statistic
 from scheduler.peers.allocation.workload import AllocationWorkload
@@ -53,7 +53,7 @@ class GangJob:
     model: str = ""
 
 
-class TiresiasNature(GangNature):
+class TiresiasGroundTruth(GangGroundTruth):
     """Jobs run for their duration on the GPUs they ask for, wherever these are."""
 
     def __init__(self, jobs: Sequence[GangJob]):
@@ -138,11 +138,11 @@ def workload(
 ) -> AllocationWorkload:
     """Jobs on a cluster of equal nodes."""
 
-    def nature(policy: AllocationPolicy) -> TiresiasNature:
-        return TiresiasNature(rows)
+    def ground_truth(policy: AllocationPolicy) -> TiresiasGroundTruth:
+        return TiresiasGroundTruth(rows)
 
     cluster = tuple(Node(i, gpus_per_node) for i in range(nodes))
-    return AllocationWorkload(name, [row.job for row in rows], cluster, nature, left_out)
+    return AllocationWorkload(name, [row.job for row in rows], cluster, ground_truth, left_out)
 
 
 def open_tiresias(path: Path, *, stretch: float = 1.0) -> AllocationWorkload:

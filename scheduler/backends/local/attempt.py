@@ -15,7 +15,7 @@ PREVENTED = ("barred", "refused")  # reasons of what never began
 
 
 @dataclass(slots=True)
-class Attempt:
+class LocalAttempt:
     """One attempt.
 
     Attributes:

@@ -26,8 +26,8 @@ from features.job import Profile
 from features.schema import State
 from profiler import procs
 from scheduler.backends.base import Happened, Launch, Purpose, Report
-from scheduler.backends.local.attempt import PREVENTED, Attempt
-from scheduler.backends.local.exit_status import exit_code, judge, line, looked_at
+from scheduler.backends.local.attempt import PREVENTED, LocalAttempt
+from scheduler.backends.local.exit_status import exit_code, judge, line, reached_profile_limit
 from scheduler.backends.local.host import Host, HostError, check_command
 from scheduler.backends.local.spool import (
     CLAIM,
@@ -95,7 +95,7 @@ class LocalBackend:
         self._lock = self.spool.lock(LOCK_PATIENCE_S)
         self._bell = os.open(self.spool.bell, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         self._told = Told(self.spool.root / "told.log")
-        self._attempts: dict[str, Attempt] = {}
+        self._attempts: dict[str, LocalAttempt] = {}
         self._untold: dict[tuple[str, int, Happened], Report] = {}
         self._zygote = Zygote(self.spool.root, self._lock)
         self._clock = self._told.latest
@@ -118,7 +118,7 @@ class LocalBackend:
         if launch.purpose is not Purpose.PROFILE:
             claim["limit_s"] = None
         claim["run_id"] = secrets.token_hex(8)
-        attempt = self._attempts[name] = Attempt(name, key)
+        attempt = self._attempts[name] = LocalAttempt(name, key)
         try:
             check_command(launch)
             config = self._config(launch, name, claim)
@@ -138,7 +138,7 @@ class LocalBackend:
         name = name_of(*key)
         if key in self._told.done:
             return
-        known = self._attempts.setdefault(name, Attempt(name, key))
+        known = self._attempts.setdefault(name, LocalAttempt(name, key))
         if not known.claim and self._prevent(known, {"job_id": job_id, "attempt": attempt}):
             return
         self._look(known)
@@ -212,7 +212,7 @@ class LocalBackend:
         }
 
     def _prevent(
-        self, attempt: Attempt, claim: dict[str, Any], over: dict[str, Any] | None = None
+        self, attempt: LocalAttempt, claim: dict[str, Any], over: dict[str, Any] | None = None
     ) -> bool:
         """Take an attempt so that nobody can begin it. False: it was begun, or prevented before."""
         values = {"at": self.now(), "pid": 0, "ticks": None, "boot": ""}
@@ -221,7 +221,7 @@ class LocalBackend:
         self._look(attempt)
         return done
 
-    def _send(self, attempt: Attempt) -> None:
+    def _send(self, attempt: LocalAttempt) -> None:
         """Ask for a shim; asking twice is harmless."""
         attempt.sent_at, attempt.sent = time.monotonic(), attempt.sent + 1
         if not self._zygote.ask(attempt.request):
@@ -268,13 +268,13 @@ class LocalBackend:
             if key is None or key in self._told.done:
                 self.spool.remove(name)
                 continue
-            self._attempts[name] = Attempt(name, key)
+            self._attempts[name] = LocalAttempt(name, key)
             self._look(self._attempts[name])
         for attempt in self._attempts.values():
             self._unwatch(attempt.claim.get("partner"))
         self._prune_output()
 
-    def _look(self, attempt: Attempt) -> None:
+    def _look(self, attempt: LocalAttempt) -> None:
         """Take in what is on disk about an attempt."""
         if attempt.over:
             return
@@ -290,7 +290,7 @@ class LocalBackend:
             attempt.over = over["reason"]
             self._finish(attempt, over)
 
-    def _look_for_start(self, attempt: Attempt) -> None:
+    def _look_for_start(self, attempt: LocalAttempt) -> None:
         started = self.spool.read(attempt.name, STARTED)
         if started is None:
             return
@@ -319,7 +319,7 @@ class LocalBackend:
             if attempt.key[0] == partner and not attempt.profiling:
                 attempt.end_watch()
 
-    def _observe(self, attempt: Attempt, now: float) -> None:
+    def _observe(self, attempt: LocalAttempt, now: float) -> None:
         """Report a run that has been watched for long enough."""
         if attempt.watch is None or attempt.profiling:
             return
@@ -332,7 +332,7 @@ class LocalBackend:
 
     # --- ends ---------------------------------------------------------------------------------
 
-    def _finish(self, attempt: Attempt, over: dict[str, Any]) -> None:
+    def _finish(self, attempt: LocalAttempt, over: dict[str, Any]) -> None:
         """Report the end that is on disk."""
         reason, at = over["reason"], over["at"]
         if reason in PREVENTED:
@@ -346,7 +346,7 @@ class LocalBackend:
             return
         ran_s = over["ran_s"]
         profile, note = self._profile_of(attempt, ran_s, ended=reason == "exited")
-        if looked_at(attempt.claim, over):
+        if reached_profile_limit(attempt.claim, over):
             more = {"ran_s": ran_s, "profile": profile, "detail": line(note)}
             self._tell(attempt, Happened.PROFILED, at, **more)
             return
@@ -363,7 +363,7 @@ class LocalBackend:
         )
 
     def _profile_of(
-        self, attempt: Attempt, ran_s: float, *, ended: bool
+        self, attempt: LocalAttempt, ran_s: float, *, ended: bool
     ) -> tuple[Profile | None, str]:
         """What watching an attempt that is over showed; kept on disk until it is acknowledged."""
         if not attempt.profiling:
@@ -378,7 +378,7 @@ class LocalBackend:
             self.spool.record(attempt.name, PROFILE, values, durable=False)
         return profile, note
 
-    def _lose(self, attempt: Attempt) -> None:
+    def _lose(self, attempt: LocalAttempt) -> None:
         """Its shim is gone and has left no word: clear up what it may have left."""
         survivors = procs.sweep(attempt.claim["run_id"])
         attempt.end_watch()
@@ -389,7 +389,7 @@ class LocalBackend:
         self.spool.record(attempt.name, OVER, values, durable=True)
         self._look(attempt)
 
-    def _tell(self, attempt: Attempt, what: Happened, at: float, **more: Any) -> None:
+    def _tell(self, attempt: LocalAttempt, what: Happened, at: float, **more: Any) -> None:
         """Report, unless it was acknowledged before. Reports are in order of time."""
         if what.value in self._told.partly.get(attempt.key, ()):
             return

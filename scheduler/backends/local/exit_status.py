@@ -42,7 +42,7 @@ def exit_code(over: dict[str, Any]) -> int | None:
     return int(code if code >= 0 else 128 - code)
 
 
-def looked_at(claim: dict[str, Any], over: dict[str, Any]) -> bool:
+def reached_profile_limit(claim: dict[str, Any], over: dict[str, Any]) -> bool:
     """Whether this is a profiling run that reached its limit, and not the job's own."""
     if claim["purpose"] != Purpose.PROFILE or over["reason"] != "limit":
         return False

@@ -28,6 +28,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from features.files import sync, write_all, write_whole
+
 CLAIM, STARTED, OVER = "claim", "started", "over"
 NOT_STARTED = "not_started"  # as `scheduler.backends.base.Happened` has it
 KEPT = 100_000  # acknowledged ends remembered, so that nothing is begun anew by mistake
@@ -119,24 +121,20 @@ class Spool:
         temporary.mkdir(mode=0o700)
         try:
             for kind, values in records.items():
-                self._write(temporary / kind, values, durable=True)
+                write_whole(temporary / kind, _encoded(values), durable=True, mode=0o600)
             os.rename(temporary, self.attempts / name)  # onto a folder with anything in it: fails
         except OSError as error:
             shutil.rmtree(temporary, ignore_errors=True)
             if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
                 return False
             raise
-        _sync(self.attempts)
+        sync(self.attempts)
         return True
 
     def record(self, name: str, kind: str, values: Mapping[str, Any], *, durable: bool) -> None:
         """Write a record, whole or not at all."""
         path = self.attempts / name / kind
-        temporary = path.with_name(f".{kind}")
-        self._write(temporary, values, durable=durable)
-        temporary.replace(path)
-        if durable:
-            _sync(path.parent)
+        write_whole(path, _encoded(values), durable=durable, mode=0o600, folders=False)
 
     def read(self, name: str, kind: str) -> dict[str, Any] | None:
         """A record; None when there is none (or a power cut has emptied it)."""
@@ -184,16 +182,6 @@ class Spool:
             finally:
                 os.close(file)
 
-    @staticmethod
-    def _write(path: Path, values: Mapping[str, Any], *, durable: bool) -> None:
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        try:
-            _write_all(file, json.dumps(values, separators=(",", ":")).encode())
-            if durable:
-                os.fsync(file)
-        finally:
-            os.close(file)
-
 
 class Told:
     """What was acknowledged: which reports of attempts that go on, and which attempts are done.
@@ -218,7 +206,7 @@ class Told:
         for line in lines:
             self._take(*line)
             text += json.dumps(line, separators=(",", ":")) + "\n"
-        _write_all(self._file, text.encode())
+        write_all(self._file, text.encode())
         if len(self.done) > 2 * KEPT:
             self.close()
             self._compact()
@@ -254,27 +242,14 @@ class Told:
         """Write the file anew, shorter, which also ends a last line that was cut short."""
         for key in list(self.done)[:-KEPT]:
             del self.done[key]
-        temporary = self.path.with_suffix(".part")
-        with temporary.open("w") as file:
-            for (job_id, attempt), whats in self.partly.items():
-                for what in sorted(whats):
-                    line = (job_id, attempt, what, False, self.latest)
-                    file.write(json.dumps(line, separators=(",", ":")) + "\n")
-            for (job_id, attempt), what in self.done.items():
-                line = (job_id, attempt, what, True, self.latest)
-                file.write(json.dumps(line, separators=(",", ":")) + "\n")
-        temporary.replace(self.path)
+        lines = [
+            (job_id, attempt, what, False, self.latest)
+            for (job_id, attempt), whats in self.partly.items()
+            for what in sorted(whats)
+        ]
+        lines += [(*key, what, True, self.latest) for key, what in self.done.items()]
+        write_whole(self.path, b"".join(_encoded(line) + b"\n" for line in lines), mode=0o600)
 
 
-def _write_all(file: int, text: bytes) -> None:
-    """Write to the end. OSError when the disk is full: its first sign is a write cut short."""
-    while text:
-        text = text[os.write(file, text) :]
-
-
-def _sync(folder: Path) -> None:
-    file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
+def _encoded(values: object) -> bytes:
+    return json.dumps(values, separators=(",", ":")).encode()

@@ -13,65 +13,19 @@ import secrets
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from features.job import Profile
 from features.schema import State
 from scheduler.backends.base import Happened, Launch, Purpose, Report
-
-Key = tuple[str, int]
+from scheduler.backends.slurm.attempt import Did, Key, SlurmAttempt, Stage
+from scheduler.core.transitions import Step
 
 
 class JournalError(ValueError):
     """The state folder cannot be used; one line."""
-
-
-@dataclass(slots=True)
-class Attempt:
-    """One attempt. Times are seconds since the epoch.
-
-    Attributes:
-        launch: None when it was stopped before it was ever asked for.
-        slurm_id: its job in Slurm, once known.
-        sent_at: Slurm was asked for something about it, or about to be.
-        released_at: it was let go, or about to be: from here on it may run.
-        started_at: it was seen to run, or to have run.
-        submitted: Slurm's submit time of the job, which tells a job id from the same one reused.
-        stop, limit: it is to be ended: it was asked for; its time is up.
-        observed: what watching it showed.
-        final: how it ended.
-        told: reports of it that were acknowledged.
-    """
-
-    key: Key
-    launch: Launch | None = None
-    slurm_id: str = ""
-    sent_at: float | None = None
-    released_at: float | None = None
-    started_at: float | None = None
-    submitted: float | None = None
-    stop: bool = False
-    limit: bool = False
-    observed: Report | None = None
-    final: Report | None = None
-    told: frozenset[Happened] = frozenset()
-
-    @property
-    def over(self) -> bool:
-        return self.final is not None
-
-    @property
-    def done(self) -> bool:
-        """Over, and whoever asks knows."""
-        return self.final is not None and self.final.what in self.told
-
-    @property
-    def started(self) -> Report | None:
-        if self.started_at is None:
-            return None
-        return Report(*self.key, Happened.STARTED, self.started_at)
 
 
 _SCHEMA = """
@@ -124,7 +78,7 @@ class Journal:
 
     # --- attempts -----------------------------------------------------------------------------
 
-    def save(self, *attempts: Attempt) -> None:
+    def save(self, *attempts: SlurmAttempt) -> None:
         """Write attempts, all or none."""
         rows = [
             (*a.key, a.started_at is not None, a.done, "" if a.done else json.dumps(_body(a)))
@@ -134,7 +88,7 @@ class Journal:
         self._db.executemany("INSERT OR REPLACE INTO attempts VALUES (?, ?, ?, ?, ?)", rows)
         self._db.execute("COMMIT")
 
-    def live(self) -> Iterator[Attempt]:
+    def live(self) -> Iterator[SlurmAttempt]:
         """Attempts that are not done."""
         for (body,) in self._db.execute("SELECT body FROM attempts WHERE NOT done"):
             yield _attempt(json.loads(body))
@@ -171,23 +125,45 @@ class Journal:
         return frozenset(node for (node,) in self._db.execute("SELECT node FROM closed"))
 
 
-def _body(attempt: Attempt) -> dict[str, Any]:
+def _body(attempt: SlurmAttempt) -> dict[str, Any]:
     found = asdict(attempt)
     found["told"] = sorted(attempt.told)
+    del found["cancelled_at"], found["absent_since"]  # another process has another clock
     return found
 
 
-def _attempt(body: dict[str, Any]) -> Attempt:
+def _attempt(body: dict[str, Any]) -> SlurmAttempt:
+    if "stage" not in body:
+        body |= _stage_of_earlier(body)
     launch = body["launch"]
     body["key"] = tuple(body["key"])
     body["told"] = frozenset(map(Happened, body["told"]))
+    body["stage"] = Stage(body["stage"])
+    body["steps"] = tuple(Step(at, Did(did), Stage(to)) for at, did, to, _ in body["steps"])
     if launch is not None:
         tuples = {"command": tuple(launch["command"]), "nodes": tuple(launch["nodes"])}
         gpus = tuple(map(tuple, launch["gpus"]))
         purpose = Purpose(launch["purpose"])
         body["launch"] = Launch(**{**launch, **tuples, "gpus": gpus, "purpose": purpose})
     body["observed"], body["final"] = _report(body["observed"]), _report(body["final"])
-    return Attempt(**body)
+    return SlurmAttempt(**body)
+
+
+def _stage_of_earlier(body: dict[str, Any]) -> dict[str, Any]:
+    """Where an attempt stands that a version without stages wrote: it kept `released_at` instead.
+    Where that leaves two stages open, the earlier one, in which Slurm is asked what is so."""
+    released_at = body.pop("released_at")
+    if body["final"] is not None:
+        stage = Stage.OVER
+    elif body["started_at"] is not None:
+        stage = Stage.RUNNING
+    elif released_at is not None:
+        stage = Stage.RELEASING
+    elif body["slurm_id"]:  # a job of a user has its id before anything was asked about it
+        stage = Stage.HELD if body["sent_at"] is None else Stage.PLACING
+    else:
+        stage = Stage.ASKED if body["sent_at"] is None else Stage.SENT
+    return {"stage": stage, "steps": ()}
 
 
 def _report(body: dict[str, Any] | None) -> Report | None:

@@ -20,8 +20,6 @@ from scheduler.backends.slurm.parse import ParseError, Row, SlurmJob
 from scheduler.backends.slurm.shape import Shape
 from scheduler.backends.submission import Submission
 from scheduler.core.decisions import Action, Decision, Reason
-from scheduler.service.log.fold import body_of
-from scheduler.service.log.store.visibility import sentence
 
 ALONE = "pellucid:alone"  # in a job's comment: never share its GPUs
 NODES_S = 3.0  # between two looks at the nodes
@@ -224,7 +222,7 @@ class Queue:
             if not is_slurm_id(d.job_id):
                 continue
             # everybody may read an AdminComment: no other job is named there
-            words = self._words[d.job_id] = f"{d.reason}: {sentence(body_of(d), ())}"
+            words = self._words[d.job_id] = f"{d.reason}: {d.sentence(visible=())}"
             if d.action is Action.CANCEL and d.reason is Reason.CANCELLED:
                 self._uncancelled.add(d.job_id)
             elif d.action in (Action.WAIT, Action.ENQUEUE, Action.REFUSE, Action.RESERVE):

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from scheduler.backends.base import Launch, Purpose
 from scheduler.backends.local.host import PLAIN, HostError, check_command, own_user, printable
+from scheduler.backends.slurm.attempt import Key
 from scheduler.backends.slurm.client import SlurmError, quoted, word
-from scheduler.backends.slurm.journal import Key
 from scheduler.backends.slurm.parse import SlurmJob
 from scheduler.backends.slurm.shape import Shape
 

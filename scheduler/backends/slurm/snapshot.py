@@ -17,9 +17,9 @@ HOLDING = frozenset(("RUNNING", "SUSPENDED", "STOPPED", "COMPLETING", "CONFIGURI
 
 
 class Asking(Estimator):
-    """Asks another estimator and tells it nothing: what a picture decides does not happen.
+    """Asks another estimator and tells it of no event: what a snapshot decides does not happen.
 
-    Of jobs it asked for before it asks again for one in `every` per picture, since a long queue
+    Of jobs it asked for before it asks again for one in `every` per snapshot, since a long queue
     costs more to estimate than to decide about.
     """
 
@@ -31,7 +31,7 @@ class Asking(Estimator):
         self._before: dict[str, tuple[Job, Estimate]] = {}
 
     def turn(self) -> None:
-        """Another picture begins: jobs that are not in it are forgotten with the next one."""
+        """Another snapshot begins: jobs that are not in it are forgotten with the next one."""
         self._turn = (self._turn + 1) % self.every
         self._before, self._known = self._known, {}
 
@@ -39,12 +39,12 @@ class Asking(Estimator):
         """Ask for every job again: there is another model."""
         self._known, self._before = {}, {}
 
-    def estimate(self, job: Job, now: float) -> Estimate:
+    def enqueued(self, job: Job, now: float) -> Estimate:
         known = self._known.get(job.job_id)
         if known is None and hash(job.job_id) % self.every != self._turn:
             known = self._before.get(job.job_id)
         if known is None or known[0] != job:
-            known = job, self.inner.estimate(job, now)
+            known = job, self.inner.enqueued(job, now)
         self._known[job.job_id] = known
         return known[1]
 
@@ -67,7 +67,7 @@ def job_of(job: SlurmJob) -> Job:
 
 
 @dataclass(slots=True)
-class Picture:
+class ClusterSnapshot:
     """What the core makes of the queue.
 
     Attributes:
@@ -85,7 +85,7 @@ class Picture:
     order: list[str] = field(default_factory=list)
 
 
-def draw(
+def build_snapshot(
     core: Core,
     shape: Shape,
     jobs: Iterable[SlurmJob],
@@ -93,35 +93,35 @@ def draw(
     now: float,
     *,
     by_slurm: bool = False,
-) -> Picture:
-    """Draw the queue into a new core and let it decide.
+) -> ClusterSnapshot:
+    """Build a new core from the queue and let it decide.
 
     Args:
         by_slurm: keep Slurm's own priorities, to foresee what Slurm does.
     """
-    picture = Picture(core, now)
+    snapshot = ClusterSnapshot(core, now)
     asked = [job for job in jobs if job.gpus and job.partition in shape.spec.vcs]
     asked.sort(key=lambda job: (job.submit, job.id))
     for order, job in enumerate(j for j in asked if j.state in HOLDING):
-        _run(picture, shape, job, order)
+        _run(snapshot, shape, job, order)
     for order, job in enumerate((j for j in asked if j.state == "PENDING"), len(asked)):
         why = _not_eligible(job, now) or _too_large(job, shape)
         if why:
-            picture.left_out[job.id] = why
+            snapshot.left_out[job.id] = why
             continue
         priority = job.priority if by_slurm else 0
         core.adopt(job_of(job), now, order=order, priority=priority, queued_before=True)
-        picture.waiting[job.id] = job
-    picture.aside = {job.id: job for job in asked if job.id in picture.left_out}
+        snapshot.waiting[job.id] = job
+    snapshot.aside = {job.id: job for job in asked if job.id in snapshot.left_out}
     for node in nodes:
         number = shape.node(node.name)
         if number is not None and not node.open:
             core.set_node(number, False)
-    picture.decisions = core.decide(now)
-    started = [d.job_id for d in picture.decisions if d.job_id in core.cluster.runs]
+    snapshot.decisions = core.decide(now)
+    started = [d.job_id for d in snapshot.decisions if d.job_id in core.cluster.runs]
     left = [queued.job.job_id for queue in core.queues.values() for queued in queue]
-    picture.order = [j for j in started if j in picture.waiting] + left
-    return picture
+    snapshot.order = [j for j in started if j in snapshot.waiting] + left
+    return snapshot
 
 
 def _not_eligible(job: SlurmJob, now: float) -> str:
@@ -139,35 +139,35 @@ def _too_large(job: SlurmJob, shape: Shape) -> str:
     return f"asks for {job.gpus} GPUs; its partition has {there}" if job.gpus > there else ""
 
 
-def _run(picture: Picture, shape: Shape, job: SlurmJob, order: int) -> None:
+def _run(snapshot: ClusterSnapshot, shape: Shape, job: SlurmJob, order: int) -> None:
     """Put a running job on its GPUs: alone, or beside the one that has the same."""
-    cluster, where = picture.core.cluster, _placement(job, shape)
+    cluster, where = snapshot.core.cluster, _placement(job, shape)
     if where is None:
-        picture.left_out[job.id] = "Slurm does not say on which GPUs it runs"
+        snapshot.left_out[job.id] = "Slurm does not say on which GPUs it runs"
         return
     partner = None
     if any(cluster.pool_of(node).free_on(node) & mask != mask for node, mask in where):
         nodes, gpus = tuple(n for n, _ in where), tuple(m for _, m in where)
         beside = [r for r in cluster.runs.values() if (r.nodes, r.gpus) == (nodes, gpus)]
         if len(beside) != 1 or beside[0].partner is not None:
-            picture.left_out[job.id] = "shares some of its GPUs only"
+            snapshot.left_out[job.id] = "shares some of its GPUs only"
             return
         partner = beside[0].job.job_id
     asked = job_of(job)
     gpus_held = sum(mask.bit_count() for _, mask in where)
     if gpus_held != asked.gpus:  # a gang that took the same slots on every node
-        picture.left_out[job.id] = f"asked for {asked.gpus} GPUs and holds {gpus_held}"
+        snapshot.left_out[job.id] = f"asked for {asked.gpus} GPUs and holds {gpus_held}"
         return
-    picture.core.adopt(
+    snapshot.core.adopt(
         asked,
-        picture.now,
+        snapshot.now,
         order=order,
         queued_before=True,
         placement=where,
-        since=job.start or picture.now,
+        since=job.start or snapshot.now,
         partner=partner,
     )
-    picture.running[job.id] = job
+    snapshot.running[job.id] = job
 
 
 def _placement(job: SlurmJob, shape: Shape) -> Placement | None:

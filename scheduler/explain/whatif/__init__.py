@@ -1,0 +1,1 @@
+"""What may happen: copies of the core, run forward into drawn futures."""

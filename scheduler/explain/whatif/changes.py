@@ -7,7 +7,8 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from features.job import Job
-from scheduler.core.core import Core, QueuedJob
+from scheduler.core.core import Core
+from scheduler.core.queue import QueuedJob
 from scheduler.explain.whatif.futures import Believed
 
 
@@ -108,9 +109,7 @@ def apply(core: Core, job_id: str, change: Change, now: float, predicted_s: floa
         core.set_priority(job_id, change.priority)
 
 
-def _reshape(
-    core: Core, queued: QueuedJob, job: Job, now: float, predicted_s: float | None
-) -> None:
+def _must_be_possible(core: Core, job: Job) -> None:
     pool = core.cluster.pools.get(job.vc)
     if pool is None:
         raise NotPossible(f"there is no virtual cluster {job.vc!r}")
@@ -118,10 +117,16 @@ def _reshape(
         raise NotPossible(f"virtual cluster {job.vc} has {pool.gpus} GPUs, not {job.gpus}")
     if job.gpu_type and not core.cluster.spec.has_type(job.gpu_type):
         raise NotPossible(f"no node has GPU type {job.gpu_type}")
-    if core.cluster.spec.groups and core.policy.refuses(job, core.cluster.spec):
+    if core.cluster.spec.mixes_types and core.policy.refuses(job, core.cluster.spec):
         raise NotPossible(f"virtual cluster {job.vc} has no such GPUs for it")
     if job.job_id in core.cluster.runs:
         raise NotPossible("it is being looked at; ask again when that is over")
+
+
+def _reshape(
+    core: Core, queued: QueuedJob, job: Job, now: float, predicted_s: float | None
+) -> None:
+    _must_be_possible(core, job)
     stage, was = core.profiling, queued.job.vc
     waits = queued in core.queues[was]
     if waits:

@@ -1,7 +1,7 @@
 """A copy of the decision core that can be made again and again, and run without consequences.
 
 Pickled once and loaded per copy: a millisecond where a fork costs fifteen. What never changes
-(jobs, profiles, scores) and what only answers questions (judges, models) is shared between the
+(jobs, profiles, scores) and what only answers questions (predictors, models) is shared between the
 copies; the estimator, which holds the whole history, is left out and replaced by one that answers
 what is already known, and what the policy learned of durations is not added to: nothing is to be
 learned from what was made up.
@@ -18,22 +18,22 @@ from typing import Any
 from features.job import Job, Profile
 from models.bundle import Bundle
 from models.bundle.arrivals import ArrivalModel
-from scheduler.core.arrivals import TableForecast
+from scheduler.core.arrivals import TableForecaster
 from scheduler.core.cluster import ClusterSpec
-from scheduler.core.core import Core, QueuedJob
-from scheduler.core.decisions import Score
-from scheduler.core.durations import Outlook
+from scheduler.core.core import Core
+from scheduler.core.decisions import PairPrediction, Score
+from scheduler.core.durations import DurationDistribution
 from scheduler.core.estimates import Estimator
-from scheduler.core.pairs import Verdict
+from scheduler.core.queue import QueuedJob
 
 _SHARED = (
-    Job, Profile, Score, Verdict, Bundle, ArrivalModel, ClusterSpec, Outlook, TableForecast,
-    FunctionType,
+    Job, Profile, Score, PairPrediction, Bundle, ArrivalModel, ClusterSpec, DurationDistribution,
+    TableForecaster, FunctionType,
 )  # fmt: skip
 _ESTIMATOR, _ORACLE = -1, -2
 
 
-class Snapshot:
+class CoreCopy:
     """The core as it stands now.
 
     Args:
@@ -59,13 +59,13 @@ class Snapshot:
         return core
 
 
-class _Settled(Outlook):
-    """An outlook that learns no more."""
+class _FixedDistribution(DurationDistribution):
+    """A distribution that learns no more."""
 
-    def __init__(self, outlook: Outlook):
-        self.__dict__ = outlook.__dict__ | {"_ranges": [copy(r) for r in outlook._ranges]}
+    def __init__(self, distribution: DurationDistribution):
+        self.__dict__ = distribution.__dict__ | {"_ranges": [copy(r) for r in distribution._ranges]}
 
-    def learn(self, predicted_s: float, duration_s: float) -> None:
+    def learn(self, predicted_s: float | None, duration_s: float) -> None:
         """Nothing is to be learned from what was made up."""
 
 
@@ -87,14 +87,16 @@ class _Pickler(pickle.Pickler):
         place = self._place.get(id(obj))
         if place is None:
             place = self._place[id(obj)] = len(self._shared)
-            self._shared.append(_Settled(obj) if isinstance(obj, Outlook) else obj)
+            self._shared.append(
+                _FixedDistribution(obj) if isinstance(obj, DurationDistribution) else obj
+            )
         return place
 
     def _is_shared(self, obj: Any) -> bool:
         kind = type(obj)
         if kind is QueuedJob:
             return id(obj) not in self._live  # it has ended: nothing changes it any more
-        return issubclass(kind, _SHARED) or callable(getattr(kind, "verdict", None))
+        return issubclass(kind, _SHARED) or callable(getattr(kind, "predict_pair", None))
 
 
 class _Unpickler(pickle.Unpickler):

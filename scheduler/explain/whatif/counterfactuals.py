@@ -18,9 +18,9 @@ from features.job import Job
 from scheduler.core.cluster import same_type
 from scheduler.core.core import Core
 from scheduler.core.decisions import Action
+from scheduler.core.durations import Quantiles
 from scheduler.explain.whatif.changes import Change, NotPossible, apply
-from scheduler.explain.whatif.forecasts import LEAST, SAMPLES, Forecast, Futures, summary
-from scheduler.service.analyst.durations import Quantiles
+from scheduler.explain.whatif.forecasts import LEAST, SAMPLES, Futures, StartForecast, summary
 
 MINUTE_S = 60.0
 CHANCES = 32  # waiting jobs at most whose starts are compared
@@ -51,8 +51,8 @@ class Outcome:
     """
 
     change: Change
-    now: Forecast
-    then: Forecast
+    now: StartForecast
+    then: StartForecast
     starts_now: bool
     gain_s: float | None
     earlier: int
@@ -210,6 +210,35 @@ class WhatIf:
             if queued.job.job_id != job_id
         ]
 
+    def effect(self, change: Callable[[Core], None]) -> dict[str, Any]:
+        """Whose start moves if the cluster or the settings change, as plain values.
+
+        Args:
+            change: makes it, to a copy of the core.
+        """
+        futures = self.futures
+        waiting = [q.job.job_id for queue in futures.still.queues.values() for q in queue]
+        watched = waiting[:CHANCES]
+        until = time.process_time() + self.budget_s
+        base: list[World] = []
+        made: list[World] = []
+        for sample in range(self.samples if watched else 0):
+            before = self._base(watched, sample, until)
+            core = futures.copy()
+            change(core)
+            core.decide(futures.now)
+            after = _seen(futures, core, sample, watched, until)
+            if before is None or after is None:
+                break
+            base.append(before)
+            made.append(after)
+        return {
+            "moved": {m.job_id: m.by_s for m in _moved(futures, base, made, watched)},
+            "examined": len(watched),
+            "waiting": len(waiting),
+            "futures": len(made),
+        }
+
     def _base(self, watched: list[str], sample: int, until: float) -> World | None:
         """The world as it is; run once for all questions about the same jobs."""
         cache = self._bases.setdefault("\x1f".join(watched), {})
@@ -268,7 +297,7 @@ def _seen(
     return {j: (future.starts.get(j, inf), future.ends.get(j, inf)) for j in watched}
 
 
-def _forecast(futures: Futures, worlds: list[World], job_id: str) -> Forecast:
+def _forecast(futures: Futures, worlds: list[World], job_id: str) -> StartForecast:
     starts = [world[job_id][0] for world in worlds]
     ends = [world[job_id][1] for world in worlds]
     return summary(futures.now, starts, ends, futures.horizon_s)
@@ -297,7 +326,7 @@ def told(outcome: Outcome, owner: str, *, names: bool = False) -> dict[str, Any]
     own = [m for m in outcome.moved if m.owner == owner or names]
     others = [m for m in outcome.moved if not (m.owner == owner or names)]
 
-    def figures(made: Forecast) -> dict[str, Any]:
+    def figures(made: StartForecast) -> dict[str, Any]:
         told = asdict(made)
         del told["starts"]
         return told

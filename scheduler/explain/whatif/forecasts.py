@@ -8,19 +8,22 @@ from dataclasses import dataclass
 from math import ceil, inf, isfinite
 from types import MappingProxyType
 
+from scheduler.core.cluster import Run
 from scheduler.core.core import Core
-from scheduler.explain.whatif.copies import Snapshot
+from scheduler.core.durations import TYPICAL_S, Quantiles, at_level
+from scheduler.core.queue import QueuedJob
+from scheduler.explain.whatif.copies import CoreCopy
 from scheduler.explain.whatif.futures import Beliefs, Believed, Draw, Future
-from scheduler.explain.whatif.memory import DAY_S, Memory, Past
-from scheduler.service.analyst.durations import Quantiles, at_level
+from scheduler.explain.whatif.memory import DAY_S, Memory, SubmittedJob
 
 SAMPLES = 64
 NO_TIME = "there was no time to run enough futures"
+CRUDE = "crude estimate: the work ahead of it, divided by the GPUs there are"
 LEAST = 9  # fewer futures than this say nothing of a p90
 
 
 @dataclass(frozen=True, slots=True)
-class Forecast:
+class StartForecast:
     """Start and end of a job, seconds since the epoch; all None: estimate unavailable.
 
     Attributes:
@@ -56,12 +59,12 @@ class Futures:
         now: float,
         *,
         seed: int = 0,
-        kinship: float = 0.2,
+        user_correlation: float = 0.2,
         horizon_s: float = 7 * DAY_S,
     ):
         self.now = now
-        self.snapshot = Snapshot(core, now)
-        self.beliefs = Beliefs.of(memory, core, now, kinship=kinship)
+        self.snapshot = CoreCopy(core, now)
+        self.beliefs = Beliefs.of(memory, core, now, user_correlation=user_correlation)
         self.seed = seed
         self.horizon_s = horizon_s
         self.durations = memory.durations
@@ -115,14 +118,14 @@ class Futures:
         *,
         samples: int = SAMPLES,
         budget_s: float = inf,
-    ) -> dict[str, Forecast]:
+    ) -> dict[str, StartForecast]:
         """Forecasts of jobs that have not ended.
 
         Args:
             awaited: their ids.
             samples: futures to run.
             budget_s: processor seconds to spend; what is not done by then is left out, and
-                `Forecast.samples` says how many were.
+                `StartForecast.samples` says how many were.
         """
         starts: dict[str, list[float]] = {job_id: [] for job_id in awaited}
         ends: dict[str, list[float]] = {job_id: [] for job_id in awaited}
@@ -141,34 +144,78 @@ class Futures:
             for job_id in awaited
         }
 
-    def end_of(self, job_id: str) -> Forecast:
+    def end_of(self, job_id: str) -> StartForecast:
         """The forecast of a job that runs."""
         run = self.still.cluster.runs[job_id]
         return _end(self.now, run.start_time, self.beliefs.quantiles[job_id])
 
 
-def end_of(core: Core, memory: Memory, now: float, job_id: str) -> Forecast:
+def crude(core: Core, memory: Memory, now: float) -> dict[str, StartForecast]:
+    """A rough start of every waiting job, however many: work ahead of it over GPUs.
+
+    Counted are what the runs have left and the predicted work of those before it in its queue, in
+    GPU-seconds; those in no queue yet come last. It takes about a microsecond a job. Without p90.
+    """
+    found: dict[str, StartForecast] = {}
+    queued_in: dict[str, list[QueuedJob]] = {vc: list(queue) for vc, queue in core.queues.items()}
+    placed = {queued.job.job_id for line in queued_in.values() for queued in line}
+    for job_id in core.jobs():
+        if job_id not in placed and job_id not in core.cluster.runs:
+            queued_in[core.known(job_id).job.vc].append(core.known(job_id))
+    for vc, line in queued_in.items():
+        pool = core.cluster.pools[vc]
+        gpus = sum(pool.gpus_of(node) for node in pool.nodes() if pool.is_open(node))
+        work = sum(
+            run.job.gpus * _left_s(core, memory, run, now)
+            for run in core.runs_of(vc)
+            if run.partner is None or run.order < run.partner.order  # shared GPUs once
+        )
+        for queued in line:
+            job = queued.job
+            if gpus < job.gpus:
+                why = "not enough of its GPUs are on open nodes"
+                found[job.job_id] = StartForecast(now, why_not=why)
+                continue
+            at = now + work / gpus
+            lasts = _past(core, memory, job.job_id).predicted_s
+            lasts = TYPICAL_S if lasts is None else lasts
+            found[job.job_id] = StartForecast(now, at, None, at + lasts, why_not=CRUDE)
+            work += job.gpus * lasts
+    return found
+
+
+def _left_s(core: Core, memory: Memory, run: Run, now: float) -> float:
+    ran_s = now - run.start_time
+    past = _past(core, memory, run.job.job_id)
+    return max(0.0, at_level(memory.quantiles(past, ran_s), 0.5) - ran_s)
+
+
+def _past(core: Core, memory: Memory, job_id: str) -> SubmittedJob:
+    queued = core.known(job_id)
+    return memory.of(job_id) or SubmittedJob(queued.job, queued.estimate_s, queued.profile)
+
+
+def end_of(core: Core, memory: Memory, now: float, job_id: str) -> StartForecast:
     """The forecast of a job that runs; what it loses by sharing GPUs is not counted."""
-    queued, start = core.known(job_id), core.cluster.runs[job_id].start_time
-    past = memory.of(job_id) or Past(queued.job, queued.estimate_s, queued.profile)
-    return _end(now, start, memory.quantiles(past, now - start))
+    start = core.cluster.runs[job_id].start_time
+    return _end(now, start, memory.quantiles(_past(core, memory, job_id), now - start))
 
 
-def _end(now: float, start: float, quantiles: Quantiles) -> Forecast:
+def _end(now: float, start: float, quantiles: Quantiles) -> StartForecast:
     p50, p90 = (start + at_level(quantiles, level) for level in (0.5, 0.9))
-    return Forecast(now, start, start, max(p50, now), max(p90, now))
+    return StartForecast(now, start, start, max(p50, now), max(p90, now))
 
 
-def summary(now: float, starts: list[float], ends: list[float], horizon_s: float) -> Forecast:
+def summary(now: float, starts: list[float], ends: list[float], horizon_s: float) -> StartForecast:
     """A forecast from the starts and ends of one job in several futures."""
     if len(starts) < LEAST:
-        return Forecast(now, samples=len(starts), why_not=NO_TIME)
+        return StartForecast(now, samples=len(starts), why_not=NO_TIME)
     start_p90 = _level(starts, 0.9)
     why = ""
     if start_p90 is None:
         days = horizon_s / DAY_S
         why = f"in more than a tenth of the futures it had not started after {days:g} days"
-    return Forecast(
+    return StartForecast(
         now,
         _level(starts, 0.5),
         start_p90,

@@ -1,8 +1,7 @@
 """One possible future: a copy of the core run forward with drawn durations and arrivals.
 
 It is the simulator's own engine (`scheduler.simulation.engine.Engine`), begun in the middle: jobs
-that run go
-on from where they are, and nature is what is believed of the jobs instead of the truth.
+that run go on from where they are, and nature is what is believed of the jobs instead of the truth.
 """
 
 from __future__ import annotations
@@ -22,16 +21,16 @@ from features.job import Job, Profile
 from scheduler.core.cluster import Run
 from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Decision
+from scheduler.core.durations import TYPICAL_S, Quantiles, at_level
 from scheduler.core.estimates import Estimate, Estimator
-from scheduler.explain.whatif.memory import DAY_S, Memory, Past
-from scheduler.service.analyst.durations import TYPICAL_S, Quantiles, at_level
+from scheduler.explain.whatif.memory import DAY_S, Memory, SubmittedJob
 from scheduler.simulation.engine import Engine, JobResult, Progress
 from scheduler.simulation.loop import OBSERVE, SUBMIT
 from scheduler.simulation.work import Work
 
 HOUR_S = 3600.0
 AGAIN = "~"  # ends the id of a job that comes again, before the number of its piece
-UNKNOWN_SPEED = 0.8  # of each member of a pair whose verdict names no speeds
+UNKNOWN_SPEED = 0.8  # of each member of a pair where nothing predicts them
 ENDLESS = Work(inf)  # of jobs where time stands still
 _NORMAL = NormalDist()
 
@@ -62,10 +61,10 @@ class BelievedSpeeds:
             return 1.0
         came_first = run.order < other.order
         newcomer = other if came_first else run
-        verdict = self._core.known(newcomer.job.job_id).verdict
-        if verdict is None or verdict.speeds is None:
+        prediction = self._core.known(newcomer.job.job_id).pair_prediction
+        if prediction is None or prediction.speeds is None:
             return UNKNOWN_SPEED
-        return max(0.01, min(1.0, verdict.speeds[1 if came_first else 0]))
+        return max(0.01, min(1.0, prediction.speeds[1 if came_first else 0]))
 
 
 class Arrival(NamedTuple):
@@ -109,25 +108,27 @@ class Beliefs:
         pieces: arrivals of the past that may come again: yesterday, the day before, ...
         piece_s: length of a piece: a day, or all there is; 0 when nobody is expected.
         profiles: what a job not yet looked at may turn out to be.
-        kinship: correlation of the (normal) scores of two jobs of one user: who sent a long
-            job sent more of the kind.
+        user_correlation: of the (normal) scores of two jobs of one user: who sent a long job sent
+            more of the kind.
     """
 
     now: float
-    jobs: dict[str, Past]
+    jobs: dict[str, SubmittedJob]
     quantiles: dict[str, Quantiles]
     pieces: Sequence[Piece]
     piece_s: float
     profiles: Sequence[Profile]
-    kinship: float = 0.2
+    user_correlation: float = 0.2
 
     @classmethod
-    def of(cls, memory: Memory, core: Core, now: float, *, kinship: float = 0.2) -> Beliefs:
+    def of(
+        cls, memory: Memory, core: Core, now: float, *, user_correlation: float = 0.2
+    ) -> Beliefs:
         """What is believed of the jobs of a core at `now`."""
-        jobs: dict[str, Past] = {}
+        jobs: dict[str, SubmittedJob] = {}
         for job_id in core.jobs():
             queued = core.known(job_id)
-            past = memory.of(job_id) or Past(queued.job, queued.estimate_s, queued.profile)
+            past = memory.of(job_id) or SubmittedJob(queued.job, queued.estimate_s, queued.profile)
             jobs[job_id] = past
         started = {job_id: run.start_time for job_id, run in core.cluster.runs.items()}
         quantiles = Asked(
@@ -148,7 +149,7 @@ class Beliefs:
             pieces[back].setdefault(job.vc, []).append(
                 Arrival(since, job, past.predicted_s, past.profile, past.ran_s)
             )
-        return cls(now, jobs, quantiles, pieces, piece_s, list(memory.profiles()), kinship)
+        return cls(now, jobs, quantiles, pieces, piece_s, list(memory.profiles()), user_correlation)
 
 
 class Draw(dict[str, Work]):
@@ -179,7 +180,7 @@ class Draw(dict[str, Work]):
 
     def seconds(self, job: Job, quantiles: Quantiles) -> float:
         """A duration from its distribution, alike for jobs of one user."""
-        kin = self._beliefs.kinship
+        kin = self._beliefs.user_correlation
         own = _NORMAL.inv_cdf(self.chance("job", job.job_id))
         shared = _NORMAL.inv_cdf(self.chance("user", job.user)) if kin else 0.0
         return at_level(quantiles, _NORMAL.cdf(sqrt(kin) * shared + sqrt(1.0 - kin) * own))
@@ -203,7 +204,7 @@ class Future(Engine):
         beliefs: what the future is drawn from.
         draw: the future.
         awaited: jobs to run until; those that run or have ended are passed over.
-        vcs: virtual clusters in which time goes on; None for all. Where walls are up the others
+        vcs: virtual clusters in which time goes on; None for all. Where isolated the others
             do not matter, and leaving them out saves most of the work.
         horizon_s: how far to look.
         until_cpu_s: give up, `cut` short, when this process has used as many seconds.

@@ -11,14 +11,14 @@ from typing import Any
 from features.job import Job, Profile
 from features.schema import State
 from models.bundle import Bundle
+from scheduler.core.durations import DurationDistribution, Quantiles
 from scheduler.core.estimates import Estimate, Estimator
-from scheduler.service.analyst.durations import Durations, Quantiles
 
 DAY_S = 86_400.0
 
 
 @dataclass(slots=True)
-class Past:
+class SubmittedJob:
     """A job that was submitted, as far as it has been seen.
 
     Attributes:
@@ -49,26 +49,27 @@ class Memory(Estimator):
         inner: Estimator,
         *,
         days: int = 7,
-        durations: Durations | None = None,
+        durations: DurationDistribution | None = None,
         asks: bool = False,
     ):
         self.inner = inner
         self.name = inner.name
         self.days = days
         self.asks = asks
-        self.durations = durations or Durations()
-        self.arrivals: deque[Past] = deque()  # of the last days, oldest first
+        # finer than the policies': of every job a forecast reads many levels, and seldom
+        self.durations = durations or DurationDistribution(window=2000, points=64)
+        self.arrivals: deque[SubmittedJob] = deque()  # of the last days, oldest first
         self.first: float | None = None  # when the first job was submitted
-        self._live: dict[str, Past] = {}  # not ended
+        self._live: dict[str, SubmittedJob] = {}  # not ended
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
 
-    def of(self, job_id: str) -> Past | None:
+    def of(self, job_id: str) -> SubmittedJob | None:
         """What is remembered of a job that has not ended."""
         return self._live.get(job_id)
 
-    def recall(self, past: Past) -> None:
+    def recall(self, past: SubmittedJob) -> None:
         """What is known of a job submitted before this memory began; in order of submission."""
         if self.first is None:
             self.first = past.job.submit_time
@@ -79,14 +80,17 @@ class Memory(Estimator):
             self.durations.learn(past.predicted_s, past.ran_s)
 
     def predicted(self, job: Job, now: float) -> float | None:
-        """Predicted seconds of a job as if it were submitted now; None: nobody predicts it."""
+        """Predicted seconds of a job as if it were submitted now; None: nobody predicts it.
+
+        A question: it changes nothing, whatever comes next.
+        """
         asked = replace(job, job_id=f"{job.job_id}?", submit_time=now)
         try:
             return self.inner.estimate(asked, now).seconds
         except LookupError:
             return None
 
-    def quantiles(self, past: Past, elapsed_s: float = 0.0) -> Quantiles:
+    def quantiles(self, past: SubmittedJob, elapsed_s: float = 0.0) -> Quantiles:
         """Distribution of a job's duration, given how long it has run."""
         return self.durations.quantiles(past.predicted_s, elapsed_s, past.job.time_limit_s)
 
@@ -98,10 +102,10 @@ class Memory(Estimator):
 
     def submitted(self, job: Job, now: float) -> None:
         self.inner.submitted(job, now)
-        past = self._live[job.job_id] = Past(job)
+        past = self._live[job.job_id] = SubmittedJob(job)
         if self.asks:
             with suppress(LookupError):
-                past.predicted_s = self.inner.estimate(job, now).seconds
+                past.predicted_s = self.inner.enqueued(job, now).seconds
         self.arrivals.append(past)
         if self.first is None:
             self.first = now
@@ -135,7 +139,10 @@ class Memory(Estimator):
         self.inner.use(bundle)
 
     def estimate(self, job: Job, now: float) -> Estimate:
-        estimate = self.inner.estimate(job, now)
+        return self.inner.estimate(job, now)
+
+    def enqueued(self, job: Job, now: float) -> Estimate:
+        estimate = self.inner.enqueued(job, now)
         past = self._live.get(job.job_id)
         if past is not None:
             past.predicted_s = estimate.seconds

@@ -1,8 +1,7 @@
 """The decision core for policies that hand out allocations.
 
 Like `scheduler.core.core`: events and a time go in, decisions come out; no clock, no random source
-and
-no file. The policy answers a snapshot with a whole assignment, and what differs from before is
+and no file. The policy answers a snapshot with a whole assignment, and what differs from before is
 decided: started, resized, preempted, retuned, waiting.
 """
 
@@ -19,12 +18,12 @@ from scheduler.peers.allocation.policy import (
     ActiveJob,
     AllocationPolicy,
     Assignment,
+    Capability,
+    DecisionInput,
     Evidence,
-    Freedom,
     Grant,
-    News,
-    Snapshot,
     Source,
+    Trigger,
 )
 from scheduler.peers.allocation.rules import check
 from scheduler.peers.allocation.statistics import Statistic
@@ -67,7 +66,7 @@ class AllocationCore:
         self.assignment: dict[str, Allocation] = {}
         self.inventory = Inventory(self.nodes)
         self.rounds = 0  # times the policy allocated
-        self._news = News()
+        self._trigger = Trigger()
         self._idle_rounds = 0
         self._last_round: float | None = None
         self._got_on: list[str] = []
@@ -92,7 +91,7 @@ class AllocationCore:
             return
         active._ask = lambda statistic, job_id: self._report(statistic, job_id, self._now)
         self.jobs[job.job_id] = active
-        self._news.submitted.append(job.job_id)
+        self._trigger.submitted.append(job.job_id)
         self._record(now, Action.ENQUEUE, Reason.SUBMITTED, active, limit=self.gpus)
         if self.policy.round_s and now % self.policy.round_s:
             active.reason = Reason.NEXT_ROUND
@@ -103,8 +102,8 @@ class AllocationCore:
         """A job ended; its GPUs are free."""
         active = self.jobs.pop(job_id)
         active.settle(now)
-        self._news.ended.append(job_id)
-        self._news.going.discard(job_id)
+        self._trigger.ended.append(job_id)
+        self._trigger.going.discard(job_id)
         if self.assignment.pop(job_id, None) is not None:
             self._part(job_id)
             self.inventory.assign(self.assignment)
@@ -114,12 +113,12 @@ class AllocationCore:
         """A running job has got on: an epoch or a round of its own is over, or its lease is."""
         self._got_on.append(job_id)
         if lease_over:
-            self._news.paused.append(job_id)
-            self._news.going.discard(job_id)
+            self._trigger.paused.append(job_id)
+            self._trigger.going.discard(job_id)
 
     def wake(self, now: float) -> None:
         """The time that `next_wake` asked for has come."""
-        self._news.woken = True
+        self._trigger.woken = True
 
     def next_wake(self, now: float) -> float | None:
         """When to call `wake` next even if nothing happens; None when there is no need."""
@@ -147,28 +146,32 @@ class AllocationCore:
     # --- allocation -------------------------------------------------------------------------
 
     def _due(self, now: float) -> bool:
-        if now == self._last_round and not self._news.any:
+        if now == self._last_round and not self._trigger.any:
             return False
         round_s = self.policy.round_s
         if round_s:
             return bool(self.jobs) and now % round_s == 0 and now != self._last_round
-        return bool(self.jobs) and self._news.any and self.policy.acts_on(self._news)
+        return bool(self.jobs) and self._trigger.any and self.policy.acts_on(self._trigger)
 
     def _allocate(self, now: float) -> None:
         for active in self.jobs.values():
             active.settle(now)
-        news, self._news = self._news, News()
+        trigger, self._trigger = self._trigger, Trigger()
         self._last_round = now
         self.rounds += 1
-        snapshot = Snapshot(
-            now, list(self.jobs.values()), self.nodes, tuple(news.submitted), tuple(news.ended)
+        snapshot = DecisionInput(
+            now,
+            list(self.jobs.values()),
+            self.nodes,
+            tuple(trigger.submitted),
+            tuple(trigger.ended),
         )
         grants = self.policy.allocate(snapshot)
         check(grants, snapshot, self.policy)
         before = self.assignment
         self.assignment = self._tuned(grants)
         self._got_on = [job_id for job_id in self._got_on if job_id not in self.assignment]
-        self._news.going = set(self.assignment)
+        self._trigger.going = set(self.assignment)
         if self.assignment != before:
             self.inventory.assign(self.assignment)
         line = [job_id for job_id in grants if job_id not in self.assignment]
@@ -186,7 +189,7 @@ class AllocationCore:
             allocation = grant.allocation
             if allocation is None:
                 continue
-            if Freedom.BATCH in self.policy.changes and allocation.batch is None:
+            if Capability.BATCH in self.policy.changes and allocation.batch is None:
                 allocation = self._tune(self.jobs[job_id], allocation)
             tuned[job_id] = allocation
         return tuned
@@ -200,7 +203,7 @@ class AllocationCore:
 
     def _retune(self, now: float) -> None:
         """Let the policy choose the batch of jobs that got on since it last allocated."""
-        if Freedom.BATCH in self.policy.changes:
+        if Capability.BATCH in self.policy.changes:
             for job_id in self._got_on:
                 active = self.jobs.get(job_id)
                 if active is None or active.allocation is None:
@@ -262,7 +265,7 @@ class AllocationCore:
             return refused
         if job.gpus < 1:
             return Reason.INVALID_REQUEST, ()
-        rigid = Freedom.GPUS not in self.policy.changes
+        rigid = Capability.GPUS not in self.policy.changes
         by_type: dict[str, int] = {}
         for node in self.nodes:
             by_type[node.gpu_type] = by_type.get(node.gpu_type, 0) + node.gpus

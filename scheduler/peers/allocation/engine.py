@@ -1,4 +1,4 @@
-"""The event loop for allocations: a core on a simulated clock, against a nature."""
+"""The event loop for allocations: a core on a simulated clock, against the ground truth."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from features.job import Job
 from features.schema import State
 from scheduler.core.decisions import Action, Decision
 from scheduler.peers.allocation.core import AllocationCore
-from scheduler.peers.allocation.nature import Nature
+from scheduler.peers.allocation.nature import GroundTruth
 from scheduler.simulation.loop import END, EventLoop
 
 
@@ -20,7 +20,7 @@ class AllocationEngine(EventLoop):
     Args:
         core: built by the caller with nodes, policy and source.
         jobs: in order of submission.
-        nature: the truth; usually also the core's source.
+        ground_truth: the truth; usually also the core's source.
         sink, progress: as for every event loop.
     """
 
@@ -30,16 +30,19 @@ class AllocationEngine(EventLoop):
         self,
         core: AllocationCore,
         jobs: Iterable[Job],
-        nature: Nature,
+        ground_truth: GroundTruth,
         *,
         sink: Callable[[list[Decision]], None] | None = None,
         progress: Callable[[int], None] | None = None,
     ):
         super().__init__(
-            core, ((job, nature.duration_s(job)) for job in jobs), sink=sink, progress=progress
+            core,
+            ((job, ground_truth.duration_s(job)) for job in jobs),
+            sink=sink,
+            progress=progress,
         )
         self.core = core
-        self.nature = nature
+        self.ground_truth = ground_truth
         self._versions: dict[str, int] = {}
         self._changed: list[str] = []
         self._moved: dict[str, None] = {}
@@ -54,10 +57,10 @@ class AllocationEngine(EventLoop):
         job_id: str = what
         if self._versions[job_id] != version:
             return
-        if self.nature.passed(job_id, now):
+        if self.ground_truth.passed(job_id, now):
             self._end(job_id, now)
             return
-        lease_over = self.nature.next_change(job_id) == inf
+        lease_over = self.ground_truth.next_change(job_id) == inf
         self.core.progressed(job_id, now, lease_over=lease_over)
         if not lease_over:
             self._moved[job_id] = None
@@ -71,13 +74,13 @@ class AllocationEngine(EventLoop):
         self.core.ended(job_id, State.COMPLETED, active.attained_s, now)
         self._changed.append(job_id)
         self._moved.pop(job_id, None)
-        self._count_end()
+        self._ended(job_id, now)
 
     def _carry_out(self, decisions: list[Decision], now: float) -> None:
         for d in decisions:
             result = self.results[d.job_id]
             if d.action is Action.REFUSE:
-                result.refused = True
+                self._refused(d.job_id, now)
                 continue
             if d.action in (Action.ENQUEUE, Action.WAIT):
                 continue
@@ -99,12 +102,12 @@ class AllocationEngine(EventLoop):
         self._since, self._in_use = now, core.inventory.in_use
         if self._changed or core.rounds != self._rounds:
             self._rounds = core.rounds
-            touched = self.nature.assigned(core.assignment, self._changed, now)
+            touched = self.ground_truth.assigned(core.assignment, self._changed, now)
             self._moved.update(dict.fromkeys(touched))
             self._changed = []
         for job_id in self._moved:
             version = self._versions[job_id] = self._versions.get(job_id, 0) + 1
-            change = self.nature.next_change(job_id)
+            change = self.ground_truth.next_change(job_id)
             if change != inf:
                 self._push(max(change, now), END, job_id, version)
         self._moved.clear()

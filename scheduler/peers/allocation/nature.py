@@ -1,6 +1,6 @@
 """How jobs really get on: the truth of a simulation with allocations.
 
-A nature knows each job's work and at what rate an allocation does it. Between two changes the rate
+It knows each job's work and at what rate an allocation does it. Between two changes the rate
 is constant; a change is a new allocation, a neighbour's, the end of a restart, of an epoch, or of a
 lease. The engine keeps the clock and asks only when the next change is due.
 """
@@ -22,7 +22,7 @@ from scheduler.peers.allocation.statistics import REMAINING_S, Statistic
 T = TypeVar("T")
 
 
-class Nature(Source, Protocol):
+class GroundTruth(Source, Protocol):
     """The contract."""
 
     def duration_s(self, job: Job) -> float:
@@ -57,10 +57,10 @@ class Nature(Source, Protocol):
 
 
 @dataclass(slots=True)
-class Course:
+class Progress:
     """How far one job has got."""
 
-    remaining: float  # work left, in the nature's unit
+    remaining: float  # work left, in its own unit
     rate: float = 0.0  # work per second, now
     since: float = 0.0  # `remaining` is of this moment
     resumes: float = 0.0  # a restart is over then
@@ -68,8 +68,8 @@ class Course:
     done_at: float = inf
 
 
-class RateNature(ABC):
-    """A nature whose jobs have one amount of work each, done at a rate: subclasses say which.
+class RateGroundTruth(ABC):
+    """A truth in which jobs have one amount of work each, done at a rate: subclasses say which.
 
     Args:
         restart_s: seconds without progress after a job got other GPUs.
@@ -79,7 +79,7 @@ class RateNature(ABC):
 
     def __init__(self, restart_s: float = 0.0):
         self.restart_s = restart_s
-        self.courses: dict[str, Course] = {}
+        self.progress_of: dict[str, Progress] = {}
         self._assignment: Mapping[str, Allocation] = {}
 
     # --- what a subclass says -----------------------------------------------------------------
@@ -105,8 +105,8 @@ class RateNature(ABC):
 
     def remaining(self, job_id: str, now: float) -> float:
         """Work left of a job."""
-        course = self.courses.get(job_id)
-        return self.work(job_id) if course is None else self._left(course, now)
+        progress = self.progress_of.get(job_id)
+        return self.work(job_id) if progress is None else self._left(progress, now)
 
     def assigned(
         self, assignment: Mapping[str, Allocation], changed: Collection[str], now: float
@@ -124,33 +124,33 @@ class RateNature(ABC):
         return touched
 
     def next_change(self, job_id: str) -> float:
-        return self.courses[job_id].done_at
+        return self.progress_of[job_id].done_at
 
     def passed(self, job_id: str, now: float) -> bool:
-        return now >= self.courses[job_id].done_at
+        return now >= self.progress_of[job_id].done_at
 
-    def _left(self, course: Course, now: float) -> float:
-        worked = max(now - max(course.since, course.resumes), 0.0)
-        return course.remaining - worked * course.rate
+    def _left(self, progress: Progress, now: float) -> float:
+        worked = max(now - max(progress.since, progress.resumes), 0.0)
+        return progress.remaining - worked * progress.rate
 
     def _set(self, job_id: str, allocation: Allocation | None, now: float) -> None:
-        course = self.courses.get(job_id)
-        if course is None:
-            course = self.courses[job_id] = Course(self.work(job_id))
-        course.remaining, course.since = self._left(course, now), now
+        progress = self.progress_of.get(job_id)
+        if progress is None:
+            progress = self.progress_of[job_id] = Progress(self.work(job_id))
+        progress.remaining, progress.since = self._left(progress, now), now
         if allocation is None:
-            course.allocation, course.rate, course.done_at = None, 0.0, inf
+            progress.allocation, progress.rate, progress.done_at = None, 0.0, inf
             return
-        if not allocation.same_gpus(course.allocation):
-            course.resumes = now + self.restart_s
+        if not allocation.same_gpus(progress.allocation):
+            progress.resumes = now + self.restart_s
         partner = self._assignment.get(allocation.partner) if allocation.partner else None
-        course.allocation = allocation
-        course.rate = self.rate(job_id, allocation, partner)
-        needs = course.remaining / course.rate if course.rate else inf
-        course.done_at = max(now, course.resumes) + needs
+        progress.allocation = allocation
+        progress.rate = self.rate(job_id, allocation, partner)
+        needs = progress.remaining / progress.rate if progress.rate else inf
+        progress.done_at = max(now, progress.resumes) + needs
 
 
-class GangNature(RateNature):
+class GangGroundTruth(RateGroundTruth):
     """Jobs of known duration that run on what they asked for, whatever it is.
 
     With other than the GPUs asked for, work is done in proportion. A pair runs at `shared_rate`.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from scheduler.peers.allocation.allocation import Allocation, Node, free_gpus, on_freest
-from scheduler.peers.allocation.policy import ActiveJob, Snapshot
+from scheduler.peers.allocation.policy import ActiveJob, DecisionInput
 
 
-def place_counts(snapshot: Snapshot, counts: Mapping[str, int]) -> dict[str, Allocation]:
+def place_counts(snapshot: DecisionInput, counts: Mapping[str, int]) -> dict[str, Allocation]:
     """Place each job's count of GPUs on the freest nodes of one GPU type.
 
     A job whose count is unchanged stays where it is. The others are placed by ascending count (ties

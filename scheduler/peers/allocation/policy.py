@@ -22,7 +22,7 @@ T = TypeVar("T")
 Evidence = tuple[tuple[str, float | str], ...]
 
 
-class Freedom(StrEnum):
+class Capability(StrEnum):
     """What a policy may change."""
 
     GPUS = "gpus"  # give other than the number asked for (else gangs are whole)
@@ -33,7 +33,7 @@ class Freedom(StrEnum):
 
 
 class Source(Protocol):
-    """Where statistics come from: the nature of a simulation, or a monitor of running jobs."""
+    """Where statistics come from: the truth of a simulation, or a monitor of running jobs."""
 
     @property
     def offers(self) -> frozenset[Statistic[object]]:
@@ -113,7 +113,7 @@ class Asker(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class DecisionInput:
     """All a policy sees when it allocates.
 
     Attributes:
@@ -145,7 +145,7 @@ Assignment = Mapping[str, Grant]
 
 
 @dataclass(slots=True)
-class News:
+class Trigger:
     """What happened since the policy last allocated.
 
     Attributes:
@@ -181,7 +181,7 @@ class AllocationPolicy(ABC):
 
     name = ""
     round_s = 0.0
-    changes: frozenset[Freedom] = frozenset()
+    changes: frozenset[Capability] = frozenset()
     needs: tuple[Statistic[object], ...] = ()
     random = False
 
@@ -191,15 +191,15 @@ class AllocationPolicy(ABC):
         return any(statistic.truth for statistic in self.needs)
 
     @abstractmethod
-    def allocate(self, snapshot: Snapshot) -> Assignment:
+    def allocate(self, snapshot: DecisionInput) -> Assignment:
         """Who gets what from now on. A job that is left out waits, for Reason.NO_GAIN.
 
         Those that wait are in line in the order of the answer.
         """
 
-    def acts_on(self, news: News) -> bool:
+    def acts_on(self, trigger: Trigger) -> bool:
         """Whether to allocate now, for policies without rounds of a fixed length."""
-        return news.any
+        return trigger.any
 
     def tune(self, job: ActiveJob, allocation: Allocation) -> tuple[Batch, Evidence] | None:
         """The batch of a job on an allocation, for policies with Freedom.BATCH.

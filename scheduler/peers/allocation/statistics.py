@@ -1,6 +1,6 @@
 """What a policy may ask to know of a job beyond its submission.
 
-A statistic is a key with a type. A policy declares those it needs, a nature (or a live monitor)
+A statistic is a key with a type. A policy declares those it needs, the truth (or a live monitor)
 those it offers; a policy cannot run where one is missing, and is shown none that it did not
 declare. A statistic marked `truth` is known to nobody outside a simulation: a policy that needs one
 is a yardstick.

@@ -1,7 +1,7 @@
 """Clusters of several GPU types: how fast a job trains on each, alone and beside another.
 
-`ThroughputTable` holds measured rates by what is trained and on how many GPUs; `TableNature` lets
-jobs get on at those rates.
+`ThroughputTable` holds measured rates by what is trained and on how many GPUs; `TableGroundTruth`
+lets jobs get on at those rates.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from features.job import Job
 from scheduler.core.decisions import Reason
 from scheduler.peers.allocation.allocation import Allocation, Node
-from scheduler.peers.allocation.nature import RateNature
+from scheduler.peers.allocation.nature import RateGroundTruth
 from scheduler.peers.allocation.policy import Evidence
 from scheduler.peers.allocation.statistics import REMAINING_STEPS, Statistic
 
@@ -52,11 +52,9 @@ class Terms(NamedTuple):
 
     Attributes:
         weight: priority weight, positive.
-        deadline_s: seconds after submission by which it should be done; None = no deadline.
     """
 
     weight: float = 1.0
-    deadline_s: float | None = None
 
 
 THROUGHPUTS: Statistic[Throughputs] = Statistic("throughputs by GPU type")
@@ -134,7 +132,7 @@ class StepWork:
     terms: Terms
 
 
-class TableNature(RateNature):
+class TableGroundTruth(RateGroundTruth):
     """Jobs make steps at the rates of a table.
 
     Args:
@@ -220,8 +218,8 @@ class TableNature(RateNature):
         if any(now < self.next_change(job) < inf for job in assignment):
             return ()  # inside a round; whoever lost a partner goes on as before until its end
         for job_id in changed:
-            if job_id in self.courses and job_id not in assignment:
-                self.courses[job_id].allocation = None  # has to restart when it comes back
+            if job_id in self.progress_of and job_id not in assignment:
+                self.progress_of[job_id].allocation = None  # has to restart when it comes back
         self._assignment = dict(assignment)
         self._leases = {
             job_id: self._lease(job_id, allocation, now)
@@ -233,13 +231,13 @@ class TableNature(RateNature):
         """A round's work: whole steps, at least one. A pair that cannot share makes none."""
         assert self._lease_s is not None
         self._set(job_id, allocation, now)
-        course = self.courses[job_id]
-        start = max(now, course.resumes)
-        if not course.rate:
-            return now + self._lease_s, course.remaining
-        steps = max(1, int(course.rate * (now + self._lease_s - start)))
-        steps = int(min(steps, course.remaining))
-        return start + steps / course.rate, course.remaining - steps
+        progress = self.progress_of[job_id]
+        start = max(now, progress.resumes)
+        if not progress.rate:
+            return now + self._lease_s, progress.remaining
+        steps = max(1, int(progress.rate * (now + self._lease_s - start)))
+        steps = int(min(steps, progress.remaining))
+        return start + steps / progress.rate, progress.remaining - steps
 
     def next_change(self, job_id: str) -> float:
         if self._lease_s is None:
@@ -249,6 +247,6 @@ class TableNature(RateNature):
     def passed(self, job_id: str, now: float) -> bool:
         if self._lease_s is None:
             return super().passed(job_id, now)
-        course, (_, left) = self.courses[job_id], self._leases.pop(job_id)
-        course.remaining, course.since, course.rate = left, now, 0.0
+        progress, (_, left) = self.progress_of[job_id], self._leases.pop(job_id)
+        progress.remaining, progress.since, progress.rate = left, now, 0.0
         return left <= 0

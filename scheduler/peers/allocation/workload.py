@@ -1,4 +1,4 @@
-"""Jobs, nodes and a nature: what allocation policies are simulated on."""
+"""Jobs, nodes and a ground truth: what allocation policies are simulated on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scheduler.core.decisions import Decision
 from scheduler.peers.allocation.allocation import Node, total_gpus
 from scheduler.peers.allocation.core import AllocationCore
 from scheduler.peers.allocation.engine import AllocationEngine
-from scheduler.peers.allocation.nature import Nature
+from scheduler.peers.allocation.nature import GroundTruth
 from scheduler.peers.allocation.policy import AllocationPolicy
 from scheduler.simulation.loop import Outcome
 
@@ -24,7 +24,7 @@ class AllocationWorkload:
         name: as shown to people.
         jobs: in order of submission.
         nodes: the cluster.
-        nature: makes the truth, fresh for every run, as it is under a policy.
+        ground_truth: makes the truth, fresh for every run, as it is under a policy.
         left_out: rows of the source that are not here, and were said to be bad.
         settings: arguments under which the source ran policies, by their names.
     """
@@ -32,7 +32,7 @@ class AllocationWorkload:
     name: str
     jobs: list[Job]
     nodes: tuple[Node, ...]
-    nature: Callable[[AllocationPolicy], Nature]
+    ground_truth: Callable[[AllocationPolicy], GroundTruth]
     left_out: int = 0
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
@@ -48,7 +48,7 @@ class AllocationWorkload:
         progress: Callable[[int], None] | None = None,
     ) -> Outcome:
         """Run one policy. Raises UnmetNeeds when it needs what is not known here."""
-        nature = self.nature(policy)
-        core = AllocationCore(self.nodes, policy, nature)
-        engine = AllocationEngine(core, self.jobs, nature, sink=sink, progress=progress)
+        ground_truth = self.ground_truth(policy)
+        core = AllocationCore(self.nodes, policy, ground_truth)
+        engine = AllocationEngine(core, self.jobs, ground_truth, sink=sink, progress=progress)
         return engine.run()

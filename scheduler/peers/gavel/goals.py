@@ -14,7 +14,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from scheduler.peers.gavel.problem import Floats, Ints, Problem
-from scheduler.peers.gavel.program import Allocation, Goal, Infeasible
+from scheduler.peers.gavel.program import Allocation, Goal
 from scheduler.peers.gavel.sharing import optimum
 
 _SATURATED = 1e-6  # a dual above this share of the largest: the job can rise no further
@@ -79,36 +79,6 @@ def finish_time_fairness(
             low, high = high, 2 * high
         low = brentq(lambda rho: optimum(problem, needed(rho)).level - 1, low, high, rtol=1e-6)
     return low, refined(problem, needed(low))
-
-
-def throughput(problem: Problem, price: Floats, floor: Floats | None = None) -> Goal:
-    """Most steps per unit of money.
-
-    Args:
-        price: (m,) of a GPU of each type.
-        floor: (n,) steps per second a job must have to meet its deadline.
-    """
-    gain = problem.throughput * 0 + 1 / price
-    least = np.zeros(problem.jobs) if floor is None else floor
-    return Goal(np.zeros(problem.jobs), least, gain, level=0.0)
-
-
-def meet_deadlines(problem: Problem, price: Floats, floor: Floats) -> tuple[Allocation, Ints]:
-    """Most steps per unit of money with every deadline met that can be.
-
-    Floors that no allocation meets are given up: first those out of reach even alone on the
-    fastest type, then, if the others together are still too much, all.
-
-    Returns:
-        the allocation, and the jobs whose floor was given up.
-    """
-    hopeless = floor > problem.throughput.max(axis=1) * (1 + 1e-9)
-    try:
-        kept = np.where(hopeless, 0.0, floor)
-        return optimum(problem, throughput(problem, price, kept)), np.flatnonzero(hopeless)
-    except Infeasible:
-        best = optimum(problem, throughput(problem, price))
-        return best, np.flatnonzero(floor > 0)
 
 
 class Within(StrEnum):

@@ -8,18 +8,15 @@ from typing import Any
 import numpy as np
 
 from scheduler.core.decisions import Reason
-from scheduler.peers.allocation.policy import ActiveJob, Freedom
+from scheduler.peers.allocation.policy import ActiveJob, Capability
 from scheduler.peers.allocation.statistics import REMAINING_STEPS
 from scheduler.peers.allocation.throughputs import TERMS, THROUGHPUTS
 from scheduler.peers.gavel import goals, heuristics
 from scheduler.peers.gavel.goals import Entity, Within
 from scheduler.peers.gavel.policy import GavelPolicy, Plan, View
-from scheduler.peers.gavel.problem import Floats, Ints
-from scheduler.peers.gavel.program import Infeasible
 from scheduler.peers.gavel.sharing import merged
-from scheduler.peers.gavel.strategyproof import partial_allocation
 
-SHARING = frozenset({Freedom.TYPE, Freedom.PREEMPT, Freedom.SHARE})
+SHARING = frozenset({Capability.TYPE, Capability.PREEMPT, Capability.SHARE})
 
 
 class LeastAttainedService(GavelPolicy):
@@ -114,64 +111,6 @@ class FinishTimeFairness(GavelPolicy):
         return plan
 
 
-class PackedFinishTimeFairness(FinishTimeFairness):
-    """The same with space sharing."""
-
-    name = "gavel-ftf-packed"
-    changes = SHARING
-
-
-class Throughput(GavelPolicy):
-    """Most steps per unit of money; with deadlines kept where that is possible.
-
-    Args:
-        prices: of a GPU of each type; types that are not named cost 1.
-        deadlines: keep those that users gave.
-    """
-
-    name = "gavel-throughput"
-    reason = Reason.GAIN
-
-    def __init__(
-        self, *, prices: Mapping[str, float] | None = None, deadlines: bool = False, **options: Any
-    ):
-        super().__init__(**options)
-        self.prices = dict(prices or {})
-        self.deadlines = deadlines
-        if deadlines:
-            self.needs = (THROUGHPUTS, TERMS, REMAINING_STEPS)
-
-    def plan(self, view: View) -> Plan:
-        price = np.array([self.prices.get(gpu_type, 1.0) for gpu_type in view.types])
-        floor = self._floor(view) if self.deadlines else np.zeros(view.problem.jobs)
-        best, given_up = goals.meet_deadlines(view.problem, price, floor)
-        plan = Plan.of_program(view, best)
-        for i in given_up:
-            fastest = float(view.problem.throughput[i].max())
-            plan.unmet[view.ids[i]] = (
-                ("steps/s to meet its deadline", float(floor[i])),
-                ("most it can have", fastest),
-            )
-        return plan
-
-    def _floor(self, view: View) -> Floats:
-        """(n,) steps per second to be done in time; inf where that time is over."""
-        due = [job.terms.deadline_s for job in view.known]
-        left = np.array([np.inf if d is None else d for d in due]) - view.age()
-        floor = np.full(len(due), 1e18)
-        np.divide(view.remaining(), left, out=floor, where=left > 0)
-        return floor
-
-
-class ThroughputWithDeadlines(Throughput):
-    """The same, with deadlines."""
-
-    name = "gavel-slo"
-
-    def __init__(self, **options: Any):
-        super().__init__(deadlines=True, **options)
-
-
 class WaterFilling(GavelPolicy):
     """Max-min fairness carried on: who can rise no further stays, the others go on rising.
 
@@ -214,35 +153,8 @@ class Hierarchical(WaterFilling):
         return groups
 
 
-class StrategyProof(GavelPolicy):
-    """Shares that nobody can better by lying about their throughputs, at the price of some.
-
-    Its program is solved once per job, which takes seconds for 30 jobs.
-
-    Args:
-        most_jobs: with more, everybody gets an equal part of the cluster instead.
-    """
-
-    name = "gavel-strategy-proof"
-
-    def __init__(self, *, most_jobs: int = 30, **options: Any):
-        super().__init__(**options)
-        self.most_jobs = most_jobs
-
-    def plan(self, view: View) -> Plan:
-        if len(view.ids) > self.most_jobs:
-            raise Infeasible(f"{len(view.ids)} jobs; this program is solved for {self.most_jobs}")
-        share, kept = partial_allocation(view.problem)
-        plan = Plan.of(view, ((i, -1, row) for i, row in enumerate(share)))
-        plan.evidence = {job: (("kept", float(kept[i])),) for i, job in enumerate(view.ids)}
-        return plan
-
-
 class FirstCome(GavelPolicy):
-    """In order of arrival, each job on the free type where it is fastest; nobody is passed.
-
-    Where jobs may share GPUs, waiting ones join running ones that they suit.
-    """
+    """In order of arrival, each job on the free type where it is fastest; nobody is passed."""
 
     name = "gavel-fifo"
     idle_taken = False
@@ -250,55 +162,8 @@ class FirstCome(GavelPolicy):
 
     def plan(self, view: View) -> Plan:
         kinds = heuristics.first_come(view.problem, anywhere=self.as_published)
-        plan = _on_types(view, kinds)
-        if view.problem.speeds is not None:
-            for a, b in heuristics.packed_first_come(view.problem, kinds):
-                first, second = view.ids[a], view.ids[b]
-                plan.shares[first, second] = plan.shares[(first,)]
-                plan.shares[(first,)] = plan.shares[(second,)]
-        return plan
-
-
-class PackedFirstCome(FirstCome):
-    """The same with space sharing."""
-
-    name = "gavel-fifo-packed"
-    changes = SHARING
-
-
-class AlloX(GavelPolicy):
-    """Least mean JCT by a matching of jobs to GPUs and places; for jobs of one GPU.
-
-    A job keeps the GPU type that it was given.
-    """
-
-    name = "gavel-allox"
-    needs = (THROUGHPUTS, TERMS, REMAINING_STEPS)
-    reason = Reason.GAIN
-
-    def __init__(self, **options: Any):
-        super().__init__(**options)
-        self._held: dict[str, int] = {}
-
-    def ended(self, job: ActiveJob, now: float) -> None:
-        super().ended(job, now)
-        self._held.pop(job.id, None)
-
-    def plan(self, view: View) -> Plan:
-        held = np.array([self._held.get(job, -1) for job in view.ids])
-        kinds = heuristics.allox(view.problem, view.remaining(), held)
-        self._held = {job: int(k) for job, k in zip(view.ids, kinds, strict=True) if k >= 0}
-        plan = _on_types(view, kinds)
-        for job, known in zip(view.ids, view.known, strict=True):
-            if known.gpus > 1:
-                plan.unmet[job] = (("this policy serves", "jobs of one GPU"),)
-        return plan
-
-
-def _on_types(view: View, kinds: Ints) -> Plan:
-    """All the time on one type each, or none."""
-    unit = np.eye(len(view.types))
-    return Plan.of(view, ((i, -1, unit[k]) for i, k in enumerate(kinds) if k >= 0))
+        unit = np.eye(len(view.types))
+        return Plan.of(view, ((i, -1, unit[k]) for i, k in enumerate(kinds) if k >= 0))
 
 
 class Gandiva(GavelPolicy):
@@ -330,15 +195,9 @@ POLICIES: dict[str, type[GavelPolicy]] = {
         Makespan,
         PackedMakespan,
         FinishTimeFairness,
-        PackedFinishTimeFairness,
-        Throughput,
-        ThroughputWithDeadlines,
         WaterFilling,
         Hierarchical,
-        StrategyProof,
         FirstCome,
-        PackedFirstCome,
-        AlloX,
         Gandiva,
     )
 }

@@ -13,15 +13,14 @@ from scheduler.peers.allocation.allocation import Allocation as Gpus
 from scheduler.peers.allocation.policy import (
     ActiveJob,
     AllocationPolicy,
+    Capability,
+    DecisionInput,
     Evidence,
-    Freedom,
     Grant,
-    News,
-    Snapshot,
+    Trigger,
 )
 from scheduler.peers.allocation.statistics import REMAINING_STEPS, Statistic
 from scheduler.peers.allocation.throughputs import TERMS, THROUGHPUTS, Terms, Throughputs
-from scheduler.peers.gavel.estimator import PairEstimator
 from scheduler.peers.gavel.problem import Floats, Ints, Problem
 from scheduler.peers.gavel.program import Allocation, Infeasible
 from scheduler.peers.gavel.rounds import Combination, Gang, Rounds, Turn, place, still_ahead
@@ -119,14 +118,13 @@ class GavelPolicy(AllocationPolicy):
         round_s: length of a round.
         reset_s: shares are computed anew at most this often, when jobs came or went.
         as_published: the published simulator's ways. A round is over when its last job has made
-            the whole steps that fit into it (needs a nature with leases); a job without shares
+            the whole steps that fit into it (needs a truth with leases); a job without shares
             yet may win a turn, but does not run.
-        estimator: finds pair speeds of jobs of one GPU from a few trials; None: they are known.
         seed: of what is random.
     """
 
     needs: tuple[Statistic[object], ...] = (THROUGHPUTS, TERMS)
-    changes = frozenset({Freedom.TYPE, Freedom.PREEMPT})
+    changes = frozenset({Capability.TYPE, Capability.PREEMPT})
     idle_taken = True  # GPUs that nobody is due go to whoever fits
     blind = False  # believes all GPU types equal
     reason = Reason.FAIR_SHARE  # why a job gets GPUs that it is due
@@ -137,14 +135,12 @@ class GavelPolicy(AllocationPolicy):
         round_s: float = 360.0,
         reset_s: float = RESET_S,
         as_published: bool = False,
-        estimator: PairEstimator | None = None,
         seed: int = 0,
     ):
         self.as_published = as_published
         self.round_s = 0.0 if as_published else round_s
         self.lease_s = round_s if as_published else None
         self.reset_s = reset_s
-        self.estimator = estimator
         self.seed = seed
         self._round_s = round_s
         self._rounds: Rounds | None = None
@@ -165,8 +161,8 @@ class GavelPolicy(AllocationPolicy):
 
     # --- the contract -------------------------------------------------------------------------
 
-    def acts_on(self, news: News) -> bool:
-        return news.any and not news.going
+    def acts_on(self, trigger: Trigger) -> bool:
+        return trigger.any and not trigger.going
 
     def next_wake(self, now: float) -> float | None:
         return None if self._turns else now + self._round_s
@@ -174,13 +170,13 @@ class GavelPolicy(AllocationPolicy):
     def ended(self, job: ActiveJob, now: float) -> None:
         self._known.pop(job.id, None)
 
-    def allocate(self, snapshot: Snapshot) -> dict[str, Grant]:
+    def allocate(self, snapshot: DecisionInput) -> dict[str, Grant]:
         types = tuple(dict.fromkeys(node.gpu_type for node in snapshot.nodes))
         capacity = [sum(n.gpus for n in snapshot.nodes if n.gpu_type == t) for t in types]
         if self._rounds is None:
             shuffle = self.seed if self.blind else None
             self._rounds = Rounds(len(types), self._round_s, self.idle_taken, shuffle)
-        self._account(snapshot.now, types)
+        self._account(snapshot.now)
         able = [job for job in snapshot.jobs if any(self._know(job, types, capacity).rates)]
         self._stale |= bool(snapshot.submitted or snapshot.ended)
         # an earlier reset at time 0 does not count (the published simulator's rule)
@@ -196,14 +192,11 @@ class GavelPolicy(AllocationPolicy):
         self._turns = turns
         return self._grants(snapshot, types, turns)
 
-    def _account(self, now: float, types: Sequence[str]) -> None:
+    def _account(self, now: float) -> None:
         """The last round is over."""
         assert self._rounds is not None
         for turn in self._turns:
             self._rounds.ran(turn, now - self._last)
-            pair = [self._known[job] for job in turn.jobs if job in self._known]
-            if self.estimator is not None and len(pair) > 1:
-                self.estimator.watched(types[turn.type], *(job.throughputs for job in pair))
         self._last = now
 
     # --- planning -----------------------------------------------------------------------------
@@ -212,8 +205,6 @@ class GavelPolicy(AllocationPolicy):
         known = self._known.get(job.id)
         if known is None:
             found = job.report(THROUGHPUTS)
-            if self.estimator is not None and job.job.gpus == 1:
-                found = self.estimator.estimate(found)
             rates = tuple(
                 found.alone(t) if gpus >= job.job.gpus and job.job.gpu_type in (None, t) else 0.0
                 for t, gpus in zip(types, capacity, strict=True)
@@ -227,7 +218,7 @@ class GavelPolicy(AllocationPolicy):
         assert self._rounds is not None
         known = [self._known[job.id] for job in able]
         if known:
-            problem = problem_of(known, types, capacity, Freedom.SHARE in self.changes)
+            problem = problem_of(known, types, capacity, Capability.SHARE in self.changes)
             problem = problem.blind() if self.blind else problem
             view = View(now, [job.id for job in able], known, types, problem)
             try:
@@ -243,7 +234,7 @@ class GavelPolicy(AllocationPolicy):
     # --- grants -------------------------------------------------------------------------------
 
     def _grants(
-        self, snapshot: Snapshot, types: Sequence[str], turns: Sequence[Turn]
+        self, snapshot: DecisionInput, types: Sequence[str], turns: Sequence[Turn]
     ) -> dict[str, Grant]:
         active = {job.id: job for job in snapshot.jobs}
         placed = place(turns, active, snapshot.nodes, types)

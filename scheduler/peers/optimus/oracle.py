@@ -15,9 +15,9 @@ from scheduler.peers.allocation.policy import (
     ActiveJob,
     AllocationPolicy,
     Assignment,
-    Freedom,
+    Capability,
+    DecisionInput,
     Grant,
-    Snapshot,
 )
 from scheduler.peers.allocation.statistics import (
     MOST_GPUS,
@@ -37,13 +37,13 @@ class OptimusOracle(AllocationPolicy):
 
     name = "optimus-oracle"
     round_s = 60.0
-    changes = frozenset({Freedom.GPUS, Freedom.PREEMPT})
+    changes = frozenset({Capability.GPUS, Capability.PREEMPT})
     needs = (STEP_TIMES, REMAINING_STEPS, MOST_GPUS)
 
     def __init__(self, *, node_gpus: int = 4):
         self.node_gpus = node_gpus
 
-    def allocate(self, snapshot: Snapshot) -> Assignment:
+    def allocate(self, snapshot: DecisionInput) -> Assignment:
         jobs = [
             GpuJob(job.id, self._left_s(job), most=max(job.report(MOST_GPUS), 1))
             for job in snapshot.jobs

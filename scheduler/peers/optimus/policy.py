@@ -17,10 +17,10 @@ from scheduler.peers.allocation.policy import (
     ActiveJob,
     AllocationPolicy,
     Assignment,
+    Capability,
+    DecisionInput,
     Evidence,
-    Freedom,
     Grant,
-    Snapshot,
 )
 from scheduler.peers.allocation.statistics import MOST_GPUS, STEP_PROFILE
 from scheduler.peers.optimus.marginal import GpuGrant, GpuJob, Objective, allocate_gpus
@@ -55,7 +55,7 @@ class Optimus(AllocationPolicy):
 
     name = "optimus"
     round_s = 60.0
-    changes = frozenset({Freedom.GPUS, Freedom.PREEMPT})
+    changes = frozenset({Capability.GPUS, Capability.PREEMPT})
     needs = (STEP_PROFILE, TRAINING_REPORT, MOST_GPUS)
 
     def __init__(
@@ -79,7 +79,7 @@ class Optimus(AllocationPolicy):
         self._speeds.pop(job.id, None)
         self._outlooks.pop(job.id, None)
 
-    def allocate(self, snapshot: Snapshot) -> Assignment:
+    def allocate(self, snapshot: DecisionInput) -> Assignment:
         node_gpus = max((node.gpus for node in snapshot.nodes), default=1)
         beliefs = {job.id: self._belief(job, node_gpus) for job in snapshot.jobs}
         found = allocate_gpus(
@@ -158,7 +158,7 @@ class Optimus(AllocationPolicy):
     # --- resizing ---------------------------------------------------------------------------
 
     def _stay(
-        self, snapshot: Snapshot, counts: dict[str, int], beliefs: dict[str, _Belief]
+        self, snapshot: DecisionInput, counts: dict[str, int], beliefs: dict[str, _Belief]
     ) -> set[str]:
         """Leave running jobs as they are where a change would not pay. Changes `counts`."""
         stays: set[str] = set()

@@ -19,10 +19,10 @@ from scheduler.peers.allocation.policy import (
     ActiveJob,
     AllocationPolicy,
     Assignment,
+    Capability,
+    DecisionInput,
     Evidence,
-    Freedom,
     Grant,
-    Snapshot,
 )
 from scheduler.peers.allocation.statistics import (
     BATCH_LIMITS,
@@ -68,7 +68,7 @@ class Pollux(AllocationPolicy):
 
     name = "pollux"
     round_s = 60.0
-    changes = frozenset({Freedom.GPUS, Freedom.BATCH, Freedom.PREEMPT})
+    changes = frozenset({Capability.GPUS, Capability.BATCH, Capability.PREEMPT})
     needs = (BATCH_LIMITS, STEP_PROFILE, GRADIENT_NOISE)
     random = True
 
@@ -135,7 +135,7 @@ class Pollux(AllocationPolicy):
 
     # --- GPUs -------------------------------------------------------------------------------
 
-    def allocate(self, snapshot: Snapshot) -> Assignment:
+    def allocate(self, snapshot: DecisionInput) -> Assignment:
         # in order of right: who was served least goes first where not all can have what they want
         jobs = sorted(snapshot.jobs, key=lambda job: (job.attained_gpu_s, job.job.submit_time))
         problem = self._problem(jobs, snapshot)
@@ -147,7 +147,7 @@ class Pollux(AllocationPolicy):
             job.id: self._grant(job, best[i], values[i], problem, i) for i, job in enumerate(jobs)
         }
 
-    def _problem(self, jobs: list[ActiveJob], snapshot: Snapshot) -> Problem:
+    def _problem(self, jobs: list[ActiveJob], snapshot: DecisionInput) -> Problem:
         room = np.array([node.gpus for node in snapshot.nodes], dtype=np.int16)
         current = np.zeros((len(jobs), len(room)), dtype=np.int16)
         for row, job in zip(current, jobs, strict=True):

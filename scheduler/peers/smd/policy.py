@@ -18,9 +18,9 @@ from scheduler.peers.allocation.policy import (
     ActiveJob,
     AllocationPolicy,
     Assignment,
-    Freedom,
+    Capability,
+    DecisionInput,
     Grant,
-    Snapshot,
 )
 from scheduler.peers.allocation.statistics import (
     MOST_GPUS,
@@ -42,7 +42,7 @@ class Smd(AllocationPolicy):
 
     name = "smd"
     round_s = 60.0
-    changes = frozenset({Freedom.GPUS})
+    changes = frozenset({Capability.GPUS})
     needs = (STEP_TIMES, REMAINING_STEPS, MOST_GPUS)
 
     def __init__(
@@ -54,7 +54,7 @@ class Smd(AllocationPolicy):
         self.utility = utility or Utility()
         self.shares = shares
 
-    def allocate(self, snapshot: Snapshot) -> Assignment:
+    def allocate(self, snapshot: DecisionInput) -> Assignment:
         running = {job.id: job.allocation for job in snapshot.jobs if job.allocation is not None}
         grants = {job_id: Grant(allocation, Reason.GAIN) for job_id, allocation in running.items()}
         waiting = [job for job in snapshot.jobs if job.id not in running]
@@ -86,7 +86,7 @@ class Smd(AllocationPolicy):
         return Grant(None, Reason.NO_GAIN, evidence)
 
     def _problem(
-        self, waiting: list[ActiveJob], free: list[int], snapshot: Snapshot
+        self, waiting: list[ActiveJob], free: list[int], snapshot: DecisionInput
     ) -> tuple[list[tuple[int, int]], Knapsack]:
         """(job, GPUs) of every choice, and the knapsack of them."""
         total = sum(free)

@@ -15,42 +15,29 @@ says which rests on what):
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from scheduler.core.cluster import Placement, Pool
-from scheduler.core.core import QueuedJob
-from scheduler.core.durations import Outlook
+from scheduler.core.durations import DurationDistribution
+from scheduler.core.queue import QueuedJob
+from scheduler.policies.pellucid.settings import Borrowing
 
 
-@dataclass(frozen=True, slots=True)
 class Lending:
-    """Terms on which idle GPUs are lent.
+    """Idle GPUs are lent on `terms`."""
 
-    Attributes:
-        lend_s: a borrower must be predicted to be gone within so many seconds; None = no limit.
-        quantile: of its predicted duration that must be within `lend_s`.
-        reserve_nodes: wholly idle nodes that every lender keeps.
-    """
+    def __init__(self, terms: Borrowing):
+        self.terms = terms
 
-    lend_s: float | None = None
-    quantile: float = 0.9
-    reserve_nodes: int = 0
-
-    def __post_init__(self) -> None:
-        if not 0.0 < self.quantile <= 1.0:
-            raise ValueError(f"quantile is {self.quantile:g}; it must lie in (0, 1]")
-        if self.reserve_nodes < 0:
-            raise ValueError(f"reserve_nodes is {self.reserve_nodes}; it must be 0 or more")
-
-    def admits(self, queued: QueuedJob, outlook: Outlook) -> bool:
+    def admits(self, queued: QueuedJob, distribution: DurationDistribution) -> bool:
         """Whether a job may borrow at all."""
-        if self.lend_s is None:
+        lend_s = self.terms.lend_s
+        if lend_s is None:
             return True
         limit = queued.job.time_limit_s
-        if limit is not None and limit <= self.lend_s:
+        if limit is not None and limit <= lend_s:
             return True
         assert queued.estimate_s is not None
-        return outlook.quantile_s(queued.estimate_s, self.quantile) <= self.lend_s
+        return distribution.quantile_s(queued.estimate_s, self.terms.quantile) <= lend_s
 
     def span(self, own: Pool, lenders: Iterable[Pool], gpus: int) -> Placement | None:
         """GPUs for a job that its own virtual cluster has no room for; None when there are too few.
@@ -70,7 +57,7 @@ class Lending:
             for node in pool.nodes():
                 if spare > 0 and pool.is_idle(node):
                     spare -= 1
-                    take = min(left, own.per_node)
+                    take = min(left, pool.gpus_of(node))
                     placement.append((node, (1 << take) - 1))
                     left -= take
                     if not left:
@@ -79,7 +66,7 @@ class Lending:
 
     def _spare(self, pool: Pool) -> int:
         """Idle nodes that may be lent."""
-        return pool.idle_nodes - self.reserve_nodes
+        return pool.idle_nodes - self.terms.reserve_nodes
 
     def _leaves_enough(self, pool: Pool, placement: Placement) -> bool:
         return self._spare(pool) > 0 or not any(pool.is_idle(node) for node, _ in placement)

@@ -16,7 +16,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from features.job import Job
-from scheduler.core.core import Turn
+from scheduler.core.turn import Turn
 
 
 @dataclass(slots=True)

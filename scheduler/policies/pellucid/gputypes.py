@@ -15,23 +15,23 @@ cheapest, the job waits, though slower GPUs are free.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from types import MappingProxyType
 
 from features.job import Job
+from models.bundle import Bundle
 from models.bundle.gputypes import GpuTypeSpeed
-from scheduler.core.cluster import ClusterSpec, NodeGroup, Placement, Pool, Run, same_type
-from scheduler.core.core import QueuedJob, Turn
+from scheduler.core.cluster import ClusterSpec, Node, NodeGroup, Placement, Pool, Run, same_type
 from scheduler.core.decisions import Evidence
+from scheduler.core.policy import TypeSpeeds
+from scheduler.core.queue import QueuedJob
+from scheduler.core.settings import InvalidSettings
+from scheduler.core.turn import Turn
+from scheduler.policies.pellucid.settings import GpuTypes
 
-
-class TypeBelief(Protocol):
-    """What is believed of a job's speed by GPU type."""
-
-    def speed(self, job: Job, gpu_type: str) -> float:
-        """Speed there over that on the type durations are counted on; 0 = does not fit."""
-        ...
+DEFAULTS = GpuTypes()
 
 
 class PredictedTypes:
@@ -41,6 +41,7 @@ class PredictedTypes:
         model: the model for a job, so that a test can leave the job's family out of it.
         describe: model family and batch size of a job, as far as its name or profile says.
         reference: the type jobs are profiled on and durations are counted on.
+        otherwise: speeds of types that the model does not know; 1 for those not named.
     """
 
     def __init__(
@@ -48,19 +49,57 @@ class PredictedTypes:
         model: Callable[[Job], GpuTypeSpeed],
         describe: Callable[[Job], tuple[str, int | None]],
         reference: str,
+        otherwise: Mapping[str, float] = MappingProxyType({}),
     ):
         self._model = model
         self._describe = describe
         self._reference = reference
+        self._otherwise = otherwise
 
     def speed(self, job: Job, gpu_type: str) -> float:
         family, batch = self._describe(job)
         model = self._model(job)
+        if gpu_type not in model.types:
+            return self._otherwise.get(gpu_type, 1.0)
         return model.predict(family, batch, job.gpus, self._reference, gpu_type).ratio
 
 
+def described_by_name(model: GpuTypeSpeed) -> Callable[[Job], tuple[str, int | None]]:
+    """Reads model family and batch size off a job's name ("resnet-50 bs64"), as far as it says.
+
+    The longest family that the name contains, letters and digits alone compared; "" when none.
+    """
+    families = {_bare(family): family for family in model.families}
+    longest_first = sorted(families, key=lambda bare: (-len(bare), bare))
+
+    def describe(job: Job) -> tuple[str, int | None]:
+        name = _bare(job.name)
+        family = next((families[bare] for bare in longest_first if bare and bare in name), "")
+        batch = _BATCH.search(job.name)
+        return family, max(1, int(batch[1])) if batch else None
+
+    return describe
+
+
+_BATCH = re.compile(r"(?:bs|batch(?:[ _-]?size)?)[ _=-]?(\d{1,7})", re.IGNORECASE)
+
+
+def _bare(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.casefold())
+
+
+class TableSpeeds:
+    """Speeds that are the same for every job, by GPU type."""
+
+    def __init__(self, speeds: Mapping[str, float]):
+        self._speeds = speeds
+
+    def speed(self, job: Job, gpu_type: str) -> float:
+        return self._speeds[gpu_type]
+
+
 @dataclass(frozen=True, slots=True)
-class Site:
+class TypedNodes:
     """A group of like nodes of one virtual cluster: as a bit mask, and how many GPUs it has."""
 
     group: NodeGroup
@@ -72,7 +111,7 @@ class Site:
 class Offer:
     """What starting (or waiting for) a group would cost a job. Seconds."""
 
-    site: Site
+    typed: TypedNodes
     placement: Placement | None
     speed: float
     wait_s: float
@@ -94,37 +133,64 @@ class TypedPlacement:
     Args:
         cluster: its nodes, by type.
         belief: speeds by type; None is blind to types: the group with most free GPUs.
-        patient: wait for better GPUs where that is predicted to be cheaper.
+        settings: what is known without a model, and whether to wait for better GPUs where that is
+            predicted to be cheaper.
     """
 
     def __init__(
-        self, cluster: ClusterSpec, belief: TypeBelief | None = None, *, patient: bool = True
+        self,
+        cluster: ClusterSpec,
+        belief: TypeSpeeds | None = None,
+        settings: GpuTypes = DEFAULTS,
     ):
+        self._settings = settings
         self.belief = belief
-        self.patient = patient and belief is not None
-        self._sites: dict[str, list[Site]] = {}
-        self._site_of: list[Site] = []
-        for vc in cluster.vcs:
-            self._sites[vc] = []
-            for group in cluster.groups_of(vc):
-                first = len(self._site_of)
-                mask = ((1 << group.nodes) - 1) << first
-                site = Site(group, mask, group.nodes * group.gpus_per_node)
-                self._sites[vc].append(site)
-                self._site_of += [site] * group.nodes
+        self._typed_nodes: dict[str, list[TypedNodes]] = {}
+        self._typed_nodes_of: dict[int, TypedNodes] = {}
+        self.use_nodes(cluster.vcs, dict(enumerate(cluster.nodes())))
         self._speeds: dict[tuple[str, int, str], float] = {}
         self._typical: dict[str, float] = {}
-        self._taken: dict[Site, int] = {}  # of the turn: GPUs others wait for
+        self._taken: dict[TypedNodes, int] = {}  # of the turn: GPUs others wait for
 
-    def sites(self, job: Job) -> list[Site]:
+    @property
+    def patient(self) -> bool:
+        """Whether a job may wait for better GPUs: not without a belief which are better."""
+        return self._settings.wait_for_faster and self.belief is not None
+
+    def use(self, bundle: Bundle) -> None:
+        """Believe a bundle's model of GPU types from now on, where it knows what counts."""
+        counted_on = self._settings.counted_on
+        if counted_on is None or "gpu_types" not in bundle.parts:
+            return
+        model = bundle.gpu_types
+        if counted_on in model.types:
+            self.belief = PredictedTypes(
+                lambda job: model, described_by_name(model), counted_on, self._settings.speeds
+            )
+            self._speeds.clear()
+
+    def use_nodes(self, vcs: Iterable[str], nodes: Mapping[int, Node]) -> None:
+        """Choose among these nodes, by number, from now on."""
+        self._typed_nodes, self._typed_nodes_of = {vc: [] for vc in vcs}, {}
+        like: dict[Node, list[int]] = {}
+        for node, has in nodes.items():
+            like.setdefault(has, []).append(node)
+        for has, members in like.items():
+            group = NodeGroup(has.gpu_type, len(members), has.gpus, has.gpu_memory_mib)
+            mask = sum(1 << node for node in members)
+            typed = TypedNodes(group, mask, len(members) * has.gpus)
+            self._typed_nodes[has.vc].append(typed)
+            self._typed_nodes_of |= dict.fromkeys(members, typed)
+
+    def candidates(self, job: Job) -> list[TypedNodes]:
         """The groups a job may run on: of the type it asks for, where it fits."""
         wanted = job.gpu_type
         return [
-            site
-            for site in self._sites[job.vc]
-            if site.gpus >= job.gpus
-            and (wanted is None or same_type(wanted, site.group.gpu_type))
-            and self.speed(job, site.group.gpu_type) > 0
+            typed
+            for typed in self._typed_nodes[job.vc]
+            if typed.gpus >= job.gpus
+            and (wanted is None or same_type(wanted, typed.group.gpu_type))
+            and self.speed(job, typed.group.gpu_type) > 0
         ]
 
     def speed(self, job: Job, gpu_type: str) -> float:
@@ -143,13 +209,11 @@ class TypedPlacement:
 
     def type_of(self, run: Run) -> str:
         """GPU type a run is on; a gang never spans two."""
-        return self._site_of[run.nodes[0]].group.gpu_type
+        return self._typed_nodes_of[run.nodes[0]].group.gpu_type
 
-    def admits(self, job: Job, run: Run) -> bool:
-        """Whether a job may share the GPUs of a run, as far as their type goes."""
-        there = self.type_of(run)
-        asked = job.gpu_type is None or same_type(job.gpu_type, there)
-        return asked and self.speed(job, there) > 0
+    def fits(self, job: Job, run: Run) -> bool:
+        """Whether a job is believed to fit on the GPUs of a run."""
+        return self.speed(job, self.type_of(run)) > 0
 
     def begin(self, turn: Turn) -> None:
         """A turn begins: work out what is typical of those who wait and run here."""
@@ -157,7 +221,7 @@ class TypedPlacement:
         if self.belief is None:
             return
         jobs = [*(q.job for q in turn.queue), *(run.job for run in turn.runs())]
-        for gpu_type in {site.group.gpu_type for site in self._sites[turn.vc]}:
+        for gpu_type in {typed.group.gpu_type for typed in self._typed_nodes[turn.vc]}:
             speeds = [self.speed(job, gpu_type) for job in jobs]
             self._typical[gpu_type] = sum(speeds) / len(speeds) if speeds else 1.0
 
@@ -177,26 +241,26 @@ class TypedPlacement:
             patient: it may wait although there is room.
         """
         job, pool = queued.job, turn.pool
-        sites = self.sites(job)
+        candidates = self.candidates(job)
         if self.belief is None:
-            by_room = sorted(sites, key=lambda site: -_free(pool, site))
-            found = next((p for site in by_room if (p := _place(pool, site, job.gpus))), None)
+            by_room = sorted(candidates, key=lambda typed: -_free(pool, typed))
+            found = next((p for typed in by_room if (p := _place(pool, typed, job.gpus))), None)
             return Choice(found)
-        offers = [self._offer(turn, queued, site, expected_s, ends_in) for site in sites]
+        offers = [self._offer(turn, queued, typed, expected_s, ends_in) for typed in candidates]
         offers.sort(key=lambda offer: offer.cost_s)
         evidence: Evidence = tuple(
             item
             for offer in offers
             for item in (
-                (f"speed_on_{offer.site.group.gpu_type}", offer.speed),
-                (f"cost_on_{offer.site.group.gpu_type}_s", offer.cost_s),
+                (f"speed_on_{offer.typed.group.gpu_type}", offer.speed),
+                (f"cost_on_{offer.typed.group.gpu_type}_s", offer.cost_s),
             )
         )
         for offer in offers:
             if offer.placement is not None:
                 return Choice(offer.placement, evidence)
             if patient and self.patient and any(other.placement is not None for other in offers):
-                self._taken[offer.site] = self._taken.get(offer.site, 0) + job.gpus
+                self._taken[offer.typed] = self._taken.get(offer.typed, 0) + job.gpus
                 return Choice(None, evidence, waits=True)
         return Choice(None, evidence)
 
@@ -204,29 +268,31 @@ class TypedPlacement:
         self,
         turn: Turn,
         queued: QueuedJob,
-        site: Site,
+        typed: TypedNodes,
         expected_s: float,
         ends_in: Callable[[Run], float],
     ) -> Offer:
         job = queued.job
-        speed = self.speed(job, site.group.gpu_type)
-        placement = _place(turn.pool, site, job.gpus)
+        speed = self.speed(job, typed.group.gpu_type)
+        placement = _place(turn.pool, typed, job.gpus)
         wait_s = 0.0
         if placement is None:
-            wait_s = self._wait_s(turn, site, job.gpus, ends_in) if self.patient else 0.0
+            wait_s = self._wait_s(turn, typed, job.gpus, ends_in) if self.patient else 0.0
         run_s = expected_s / speed
-        capacity = sum(s.gpus * self._typical[s.group.gpu_type] for s in self._sites[turn.vc])
-        share = job.gpus * self._typical[site.group.gpu_type] / capacity
+        capacity = sum(s.gpus * self._typical[s.group.gpu_type] for s in self._typed_nodes[turn.vc])
+        share = job.gpus * self._typical[typed.group.gpu_type] / capacity
         cost = wait_s + run_s * (1.0 + len(turn.queue) * share)
-        return Offer(site, placement, speed, wait_s, cost)
+        return Offer(typed, placement, speed, wait_s, cost)
 
-    def _wait_s(self, turn: Turn, site: Site, gpus: int, ends_in: Callable[[Run], float]) -> float:
+    def _wait_s(
+        self, turn: Turn, typed: TypedNodes, gpus: int, ends_in: Callable[[Run], float]
+    ) -> float:
         """Predicted seconds until a group has room, for those who wait for it already too."""
-        need = gpus + self._taken.get(site, 0) - _free(turn.pool, site)
+        need = gpus + self._taken.get(typed, 0) - _free(turn.pool, typed)
         ends = sorted(
             (ends_in(run), run.job.gpus)
             for run in turn.runs()
-            if self._site_of[run.nodes[0]] is site
+            if self._typed_nodes_of[run.nodes[0]] is typed
         )
         for seconds, freed in ends:
             need -= freed
@@ -237,23 +303,47 @@ class TypedPlacement:
     def view(self, pool: Pool, queued: QueuedJob) -> PoolView:
         """The nodes on which GPUs are kept for a job: where it is fastest, of those it fits on."""
         job = queued.job
-        best = max(self.sites(job), key=lambda s: (self.speed(job, s.group.gpu_type), s.gpus))
+        best = max(self.candidates(job), key=lambda s: (self.speed(job, s.group.gpu_type), s.gpus))
         return PoolView(pool, best)
+
+
+def typed_placement(
+    cluster: ClusterSpec, settings: GpuTypes, belief: TypeSpeeds | None
+) -> TypedPlacement | None:
+    """How a cluster's groups of nodes are chosen among; None where all GPUs are alike.
+
+    Args:
+        belief: speeds by type; None: those of the settings.
+
+    Raises InvalidSettings: speeds are set, and one of its GPU types has none.
+    """
+    if not cluster.mixes_types:
+        return None
+    if belief is None and settings.speeds:
+        for vc in cluster.vcs:
+            for group in cluster.groups_of(vc):
+                if group.gpu_type not in settings.speeds:
+                    known = ", ".join(settings.speeds)
+                    raise InvalidSettings(
+                        f"gpu_types.speeds has none for {group.gpu_type!r}; it has: {known}"
+                    )
+        belief = TableSpeeds(settings.speeds)
+    return TypedPlacement(cluster, belief, settings)
 
 
 class PoolView:
     """One group's nodes of a pool, for whoever thinks that all nodes of a pool are alike."""
 
-    def __init__(self, pool: Pool, site: Site):
+    def __init__(self, pool: Pool, typed: TypedNodes):
         self._pool = pool
-        self._site = site
-        self.per_node = site.group.gpus_per_node
+        self._typed = typed
+        self.per_node = typed.group.gpus_per_node
 
     def nodes(self) -> Iterable[int]:
         return (node for node in self._pool.nodes() if node in self)
 
     def __contains__(self, node: int) -> bool:
-        return bool(self._site.nodes >> node & 1) and node in self._pool
+        return bool(self._typed.nodes >> node & 1) and node in self._pool
 
     def open_on(self, node: int) -> int:
         return self._pool.open_on(node)
@@ -261,13 +351,16 @@ class PoolView:
     def held_on(self, node: int) -> int:
         return self._pool.held_on(node) & ((1 << self.per_node) - 1)
 
+    def gpus_of(self, node: int) -> int:
+        return self._pool.gpus_of(node)
+
     def is_idle(self, node: int) -> bool:
         return self._pool.is_idle(node)
 
 
-def _place(pool: Pool, site: Site, gpus: int) -> Placement | None:
-    return pool.place(gpus, among=site.nodes, per_node=site.group.gpus_per_node)
+def _place(pool: Pool, typed: TypedNodes, gpus: int) -> Placement | None:
+    return pool.place(gpus, among=typed.nodes, per_node=typed.group.gpus_per_node)
 
 
-def _free(pool: Pool, site: Site) -> int:
-    return sum(pool.open_on(node).bit_count() for node in pool.nodes() if site.nodes >> node & 1)
+def _free(pool: Pool, typed: TypedNodes) -> int:
+    return sum(pool.open_on(node).bit_count() for node in pool.nodes() if typed.nodes >> node & 1)

@@ -8,19 +8,21 @@ distribution, given how long the partner has run: one underestimate does not dec
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 from features.job import Job, Profile
 from scheduler.core.cluster import Run
-from scheduler.core.core import QueuedJob, Turn
-from scheduler.core.decisions import Evidence, Reason
-from scheduler.core.durations import Outlook
-from scheduler.core.pairs import Judge, Verdict
+from scheduler.core.decisions import Evidence, PairPrediction, Reason
+from scheduler.core.durations import DurationDistribution
+from scheduler.core.findings import Partner
+from scheduler.core.pairs import PairPredictor
+from scheduler.core.queue import QueuedJob
+from scheduler.core.turn import Turn
 from scheduler.policies.pellucid.gputypes import TypedPlacement
 from scheduler.policies.pellucid.speeds import Experienced
 
-UNKNOWN = (0.8, 0.8)  # speeds believed of a pair whose verdict names none
+UNKNOWN = (0.8, 0.8)  # speeds believed of a pair where nothing predicts them
 
 
 def gain_s(newcomer_s: float, partner_s: float, speeds: tuple[float, float]) -> float:
@@ -44,7 +46,7 @@ class _Refusal:
 
     job: Job
     estimate_s: float | None
-    judge: Judge
+    pair_predictor: PairPredictor
     runs: list[Run]
     hold: object
     profiles: list[Profile | None]  # of `runs`
@@ -57,11 +59,12 @@ class Pairing:
     """Looks for partners; remembers within a turn what it worked out."""
 
     def __init__(
-        self, outlook: Outlook, gpu_memory_mib: float, types: TypedPlacement | None = None
+        self,
+        distribution: DurationDistribution,
+        types: TypedPlacement | None = None,
     ):
         self.types = types
-        self.outlook = outlook
-        self.gpu_memory_mib = gpu_memory_mib
+        self.distribution = distribution
         self._left: dict[str, float] = {}
         self._refusals: dict[str, dict[str, _Refusal]] = {}  # by virtual cluster and job
         self._before: dict[str, _Refusal] = {}  # those of the last turn
@@ -69,15 +72,16 @@ class Pairing:
         self._profiles: dict[tuple[str, int], list[Profile | None]] = {}  # of candidates, by GPUs
         self._looked_up: dict[int, list[Run]] = {}  # the candidates those of this turn are of
         self._hold: object = None
-        self._found: tuple[float, float, Run, Verdict] | None = None
+        self._remembers = True
+        self._found: tuple[float, float, Run, PairPrediction] | None = None
 
     @property
     def evidence(self) -> Evidence:
         """The pair that the last search was about: the one it found, or the best it refused."""
         if self._found is None:
             return ()
-        newcomer_s, gain, run, verdict = self._found
-        own, other = verdict.speeds or UNKNOWN
+        newcomer_s, gain, run, prediction = self._found
+        own, other = prediction.speeds or UNKNOWN
         return (
             ("best_partner", run.job.job_id),
             ("pair_speed", own),
@@ -87,8 +91,16 @@ class Pairing:
             ("gain_s", gain),
         )
 
-    def begin(self, turn: Turn, hold: object) -> None:
-        """A turn begins: time has passed since the last one. `hold`: what GPUs are kept for."""
+    def begin(self, turn: Turn, hold: object, *, remembers: bool = True) -> None:
+        """A turn begins: time has passed since the last one.
+
+        Args:
+            hold: what GPUs are kept for.
+            remembers: what earlier turns found; otherwise every search is made anew.
+        """
+        if not remembers:
+            self._refusals.clear()
+        self._remembers = remembers
         self._left.clear()
         self._until.clear()
         self._looked_up.clear()
@@ -104,83 +116,58 @@ class Pairing:
             estimate = turn.known(run).estimate_s or 0.0
             speed = 1.0 if self.types is None else self.types.speed_of(run)
             done_s = (turn.now - run.start_time) * speed
-            left = self.outlook.expected_s(estimate, done_s) / speed
+            left = self.distribution.expected_s(estimate, done_s) / speed
             self._left[job_id] = left
         return left
 
-    def best(self, turn: Turn, queued: QueuedJob, judge: Judge, least: float) -> Run | Reason:
+    def best(
+        self, turn: Turn, queued: QueuedJob, pair_predictor: PairPredictor, least: float
+    ) -> Run | Reason:
         """The partner with the greatest gain, or the guard that stood in every candidate's way.
+
+        `queued.considered` says which run came closest.
 
         Args:
             least: predicted speeds must sum to at least this.
         """
-        refusal = self._refused(turn, queued, judge)
+        refusal = self._refused(turn, queued, pair_predictor)
         if refusal is not None:
             told = queued.reason is Reason.INTERFERENCE_GUARD  # its evidence, when it began
             if refusal.guard is not Reason.INTERFERENCE_GUARD or told:
                 self._found = None
+                if queued.considered is not None:
+                    queued.considered = replace(queued.considered, at=turn.now)
                 return refusal.guard
-        profile = queued.profile
-        assert profile is not None
-        assert queued.estimate_s is not None
-        newcomer_s: float | None = None  # worked out once there is somebody to share with
-        best: tuple[float, Run, Verdict] | None = None
-        refused: tuple[float, Run, Verdict] | None = None
-        guard = turn.capacity_reason(queued)
-        candidates, until, pays = turn.alone(queued.job.gpus), inf, False
-        for run in candidates:
-            other = turn.known(run)
-            if other.profile is None or turn.is_held(run):
-                continue
-            if self.types is not None and not self.types.admits(queued.job, run):
-                continue
-            if profile.gpu_mem_mib + other.profile.gpu_mem_mib >= self.gpu_memory_mib:
-                if guard is not Reason.INTERFERENCE_GUARD:
-                    guard = Reason.MEMORY_GUARD
-                continue
-            verdict = judge.verdict(queued, other)
-            if verdict is None:
-                continue
-            guard = Reason.INTERFERENCE_GUARD
-            speeds = verdict.speeds or UNKNOWN
-            if newcomer_s is None:
-                newcomer_s = self.outlook.expected_s(queued.estimate_s)
-            own_s = newcomer_s
-            if self.types is not None:
-                own_s /= self.types.speed(queued.job, self.types.type_of(run))
-            gain = gain_s(own_s, self.left(turn, run), speeds)
-            pays = pays or gain > 0
-            until = min(until, self._falls_until(turn, run))
-            if min(speeds[0], 1.0) + min(speeds[1], 1.0) < least:
-                continue
-            if gain > 0:
-                if best is None or gain > best[0]:
-                    best = gain, run, verdict
-            elif refused is None or gain > refused[0]:
-                refused = gain, run, verdict
-        found = best or refused
-        self._found = (newcomer_s or 0.0, *found) if found is not None else None
-        if not pays and self.types is None:
-            self._refuse(turn, queued, judge, until, guard)
-        if best is None:
-            return guard
-        queued.verdict = best[2]
-        return best[1]
+        search = _Search(self, turn, queued, pair_predictor, least)
+        for run in turn.alone(queued.job.gpus):
+            search.consider(run)
+        found = search.best or search.refused
+        self._found = (search.newcomer_s, *found) if found is not None else None
+        queued.considered = search.considered()
+        if not search.pays and self.types is None:
+            self._refuse(turn, queued, pair_predictor, search.until, search.guard)
+        if search.best is None:
+            return search.guard
+        queued.pair_prediction = search.best[2]
+        return search.best[1]
 
     # --- refusals that still hold -----------------------------------------------------------
 
-    def _refused(self, turn: Turn, queued: QueuedJob, judge: Judge) -> _Refusal | None:
+    def _refused(
+        self, turn: Turn, queued: QueuedJob, pair_predictor: PairPredictor
+    ) -> _Refusal | None:
         """That an earlier search found nobody, if it still would."""
         job_id, now_refused = queued.job.job_id, self._refusals[turn.vc]
         refusal = now_refused.get(job_id) or self._before.get(job_id)
         if refusal is None or not (
-            turn.now < refusal.until
+            self._remembers
+            and turn.now < refusal.until
             and refusal.job is queued.job
             and refusal.estimate_s == queued.estimate_s
-            and refusal.judge is judge
+            and refusal.pair_predictor is pair_predictor
             and refusal.runs is turn.alone(queued.job.gpus)
             and refusal.hold is self._hold
-            and refusal.counts == self._counts(judge)
+            and refusal.counts == self._counts(pair_predictor)
             and refusal.profiles is self._profiles_of(turn, queued.job.gpus)
         ):
             return None
@@ -188,7 +175,12 @@ class Pairing:
         return refusal
 
     def _refuse(
-        self, turn: Turn, queued: QueuedJob, judge: Judge, until: float, guard: Reason
+        self,
+        turn: Turn,
+        queued: QueuedJob,
+        pair_predictor: PairPredictor,
+        until: float,
+        guard: Reason,
     ) -> None:
         """Remember that nobody was found, and for how long."""
         if guard not in (Reason.INTERFERENCE_GUARD, Reason.MEMORY_GUARD):
@@ -197,11 +189,11 @@ class Pairing:
         self._refusals[turn.vc][queued.job.job_id] = _Refusal(
             queued.job,
             queued.estimate_s,
-            judge,
+            pair_predictor,
             turn.alone(gpus),
             self._hold,
             self._profiles_of(turn, gpus),
-            self._counts(judge),
+            self._counts(pair_predictor),
             until,
             guard,
         )
@@ -216,16 +208,106 @@ class Pairing:
                 self._profiles[at] = found
         return self._profiles[at]
 
-    def _counts(self, judge: Judge) -> tuple[int, int]:
-        observations = judge.seen if isinstance(judge, Experienced) else 0
-        return observations, self.outlook.refreshed
+    def _counts(self, pair_predictor: PairPredictor) -> tuple[int, int]:
+        observations = pair_predictor.seen if isinstance(pair_predictor, Experienced) else 0
+        return observations, self.distribution.refreshed
 
-    def _falls_until(self, turn: Turn, run: Run) -> float:
+    def falls_until(self, turn: Turn, run: Run) -> float:
         """Until when what is left of a run only falls."""
         job_id = run.job.job_id
         until = self._until.get(job_id)
         if until is None:
             estimate = turn.known(run).estimate_s or 0.0
-            for_s = self.outlook.falls_for_s(estimate, turn.now - run.start_time)
+            for_s = self.distribution.falls_for_s(estimate, turn.now - run.start_time)
             self._until[job_id] = until = turn.now + for_s - 0.001  # short of rounding
         return until
+
+
+_Candidate = tuple[float, Run, PairPrediction]  # gain, seconds
+
+
+class _Search:
+    """One search for a partner.
+
+    Attributes:
+        best, refused: the candidates with the greatest gain, among those that pay and the others.
+        barred: one that a hard rule forbids, and the rule.
+        guard: what stood in the way of every candidate.
+        pays: sharing with somebody would win time, were speed enough left to both.
+        until: before it what is left of each candidate only falls.
+        newcomer_s: expected seconds of work of the job.
+    """
+
+    def __init__(
+        self,
+        pairing: Pairing,
+        turn: Turn,
+        queued: QueuedJob,
+        pair_predictor: PairPredictor,
+        least: float,
+    ):
+        self._pairing = pairing
+        self._turn = turn
+        self._queued = queued
+        self._pair_predictor = pair_predictor
+        self._least = least
+        self.best: _Candidate | None = None
+        self.refused: _Candidate | None = None
+        self.barred: tuple[Run, Reason] | None = None
+        self.guard = turn.capacity_reason(queued)
+        self.pays = False
+        self.until = inf
+        self.newcomer_s = 0.0  # worked out once there is somebody to share with
+
+    def consider(self, run: Run) -> None:
+        """Look at one candidate."""
+        rule = self._turn.may_share(self._queued, run)
+        if rule is not None:
+            self._bar(run, rule)
+            return
+        types = self._pairing.types
+        if types is not None and not types.fits(self._queued.job, run):
+            return
+        prediction = self._pair_predictor.predict_pair(self._queued, self._turn.known(run))
+        if prediction is None:
+            return
+        self.guard = Reason.INTERFERENCE_GUARD
+        speeds = prediction.speeds or UNKNOWN
+        gain = gain_s(self._own_s(run), self._pairing.left(self._turn, run), speeds)
+        self.pays = self.pays or gain > 0
+        self.until = min(self.until, self._pairing.falls_until(self._turn, run))
+        if min(speeds[0], 1.0) + min(speeds[1], 1.0) < self._least:
+            return
+        if gain > 0:
+            if self.best is None or gain > self.best[0]:
+                self.best = gain, run, prediction
+        elif self.refused is None or gain > self.refused[0]:
+            self.refused = gain, run, prediction
+
+    def considered(self) -> Partner | None:
+        """The candidate that came closest."""
+        found, now = self.best or self.refused, self._turn.now
+        if found is not None:
+            gain, run, prediction = found
+            refused = None if found is self.best else Reason.INTERFERENCE_GUARD
+            return Partner(now, run.job.job_id, refused, prediction.speeds, gain)
+        if self.barred is None:
+            return None
+        run, rule = self.barred
+        return Partner(now, run.job.job_id, rule)
+
+    def _bar(self, run: Run, rule: Reason) -> None:
+        if rule is Reason.MEMORY_GUARD and self.guard is not Reason.INTERFERENCE_GUARD:
+            self.guard = rule
+        if self.barred is None or self.barred[1] is Reason.AWAITING_PROFILE:
+            self.barred = run, rule
+
+    def _own_s(self, run: Run) -> float:
+        """Expected seconds of the job on the GPUs of a run."""
+        queued, types = self._queued, self._pairing.types
+        if not self.newcomer_s:
+            assert queued.estimate_s is not None
+            self.newcomer_s = self._pairing.distribution.expected_s(queued.estimate_s)
+        if types is None:
+            return self.newcomer_s
+        return self.newcomer_s / types.speed(queued.job, types.type_of(run))

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from scheduler.core.cluster import Pool, Run
-from scheduler.core.core import QueuedJob, Turn
+from scheduler.core.queue import QueuedJob
+from scheduler.core.turn import Turn
 
 
 @dataclass(slots=True)
@@ -26,7 +27,7 @@ class Swap:
     queued: QueuedJob
 
 
-class Probation:
+class CheckpointPreemption:
     """Runs that may be stopped, from when on, and what stopped jobs ran before.
 
     Args:
@@ -34,8 +35,6 @@ class Probation:
     """
 
     def __init__(self, after_s: float):
-        if not after_s > 0:
-            raise ValueError(f"requeue_after_s is {after_s:g}; it must be above 0")
         self.after_s = after_s
         self._running: dict[str, tuple[Run, float]] = {}
         self._times: list[tuple[float, int]] = []

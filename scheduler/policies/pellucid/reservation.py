@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from scheduler.core.cluster import Placement, Pool, Run
-from scheduler.core.core import QueuedJob
+from scheduler.core.queue import QueuedJob
 from scheduler.policies.pellucid.demand import Demand
 from scheduler.policies.pellucid.gputypes import PoolView
 
@@ -25,40 +26,60 @@ _Entry = tuple[float, int, QueuedJob]
 ROUNDING_S = 1.0  # a clock asked a moment too early would have to be asked again at once
 
 
-class Late:
+STARVING = 1e12  # keys of jobs past their bound are this much lower than any other
+
+
+def is_starving(queued: QueuedJob) -> bool:
+    """Whether the key is that of a job past its bound."""
+    return queued.key < -STARVING / 2
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reservation:
+    """GPUs that are kept for a job.
+
+    Attributes:
+        holder: the job; "" when it is gone and they are to be let go.
+        changes: of the pool (`Pool.changes`), when the job was last found not to fit.
+    """
+
+    holder: str
+    placement: Placement
+    changes: int
+
+
+class StarvationBound:
     """Which jobs have waited longer than the bound, and when the next one will have.
 
     Args:
-        patience_s: nobody is late before so many seconds,
-        crowd: nor before the fair clock (`orchestrator.demand`) shows `patience_s / crowd`. So
-            the bound is `patience_s` for as long as, on the mean, no more than `crowd` times the
-            GPUs there are are asked for, and longer in proportion where more is.
+        max_wait_s: a job is starving after so many seconds,
+        overload: or later while demand exceeds so many times the capacity: the clock
+            (`policies.pellucid.demand`) then runs at capacity / demand, and has to show
+            `max_wait_s / overload`.
         demand: keeps that clock.
     """
 
-    def __init__(self, patience_s: float, crowd: float, demand: Demand):
-        if not crowd >= 1:
-            raise ValueError(f"crowd is {crowd:g}; it must be 1 or more")
-        self.patience_s = patience_s
-        self.crowd = crowd
+    def __init__(self, max_wait_s: float, overload: float, demand: Demand):
+        self.max_wait_s = max_wait_s
+        self.overload = overload
         self._demand = demand
         self._by_vc: dict[str, list[_Entry]] = defaultdict(list)  # by the end of their patience
         self._patient: dict[str, list[_Entry]] = defaultdict(list)  # past it, by the fair clock
 
     def left_s(self, queued: QueuedJob, now: float) -> float:
-        """Seconds until a waiting job is late, if neither more nor fewer GPUs are asked for."""
+        """Seconds until a waiting job is starving, if neither more nor fewer GPUs are asked for."""
         vc = queued.job.vc
         fair_s = (self._fair_deadline(queued) or 0.0) - self._demand.clock(vc, now)
-        wall_s = queued.submit_time + self.patience_s - now
+        wall_s = queued.submit_time + self.max_wait_s - now
         return max(wall_s, fair_s * self._demand.slower(vc), 0.0)
 
-    def is_late(self, queued: QueuedJob, now: float) -> bool:
+    def is_starving(self, queued: QueuedJob, now: float) -> bool:
         return self.left_s(queued, now) <= 0
 
     def expect(self, queued: QueuedJob, now: float) -> None:
         """A job joins its queue."""
-        if not self.is_late(queued, now):
-            deadline = queued.submit_time + self.patience_s
+        if not self.is_starving(queued, now):
+            deadline = queued.submit_time + self.max_wait_s
             heappush(self._by_vc[queued.job.vc], (deadline, queued.seq, queued))
 
     def due(self, vc: str, now: float) -> list[QueuedJob]:
@@ -67,7 +88,7 @@ class Late:
         while heap and heap[0][0] <= now:
             _, seq, queued = heappop(heap)
             deadline = self._fair_deadline(queued)
-            stopped = queued.submit_time + self.patience_s > now  # it waits anew: expected anew
+            stopped = queued.submit_time + self.max_wait_s > now  # it waits anew: expected anew
             if deadline is not None and not stopped:  # None: it is over
                 heappush(patient, (deadline, seq, queued))
         clock = self._demand.clock(vc, now)
@@ -93,7 +114,7 @@ class Late:
 
     def _fair_deadline(self, queued: QueuedJob) -> float | None:
         came = self._demand.came(queued.job.job_id)
-        return None if came is None else came + self.patience_s / self.crowd
+        return None if came is None else came + self.max_wait_s / self.overload
 
 
 def choose(
@@ -101,9 +122,36 @@ def choose(
 ) -> Placement | None:
     """The GPUs predicted to be free soonest, among those not held; None when there are too few.
 
-    Up to a node's worth is sought on one node. More takes whole nodes, as many as are needed.
+    Up to the largest node's worth is sought on one node. More takes whole nodes, as many as are
+    needed.
     """
-    ready: dict[int, list[tuple[float, int]]] = {}  # node -> (seconds until free, GPUs that are)
+    ready = _ready(pool, runs, ends_in)
+    if gpus <= pool.per_node:
+        best: tuple[float, int, int] | None = None
+        for node in sorted(ready):
+            found = _soonest(ready[node], gpus, pool.held_on(node))
+            if found is not None and (best is None or found[0] < best[0]):
+                best = found[0], node, found[1]
+        return None if best is None else [(best[1], best[2])]
+    whole = sorted(
+        (max(seconds for seconds, _ in parts), node)
+        for node, parts in ready.items()
+        if not pool.held_on(node)
+    )
+    chosen: Placement = []
+    for _, node in whole:
+        chosen.append((node, _whole(pool, node)))
+        gpus -= pool.gpus_of(node)
+        if gpus <= 0:
+            return chosen
+    return None
+
+
+def _ready(
+    pool: Pool | PoolView, runs: Iterable[Run], ends_in: EndsIn
+) -> dict[int, list[tuple[float, int]]]:
+    """By node: (seconds until they are free, GPUs that are)."""
+    ready: dict[int, list[tuple[float, int]]] = {}
     for node in pool.nodes():
         if free := pool.open_on(node):
             ready[node] = [(0.0, free)]
@@ -114,36 +162,30 @@ def choose(
                 continue
             if run.partner is None or run.order > run.partner.order:  # a shared GPU once
                 ready.setdefault(node, []).append((seconds, mask))
-    if gpus <= pool.per_node:
-        best: tuple[float, int, int] | None = None
-        for node in sorted(ready):
-            found = _soonest(ready[node], gpus, pool.held_on(node))
-            if found is not None and (best is None or found[0] < best[0]):
-                best = found[0], node, found[1]
-        return None if best is None else [(best[1], best[2])]
-    full = (1 << pool.per_node) - 1
-    whole = sorted(
-        (max(seconds for seconds, _ in parts), node)
-        for node, parts in ready.items()
-        if not pool.held_on(node)
-    )
-    need = -(-gpus // pool.per_node)
-    return [(node, full) for _, node in whole[:need]] if len(whole) >= need else None
+    return ready
 
 
 def exchange(pool: Pool | PoolView, held: Placement) -> Placement:
-    """The same hold with busy nodes exchanged for idle ones; whole nodes only. `held` is let go."""
-    full = (1 << pool.per_node) - 1
-    if any(mask != full for _, mask in held):
+    """The same hold with busy nodes exchanged for like idle ones; whole nodes only. `held` is let
+    go."""
+    if any(mask != _whole(pool, node) for node, mask in held):
         return held
     mine = {node for node, _ in held}
-    idle = (n for n in pool.nodes() if n not in mine and pool.is_idle(n))
+    idle = [n for n in pool.nodes() if n not in mine and pool.is_idle(n)]
     out: Placement = []
     for node, mask in held:
         if not pool.is_idle(node):
-            node = next(idle, node)
+            like = (n for n in idle if pool.gpus_of(n) == pool.gpus_of(node))
+            if (other := next(like, None)) is not None:
+                idle.remove(other)
+                node = other
         out.append((node, mask))
     return out
+
+
+def _whole(pool: Pool | PoolView, node: int) -> int:
+    """Every GPU of a node, as a bit mask."""
+    return (1 << pool.gpus_of(node)) - 1
 
 
 def _soonest(parts: list[tuple[float, int]], gpus: int, taken: int) -> tuple[float, int] | None:

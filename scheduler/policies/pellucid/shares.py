@@ -15,7 +15,9 @@ from collections.abc import Callable, Iterable, Mapping
 from math import log
 
 from scheduler.core.cluster import Run
-from scheduler.core.core import QueuedJob, Turn
+from scheduler.core.queue import QueuedJob
+from scheduler.core.turn import Turn
+from scheduler.policies.pellucid.settings import FairShare
 
 
 class _Usage:
@@ -67,26 +69,13 @@ class Shares:
     """Decayed usage, and how far each is above its due.
 
     Args:
-        half_life_s: seconds after which usage counts half.
-        users: weight of a user within its virtual cluster; 1 for those not named.
-        vcs: weight of a virtual cluster; 1 for those not named.
+        dues: the half-life, and the weights of users and virtual clusters.
     """
 
-    def __init__(
-        self,
-        half_life_s: float = 604_800.0,
-        *,
-        users: Mapping[str, float] | None = None,
-        vcs: Mapping[str, float] | None = None,
-    ):
-        if not half_life_s > 0:
-            raise ValueError(f"half_life_s is {half_life_s:g}; it must be above 0")
-        for name, weight in [*(users or {}).items(), *(vcs or {}).items()]:
-            if not weight > 0:
-                raise ValueError(f"the weight of {name!r} is {weight:g}; it must be above 0")
-        self.half_life_s = half_life_s
-        self._weights = dict(users or {})
-        self._vcs = _Group(dict(vcs or {}))
+    def __init__(self, dues: FairShare):
+        self.half_life_s = dues.half_life_s
+        self._weights = dues.users
+        self._vcs = _Group(dues.vcs)
         self._users: dict[str, _Group] = {}  # by virtual cluster
         # job -> virtual cluster, user, GPUs, whom it shares them with
         self._held: dict[str, tuple[str, str, int, str | None]] = {}
@@ -148,30 +137,27 @@ class Fairness:
     """The fairness term of an order: what a job is put back by for what its user has had.
 
     Args:
-        knob: 0 = off, 1 = the most; the term is `knob * SPAN_S * excess`.
-        shares: who has had what.
+        settings: its weight (0 = off; the term is `weight * SPAN_S * excess`), and the dues.
         rekey_s: terms of waiting jobs are worked out again when older than this, in seconds.
     """
 
     SPAN_S = 86_400.0  # of predicted duration
 
-    def __init__(self, knob: float, shares: Shares, *, rekey_s: float = 600.0):
-        if not 0.0 <= knob <= 1.0:
-            raise ValueError(f"fairness is {knob:g}; it must lie in [0, 1]")
-        self.knob = knob
-        self.shares = shares
+    def __init__(self, settings: FairShare, *, rekey_s: float = 600.0):
+        self.weight = settings.weight
+        self.shares = Shares(settings)
         self.rekey_s = rekey_s
         self._next: dict[str, float] = {}  # virtual cluster -> when terms are due again
         self._terms: dict[str, float] = {}  # job -> the term in its key
 
     def on(self, queued: QueuedJob, now: float) -> float:
         """The term of a job, seconds of predicted duration; its decisions tell it from now on."""
-        if not self.knob:
+        if not self.weight:
             return 0.0
         job = queued.job
         self.shares.join(job.vc, job.user, now)
         excess = self.shares.user(job.vc, job.user, now)
-        term_s = self.knob * self.SPAN_S * excess
+        term_s = self.weight * self.SPAN_S * excess
         self._terms[job.job_id] = term_s
         others = tuple(one for one in queued.evidence if one[0] not in NAMES)
         queued.evidence = (*others, *zip(NAMES, (term_s, excess), strict=True))
@@ -179,7 +165,7 @@ class Fairness:
 
     def refresh(self, turn: Turn, exempt: Callable[[QueuedJob], bool]) -> None:
         """Work the terms of a queue out again, when they are old. Its order changes with them."""
-        if not self.knob or turn.now < self._next.get(turn.vc, 0.0):
+        if not self.weight or turn.now < self._next.get(turn.vc, 0.0):
             return
         self._next[turn.vc] = turn.now + self.rekey_s
         for queued in turn.queue:
@@ -191,15 +177,15 @@ class Fairness:
 
     def first(self, vcs: Iterable[str], now: float) -> str:
         """Of virtual clusters that may all borrow, the one that has had least beyond its due."""
-        return min(vcs, key=lambda vc: self.shares.vc(vc, now)) if self.knob else next(iter(vcs))
+        return min(vcs, key=lambda vc: self.shares.vc(vc, now)) if self.weight else next(iter(vcs))
 
     def began(self, run: Run, now: float) -> None:
         """A run holds its GPUs."""
-        if self.knob:
+        if self.weight:
             self.shares.began(run, now)
 
     def over(self, job_id: str, now: float) -> None:
         """A job holds nothing any more."""
-        if self.knob:
+        if self.weight:
             self.shares.over(job_id, now)
             self._terms.pop(job_id, None)

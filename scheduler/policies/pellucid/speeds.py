@@ -1,6 +1,6 @@
 """What pairs that shared GPUs were seen to do, set against what was believed of them.
 
-A judge predicts pair speeds from two profiles. Where it errs, it errs alike for jobs that look
+Pair speeds are predicted from two profiles. Where that errs, it errs alike for jobs that look
 alike, and a pair that runs shows its speeds within minutes. The errors seen are kept by the kinds
 of profile of the two and, for kinds not yet seen together, by the kind of the one that is slowed;
 both means are shrunk towards no error. Nothing is forgotten: speeds of hardware do not drift.
@@ -13,8 +13,9 @@ from functools import lru_cache
 from math import isfinite
 
 from features.job import Profile
-from scheduler.core.core import QueuedJob
-from scheduler.core.pairs import Judge, Verdict
+from scheduler.core.decisions import PairPrediction
+from scheduler.core.pairs import PairPredictor
+from scheduler.core.queue import QueuedJob
 
 Kind = tuple[int | None, int | None, int | None, bool | None]
 STEPS = 5.0, 5.0, 1024.0  # percent, percent, MiB
@@ -45,43 +46,43 @@ class _Mean:
 
 
 class Experienced:
-    """A judge whose predicted speeds are corrected by the errors that it was seen to make.
+    """A predictor whose pair speeds are corrected by the errors that it was seen to make.
 
     Args:
-        judge: predicts.
+        pair_predictor: predicts.
         weight: how many observations its own prediction is worth.
 
     Attributes:
         seen: observations so far, one per member of a pair.
     """
 
-    def __init__(self, judge: Judge, weight: float = 1.0):
-        self.judge = judge
+    def __init__(self, pair_predictor: PairPredictor, weight: float = 1.0):
+        self.pair_predictor = pair_predictor
         self.weight = weight
         self.seen = 0
         self._own: dict[Kind, _Mean] = {}
         self._pairs: dict[tuple[Kind, Kind], _Mean] = {}
 
-    def verdict(self, newcomer: QueuedJob, partner: QueuedJob) -> Verdict | None:
-        verdict = self.judge.verdict(newcomer, partner)
+    def predict_pair(self, newcomer: QueuedJob, partner: QueuedJob) -> PairPrediction | None:
+        prediction = self.pair_predictor.predict_pair(newcomer, partner)
         own, other = newcomer.profile, partner.profile
-        if not self.seen or verdict is None or verdict.speeds is None:
-            return verdict
+        if not self.seen or prediction is None or prediction.speeds is None:
+            return prediction
         if own is None or other is None:
-            return verdict
-        first, second = verdict.speeds
+            return prediction
+        first, second = prediction.speeds
         a, b = kind_of(own), kind_of(other)
         speeds = self._corrected(a, b, first), self._corrected(b, a, second)
-        return verdict if speeds == verdict.speeds else replace(verdict, speeds=speeds)
+        return prediction if speeds == prediction.speeds else replace(prediction, speeds=speeds)
 
     def learn(self, own: QueuedJob, other: QueuedJob, speed: float) -> None:
         """A job was seen to run at `speed` of its speed alone, beside another."""
-        verdict = self.judge.verdict(own, other)
-        if verdict is None or verdict.speeds is None or own.profile is None:
+        prediction = self.pair_predictor.predict_pair(own, other)
+        if prediction is None or prediction.speeds is None or own.profile is None:
             return
         if other.profile is None:
             return
-        error = speed - min(verdict.speeds[0], 1.0)
+        error = speed - min(prediction.speeds[0], 1.0)
         a, b = kind_of(own.profile), kind_of(other.profile)
         for mean in (self._own.setdefault(a, _Mean()), self._pairs.setdefault((a, b), _Mean())):
             mean.count += 1

@@ -15,7 +15,7 @@ from itertools import pairwise
 from math import exp
 from typing import Any
 
-from scheduler.explain.whatif.forecasts import Forecast
+from scheduler.explain.whatif.forecasts import StartForecast
 
 NEAR_S = 3600.0  # promises are near or far
 LEVELS = {"p50": 0.5, "p90": 0.9}
@@ -151,7 +151,7 @@ class Correction:
         """Promises it learned from."""
         return sum(t.learned for (name, _), t in self.trackers.items() if name == "p90")
 
-    def corrected(self, made: Forecast) -> Forecast:
+    def corrected(self, made: StartForecast) -> StartForecast:
         """The forecast with its start stretched; one that left nothing open stays as it is.
 
         The end moves as the start does.
@@ -173,7 +173,7 @@ class Correction:
             end_p90=None if made.end_p90 is None else made.end_p90 + new90 - p90,
         )
 
-    def promised(self, job_id: str, made: Forecast, user: str = "") -> None:
+    def promised(self, job_id: str, made: StartForecast, user: str = "") -> None:
         """A forecast, as it was told to a user, is to be scored."""
         if made.start_p50 is None or made.start_p90 is None or made.start_p50 == made.start_p90:
             return
@@ -217,7 +217,7 @@ def _group(made_at: float, p90: float) -> str:
     return "near" if p90 - made_at < NEAR_S else "far"
 
 
-def scored(made: Iterable[tuple[Forecast, float]]) -> list[Scored]:
+def scored(made: Iterable[tuple[StartForecast, float]]) -> list[Scored]:
     """Forecasts of starts, each with the time of the start."""
     out = []
     for forecast, start in made:

@@ -20,18 +20,26 @@ import structlog
 from sqlalchemy import Connection, and_, delete, select, update
 
 from scheduler.backends.events import Event, Kind, canonical
+from scheduler.core.queue import QueuedJob
+from scheduler.explain import findings as reasons
 from scheduler.explain.whatif.changes import Change, NotPossible
 from scheduler.explain.whatif.counterfactuals import WhatIf, told
-from scheduler.explain.whatif.forecasts import NO_TIME, Forecast, Futures, end_of
-from scheduler.explain.whatif.memory import Memory, Past
-from scheduler.service.analyst import why as reasons
+from scheduler.explain.whatif.forecasts import (
+    CRUDE,
+    NO_TIME,
+    Futures,
+    StartForecast,
+    crude,
+    end_of,
+)
+from scheduler.explain.whatif.memory import Memory, SubmittedJob
 from scheduler.service.analyst.calibration import Correction
 from scheduler.service.analyst.records import body_of, ended, forecast_of, write
-from scheduler.service.analyst.threaded_store import Prompt
-from scheduler.service.log.bundles import Library
+from scheduler.service.analyst.threaded_store import ThreadedStore
+from scheduler.service.log.bundles import BundleStore
 from scheduler.service.log.epochs import followed
 from scheduler.service.log.fold import State
-from scheduler.service.log.ledger import Phase
+from scheduler.service.log.record import Phase
 from scheduler.service.log.store.store import Lease, LeaseLost, Store
 from scheduler.service.log.store.tables import forecasts, questions
 
@@ -41,7 +49,6 @@ if TYPE_CHECKING:
 LEASE = "analyst"
 MOST = 256  # waiting jobs that are forecast in one go
 ROWS = 64  # forecasts written in one transaction: decisions and submissions wait for it
-TOO_MANY = f"more than {MOST} jobs wait; those first in line are foreseen"
 UNSTARTED = (Phase.SUBMITTED, Phase.QUEUED, Phase.PROFILING)
 IN_VAIN_S = 30.0  # where futures take too long, they are not tried again before
 PAUSE_S = 0.2  # between two turns
@@ -55,8 +62,8 @@ class Analyst:
     """Foresees while it holds the lease; stands by otherwise.
 
     Args:
-        store: a prepared database whose log has its GENESIS.
-        library: bundles the log names.
+        store: a prepared database whose log has its HEADER.
+        bundle_store: bundles the log names.
         holder: names this process in the lease.
         budget_s: processor seconds for one forecast or question.
         samples: futures per forecast at most.
@@ -71,7 +78,7 @@ class Analyst:
     def __init__(
         self,
         store: Store,
-        library: Library,
+        bundle_store: BundleStore,
         *,
         holder: str,
         lease_s: float = 10.0,
@@ -81,7 +88,7 @@ class Analyst:
         wall: Callable[[], float] = time.time,
     ):
         self.store = store
-        self.library = library
+        self.bundle_store = bundle_store
         self.holder = holder
         self.lease_s = lease_s
         self.budget_s = budget_s
@@ -94,7 +101,7 @@ class Analyst:
         self.memory: Memory
         self.correction: Correction
         self._new: dict[str, int] = {}  # submitted and not foreseen yet: seq of the event
-        self._unforeseen: set[str] = set()  # whose latest forecast says `TOO_MANY`
+        self._crude: dict[str, float] = {}  # crude starts as last written, by job
         self._stale = False  # something was decided since the last refresh
         self._refresh_at = 0.0
         self._in_vain_until = 0.0  # monotonic: there is no time for futures before
@@ -130,24 +137,24 @@ class Analyst:
         return True
 
     def _begin(self) -> None:
-        """Fold the log from its start, or from where it was rebased."""
+        """Fold the log from its start, or from where its last epoch begins."""
         self.correction = Correction()
         self._new.clear()
-        self._unforeseen.clear()
+        self._crude.clear()
         self._futures = None
         with self.store.reading() as connection:
-            rebased = self.store.last_seq_in(connection, Kind.REBASED)
-            if rebased:
-                self.state = followed(connection, self.store, self.library.find, rebased)
+            epoch = self.store.last_seq_in(connection, Kind.EPOCH)
+            if epoch:
+                self.state = followed(connection, self.store, self.bundle_store.find, epoch)
                 self._remember(ended(connection))
                 self._new |= dict.fromkeys(self.state.core.jobs(), 0)
             else:
-                self.state = State(self.library.find)
-            self._fold(self.store.each_in(connection, rebased))
+                self.state = State(self.bundle_store.find)
+            self._fold(self.store.each_in(connection, epoch))
             for (job_id,) in connection.execute(select(forecasts.c.job_id).distinct()):
                 self._new.pop(job_id, None)
 
-    def _remember(self, gone: Iterable[Past] = ()) -> None:
+    def _remember(self, gone: Iterable[SubmittedJob] = ()) -> None:
         """Listen to what the core is told, and recall what is known already."""
         core = self.state.core
         memory = Memory(core.estimator, asks=not core.policy.estimates)
@@ -155,7 +162,7 @@ class Analyst:
         for job_id in core.jobs():
             queued, run = core.known(job_id), core.cluster.runs.get(job_id)
             started = run.start_time if run is not None and not run.profiling else None
-            past.append(Past(queued.job, queued.estimate_s, queued.profile, started))
+            past.append(SubmittedJob(queued.job, queued.estimate_s, queued.profile, started))
         for one in sorted(past, key=lambda one: one.job.submit_time):
             memory.recall(one)
         core.estimator = self.memory = memory
@@ -187,11 +194,11 @@ class Analyst:
         any_at_all = False
         for event in events:
             any_at_all = True
-            if event.kind is Kind.REBASED:
+            if event.kind is Kind.EPOCH:
                 self._begin()
                 return True
             decisions = self.state.apply(event)
-            if event.kind is Kind.GENESIS:
+            if event.kind is Kind.HEADER:
                 self._remember()
             elif event.kind is Kind.SUBMITTED:
                 self._new[event.job_id] = event.seq
@@ -204,8 +211,8 @@ class Analyst:
                 self.correction.passed(self.state.now)
                 self._stale = self._stale or bool(decisions)
             elif event.kind is Kind.ENDED and self._phase(event.job_id) is Phase.PROFILING:
-                granted = self.state.ledger.records[event.job_id].granted_at
-                self.correction.started(event.job_id, granted or event.at)
+                grant = self.state.ledger.records[event.job_id].grant
+                self.correction.started(event.job_id, grant.at if grant else event.at)
             elif event.kind in (Kind.ENDED, Kind.LOST, Kind.NOT_STARTED, Kind.CANCEL_ASKED):
                 self.correction.forget(event.job_id)
         return any_at_all
@@ -219,9 +226,9 @@ class Analyst:
 
     def now(self) -> float:
         """The time on the service's clock."""
-        genesis = self.state.genesis
-        assert genesis is not None
-        return max(self.state.now, genesis.clock(self.wall()))
+        header = self.state.header
+        assert header is not None
+        return max(self.state.now, header.clock(self.wall()))
 
     def futures(self) -> Futures:
         """The futures of the core as it stands; kept while nothing happens, for a second."""
@@ -231,7 +238,7 @@ class Analyst:
             kept = self._futures = self.state.covered, now, made
         return kept[2]
 
-    def foresee(self, job_ids: Iterable[str]) -> dict[str, Forecast]:
+    def foresee(self, job_ids: Iterable[str]) -> dict[str, StartForecast]:
         """Forecasts of jobs that have not ended, corrected; the others are left out."""
         core, now = self.state.core, self.now()
         alive = set(core.jobs())
@@ -242,16 +249,20 @@ class Analyst:
         waiting = [j for j in wanted if j not in set(running)]
         if len(waiting) > MOST:
             waiting.sort(key=lambda j: _place(self.state, j))
-        made = {job_id: Forecast(now, why_not=TOO_MANY) for job_id in waiting[MOST:]}
-        made |= {job_id: end_of(core, self.memory, now, job_id) for job_id in running}
-        return made | self._foreseen(waiting[:MOST])
+        made = {job_id: end_of(core, self.memory, now, job_id) for job_id in running}
+        made |= self._foreseen(waiting[:MOST])
+        without = [j for j in waiting if j not in made or made[j].why_not == NO_TIME]
+        if without:
+            roughly = crude(core, self.memory, now)
+            made |= {job_id: roughly[job_id] for job_id in without}
+        return made
 
-    def _foreseen(self, waiting: Sequence[str]) -> dict[str, Forecast]:
+    def _foreseen(self, waiting: Sequence[str]) -> dict[str, StartForecast]:
         """Forecasts of waiting jobs from futures; not tried again soon where there was no time."""
         if not waiting:
             return {}
         if time.monotonic() < self._in_vain_until:
-            return {job_id: Forecast(self.now(), why_not=NO_TIME) for job_id in waiting}
+            return {job_id: StartForecast(self.now(), why_not=NO_TIME) for job_id in waiting}
         found = self.futures().forecast(waiting, samples=self.samples, budget_s=self.budget_s)
         if all(one.why_not == NO_TIME for one in found.values()):
             self._in_vain_until = time.monotonic() + IN_VAIN_S
@@ -269,14 +280,17 @@ class Analyst:
     def refresh(self) -> None:
         """Make the forecasts of all jobs that have not ended anew."""
         made = self.foresee(self.state.core.jobs())
-        again = {j: one for j, one in made.items() if one.why_not == TOO_MANY}
-        for job_id in again.keys() & self._unforeseen:
-            del made[job_id]  # which is said already
+        for job_id, one in list(made.items()):
+            if one.why_not != CRUDE or one.start_p50 is None:
+                self._crude.pop(job_id, None)
+            elif _about_the_same(self._crude.get(job_id), one.start_p50, one.made_at):
+                del made[job_id]  # which is said already
+            else:
+                self._crude[job_id] = one.start_p50
         self._write(made)
-        self._unforeseen = set(again)
         self._stale, self._refresh_at = False, self.wall() + self.refresh_s
 
-    def _write(self, made: Mapping[str, Forecast], *, first: bool = False) -> None:
+    def _write(self, made: Mapping[str, StartForecast], *, first: bool = False) -> None:
         """Put forecasts into their table, and the first of each job into the log."""
         bases = ("submission", "latest") if first else ("latest",)
         every = list(made.items())
@@ -310,13 +324,25 @@ class Analyst:
             self.log.info("answered", kind=row.kind, cpu_s=spent)
         return bool(asked)
 
+    def _cluster(self, kind: Kind, body: Mapping[str, Any]) -> dict[str, Any]:
+        """What nodes or settings that change would do to those who wait."""
+        event, now = Event(kind, self.now(), body=body), self.now()
+        asked = WhatIf(self.futures(), samples=self.samples, budget_s=self.budget_s)
+        return asked.effect(lambda core: self.state.tell(core, event, now))
+
     def reply(self, kind: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """The answer to a question; `{"unavailable": why}` when there is none.
 
         Args:
-            kind: `whatif` (job_id, changes, others), `suggest` (job_id, vcs), `why` (job_id),
-                `forecast` (job_id); `names` in each: name the jobs of others too.
+            kind: `cluster` (kind and body of an event about nodes or settings), `order` (vc,
+                owner: None for all, limit), `whatif` (job_id, changes, others),
+                `suggest` (job_id, vcs), `why` (job_id), `after` (job_id, other), `forecast`
+                (job_id); `names` in each of a job: name the jobs of others too.
         """
+        if kind == "cluster":
+            return self._cluster(Kind(body["kind"]), body["body"])
+        if kind == "order":
+            return self._order(str(body["vc"]), body.get("owner"), int(body["limit"]))
         job_id = str(body.get("job_id", ""))
         record = self.state.ledger.records.get(job_id)
         if record is None or job_id not in set(self.state.core.jobs()):
@@ -327,9 +353,9 @@ class Analyst:
                 return body_of(self.foresee([job_id])[job_id])
             if kind == "why":
                 futures = self.futures()
-                found = reasons.why(futures, job_id)
-                answer = reasons.told(found, owner, futures, names=names)
-                return answer | {"words": reasons.words(found)}
+                return reasons.told(reasons.answer(futures, job_id), owner, futures, names=names)
+            if kind == "after":
+                return self._after(job_id, str(body["other"]))
             asking = WhatIf(
                 self.futures(),
                 lambda job: self.memory.predicted(job, self.now()),
@@ -348,11 +374,54 @@ class Analyst:
             return {"unavailable": str(error).strip("'\"")}
         return {"unavailable": f"no such question: {kind}"}
 
+    def _after(self, job_id: str, other: str) -> dict[str, Any]:
+        """Why another job went, or goes, before this one. LookupError when it was in no queue."""
+        core, record = self.state.core, self.state.ledger.records.get(other)
+        if core.knows(other):
+            beside = core.known(other)
+        elif record is not None and record.key is not None:
+            early = record.seq < self.state.ledger.records[job_id].seq
+            seq = -1 if early else core.known(job_id).seq + 1
+            beside = QueuedJob(record.submission.job(), seq, record.priority)
+            beside.key, beside.estimate_s = record.key, record.estimate_s
+        else:
+            raise LookupError(f"job {other} was in no queue, or is long over")
+        return reasons.compared(core, job_id, beside, self.now())
+
+    def _order(self, vc: str, owner: str | None, limit: int) -> dict[str, Any]:
+        """The waiting jobs of a virtual cluster with the terms of their places."""
+        core, now = self.state.core, self.now()
+        queue = core.queues.get(vc)
+        if queue is None:
+            return {"unavailable": f"there is no virtual cluster {vc!r}"}
+        rows = []
+        for position, queued in enumerate(queue, 1):
+            if owner is not None and queued.job.user != owner:
+                continue
+            terms = core.policy.order_terms(queued, now)
+            rows.append(
+                {
+                    "position": position,
+                    "job_id": queued.job.job_id,
+                    "gpus": queued.job.gpus,
+                    "priority": queued.priority,
+                    "terms": [{"what": what, "seconds": seconds} for what, seconds in terms],
+                }
+            )
+            if len(rows) == limit:
+                break
+        return {"waiting": len(queue), "rows": rows}
+
 
 def _put(
-    made: Mapping[str, Forecast], bases: Iterable[str], connection: Connection, _: list[Event]
+    made: Mapping[str, StartForecast], bases: Iterable[str], connection: Connection, _: list[Event]
 ) -> None:
     write(connection, made, bases)
+
+
+def _about_the_same(was: float | None, at: float, now: float) -> bool:
+    """Whether a crude start needs not be written anew: a tenth of the wait is no news."""
+    return was is not None and abs(at - was) <= max(60.0, 0.1 * (at - now))
 
 
 def _answered(
@@ -372,7 +441,7 @@ def _place(state: State, job_id: str) -> tuple[int, float]:
 
 def run_analyst(settings: Settings, stopping: Callable[[], bool]) -> None:
     """The process of the service that foresees, or stands by."""
-    store = Prompt(settings.database)
+    store = ThreadedStore(settings.database)
     # a forecast may wait for the processor, a decision may not: this thread takes little where all
     # want it, and does not interrupt who is at work when it wakes
     os.nice(10)
@@ -380,7 +449,7 @@ def run_analyst(settings: Settings, stopping: Callable[[], bool]) -> None:
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     analyst = Analyst(
         store,
-        Library(settings.state_dir / "bundles"),
+        BundleStore(settings.state_dir / "bundles"),
         holder=f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}",
         lease_s=settings.lease_s,
     )

@@ -11,15 +11,15 @@ from sqlalchemy import Connection, delete, insert, select
 
 from scheduler.backends.events import Event
 from scheduler.backends.submission import Submission
-from scheduler.explain.whatif.forecasts import Forecast
-from scheduler.explain.whatif.memory import Past
+from scheduler.explain.whatif.forecasts import StartForecast
+from scheduler.explain.whatif.memory import SubmittedJob
 from scheduler.service.log.store.tables import forecasts, jobs
 
 FIGURES = ("start_p50", "start_p90", "end_p50", "end_p90")
 RECALLED = 20_000  # ended jobs that are recalled from the table
 
 
-def ended(connection: Connection) -> list[Past]:
+def ended(connection: Connection) -> list[SubmittedJob]:
     """Jobs that have ended, as their table tells."""
     query = (
         select(jobs.c.spec, jobs.c.estimate_s, jobs.c.started_at, jobs.c.ended_at)
@@ -31,22 +31,22 @@ def ended(connection: Connection) -> list[Past]:
     for row in connection.execute(query):
         job = Submission.from_body(json.loads(row.spec)).job()
         ran_s = max(0.0, row.ended_at - row.started_at)
-        found.append(Past(job, row.estimate_s, None, row.started_at, ran_s))
+        found.append(SubmittedJob(job, row.estimate_s, None, row.started_at, ran_s))
     return found
 
 
-def body_of(made: Forecast) -> dict[str, Any]:
+def body_of(made: StartForecast) -> dict[str, Any]:
     """A forecast as plain values."""
     told = asdict(made)
     del told["starts"]
     return told
 
 
-def forecast_of(event: Event) -> Forecast:
-    return Forecast(**event.body)
+def forecast_of(event: Event) -> StartForecast:
+    return StartForecast(**event.body)
 
 
-def write(connection: Connection, made: Mapping[str, Forecast], bases: Iterable[str]) -> None:
+def write(connection: Connection, made: Mapping[str, StartForecast], bases: Iterable[str]) -> None:
     """Put forecasts into their table, in the place of what was there."""
     for basis in bases:
         rows = [

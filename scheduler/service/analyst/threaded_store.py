@@ -9,10 +9,10 @@ from scheduler.backends.events import Event
 from scheduler.service.log.store.store import Also, Lease, Store
 
 
-class Prompt(Store):
+class ThreadedStore(Store):
     """A store that is written to by a thread of its own, which keeps the priority it began with.
 
-    Everybody waits for whoever writes: a process that gives way to all others must not be
+    Writers are serialised: a process that gives way to all others must not be
     interrupted there.
     """
 

@@ -1,1 +1,1 @@
-"""The API: `create_app` in `service.api.app`."""
+"""The API: `create_app` in `service.app`."""

@@ -30,7 +30,7 @@ from scheduler.service.api.limits import Buckets, Limits
 from scheduler.service.api.peer import peer_user
 from scheduler.service.api.problems import Problem
 from scheduler.service.api.request_guard import BODY
-from scheduler.service.log.store.reads import Reads, View
+from scheduler.service.log.store.reads import Reads, VisibleQueries
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.visibility import Role, Viewer
 from scheduler.service.settings import Settings
@@ -52,7 +52,7 @@ def service_user() -> str:
         return str(uid)
 
 
-class Door:
+class Authenticator:
     """Tells who is asking. One per app."""
 
     def __init__(self, settings: Settings, store: Store, limits: Limits):
@@ -175,7 +175,7 @@ class Door:
 
 
 def form(request: Request) -> dict[str, str]:
-    """The fields of an HTML form; the body was read by the gate, and is small."""
+    """The fields of an HTML form; the body was read by the guard, and is small."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
         return {}
@@ -203,13 +203,13 @@ def _is_address(host: str) -> bool:
 
 async def admitted(request: Request) -> Viewer:
     """FastAPI dependency: who is asking."""
-    door: Door = request.app.state.door
-    if door.knows(request):  # nothing to wait for: no need of a thread
-        return door.admit(request)
-    return await run_in_threadpool(door.admit, request)
+    authenticator: Authenticator = request.app.state.authenticator
+    if authenticator.knows(request):  # nothing to wait for: no need of a thread
+        return authenticator.admit(request)
+    return await run_in_threadpool(authenticator.admit, request)
 
 
-async def seen(request: Request, viewer: Asking) -> View:
+async def seen(request: Request, viewer: Asking) -> VisibleQueries:
     """FastAPI dependency: the database as the one who asks may see it."""
     reads: Reads = request.app.state.reads
     return reads.seen_by(viewer)
@@ -223,5 +223,5 @@ async def operating(viewer: Asking) -> Viewer:
 
 
 Asking = Annotated[Viewer, Depends(admitted)]
-Seen = Annotated[View, Depends(seen)]
+Seen = Annotated[VisibleQueries, Depends(seen)]
 Operator = Annotated[Viewer, Depends(operating)]

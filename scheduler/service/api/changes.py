@@ -8,6 +8,7 @@ import pwd
 import secrets
 from collections.abc import Callable
 from concurrent.futures import Future
+from time import monotonic
 from typing import Any
 
 from sqlalchemy import select
@@ -18,13 +19,13 @@ from scheduler.service.api.auth import service_user
 from scheduler.service.api.problems import Problem
 from scheduler.service.api.schemas import SubmitRequest
 from scheduler.service.api.writer import Once, Writer, Written
-from scheduler.service.log.header import Genesis
-from scheduler.service.log.ledger import Phase
+from scheduler.service.log.record import Phase
 from scheduler.service.log.store.reads import JobRow
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import nodes
 from scheduler.service.log.store.visibility import Role, Viewer
 
+SHAPE_S = 1.0  # the cluster is believed to be as it was for so long
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's: no letter looks like a digit
 
 
@@ -56,6 +57,7 @@ class Changes:
         self._store, self._writer, self.now = store, writer, now
         self._most_waiting = most_waiting
         self._shape: dict[str, tuple[int, set[str]]] = {}
+        self._shape_until = 0.0
 
     # --- submit -----------------------------------------------------------------------------
 
@@ -64,7 +66,7 @@ class Changes:
     ) -> Future[Written]:
         """Submit a job; what came of it, once it is committed. Raises Problem (403, 409, 422,
         429)."""
-        self._in_charge("sbatch")
+        self.in_charge("sbatch")
         vc = self._vc(viewer, asked)
         if asked.priority > 0 and viewer.role is not Role.OPERATOR:
             raise Problem(403, "forbidden", "a priority above 0 is an operator's to give")
@@ -115,16 +117,14 @@ class Changes:
 
     def _cluster(self) -> dict[str, tuple[int, set[str]]]:
         """GPUs and GPU types of each virtual cluster, without what it lends to the profiling
-        partition; fixed once the service has begun."""
-        if not self._shape:
-            columns = nodes.c.node, nodes.c.vc, nodes.c.gpus, nodes.c.gpu_type
+        partition; looked up again after `SHAPE_S`: nodes come and go."""
+        if not self._shape or monotonic() > self._shape_until:
+            columns = nodes.c.profiling, nodes.c.vc, nodes.c.gpus, nodes.c.gpu_type
             shape: dict[str, tuple[int, set[str]]] = {}
             with self._store.engine.connect() as connection:
-                first = self._store.first_in(connection)
-                lent = Genesis.from_body(first.body).lent() if first else frozenset()
-                for node, vc, gpus, kind in connection.execute(select(*columns).order_by("node")):
+                for lent, vc, gpus, kind in connection.execute(select(*columns).order_by("node")):
                     before, types = shape.get(vc, (0, set()))
-                    shape[vc] = before + (0 if node in lent else gpus), types | {kind}
+                    shape[vc] = before + (0 if lent else gpus), types | {kind}
             if not shape:
                 raise Problem(
                     503,
@@ -132,8 +132,12 @@ class Changes:
                     "the service has not decided on a cluster yet",
                     retry_after_s=2,
                 )
-            self._shape = shape
+            self._shape, self._shape_until = shape, monotonic() + SHAPE_S
         return self._shape
+
+    def forget_cluster(self) -> None:
+        """It is about to change."""
+        self._shape = {}
 
     def check_vc(self, viewer: Viewer, job: JobRow, vc: str | None) -> None:
         """Raise Problem unless the viewer may ask what would be of a job in `vc` (None: as it is).
@@ -153,7 +157,7 @@ class Changes:
 
     def cancel(self, viewer: Viewer, job: JobRow) -> None:
         """Ask for a job to be stopped. Nothing happens to one that is over."""
-        self._in_charge("scancel")
+        self.in_charge("scancel")
         if viewer.role is Role.VIEWER:
             raise Problem(403, "forbidden", "a viewer's token cannot cancel jobs")
         if not job.cancel_asked and not Phase(job.phase).over:
@@ -161,7 +165,7 @@ class Changes:
 
     def set_priority(self, viewer: Viewer, job: JobRow, priority: int) -> None:
         """Let a job go sooner or later. Submitters may only put off their own."""
-        self._in_charge("scontrol update")
+        self.in_charge("scontrol update")
         self.check_priority(viewer, job, priority)
         if priority != job.priority:
             self.append(Kind.PRIORITY_SET, viewer.name, job.job_id, priority=priority)
@@ -173,17 +177,8 @@ class Changes:
         if not Phase(job.phase).waits:
             raise Problem(409, "not-waiting", f"the job is {job.phase}: its turn has come")
 
-    def set_node(self, viewer: Viewer, node: int, is_open: bool) -> None:
-        """Drain a node or open it. Raises Problem when there is none of that number."""
-        self._in_charge("scontrol update")
-        with self._store.engine.connect() as connection:
-            row = connection.execute(select(nodes).where(nodes.c.node == node)).one_or_none()
-        if row is None:
-            raise Problem(404, "not-found", f"there is no node {node}")
-        if row.open != is_open:
-            self.append(Kind.NODE_SET, viewer.name, node=node, open=is_open)
-
-    def _in_charge(self, instead: str) -> None:
+    def in_charge(self, instead: str) -> None:
+        """Raise Problem where Slurm decides."""
         if self._follows:
             why = f"Slurm decides here, and this service looks on: use {instead}"
             raise Problem(409, "only-follows", why)

@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
-from fastapi import Path as InPath
 
 from scheduler.service.api.auth import Asking, Operator, Seen
 from scheduler.service.api.changes import Changes
 from scheduler.service.api.jobs import After, Limit, Word
 from scheduler.service.api.problems import Problem, responses
-from scheduler.service.api.schemas import NodeRequest
 from scheduler.service.log.store.reads import (
     Calibration,
     Day,
@@ -73,24 +71,6 @@ def queue(
     if vc not in view.vcs():
         raise Problem(404, "not-found", "there is no virtual cluster of that name")
     return view.queue(vc, limit=limit, after=after)
-
-
-@router.put(
-    "/nodes/{node}",
-    status_code=202,
-    summary="Drain a node or open it",
-    responses=responses(403, 404),
-)
-def set_node(
-    node: Annotated[int, InPath(ge=0, lt=2**31)],
-    asked: NodeRequest,
-    request: Request,
-    viewer: Operator,
-) -> NodeRequest:
-    """Operators only. What runs on a drained node goes on."""
-    changes: Changes = request.app.state.changes
-    changes.set_node(viewer, node, asked.open)
-    return asked
 
 
 @router.get("/models", summary="The models in use")

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from scheduler.core.decisions import Action, Reason
-from scheduler.explain.words import duration
+from scheduler.explain.story import PRINCIPAL_REASONS, Event, Story
+from scheduler.explain.words import overtaken_words
 from scheduler.service.api.shapes import WhatIfAnswer
-from scheduler.service.log.ledger import Phase
-from scheduler.service.log.store.reads import Forecast, JobRow, Line, Standing, View
-from scheduler.service.log.store.visibility import as_it_stands
-
-PRINCIPAL = 4
+from scheduler.service.api.stories import story_of, where_it_stands
+from scheduler.service.log.record import Phase
+from scheduler.service.log.store.reads import JobRow, Standing, StartForecastRow, VisibleQueries
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class Finding:
     """One reason with its numbers, as they were when it began to hold: `since`, seconds since the
     epoch."""
 
@@ -33,9 +31,16 @@ class Ground:
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
-    """One term of the predicted duration, as a factor on it."""
+    """One term of the predicted duration, as a factor on it.
 
-    term: int
+    Attributes:
+        term: name in the model.
+        text: what it is about, and `value` what it was for this job.
+    """
+
+    term: str
+    text: str
+    value: str
     log_seconds: float
     factor: float
 
@@ -51,29 +56,65 @@ class Packing:
 
 
 @dataclass(frozen=True, slots=True)
-class Blocking:
-    """Jobs without which it would start at once (tried); others' appear without a name."""
+class InTheWay:
+    """One thing without which, and without the others named with it, the job starts (tried).
 
-    jobs: list[str]
-    count: int
-    running: bool
+    Attributes:
+        kind: running job, waiting job, reservation, or closed node.
+        job: its id; "" where it is another's, or a node.
+        ran_s, past_s: of a run: how long it has run, and how far past its prediction.
+        ends_in_s: of a run: seconds until it has ended, with even odds.
+    """
+
+    kind: str
+    job: str = ""
+    node: int | None = None
+    ran_s: float | None = None
+    past_s: float | None = None
+    ends_in_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OrderTerm:
+    """A term of a job's place in line, seconds: the smaller sum goes first."""
+
+    what: str
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """What the analyst found by trying on a copy of the core.
+    """Why it waits at this moment, tried on a copy of the core.
 
     Attributes:
-        words: all of it in a few lines.
-        bound_s: seconds until it goes before all others; None: the policy has no such bound.
+        at: that moment, seconds since the epoch; `need`, `free`, `limit` are GPUs at it.
+        holders: the smallest set found without which it starts, of `in_all` the first 20;
+            `alternatives`: how many other single ones would do as well; `in_the_way`: in words.
+        order: terms of its place; `place`: the same in words.
+        bound_s: seconds until GPUs are kept for it, as things stand; None: nothing is promised.
+        promise: the same in words, with its condition.
+        sharing: why it does not share GPUs of the run that came closest; "" where none did.
         not_examined: what was left out.
         suggestions: changes that were seen to help.
         unavailable: why there is no analysis.
     """
 
-    words: str = ""
-    blockers: list[Blocking] = field(default_factory=list)
+    at: float | None = None
+    dominant: str = ""
+    need: int | None = None
+    free: int | None = None
+    limit: int | None = None
+    holders: list[InTheWay] = field(default_factory=list)
+    in_all: int = 0
+    alternatives: int = 0
+    in_the_way: str = ""
+    position: int | None = None
+    waiting: int | None = None
+    order: list[OrderTerm] = field(default_factory=list)
+    place: str = ""
     bound_s: float | None = None
+    promise: str = ""
+    sharing: str = ""
     not_examined: list[str] = field(default_factory=list)
     suggestions: list[WhatIfAnswer] = field(default_factory=list)
     unavailable: str = ""
@@ -82,16 +123,85 @@ class Analysis:
     def of(cls, job_id: str, why: Mapping[str, Any], suggested: Mapping[str, Any]) -> Analysis:
         if "unavailable" in why:
             return cls(unavailable=str(why["unavailable"]))
+        told = {name: why[name] for name in _TOLD}
         return cls(
-            why["words"],
-            [Blocking(list(b["jobs"]), b["count"], b["running"]) for b in why["blockers"]],
-            why["bound_s"],
-            list(why["not_examined"]),
-            [
+            **told,
+            holders=[InTheWay(**holder) for holder in why["holders"]],
+            order=[OrderTerm(**term) for term in why["order"]],
+            suggestions=[
                 WhatIfAnswer.of(job_id, one["change"], one)
                 for one in suggested.get("suggestions", ())
             ],
         )
+
+
+_TOLD = (
+    "at", "dominant", "need", "free", "limit", "in_all", "alternatives", "in_the_way",
+    "position", "waiting", "place", "bound_s", "promise", "sharing", "not_examined",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Overtaken:
+    """Jobs submitted later to the same virtual cluster that were given GPUs first.
+
+    Attributes:
+        why: how many of them, by why each could; `text`: the same in words.
+    """
+
+    jobs: int
+    why: dict[str, int]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Why another job went, or goes, before this one.
+
+    Attributes:
+        first: the other goes first; `why` says by what.
+        started: why the other could start; "" while it waits.
+        terms: of both places in line, seconds; None: that job has no such term.
+    """
+
+    job_id: str
+    other: str
+    first: bool = False
+    why: str = ""
+    started: str = ""
+    terms: list[dict[str, str | float | None]] = field(default_factory=list)
+    unavailable: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OrderRow:
+    """A waiting job of the asker's (an operator's: of anybody's) and the terms of its place."""
+
+    position: int
+    job_id: str
+    gpus: int
+    priority: int
+    terms: list[OrderTerm]
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Who waits in a virtual cluster, in order. `waiting`: how many in all."""
+
+    vc: str
+    waiting: int = 0
+    rows: list[OrderRow] = field(default_factory=list)
+    unavailable: str = ""
+
+    @classmethod
+    def of(cls, vc: str, told: Mapping[str, Any]) -> Order:
+        if "unavailable" in told:
+            return cls(vc, unavailable=str(told["unavailable"]))
+        rows = [
+            OrderRow(**{**row, "terms": [OrderTerm(**term) for term in row["terms"]]})
+            for row in told["rows"]
+        ]
+        return cls(vc, told["waiting"], rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +227,8 @@ class Explanation:
         dominant: the reason, in a sentence; the first of `principal`.
         principal: at most four, in order of precedence; reasons that held earlier come last.
         contributions: terms behind `estimate_s`, largest first; `bundle` names the model.
+        headline: where it stands and when it should start, in a sentence.
+        overtaken: None: by nobody.
         forecast: None: no estimate yet.
         analysis: when it was asked for, of a job that waits.
         detail: what the backend says of it.
@@ -127,110 +239,95 @@ class Explanation:
     reason: str
     dominant: str
     next_step: str
-    principal: list[Ground]
+    principal: list[Finding]
     standing: Standing | None
-    forecast: Forecast | None
+    forecast: StartForecastRow | None
     estimate_s: float | None
     times: Times
     detail: str = ""
     bundle: str = ""
     contributions: list[Contribution] = field(default_factory=list)
     packing: Packing | None = None
+    headline: str = ""
+    overtaken: Overtaken | None = None
     analysis: Analysis | None = None
 
 
-def explain(view: View, job_id: str) -> Explanation:
-    """Explain a job of the viewer's. Raises UnknownJob."""
-    job = view.job(job_id)
-    lines, standing = view.decisions(job_id), view.standing(job_id)
-    if lines:
-        lines[-1] = as_it_stands(lines[-1], standing)
-    grounds = _grounds(job, lines)
-    score = next((line.body["score"] for line in reversed(lines) if line.body.get("score")), None)
-    first = grounds[0]
+def explain(view: VisibleQueries, job_id: str, now: float) -> Explanation:
+    """Explain a job of the viewer's, at `now`. Raises UnknownJob."""
+    job, story = story_of(view, job_id, now)
+    findings = _findings(job, story, now)
+    score = story.scores[-1] if story.scores else None
+    first = findings[0]
     return Explanation(
         job.job_id,
         job.phase,
         first.reason,
         first.text,
         first.next_step,
-        grounds,
-        standing,
+        findings,
+        view.standing(job_id),
         view.forecast(job_id),
         job.estimate_s,
         Times(job.submitted_at, job.queued_at, job.started_at, job.ended_at),
         job.detail,
-        score["bundle"] if score else "",
-        _contributions(score["terms"] if score else ()),
-        _packing(lines),
+        score.bundle if score else "",
+        [Contribution(t.name, t.text, t.value, t.contribution, t.factor) for t in score.terms]
+        if score
+        else [],
+        _packing(story),
+        f"It {where_it_stands(job, story, now)}.",
+        _overtaken(story),
     )
 
 
-def _grounds(job: JobRow, lines: Sequence[Line]) -> list[Ground]:
+def _overtaken(story: Story) -> Overtaken | None:
+    by = dict(story.overtaken)
+    return Overtaken(sum(by.values()), by, overtaken_words(by)) if by else None
+
+
+def _findings(job: JobRow, story: Story, now: float) -> list[Finding]:
     """What holds now first; then, by precedence, what held before while it waited.
 
     Of a job that is over, how it ended comes first, then the last that was decided about it.
     """
-    found: dict[str, Ground] = {}
-    for line in lines:
-        body = line.body
-        found.pop(body["reason"], None)
-        found[body["reason"]] = Ground(
-            body["reason"],
-            line.text,
-            line.at,
-            body.get("need"),
-            body.get("free"),
-            body.get("limit"),
-            line.next_step,
-        )
-    if not found and job.ended_at is not None:
-        return [_end(job)]
-    if not found:
+    found: dict[Reason, Event] = {}
+    for event in story.events:
+        found.pop(event.decision.reason, None)
+        found[event.decision.reason] = event
+    over = job.ended_at is not None and job.phase != Phase.REFUSED
+    if not found and not over:
         reason = Reason.NOT_YET_EVALUATED
-        return [Ground(reason.value, job.detail or "not yet looked at", job.submitted_at)]
-    *earlier, latest = found.values()
-    if job.ended_at is not None and job.phase != Phase.REFUSED:
-        return [_end(job, latest), latest]
-    waits = {line.body["reason"] for line in lines if line.body["action"] == Action.WAIT}
-    order = list(Reason)
-    before = sorted(
-        (ground for ground in earlier if ground.reason in waits),
-        key=lambda ground: order.index(Reason(ground.reason)),
-    )
-    return [latest, *before][:PRINCIPAL]
+        return [Finding(reason.value, job.detail or "not yet looked at", job.submitted_at)]
+    *earlier, latest = map(_finding, found.values()) if found else [None]
+    if over:
+        return [_end(job, story, now, latest), *([latest] if latest else [])]
+    waits = {e.decision.reason for e in story.events if e.decision.action is Action.WAIT}
+    order = [reason.value for reason in Reason if reason in waits]
+    before = [f for f in earlier if f is not None and f.reason in order]
+    assert latest is not None
+    return [latest, *sorted(before, key=lambda f: order.index(f.reason))][:PRINCIPAL_REASONS]
 
 
-def _end(job: JobRow, latest: Ground | None = None) -> Ground:
+def _finding(event: Event) -> Finding:
+    d = event.decision
+    return Finding(d.reason.value, event.sentence, d.time, d.need, d.free, d.limit, event.next_step)
+
+
+def _end(job: JobRow, story: Story, now: float, latest: Finding | None) -> Finding:
     """How a job ended, with what the backend said of it."""
     assert job.ended_at is not None
-    next_step = ""
+    text, next_step = where_it_stands(job, story, now), ""
     if latest is not None and latest.reason in (Reason.NOT_STARTED, Reason.LOST):
         text, next_step = latest.text, latest.next_step  # the core says it
-    elif job.started_at is None:
-        waited = duration(job.ended_at - job.submitted_at)
-        text = f"{job.state or job.phase} after {waited}, before it ran"
-    else:
-        ran = duration(job.ended_at - job.started_at)
-        waited = duration(job.started_at - job.submitted_at)
-        text = f"{job.state or 'ended'} after {ran} on GPUs; it had waited {waited}"
-        if job.exit_code:
-            text += f"; exit status {job.exit_code}"
     if job.detail:
         text += f" ({job.detail})"
-    return Ground(job.state or job.phase, text, job.ended_at, next_step=next_step)
+    return Finding(job.state or job.phase, text, job.ended_at, next_step=next_step)
 
 
-def _contributions(terms: Sequence[float]) -> list[Contribution]:
-    ranked = sorted(enumerate(terms), key=lambda term: -abs(term[1]))
-    return [Contribution(i, value, math.exp(min(value, 700.0))) for i, value in ranked]
-
-
-def _packing(lines: Sequence[Line]) -> Packing | None:
-    packed: dict[str, Any] | None = next(
-        (line.body for line in reversed(lines) if line.body["action"] == Action.PACK), None
-    )
-    if packed is None:
+def _packing(story: Story) -> Packing | None:
+    if not story.sharing:
         return None
-    speed, partner_speed = packed.get("speeds") or (None, None)
-    return Packing(packed["partner"], list(packed.get("tree_path", ())), speed, partner_speed)
+    last = story.sharing[-1]
+    speed, partner_speed = last.speeds or (None, None)
+    return Packing(last.partner, list(last.tree_path), speed, partner_speed)

@@ -9,15 +9,22 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
+from scheduler.core.decisions import Action
 from scheduler.service.api.auth import Seen
 from scheduler.service.api.changes import Changes
-from scheduler.service.api.explanation import Analysis, Explanation, explain
+from scheduler.service.api.explanation import (
+    Analysis,
+    Compared,
+    Explanation,
+    Order,
+    explain,
+)
 from scheduler.service.api.problems import Problem, responses
 from scheduler.service.api.questions import Questions
 from scheduler.service.api.schemas import PriorityRequest, SubmitRequest, WhatIfRequest
 from scheduler.service.api.shapes import ForecastAnswer, PriorityEffect, WhatIfAnswer
-from scheduler.service.log.ledger import Phase
-from scheduler.service.log.store.reads import MAX_PAGE, JobRow, Line, Page, View
+from scheduler.service.log.record import Phase
+from scheduler.service.log.store.reads import MAX_PAGE, JobRow, Line, Page, VisibleQueries
 
 router = APIRouter(tags=["jobs"])
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="Rows per page.")]
@@ -133,13 +140,46 @@ async def explanation(
     ] = False,
 ) -> Explanation:
     """One dominant reason, at most four principal ones with their numbers, and a next step."""
-    told = await run_in_threadpool(explain, view, job_id)
+    changes: Changes = request.app.state.changes
+    told = await run_in_threadpool(explain, view, job_id, changes.now())
     if not (analyse and Phase(told.phase).waits):
         return told
     why = await _ask(request, view, "why", job_id)
     vcs = list(view.viewer.vcs)
     helps = {} if "unavailable" in why else await _ask(request, view, "suggest", job_id, vcs=vcs)
     return replace(told, analysis=Analysis.of(job_id, why, helps))
+
+
+@router.get("/jobs/{job_id}/after", summary="Why after that one", responses=responses(404))
+async def after(
+    job_id: str,
+    request: Request,
+    view: Seen,
+    other: Annotated[str, Query(max_length=64, description="Another job of yours.")],
+) -> Compared:
+    """Why another job went, or goes, before a waiting job: the terms of both places in line."""
+    await run_in_threadpool(view.job, job_id)
+    beside = await run_in_threadpool(view.job, other)
+    told = await _ask(request, view, "after", job_id, other=other)
+    if "unavailable" in told:
+        return Compared(job_id, other, unavailable=str(told["unavailable"]))
+    lines = await run_in_threadpool(view.decisions, other) if beside.started_at else []
+    begun = [d for d in lines if d.body["action"] in (Action.START, Action.PACK)]
+    told["started"] = begun[-1].text if begun else ""
+    names = ("first", "why", "started", "terms")
+    return Compared(job_id, other, **{name: told[name] for name in names})
+
+
+@router.get("/order", summary="The order of those who wait, with its terms", tags=["cluster"])
+async def order(request: Request, view: Seen, vc: Word = None, limit: Limit = 50) -> list[Order]:
+    """Like Slurm's `sprio`: place by place, the terms of your jobs; operators see everybody's."""
+    owner = None if view.viewer.sees_all else view.viewer.name
+    questions: Questions = request.app.state.questions
+    found = []
+    for one in [vc] if vc else await run_in_threadpool(view.vcs):
+        told = await questions.ask("order", {"vc": one, "owner": owner, "limit": limit})
+        found.append(Order.of(one, told))
+    return found
 
 
 @router.get("/jobs/{job_id}/forecast", summary="When it will start", responses=responses(404))
@@ -164,7 +204,9 @@ async def what_if(job_id: str, asked: WhatIfRequest, request: Request, view: See
     return WhatIfAnswer.of(job_id, asked.changes(), told)
 
 
-async def _ask(request: Request, view: View, kind: str, job_id: str, **more: Any) -> dict[str, Any]:
+async def _ask(
+    request: Request, view: VisibleQueries, kind: str, job_id: str, **more: Any
+) -> dict[str, Any]:
     """Ask the analyst about a job of the viewer's; others are named to operators only."""
     questions: Questions = request.app.state.questions
     return await questions.ask(kind, {"job_id": job_id, "names": view.viewer.sees_all, **more})

@@ -16,7 +16,7 @@ from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import leases, questions
 
 ANALYST = "analyst"  # name of the lease
-LOOK_S = 0.02, 0.25  # between two looks for the answer: at first, at last
+POLL_S = 0.02, 0.25  # between two looks for the answer: at first, at last
 
 
 class Questions:
@@ -34,7 +34,7 @@ class Questions:
         if not await run_in_threadpool(self._anybody):
             return {"unavailable": "no analyst is running"}
         question = await run_in_threadpool(self._put, kind, body)
-        pause, longest = LOOK_S
+        pause, longest = POLL_S
         end = asyncio.get_running_loop().time() + self._answer_s
         while asyncio.get_running_loop().time() < end:
             await asyncio.sleep(pause)

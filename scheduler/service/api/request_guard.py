@@ -39,7 +39,7 @@ SECURITY_HEADERS = {
 log = logging.getLogger("pellucid.api")
 
 
-class Gate:
+class RequestGuard:
     """ASGI middleware. `hosts` are the names we go by; None: any."""
 
     def __init__(self, app: ASGIApp, *, hosts: Sequence[str] | None, body_bytes: int):

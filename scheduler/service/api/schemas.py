@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
@@ -115,6 +115,44 @@ class NodeRequest(Request):
     """Drain a node (nothing new starts there; what runs goes on), or open it again."""
 
     open: bool
+    reason: Annotated[Line, Field(max_length=256, description="Shown where it is drained.")] = ""
+
+
+class AddNodeRequest(Request):
+    """A node that comes."""
+
+    name: Annotated[Line, Field(min_length=1, max_length=128)]
+    vc: Annotated[Line, Field(min_length=1, max_length=128)]
+    gpus: Annotated[int | None, Field(ge=1, le=64)] = None
+    gpu_type: Annotated[Line | None, Field(max_length=64)] = None
+    gpu_memory_mib: Annotated[float | None, Field(gt=0, le=1e9)] = None
+
+
+class ChangeNodeRequest(Request):
+    """What a node is to be once nothing runs there. At least one field besides the reason."""
+
+    vc: Annotated[Line | None, Field(min_length=1, max_length=128)] = None
+    gpus: Annotated[int | None, Field(ge=1, le=64)] = None
+    gpu_type: Annotated[Line | None, Field(max_length=64)] = None
+    gpu_memory_mib: Annotated[float | None, Field(gt=0, le=1e9)] = None
+    reason: Annotated[Line, Field(max_length=256)] = ""
+
+    @model_validator(mode="after")
+    def _changes_something(self) -> ChangeNodeRequest:
+        if all(v is None for v in (self.vc, self.gpus, self.gpu_type, self.gpu_memory_mib)):
+            raise ValueError("say what is to be different: vc, gpus, gpu_type, gpu_memory_mib")
+        return self
+
+
+class SettingsRequest(Request):
+    """Settings of the policy, by their dotted names; the others stay."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"settings": {"ageing": 0.5, "fairness.weight": 1.0}}]}
+    )
+
+    settings: Annotated[dict[str, Any], Field(min_length=1, max_length=256)]
+    reason: Annotated[Line, Field(max_length=256)] = ""
 
 
 class WhatIfRequest(Request):

@@ -7,7 +7,7 @@ from urllib.parse import quote, urlsplit
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
-from scheduler.service.api.auth import COOKIE, Door, form
+from scheduler.service.api.auth import COOKIE, Authenticator, form
 from scheduler.service.api.problems import Problem
 
 router = APIRouter(include_in_schema=False)
@@ -23,12 +23,12 @@ def login_path(request: Request) -> str:
 @router.post("/login")
 def login(request: Request) -> Response:
     """Take a token from the login form (`token`, `next`)."""
-    door: Door = request.app.state.door
+    authenticator: Authenticator = request.app.state.authenticator
     fields = form(request)
-    door.same_origin(request)
+    authenticator.same_origin(request)
     goal = local_path(fields.get("next", ""))
     try:
-        door.enter(request, fields.get("token", "").strip())
+        authenticator.enter(request, fields.get("token", "").strip())
     except Problem as problem:
         if problem.status != 401:
             raise
@@ -50,8 +50,8 @@ def login(request: Request) -> Response:
 @router.post("/logout")
 def logout(request: Request) -> Response:
     """Forget the cookie."""
-    door: Door = request.app.state.door
-    door.same_origin(request)
+    authenticator: Authenticator = request.app.state.authenticator
+    authenticator.same_origin(request)
     answer = RedirectResponse("/login", 303)
     answer.delete_cookie(COOKIE)
     return answer

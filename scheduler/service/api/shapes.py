@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from scheduler.service.log.store.reads import Forecast, JobRow, Standing
+from scheduler.service.log.store.reads import JobRow, Standing, StartForecastRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +35,8 @@ class Foreseen:
 class ForecastAnswer:
     """Forecasts of a job. None: none was made yet."""
 
-    at_submission: Forecast | None
-    latest: Forecast | None
+    at_submission: StartForecastRow | None
+    latest: StartForecastRow | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,7 @@
-"""Is it alive, is it ready, what does it count; and the clock it goes by."""
+"""Is it alive, is it ready, what does it count."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from time import time
 
@@ -10,10 +9,8 @@ from fastapi import APIRouter, Request, Response
 from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
-from scheduler.backends.events import Kind
 from scheduler.service.api.auth import Seen
 from scheduler.service.api.problems import Problem, responses
-from scheduler.service.log.header import Genesis
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import leases
 from scheduler.service.metrics import Metrics
@@ -56,19 +53,3 @@ def metrics(request: Request, _: Seen) -> Response:
     collector: Metrics = request.app.state.metrics
     content, media_type = collector.exposition()
     return Response(content, media_type=media_type)
-
-
-def service_clock(store: Store) -> Callable[[], float]:
-    """Seconds since the epoch as decisions count them: the wall clock, or that of a simulation."""
-    genesis: Genesis | None = None
-
-    def now() -> float:
-        nonlocal genesis
-        if genesis is None:
-            first = store.read(limit=1, kinds=[Kind.GENESIS])
-            if not first:
-                return time()
-            genesis = Genesis.from_body(first[0].body)
-        return genesis.clock(time())
-
-    return now

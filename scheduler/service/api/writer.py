@@ -19,7 +19,7 @@ from sqlalchemy import Connection, func, insert, select
 
 from scheduler.backends.events import Event, Kind
 from scheduler.service.api.problems import Problem
-from scheduler.service.log.ledger import Phase, first_row
+from scheduler.service.log.record import Phase, first_row
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import idempotency, jobs
 

@@ -1,0 +1,1 @@
+"""The process that decides, and the supervisor that keeps every process running."""

@@ -15,18 +15,18 @@ from pathlib import Path
 from typing import Any
 
 import structlog
-from sqlalchemy import Connection, bindparam, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from models.bundle import BundleError
 from scheduler.backends.base import Backend, Happened, Outside, Report
 from scheduler.backends.events import Event, Kind
 from scheduler.core.decisions import Decision
-from scheduler.service.log.bundles import Library, Signature, signature
+from scheduler.service.log.bundles import BundleStore, Signature, signature
 from scheduler.service.log.epochs import folded
 from scheduler.service.log.fold import Diverged, State, encoded, grants
 from scheduler.service.log.header import code_version
-from scheduler.service.log.ledger import Record, first_row
-from scheduler.service.log.snapshots import EVERY, Snapshots
+from scheduler.service.log.record import Record, first_row
+from scheduler.service.log.snapshots import EVERY, StateCheckpoints
 from scheduler.service.log.store.store import Lease, LeaseLost, Store
 from scheduler.service.log.store.tables import decisions as decision_rows
 from scheduler.service.log.store.tables import jobs, nodes
@@ -39,9 +39,9 @@ class Decider:
     """Decides while it holds the lease; stands by otherwise.
 
     Args:
-        store: a prepared database whose log has its GENESIS.
+        store: a prepared database whose log has its HEADER.
         backend: opens what decisions take effect on, once they are ours to take.
-        library: bundles in use.
+        bundle_store: bundles in use.
         holder: names this process in the lease.
         champion: folder of the champion bundle; watched, and taken when it changes.
         lease_s, bundle_poll_s: seconds; see `Settings`.
@@ -54,19 +54,19 @@ class Decider:
         self,
         store: Store,
         backend: Callable[[], Backend],
-        library: Library,
+        bundle_store: BundleStore,
         *,
         holder: str,
         champion: Path | None = None,
         lease_s: float = 10.0,
         bundle_poll_s: float = 5.0,
-        snapshots: Snapshots | None = None,
+        snapshots: StateCheckpoints | None = None,
         snapshot_every: int = EVERY,
         wall: Callable[[], float] = time.time,
     ):
         self.store = store
         self._open_backend = backend
-        self.library = library
+        self.bundle_store = bundle_store
         self.holder = holder
         self.champion = champion
         self.lease_s = lease_s
@@ -127,6 +127,7 @@ class Decider:
         self.lease = lease
         began = self.wall()
         self.state = self._fold()
+        self._mend_nodes()
         self.recover()
         self.log.info(
             "decides",
@@ -137,6 +138,21 @@ class Decider:
         )
         return True
 
+    def _mend_nodes(self) -> None:
+        """Write the table of nodes anew where an older version left less in it."""
+        told = [record.row() for record in self.state.ledger.nodes.records.values()]
+        with self.store.reading() as connection:
+            there = connection.execute(select(nodes).order_by(nodes.c.node)).mappings().all()
+        if [dict(row) for row in there] == sorted(told, key=lambda row: int(row["node"])):
+            return
+
+        def tables(connection: Connection, _: list[Event]) -> None:
+            connection.execute(delete(nodes))
+            if told:
+                connection.execute(insert(nodes), told)
+
+        self.store.append([], tables, lease=self.lease)
+
     def _fold(self) -> State:
         """The state the log leads to. Where this code decides otherwise than what was logged, the
         log is followed, and a new core goes on from there."""
@@ -146,7 +162,7 @@ class Decider:
             except Diverged as diverged:
                 why = str(diverged)
         self.log.warning("rebased", why=why)
-        self._append([Event(Kind.REBASED, self.wall(), body={"why": why})])
+        self._append([Event(Kind.EPOCH, self.wall(), body={"why": why})])
         with self.store.reading() as connection:
             return self._folded(connection)
 
@@ -156,7 +172,7 @@ class Decider:
         return folded(
             connection,
             self.store,
-            self.library.find,
+            self.bundle_store.find,
             upto,
             beat=self._renew,
             snapshots=self.snapshots,
@@ -167,8 +183,8 @@ class Decider:
         begun = self.backend.begun()
         gone = [
             Report(r.job_id, r.attempt, Happened.LOST, self.backend.now(), detail="not to be found")
-            for r in self.state.ledger.records.values()
-            if r.phase.holds_gpus and r.begun and (r.job_id, r.attempt) not in begun
+            for r in self.state.ledger.holding.values()
+            if not r.waits_to_begin and (r.job_id, r.attempt) not in begun
         ]
         self._append([_event_of(report) for report in gone])
         for record in self.state.launches():
@@ -246,8 +262,8 @@ class Decider:
         if event.kind is Kind.SUBMITTED:
             return event.job_id not in known
         if event.kind is Kind.NODE_SET:
-            was_open = event.body["node"] not in self.state.ledger.closed
-            return was_open is not bool(event.body["open"])
+            node = self.state.ledger.nodes.records.get(event.body["node"])
+            return node is not None and node.open is not bool(event.body["open"])
         return self.state.ledger.matters(event)
 
     def _append(self, events: Sequence[Event]) -> None:
@@ -307,15 +323,16 @@ class Decider:
         self.log.info("snapshot", seq=passed.seq, path=str(path), ms=ms)
 
     def _launch(self, record: Record) -> None:
+        launch = self.state.launch(record)
         self.log.info(
             "launch",
             job=record.job_id,
             attempt=record.attempt,
-            purpose=str(record.purpose),
-            nodes=record.nodes,
+            purpose=str(launch.purpose),
+            nodes=launch.nodes,
             cause=record.updated_seq,
         )
-        self.backend.launch(self.state.launch(record))
+        self.backend.launch(launch)
 
     # --- models -----------------------------------------------------------------------------
 
@@ -329,7 +346,7 @@ class Decider:
         if found is None or found == self._champion_seen:
             return
         try:
-            bundle = self.library.take(self.champion)
+            bundle = self.bundle_store.take(self.champion)
         except (BundleError, OSError) as error:
             body = {"path": str(self.champion), "why": str(error)}
             self._append([Event(Kind.BUNDLE_REFUSED, self.backend.now(), body=body)])
@@ -368,17 +385,20 @@ def write_pass(
                 for d, text in zip(decisions, texts, strict=True)
             ],
         )
-    records, turned = state.ledger.changes(seq)
+    records, changed_nodes = state.ledger.changes(seq)
     if records:
         rows = [{"changed": record.job_id, **record.standing()} for record in records]
         connection.execute(update(jobs).where(jobs.c.job_id == bindparam("changed")), rows)
-    for node, is_open in turned:
-        connection.execute(update(nodes).where(nodes.c.node == node).values(open=is_open))
+    for node, node_record in changed_nodes:
+        connection.execute(delete(nodes).where(nodes.c.node == node))
+        if node_record is not None:
+            connection.execute(insert(nodes).values(node_record.row()))
 
 
 _KINDS = {
     Happened.STARTED: Kind.STARTED,
     Happened.OBSERVED: Kind.OBSERVED,
+    Happened.PAIR_OBSERVED: Kind.PAIR_OBSERVED,
     Happened.PROFILED: Kind.PROFILED,
     Happened.ENDED: Kind.ENDED,
     Happened.LOST: Kind.LOST,

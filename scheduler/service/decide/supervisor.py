@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from multiprocessing import get_context
@@ -25,29 +25,32 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from scheduler.backends.base import Backend
-from scheduler.backends.local.host import Host, read_declared
-from scheduler.core.cluster import ClusterSpec
+from features.files import write_whole
+from scheduler.assembly import CoreSpec
 from scheduler.service.api.tokens import guard
+from scheduler.service.backends import host_of, open_backend
 from scheduler.service.decide.decider import Decider
-from scheduler.service.log.bundles import Library
+from scheduler.service.log.bundles import BundleStore
 from scheduler.service.log.export import keep_exporting
-from scheduler.service.log.header import FOLLOWED, Genesis, Partition, code_version, establish
+from scheduler.service.log.header import FOLLOWED, LogHeader, code_version, establish
 from scheduler.service.log.retention import keep_pruning
-from scheduler.service.log.snapshots import Snapshots
+from scheduler.service.log.snapshots import StateCheckpoints
 from scheduler.service.log.store.checkpoint import keep_checkpointed
 from scheduler.service.log.store.schema import prepare
 from scheduler.service.log.store.store import Store
+from scheduler.service.metrics import Counts
 from scheduler.service.settings import Settings, SettingsError
 
 if TYPE_CHECKING:
     import uvicorn
     from fastapi import FastAPI
 
+    from scheduler.service.api.connections import Connections
+
 # What the processes have in common, loaded once in the one they are forked from: they share the
 # memory it takes.
 COMMON = (
-    "uvicorn.protocols.http.httptools_impl",
+    "scheduler.service.api.connections",
     "uvloop",
     "scheduler.service.analyst.process",
     "scheduler.service.app",
@@ -64,26 +67,23 @@ Stopping = Callable[[], bool]
 
 def begin(
     settings: Settings,
-    cluster: ClusterSpec,
-    partition: Partition | None,
+    spec: CoreSpec,
     names: tuple[str, ...] = (),
-) -> Genesis:
+) -> LogHeader:
     """Bring the database up to date and begin its log, or check that it goes with these settings.
 
     Raises StoreError, GenesisError, SettingsError, HostError.
     """
     if settings.backend == "local":
-        host_of(settings, cluster)
+        host_of(settings, spec.cluster)
     store = Store(settings.database)
     try:
         prepare(store)
         guard(settings, store)
         return establish(
             store,
-            Genesis(
-                cluster,
-                settings.policy,
-                partition if settings.profiling else None,
+            LogHeader(
+                spec if settings.profiling else replace(spec, profiling=None),
                 start=time.time(),
                 pace=settings.pace if settings.backend == "simulated" else 1.0,
                 backend=named(settings),
@@ -107,9 +107,7 @@ def _site(state_dir: Path) -> str:
     path = state_dir / "site"
     if not path.is_file():
         state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        partial = path.with_name(f".site.{os.getpid()}.partial")
-        partial.write_text(secrets.token_hex(8) + "\n")
-        os.replace(partial, path)
+        write_whole(path, secrets.token_hex(8) + "\n", durable=True)
     return path.read_text().strip()
 
 
@@ -140,20 +138,20 @@ def run_decider(settings: Settings, stopping: Stopping, holder: str = "") -> Non
     the lease to expire.
     """
     store = Store(settings.database)
-    genesis = Genesis.from_body(store.read(limit=1)[0].body)
-    library = Library(settings.state_dir / "bundles")
+    header = LogHeader.from_body(store.read(limit=1)[0].body)
+    bundle_store = BundleStore(settings.state_dir / "bundles")
     decider = Decider(
         store,
-        lambda: open_backend(settings, genesis),
-        library,
+        lambda: open_backend(settings, header),
+        bundle_store,
         holder=holder or this_process(),
         champion=settings.bundle,
-        snapshots=Snapshots(settings.state_dir / "snapshots", library.find),
+        snapshots=StateCheckpoints(settings.state_dir / "snapshots", bundle_store.find),
         lease_s=settings.lease_s,
         bundle_poll_s=settings.bundle_poll_s,
     )
     # the simulated backend waits by its own clock
-    decider.run(stopping, settings.poll_s * genesis.pace)
+    decider.run(stopping, settings.poll_s * header.pace)
 
 
 def this_process() -> str:
@@ -161,45 +159,20 @@ def this_process() -> str:
     return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
 
 
-def open_backend(settings: Settings, genesis: Genesis) -> Backend:
-    """The backend of the settings, as its last user left it."""
-    if settings.backend == "simulated":
-        from scheduler.backends.simulated import SimulatedBackend, World
-
-        settings.state_dir.mkdir(parents=True, exist_ok=True)
-        world = World(
-            start=genesis.clock(time.time()),
-            pace=genesis.pace,
-            path=settings.state_dir / "world.jsonl",
-        )
-        return SimulatedBackend(world)
-    if settings.backend == "slurm":
-        from scheduler.service import backends as slurm
-
-        return slurm.open_backend(settings, genesis)
-    from scheduler.backends.local.backend import LocalBackend
-
-    return LocalBackend(settings.state_dir / "local", host_of(settings, genesis.cluster))
-
-
-def host_of(settings: Settings, cluster: ClusterSpec) -> Host:
-    """This host as the nodes of the cluster. HostError when it has not so many GPUs."""
-    nodes, per_node = sum(cluster.vcs.values()), cluster.gpus_per_node
-    if not settings.fake_gpus:
-        return Host.here(nodes, per_node)
-    declared = read_declared(settings.fake_profiles) if settings.fake_profiles else ()
-    return Host.with_fake(nodes, per_node, declared)
-
-
-def run_api(settings: Settings, stopping: Stopping, listening: socket.socket) -> None:
-    """One process of the API and its pages."""
+def run_api(
+    settings: Settings, stopping: Stopping, listening: socket.socket, counts: Counts | None = None
+) -> None:
+    """One process of the API and its pages; `counts` are those of all."""
     import uvicorn
 
+    from scheduler.service.api.connections import Connections, raise_file_limit
     from scheduler.service.app import create_app
 
     # the thread that writes must not keep the loop from the processor for 5 ms at a time
     sys.setswitchinterval(SWITCH_S)
-    server = uvicorn.Server(server_config(create_app(settings)))
+    counts = counts or Counts()
+    connections = Connections(raise_file_limit(), closed=counts.connections_closed)
+    server = uvicorn.Server(server_config(create_app(settings, counts=counts), connections))
     gc.collect()
     gc.freeze()  # the app is for good: full collections need not look through it
 
@@ -212,14 +185,16 @@ def run_api(settings: Settings, stopping: Stopping, listening: socket.socket) ->
     server.run(sockets=[listening])
 
 
-def server_config(app: FastAPI) -> uvicorn.Config:
+def server_config(app: FastAPI, connections: Connections) -> uvicorn.Config:
     """How the API is served."""
     import uvicorn
+
+    from scheduler.service.api.connections import guarded
 
     return uvicorn.Config(
         app,
         loop="uvloop",
-        http="httptools",
+        http=guarded(connections),
         ws="none",
         log_config=None,
         access_log=False,
@@ -243,18 +218,18 @@ def follow(settings: Settings, stopping: Stopping, holder: str) -> None:
     run_follower(settings, stopping, holder)
 
 
-def run_chores(settings: Settings, stopping: Stopping) -> None:
+def run_maintenance(settings: Settings, stopping: Stopping) -> None:
     """The process that exports what has finished, forgets what is old and minds the database."""
     over = threading.Event()
-    chores = [
+    tasks = [
         partial(keep_pruning, settings.database, settings.keep_days, over.wait),
         partial(keep_checkpointed, settings.database, over.wait),
     ]
     if settings.export_every:
         path = settings.state_dir / "export" / "finished.parquet"
         every = settings.export_every
-        chores.append(partial(keep_exporting, settings.database, path, every, over.wait))
-    threads = [threading.Thread(target=chore, daemon=True) for chore in chores]
+        tasks.append(partial(keep_exporting, settings.database, path, every, over.wait))
+    threads = [threading.Thread(target=task, daemon=True) for task in tasks]
     for thread in threads:
         thread.start()
     while not stopping() and all(thread.is_alive() for thread in threads):
@@ -320,6 +295,9 @@ class Supervisor:
 
     Args:
         listening: socket of the API.
+
+    Attributes:
+        counts: what happened to the processes; memory that those of the API share.
     """
 
     def __init__(self, settings: Settings, listening: socket.socket):
@@ -327,10 +305,13 @@ class Supervisor:
         self.listening = listening
         self.log = structlog.get_logger("supervisor")
         decides = [Child("decider", run_decider, (this_process(),)), Child("analyst", run_analyst)]
+        apis = [f"api-{i}" for i in range(1, settings.api_workers + 1)]
+        names = ["follower"] if settings.follows else ["decider", "analyst"]
+        self.counts = Counts.of((*names, "maintenance", *apis))
         self.children = [
             *([Child("follower", follow, (this_process(),))] if settings.follows else decides),
-            Child("chores", run_chores),
-            *(Child(f"api-{i}", run_api, (listening,)) for i in range(1, settings.api_workers + 1)),
+            Child("maintenance", run_maintenance),
+            *(Child(name, run_api, (listening, self.counts)) for name in apis),
         ]
 
     def run(self) -> None:
@@ -340,6 +321,8 @@ class Supervisor:
             import_module(name)
         gc.collect()
         gc.freeze()  # or the collectors of the children would write into the pages they share
+        host, port = self.listening.getsockname()[:2]
+        self.log.info("listening", host=host, port=port)
         try:
             while not told:
                 for child in self.children:
@@ -361,6 +344,7 @@ class Supervisor:
                 exit_code=child.process.exitcode,
                 again_in_s=pause,
             )
+            self.counts.deaths[child.name].value += 1
             child.process = None
         if child.process is None and now >= child.again_at:
             self._start(child, now)

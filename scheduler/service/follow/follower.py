@@ -23,19 +23,19 @@ from scheduler.backends.events import Event, Kind
 from scheduler.backends.slurm.client import Slurm, SlurmDown, SlurmError
 from scheduler.backends.slurm.parse import Node, ParseError, SlurmJob
 from scheduler.backends.slurm.shape import Shape
-from scheduler.backends.slurm.snapshot import Asking, Picture, draw
+from scheduler.backends.slurm.snapshot import Asking, ClusterSnapshot, build_snapshot
 from scheduler.backends.slurm.table import Table
 from scheduler.core.core import Core
 from scheduler.core.decisions import Decision
 from scheduler.core.estimates import LiveEstimator
-from scheduler.explain.whatif.forecasts import Forecast, Futures, end_of
+from scheduler.explain.whatif.forecasts import Futures, StartForecast, end_of
 from scheduler.explain.whatif.memory import Memory
 from scheduler.service.analyst.records import write as write_forecasts
 from scheduler.service.follow.histories import Histories, Over, ended_jobs
 from scheduler.service.follow.orders import PRIORITY, Order, Orders
 from scheduler.service.follow.rows import JobRows, write_decisions, write_jobs
-from scheduler.service.log.bundles import Library, Signature, signature
-from scheduler.service.log.header import Genesis
+from scheduler.service.log.bundles import BundleStore, Signature, signature
+from scheduler.service.log.header import LogHeader
 from scheduler.service.log.store.store import Lease, LeaseLost, Store
 from scheduler.service.log.store.tables import decisions as decision_rows
 from scheduler.service.log.store.tables import jobs as job_rows
@@ -53,7 +53,7 @@ SLURM = "easy"  # this policy stands for Slurm's own: its priorities, EASY backf
 
 
 class Follower:
-    """Reads, decides in the void, writes down.
+    """Polls Slurm, runs the core without effect, stores the result.
 
     Args:
         store: None: nothing is written anywhere.
@@ -66,7 +66,7 @@ class Follower:
 
     def __init__(
         self,
-        genesis: Genesis,
+        header: LogHeader,
         shape: Shape,
         slurm: Slurm,
         store: Store | None,
@@ -74,15 +74,15 @@ class Follower:
         order: bool = False,
         table: Table | None = None,
         champion: Any = None,
-        library: Library | None = None,
+        bundle_store: BundleStore | None = None,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        self.genesis, self.shape, self.slurm, self.store = genesis, shape, slurm, store
+        self.header, self.shape, self.slurm, self.store = header, shape, slurm, store
         self.order, self.wall = order, wall
         self.log = structlog.get_logger("follower")
         self.lease: Lease | None = None
         self._table = table
-        self._champion, self._library = champion, library
+        self._champion, self._bundle_store = champion, bundle_store
         self._champion_seen: Signature | None = None
         self._nodes: list[Node] = []
         self._looks = 0
@@ -100,7 +100,7 @@ class Follower:
         self._numbered = 0
         self._foresee_at = 0.0  # monotonic: no futures before
 
-    def look(self) -> Picture:
+    def look(self) -> ClusterSnapshot:
         """One interval. Raises SlurmDown, SlurmError, ParseError, LeaseLost."""
         began = time.process_time()
         if self._looks % NODES_EVERY == 0:
@@ -112,34 +112,34 @@ class Follower:
         self._use_champion()
         mine = [job for job in jobs if job.gpus and job.partition in self.shape.spec.vcs]
         ended = self._histories.tell(mine, now)
-        picture = self._draw(mine, now)
-        first = self._first(picture)
-        made = self._foresee(picture, first)
-        orders = self._orders.wanted(picture, set(first)) if self.order else []
+        snapshot = self._build(mine, now)
+        first = self._first(snapshot)
+        made = self._foresee(snapshot, first)
+        orders = self._orders.wanted(snapshot, set(first)) if self.order else []
         if self.store is not None:
-            self._write(picture, made, orders, ended)
+            self._write(snapshot, made, orders, ended)
         self._orders.carry_out(orders, now)
         self.log.info(
             "looked",
-            running=len(picture.running),
-            waiting=len(picture.waiting),
-            left_out=len(picture.left_out),
-            would_start=sum(d.job_id in picture.core.cluster.runs for d in picture.decisions),
+            running=len(snapshot.running),
+            waiting=len(snapshot.waiting),
+            left_out=len(snapshot.left_out),
+            would_start=sum(d.job_id in snapshot.core.cluster.runs for d in snapshot.decisions),
             ordered=sum(order.what == PRIORITY for order in orders),
             ms=round((self.wall() - now) * 1000),
             cpu_ms=round((time.process_time() - began) * 1000),
         )
-        return picture
+        return snapshot
 
     # --- what is learned ----------------------------------------------------------------------
 
     def _use_champion(self) -> None:
         found = signature(self._champion) if self._champion is not None else None
-        if found is None or found == self._champion_seen or self._library is None:
+        if found is None or found == self._champion_seen or self._bundle_store is None:
             return
         self._champion_seen = found
         try:
-            self.memory.use(self._library.take(self._champion))
+            self.memory.use(self._bundle_store.take(self._champion))
             self._asking.forget()
         except (BundleError, OSError) as error:
             self.log.warning("bundle_refused", why=str(error))
@@ -150,39 +150,41 @@ class Follower:
         slots = any(node.slots and node.name in self.shape.names for node in self._nodes)
         return self.slurm.jobs() if self._table is None or slots else self._table.jobs()
 
-    def _draw(self, jobs: Iterable[SlurmJob], now: float) -> Picture:
+    def _build(self, jobs: Iterable[SlurmJob], now: float) -> ClusterSnapshot:
         self._asking.turn()
-        return draw(self._core(), self.shape, jobs, self._nodes, now, by_slurm=self._by_slurm)
+        return build_snapshot(
+            self._core(), self.shape, jobs, self._nodes, now, by_slurm=self._by_slurm
+        )
 
     @property
     def _by_slurm(self) -> bool:
-        return self.genesis.policy == SLURM
+        return self.header.spec.policy == SLURM
 
     def _core(self) -> Core:
-        core = self.genesis.core(self._asking)  # type: ignore[arg-type]
+        core = self.header.core(self._asking)  # type: ignore[arg-type]
         if isinstance(self.memory.inner, LiveEstimator) and self.memory.inner.bundle is not None:
             core.policy.use(self.memory.inner.bundle)
         return core
 
     @staticmethod
-    def _first(picture: Picture) -> list[str]:
+    def _first(snapshot: ClusterSnapshot) -> list[str]:
         """The jobs first in line, of all partitions in turn."""
         lines: dict[str, list[str]] = {}
-        for job_id in picture.order:
-            lines.setdefault(picture.waiting[job_id].partition, []).append(job_id)
+        for job_id in snapshot.order:
+            lines.setdefault(snapshot.waiting[job_id].partition, []).append(job_id)
         in_turn = chain.from_iterable(zip_longest(*lines.values()))
         return list(islice((job_id for job_id in in_turn if job_id is not None), LINE))
 
-    def _foresee(self, picture: Picture, first: Sequence[str]) -> dict[str, Forecast]:
+    def _foresee(self, snapshot: ClusterSnapshot, first: Sequence[str]) -> dict[str, StartForecast]:
         """Ends of all that run; starts of the first in line, unless that took long lately."""
-        core, now = picture.core, picture.now
-        made = {job_id: end_of(core, self.memory, now, job_id) for job_id in picture.running}
+        core, now = snapshot.core, snapshot.now
+        made = {job_id: end_of(core, self.memory, now, job_id) for job_id in snapshot.running}
         if not first or time.monotonic() < self._foresee_at:
             return made
         began = time.process_time()
-        if len(first) < len(picture.waiting):  # whoever is far behind hardly matters to the first
-            jobs = chain(picture.running.values(), (picture.waiting[job] for job in first))
-            core = draw(
+        if len(first) < len(snapshot.waiting):  # whoever is far behind hardly matters to the first
+            jobs = chain(snapshot.running.values(), (snapshot.waiting[job] for job in first))
+            core = build_snapshot(
                 self._core(), self.shape, jobs, self._nodes, now, by_slurm=self._by_slurm
             ).core
         futures = Futures(core, self.memory, now, seed=self._looks)
@@ -194,23 +196,23 @@ class Follower:
 
     def _write(
         self,
-        picture: Picture,
-        made: Mapping[str, Forecast],
+        snapshot: ClusterSnapshot,
+        made: Mapping[str, StartForecast],
         orders: Sequence[Order],
         ended: Sequence[Over],
     ) -> None:
         assert self.store is not None
-        now = picture.now
-        fresh = [d for d in picture.decisions if self._is_new(d)]
+        now = snapshot.now
+        fresh = [d for d in snapshot.decisions if self._is_new(d)]
         body = {
-            "running": len(picture.running),
-            "waiting": len(picture.waiting),
-            "left_out": len(picture.left_out),
+            "running": len(snapshot.running),
+            "waiting": len(snapshot.waiting),
+            "left_out": len(snapshot.left_out),
             "decisions": len(fresh),
         }
         events = [Event(Kind.ADVISED, now, body=body)]
         events += [order.event(now, self.slurm.dry) for order in orders]
-        rows = self._rows.of(picture, by_slurm=self._by_slurm)
+        rows = self._rows.of(snapshot, by_slurm=self._by_slurm)
         over = self._rows.ended(ended, now)
         changed = [*self._rows.changed(rows), *over]
         left = {job_id for job_id in self._rows.rows if job_id not in rows}
@@ -297,16 +299,16 @@ def run_follower(settings: Settings, stopping: Callable[[], bool], holder: str =
     if hasattr(os, "SCHED_BATCH"):
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     store, slurm = Store(settings.database), slurm_of(settings)
-    genesis = Genesis.from_body(store.read(limit=1)[0].body)
+    header = LogHeader.from_body(store.read(limit=1)[0].body)
     order = settings.slurm_mode == "order"
     follower = Follower(
-        genesis,
-        Shape(genesis.cluster, genesis.names, {}),
+        header,
+        Shape(header.spec.cluster, header.names, {}),
         slurm,
         store,
         order=order,
         table=None if order else Table(slurm),
         champion=settings.bundle,
-        library=Library(settings.state_dir / "bundles"),
+        bundle_store=BundleStore(settings.state_dir / "bundles"),
     )
     follower.run(stopping, holder, settings.slurm_interval_s, settings.lease_s)

@@ -13,10 +13,8 @@ import structlog
 from scheduler.backends.events import Event, Kind
 from scheduler.backends.slurm.client import Slurm, SlurmDown, SlurmError, quoted
 from scheduler.backends.slurm.order import priorities
-from scheduler.backends.slurm.snapshot import Picture
+from scheduler.backends.slurm.snapshot import ClusterSnapshot
 from scheduler.core.decisions import Action
-from scheduler.service.log.fold import body_of
-from scheduler.service.log.store.visibility import sentence
 
 OURS = "pellucid: "  # begins an AdminComment that may be overwritten
 COMMENT_S = 300.0  # between two AdminComments of one job
@@ -63,16 +61,16 @@ class Orders:
         self._tried: dict[tuple[str, str], Tried] = {}  # by job and field
         self.log = structlog.get_logger("follower")
 
-    def wanted(self, picture: Picture, first: Collection[str]) -> list[Order]:
+    def wanted(self, snapshot: ClusterSnapshot, first: Collection[str]) -> list[Order]:
         """What is to be changed now: not what was refused or said a short while ago.
 
         Args:
             first: the jobs first in line, which are told why they wait.
         """
-        there = {name for job in picture.waiting for name in (job, _array(job))}
+        there = {name for job in snapshot.waiting for name in (job, _array(job))}
         self._tried = {key: tried for key, tried in self._tried.items() if key[0] in there}
-        found = [*_priorities(picture), *_comments(picture, first)]
-        return [order for order in found if self._is_due(order, picture.now)]
+        found = [*_priorities(snapshot), *_comments(snapshot, first)]
+        return [order for order in found if self._is_due(order, snapshot.now)]
 
     def _is_due(self, order: Order, now: float) -> bool:
         tried = self._tried.get((order.job, order.what))
@@ -118,29 +116,29 @@ class Orders:
             )
 
 
-def _priorities(picture: Picture) -> Iterator[Order]:
+def _priorities(snapshot: ClusterSnapshot) -> Iterator[Order]:
     by_vc: dict[str, dict[str, int]] = {}
-    for job_id in picture.order:
-        job = picture.waiting[job_id]  # tasks that wait in an array have one priority
+    for job_id in snapshot.order:
+        job = snapshot.waiting[job_id]  # tasks that wait in an array have one priority
         by_vc.setdefault(job.partition, {}).setdefault(_array(job_id), job.priority)
     for now in by_vc.values():
         for job_id, priority in priorities(list(now.items())).items():
             yield Order(job_id, PRIORITY, priority, now[job_id])
 
 
-def _comments(picture: Picture, first: Collection[str]) -> Iterator[Order]:
+def _comments(snapshot: ClusterSnapshot, first: Collection[str]) -> Iterator[Order]:
     """Why they wait, for those first in line and those told before.
 
     What the site wrote there stays. A task is not changed by itself: that would take it out of
     its array. Everybody may read it, so no other job is named.
     """
-    said = {d.job_id: d for d in picture.decisions if d.action is Action.WAIT}
-    for job_id in picture.order:
-        decision, there = said.get(job_id), picture.waiting[job_id].admin_comment
+    said = {d.job_id: d for d in snapshot.decisions if d.action is Action.WAIT}
+    for job_id in snapshot.order:
+        decision, there = said.get(job_id), snapshot.waiting[job_id].admin_comment
         ours = there.startswith(OURS) or (not there and job_id in first)
         if decision is None or "_" in job_id or not ours:
             continue
-        text = f"{OURS}{decision.reason}: {sentence(body_of(decision), ())}"
+        text = f"{OURS}{decision.reason}: {decision.sentence(visible=())}"
         if text != there:
             yield Order(job_id, COMMENT, text, there)
 

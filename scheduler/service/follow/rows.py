@@ -1,4 +1,4 @@
-"""A follower's picture as rows of the tables that the pages and `pellucid why` read."""
+"""A follower's snapshot as rows of the tables that the pages and `pellucid why` read."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from scheduler.backends.events import canonical
 from scheduler.backends.slurm.job_states import STATES
 from scheduler.backends.slurm.parse import SlurmJob
 from scheduler.backends.slurm.queue import submission
-from scheduler.backends.slurm.snapshot import HOLDING, Picture
+from scheduler.backends.slurm.snapshot import HOLDING, ClusterSnapshot
 from scheduler.core.decisions import Decision
 from scheduler.service.follow.histories import Over
-from scheduler.service.log.fold import body_of
-from scheduler.service.log.ledger import Phase
+from scheduler.service.log.record import Phase
 from scheduler.service.log.store.tables import decisions as decision_rows
 from scheduler.service.log.store.tables import jobs as job_rows
 
@@ -40,35 +39,39 @@ class JobRows:
         self.rows: Rows = {}  # as they were written last
         self._plain: dict[str, tuple[SlurmJob, dict[str, Any]]] = {}
 
-    def of(self, picture: Picture, *, by_slurm: bool) -> Rows:
-        """The rows of all jobs of a picture.
+    def of(self, snapshot: ClusterSnapshot, *, by_slurm: bool) -> Rows:
+        """The rows of all jobs of a snapshot.
 
         Args:
             by_slurm: show Slurm's priorities.
         """
-        reasons = {d.job_id: d.reason.value for d in picture.decisions}
-        ranks = ranked(picture.waiting) if by_slurm else {}
+        reasons = {d.job_id: d.reason.value for d in snapshot.decisions}
+        ranks = ranked(snapshot.waiting) if by_slurm else {}
         found: Rows = {}
         plain: dict[str, tuple[SlurmJob, dict[str, Any]]] = {}
-        for job in (*picture.running.values(), *picture.waiting.values(), *picture.aside.values()):
+        for job in (
+            *snapshot.running.values(),
+            *snapshot.waiting.values(),
+            *snapshot.aside.values(),
+        ):
             known = self._plain.get(job.id)
             if known is None or known[0] is not job:
                 same = known is not None and _SAID(known[0]) == _SAID(job)
                 known = job, _row(job, known[1]["spec"] if known is not None and same else None)
             plain[job.id] = known
             job_id = job.id
-            if job_id in picture.left_out:
-                found[job_id] = known[1] | {"detail": picture.left_out[job_id]}
+            if job_id in snapshot.left_out:
+                found[job_id] = known[1] | {"detail": snapshot.left_out[job_id]}
                 continue
-            queued = picture.core.known(job_id)
+            queued = snapshot.core.known(job_id)
             more: dict[str, Any] = {
                 "reason": reasons.get(job_id) or self.rows.get(job_id, {}).get("reason", ""),
                 "priority": ranks.get(job_id, 0),
                 "key": queued.key,
                 "estimate_s": queued.estimate_s,
             }
-            if job_id in picture.running:
-                run = picture.core.cluster.runs.get(job_id)
+            if job_id in snapshot.running:
+                run = snapshot.core.cluster.runs.get(job_id)
                 held = zip(run.nodes, run.gpus, strict=True) if run is not None else ()
                 more["nodes"] = canonical([[node, _indices(mask)] for node, mask in held])
                 more["partner"] = run.partner.job.job_id if run and run.partner else None
@@ -156,7 +159,7 @@ def write_decisions(
             "vc": d.vc,
             "action": d.action.value,
             "reason": d.reason.value,
-            "body": canonical({**body_of(d), "seq": number + place}),
+            "body": canonical({**d.body(), "seq": number + place}),
         }
         for place, d in enumerate(fresh)
     ]

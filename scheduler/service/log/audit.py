@@ -1,7 +1,7 @@
 """Whether a database still follows from its log.
 
 The log is folded anew: every pass must take the decisions it took then, to the byte, and every
-derived table must hold what the fold says. What was rebased (`service.rebase`) is followed up to
+derived table must hold what the fold says. Earlier epochs (`service.rebase`) are followed up to
 there and decided anew from there.
 """
 
@@ -16,10 +16,10 @@ from sqlalchemy import Connection, select
 from models.bundle import BundleError
 from scheduler.backends.events import Event, Kind
 from scheduler.service.log.epochs import followed, logged
-from scheduler.service.log.fold import Bundles, Diverged, State, body_of, digest_of, encoded
+from scheduler.service.log.fold import Bundles, Diverged, State, digest_of, encoded
 from scheduler.service.log.header import FOLLOWED, code_version
-from scheduler.service.log.ledger import Phase
-from scheduler.service.log.snapshots import Snapshots
+from scheduler.service.log.record import Phase
+from scheduler.service.log.snapshots import StateCheckpoints
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import jobs, nodes
 
@@ -61,7 +61,7 @@ class Audit:
 
     Attributes:
         code: version of the code that checked.
-        rebased: how often a new core took over.
+        new_epochs: how often a new core took over.
         divergences: in the order of the log.
     """
 
@@ -69,7 +69,7 @@ class Audit:
     events: int = 0
     passes: int = 0
     decisions: int = 0
-    rebased: int = 0
+    new_epochs: int = 0
     jobs: int = 0
     divergences: list[Divergence] = field(default_factory=list)
 
@@ -83,7 +83,7 @@ def audit(
     bundles: Bundles,
     progress: Callable[[int], None] = lambda _: None,
     *,
-    since: Snapshots | None = None,
+    since: StateCheckpoints | None = None,
 ) -> Audit:
     """Check a database, live or not, as of one moment.
 
@@ -104,7 +104,7 @@ class _Auditor:
         store: Store,
         bundles: Bundles,
         progress: Callable[[int], None],
-        since: Snapshots | None = None,
+        since: StateCheckpoints | None = None,
     ):
         self.connection, self.store, self.bundles = connection, store, bundles
         self.progress = progress
@@ -116,7 +116,7 @@ class _Auditor:
         self.found = Audit(code_version())
         self.reigns: list[tuple[int, str, str]] = []  # from which pass on, code, bundle
         self.at = 0  # the event looked at
-        self.off = False  # folding stopped at a divergence, until a rebase
+        self.off = False  # folding stopped at a divergence, until a new epoch
 
     def run(self) -> Audit:
         try:
@@ -136,8 +136,8 @@ class _Auditor:
             found.events += 1
             if found.events % 1000 == 0:
                 self.progress(found.events)
-            if event.kind is Kind.REBASED:
-                found.rebased += 1
+            if event.kind is Kind.EPOCH:
+                found.new_epochs += 1
                 self.state, self.off = self._followed(event.seq), False
             elif not self.off:
                 self._fold(event)
@@ -156,7 +156,7 @@ class _Auditor:
             state.note(event)
             return
         taken = logged(self.connection, event.seq)
-        logged_bodies = [body_of(d) for d in taken]
+        logged_bodies = [d.body() for d in taken]
         try:
             try:
                 state.apply(event)
@@ -164,7 +164,7 @@ class _Auditor:
                 self._reigns(event.seq)
         except Diverged as diverged:
             self.off = True
-            now = [body_of(d) for d in diverged.decisions]
+            now = [d.body() for d in diverged.decisions]
             what, was, is_now = _first_difference(logged_bodies, now)
             if not what:
                 texts = encoded(diverged.decisions)
@@ -172,7 +172,7 @@ class _Auditor:
             self._diverged(event.seq, "pass", what, was, is_now)
             return
         if digest_of(encoded(taken)) != event.body["digest"]:
-            now = [body_of(d) for d in state.last]
+            now = [d.body() for d in state.last]
             self._diverged(event.seq, "decisions", *_first_difference(logged_bodies, now))
 
     def _reigns(self, seq: int) -> None:
@@ -189,7 +189,7 @@ class _Auditor:
 
     def _compare_rows(self) -> None:
         state = self.state
-        if state.genesis is not None and state.genesis.backend == FOLLOWED:
+        if state.header is not None and state.header.backend == FOLLOWED:
             return  # its rows are read off Slurm, not off the log
         expected = {job_id: r.row() for job_id, r in state.ledger.records.items()}
         expected |= {row["job_id"]: row for row in state.unseen_rows()}
@@ -199,14 +199,11 @@ class _Auditor:
             query = query.where((jobs.c.updated_seq > self.began) | jobs.c.phase.not_in(_OVER))
         there = self.connection.execute(query).mappings()
         self._compare("jobs", {row["job_id"]: dict(row) for row in there}, expected)
-        if state.genesis is None:
+        if state.header is None:
             return
-        opened = {
-            row["node"]: {**row, "open": row["node"] not in state.ledger.closed}
-            for row in state.genesis.nodes()
-        }
+        told = {node: record.row() for node, record in state.ledger.nodes.records.items()}
         rows = self.connection.execute(select(nodes)).mappings()
-        self._compare("nodes", {row["node"]: dict(row) for row in rows}, opened)
+        self._compare("nodes", {row["node"]: dict(row) for row in rows}, told)
 
     def _compare(self, where: str, there: Mapping[Any, Any], expected: Mapping[Any, Any]) -> None:
         for name in sorted({*there, *expected}):

@@ -9,16 +9,17 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from features.files import sync
 from features.job import Job
 from models.bundle import Bundle, BundleError
 from models.bundle.store import JSON_NAME
 from scheduler.core.estimates import LiveEstimator
-from scheduler.core.pairs import judge_of
+from scheduler.core.pairs import pair_predictor_of
 
 Signature = tuple[int, int, int]  # inode, size and time of bundle.json: they change with the bundle
 
 
-class Library:
+class BundleStore:
     """The bundles in use so far.
 
     Args:
@@ -51,6 +52,7 @@ class Library:
             bundle.save(partial)
             shutil.rmtree(kept, ignore_errors=True)
             os.replace(partial, kept)
+            sync(self.folder)
         self._loaded[bundle.digest] = bundle
         return bundle
 
@@ -59,7 +61,7 @@ def check(bundle: Bundle) -> None:
     """BundleError unless this code can decide with it: features, and a finite estimate."""
     estimator = LiveEstimator()
     estimator.use(bundle)
-    judge_of(bundle)
+    pair_predictor_of(bundle)
     probe = Job("probe", 0.0, 1)
     seconds = estimator.estimate(probe, 0.0).seconds
     if not isfinite(seconds):

@@ -2,7 +2,7 @@
 
 After an upgrade the same events may be decided otherwise, and what was decided then has long taken
 effect. So the log is followed, not decided anew: the ledger and the histories are read off it, and
-a new core is built in which what runs runs and what waits waits. A REBASED event marks the place;
+a new core is built in which what runs runs and what waits waits. An EPOCH event marks the place;
 from there on the log replays to the same bytes again.
 """
 
@@ -17,19 +17,22 @@ from sqlalchemy import Connection, select
 from features.job import Job, Profile
 from features.schema import State as EndState
 from models.bundle import Bundle
+from scheduler.assembly import assemble
 from scheduler.backends.base import Purpose
 from scheduler.backends.events import Event, Kind
+from scheduler.core.cluster import Node
 from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.estimates import LiveEstimator
-from scheduler.service.log.fold import Bundles, Diverged, State, decision_of
-from scheduler.service.log.snapshots import Snapshots
+from scheduler.core.policy import Policy
+from scheduler.service.log.fold import Bundles, Diverged, State
+from scheduler.service.log.snapshots import StateCheckpoints
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import decisions
 
 BEAT = 500  # events
 
 
-class Follower:
+class EpochFollower:
     """Listens to the log in the core's stead, and tells the estimator what the core would."""
 
     def __init__(self) -> None:
@@ -51,6 +54,9 @@ class Follower:
     def observed(self, job_id: str, profile: Profile, now: float) -> None:
         self.estimator.profiled(job_id, profile, now)
 
+    def pair_speed_observed(self, job_id: str, speed: float, now: float) -> None:
+        """Nothing that an estimator learns from."""
+
     def ended(self, job_id: str, state: EndState, duration_s: float, now: float) -> None:
         self.estimator.ended(job_id, state, duration_s, now)
 
@@ -67,6 +73,15 @@ class Follower:
     def set_node(self, node: int, is_open: bool) -> None:
         """The ledger keeps it."""
 
+    def add_node(self, node: int, has: Node) -> None:
+        """The ledger keeps it."""
+
+    def change_node(self, node: int, to: Node | None) -> None:
+        """The ledger keeps it."""
+
+    def use_policy(self, policy: Policy, now: float) -> None:
+        """The state keeps its settings."""
+
     def decided(self, taken: Sequence[Decision]) -> None:
         for d in taken:
             if d.action in (Action.START, Action.PACK):
@@ -78,12 +93,12 @@ class Followed(State):
 
     def __init__(self, bundles: Bundles, *, keep: bool = False):
         super().__init__(bundles, keep=keep)
-        self.follower = Follower()
+        self.follower = EpochFollower()
         self.decided = 0  # decisions so far
 
     def follow(self, event: Event, taken: Sequence[Decision]) -> None:
         """Fold one event; `taken` are the decisions of a pass, as logged."""
-        if event.kind is Kind.REBASED:
+        if event.kind is Kind.EPOCH:
             self.seen = event.seq
             return
         if event.kind is not Kind.DECIDED:
@@ -100,32 +115,41 @@ class Followed(State):
         if taken:
             self.decided = taken[-1].seq + 1
 
-    def rebased(self) -> State:
+    def next_epoch(self) -> State:
         """This state with a core of its own, built from what the log says."""
-        assert self.genesis is not None
+        assert self.header is not None
         follower, records = self.follower, self.ledger.records.values()
-        core = self.core = self.genesis.core(follower.estimator)
-        if follower.bundle is not None:
-            core.policy.use(follower.bundle)
-        core.resume(self.decided)
+        nodes = self.ledger.nodes.records
         live = [record for record in records if not record.phase.over]
+        policy = self.policy_for(self.ledger.nodes.spec())
+        core = self.core = assemble(self.spec, follower.estimator, policy=policy)
+        core.begin_with(
+            {node: record.has for node, record in nodes.items()},
+            [node for node, record in nodes.items() if record.profiling],
+            [record.submission.vc for record in live],
+        )
+        core.resume(self.decided, follower.bundle)
         for record in sorted(live, key=lambda r: (not r.phase.holds_gpus, r.granted, r.seq)):
-            placement = list(zip(record.nodes, record.gpus, strict=True))
+            grant = record.grant
             core.adopt(
                 record.submission.job(),
                 self.now,
                 order=record.seq,
                 priority=record.priority,
                 profile=record.profile,
-                looked_at=record.looked_at,
+                profiled=record.profiled,
                 queued_before=record.queued_at is not None,
-                placement=placement,
-                profiling=record.purpose is Purpose.PROFILE,
-                since=record.granted_at,
-                partner=record.partner,
+                placement=list(zip(grant.nodes, grant.gpus, strict=True)) if grant else None,
+                profiling=grant is not None and grant.purpose is Purpose.PROFILE,
+                since=grant.at if grant else None,
+                partner=grant.partner if grant else None,
             )
-        for node in sorted(self.ledger.closed):
-            core.set_node(node, False)
+        for node, node_record in nodes.items():
+            if not node_record.open:
+                core.set_node(node, False)
+            if node_record.leaves or node_record.becomes is not None:
+                core.set_node(node, node_record.opens)
+                core.change_node(node, node_record.becomes)
         self.wake_at = self.now
         return self
 
@@ -138,21 +162,21 @@ def folded(
     *,
     keep: bool = False,
     beat: Callable[[], None] = lambda: None,
-    snapshots: Snapshots | None = None,
+    snapshots: StateCheckpoints | None = None,
 ) -> State:
-    """The state at event `upto`: decided anew since the log was rebased last, followed before; or
+    """The state at event `upto`: decided anew since its last epoch began, followed before; or
     since the newest snapshot, if that is later.
 
     `beat` is called now and then: a long log takes its time. Raises Diverged.
     """
-    rebased = store.last_seq_in(connection, Kind.REBASED)
+    epoch = store.last_seq_in(connection, Kind.EPOCH)
     state = snapshots.newest(connection, store, upto) if snapshots is not None else None
-    if state is not None and state.seen > rebased:
+    if state is not None and state.seen > epoch:
         with suppress(Diverged):  # then it was no good
             return _onwards(state, connection, store, upto, beat)
     state = State(bundles, keep=keep)
-    if rebased and rebased <= upto:
-        state = followed(connection, store, bundles, rebased, keep=keep, beat=beat)
+    if epoch and epoch <= upto:
+        state = followed(connection, store, bundles, epoch, keep=keep, beat=beat)
     return _onwards(state, connection, store, upto, beat)
 
 
@@ -183,10 +207,10 @@ def followed(
         state.follow(event, taken)
         if event.seq % BEAT == 0:
             beat()
-    return state.rebased()
+    return state.next_epoch()
 
 
 def logged(connection: Connection, event: int) -> list[Decision]:
     """The decisions of a pass, as they were taken."""
     query = select(decisions.c.body).where(decisions.c.event == event).order_by(decisions.c.seq)
-    return [decision_of(json.loads(body)) for body in connection.execute(query).scalars()]
+    return [Decision.from_body(json.loads(body)) for body in connection.execute(query).scalars()]

@@ -12,14 +12,14 @@ import structlog
 from sqlalchemy import Connection, func, select
 from sqlalchemy.exc import DBAPIError
 
+from features.files import write_table
 from features.schema import TRACE_SCHEMA
 from scheduler.backends.events import Kind
-from scheduler.service.log.ledger import Phase
+from scheduler.service.log.record import Phase
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import events, jobs
-from scheduler.simulation.recorder import write_table
 
-LOOK_S = 5.0
+POLL_S = 5.0
 OVER = (Phase.ENDED, Phase.CANCELLED, Phase.LOST)
 
 
@@ -53,7 +53,7 @@ def keep_exporting(
     """
     store, last, log = Store(database), 0, structlog.get_logger("export")
     try:
-        while not stopping(LOOK_S):
+        while not stopping(POLL_S):
             try:
                 over = _count(store)
                 if over // every > last // every or (over and not path.exists()):

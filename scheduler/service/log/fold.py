@@ -10,19 +10,24 @@ from __future__ import annotations
 import hashlib
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from features.job import Job, Profile
 from features.schema import State as EndState
 from models.bundle import Bundle
+from scheduler.assembly import CoreSpec, policy_of, settings_of
 from scheduler.backends.base import Launch, Purpose
 from scheduler.backends.events import INPUTS, Event, Kind, canonical
+from scheduler.core.cluster import ClusterSpec, Node
 from scheduler.core.core import Core
-from scheduler.core.decisions import Action, Decision, Reason, Score
-from scheduler.service.log.header import Genesis
-from scheduler.service.log.ledger import Ledger, Phase, Record, first_row, profile_of
-
-__all__ = ["Ledger", "Phase", "Record", "State", "first_row"]  # and what stands below
+from scheduler.core.decisions import Action, Decision, Reason
+from scheduler.core.policy import Policy
+from scheduler.core.settings import InvalidSettings
+from scheduler.service.log.header import LogHeader, LogHeaderError, servable
+from scheduler.service.log.ledger import Ledger
+from scheduler.service.log.nodes import NodeTable, node_of, well_formed
+from scheduler.service.log.record import Record, first_row, indices, profile_of
 
 Bundles = Callable[[Mapping[str, Any]], Bundle]  # the bundle that a BUNDLE event's body names
 
@@ -34,19 +39,18 @@ class Listener(Protocol):
     def submitted(self, job: Job, now: float, *, priority: int = 0) -> None: ...
     def profile_ended(self, job_id: str, profile: Profile | None, now: float) -> None: ...
     def observed(self, job_id: str, profile: Profile, now: float) -> None: ...
+    def pair_speed_observed(self, job_id: str, speed: float, now: float) -> None: ...
     def ended(self, job_id: str, state: EndState, duration_s: float, now: float) -> None: ...
     def withdrawn(self, job_id: str, now: float, reason: Reason = ...) -> None: ...
     def set_priority(self, job_id: str, priority: int) -> None: ...
     def set_node(self, node: int, is_open: bool) -> None: ...
+    def add_node(self, node: int, has: Node) -> None: ...
+    def change_node(self, node: int, to: Node | None) -> None: ...
+    def use_policy(self, policy: Policy, now: float) -> None: ...
     def use(self, bundle: Bundle) -> None: ...
 
 
 _ASKED = (Kind.CANCEL_ASKED, Kind.PRIORITY_SET)
-_WITHDRAWN = {
-    Kind.ENDED: Reason.CANCELLED,
-    Kind.LOST: Reason.LOST,
-    Kind.NOT_STARTED: Reason.NOT_STARTED,
-}
 
 
 class Diverged(Exception):
@@ -63,33 +67,9 @@ class Diverged(Exception):
         self.decisions = list(decisions)
 
 
-def body_of(decision: Decision) -> dict[str, Any]:
-    """A decision as plain values; fields that say nothing are left out."""
-    found = {name: getattr(decision, name) for name in Decision.__slots__}
-    if decision.score is not None:
-        # not `asdict`, which copies every value and is most of the cost of a pass's record
-        found["score"] = {name: getattr(decision.score, name) for name in Score.__slots__}
-    return {name: value for name, value in found.items() if value is not None and value != ()}
-
-
-def decision_of(body: Mapping[str, Any]) -> Decision:
-    """The inverse of `body_of`."""
-    found: dict[str, Any] = {
-        name: _frozen(value) if isinstance(value, list) else value for name, value in body.items()
-    }
-    found["action"], found["reason"] = Action(body["action"]), Reason(body["reason"])
-    if "score" in body:
-        found["score"] = Score(**{name: _frozen(value) for name, value in body["score"].items()})
-    return Decision(**found)
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(map(_frozen, value)) if isinstance(value, list) else value
-
-
 def encoded(decisions: Iterable[Decision]) -> list[str]:
     """Decisions as canonical JSON, one by one: what is kept of them, and digested."""
-    return [canonical(body_of(d)) for d in decisions]
+    return [canonical(d.body()) for d in decisions]
 
 
 def digest_of(texts: Sequence[str]) -> str:
@@ -105,7 +85,7 @@ class State:
         keep: remember jobs that are over.
 
     Attributes:
-        genesis: what the core is built from; None before the first event.
+        header: what the core is built from; None before the first event.
         now: time of the last pass, seconds since the epoch.
         seen: `seq` of the last event folded, whether covered by a pass yet or not.
         covered: `seq` up to which passes have been taken.
@@ -113,11 +93,12 @@ class State:
         keys: [job, key] of waiting jobs that the last pass moved without a decision about them.
         last: decisions of the last pass.
         version, bundle: code and bundle digest that decide now.
+        settings: of the policy, where they changed since the log began.
     """
 
     def __init__(self, bundles: Bundles, *, keep: bool = False):
         self.ledger = Ledger(keep=keep)
-        self.genesis: Genesis | None = None
+        self.header: LogHeader | None = None
         self.now = 0.0
         self.seen = 0
         self.covered = 0
@@ -126,6 +107,7 @@ class State:
         self.last: list[Decision] = []
         self.version = ""
         self.bundle = ""
+        self.settings: Mapping[str, Any] | None = None
         self.core: Core
         self.bundles = bundles
         self._pending: deque[Event] = deque()
@@ -159,16 +141,45 @@ class State:
     def note(self, event: Event) -> None:
         """Hold an event back until a pass covers it."""
         self.seen = event.seq
-        if event.kind is Kind.GENESIS:
-            self.genesis = Genesis.from_body(event.body)
-            self.core = self.genesis.core()
-            self.now, self.version = self.genesis.start, self.genesis.version
-        elif event.kind is Kind.REBASED:
+        if event.kind is Kind.HEADER:
+            self.header = LogHeader.from_body(event.body)
+            self.ledger.nodes = NodeTable(self.header.nodes())
+            self.core = self.header.core()
+            self.now, self.version = self.header.start, self.header.version
+        elif event.kind is Kind.EPOCH:
             raise ValueError(f"event {event.seq} begins a new core: see `service.rebase`")
         elif event.kind is Kind.LEASE:
             self.version = event.body.get("version", self.version)
         elif event.kind in INPUTS:
             self._pending.append(event)
+
+    @property
+    def spec(self) -> CoreSpec:
+        """What the core is built from, with the settings of now."""
+        assert self.header is not None
+        return self.header.spec.with_settings(self.settings)
+
+    def policy_for(self, cluster: ClusterSpec) -> Policy:
+        """The policy with the settings of now, for a cluster. Raises InvalidSettings."""
+        return policy_of(replace(self.spec, cluster=cluster))
+
+    def _admits(self, event: Event) -> bool:
+        """False for a body that is not what its kind has, for settings that the policy does not
+        have or a service cannot run, and for a node by which there are several types of GPU where
+        it can place on one only. The API turns them down."""
+        assert self.header is not None
+        try:
+            if event.kind is Kind.SETTINGS_SET:
+                name, cluster = self.header.spec.policy, self.ledger.nodes.spec()
+                settings = settings_of(name, event.body["settings"])
+                servable(replace(self.spec, settings=settings, cluster=cluster))
+                return True
+            if event.kind in (Kind.NODE_ADDED, Kind.NODE_CHANGED):
+                policy = self.policy_for(self.ledger.nodes.spec(node_of(event.body)))
+                return policy.mixes_types or not self.ledger.nodes.mixed_by(event)
+            return True
+        except (InvalidSettings, LogHeaderError):
+            return False
 
     @property
     def pending(self) -> bool:
@@ -185,6 +196,7 @@ class State:
         self.now = max(now, self.now)
         self._advance(core, upto)
         if self.wake_at is not None and self.now >= self.wake_at:
+            self.wake_at = None
             core.wake(self.now)
         decisions = core.decide(self.now)
         self.last = decisions
@@ -194,7 +206,9 @@ class State:
             [q.job.job_id, q.key] for q in core.rekeyed() if records[q.job.job_id].key != q.key
         ]
         self.ledger.rekeyed(self.keys)
-        self.wake_at = core.next_wake(self.now)
+        wake = core.next_wake(self.now)
+        if wake is not None and (self.wake_at is None or wake < self.wake_at):
+            self.wake_at = wake  # one asked for earlier still comes, as in simulation
         return decisions
 
     # --- events into the core ---------------------------------------------------------------
@@ -204,72 +218,124 @@ class State:
         while self._pending and self._pending[0].seq <= upto:
             event = self._pending.popleft()
             unknown = event.kind in _ASKED and not core.knows(event.job_id)  # just refused
-            if self.ledger.matters(event) and not unknown:
+            if not well_formed(event):
+                continue
+            if self.ledger.matters(event) and not unknown and self._admits(event):
                 self._cover(core, event)
         self.covered = upto
 
     def _cover(self, core: Listener, event: Event) -> None:
-        now, kind, job_id, body = self.now, event.kind, event.job_id, event.body
-        record = self.ledger.records.get(job_id)
-        if kind is Kind.NODE_SET:
-            core.set_node(body["node"], body["open"])
-        elif kind is Kind.BUNDLE:
-            core.use(self.bundles(body))
-            self.bundle = body["digest"]
-        elif kind is Kind.PRIORITY_SET:
-            core.set_priority(job_id, body["priority"])
-        elif kind is Kind.CANCEL_ASKED:
-            assert record is not None
-            if record.phase.waits:
-                core.withdrawn(job_id, now)
-        elif kind is Kind.OBSERVED:
-            profile = profile_of(body)
-            if profile is not None:
-                core.observed(job_id, profile, now)
-        elif kind is Kind.PROFILED:
-            assert record is not None
-            if record.cancel_asked:
-                core.withdrawn(job_id, now)
-            else:
-                core.profile_ended(job_id, profile_of(body), now)
-        elif kind is Kind.ENDED and body.get("ran_s") is not None:
-            core.ended(job_id, EndState(body["state"]), body["ran_s"], now)
-        elif kind in _WITHDRAWN:
-            core.withdrawn(job_id, now, _WITHDRAWN[kind])
+        told = TOLD.get(event.kind)
+        if told is not None:
+            told(self, core, event)
         self.ledger.take(event)
-        if kind is Kind.SUBMITTED:
-            taken = self.ledger.records[job_id]
-            core.submitted(taken.submission.job(), now, priority=taken.priority)
+        if event.kind is Kind.SUBMITTED:
+            record = self.ledger.records[event.job_id]
+            core.submitted(record.submission.job(), self.now, priority=record.priority)
+
+    def _node_set(self, core: Listener, event: Event) -> None:
+        core.set_node(event.body["node"], event.body["open"])
+
+    def _node_added(self, core: Listener, event: Event) -> None:
+        self._fit_types(core, event)
+        core.add_node(self.ledger.nodes.next, node_of(event.body))
+
+    def _node_changed(self, core: Listener, event: Event) -> None:
+        self._fit_types(core, event)
+        core.change_node(event.body["node"], node_of(event.body))
+
+    def _node_removed(self, core: Listener, event: Event) -> None:
+        core.change_node(event.body["node"], None)
+
+    def tell(self, core: Core, event: Event, now: float) -> None:
+        """Tell a copy of the core of nodes or settings that are not in the log."""
+        if event.kind is Kind.SETTINGS_SET:
+            spec = self.spec.with_settings(event.body["settings"])
+            core.use_policy(policy_of(replace(spec, cluster=self.ledger.nodes.spec())), now)
+        else:
+            TOLD[event.kind](self, core, event)
+
+    def _fit_types(self, core: Listener, event: Event) -> None:
+        """Where there come to be several types of GPU, decide by a policy that was built for it."""
+        cluster = self.ledger.nodes.spec(node_of(event.body))
+        if not self.core.policy.fits(cluster):
+            core.use_policy(self.policy_for(cluster), self.now)
+
+    def _settings_set(self, core: Listener, event: Event) -> None:
+        self.settings = event.body["settings"]
+        core.use_policy(self.policy_for(self.ledger.nodes.spec()), self.now)
+
+    def _bundle(self, core: Listener, event: Event) -> None:
+        core.use(self.bundles(event.body))
+        self.bundle = event.body["digest"]
+
+    def _priority_set(self, core: Listener, event: Event) -> None:
+        core.set_priority(event.job_id, event.body["priority"])
+
+    def _cancel_asked(self, core: Listener, event: Event) -> None:
+        if self.ledger.records[event.job_id].phase.waits:
+            core.withdrawn(event.job_id, self.now)
+
+    def _observed(self, core: Listener, event: Event) -> None:
+        profile = profile_of(event.body)
+        if profile is not None:
+            core.observed(event.job_id, profile, self.now)
+
+    def _pair_observed(self, core: Listener, event: Event) -> None:
+        grant = self.ledger.records[event.job_id].grant
+        if grant is not None and grant.partner is not None:  # else that one has just ended
+            core.pair_speed_observed(event.job_id, event.body["speed"], self.now)
+
+    def _profiled(self, core: Listener, event: Event) -> None:
+        if self.ledger.records[event.job_id].cancel_asked:
+            core.withdrawn(event.job_id, self.now)
+        else:
+            core.profile_ended(event.job_id, profile_of(event.body), self.now)
+
+    def _ended(self, core: Listener, event: Event) -> None:
+        ran_s = event.body.get("ran_s")
+        if ran_s is None:
+            core.withdrawn(event.job_id, self.now, Reason.CANCELLED)
+        else:
+            core.ended(event.job_id, EndState(event.body["state"]), ran_s, self.now)
+
+    def _lost(self, core: Listener, event: Event) -> None:
+        core.withdrawn(event.job_id, self.now, Reason.LOST)
+
+    def _not_started(self, core: Listener, event: Event) -> None:
+        core.withdrawn(event.job_id, self.now, Reason.NOT_STARTED)
 
     # --- what is to be done -----------------------------------------------------------------
 
     def launches(self) -> list[Record]:
         """Records whose attempt was decided and not yet reported begun, in order of decision."""
-        waiting = [r for r in self.ledger.records.values() if r.phase.holds_gpus and not r.begun]
+        waiting = [r for r in self.ledger.holding.values() if r.waits_to_begin]
         return sorted(waiting, key=lambda r: r.granted)
 
     def launch(self, record: Record) -> Launch:
         """What the backend is told of an attempt; the same however often it is told."""
-        assert record.purpose is not None
-        asked, stage = record.submission, self.core.profiling
-        look_s = stage.limit_s if stage is not None else None
-        profiling = record.purpose is Purpose.PROFILE
-        watched = self.core.policy.watches_runs and record.profile is None
+        asked, grant, stage = record.submission, record.grant, self.core.profiling
+        assert grant is not None
+        policy = self.core.policy
+        profile_s = stage.limit_s if stage is not None else policy.watch_s
+        profiling = grant.purpose is Purpose.PROFILE
+        watched = policy.watches_runs and self.core.known(record.job_id).profile is None
         return Launch(
             job_id=record.job_id,
             attempt=record.attempt,
-            purpose=record.purpose,
+            purpose=grant.purpose,
             command=asked.command,
-            nodes=record.nodes,
-            gpus=record.gpu_ids,
+            nodes=grant.nodes,
+            gpus=tuple(map(indices, grant.gpus)),
             environment=asked.environment,
             workdir=asked.workdir,
             user=asked.user,
             memory_mib=asked.memory_mib,
             time_limit_s=asked.time_limit_s,
-            limit_s=look_s if profiling else None,
-            watch_s=look_s if watched and not profiling else None,
-            partner=record.partner,
+            limit_s=profile_s if profiling else None,
+            watch_s=profile_s if watched and not profiling else None,
+            partner=grant.partner,
+            pair_watch_s=policy.pace_s if grant.partner is not None else None,
         )
 
     def unseen_rows(self) -> list[dict[str, Any]]:
@@ -278,7 +344,26 @@ class State:
 
     def stops(self) -> list[Record]:
         """Records whose job is to be stopped, and was not yet reported over."""
-        return [r for r in self.ledger.cancelling.values() if r.phase.holds_gpus]
+        return [r for r in self.ledger.holding.values() if r.cancel_asked]
+
+
+# What the decision core, or who follows in its stead, is told of an event, before the ledger is.
+TOLD: dict[Kind, Callable[[State, Listener, Event], None]] = {
+    Kind.NODE_SET: State._node_set,
+    Kind.NODE_ADDED: State._node_added,
+    Kind.NODE_CHANGED: State._node_changed,
+    Kind.NODE_REMOVED: State._node_removed,
+    Kind.SETTINGS_SET: State._settings_set,
+    Kind.BUNDLE: State._bundle,
+    Kind.PRIORITY_SET: State._priority_set,
+    Kind.CANCEL_ASKED: State._cancel_asked,
+    Kind.OBSERVED: State._observed,
+    Kind.PAIR_OBSERVED: State._pair_observed,
+    Kind.PROFILED: State._profiled,
+    Kind.ENDED: State._ended,
+    Kind.LOST: State._lost,
+    Kind.NOT_STARTED: State._not_started,
+}
 
 
 def grants(decisions: Sequence[Decision]) -> list[str]:

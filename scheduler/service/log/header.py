@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -12,20 +13,22 @@ from typing import Any
 
 from sqlalchemy import insert
 
+from scheduler.assembly import CoreSpec, assemble, policy_of
 from scheduler.backends.events import Event, Kind
-from scheduler.core.arrivals import BundleForecast
-from scheduler.core.cluster import Cluster, ClusterSpec
+from scheduler.core.cluster import Cluster, ClusterSpec, NodeGroup
 from scheduler.core.core import Core
 from scheduler.core.estimates import LiveEstimator
-from scheduler.core.profiling import KNOWN_S, ProfilingStage, Scaling, WaitingStage
-from scheduler.policies import POLICIES, build, policy_named
+from scheduler.core.policy import Policy
+from scheduler.core.settings import ProfilingPartition
+from scheduler.policies import POLICIES
+from scheduler.service.log.nodes import NodeRecord, as_begun
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import nodes
 
 FOLLOWED = "slurm-followed"  # backend of a service that decides nothing itself
 
 
-class GenesisError(ValueError):
+class LogHeaderError(ValueError):
     """A cluster or policy that a service cannot run; one line."""
 
 
@@ -34,42 +37,26 @@ def runnable() -> list[str]:
     return [name for name, kind in POLICIES.items() if not (kind.oracle or kind.preemptive)]
 
 
-@dataclass(frozen=True, slots=True)
-class Partition:
-    """The profiling partition.
-
-    Attributes:
-        nodes: how many each virtual cluster lends for good.
-        limit_s, max_gpus: how long a job is looked at, seconds, and the largest that is.
-        scale_from: virtual cluster that lends one more node while many wait; "" = none.
-        known_s: a job like one looked at less than so many seconds ago takes over its profile.
-    """
-
-    nodes: Mapping[str, int]
-    limit_s: float = 200.0
-    max_gpus: int = 8
-    scale_from: str = ""
-    known_s: float = KNOWN_S
-
-    @property
-    def looks(self) -> bool:
-        """Whether it ever has a node; without, it only remembers profiles of watched runs."""
-        return bool(self.nodes or self.scale_from)
-
-    def stage(self, kind: type[ProfilingStage]) -> ProfilingStage:
-        """The stage in front of the queues."""
-        return kind(
-            limit_s=self.limit_s,
-            max_gpus=self.max_gpus,
-            scaling=Scaling(self.scale_from) if self.scale_from else None,
-            forecast=BundleForecast(None),
-            known_s=self.known_s,
+def servable(spec: CoreSpec) -> Policy:
+    """The policy, if a service can run it. Raises LogHeaderError; InvalidSettings: of another
+    cluster."""
+    kind = spec.kind
+    if kind.oracle or kind.preemptive:
+        how = "is told the truth about durations" if kind.oracle else "stops running jobs"
+        raise LogHeaderError(
+            f"policy {spec.policy!r} {how}; a service cannot run it, but: " + ", ".join(runnable())
         )
+    policy = policy_of(spec)
+    if policy.requeues:
+        raise LogHeaderError(
+            "policy.requeue: a service cannot stop a job and start it again yet; leave it out"
+        )
+    return policy
 
 
 @dataclass(frozen=True, slots=True)
-class Genesis:
-    """Cluster, policy, partition, clock.
+class LogHeader:
+    """What the core is built from, and the clock.
 
     Attributes:
         start: first moment of the service's clock, seconds since the epoch.
@@ -80,9 +67,7 @@ class Genesis:
         names: of the nodes, in order; () = they are numbered.
     """
 
-    cluster: ClusterSpec
-    policy: str
-    partition: Partition | None
+    spec: CoreSpec
     start: float
     pace: float = 1.0
     backend: str = "local"
@@ -91,24 +76,11 @@ class Genesis:
     names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        kind = policy_named(self.policy)
-        if kind.oracle or kind.preemptive:
-            how = "is told the truth about durations" if kind.oracle else "stops running jobs"
-            raise GenesisError(
-                f"policy {self.policy!r} {how}; a service cannot run it, but: "
-                + ", ".join(runnable())
-            )
+        servable(self.spec)
 
     def core(self, estimator: LiveEstimator | None = None) -> Core:
         """A new core. Its models come with BUNDLE events; an estimator may bring its histories."""
-        policy = build(self.policy, gpu_memory_mib=self.cluster.gpu_memory_mib)
-        partition = self.partition if policy.profiles else None
-        stage = None
-        if partition is not None and (partition.looks or policy.profiles_waiting):
-            kind = WaitingStage if policy.profiles_waiting else ProfilingStage
-            stage = partition.stage(kind)
-        cluster = Cluster(self.cluster, partition.nodes if partition is not None else None)
-        return Core(cluster, policy, estimator or LiveEstimator(), profiling=stage)
+        return assemble(self.spec, estimator or LiveEstimator())
 
     def clock(self, wall: float) -> float:
         """The service's time when the time of day is `wall`; both seconds since the epoch."""
@@ -119,32 +91,15 @@ class Genesis:
 
         No job runs there but to be looked at: they count in no virtual cluster's GPUs.
         """
-        if self.partition is None or not policy_named(self.policy).profiles:
-            return frozenset()
-        return frozenset(Cluster(self.cluster, self.partition.nodes).profiling.nodes())
+        return frozenset(Cluster(self.spec.cluster, self.spec.lent).profiling.nodes())
 
-    def nodes(self) -> list[dict[str, Any]]:
-        """The rows of the table `nodes`, all open."""
-        spec = self.cluster
-        rows: list[dict[str, Any]] = []
-        for vc, count in spec.vcs.items():
-            for _ in range(count):
-                node = len(rows)
-                rows.append(
-                    {
-                        "node": node,
-                        "name": self.names[node] if self.names else f"node{node:03d}",
-                        "vc": vc,
-                        "gpus": spec.gpus_per_node,
-                        "gpu_type": spec.gpu_type,
-                        "open": True,
-                    }
-                )
-        return rows
+    def nodes(self) -> list[NodeRecord]:
+        """The nodes, all open."""
+        return as_begun(self.spec.cluster, self.lent(), self.names)
 
     def body(self) -> dict[str, Any]:
-        """As the body of a GENESIS event. (Lists, where the order of names matters.)"""
-        spec, partition = self.cluster, self.partition
+        """As the body of a HEADER event. (Lists, where the order of names matters.)"""
+        spec, partition = self.spec.cluster, self.spec.profiling
         return {
             "cluster": {
                 "name": spec.name,
@@ -152,17 +107,13 @@ class Genesis:
                 "gpus_per_node": spec.gpus_per_node,
                 "gpu_memory_mib": spec.gpu_memory_mib,
                 "gpu_type": spec.gpu_type,
+                **({"groups": groups} if (groups := _groups_body(spec)) else {}),
             },
-            "policy": self.policy,
+            "policy": self.spec.policy,
+            "settings": self.spec.settings.plain(),
             "partition": None
             if partition is None
-            else {
-                "nodes": [[vc, nodes] for vc, nodes in partition.nodes.items()],
-                "limit_s": partition.limit_s,
-                "max_gpus": partition.max_gpus,
-                "scale_from": partition.scale_from,
-                "known_s": partition.known_s,
-            },
+            else {**partition.plain(), "nodes": [[vc, n] for vc, n in partition.nodes.items()]},
             "start": self.start,
             "pace": self.pace,
             "backend": self.backend,
@@ -172,49 +123,81 @@ class Genesis:
         }
 
     @classmethod
-    def from_body(cls, body: Mapping[str, Any]) -> Genesis:
-        """The inverse of `body`."""
-        spec, partition = dict(body["cluster"]), body["partition"]
-        spec["vcs"] = dict(spec["vcs"])
+    def from_body(cls, body: Mapping[str, Any]) -> LogHeader:
+        """The inverse of `body`. Raises UnknownPolicy, InvalidSettings."""
+        rest = dict(body)
+        cluster, partition = dict(rest.pop("cluster")), rest.pop("partition")
+        cluster["vcs"] = dict(cluster["vcs"])
+        cluster["groups"] = {
+            vc: tuple(
+                NodeGroup(kind, count, gpus, mib, tuple(names))
+                for kind, count, gpus, mib, names in has
+            )
+            for vc, has in cluster.get("groups", ())
+        }
         if partition is not None:
-            partition = Partition(**{**partition, "nodes": dict(partition["nodes"])})
-        made = {"cluster": ClusterSpec(**spec), "partition": partition}
-        return cls(**{**body, **made, "names": tuple(body.get("names", ()))})
+            partition = ProfilingPartition(**{**partition, "nodes": dict(partition["nodes"])})
+        spec = CoreSpec.of(
+            ClusterSpec(**cluster), rest.pop("policy"), rest.pop("settings", {}), partition
+        )
+        return cls(**{**rest, "spec": spec, "names": tuple(rest.get("names", ()))})
 
-    def differs(self, other: Genesis) -> str:
+    def differs(self, other: LogHeader) -> str:
         """What of a cluster file no longer fits the log, in words; empty when nothing."""
         mine, theirs = self.body(), other.body()
-        for part in ("cluster", "policy", "partition", "backend", "names"):
+        for part in ("cluster", "backend", "names"):
             was, is_now = mine.get(part), theirs.get(part)
-            if (
-                part == "partition"
-                and was is None
-                and other.partition
-                and not other.partition.looks
-            ):
-                continue  # begun when a partition without nodes was none
             if was != is_now:
                 return f"{part} was {was!r} when this database was made, is {is_now!r}"
+        if found := self.spec.differences(other.spec):
+            return f"{', and '.join(found)}, since this database was made"
         if self.site != other.site:
             return "this database was made with another --state-dir, where its jobs are kept"
         return ""
 
 
-def establish(store: Store, genesis: Genesis) -> Genesis:
+def _groups_body(spec: ClusterSpec) -> list[Any]:
+    """The groups of nodes, where they differ, as plain values."""
+    return [
+        [
+            vc,
+            [[g.gpu_type, g.nodes, g.gpus_per_node, g.gpu_memory_mib, list(g.names)] for g in has],
+        ]
+        for vc, has in spec.groups.items()
+    ]
+
+
+def establish(store: Store, header: LogHeader) -> LogHeader:
     """Begin the log, or find how it began. GenesisError when that was otherwise."""
     with store.writing() as connection:
         first = store.first_in(connection)
         if first is None:
-            event = Event(Kind.GENESIS, genesis.start, body=genesis.body())
+            event = Event(Kind.HEADER, header.start, body=header.body())
             store.append_in(connection, [event])
-            connection.execute(insert(nodes), genesis.nodes())
-            return genesis
-    found = Genesis.from_body(first.body)
-    if difference := found.differs(genesis):
-        raise GenesisError(
+            connection.execute(insert(nodes), [record.row() for record in header.nodes()])
+            return header
+    found = LogHeader.from_body(first.body)
+    if difference := found.differs(header):
+        raise LogHeaderError(
             f"{difference}; a log goes on with what it began with: use another database"
         )
     return found
+
+
+def service_clock(store: Store) -> Callable[[], float]:
+    """Seconds since the epoch as decisions count them: the wall clock, or that of a simulation."""
+    header: LogHeader | None = None
+
+    def now() -> float:
+        nonlocal header
+        if header is None:
+            first = store.read(limit=1, kinds=[Kind.HEADER])
+            if not first:
+                return time.time()
+            header = LogHeader.from_body(first[0].body)
+        return header.clock(time.time())
+
+    return now
 
 
 @cache

@@ -1,277 +1,101 @@
 """What became of every job, read off the log alone: events, and the decisions as they were taken.
 
 The ledger follows the log and never decides. It gives the rows of the tables `jobs` and `nodes`,
-says which reports still matter, and is all that is needed to go on from.
+says which reports still matter, and is all that is needed to go on from. A job moves by one table,
+`TRANSITIONS`; a move that is not in it is a defect, and raises with the story of the job.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from features.job import Profile
 from features.schema import State as EndState
 from scheduler.backends.base import Purpose
-from scheduler.backends.events import Event, Kind, canonical
-from scheduler.backends.submission import Submission
+from scheduler.backends.events import ABOUT_NODES, Event, Kind
 from scheduler.core.decisions import Action, Decision
+from scheduler.core.transitions import IllegalTransition, Step
+from scheduler.service.log.nodes import NodeRecord, NodeTable
+from scheduler.service.log.record import (
+    HOLDS,
+    OVER,
+    WAITS,
+    End,
+    Grant,
+    Phase,
+    Record,
+    profile_of,
+)
 
-
-class Phase(StrEnum):
-    """Where a job stands."""
-
-    SUBMITTED = "submitted"  # not in a queue yet: not looked at, or waits for its profile
-    PROFILING = "profiling"  # on the profiling partition
-    QUEUED = "queued"
-    STARTING = "starting"  # decided; not yet seen to run
-    RUNNING = "running"
-    ENDED = "ended"  # by itself, well or not: see its state
-    CANCELLED = "cancelled"
-    REFUSED = "refused"  # can never run here
-    LOST = "lost"  # was begun, and nobody knows how it ended; not run again
-
-    @property
-    def waits(self) -> bool:
-        """Waits for GPUs."""
-        return self in (Phase.SUBMITTED, Phase.QUEUED)
-
-    @property
-    def holds_gpus(self) -> bool:
-        return self in (Phase.PROFILING, Phase.STARTING, Phase.RUNNING)
-
-    @property
-    def over(self) -> bool:
-        """Nothing will happen to it any more."""
-        return not (self.waits or self.holds_gpus)
-
-
-@dataclass(slots=True)
-class Record:
-    """One job. Times are seconds since the epoch on the backend's clock.
-
-    Attributes:
-        seq: of the event that submitted it.
-        reason: of its latest decision.
-        priority: asked for; higher goes first.
-        key: the policy's order within its virtual cluster, smaller first.
-        attempt: of the latest launch, from 1; 0 before.
-        purpose: why it holds GPUs, while it does.
-        nodes, gpus: node indices and the GPU bit mask on each, while it holds them.
-        granted, granted_at: decision that gave them, and when.
-        partner: who shares them.
-        begun: the attempt was reported started.
-        profile: of its latest profiling run or observation.
-        looked_at: it has been in the profiling partition.
-        updated_seq: the last event that changed its row.
-    """
-
-    submission: Submission
-    seq: int
-    phase: Phase = Phase.SUBMITTED
-    reason: str = ""
-    priority: int = 0
-    key: float | None = None
-    estimate_s: float | None = None
-    attempt: int = 0
-    purpose: Purpose | None = None
-    nodes: tuple[int, ...] = ()
-    gpus: tuple[int, ...] = ()
-    partner: str | None = None
-    begun: bool = False
-    profile: Profile | None = None
-    looked_at: bool = False
-    granted: int = -1
-    granted_at: float | None = None
-    queued_at: float | None = None
-    started_at: float | None = None
-    ended_at: float | None = None
-    state: EndState | None = None
-    exit_code: int | None = None
-    detail: str = ""
-    cancel_asked: bool = False
-    updated_seq: int = 0
-
-    @property
-    def job_id(self) -> str:
-        return self.submission.job_id
-
-    @property
-    def gpu_ids(self) -> tuple[tuple[int, ...], ...]:
-        """GPU indices per node of `nodes`."""
-        return tuple(indices(mask) for mask in self.gpus)
-
-    def row(self) -> dict[str, Any]:
-        """As a row of the table `jobs`."""
-        asked = self.submission
-        return {
-            "job_id": asked.job_id,
-            "submitted_seq": self.seq,
-            "owner": asked.owner,
-            "vc": asked.vc,
-            "name": asked.name,
-            "gpus": asked.gpus,
-            "spec": canonical(asked.body()),
-            "submitted_at": asked.submitted_at,
-            **self.standing(),
-        }
-
-    def standing(self) -> dict[str, Any]:
-        """What of its row changes in its life."""
-        return {
-            "phase": self.phase.value,
-            "reason": self.reason,
-            "priority": self.priority,
-            "key": self.key,
-            "estimate_s": self.estimate_s,
-            "attempt": self.attempt,
-            "nodes": canonical(list(zip(self.nodes, self.gpu_ids, strict=True))),
-            "partner": self.partner,
-            "queued_at": self.queued_at,
-            "started_at": self.started_at,
-            "ended_at": self.ended_at,
-            "state": None if self.state is None else self.state.value,
-            "exit_code": self.exit_code,
-            "detail": self.detail,
-            "cancel_asked": self.cancel_asked,
-            "updated_seq": self.updated_seq,
-        }
-
-
-def first_row(submitted: Event) -> dict[str, Any]:
-    """The row of `jobs` that is written with a SUBMITTED event (which has its `seq`)."""
-    return _recorded(submitted).row()
-
-
-def _recorded(submitted: Event) -> Record:
-    submission = Submission.from_body(submitted.body)
-    return Record(
-        submission, submitted.seq, priority=submission.priority, updated_seq=submitted.seq
-    )
-
-
-def indices(mask: int) -> tuple[int, ...]:
-    """The GPU indices of a bit mask."""
-    return tuple(i for i in range(mask.bit_length()) if mask >> i & 1)
-
-
-def profile_of(body: Mapping[str, Any]) -> Profile | None:
-    """The profile in the body of a report's event."""
-    found = body.get("profile")
-    return None if found is None else Profile(**found)
+ABOUT_NO_JOB = (Kind.BUNDLE, Kind.SETTINGS_SET)
+REPORTS = (
+    Kind.STARTED,
+    Kind.OBSERVED,
+    Kind.PAIR_OBSERVED,
+    Kind.PROFILED,
+    Kind.ENDED,
+    Kind.LOST,
+    Kind.NOT_STARTED,
+)
 
 
 class Ledger:
-    """Records by job id, and which nodes are open.
+    """Records by job id, and the nodes.
 
     Args:
-        keep: remember jobs that are over; otherwise `forget` drops them.
+        keep: remember jobs that are over; otherwise `changes` drops them.
+
+    Attributes:
+        nodes: as the log tells of them.
+        holding: the records that hold GPUs, by job id.
     """
 
     def __init__(self, *, keep: bool = False):
         self.keep = keep
         self.records: dict[str, Record] = {}
-        self.closed: set[int] = set()  # drained nodes
-        self.cancelling: dict[str, Record] = {}  # asked to be cancelled, and not over
+        self.nodes = NodeTable()
+        self.holding: dict[str, Record] = {}
         self._changed: dict[str, None] = {}
-        self._turned: set[int] = set()  # nodes drained or opened since the last `changes`
 
     # --- the log ----------------------------------------------------------------------------
 
     def matters(self, event: Event) -> bool:
         """False for an event that comes too late, or again: nothing is to be done about it."""
-        if event.kind in (Kind.NODE_SET, Kind.BUNDLE):
+        if event.kind in ABOUT_NODES:
+            return self.nodes.matters(event)
+        if event.kind in ABOUT_NO_JOB:
             return True
         record = self.records.get(event.job_id)
         if event.kind is Kind.SUBMITTED:
             return record is None
-        if record is None or record.phase.over:
+        if record is None or (record.phase, event.kind) not in TRANSITIONS:
             return False
-        if event.kind in (Kind.CANCEL_ASKED, Kind.PRIORITY_SET):
+        if event.kind not in REPORTS:
             return True
-        if not record.phase.holds_gpus or event.body["attempt"] != record.attempt:
-            return False
-        if event.kind is Kind.STARTED:
-            return not record.begun
-        if event.kind is Kind.PROFILED:
-            return record.purpose is Purpose.PROFILE
-        return event.kind is not Kind.OBSERVED or record.purpose is Purpose.RUN
+        return event.body["attempt"] == record.attempt and (
+            event.kind is not Kind.STARTED or record.waits_to_begin
+        )
 
     def take(self, event: Event) -> None:
-        """An event that matters."""
-        body = event.body
-        if event.kind is Kind.NODE_SET:
-            (self.closed.discard if body["open"] else self.closed.add)(body["node"])
-            self._turned.add(body["node"])
-            return
-        if event.kind is Kind.BUNDLE:
-            return
-        if event.kind is Kind.SUBMITTED:
-            self.records[event.job_id] = _recorded(event)
-            return  # its row is there already
-        record = self.records[event.job_id]
-        self._changed[event.job_id] = None
-        if event.kind is Kind.CANCEL_ASKED:
-            record.cancel_asked = True
-            self.cancelling[event.job_id] = record
-            if record.phase.waits:
-                self._over(record, Phase.CANCELLED, event.at, EndState.CANCELLED)
-        elif event.kind is Kind.PRIORITY_SET:
-            record.priority = body["priority"]
-        elif event.kind is Kind.STARTED:
-            record.begun = True
-            if record.purpose is Purpose.RUN:
-                record.phase, record.started_at = Phase.RUNNING, event.at
-        elif event.kind is Kind.OBSERVED:
-            record.profile = profile_of(body)
-        elif event.kind is Kind.PROFILED:
-            self._profiled(record, event)
-        else:
-            self._ended(record, event)
-
-    def _profiled(self, record: Record, event: Event) -> None:
-        record.profile, record.looked_at = profile_of(event.body), True
-        if record.cancel_asked:
-            self._over(record, Phase.CANCELLED, event.at, EndState.CANCELLED)
-            return
-        self._give_up_gpus(record)
-        record.phase = Phase.SUBMITTED  # until the pass puts it in its queue
-
-    def _ended(self, record: Record, event: Event) -> None:
-        body = event.body
-        record.detail, record.exit_code = body.get("detail", ""), body.get("exit_code")
-        if event.kind is Kind.LOST:
-            self._over(record, Phase.LOST, event.at, EndState.NODE_FAIL)
-        elif event.kind is Kind.NOT_STARTED:
-            cancelled = record.cancel_asked
-            state = EndState.CANCELLED if cancelled else EndState.FAILED
-            self._over(record, Phase.CANCELLED if cancelled else Phase.ENDED, event.at, state)
-        else:
-            state = EndState(body["state"])
-            if record.started_at is None and body.get("ran_s") is not None:
-                record.started_at = event.at - body["ran_s"]  # it ended while being profiled
-            phase = Phase.CANCELLED if state is EndState.CANCELLED else Phase.ENDED
-            self._over(record, phase, event.at, state)
-
-    def _over(self, record: Record, phase: Phase, at: float, state: EndState) -> None:
-        self._give_up_gpus(record)
-        record.phase, record.ended_at, record.state = phase, at, state
-        self.cancelling.pop(record.job_id, None)
-
-    def _give_up_gpus(self, record: Record) -> None:
-        partner = self.records.get(record.partner or "")
-        if partner is not None:
-            partner.partner = None
-            self._changed[partner.job_id] = None
-        record.nodes = record.gpus = ()
-        record.partner = record.purpose = record.granted_at = None
-
-    # --- decisions --------------------------------------------------------------------------
+        """An event that matters. Raises IllegalTransition."""
+        if event.kind in ABOUT_NODES:
+            self.nodes.take(event)
+        elif event.kind is Kind.SUBMITTED:  # its row is there already
+            self.records[event.job_id] = Record.submitted(event)
+        elif event.kind not in ABOUT_NO_JOB:
+            record = self.records[event.job_id]
+            move = TRANSITIONS.get((record.phase, event.kind))
+            if move is None:
+                raise IllegalTransition(event.kind, record.phase, record.story())
+            move(self, record, event)
+            record.steps.append(Step(event.at, event.kind, record.phase, event.seq))
+            self._changed[event.job_id] = None
 
     def decided(self, decisions: Iterable[Decision]) -> None:
-        """Decisions of a pass, in order."""
+        """Decisions of a pass, in order. Raises IllegalTransition."""
         for d in decisions:
+            if d.action is Action.CHANGE_NODE:
+                self.nodes.settled(d.nodes[0])
             record = self.records.get(d.job_id)
             if record is None:
                 continue  # about a node
@@ -281,30 +105,122 @@ class Ledger:
                 record.key = d.priority
             if d.estimate_s is not None:
                 record.estimate_s = d.estimate_s
-            if record.phase.over:
-                continue  # it left in the same pass that it came in
-            if d.action in (Action.START, Action.PACK, Action.PROFILE):
-                self._granted(record, d)
-            elif d.action is Action.ENQUEUE:
-                record.phase = Phase.QUEUED
-                if record.queued_at is None:
-                    record.queued_at = d.time
-            elif d.action is Action.REFUSE:
-                record.detail = d.sentence()
-                record.phase, record.ended_at = Phase.REFUSED, d.time
+            if d.action in STAYS:
+                continue
+            move = DECIDED.get((record.phase, d.action))
+            if move is None:
+                raise IllegalTransition(d.action, record.phase, record.story())
+            move(self, record, d)
+            record.steps.append(Step(d.time, d.action, record.phase, d.seq))
+
+    def story(self, job_id: str) -> str:
+        """Everything that happened to a job, a line each."""
+        record = self.records.get(job_id)
+        return f"job {job_id} is not remembered" if record is None else record.story()
+
+    def validate(self) -> None:
+        """What holds between passes, whatever happened."""
+        for record in self.records.values():
+            assert (record.grant is not None) == record.phase.holds_gpus, record.story()
+            assert (record.end is not None) == record.phase.over, record.story()
+            assert (record.job_id in self.holding) == record.phase.holds_gpus, record.story()
+            partner = self.holding.get((record.grant and record.grant.partner) or "")
+            if partner is not None:
+                assert partner.grant is not None, partner.story()
+                assert partner.grant.partner == record.job_id, partner.story()
+
+    # --- what events do ---------------------------------------------------------------------
+
+    def _cancelled(self, record: Record, event: Event) -> None:
+        record.cancel_asked = True
+        self._over(record, Phase.CANCELLED, End(event.at, EndState.CANCELLED))
+
+    def _cancel_asked(self, record: Record, event: Event) -> None:
+        """It is over when its end is reported."""
+        record.cancel_asked = True
+
+    def _prioritised(self, record: Record, event: Event) -> None:
+        record.priority = event.body["priority"]
+
+    def _begun(self, record: Record, event: Event) -> None:
+        assert record.grant is not None
+        record.grant.begun = True
+
+    def _running(self, record: Record, event: Event) -> None:
+        self._begun(record, event)
+        record.phase, record.started_at = Phase.RUNNING, event.at
+
+    def _observed(self, record: Record, event: Event) -> None:
+        record.profile = profile_of(event.body)
+
+    def _pair_observed(self, record: Record, event: Event) -> None:
+        """What it says is for the policy."""
+
+    def _profiled(self, record: Record, event: Event) -> None:
+        record.profile, record.profiled = profile_of(event.body), True
+        if record.cancel_asked:
+            self._over(record, Phase.CANCELLED, End(event.at, EndState.CANCELLED))
+        else:
+            self._give_up_gpus(record)
+            record.phase = Phase.SUBMITTED  # until the pass puts it in its queue
+
+    def _ended(self, record: Record, event: Event) -> None:
+        state, ran_s = EndState(event.body["state"]), event.body.get("ran_s")
+        if record.started_at is None and ran_s is not None:
+            record.started_at = event.at - ran_s  # it ended while being profiled
+        phase = Phase.CANCELLED if state is EndState.CANCELLED else Phase.ENDED
+        self._over(record, phase, _end(event, state))
+
+    def _lost(self, record: Record, event: Event) -> None:
+        self._over(record, Phase.LOST, _end(event, EndState.NODE_FAIL))
+
+    def _not_started(self, record: Record, event: Event) -> None:
+        if record.cancel_asked:
+            self._over(record, Phase.CANCELLED, _end(event, EndState.CANCELLED))
+        else:
+            self._over(record, Phase.ENDED, _end(event, EndState.FAILED))
+
+    # --- what decisions do ------------------------------------------------------------------
+
+    def _queued(self, record: Record, d: Decision) -> None:
+        record.phase = Phase.QUEUED
+        if record.queued_at is None:
+            record.queued_at = d.time
+
+    def _refused(self, record: Record, d: Decision) -> None:
+        self._over(record, Phase.REFUSED, End(d.time, detail=d.sentence()))
 
     def _granted(self, record: Record, d: Decision) -> None:
         profiling = d.action is Action.PROFILE
-        record.attempt += 1
-        record.begun = False
-        record.purpose = Purpose.PROFILE if profiling else Purpose.RUN
+        purpose = Purpose.PROFILE if profiling else Purpose.RUN
         record.phase = Phase.PROFILING if profiling else Phase.STARTING
-        record.nodes, record.gpus, record.partner = d.nodes, d.gpus, d.partner
-        record.granted, record.granted_at = d.seq, d.time
-        partner = self.records.get(d.partner or "")
-        if partner is not None:
-            partner.partner = record.job_id
-            self._changed[partner.job_id] = None
+        record.attempt += 1
+        record.granted = d.seq
+        record.grant = Grant(purpose, d.nodes, d.gpus, d.time, d.partner)
+        self.holding[record.job_id] = record
+        self._pair(d.partner, record.job_id)
+
+    def _left(self, record: Record, d: Decision) -> None:
+        """It left in the same pass that it came in, or that says so."""
+
+    # --- what both do -----------------------------------------------------------------------
+
+    def _over(self, record: Record, phase: Phase, end: End) -> None:
+        self._give_up_gpus(record)
+        record.phase, record.end = phase, end
+
+    def _give_up_gpus(self, record: Record) -> None:
+        if record.grant is not None:
+            self._pair(record.grant.partner, None)
+            record.grant = None
+            del self.holding[record.job_id]
+
+    def _pair(self, job_id: str | None, partner: str | None) -> None:
+        """The other of two that share, or shared, their GPUs."""
+        other = self.holding.get(job_id or "")
+        if other is not None and other.grant is not None:
+            other.grant.partner = partner
+            self._changed[other.job_id] = None
 
     # --- tables -----------------------------------------------------------------------------
 
@@ -314,15 +230,49 @@ class Ledger:
             self.records[job_id].key = key
             self._changed[job_id] = None
 
-    def changes(self, seq: int) -> tuple[list[Record], list[tuple[int, bool]]]:
-        """Records and nodes (number, open) changed since the last call, by event `seq`."""
+    def changes(self, seq: int) -> tuple[list[Record], list[tuple[int, NodeRecord | None]]]:
+        """Records and nodes (None: it is gone) changed since the last call, by event `seq`."""
         records = [self.records[job_id] for job_id in self._changed]
         for record in records:
             record.updated_seq = seq
-        nodes = [(node, node not in self.closed) for node in sorted(self._turned)]
-        self._changed, self._turned = {}, set()
+        self._changed = {}
         if not self.keep:
             for record in records:
                 if record.phase.over:
                     del self.records[record.job_id]
-        return records, nodes
+        return records, self.nodes.changes()
+
+
+def _end(event: Event, state: EndState) -> End:
+    return End(event.at, state, event.body.get("exit_code"), event.body.get("detail", ""))
+
+
+# What may happen to a job, by where it stands. An event that is not here comes too late, or again.
+TRANSITIONS: dict[tuple[Phase, Kind], Callable[[Ledger, Record, Event], None]] = {
+    **{(phase, Kind.CANCEL_ASKED): Ledger._cancelled for phase in WAITS},
+    **{(phase, Kind.CANCEL_ASKED): Ledger._cancel_asked for phase in HOLDS},
+    **{(phase, Kind.PRIORITY_SET): Ledger._prioritised for phase in (*WAITS, *HOLDS)},
+    (Phase.PROFILING, Kind.STARTED): Ledger._begun,
+    (Phase.STARTING, Kind.STARTED): Ledger._running,
+    (Phase.STARTING, Kind.OBSERVED): Ledger._observed,
+    (Phase.RUNNING, Kind.OBSERVED): Ledger._observed,
+    (Phase.RUNNING, Kind.PAIR_OBSERVED): Ledger._pair_observed,
+    (Phase.PROFILING, Kind.PROFILED): Ledger._profiled,
+    **{(phase, Kind.ENDED): Ledger._ended for phase in HOLDS},
+    **{(phase, Kind.LOST): Ledger._lost for phase in HOLDS},
+    **{(phase, Kind.NOT_STARTED): Ledger._not_started for phase in HOLDS},
+}
+
+# Decisions that leave a job where it is: their reason is kept, and they are none of its story.
+STAYS = (Action.WAIT, Action.RESERVE)
+
+# What may be decided about a job, by where it stands when the pass has heard its events.
+DECIDED: dict[tuple[Phase, Action], Callable[[Ledger, Record, Decision], None]] = {
+    **{(phase, Action.ENQUEUE): Ledger._queued for phase in WAITS},
+    **{(phase, Action.REFUSE): Ledger._refused for phase in WAITS},
+    **{(phase, Action.PROFILE): Ledger._granted for phase in WAITS},
+    **{(phase, Action.START): Ledger._granted for phase in WAITS},
+    **{(phase, Action.PACK): Ledger._granted for phase in WAITS},
+    **{(phase, Action.ENQUEUE): Ledger._left for phase in OVER},
+    **{(phase, Action.CANCEL): Ledger._left for phase in OVER},
+}

@@ -9,7 +9,7 @@ import structlog
 from sqlalchemy import delete
 from sqlalchemy.exc import DBAPIError
 
-from scheduler.service.api.system import service_clock
+from scheduler.service.log.header import service_clock
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import idempotency, questions, tokens
 

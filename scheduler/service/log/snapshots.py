@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from features.files import write_whole
 from models.bundle import Bundle
 from scheduler.backends.events import Event, canonical
 from scheduler.service.log.fold import Bundles, State
@@ -32,7 +32,7 @@ EVERY = 50_000  # events between two snapshots
 SUFFIX = ".state"
 
 
-class Snapshots:
+class StateCheckpoints:
     """The snapshots of one service.
 
     Args:
@@ -54,9 +54,7 @@ class Snapshots:
         body = content.getvalue()
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = self.folder / f"{passed.seq:012d}{SUFFIX}"
-        partial = self.folder / f".{path.name}.{os.getpid()}.partial"
-        partial.write_bytes(hashlib.sha256(body).digest() + body)
-        os.replace(partial, path)
+        write_whole(path, hashlib.sha256(body).digest() + body, mode=0o600)
         for old in self._paths()[KEPT:]:
             old.unlink(missing_ok=True)
         return path

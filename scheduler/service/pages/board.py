@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from scheduler.core.decisions import ANOTHER
 from scheduler.explain.words import count, duration
-from scheduler.service.log.store.reads import Forecast, JobRow, Line, Node, QueueEntry
-from scheduler.service.log.store.visibility import ANOTHER
-from scheduler.service.pages.queries import HOLDING, WAITING, Sight
+from scheduler.service.log.store.reads import JobRow, Line, Node, QueueEntry, StartForecastRow
+from scheduler.service.pages.queries import HOLDING, WAITING, PageQueries
 
 COLOURS = 7  # of the style sheet, its grey left out
 ROWS = 8  # of a queue, before "all of it"
@@ -73,7 +73,7 @@ class Waiting:
     position: int | None
     job: JobRow | None
     told: Line | None = None
-    forecast: Forecast | None = None
+    forecast: StartForecastRow | None = None
     others: int = 0
 
 
@@ -105,7 +105,7 @@ class Board:
     stopped_at: float | None  # nobody decides since then; 0 = nobody ever did
 
 
-def board(view: Sight, only: str = "", after: str = "") -> Board:
+def board(view: PageQueries, only: str = "", after: str = "") -> Board:
     """The page, of one virtual cluster or of all. BadCursor when `after` is none."""
     now = view.now()
     nodes = view.cluster()
@@ -130,7 +130,7 @@ def board(view: Sight, only: str = "", after: str = "") -> Board:
 
 
 def _tiles(
-    view: Sight, now: float, nodes: Sequence[Node], phases: Mapping[tuple[str, str], int]
+    view: PageQueries, now: float, nodes: Sequence[Node], phases: Mapping[tuple[str, str], int]
 ) -> list[Tile]:
     gpus = [gpu for node in nodes for gpu in node.gpus]
     busy = sum(bool(gpu.jobs) for gpu in gpus)
@@ -214,7 +214,7 @@ def _block(
 
 
 def _queues(
-    view: Sight, vcs: Sequence[str], waiting: Mapping[str, int], rows: int, after: str
+    view: PageQueries, vcs: Sequence[str], waiting: Mapping[str, int], rows: int, after: str
 ) -> list[Queue]:
     pages = {vc: view.queue(vc, limit=rows, after=after or None) for vc in vcs}
     early = [] if after else view.unqueued()

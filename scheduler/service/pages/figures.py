@@ -12,7 +12,7 @@ import numpy as np
 from scheduler.explain.words import DAY_S, HOUR_S, MINUTE_S, duration, percent
 from scheduler.service.log.store.reads import JobRow, Page
 from scheduler.service.pages.charts import Chart, bars, duration_axis, line
-from scheduler.service.pages.queries import FIGURES, Kept, Outcome, Sight
+from scheduler.service.pages.queries import FIGURES, Kept, Outcome, PageQueries
 
 PERIODS = (
     ("day", "24 hours", DAY_S),
@@ -62,7 +62,7 @@ class Fairness:
     cut: bool  # quantiles are of the latest jobs only
 
 
-def fairness(view: Sight, start: float) -> Fairness:
+def fairness(view: PageQueries, start: float) -> Fairness:
     """GPU-time and waits since `start`: every virtual cluster, and the users that may be seen."""
     ended = view.outcomes(start)
     rows = view.fairness(start)
@@ -161,7 +161,9 @@ class History:
     cut: bool
 
 
-def history(view: Sight, start: float, *, vc: str, owner: str, state: str, after: str) -> History:
+def history(
+    view: PageQueries, start: float, *, vc: str, owner: str, state: str, after: str
+) -> History:
     """Jobs that ended since `start`. BadCursor when `after` is none."""
     ended = [o for o in view.outcomes(start) if not vc or o.vc == vc]
     page = view.over(vc=vc, owner=owner, state=state, after=after)
@@ -259,7 +261,7 @@ class Promises:
 GRACE_S = 2.0  # what it takes to start a process: no forecast promises that
 
 
-def promises(view: Sight) -> Promises:
+def promises(view: PageQueries) -> Promises:
     """How forecasts made at submission turned out, by what they left open.
 
     The groups are formed by what was promised: to choose jobs by how long they waited would choose

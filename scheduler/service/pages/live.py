@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from scheduler.backends.events import Kind
+from scheduler.backends.events import ABOUT_NODES, Kind
 
 log = logging.getLogger("pellucid.pages")
 KEPT = 4096  # events
@@ -32,7 +32,8 @@ TOPICS: dict[Kind, tuple[str, ...]] = {
     Kind.SUBMITTED: (_QUEUE,),
     Kind.CANCEL_ASKED: (_QUEUE,),
     Kind.PRIORITY_SET: (_QUEUE,),
-    Kind.NODE_SET: (_CLUSTER,),
+    **dict.fromkeys(ABOUT_NODES, (_CLUSTER,)),
+    Kind.SETTINGS_SET: (_QUEUE,),
     Kind.DECIDED: (_QUEUE, _CLUSTER, "job"),
     Kind.STARTED: (_QUEUE, _CLUSTER),
     Kind.PROFILED: (_QUEUE, _CLUSTER),

@@ -6,15 +6,14 @@ drawn.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from models.bundle import SHARING_SCORES, AdditiveModel, Bundle, BundleError, Term, Tree
+from models.bundle import SHARING_SCORES, AdditiveModel, Bundle, Term, Tree
 from scheduler.explain.words import factor, number, percent
 from scheduler.service.pages.charts import Chart, duration_axis
 from scheduler.service.pages.drift import Drift, drift
@@ -55,20 +54,12 @@ class Models:
     importance: Sequence[Bar] = ()
     shapes: Sequence[Chart] = ()
     pairs: Sequence[Chart] = ()
-    pair_speed: Sequence[Chart] = ()
     packing: Branch | None = None
+    pair_speed: Branch | None = None
     hidden: int = 0
     drift: Sequence[Drift] = ()
     drift_jobs: int = 0
     accuracy: Chart | None = None
-
-
-def read_bundle(path: str | Path) -> Bundle | None:
-    """The bundle in a folder; None when it cannot be read."""
-    try:
-        return Bundle.load(Path(path)) if str(path) else None
-    except (BundleError, OSError):
-        return None
 
 
 def models(
@@ -93,7 +84,6 @@ def models(
     model = bundle.duration
     drawn = [t for t in model.terms if sees_names or not _nominal(model, t)]
     drifted = drift(model, live, sees_names)
-    pair_model = bundle.pair_ga2m.model if "pair_ga2m" in has else None
     return Models(
         "",
         bundle.digest,
@@ -101,20 +91,13 @@ def models(
         _importance(model),
         [shape(model, t, f"shape-{i}") for i, t in enumerate(_ranked(drawn, 1, SHAPES))],
         [heat(model, t, f"pair-{i}") for i, t in enumerate(_ranked(drawn, 2, PAIRS))],
-        list(_both(pair_model)) if pair_model else [],
-        _branch(bundle.packing.tree) if "packing" in has else None,
+        _branch(bundle.packing.tree, _score) if "packing" in has else None,
+        _branch(bundle.pair_speed.tree, _speed) if "pair_speed" in has else None,
         len(model.terms) - len(drawn),
         drifted,
         len(live),
         accuracy,
     )
-
-
-def _both(model: AdditiveModel) -> Iterator[Chart]:
-    for i, term in enumerate(_ranked(model.terms, 1, SHAPES)):
-        yield shape(model, term, f"speed-{i}")
-    for i, term in enumerate(_ranked(model.terms, 2, PAIRS)):
-        yield heat(model, term, f"speed-pair-{i}")
 
 
 def _ranked(terms: Sequence[Term], order: int, most: int) -> list[Term]:
@@ -154,7 +137,7 @@ def _importance(model: AdditiveModel) -> list[Bar]:
     return [
         Bar(
             " and ".join(texts[part] for part in name.split(" & ")),
-            say(model, value),
+            say(value),
             100 * value / largest,
         )
         for name, value in chosen
@@ -165,14 +148,23 @@ def _importance(model: AdditiveModel) -> list[Bar]:
 # --- trees ---------------------------------------------------------------------------------------
 
 
-def _branch(tree: Tree, at: int = 0) -> Branch:
+def _branch(tree: Tree, answer: Callable[[Sequence[float]], str], at: int = 0) -> Branch:
     node = tree.nodes[at]
     if node.feature < 0:
-        best = max(range(len(node.value)), key=node.value.__getitem__)
-        return Branch(f"{SHARING_SCORES[best]} ({percent(node.value[best])})", node.rows)
+        return Branch(answer(node.value), node.rows)
     name = tree.features[node.feature]
     question = "mixed precision off" if name == "amp" else f"{name} ≤ {node.threshold:.4g}"
-    return Branch(question, node.rows, _branch(tree, node.left), _branch(tree, node.right))
+    yes, no = (_branch(tree, answer, child) for child in (node.left, node.right))
+    return Branch(question, node.rows, yes, no)
+
+
+def _score(value: Sequence[float]) -> str:
+    best = max(range(len(value)), key=value.__getitem__)
+    return f"{SHARING_SCORES[best]} ({percent(value[best])})"
+
+
+def _speed(value: Sequence[float]) -> str:
+    return f"{percent(value[0])} of its speed alone"
 
 
 def _accuracy(ended: Sequence[Outcome]) -> Chart | None:

@@ -14,9 +14,9 @@ from typing import Any
 from sqlalchemy import RowMapping, case, func, select
 
 from scheduler.backends.events import Kind
-from scheduler.service.log.ledger import Phase
+from scheduler.service.log.record import Phase
 from scheduler.service.log.store.paging import cursor, opened
-from scheduler.service.log.store.reads import Forecast, JobRow, Line, Page, View
+from scheduler.service.log.store.reads import JobRow, Line, Page, StartForecastRow, VisibleQueries
 from scheduler.service.log.store.tables import decisions, events, forecasts, jobs, leases
 
 OVER = [phase.value for phase in Phase if phase.over]
@@ -65,17 +65,17 @@ class Outcome:
         return self.ended_at - self.started_at
 
 
-class Sight(View):
+class PageQueries(VisibleQueries):
     """A view with what pages need in bulk."""
 
     def now(self) -> float:
         """The service's clock. That of the simulated backend is known up to its last event."""
-        genesis = self._body(Kind.GENESIS)
-        if genesis.get("pace", 1.0) == 1.0 and genesis.get("backend") != "simulated":
+        header = self._body(Kind.HEADER)
+        if header.get("pace", 1.0) == 1.0 and header.get("backend") != "simulated":
             return time()
         rows = self._all(select(events.c.body).where(events.c.kind == Kind.DECIDED).order_by(
             events.c.seq.desc()).limit(1))  # fmt: skip
-        return float(json.loads(rows[0]["body"])["now"]) if rows else genesis.get("start", time())
+        return float(json.loads(rows[0]["body"])["now"]) if rows else header.get("start", time())
 
     def undecided_since(self) -> float | None:
         """When the last decider's lease ran out; None while somebody decides."""
@@ -84,7 +84,7 @@ class Sight(View):
         return expires if expires < time() else None
 
     def policy(self) -> str:
-        return str(self._body(Kind.GENESIS).get("policy", ""))
+        return str(self._body(Kind.HEADER).get("policy", ""))
 
     def bundle_path(self) -> str:
         """Where the models in use lie on the service's host; "" when there are none."""
@@ -134,36 +134,15 @@ class Sight(View):
             row["job_id"]: line for row, line in zip(rows, self._decision_lines(rows), strict=True)
         }
 
-    def forecasts(self, ids: Collection[str]) -> dict[str, Forecast]:
+    def forecasts(self, ids: Collection[str]) -> dict[str, StartForecastRow]:
         """The latest forecast of each of some jobs of the viewer's."""
         if not ids:
             return {}
         query = select(forecasts).where(
             forecasts.c.job_id.in_(self._visible(ids)), forecasts.c.basis == "latest"
         )
-        names = Forecast.__slots__
-        return {r["job_id"]: Forecast(**{n: r[n] for n in names}) for r in self._all(query)}
-
-    def joined_by(self, job_id: str) -> Line | None:
-        """The decision that put another job on the GPUs of a job of the viewer's, while it lasts.
-
-        It is about the other job: of one that is not shown only the predicted speeds remain.
-        """
-        self.job(job_id)
-        other = select(jobs.c.partner).where(jobs.c.job_id == job_id).scalar_subquery()
-        query = select(decisions).where(decisions.c.job_id == other, decisions.c.action == "pack")
-        rows = self._all(query.order_by(decisions.c.seq.desc()).limit(1))
-        if not rows or json.loads(rows[0]["body"]).get("partner") != job_id:
-            return None
-        line = self._decision_lines(rows)[0]
-        if self._visible([rows[0]["job_id"]]):
-            return line
-        kept: dict[str, Any] = {
-            name: line.body[name]
-            for name in ("action", "reason", "time", "speeds")
-            if name in line.body
-        }
-        return Line(line.at, line.seq, line.kind, "", body=kept)
+        names = StartForecastRow.__slots__
+        return {r["job_id"]: StartForecastRow(**{n: r[n] for n in names}) for r in self._all(query)}
 
     # --- figures ----------------------------------------------------------------------------
 

@@ -1,11 +1,10 @@
-"""The pages: what stands at which address. Given to `service.api.app.create_app`."""
+"""The pages: what stands at which address. Given to `service.app.create_app`."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
-from functools import lru_cache
 from typing import Annotated, Any
 from urllib.parse import quote, urlencode
 
@@ -15,23 +14,22 @@ from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse, Response
 
-from models.bundle import Bundle
-from scheduler.explain.terms import describe
 from scheduler.service.api import jobs as api
-from scheduler.service.api.auth import COOKIE, Asking, Door
+from scheduler.service.api.auth import COOKIE, Asking, Authenticator
 from scheduler.service.api.problems import Problem
 from scheduler.service.api.schemas import WhatIfRequest
 from scheduler.service.api.session import local_path
+from scheduler.service.api.stories import read_bundle
 from scheduler.service.log.store.reads import BadCursor, Reads, UnknownJob
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.visibility import Viewer
 from scheduler.service.pages import figures
 from scheduler.service.pages.board import board, others
 from scheduler.service.pages.live import Line, Tail, TooManyListeners
-from scheduler.service.pages.models import models, read_bundle
-from scheduler.service.pages.queries import Sight
+from scheduler.service.pages.models import models
+from scheduler.service.pages.queries import PageQueries
 from scheduler.service.pages.render import Frame, assets, render
-from scheduler.service.pages.story import tell
+from scheduler.service.pages.story import page_of
 
 router = APIRouter(include_in_schema=False)
 
@@ -42,7 +40,7 @@ _POLICY = (
 )
 RETRY_MS = 2000
 Word = Annotated[str, Query(max_length=128, pattern=r"^[^\x00-\x1f\x7f]*$")]
-Build = Callable[[Sight], Mapping[str, Any]]
+Build = Callable[[PageQueries], Mapping[str, Any]]
 
 
 # --- pages ---------------------------------------------------------------------------------------
@@ -56,14 +54,21 @@ def now(request: Request, viewer: Asking, vc: str = "", after: str = "") -> Resp
         viewer,
         "board.html",
         "/",
-        lambda see: {"b": board(see, vc, after), "others": others},
+        lambda queries: {"b": board(queries, vc, after), "others": others},
     )
 
 
 @router.get("/jobs/{job_id}")
 def job(request: Request, viewer: Asking, job_id: str) -> Response:
     """One job."""
-    return _show(request, viewer, "job.html", "", lambda see: _story(see, job_id), job_id=job_id)
+    return _show(
+        request,
+        viewer,
+        "job.html",
+        "",
+        lambda queries: {"s": page_of(queries, job_id), "policy": queries.policy()},
+        job_id=job_id,
+    )
 
 
 @router.get("/jobs/{job_id}/ask")
@@ -88,8 +93,8 @@ async def ask(
         await run_in_threadpool(request.app.state.refusals.missed, request, job_id)
         told["problem"] = "There is no such job of yours."
 
-    def build(see: Sight) -> Mapping[str, Any]:
-        return {"job_id": job_id, "now": see.now(), **told}
+    def build(queries: PageQueries) -> Mapping[str, Any]:
+        return {"job_id": job_id, "now": queries.now(), **told}
 
     return await run_in_threadpool(_show, request, viewer, "answer.html", "", build, job_id=job_id)
 
@@ -106,12 +111,12 @@ def history(
 ) -> Response:
     """Jobs that are over."""
 
-    def build(see: Sight) -> Mapping[str, Any]:
-        start = figures.since(period, see.now())
-        told = figures.history(see, start, vc=vc, owner=owner, state=state, after=after)
+    def build(queries: PageQueries) -> Mapping[str, Any]:
+        start = figures.since(period, queries.now())
+        told = figures.history(queries, start, vc=vc, owner=owner, state=state, after=after)
         chosen = {"period": period, "vc": vc, "owner": owner, "state": state}
         kept = urlencode({name: value for name, value in chosen.items() if value})
-        return {"h": told, "vcs": see.vcs(), "periods": figures.PERIODS, "kept": kept, **chosen}
+        return {"h": told, "vcs": queries.vcs(), "periods": figures.PERIODS, "kept": kept, **chosen}
 
     return _show(request, viewer, "history.html", "/history", build)
 
@@ -120,8 +125,8 @@ def history(
 def fairness(request: Request, viewer: Asking, period: str = "week") -> Response:
     """Who had how much, and who waited how long."""
 
-    def build(see: Sight) -> Mapping[str, Any]:
-        told = figures.fairness(see, figures.since(period, see.now()))
+    def build(queries: PageQueries) -> Mapping[str, Any]:
+        told = figures.fairness(queries, figures.since(period, queries.now()))
         return {"f": told, "periods": figures.PERIODS, "period": period}
 
     return _show(request, viewer, "fairness.html", "/fairness", build)
@@ -131,11 +136,11 @@ def fairness(request: Request, viewer: Asking, period: str = "week") -> Response
 def models_page(request: Request, viewer: Asking) -> Response:
     """What the models in use learned, and whether jobs still look like their training data."""
 
-    def build(see: Sight) -> Mapping[str, Any]:
-        bundle = _bundle(see)
-        live = see.inputs(bundle.digest) if bundle else []
-        told = models(bundle, live, see.outcomes()[:5000], sees_names=viewer.sees_all)
-        return {"m": told, "policy": see.policy()}
+    def build(queries: PageQueries) -> Mapping[str, Any]:
+        bundle = read_bundle(queries.bundle_path(), queries.bundle_digest())
+        live = queries.inputs(bundle.digest) if bundle else []
+        told = models(bundle, live, queries.outcomes()[:5000], sees_names=viewer.sees_all)
+        return {"m": told, "policy": queries.policy()}
 
     return _show(request, viewer, "models.html", "/models", build)
 
@@ -144,7 +149,11 @@ def models_page(request: Request, viewer: Asking) -> Response:
 def forecasts(request: Request, viewer: Asking) -> Response:
     """How forecasts turned out."""
     return _show(
-        request, viewer, "forecasts.html", "/forecasts", lambda see: {"p": figures.promises(see)}
+        request,
+        viewer,
+        "forecasts.html",
+        "/forecasts",
+        lambda queries: {"p": figures.promises(queries)},
     )
 
 
@@ -223,17 +232,17 @@ def _show(
 ) -> Response:
     """A page, or the part of it that htmx asks for; in words when it cannot be."""
     reads: Reads = request.app.state.reads
-    see = Sight(reads.engine, viewer)
+    queries = PageQueries(reads.engine, viewer)
     base = _base(request)
     live = f"{base}/live?job={quote(job_id)}"
     frame = Frame(
-        base, here, f"{viewer.name} · {viewer.role.value}", live, see.last_seq(),
-        COOKIE in request.cookies, see.bundle_digest(),
+        base, here, f"{viewer.name} · {viewer.role.value}", live, queries.last_seq(),
+        COOKIE in request.cookies, queries.bundle_digest(),
     )  # fmt: skip
-    door: Door = request.app.state.door
+    authenticator: Authenticator = request.app.state.authenticator
     part = request.headers.get("hx-target", "").removeprefix("part-")
     try:
-        values = {**build(see), "viewer": viewer, "csrf": door.csrf_word(request)}
+        values = {**build(queries), "viewer": viewer, "csrf": authenticator.csrf_word(request)}
         return _page(render(template, frame, part, here_url=_again(request), **values))
     except UnknownJob as unknown:
         request.app.state.refusals.missed(request, str(unknown))
@@ -263,19 +272,3 @@ def _may_see(request: Request, viewer: Viewer, job_id: str) -> bool:
         request.app.state.reads.seen_by(viewer).job(job_id)
         return True
     return False
-
-
-def _story(see: Sight, job_id: str) -> Mapping[str, Any]:
-    bundle = _bundle(see)
-    named = {bundle.digest: describe(bundle)} if bundle and "duration" in bundle.parts else {}
-    return {"s": tell(see, job_id, named), "policy": see.policy()}
-
-
-def _bundle(see: Sight) -> Bundle | None:
-    """The bundle in use; read once per digest."""
-    return _read(see.bundle_path(), see.bundle_digest())
-
-
-@lru_cache(maxsize=2)
-def _read(path: str, digest: str) -> Bundle | None:
-    return read_bundle(path)

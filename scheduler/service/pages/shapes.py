@@ -29,9 +29,9 @@ def feature_text(axis: Axis) -> str:
     return axis.spec.text or axis.spec.name
 
 
-def say(model: AdditiveModel, value: float) -> str:
-    """A contribution: a factor on the duration, or an amount."""
-    return factor(math.exp(value)) if model.link == "log1p" else f"{value:+.3f}"
+def say(value: float) -> str:
+    """A contribution, as the factor on the duration that it is."""
+    return factor(math.exp(value))
 
 
 def _log_seconds(value: float) -> str:
@@ -72,37 +72,30 @@ def shape(model: AdditiveModel, term: Term, name: str) -> Chart:
     )
     labels = axis.labels()
     scores = term.scores[order]
-    said = [say(model, float(s)) for s in scores]
+    said = [say(float(s)) for s in scores]
     rows = [
         [labels[i], text, percent(float(term.weights[i] / (term.weights.sum() or 1.0)))]
         for i, text in zip(order, said, strict=True)
     ]
     if not nominal and term.weights[0] > 0:
         share = percent(float(term.weights[0] / term.weights.sum()))
-        rows.insert(0, ["missing", say(model, float(term.scores[0])), share])
+        rows.insert(0, ["missing", say(float(term.scores[0])), share])
     draw = _bars_of if nominal else _steps_of
-    data, layout = draw(model, axis, term, order)
-    low, high = (say(model, float(f)) for f in (scores.min(), scores.max()))
+    data, layout = draw(axis, term, order)
+    low, high = (say(float(f)) for f in (scores.min(), scores.max()))
     origin = "" if term.origin == "fit" else f" ({term.origin})"
-    kind = "multiplies the estimate" if model.link == "log1p" else "adds to the speed"
     return Chart(
         name,
         feature_text(axis) + origin,
         f"Shape function of {feature_text(axis)}: from {low} to {high}",
         data,
         layout,
-        (axis.spec.unit or "value", kind, "of training rows"),
+        (axis.spec.unit or "value", "multiplies the estimate", "of training rows"),
         rows,
     )
 
 
-def _values(model: AdditiveModel, scores: Floats) -> list[float]:
-    return [float(v) for v in (np.exp(scores) if model.link == "log1p" else scores)]
-
-
-def _value_axis(model: AdditiveModel, low: float, high: float) -> dict[str, Any]:
-    if model.link != "log1p":
-        return {}
+def _value_axis(low: float, high: float) -> dict[str, Any]:
     room, ticks = math.log(high / low) / 6 if high > low else 1.0, list[float]()
     for f in _FACTORS:
         clear = all(abs(math.log(f / t)) >= room for t in ticks)
@@ -112,7 +105,7 @@ def _value_axis(model: AdditiveModel, low: float, high: float) -> dict[str, Any]
 
 
 def _steps_of(
-    model: AdditiveModel, axis: Axis, term: Term, order: Sequence[int]
+    axis: Axis, term: Term, order: Sequence[int]
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     cuts = axis.cuts or (0.0,)
     log = len(cuts) > 1 and cuts[0] > 0 and cuts[-1] / cuts[0] > 50
@@ -122,7 +115,7 @@ def _steps_of(
     scores, spread = term.scores[order], term.spread[order]
     again = [*range(len(order)), len(order) - 1]
     mid, low, high = (
-        [_values(model, s)[k] for k in again] for s in (scores, scores - spread, scores + spread)
+        [float(np.exp(s[k])) for k in again] for s in (scores, scores - spread, scores + spread)
     )
     texts = [axis.labels()[order[k]] for k in again]
     weights = [float(w) for w in term.weights[order]]
@@ -155,7 +148,7 @@ def _steps_of(
     }
     layout = {
         "xaxis": x,
-        "yaxis": _value_axis(model, min(low), max(high)),
+        "yaxis": _value_axis(min(low), max(high)),
         "yaxis2": {
             "overlaying": "y", "range": [0, 5 * tallest], "visible": False, "fixedrange": True,
         },
@@ -180,14 +173,14 @@ def _unit_axis(axis: Axis) -> dict[str, Any]:
 
 
 def _bars_of(
-    model: AdditiveModel, axis: Axis, term: Term, order: Sequence[int]
+    axis: Axis, term: Term, order: Sequence[int]
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     labels = [axis.labels()[i] for i in order]
     scores = [float(s) for s in term.scores[list(order)]]
     data = [
         {
             "type": "bar", "orientation": "h", "y": labels, "x": scores,
-            "marker": {"color": "--s0"}, "text": [say(model, s) for s in scores],
+            "marker": {"color": "--s0"}, "text": [say(s) for s in scores],
             "hovertemplate": "%{y}: %{text}<extra></extra>",
         }
     ]  # fmt: skip
@@ -218,7 +211,7 @@ def heat(model: AdditiveModel, term: Term, name: str) -> Chart:
             "type": "heatmap", "x": columns, "y": rows, "z": z,
             "zmin": -reach, "zmax": reach, "hoverongaps": False,
             "colorscale": [[0, "--cold"], [0.5, "--card"], [1, "--heat"]],
-            "text": [["" if v is None else say(model, v) for v in line] for line in z],
+            "text": [["" if v is None else say(v) for v in line] for line in z],
             "hovertemplate": "%{y}, %{x}: %{text}<extra></extra>", "showscale": False,
         }
     ]  # fmt: skip
@@ -227,8 +220,8 @@ def heat(model: AdditiveModel, term: Term, name: str) -> Chart:
         "yaxis": {"type": "category", "nticks": 8, "title": {"text": feature_text(first)}},
     }
     return Chart(
-        name, title, f"Interaction of {title}: at most {say(model, reach)}", data, layout,
+        name, title, f"Interaction of {title}: at most {say(reach)}", data, layout,
         (feature_text(first), feature_text(second), "contribution"),
-        [[r, c, say(model, v)] for _, r, c, v in strongest],
+        [[r, c, say(v)] for _, r, c, v in strongest],
         "Beyond what each adds by itself; empty where training had no rows.", tall=True,
     )  # fmt: skip

@@ -1,67 +1,13 @@
-"""Invented jobs, and a writer of them in each format.
-
-A writer takes what a format has no column for as not said. ``raw`` overrides the text of a value:
-``gpus``, ``submit``, ``start``, ``end`` or ``duration``.
-"""
+"""A writer of invented jobs in each format."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
-from zoneinfo import ZoneInfo
 
-BASE = datetime(2023, 3, 30, 20, 0, 0, tzinfo=UTC)
-
-
-@dataclass(frozen=True)
-class Sample:
-    """One job; times in UTC, whole seconds."""
-
-    job_id: str
-    user: str
-    vc: str
-    gpus: int
-    submit: datetime
-    start: datetime
-    end: datetime
-    state: str = "completed"
-    raw: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def duration(self) -> int:
-        return max(0, int((self.end - self.start).total_seconds()))
-
-    def with_raw(self, **raw: str) -> Sample:
-        return replace(self, raw=raw)
-
-
-def samples(count: int = 12) -> list[Sample]:
-    """Jobs over two months, in order of submission."""
-    states = ("completed", "failed", "cancelled")
-    jobs = []
-    for i in range(count):
-        submit = BASE + timedelta(hours=9 * i, seconds=7 * i)
-        start = submit + timedelta(seconds=31 * i)
-        end = start + timedelta(seconds=60 + 977 * i)
-        gpus = (1, 2, 8, 16)[i % 4]
-        jobs.append(
-            Sample(
-                str(7000 + i), f"u{i % 3}", f"vc{i % 2}", gpus, submit, start, end, states[i % 3]
-            )
-        )
-    return jobs
-
-
-def clock(when: datetime, zone: str, separator: str = " ") -> str:
-    return when.astimezone(ZoneInfo(zone)).strftime(f"%Y-%m-%d{separator}%H:%M:%S")
-
-
-def rows(header: str, lines: Sequence[Sequence[object]], delimiter: str = ",") -> str:
-    body = [delimiter.join(str(value) for value in line) for line in lines]
-    return "\n".join(([header] if header else []) + body) + "\n"
+from pipeline.testing.samples import BASE, Sample, clock, rows
 
 
 def write_helios(folder: Path, jobs: Sequence[Sample], zone: str = "Asia/Shanghai") -> Path:

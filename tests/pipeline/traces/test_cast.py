@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.traces.cast import NAIVE, cast_or_null, localise, map_unique, offset_times
@@ -31,7 +31,6 @@ def test_cast_or_null_is_elementwise(texts: list[str]) -> None:
     assert [str(value) for value in found.to_pylist()] == [str(alone(text)) for text in texts]
 
 
-@settings(deadline=None)
 @given(st.lists(moments, min_size=1, max_size=20), st.sampled_from(ZONES))
 def test_localise_agrees_with_zoneinfo(clock: list[datetime], zone: str) -> None:
     """The first of a repeated hour; a skipped time moves to the end of its gap."""

@@ -9,9 +9,10 @@ import pyarrow as pa
 import pytest
 
 from features.schema import TRACE_SCHEMA
+from pipeline.testing.samples import samples
 from pipeline.traces import TraceError, ingest, jobs_in_order, read_dataset
 from pipeline.traces import dataset as dataset_module
-from tests.pipeline.traces.samples import samples, write_helios, write_openb
+from tests.pipeline.traces.samples import write_helios, write_openb
 
 
 def test_replaces_an_older_dataset_whole(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from pipeline.traces.fingerprints import Seen, fingerprint
 blocks = st.lists(st.lists(st.integers(0, 30), max_size=12), max_size=12)
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(blocks, st.sampled_from([1, 4, 1 << 20]))
 def test_seen_is_a_set(drawn: list[list[int]], run_rows: int) -> None:
     with tempfile.TemporaryDirectory() as name:
@@ -34,7 +34,7 @@ def test_seen_is_a_set(drawn: list[list[int]], run_rows: int) -> None:
         assert not list(Path(name).iterdir())
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.lists(st.integers(0, 1000), min_size=1, max_size=60), st.integers(1, 7))
 def test_spans_do_not_hide_anything(keys: list[int], size: int) -> None:
     """Rows are looked for only in runs whose keys overlap: equal rows have equal keys."""

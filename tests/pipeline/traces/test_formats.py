@@ -10,10 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pipeline.testing.samples import rows, samples
 from pipeline.traces import IngestSummary, TraceError, ingest, read_dataset
 from tests.pipeline.traces.samples import (
-    rows,
-    samples,
     write_acme,
     write_helios,
     write_helios_full,

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from pipeline.testing.adapter import check_table
 from pipeline.traces import IngestSummary, ingest, read_dataset
-from tests.pipeline.traces.conformance import check_table
 
 pytestmark = pytest.mark.shared_data
 

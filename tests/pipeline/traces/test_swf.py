@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from features.schema import TRACE_SCHEMA
+from pipeline.testing.samples import samples
 from pipeline.traces import IngestSummary, TraceError, ingest, read_dataset
 from pipeline.traces.swf import write_swf
-from tests.pipeline.traces.samples import samples, write_helios
+from tests.pipeline.traces.samples import write_helios
 
 START = 1_600_000_000
 
@@ -139,7 +140,7 @@ jobs = st.builds(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(jobs, min_size=1, max_size=8))
 def test_round_trip(drawn: list[dict[str, Any]]) -> None:
     """Times to the millisecond, counts, states and VCs survive; users stay distinct."""

@@ -15,15 +15,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 import yaml
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from features.schema import TRACE_SCHEMA
 from pipeline.traces.base import TraceError
 from pipeline.traces.dataset import DatasetWriter, read_dataset
-from pipeline.traces.synthetic import config as synthetic
+from pipeline.traces.synthetic import generate as synthetic
 from pipeline.traces.synthetic import report as synthetic_report
-from pipeline.traces.synthetic.config import (
+from pipeline.traces.synthetic.config import DAY_S
+from pipeline.traces.synthetic.generate import (
     SyntheticConfig,
     SyntheticError,
     Vc,
@@ -33,7 +34,7 @@ from pipeline.traces.synthetic.config import (
     write,
 )
 from pipeline.traces.synthetic.labels import FAMILIES, profile, tabulate
-from pipeline.traces.synthetic.process import DAY_S, Drawn, draw
+from pipeline.traces.synthetic.process import Drawn, draw
 from pipeline.traces.synthetic.report import (
     PROFILE_COLUMNS,
     history_signal,
@@ -100,7 +101,7 @@ def test_demo_trace_is_well_formed(config: SyntheticConfig, table: pa.Table) -> 
     check_invariants(config, table)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40)
 @given(
     days=st.integers(1, 15),
     nodes=st.lists(st.integers(1, 4), min_size=1, max_size=3),
@@ -151,8 +152,8 @@ def test_small_trace_is_the_same_everywhere() -> None:
 
 def test_another_process_with_other_hashing_gives_the_same_trace() -> None:
     code = (
-        "from pipeline.traces.synthetic.config import *; "
-        "from pipeline.traces.synthetic.config import digest;"
+        "from pipeline.traces.synthetic.generate import *;"
+        "from pipeline.traces.synthetic.generate import digest;"
         "print(digest(generate(default_config('small', seed=3))))"
     )
     environment = {**os.environ, "PYTHONHASHSEED": "12345"}

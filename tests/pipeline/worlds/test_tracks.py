@@ -8,19 +8,19 @@ import numpy as np
 import pytest
 import yaml
 
-from pipeline.traces.synthetic.config import default_config, generate
-from pipeline.worlds import TrackError, open_scenario, venus
+from pipeline.traces.synthetic.generate import default_config, generate
+from pipeline.worlds import TrackError, open_scenario, plain, venus
 from pipeline.worlds.cluster_file import read_cluster
-from pipeline.worlds.plain import cluster_of, workload_of
+from pipeline.worlds.inferred import cluster_of
+from pipeline.worlds.plain import workload_of
 from pipeline.worlds.venus import jitter
-from scheduler.core.cluster import ClusterSpec
-from scheduler.core.profiling import KNOWN_S
+from scheduler.core.cluster import ClusterSpec, Node
 from scheduler.simulation.work import PairTable
 
 
 def demo() -> tuple[object, ClusterSpec]:
     table = generate(default_config("small"))
-    return table, cluster_of(table)
+    return cluster_of(table)[:2]
 
 
 def test_seed_zero_keeps_exact_times_and_permutes_workloads() -> None:
@@ -82,6 +82,20 @@ def test_the_recipe_of_a_seed_is_the_specified_one() -> None:
         ("[1, 2", "not YAML"),
         ("vcs: {a: 1}\nprofiling: {nodes: 1, lend_from: [a]}", "lend_from"),
         ("vcs: {a: 3}\nprofiling: {nodes: 1, lend_from: [b]}", "lend_from"),
+        ("vcs: {a: []}", "vcs.a"),
+        ("vcs: {a: [{nodes: 1}, {nodes: 0}]}", "vcs.a.1.nodes"),
+        ("vcs: {a: [{nodes: 1, gpus: 8}]}", "vcs.a.0.gpus"),
+        ("vcs: {a: [{nodes: 1, gpus_per_node: 65}]}", "gpus_per_node"),
+        ("vcs: {a: [{nodes: 2, names: [x]}]}", "1 names for 2 nodes"),
+        ("vcs: {a: [{nodes: 1, names: [x]}], b: [{nodes: 1, names: [x]}]}", "two nodes are .*'x'"),
+        ("vcs: {a: 3}\nprofiling: {nodes: {b: 1}}", "vc 'b' cannot lend 1 of 0"),
+        ("vcs: {a: 3}\nprofiling: {limit_s: 0}", "profiling.limit_s is 0: "),
+        ("vcs: {a: 3}\nprofiling: {colour: red}", "profiling.colour: no such setting"),
+        ("vcs: {a: 3}\npolicy: {name: fcfs}", "no policy 'fcfs'"),
+        ("vcs: {a: 3}\npolicy: {ageing: -1}", "policy pellucid: ageing is -1: "),
+        ("vcs: {a: 3}\npolicy: {borrowing: {lend_s: -1}}", "borrowing.lend_s is -1: "),
+        ("vcs: {a: 3}\npolicy: {name: fifo, ageing: 1}", "policy fifo: ageing: no such setting"),
+        ("vcs: {a: 3}\npolicy: pellucid", "policy"),
     ],
 )
 def test_a_bad_cluster_file_is_one_line_that_names_the_field(
@@ -97,20 +111,89 @@ def test_a_bad_cluster_file_is_one_line_that_names_the_field(
 def test_a_cluster_without_a_partition_still_carries_profiles_over(tmp_path: Path) -> None:
     path = tmp_path / "cluster.yaml"
     path.write_text("vcs: {a: 1}")
-    _, profiling = read_cluster(path)
-    assert (profiling.nodes, profiling.known_s) == ({}, KNOWN_S)
+    profiling = read_cluster(path).profiling
+    assert profiling is not None
+    assert (profiling.nodes, profiling.known_s) == ({}, 7 * 86_400.0)
+
+
+def test_a_cluster_of_nodes_of_several_sizes_and_types(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.yaml"
+    path.write_text(
+        """
+gpu_type: V100
+gpu_memory_mib: 32768
+vcs:
+  a:
+    - {nodes: 2, gpu_type: A100, gpu_memory_mib: 81920, names: [x, y]}
+    - {nodes: 1, gpus_per_node: 4}
+  b: 3
+profiling: {nodes: 1}
+"""
+    )
+    found = read_cluster(path)
+    spec, profiling = found.cluster, found.profiling
+    assert profiling is not None
+    assert spec.nodes() == [
+        *[Node("a", 8, "A100", 81920.0)] * 2,
+        Node("a", 4, "V100", 32768.0),
+        *[Node("b", 8, "V100", 32768.0)] * 3,
+    ]
+    assert (spec.gpus, spec.mixes_types, profiling.nodes) == (44, True, {"a": 1})
+    assert spec.groups["a"][0].names == ("x", "y")
+
+
+def test_a_policy_for_one_type_of_gpu_runs_on_nodes_of_several_sizes(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.yaml"
+    path.write_text("vcs: {campus: [{nodes: 2}, {nodes: 3, gpus_per_node: 4}], research: 4}")
+    table, _ = demo()
+    found = read_cluster(path)
+    world = plain.scenario(table, "sizes", found.cluster, found.profiling)
+    for policy in ("fifo", "easy", "tiresias", "horus", "lucid", "pellucid"):
+        outcome, _ = world.simulate(policy)
+        assert sum(job.end_time is not None for job in outcome.jobs) > 0.9 * len(outcome.jobs)
+    path.write_text("vcs: {campus: [{nodes: 2, gpu_type: T4}], research: 4}")
+    found = read_cluster(path)
+    with pytest.raises(ValueError, match="needs GPUs of one type; this cluster has several"):
+        plain.scenario(table, "types", found.cluster, found.profiling).simulate("fifo")
+
+
+def test_any_trace_is_jittered_and_compressed() -> None:
+    """Seed 0 keeps exact times; every job keeps its own profile, unlike on a track."""
+    table, cluster = demo()
+    exact = workload_of(table, cluster, "small")
+    first = exact.jobs[0].submit_time
+    at = {job.job_id: job.submit_time for job in exact.jobs}
+    for seed, compress, most in ((0, 1.0, 0.0), (0, 0.5, 0.0), (3, 0.5, 60.0)):
+        played = plain.scenario(table, "small", cluster, None, seed=seed, compress=compress)
+        moved = [
+            job.submit_time - (first + compress * (at[job.job_id] - first))
+            for job in played.workload.jobs
+        ]
+        assert all(0 <= move <= most + 1e-6 for move in moved)
+        assert played.workload.work == exact.work
+
+
+def test_a_trace_can_be_played_in_a_closed_loop() -> None:
+    table, cluster = demo()
+    open_ = plain.scenario(table, "small", cluster, None)
+    closed = plain.scenario(table, "small", cluster, None, loop="closed:300")
+    assert not open_.workload.after
+    assert closed.workload.after
+    assert closed.loop == "closed:300"
 
 
 def test_shipped_clusters_can_be_read() -> None:
-    for path in Path("pipeline/clusters").glob("*.yaml"):
-        spec, _ = read_cluster(path)
+    for path in Path("pipeline/worlds/clusters").glob("*.yaml"):
+        spec = read_cluster(path).cluster
         assert spec.gpus == sum(yaml.safe_load(path.read_text())["vcs"].values()) * 8
 
 
 def test_options_that_do_not_go_together_are_refused(tmp_path: Path) -> None:
     for options, named in (
         ({"compress": 0.0}, "compress"),
-        ({"compress": 0.9}, "honest"),
+        ({"loop": "round"}, "closed:SECONDS"),
+        ({"loop": "closed:-1"}, "closed:SECONDS"),
+        ({"loop": "open", "track": "honest-closed"}, "honest-closed"),
         ({"seed": -1}, "seed"),
         ({"track": "honset"}, "honest"),
     ):
@@ -150,28 +233,38 @@ def test_pair_speeds_of_the_honest_track_are_capped_and_unmeasured_pairs_slow(
 def test_the_harness_asks_for_models_that_saw_neither_family() -> None:
     """Which models judge a pair follows from the families of that pair, and of nothing else."""
     from features.job import Job, Profile
-    from models.training.packing import fit_packing, fit_pair_speed
     from models.training.simulated import simulated_pairs
-    from pipeline.worlds.honest import UnseenFamilies
-    from scheduler.core.core import QueuedJob
+    from pipeline.worlds.pairs import UnseenFamilies, fitted
+    from scheduler.core.queue import QueuedJob
 
     pairs = simulated_pairs(0)
     asked: list[frozenset[str]] = []
 
     def train(unseen: frozenset[str]):  # type: ignore[no-untyped-def]
         asked.append(unseen)
-        return (
-            fit_packing(pairs, exclude_families=unseen).model,
-            fit_pair_speed(pairs, exclude_families=unseen).model,
-        )
+        return fitted(pairs, unseen)
 
-    judge = UnseenFamilies({"a": "rnn", "b": "cnn-small", "c": "rnn"}, train)
+    pair_predictor = UnseenFamilies({"a": "rnn", "b": "cnn-small", "c": "rnn"}, train)
     queued = {}
     for i, name in enumerate("abc"):
         queued[name] = QueuedJob(Job(name, 0.0, 1), i)
         queued[name].profile = Profile(40.0 + i, 20.0, 3000.0, False)
     for one, other in ("ab", "ac", "ba"):
-        assert judge.verdict(queued[one], queued[other]) is not None
+        assert pair_predictor.predict_pair(queued[one], queued[other]) is not None
     assert asked == [frozenset({"rnn", "cnn-small"}), frozenset({"rnn"})]
     queued["a"].profile = None
-    assert judge.verdict(queued["a"], queued["b"]) is None
+    assert pair_predictor.predict_pair(queued["a"], queued["b"]) is None
+
+
+def test_where_the_pair_models_come_from_is_said() -> None:
+    from models.bundle import Bundle
+    from models.training.packing import fit_packing
+    from models.training.simulated import simulated_pairs
+    from pipeline.worlds.pairs import BUNDLE, SIMULATED, of_bundle_or_simulated
+
+    packing = fit_packing(simulated_pairs(0), repeats=1).model
+    assert of_bundle_or_simulated(None, 0)[0] == SIMULATED
+    assert of_bundle_or_simulated(Bundle(), 0)[0] == SIMULATED  # it may hold durations only
+    source, make = of_bundle_or_simulated(Bundle(packing=packing), 0)
+    assert source == BUNDLE
+    assert make() is make()

@@ -13,26 +13,28 @@ from typing import Any
 import pytest
 
 from profiler import procs
+from scheduler.assembly import CoreSpec
 from scheduler.backends.events import Kind
 from scheduler.backends.local.backend import Bounds, LocalBackend
 from scheduler.backends.local.host import Host
 from scheduler.backends.submission import Submission
 from scheduler.core.cluster import ClusterSpec
+from scheduler.core.settings import ProfilingPartition
 from scheduler.service.decide.decider import Decider
-from scheduler.service.log.header import Genesis, Partition
+from scheduler.service.log.header import LogHeader
 from tests.scheduler.backends.test_local import sh
 from tests.scheduler.live import Service
 
 CLUSTER = ClusterSpec({"vc": 3}, gpus_per_node=2, name="here")
-PARTITION = Partition({"vc": 1}, limit_s=0.5, max_gpus=2)
+PARTITION = ProfilingPartition(nodes={"vc": 1}, limit_s=0.5, max_gpus=2)
 WITHIN_S = 30.0
 
 
 def a_service(folder: Path, policy: str = "fifo", start: float = 0.0) -> Service:
     bounds = Bounds(grace_s=0.3, check_s=0.1)
     host = Host.with_fake(3, 2)
-    genesis = Genesis(CLUSTER, policy, PARTITION, start or time.time())
-    return Service(folder, genesis, lambda: LocalBackend(folder / "local", host, bounds=bounds))
+    header = LogHeader(CoreSpec.of(CLUSTER, policy, profiling=PARTITION), start or time.time())
+    return Service(folder, header, lambda: LocalBackend(folder / "local", host, bounds=bounds))
 
 
 def a_job(job_id: str, script: str, **more: Any) -> Submission:
@@ -168,4 +170,4 @@ def test_a_service_killed_again_and_again_runs_every_job_once(tmp_path: Path) ->
     }
     assert not any((tmp_path / "local" / "attempts").iterdir())
     service.decider().let_go()  # folds the log anew: every pass is decided as it was
-    assert service.store.read(kinds=[Kind.REBASED]) == []
+    assert service.store.read(kinds=[Kind.EPOCH]) == []

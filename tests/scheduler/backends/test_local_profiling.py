@@ -16,8 +16,8 @@ from features.schema import State
 from scheduler.backends.base import Happened, Launch, Purpose, Report
 from scheduler.backends.local.backend import Bounds, LocalBackend
 from scheduler.backends.local.host import Host, HostError, read_declared
+from scheduler.testing.backend import a_launch
 from tests.profiler.fake_nvml import FakeGpu, FakeNvml
-from tests.scheduler.backends.contract import a_launch
 from tests.scheduler.backends.test_local import crash, sh
 
 LIMIT_S = 0.7

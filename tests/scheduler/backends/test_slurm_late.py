@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from features.schema import State
 from scheduler.backends.base import Happened, Launch, Purpose, Report
-from scheduler.backends.slurm.backend import Pace, SlurmBackend
+from scheduler.backends.slurm.attempts import Pace
+from scheduler.backends.slurm.backend import SlurmBackend
 from scheduler.backends.slurm.client import Slurm, SlurmDown, SlurmError
 from scheduler.backends.slurm.parse import Node, Row, SlurmJob
 from scheduler.backends.slurm.shape import Shape
@@ -157,7 +158,7 @@ def runs(reports: list[Report]) -> bool:
 
 
 @pytest.mark.parametrize("job_id", [OURS, THEIRS])
-@settings(deadline=None, max_examples=40)  # each opens a journal
+@settings(max_examples=40)  # each opens a journal
 @given(late=st.lists(st.sampled_from([None, True, False]), max_size=8))
 def test_a_job_runs_once_however_late_the_answers(job_id: str, late: list[bool | None]) -> None:
     slurm = LateSlurm(late=list(late))
@@ -170,7 +171,7 @@ def test_a_job_runs_once_however_late_the_answers(job_id: str, late: list[bool |
     assert is_careful(slurm.said)
 
 
-@settings(deadline=None, max_examples=40)  # each opens a journal
+@settings(max_examples=40)  # each opens a journal
 @given(late=st.lists(st.sampled_from([True, False]), max_size=4))
 def test_a_cancel_is_repeated_only_after_a_look(late: list[bool | None]) -> None:
     slurm = LateSlurm(late=[None, None, None, *late])

@@ -223,7 +223,7 @@ def test_while_slurmrestd_is_down_ends_are_seen_and_pauses_grow(tmp_path: Path) 
     words[0] = "ran out"
     second = "bcdefghjkmnp"
     backend.launch(replace(a_launch(second), gpus=((1,),)))
-    asked, outage = slurm.requests, backend._outage
+    asked, outage = slurm.requests, backend.timing.outage
     assert backend.reports(0) == []
     there["100"] = replace(there["100"], state="COMPLETED", end=float(int(time.time())))
     (end,) = backend.reports(1.0)
@@ -231,14 +231,14 @@ def test_while_slurmrestd_is_down_ends_are_seen_and_pauses_grow(tmp_path: Path) 
     backend.acknowledge([end])
     for _ in range(100):  # a minute
         slurm.time += 0.6
-        backend._act_at = 0.0
+        backend.timing.act_at = 0.0
         assert backend.reports(0) == []
     assert slurm.requests - asked < 16
-    assert backend._act_at > time.monotonic()
-    assert backend._outage == outage  # nothing that others hold is let go
+    assert backend.timing.act_at > time.monotonic()
+    assert backend.timing.outage == outage  # nothing that others hold is let go
     words[0] = "secret"
     slurm.time += 9.0
-    backend._act_at = 0.0
+    backend.timing.act_at = 0.0
     (start,) = backend.reports(1.0)
     assert (start.job_id, sorted(there)) == (second, ["100", "101"])
     backend.close()
@@ -255,14 +255,14 @@ def test_a_release_that_slurmrestd_did_not_hear_is_repeated_and_no_other(tmp_pat
     there = slurm.behind.there
     backend = SlurmBackend(tmp_path / "slurm", Shape.of([NODE]), slurm, adopts=False, pace=PACE)
     backend.launch(a_launch())
-    backend._act()
+    backend.commands.act()
     there["100"] = replace(there["100"], state="PENDING", priority=0, start=None)  # held by hand
     second = "bcdefghjkmnp"
     backend.launch(replace(a_launch(second), gpus=((1,),)))
     assert backend.reports(0) == []
     assert (there["101"].placed, there["101"].priority) == (True, 0)
     left[0], slurm.time = 100, 9.0
-    backend._act_at = 0.0
+    backend.timing.act_at = 0.0
     (start,) = backend.reports(1.0)
     assert start.job_id == second
     assert there["101"].state == "RUNNING"

@@ -10,6 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from scheduler.backends.local.host import own_user
+from scheduler.backends.slurm.attempt import SlurmAttempt
 from scheduler.backends.slurm.backend import SlurmBackend
 from scheduler.backends.slurm.client import SlurmDown, SlurmError
 from scheduler.backends.slurm.parse import Node
@@ -58,7 +59,7 @@ def backend(slurm: Site, tmp_path: Path) -> Iterator[SlurmBackend]:
 def works(backend: SlurmBackend, turns: int = 4) -> None:
     for _ in range(turns):
         backend.acknowledge(backend.reports(0))
-        backend._look_at = 0.0  # do not wait for the pauses between two looks
+        backend.timing.look_at = 0.0  # do not wait for the pauses between two looks
         if backend.queue is not None:
             backend.queue._read_at = backend.queue._show_at = 0.0
             backend.queue._refused.clear()
@@ -122,11 +123,9 @@ def test_an_attempt_without_a_job_takes_the_one_that_came_late(
     works(backend, 1)
     made = replace(next(iter(slurm.there.values())), id="500", state="PENDING", start=None)
     made = replace(made, placed=False)
-    attempt = backend._live[OURS, 1]
-    attempt.slurm_id, attempt.sent_at, attempt.released_at, attempt.submitted = "", None, None, None
-    attempt.started_at = None
+    attempt = backend.attempts.live[OURS, 1] = SlurmAttempt((OURS, 1), a_launch())
     slurm.there = {"500": made}
-    backend._stray(made)
+    backend.commands.stray(made)
     assert attempt.slurm_id == "500"
     works(backend)
     assert [job.state for job in slurm.there.values()] == ["RUNNING"]

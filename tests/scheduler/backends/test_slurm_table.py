@@ -208,12 +208,12 @@ def test_a_job_is_estimated_once_and_again_in_its_turn() -> None:
         before = counting.asked
         asking.turn()
         for job in jobs * 2:
-            asking.estimate(job, 0.0)
+            asking.enqueued(job, 0.0)
         counts.append(counting.asked - before)
     assert counts[0] == 100
     assert sum(counts[1:5]) == sum(counts[2:6]) == 100
     asking.forget()
     asking.turn()
-    asking.estimate(jobs[0], 0.0)
+    asking.enqueued(jobs[0], 0.0)
     changed = replace(jobs[0], time_limit_s=60.0)
-    assert asking.estimate(changed, 0.0).seconds > asking.estimate(jobs[1], 0.0).seconds - 2
+    assert asking.enqueued(changed, 0.0).seconds > asking.enqueued(jobs[1], 0.0).seconds - 2

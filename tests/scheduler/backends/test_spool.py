@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.backends.local.spool import CLAIM, Spool, Told
+from scheduler.backends.local.spool import CLAIM, OVER, Spool, Told
 
 
 def test_a_claim_that_does_not_fit_on_the_disk_is_none(
@@ -37,3 +37,29 @@ def test_a_line_cut_short_does_not_spoil_the_rest(tmp_path: Path) -> None:
     told = Told(path)
     assert set(told.done) == {("a", 1), ("d", 1)}
     told.close()
+
+
+def test_a_claim_is_on_disk_before_anybody_acts_on_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """First what it says, then its folder, then the name of the folder: a power cut at any moment
+    leaves either nothing or a claim that can be read."""
+    spool, done, rename = Spool(tmp_path / "spool"), [], os.rename
+
+    def synced(file: int) -> None:
+        done.append(Path(os.readlink(f"/proc/self/fd/{file}")).name)
+
+    def renamed(source: Path, target: Path) -> None:
+        done.append("rename")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "rename", renamed)
+    assert spool.claim("job@1", {CLAIM: {"job_id": "job", "attempt": 1}})
+    content, folder, *after = done
+    assert content.endswith(".partial")
+    assert folder.startswith(".")
+    assert after == ["rename", "attempts"]
+    done.clear()
+    spool.record("job@1", OVER, {"exit": 0}, durable=True)
+    assert [name.endswith(".partial") or name for name in done] == [True, "job@1"]

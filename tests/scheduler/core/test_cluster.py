@@ -13,8 +13,8 @@ from hypothesis.stateful import (
     rule,
 )
 
-from scheduler.core.cluster import Cluster, ClusterSpec, Run
-from tests.scheduler.builders import Sample, a_job, cluster_of
+from scheduler.core.cluster import Cluster, ClusterSpec, Node, NodeGroup, Run
+from scheduler.testing.builders import Sample, a_job, cluster_of
 
 
 def start(cluster: Cluster, sample: Sample, *, profiling: bool = False) -> Run:
@@ -26,7 +26,7 @@ def start(cluster: Cluster, sample: Sample, *, profiling: bool = False) -> Run:
 
 def test_nodes_are_numbered_through_the_virtual_clusters() -> None:
     cluster = cluster_of(nodes={"a": 2, "b": 3}, profiling={"b": 1})
-    assert cluster.node_vc == ["a", "a", "b", "b", "b"]
+    assert list(cluster.node_vc.values()) == ["a", "a", "b", "b", "b"]
     assert list(cluster.pools["b"].nodes()) == [2, 3]
     assert list(cluster.profiling.nodes()) == [4], "a virtual cluster lends its last nodes"
     assert cluster.spec.gpus == 40
@@ -65,9 +65,9 @@ def test_a_third_job_a_profiled_one_or_another_size_cannot_share() -> None:
     cluster.pack(a_job(gpus=2).job, run, 0.0)
     with pytest.raises(ValueError, match="cannot take another partner"):
         cluster.pack(a_job(gpus=2).job, run, 0.0)
-    looked_at = start(cluster, a_job(gpus=2), profiling=True)
+    profiled = start(cluster, a_job(gpus=2), profiling=True)
     with pytest.raises(ValueError, match="cannot take another partner"):
-        cluster.pack(a_job(gpus=2).job, looked_at, 0.0)
+        cluster.pack(a_job(gpus=2).job, profiled, 0.0)
     cluster.validate()
 
 
@@ -111,31 +111,95 @@ def test_a_wrong_cluster_is_refused_in_one_line(make: object, message: str) -> N
         make()
 
 
+def test_a_large_job_takes_the_largest_idle_nodes_first_where_sizes_differ() -> None:
+    sizes = [4, 8, 2, 4]
+    cluster = Cluster(ClusterSpec.mixed({"vc": [NodeGroup("", 1, gpus) for gpus in sizes]}))
+    pool = cluster.pools["vc"]
+    assert pool.place(8) == [(1, 255)]
+    assert pool.place(3) == [(0, 7)], "the fullest node where it fits"
+    assert pool.place(13) == [(1, 255), (0, 15), (3, 1)]
+    assert pool.place(18) == [(1, 255), (0, 15), (3, 15), (2, 3)]
+    start(cluster, a_job(gpus=8))
+    assert pool.place(6) is None, "up to the largest node's worth is never scattered"
+    assert pool.place(9) == [(0, 15), (3, 15), (2, 1)]
+
+
+def test_nodes_come_and_go_and_the_shape_follows() -> None:
+    cluster = cluster_of(nodes={"a": 1, "b": 1})
+    cluster.add_node(2, Node("a", 4, "T4", 16_384.0))
+    cluster.add_node(3, Node("new", 16, "T4"))
+    assert cluster.spec.vcs == {"a": 2, "b": 1, "new": 1}
+    assert cluster.spec.gpus == 8 + 4 + 8 + 16
+    assert (cluster.spec.mixes_types, cluster.spec.has_type("t4")) == (True, True)
+    with pytest.raises(ValueError, match="node 2 already"):
+        cluster.add_node(2, Node("a", 4))
+    run = start(cluster, a_job(gpus=8, vc="a"))
+    with pytest.raises(ValueError, match="not idle"):
+        cluster.remove_node(run.nodes[0])
+    cluster.release(run.job.job_id)
+    cluster.set_open(0, False)
+    for node in (0, 1):
+        cluster.remove_node(node)
+    assert (cluster.spec.vcs, cluster.spec.mixes_types) == ({"a": 1, "b": 0, "new": 1}, False)
+    assert cluster.pools["a"].place(8) is None
+    cluster.validate()
+
+
 class Walk(RuleBasedStateMachine):
-    """Starts, packings, releases and loans in any order.
+    """Starts, packings, releases and loans in any order, while nodes come and go.
 
     The model is a plain table: the jobs on each GPU, and the pool each node is in.
     """
 
     @initialize(
-        nodes=st.dictionaries(st.sampled_from("abc"), st.integers(0, 3), min_size=1),
-        per_node=st.sampled_from([1, 2, 4]),
+        nodes=st.dictionaries(
+            st.sampled_from("abc"), st.lists(st.sampled_from([1, 2, 4]), max_size=3), min_size=1
+        ),
+        alike=st.booleans(),
     )
-    def begin(self, nodes: dict[str, int], per_node: int) -> None:
-        self.cluster = Cluster(ClusterSpec(nodes, per_node))
-        self.per_node = per_node
-        self.pool_of = list(self.cluster.node_vc)
+    def begin(self, nodes: dict[str, list[int]], alike: bool) -> None:
+        groups = {
+            vc: [NodeGroup("", 1, 2 if alike else gpus) for gpus in sizes]
+            for vc, sizes in nodes.items()
+        }
+        self.cluster = Cluster(ClusterSpec.mixed(groups))
+        self.gpus_of = {node: has.gpus for node, has in self.cluster.nodes.items()}
+        self.pool_of = dict(self.cluster.node_vc)
         self.on: dict[tuple[int, int], set[str]] = {
-            (node, gpu): set() for node in range(len(self.pool_of)) for gpu in range(per_node)
+            (node, gpu): set() for node, gpus in self.gpus_of.items() for gpu in range(gpus)
         }
         self.open: dict[str, Run] = {}  # alone on their GPUs, and ready to share them
         self.count = 0
+        self.next_node = len(self.gpus_of)
+
+    @rule(vc=st.sampled_from("abcd"), gpus=st.sampled_from([1, 2, 3, 8]))
+    def a_node_comes(self, vc: str, gpus: int) -> None:
+        node, self.next_node = self.next_node, self.next_node + 1
+        self.cluster.add_node(node, Node(vc, gpus))
+        self.gpus_of[node], self.pool_of[node] = gpus, vc
+        self.on |= {(node, gpu): set() for gpu in range(gpus)}
+
+    @precondition(lambda self: self.gpus_of)
+    @rule(data=st.data(), drained=st.booleans())
+    def a_node_goes(self, data: st.DataObject, drained: bool) -> None:
+        """Only one on which nothing runs."""
+        node = data.draw(st.sampled_from(sorted(self.gpus_of)))
+        if any(self.on[node, gpu] for gpu in range(self.gpus_of[node])):
+            with pytest.raises(ValueError, match="not idle"):
+                self.cluster.remove_node(node)
+            return
+        if drained:
+            self.cluster.set_open(node, False)
+        self.cluster.remove_node(node)
+        del self.pool_of[node]
+        for gpu in range(self.gpus_of.pop(node)):
+            del self.on[node, gpu]
 
     def new(self, gpus: int, vc: str) -> Sample:
         self.count += 1
         return a_job(f"j{self.count}", gpus=gpus, vc=vc)
 
-    @rule(data=st.data(), gpus=st.integers(1, 9), profiling=st.booleans())
+    @rule(data=st.data(), gpus=st.integers(1, 12), profiling=st.booleans())
     def start(self, data: st.DataObject, gpus: int, profiling: bool) -> None:
         vc = data.draw(st.sampled_from(sorted(self.cluster.pools)))
         pool = self.cluster.profiling if profiling else self.cluster.pools[vc]
@@ -178,11 +242,11 @@ class Walk(RuleBasedStateMachine):
     @rule(data=st.data())
     def lend_or_give_back(self, data: st.DataObject) -> None:
         """Only an idle node moves; a busy one stays where it is."""
-        node = data.draw(st.sampled_from(range(len(self.pool_of))))
+        node = data.draw(st.sampled_from(sorted(self.pool_of)))
         home = self.cluster.node_vc[node]
         lent = self.pool_of[node] == "profiling"
         move = self.cluster.give_back if lent else self.cluster.lend
-        if any(self.on[node, gpu] for gpu in range(self.per_node)):
+        if any(self.on[node, gpu] for gpu in range(self.gpus_of[node])):
             with pytest.raises(ValueError, match="not idle"):
                 move(node)
         else:
@@ -195,14 +259,15 @@ class Walk(RuleBasedStateMachine):
             return
         self.cluster.validate()
         for name, pool in [*self.cluster.pools.items(), ("profiling", self.cluster.profiling)]:
-            nodes = [n for n, where in enumerate(self.pool_of) if where == name]
-            assert sorted(pool.nodes()) == nodes
-            free = {(n, g) for n in nodes for g in range(self.per_node) if not self.on[n, g]}
+            nodes = [n for n, where in self.pool_of.items() if where == name]
+            assert sorted(pool.nodes()) == sorted(nodes)
+            mine = [(n, g) for n in nodes for g in range(self.gpus_of[n])]
+            free = {gpu for gpu in mine if not self.on[gpu]}
             assert pool.free == len(free)
-            assert pool.gpus == len(nodes) * self.per_node
-            assert free == {
-                (n, g) for n in nodes for g in range(self.per_node) if pool.free_on(n) >> g & 1
-            }
+            assert pool.gpus == len(mine)
+            assert free == {(n, g) for n, g in mine if pool.free_on(n) >> g & 1}
+            idle = [n for n in nodes if all((n, g) in free for g in range(self.gpus_of[n]))]
+            assert (pool.idle_nodes, [n for n in nodes if pool.is_idle(n)]) == (len(idle), idle)
         assert all(len(jobs) <= 2 for jobs in self.on.values())
         for (node, gpu), jobs in self.on.items():
             for job_id in jobs:
@@ -225,4 +290,4 @@ def held(run: Run) -> list[tuple[int, int]]:
 
 
 TestWalk = Walk.TestCase
-TestWalk.settings = settings(deadline=None, max_examples=40, stateful_step_count=30)
+TestWalk.settings = settings(max_examples=40, stateful_step_count=30)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from scheduler.core.pairs import TableJudge
+from typing import ClassVar
+
+from scheduler.core.pairs import TablePairPredictor
 from scheduler.core.policy import Policy
 from scheduler.core.profiling import Stage
 from scheduler.policies import POLICIES, build
-from scheduler.policies.lucid import Lucid
 from scheduler.simulation.free_profiling import LoanSchedule
-from tests.scheduler.contract import PolicyContract
-from tests.scheduler.worlds import World
+from scheduler.testing.builders import lucid
+from scheduler.testing.policy import PolicyContract
+from scheduler.testing.worlds import World
 
 
 class TestFifo(PolicyContract):
@@ -39,6 +41,7 @@ class TestQssf(PolicyContract):
 
 class TestLucid(PolicyContract):
     name = "lucid"
+    chosen: ClassVar = {"quiet_jobs": 2.0}
 
 
 class TestTiresias(PolicyContract):
@@ -63,7 +66,7 @@ class TestLucidAlwaysPacking(PolicyContract):
     skips = True
 
     def policy(self, world: World) -> Policy:
-        return Lucid(TableJudge(world.scores), gpu_memory_mib=world.spec.gpu_memory_mib)
+        return lucid(TablePairPredictor(world.scores), cluster=world.spec)
 
 
 class TestLucidProfiledBeforehand(TestLucidAlwaysPacking):

@@ -7,12 +7,13 @@ import itertools
 import pytest
 
 from scheduler.core.cluster import ClusterSpec
-from scheduler.core.core import QueuedJob, Turn
 from scheduler.core.decisions import Reason
 from scheduler.core.policy import Policy, in_order, skipping
-from tests.scheduler import contract
-from tests.scheduler.builders import UserMeans, a_job
-from tests.scheduler.worlds import Watched, WatchedCore, World, a_cluster, watch
+from scheduler.core.queue import QueuedJob
+from scheduler.core.turn import Turn
+from scheduler.testing import policy as contract
+from scheduler.testing.builders import UserMeans, a_job
+from scheduler.testing.worlds import Watched, WatchedCore, World, a_cluster, watch
 
 WORLD = World(
     ClusterSpec({"vca": 2}, 4),

@@ -16,18 +16,18 @@ from hypothesis.stateful import (
 )
 
 from features.schema import State
-from scheduler.core.arrivals import RecentForecast
-from scheduler.core.core import Core, Queue, QueuedJob
+from scheduler.core.arrivals import RecentForecaster
+from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Decision, Reason
-from scheduler.core.estimates import GpuCountEstimator
+from scheduler.core.estimates import ConstantEstimator
 from scheduler.core.policy import Policy
 from scheduler.core.profiling import ProfilingStage, Scaling
+from scheduler.core.queue import Queue, QueuedJob
 from scheduler.policies.fifo import Fifo, FifoSkip
-from scheduler.policies.lucid import Lucid
 from scheduler.policies.qssf import Qssf
 from scheduler.policies.srtf import Srtf
-from tests.scheduler.builders import Desk, Likes, Sample, a_job, actions, cluster_of
-from tests.scheduler.worlds import WatchedCore
+from scheduler.testing.builders import Desk, Likes, Sample, a_job, actions, cluster_of, lucid
+from scheduler.testing.worlds import WatchedCore
 
 # --- the queue ------------------------------------------------------------------------------------
 
@@ -38,7 +38,7 @@ def queued(key: float, seq: int) -> QueuedJob:
     return entry
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(keys=st.lists(st.sampled_from([0.0, 1.0, 2.5, float("inf")]), max_size=12), data=st.data())
 def test_a_queue_is_sorted_by_key_then_arrival(keys: list[float], data: st.DataObject) -> None:
     queue = Queue()
@@ -171,8 +171,8 @@ POLICIES: dict[str, Callable[[], Policy]] = {
     "fifo": lambda: Fifo(),
     "fifo-skip": lambda: FifoSkip(),
     "qssf": lambda: Qssf(),
-    "lucid": lambda: Lucid(Likes()),
-    "lucid-by-forecast": lambda: Lucid(Likes(), RecentForecast(), quiet_jobs=0.4),
+    "lucid": lambda: lucid(Likes()),
+    "lucid-by-forecast": lambda: lucid(Likes(), RecentForecaster(), quiet_jobs=0.4),
 }
 
 
@@ -191,7 +191,7 @@ class Walk(RuleBasedStateMachine):
                 nodes={"a": nodes, "b": 1}, gpus=4, profiling={"a": 1 if made.profiles else 0}
             ),
             made,
-            GpuCountEstimator(),
+            ConstantEstimator(),
             profiling=stage if made.profiles else None,
         )
         self.samples: dict[str, Sample] = {}
@@ -272,4 +272,4 @@ class Walk(RuleBasedStateMachine):
 
 
 TestWalk = Walk.TestCase
-TestWalk.settings = settings(deadline=None, max_examples=40, stateful_step_count=30)
+TestWalk.settings = settings(max_examples=40, stateful_step_count=30)

@@ -6,12 +6,14 @@ import random
 
 import pytest
 
-from scheduler.service.analyst.durations import LONGEST_S, Durations, at_level
+from scheduler.core.durations import LONGEST_S, DurationDistribution, at_level
 
 
-def learned(rng: random.Random, jobs: int = 4000) -> tuple[Durations, list[tuple[float, float]]]:
+def learned(
+    rng: random.Random, jobs: int = 4000
+) -> tuple[DurationDistribution, list[tuple[float, float]]]:
     """Predictions that are off by a lognormal factor, and further such jobs."""
-    durations = Durations()
+    durations = DurationDistribution()
 
     def job() -> tuple[float, float]:
         predicted = rng.choice([100.0, 900.0, 5000.0])
@@ -41,12 +43,12 @@ def test_quantiles_rise_begin_at_what_has_passed_and_end_at_the_limit() -> None:
 
 
 def test_what_has_outlived_everything_may_last_as_long_again() -> None:
-    found = Durations().quantiles(10.0, LONGEST_S / 10)
+    found = DurationDistribution().quantiles(10.0, LONGEST_S / 10)
     assert at_level(found, 0.5) == pytest.approx(2 * LONGEST_S / 10, rel=0.1)
 
 
 def test_before_anything_has_ended_the_belief_is_wide() -> None:
-    found = Durations().quantiles(None)
+    found = DurationDistribution().quantiles(None)
     assert at_level(found, 0.1) < 200 < 600 < at_level(found, 0.5) * 1.1
     assert at_level(found, 0.9) > 2000
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.core.estimates import Estimator, GpuCountEstimator, TableEstimator
-from tests.scheduler.builders import a_job
+from scheduler.core.estimates import ConstantEstimator, Estimator, TableEstimator
+from scheduler.testing.builders import a_job
 
 
 def test_a_table_gives_what_it_holds() -> None:
@@ -23,7 +23,7 @@ def test_a_job_missing_from_a_table_is_an_error_unless_there_is_a_default() -> N
 
 
 def test_knowing_nothing_every_job_is_as_long_as_every_other() -> None:
-    estimator = GpuCountEstimator()
+    estimator = ConstantEstimator()
     jobs = [a_job(gpus=gpus, for_=gpus * 100.0).job for gpus in (1, 8, 64)]
     assert len({estimator.estimate(job, 0.0).seconds for job in jobs}) == 1
 

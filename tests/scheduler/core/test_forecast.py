@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.core.arrivals import AHEAD, BIN_S, RecentForecast, TableForecast
+from scheduler.core.arrivals import AHEAD, BIN_S, RecentForecaster, TableForecaster
 
 
-def a_table(start: float = 0.0) -> TableForecast:
+def a_table(start: float = 0.0) -> TableForecaster:
     """Ten bins: 0..9 jobs, ten times as many GPUs."""
-    return TableForecast(start, list(range(10)), [10.0 * i for i in range(10)])
+    return TableForecaster(start, list(range(10)), [10.0 * i for i in range(10)])
 
 
 @pytest.mark.parametrize(
@@ -41,16 +41,16 @@ def test_a_table_has_nothing_to_learn() -> None:
 
 
 def test_a_short_table_is_busy_throughout() -> None:
-    assert TableForecast(0.0, [0.0] * (AHEAD - 1), [0.0] * (AHEAD - 1)).jobs(0.0) == math.inf
+    assert TableForecaster(0.0, [0.0] * (AHEAD - 1), [0.0] * (AHEAD - 1)).jobs(0.0) == math.inf
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     arrivals=st.lists(st.tuples(st.floats(0, 2e4), st.integers(1, 64)), max_size=20),
     later=st.floats(0, 5000),
 )
 def test_the_next_hour_looks_like_the_last(arrivals: list[tuple[float, int]], later: float) -> None:
-    forecast = RecentForecast()
+    forecast = RecentForecaster()
     arrivals.sort()
     for time, gpus in arrivals:
         forecast.submitted(gpus, time)

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.core.cluster import Placement, Pool
+from scheduler.testing.builders import VC, cluster_of
 
 
 def reference(free: list[int], gpus: int, per_node: int) -> list[tuple[int, int]] | None:
@@ -44,7 +45,7 @@ def occupancies(draw: st.DrawFn) -> tuple[list[int], int]:
     return draw(st.lists(masks, max_size=9)), per_node
 
 
-@settings(deadline=None, max_examples=400)
+@settings(max_examples=400)
 @given(occupancy=occupancies(), gpus=st.integers(1, 40))
 def test_placement_is_that_of_the_specification(
     occupancy: tuple[list[int], int], gpus: int
@@ -62,7 +63,7 @@ def test_placement_is_that_of_the_specification(
     assert len(placement) == -(-gpus // per_node), "the fewest nodes"
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(data=st.data(), occupancy=occupancies())
 def test_what_is_taken_can_be_given_back_in_any_order(
     data: st.DataObject, occupancy: tuple[list[int], int]
@@ -127,3 +128,10 @@ def test_a_busy_node_cannot_leave_and_a_node_cannot_come_twice() -> None:
         pool.remove_node(0)
     with pytest.raises(ValueError, match="already in pool"):
         pool.add_node(0)
+
+
+def test_gpus_that_are_held_are_not_given() -> None:
+    pool = cluster_of(nodes=1, gpus=8).pools[VC]
+    pool.hold([(0, 0b1111)])
+    assert pool.place(8) is None
+    assert pool.place(4) == [(0, 0b1111_0000)]

@@ -9,15 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from features.job import Job, Profile
-from scheduler.core.arrivals import BundleForecast, RecentForecast, TableForecast
+from scheduler.core.arrivals import BundleForecaster, RecentForecaster, TableForecaster
 from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.estimates import Estimate, Estimator
 from scheduler.core.policy import Policy
 from scheduler.core.profiling import KnownProfiles, ProfilingStage, Scaling, WaitingStage
 from scheduler.policies.fifo import Fifo
 from scheduler.policies.lucid import Lucid
-from scheduler.policies.pellucid.policy import Pellucid
-from tests.scheduler.builders import (
+from scheduler.testing.builders import (
     Desk,
     Likes,
     Sample,
@@ -25,6 +24,8 @@ from tests.scheduler.builders import (
     a_stage,
     actions,
     cluster_of,
+    lucid,
+    pellucid,
     play,
 )
 
@@ -61,7 +62,7 @@ def test_nobody_passes_the_first_that_does_not_fit() -> None:
     assert profiled(desk.submit(a_job("e", gpus=7), a_job("d", gpus=2))) == ["d"]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(sizes=st.lists(st.integers(1, 8), min_size=1, max_size=15))
 def test_whoever_waits_is_at_least_as_wide_as_whoever_was_taken(sizes: list[int]) -> None:
     """All at once on an idle partition: the taken are the widest prefix, smallest first."""
@@ -154,7 +155,7 @@ def test_the_estimator_knows_the_profile_before_it_is_asked() -> None:
 
 def test_a_job_without_a_profile_is_never_packed() -> None:
     """Larger than the partition takes, or profiled without a result: nothing known, no sharing."""
-    desk = Desk(Lucid(Likes()), cluster_of(nodes=2, profiling=1), stage=a_stage(max_gpus=1))
+    desk = Desk(lucid(Likes()), cluster_of(nodes=2, profiling=1), stage=a_stage(max_gpus=1))
     desk.submit(a_job("a", gpus=8))
     decisions = desk.submit(a_job("b", gpus=8))
     assert actions(decisions) == [(Action.ENQUEUE, "b"), (Action.WAIT, "b")]
@@ -197,7 +198,7 @@ def test_one_whose_like_was_looked_at_lately_takes_over_its_profile() -> None:
     assert desk.core.known("again").profile == Profile(50.0, 30.0, float(len("first")))
     assert len(profiled(found)) == 4
     enqueue = next(d for d in found if d.job_id == "again")
-    assert "was looked at lately" in enqueue.sentence()
+    assert "a recent profile of the same job name" in enqueue.sentence()
 
 
 def test_a_profile_is_believed_for_so_long_and_the_latest_counts() -> None:
@@ -263,9 +264,9 @@ def test_without_a_partition_profiles_come_from_runs_and_go_to_jobs_like_them() 
         named("unlike", "other-1", gpus=8, for_=900.0, at=300.0),
         named("alike", "train-2", gpus=8, for_=9000.0, at=300.0),
     ]
-    judge = Likes(speeds={("alike", "first"): (0.9, 0.9)})
+    pair_predictor = Likes(speeds={("alike", "first"): (0.9, 0.9)})
     stage = WaitingStage(known_s=1e6)
-    played = play(Pellucid(judge), cluster_of(nodes=1), *jobs, stage=stage)
+    played = play(pellucid(pair_predictor), cluster_of(nodes=1), *jobs, stage=stage)
     assert not profiled(played.decisions)
     (packed,) = [d for d in played.decisions if d.action is Action.PACK]
     assert (packed.job_id, packed.partner, packed.time) == ("alike", "first", 300.0)
@@ -275,7 +276,7 @@ def test_without_a_partition_profiles_come_from_runs_and_go_to_jobs_like_them() 
 # --- scaling --------------------------------------------------------------------------------------
 
 
-def scaling_desk(*, nodes: int = 3, forecast: TableForecast | None = None) -> Desk:
+def scaling_desk(*, nodes: int = 3, forecast: TableForecaster | None = None) -> Desk:
     """Two 1-GPU nodes for profiling less one; one more is lent while two or more wait."""
     stage = ProfilingStage(
         max_gpus=1,
@@ -315,7 +316,7 @@ def test_no_node_is_lent_when_none_is_idle() -> None:
 
 
 def test_the_node_goes_back_when_few_wait_it_is_idle_and_it_is_quiet() -> None:
-    busy_then_quiet = TableForecast(0.0, [0.0] * 30, [100.0] * 10 + [0.0] * 20)
+    busy_then_quiet = TableForecaster(0.0, [0.0] * 30, [100.0] * 10 + [0.0] * 20)
     desk = scaling_desk(forecast=busy_then_quiet)
     desk.submit(a_job("a"), a_job("b"), a_job("c"), now=10.0)
     assert list(desk.cluster.profiling.nodes()) == [2, 1]
@@ -351,14 +352,14 @@ def test_a_clock_that_is_late_for_its_times_scales_all_the_same() -> None:
 
 
 def test_the_forecast_hears_of_every_job_also_of_those_that_skip() -> None:
-    forecast = RecentForecast()
+    forecast = RecentForecaster()
     desk = a_desk(ProfilingStage(max_gpus=1, forecast=forecast), nodes=4)
     desk.submit(a_job("a"), a_job("b", gpus=8), now=10.0)
     assert forecast.gpus(10.0) == 9 / 6
 
 
 def test_another_bundle_brings_another_forecast() -> None:
-    forecast = BundleForecast(None)
+    forecast = BundleForecaster(None)
     stage = ProfilingStage(forecast=forecast)
 
     class Parts:
@@ -380,7 +381,7 @@ def test_a_returned_node_is_used_at_once() -> None:
 
 def test_a_lent_node_comes_home_to_the_job_that_waits_for_it() -> None:
     """Nothing runs and nothing is to be submitted, but the partition still holds a node."""
-    forecast = TableForecast(0.0, [0.0] * 30, [100.0] * 10 + [0.0] * 20)
+    forecast = TableForecaster(0.0, [0.0] * 30, [100.0] * 10 + [0.0] * 20)
     stage = ProfilingStage(
         max_gpus=1, scaling=Scaling("vc", grow_above=1, shrink_below=1), forecast=forecast
     )
@@ -419,7 +420,7 @@ def test_a_job_that_can_start_is_not_looked_at_and_one_that_waits_is() -> None:
     assert sorted(desk.cluster.runs) == ["a", "c"], "looked at once; then it is the other's turn"
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     jobs=st.lists(
         st.tuples(st.integers(1, 8), st.sampled_from([0.0, 10.0, 50.0, 300.0])), max_size=10

@@ -14,18 +14,21 @@ import pytest
 
 from features.job import Profile
 from features.schema import State as EndState
-from scheduler.backends.simulated import Fate, SimulatedBackend, World
+from scheduler.assembly import CoreSpec
 from scheduler.backends.submission import Submission
 from scheduler.core.cluster import ClusterSpec
 from scheduler.core.decisions import Action, Decision, Reason
-from scheduler.service.log.header import Genesis, Partition
+from scheduler.core.settings import ProfilingPartition
+from scheduler.service.log.header import LogHeader
 from scheduler.simulation.engine import Engine
 from scheduler.simulation.work import SimulatedContention, Work
-from tests.scheduler.live import Service
+from tests.scheduler.live import Live, told
 
 START = 1_700_000_000.0
 CLUSTER = ClusterSpec({"a": 4, "b": 3}, gpus_per_node=2, name="two")
-PARTITION = Partition({"a": 1}, limit_s=50.0, max_gpus=2, scale_from="b", known_s=2000.0)
+PARTITION = ProfilingPartition(
+    nodes={"a": 1}, limit_s=50.0, max_gpus=2, scale_from="b", known_s=2000.0
+)
 
 
 def a_workload(seed: int, count: int = 60) -> tuple[list[Submission], dict[str, Work]]:
@@ -54,53 +57,23 @@ def a_workload(seed: int, count: int = 60) -> tuple[list[Submission], dict[str, 
     return submissions, work
 
 
-def simulated(genesis: Genesis, submissions: list[Submission], work: dict[str, Work]) -> list[Any]:
+def simulated(header: LogHeader, submissions: list[Submission], work: dict[str, Work]) -> list[Any]:
     """What is decided in simulation."""
     decisions: list[Decision] = []
-    core = genesis.core()
+    core = header.core()
     jobs = [submission.job() for submission in submissions]
     Engine(core, jobs, work, SimulatedContention(), sink=decisions.extend).run()
     return [told(d) for d in decisions]
 
 
-class Live:
-    """The service's decider on the simulated backend; time passes only when it waits."""
-
-    def __init__(self, genesis: Genesis, work: dict[str, Work], folder: Path):
-        self.world = World({job: Fate(w) for job, w in work.items()}, start=START)
-        self.service = Service(folder, genesis, lambda: SimulatedBackend(self.world))
-        self.decider = self.service.decider()
-
-    def play(self, submissions: list[Submission], *, crash_every: int = 0) -> list[Any]:
-        decisions: list[Decision] = []
-        coming, turns = list(submissions), 0
-        while True:
-            now = self.world.now()
-            while coming and coming[0].submitted_at <= now:
-                self.service.submit(coming.pop(0))
-                decisions += self.decider.turn(0.0)
-            times = [coming[0].submitted_at] if coming else []
-            running = any(r.phase.holds_gpus for r in self.decider.state.ledger.records.values())
-            if self.decider.state.wake_at is not None and (coming or running):
-                times.append(self.decider.state.wake_at)
-            if not times and not running:
-                return [told(d) for d in decisions]
-            decisions += self.decider.turn(max(0.0, min(times, default=now + 1e4) - now))
-            turns += 1
-            if crash_every and turns % crash_every == 0:
-                self.decider = self.service.decider()
-
-
-def told(d: Decision) -> Any:
-    return (round(d.time - START, 3), d.action, d.reason, d.job_id, d.vc, d.nodes, d.gpus)
-
-
 @pytest.mark.parametrize("policy", ["fifo", "lucid", "pellucid"])
 def test_simulated_and_live_decide_the_same(tmp_path: Path, policy: str) -> None:
-    genesis = Genesis(CLUSTER, policy, PARTITION, START, backend="simulated")
+    header = LogHeader(
+        CoreSpec.of(CLUSTER, policy, profiling=PARTITION), START, backend="simulated"
+    )
     submissions, work = a_workload(2)
-    wanted = simulated(genesis, submissions, work)
-    live = Live(genesis, work, tmp_path)
+    wanted = simulated(header, submissions, work)
+    live = Live(header, work, tmp_path)
     found = live.play(submissions)
     for mine, theirs in zip(found, wanted, strict=False):
         assert mine == theirs  # the first difference says more than all of them
@@ -123,7 +96,9 @@ def test_simulated_and_live_decide_the_same(tmp_path: Path, policy: str) -> None
 
 def test_a_service_that_is_restarted_again_and_again_decides_the_same(tmp_path: Path) -> None:
     """The stage's queue, its loan and what it knows are folded from the log like all else."""
-    genesis = Genesis(CLUSTER, "lucid", PARTITION, START, backend="simulated")
+    header = LogHeader(
+        CoreSpec.of(CLUSTER, "lucid", profiling=PARTITION), START, backend="simulated"
+    )
     submissions, work = a_workload(1, 30)
-    found = Live(genesis, work, tmp_path).play(submissions, crash_every=7)
-    assert found == simulated(genesis, submissions, work)
+    found = Live(header, work, tmp_path).play(submissions, crash_every=7)
+    assert found == simulated(header, submissions, work)

@@ -6,27 +6,26 @@ import random
 from math import inf
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from features.schema import State
 from scheduler.core.core import Core
 from scheduler.core.decisions import Decision
-from scheduler.explain.whatif.forecasts import Forecast, Futures
+from scheduler.core.durations import DurationDistribution
+from scheduler.explain.whatif.forecasts import Futures, StartForecast
 from scheduler.explain.whatif.futures import Beliefs
 from scheduler.explain.whatif.memory import DAY_S, Memory
 from scheduler.policies.fifo import FifoSkip
-from scheduler.policies.pellucid.policy import Pellucid
 from scheduler.service.analyst.calibration import scored
-from scheduler.service.analyst.durations import Durations
 from scheduler.simulation.engine import Engine
 from scheduler.simulation.work import PairTable
-from tests.scheduler.builders import Desk, Likes, a_job, cluster_of
+from scheduler.testing.builders import Desk, Likes, a_job, cluster_of, pellucid
+from scheduler.testing.worlds import World, worlds
 from tests.scheduler.explain.watched import a_policy, replay
-from tests.scheduler.worlds import World, worlds
 
 
-class Sure(Durations):
+class Sure(DurationDistribution):
     """Durations that are known: predictions come true."""
 
     def quantiles(
@@ -59,7 +58,7 @@ def test_where_durations_are_known_the_forecast_is_exact() -> None:
 def test_those_yet_to_come_may_overtake() -> None:
     """A stream of short jobs every day: under a policy that lets them pass, it counts."""
     # a bound on waiting that does not stretch with the line
-    desk, memory = a_desk(Pellucid(ageing=0.0, crowd=inf))
+    desk, memory = a_desk(pellucid(ageing=0.0, overload=1e6))
     estimates = desk.estimator
     estimates._seconds = {"long": 7000.0}  # type: ignore[attr-defined]
     for i in range(200):
@@ -79,7 +78,7 @@ def test_those_yet_to_come_may_overtake() -> None:
 
 
 def test_a_pair_runs_at_the_speed_it_was_predicted_and_alone_again_after_it() -> None:
-    policy = Pellucid(Likes(speeds={("b", "a"): (0.8, 0.5)}), pack_first_above=None)
+    policy = pellucid(Likes(speeds={("b", "a"): (0.8, 0.5)}), pack_first_above=None)
     desk, memory = a_desk(policy)
     a, b = a_job("a", gpus=8, for_=600), a_job("b", gpus=8, for_=100)
     desk.estimator._seconds = {"a": 600.0, "b": 100.0}  # type: ignore[attr-defined]
@@ -96,7 +95,7 @@ def test_a_pair_runs_at_the_speed_it_was_predicted_and_alone_again_after_it() ->
     assert future.ends["a"] == 125.0 + (600.0 - 125.0 * 0.5)
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=12)
 @given(world=worlds(), name=st.sampled_from(["fifo-skip", "lucid", "pellucid"]))
 def test_the_same_seed_gives_the_same_forecasts(world: World, name: str) -> None:
     def look(core: Core, memory: Memory, decisions: list[Decision], now: float) -> None:
@@ -146,14 +145,14 @@ def test_promises_are_kept_in_a_world_like_the_past() -> None:
         jobs.append(a_job(f"j{i}", gpus=rng.choice([1, 2, 4, 8]), for_=seconds, at=now))
     memory = Memory(Desk(FifoSkip(), cluster_of(nodes=1)).estimator, asks=True)
     core = Core(cluster_of(nodes=1), FifoSkip(), memory)
-    made: dict[str, Forecast] = {}
+    made: dict[str, StartForecast] = {}
 
     class Foreseen(Engine):
         def _decided(self, at: float) -> None:
             newest = memory.arrivals[-1].job.job_id
             waits = newest in core.jobs() and newest not in core.cluster.runs
             if at > DAY_S and waits and newest not in made and rng.random() < 0.5:
-                futures = Futures(core, memory, at, kinship=0.0)
+                futures = Futures(core, memory, at, user_correlation=0.0)
                 made[newest] = futures.forecast([newest], samples=16)[newest]
 
     work = {s.id: s.work for s in jobs}
@@ -174,6 +173,6 @@ def test_a_job_seen_to_end_teaches() -> None:
     memory.submitted(a_job("a").job, 0.0)
     memory.started("a", 0.0)
     memory.ended("a", State.COMPLETED, 60.0, 60.0)
-    assert memory.durations.observed == 1
+    assert memory.durations.quantiles(600.0) != DurationDistribution(points=64).quantiles(600.0)
     assert memory.of("a") is None
     assert memory.arrivals[0].ran_s == 60.0

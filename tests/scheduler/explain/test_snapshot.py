@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from features.schema import State
 from scheduler.core.core import Core
 from scheduler.core.decisions import Decision
 from scheduler.core.estimates import TableEstimator
-from scheduler.explain.whatif.copies import Snapshot
+from scheduler.explain.whatif.copies import CoreCopy
 from scheduler.explain.whatif.forecasts import Futures
 from scheduler.explain.whatif.futures import Believed
 from scheduler.explain.whatif.memory import Memory
 from scheduler.policies.pellucid.policy import Pellucid
-from tests.scheduler.builders import Desk, a_job, cluster_of
+from scheduler.testing.builders import Desk, a_job, cluster_of
+from scheduler.testing.worlds import World, worlds
 from tests.scheduler.explain.watched import a_policy, replay
-from tests.scheduler.worlds import World, worlds
 
 POLICIES = st.sampled_from(["fifo", "fifo-skip", "sjf", "qssf", "lucid", "pellucid"])
-_slow = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+_slow = settings(max_examples=40)
 
 
 @_slow
@@ -55,9 +55,9 @@ def test_a_copy_decides_what_the_original_would(world: World, name: str) -> None
         if now in foretold:
             assert shape(core) == foretold.pop(now)
         predicted = {i: q.predicted_s for i in core.jobs() if (q := memory.of(i)) is not None}
-        copy = Snapshot(core, now).restore(Believed(predicted))
+        copy = CoreCopy(core, now).restore(Believed(predicted))
         assert shape(copy) == shape(core)
-        again = Snapshot(copy, now).restore(Believed(predicted))
+        again = CoreCopy(copy, now).restore(Believed(predicted))
         assert copy.decide(now) == []
         assert again.cluster is not copy.cluster
 
@@ -67,7 +67,7 @@ def test_a_copy_decides_what_the_original_would(world: World, name: str) -> None
 def test_copies_are_independent_and_small() -> None:
     desk = Desk(Pellucid(), cluster_of(nodes=4), TableEstimator("given", {}, default=600.0))
     desk.submit(*(a_job(f"j{i}", gpus=8) for i in range(20)))
-    snapshot = Snapshot(desk.core, 0.0)
+    snapshot = CoreCopy(desk.core, 0.0)
     one, two = (snapshot.restore(Believed({})) for _ in range(2))
     one.ended("j0", State.COMPLETED, 60.0, 60.0)
     started = [d.job_id for d in one.decide(60.0)]

@@ -8,19 +8,20 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from features.job import Job
 from scheduler.core.decisions import Action, Score
 from scheduler.core.estimates import Estimate, Estimator
-from scheduler.core.pairs import TableJudge
+from scheduler.core.pairs import TablePairPredictor
+from scheduler.core.policy import Predictors
 from scheduler.policies import build
 from scheduler.simulation.engine import Engine
 from scheduler.simulation.recorder import Recorder
-from tests.scheduler.builders import truth
-from tests.scheduler.contract import PolicyContract
-from tests.scheduler.worlds import WatchedCore, World, a_cluster, worlds
+from scheduler.testing.builders import truth
+from scheduler.testing.policy import PolicyContract
+from scheduler.testing.worlds import WatchedCore, World, a_cluster, worlds
 
 
 class Additive(Estimator):
@@ -42,11 +43,11 @@ class Additive(Estimator):
 
 
 @pytest.mark.parametrize("name", ["qssf", "lucid"])
-@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25)
 @given(world=worlds(), seed=st.integers(0, 2**32))
 def test_terms_add_up_on_every_recorded_decision(name: str, world: World, seed: int) -> None:
     estimator = Additive(seed)
-    policy = build(name, judge=TableJudge(world.scores))
+    policy = build(name, predictors=Predictors(TablePairPredictor(world.scores)))
     stage = PolicyContract().stage(world, policy)
     core = WatchedCore(
         a_cluster(world, profiles=policy.profiles), policy, estimator, profiling=stage
@@ -77,7 +78,7 @@ def test_terms_add_up_on_every_recorded_decision(name: str, world: World, seed: 
 
 
 @pytest.mark.parametrize("name", ["fifo", "sjf", "srtf"])
-@settings(deadline=None, max_examples=5)
+@settings(max_examples=5)
 @given(world=worlds())
 def test_without_a_model_there_is_no_score(name: str, world: World) -> None:
     core = WatchedCore(a_cluster(world, profiles=False), build(name), truth(world.samples))

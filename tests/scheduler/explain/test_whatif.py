@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.core.cluster import Cluster, ClusterSpec, NodeGroup
@@ -16,12 +16,10 @@ from scheduler.explain.whatif.counterfactuals import WhatIf, candidates, told
 from scheduler.explain.whatif.forecasts import Futures
 from scheduler.explain.whatif.memory import Memory
 from scheduler.policies.fifo import FifoSkip
-from scheduler.policies.pellucid.gputypes import TypedPlacement
-from scheduler.policies.pellucid.policy import Pellucid
-from tests.scheduler.builders import Desk, a_job, cluster_of
+from scheduler.testing.builders import Desk, a_job, cluster_of, pellucid
+from scheduler.testing.worlds import World, worlds
 from tests.scheduler.explain.test_forecast import Sure, a_desk
 from tests.scheduler.explain.watched import a_policy, replay, waits
-from tests.scheduler.worlds import World, worlds
 
 
 def busy(policy: object = None) -> tuple[Desk, Memory]:
@@ -93,9 +91,9 @@ def test_another_virtual_cluster_is_tried() -> None:
 
 
 def test_opting_in_to_sharing_is_tried() -> None:
-    from tests.scheduler.builders import Likes
+    from scheduler.testing.builders import Likes
 
-    desk = Desk(Pellucid(Likes(speeds={("b", "a"): (0.95, 0.95)})), cluster_of(nodes=1))
+    desk = Desk(pellucid(Likes(speeds={("b", "a"): (0.95, 0.95)})), cluster_of(nodes=1))
     memory = desk.core.estimator = Memory(desk.estimator, durations=Sure())
     a, b = a_job("a", gpus=8), a_job("b", gpus=8, at=1.0)
     desk.submit(a)
@@ -111,7 +109,7 @@ def test_opting_in_to_sharing_is_tried() -> None:
 
 def test_another_gpu_type_is_tried() -> None:
     spec = ClusterSpec.mixed({"vc": (NodeGroup("V100", 1, 8), NodeGroup("P100", 1, 8))})
-    policy = Pellucid(types=TypedPlacement(spec))
+    policy = pellucid(cluster=spec)
     desk = Desk(policy, Cluster(spec))
     memory = desk.core.estimator = Memory(desk.estimator, durations=Sure())
     first, second = a_job("first", gpus=8), a_job("second", gpus=8, at=1.0)
@@ -154,7 +152,7 @@ def test_what_is_tried_fits_the_job() -> None:
     ]
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25)
 @given(world=worlds(), name=st.sampled_from(["fifo-skip", "lucid", "pellucid"]))
 def test_every_counterfactual_that_says_now_is_true(world: World, name: str) -> None:
     """Checked otherwise than it was found: the job is withdrawn and submitted anew, changed.
@@ -182,7 +180,7 @@ def test_every_counterfactual_that_says_now_is_true(world: World, name: str) -> 
     replay(world, a_policy(name, world), look)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25)
 @given(world=worlds(), name=st.sampled_from(["lucid", "pellucid"]))
 def test_so_is_every_one_of_a_policy_that_profiles(world: World, name: str) -> None:
     """Checked otherwise than it was found: a core takes over the changed job where it stood."""
@@ -207,7 +205,7 @@ def test_so_is_every_one_of_a_policy_that_profiles(world: World, name: str) -> N
                     order=was.seq,
                     priority=was.priority,
                     profile=was.profile,
-                    looked_at=was.looked_at,
+                    profiled=was.profiled,
                     queued_before=True,
                 )
                 begun = {

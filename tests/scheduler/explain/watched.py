@@ -7,17 +7,18 @@ from pathlib import Path
 
 from features.job import Job
 from pipeline.worlds import open_scenario
-from scheduler.core.arrivals import RecentForecast
+from scheduler.assembly import settings_of
+from scheduler.core.arrivals import RecentForecaster
 from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Decision
 from scheduler.core.estimates import Estimator
-from scheduler.core.policy import Policy
+from scheduler.core.policy import Policy, Predictors
 from scheduler.core.profiling import WaitingStage
 from scheduler.explain.whatif.memory import Memory
 from scheduler.policies import build
 from scheduler.simulation.engine import Engine
-from tests.scheduler.builders import UserMeans, a_stage
-from tests.scheduler.worlds import World, a_cluster
+from scheduler.testing.builders import UserMeans, a_stage
+from scheduler.testing.worlds import World, a_cluster
 
 Look = Callable[[Core, Memory, list[Decision], float], None]
 
@@ -50,12 +51,9 @@ def replay(
 
 def a_policy(name: str, world: World) -> Policy:
     """A policy that may pack, with listed scores and speeds that are worth it now and then."""
-    return build(
-        name,
-        judge=Scores(world.scores),
-        forecast=RecentForecast(),
-        gpu_memory_mib=world.spec.gpu_memory_mib,
-    )
+    quiet = {"quiet_jobs": 2.0} if name == "lucid" else {}
+    predictors = Predictors(Scores(world.scores), RecentForecaster)
+    return build(name, settings_of(name, quiet), world.spec, predictors)
 
 
 class Scores:
@@ -64,15 +62,15 @@ class Scores:
     def __init__(self, scores: dict[str, int]):
         self._scores = scores
 
-    def verdict(self, newcomer, partner):  # type: ignore[no-untyped-def]
-        from scheduler.core.pairs import Verdict
+    def predict_pair(self, newcomer, partner):  # type: ignore[no-untyped-def]
+        from scheduler.core.decisions import PairPrediction
 
         a, b = (
             self._scores.get(queued.job.job_id.partition("~")[0], 1)
             for queued in (newcomer, partner)
         )
         speed = 1.0 - 0.15 * (a + b)
-        return Verdict((a, b), (speed, speed))
+        return PairPrediction((a, b), (speed, speed))
 
 
 def waits(decisions: list[Decision]) -> list[Decision]:
@@ -84,7 +82,7 @@ def first_days(data: Path, days: float, policy: str, look: Look) -> None:
     scenario = open_scenario(data / "venus", track="honest", seed=3, durations="gpus")
     made = scenario.policy(policy)
     memory = Memory(scenario.estimators(made), asks=not made.estimates)
-    core = Core(scenario.cluster(made), made, memory, profiling=scenario.stage(made))
+    core = scenario.core(made, memory)
     work, taken = scenario.workload, list[Decision]()
     first = work.jobs[0].submit_time
     jobs: list[Job] = [j for j in work.jobs if j.submit_time < first + days * 86_400]

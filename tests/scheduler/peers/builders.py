@@ -10,7 +10,7 @@ from scheduler.core.decisions import Action, Decision
 from scheduler.peers.allocation.allocation import Node
 from scheduler.peers.allocation.core import AllocationCore
 from scheduler.peers.allocation.engine import AllocationEngine
-from scheduler.peers.allocation.nature import Nature
+from scheduler.peers.allocation.nature import GroundTruth
 from scheduler.peers.allocation.policy import AllocationPolicy
 from scheduler.simulation.loop import JobResult, Outcome
 
@@ -42,10 +42,10 @@ class Played:
 
 
 def play(
-    policy: AllocationPolicy, nodes: tuple[Node, ...], jobs: list[Job], nature: Nature
+    policy: AllocationPolicy, nodes: tuple[Node, ...], jobs: list[Job], ground_truth: GroundTruth
 ) -> Played:
     """Simulate."""
-    core = AllocationCore(nodes, policy, nature)
+    core = AllocationCore(nodes, policy, ground_truth)
     decisions: list[Decision] = []
-    outcome = AllocationEngine(core, jobs, nature, sink=decisions.extend).run()
+    outcome = AllocationEngine(core, jobs, ground_truth, sink=decisions.extend).run()
     return Played(outcome, decisions, core)

@@ -17,15 +17,13 @@ from hypothesis import strategies as st
 from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.peers.allocation.core import AllocationCore
 from scheduler.peers.allocation.engine import AllocationEngine
-from scheduler.peers.allocation.policy import AllocationPolicy, Freedom
+from scheduler.peers.allocation.policy import AllocationPolicy, Capability
 from scheduler.peers.registry import ALLOCATING, build
 from scheduler.simulation.loop import Outcome
 from scheduler.simulation.recorder import decision_table
 from tests.scheduler.peers.worlds import World, worlds
 
-_common = settings(
-    deadline=None, suppress_health_check=[HealthCheck.differing_executors, HealthCheck.too_slow]
-)
+_common = settings(suppress_health_check=[HealthCheck.differing_executors, HealthCheck.too_slow])
 _FOREVER_S = 30 * 86_400.0
 
 
@@ -57,11 +55,11 @@ class AllocationContract:
 
     def play(self, world: World) -> tuple[Outcome, list[Decision], AllocationPolicy]:
         policy = self.policy()
-        nature = world.nature(policy)
-        core = Watched(world.nodes, policy, nature)
+        ground_truth = world.ground_truth(policy)
+        core = Watched(world.nodes, policy, ground_truth)
         sunk: list[Decision] = []
         jobs = [job for job, _, _ in world.jobs]
-        return AllocationEngine(core, jobs, nature, sink=sunk.extend).run(), sunk, policy
+        return AllocationEngine(core, jobs, ground_truth, sink=sunk.extend).run(), sunk, policy
 
     @settings(_common, max_examples=8)
     @given(data=st.data())
@@ -69,7 +67,7 @@ class AllocationContract:
         world = data.draw(worlds(ALLOCATING[self.name].needs))
         outcome, decisions, policy = self.play(world)
         check_every_job_ends_once(outcome, decisions, self.finishes)
-        check_freedoms(decisions, policy, world)
+        check_capabilities(decisions, policy, world)
         check_reasons(decisions)
         check_same(decisions, self.play(world)[1])
         check_causal(world, decisions, self)
@@ -111,24 +109,24 @@ def check_every_job_ends_once(outcome: Outcome, decisions: list[Decision], finis
             assert 0 <= result.ran_s <= result.jct_s + 1e-6
 
 
-def check_freedoms(decisions: list[Decision], policy: AllocationPolicy, world: World) -> None:
+def check_capabilities(decisions: list[Decision], policy: AllocationPolicy, world: World) -> None:
     changes, held = policy.changes, {}
     for d in decisions:
         if d.action is Action.WAIT or d.action is Action.ENQUEUE:
             continue
         if d.action is Action.PREEMPT or d.action is Action.RESIZE:
-            assert Freedom.PREEMPT in changes, f"{policy.name} stopped a running job"
+            assert Capability.PREEMPT in changes, f"{policy.name} stopped a running job"
         if d.action is Action.PACK or d.partner is not None:
-            assert Freedom.SHARE in changes
+            assert Capability.SHARE in changes
         if d.batch is not None or d.action is Action.RETUNE:
-            assert Freedom.BATCH in changes
+            assert Capability.BATCH in changes
         if not d.nodes:
             continue
-        if Freedom.GPUS not in changes:
+        if Capability.GPUS not in changes:
             assert sum(mask.bit_count() for mask in d.gpus) == d.need, "a gang is whole"
         types = {world.nodes[node].gpu_type for node in d.nodes}
         assert len(types) == 1, "a job is on one GPU type"
-        if Freedom.TYPE not in changes:
+        if Capability.TYPE not in changes:
             assert held.setdefault(d.job_id, types) == types
 
 

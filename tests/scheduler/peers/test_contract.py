@@ -68,18 +68,6 @@ class TestGavelFtf(AllocationContract):
     name = "gavel-ftf"
 
 
-class TestGavelFtfPacked(AllocationContract):
-    name = "gavel-ftf-packed"
-
-
-class TestGavelThroughput(AllocationContract):
-    name = "gavel-throughput"
-
-
-class TestGavelSlo(AllocationContract):
-    name = "gavel-slo"
-
-
 class TestGavelWaterFilling(AllocationContract):
     name = "gavel-water-filling"
 
@@ -88,20 +76,8 @@ class TestGavelHierarchical(AllocationContract):
     name = "gavel-hierarchical"
 
 
-class TestGavelStrategyProof(AllocationContract):
-    name = "gavel-strategy-proof"
-
-
 class TestGavelFifo(AllocationContract):
     name = "gavel-fifo"
-
-
-class TestGavelFifoPacked(AllocationContract):
-    name = "gavel-fifo-packed"
-
-
-class TestGavelAlloX(AllocationContract):
-    name = "gavel-allox"
 
 
 class TestGavelGandiva(AllocationContract):

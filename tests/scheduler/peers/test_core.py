@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scheduler.core.decisions import Action, Reason
+from scheduler.core.rules import PolicyViolation
 from scheduler.peers.allocation.allocation import (
     Allocation,
     Inventory,
@@ -13,9 +14,14 @@ from scheduler.peers.allocation.allocation import (
     on_freest,
 )
 from scheduler.peers.allocation.core import AllocationCore, UnmetNeeds
-from scheduler.peers.allocation.nature import GangNature
-from scheduler.peers.allocation.policy import AllocationPolicy, Assignment, Freedom, Grant, Snapshot
-from scheduler.peers.allocation.rules import Breach
+from scheduler.peers.allocation.nature import GangGroundTruth
+from scheduler.peers.allocation.policy import (
+    AllocationPolicy,
+    Assignment,
+    Capability,
+    DecisionInput,
+    Grant,
+)
 from scheduler.peers.allocation.statistics import GRADIENT_NOISE
 from scheduler.peers.drf import Drf
 from tests.scheduler.peers.builders import a_job, nodes_of, play
@@ -27,11 +33,13 @@ class Scripted(AllocationPolicy):
     name = "scripted"
     round_s = 60.0
 
-    def __init__(self, *script: dict[str, Allocation | None], changes: set[Freedom] | None = None):
+    def __init__(
+        self, *script: dict[str, Allocation | None], changes: set[Capability] | None = None
+    ):
         self.script = list(script)
-        self.changes = frozenset(Freedom if changes is None else changes)
+        self.changes = frozenset(Capability if changes is None else changes)
 
-    def allocate(self, snapshot: Snapshot) -> Assignment:
+    def allocate(self, snapshot: DecisionInput) -> Assignment:
         now = self.script.pop(0) if len(self.script) > 1 else self.script[0]
         active = {job.id for job in snapshot.jobs}
         return {i: Grant(a, Reason.GAIN) for i, a in now.items() if i in active}
@@ -44,7 +52,7 @@ BOTH = Allocation((0, 1), (2, 2))
 
 def test_start_resize_preempt_and_start_again() -> None:
     policy = Scripted({"a": ONE}, {"a": TWO}, {}, {"a": ONE})
-    played = play(policy, nodes_of(2, 2), [a_job("a", at=10)], GangNature({"a": 600.0}))
+    played = play(policy, nodes_of(2, 2), [a_job("a", at=10)], GangGroundTruth({"a": 600.0}))
     did = [(d.time, d.action) for d in played.of("a")]
     assert did == [
         (10, Action.ENQUEUE),
@@ -64,8 +72,8 @@ def test_start_resize_preempt_and_start_again() -> None:
 
 def test_a_restart_costs_what_nature_says() -> None:
     policy = Scripted({"a": ONE}, {"a": TWO})
-    nature = GangNature({"a": 600.0}, restart_s=30.0)
-    played = play(policy, nodes_of(2), [a_job("a", at=0)], nature)
+    ground_truth = GangGroundTruth({"a": 600.0}, restart_s=30.0)
+    played = play(policy, nodes_of(2), [a_job("a", at=0)], ground_truth)
     # nothing happens to allocate before time 0 has passed, so the first round is at 0
     assert played.result("a").end_time == 60 + 30 + (600 - 30) / 2
 
@@ -74,21 +82,21 @@ def test_a_restart_costs_what_nature_says() -> None:
     ("changes", "script", "says"),
     [
         (set(), [{"a": TWO}], "may not resize"),
-        ({Freedom.GPUS}, [{"a": ONE}, {"a": TWO}], "may not take GPUs from running job a"),
-        ({Freedom.GPUS}, [{"a": Allocation((0,), (3,))}], "1 GPUs more than node 0 has"),
-        ({Freedom.GPUS}, [{"a": Allocation((0, 0), (1, 1))}], "the nodes"),
-        ({Freedom.GPUS}, [{"a": Allocation((0, 2), (1, 1))}], "the GPU types"),
-        ({Freedom.GPUS}, [{"a": Allocation((0,), (1,), partner="b")}], "may not share"),
-        (set(Freedom), [{"a": Allocation((0,), (1,), partner="b")}], "no pair"),
-        ({Freedom.PREEMPT}, [{"a": ONE}, {"a": Allocation((2,), (1,))}], "may not move"),
+        ({Capability.GPUS}, [{"a": ONE}, {"a": TWO}], "may not take GPUs from running job a"),
+        ({Capability.GPUS}, [{"a": Allocation((0,), (3,))}], "1 GPUs more than node 0 has"),
+        ({Capability.GPUS}, [{"a": Allocation((0, 0), (1, 1))}], "the nodes"),
+        ({Capability.GPUS}, [{"a": Allocation((0, 2), (1, 1))}], "the GPU types"),
+        ({Capability.GPUS}, [{"a": Allocation((0,), (1,), partner="b")}], "may not share"),
+        (set(Capability), [{"a": Allocation((0,), (1,), partner="b")}], "no pair"),
+        ({Capability.PREEMPT}, [{"a": ONE}, {"a": Allocation((2,), (1,))}], "may not move"),
     ],
 )
 def test_what_was_not_declared_is_a_breach(
-    changes: set[Freedom], script: list[dict[str, Allocation | None]], says: str
+    changes: set[Capability], script: list[dict[str, Allocation | None]], says: str
 ) -> None:
     nodes = nodes_of(2, 2, 2, types=["T4", "T4", "V100"])
-    with pytest.raises(Breach, match=says):
-        play(Scripted(*script, changes=changes), nodes, [a_job("a")], GangNature({"a": 600.0}))
+    with pytest.raises(PolicyViolation, match=says):
+        play(Scripted(*script, changes=changes), nodes, [a_job("a")], GangGroundTruth({"a": 600.0}))
 
 
 def test_a_missing_statistic_is_named() -> None:
@@ -97,24 +105,24 @@ def test_a_missing_statistic_is_named() -> None:
         needs = (GRADIENT_NOISE,)
 
     with pytest.raises(UnmetNeeds, match="needy needs gradient statistics; this workload has none"):
-        AllocationCore(nodes_of(2), Needy({}), GangNature({}))
+        AllocationCore(nodes_of(2), Needy({}), GangGroundTruth({}))
 
 
 def test_an_undeclared_statistic_is_not_shown() -> None:
     class Curious(Scripted):
-        def allocate(self, snapshot: Snapshot) -> Assignment:
+        def allocate(self, snapshot: DecisionInput) -> Assignment:
             snapshot.jobs[0].report(GRADIENT_NOISE)
             return {}
 
     with pytest.raises(LookupError, match="did not declare"):
-        play(Curious({}), nodes_of(2), [a_job("a")], GangNature({"a": 1.0}))
+        play(Curious({}), nodes_of(2), [a_job("a")], GangGroundTruth({"a": 1.0}))
 
 
 def test_jobs_that_can_never_run_are_refused_and_the_rest_goes_on() -> None:
     jobs = [a_job("large", gpus=9), a_job("unknown"), a_job("other", gpu_type="A100"), a_job("a")]
-    nature = GangNature({"a": 60.0, "large": 1.0, "other": 1.0})
+    ground_truth = GangGroundTruth({"a": 60.0, "large": 1.0, "other": 1.0})
     played = play(
-        Scripted({"a": ONE}, changes=set()), nodes_of(2, 2, types=["T4"] * 2), jobs, nature
+        Scripted({"a": ONE}, changes=set()), nodes_of(2, 2, types=["T4"] * 2), jobs, ground_truth
     )
     refused = {d.job_id: d.reason for d in played.decisions if d.action is Action.REFUSE}
     assert refused == {
@@ -126,7 +134,7 @@ def test_jobs_that_can_never_run_are_refused_and_the_rest_goes_on() -> None:
 
 
 def test_a_policy_that_never_gives_anything_comes_to_an_end() -> None:
-    played = play(Scripted({}), nodes_of(2), [a_job("a")], GangNature({"a": 1.0}))
+    played = play(Scripted({}), nodes_of(2), [a_job("a")], GangGroundTruth({"a": 1.0}))
     assert played.result("a").end_time is None
     assert [d.reason for d in played.of("a", Action.WAIT)] == [Reason.NO_GAIN]
 
@@ -156,7 +164,7 @@ def test_freest_first() -> None:
 
 
 def test_drf_fills_evenly() -> None:
-    class Elastic(GangNature):
+    class Elastic(GangGroundTruth):
         offers = frozenset(Drf.needs)
 
         def report(self, statistic, job_id, now):  # type: ignore[no-untyped-def]

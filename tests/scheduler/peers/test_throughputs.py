@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from scheduler.core.decisions import Action, Reason
 from scheduler.peers.allocation.allocation import Allocation, Node
-from scheduler.peers.allocation.policy import AllocationPolicy, Freedom, Grant, News, Snapshot
+from scheduler.peers.allocation.policy import (
+    AllocationPolicy,
+    Capability,
+    DecisionInput,
+    Grant,
+    Trigger,
+)
 from scheduler.peers.allocation.throughputs import (
     Kind,
     StepWork,
-    TableNature,
+    TableGroundTruth,
     Terms,
     ThroughputTable,
 )
@@ -26,16 +32,16 @@ class Script(AllocationPolicy):
     """Gives what it was told to, one assignment after the other; the last goes on."""
 
     name = "script"
-    changes = frozenset(Freedom)
+    changes = frozenset(Capability)
 
     def __init__(self, *script: dict[str, Allocation], round_s: float = 0.0):
         self.script, self.round_s = list(script), round_s
         self.times: list[float] = []
 
-    def acts_on(self, news: News) -> bool:
-        return news.any and not news.going
+    def acts_on(self, trigger: Trigger) -> bool:
+        return trigger.any and not trigger.going
 
-    def allocate(self, snapshot: Snapshot) -> dict[str, Grant]:
+    def allocate(self, snapshot: DecisionInput) -> dict[str, Grant]:
         self.times.append(snapshot.now)
         now = self.script.pop(0) if len(self.script) > 1 else self.script[0]
         here = {job.id for job in snapshot.jobs}
@@ -48,9 +54,9 @@ class Script(AllocationPolicy):
         }
 
 
-def nature(*, lease_s: float | None = None, **work: tuple[Kind, int]) -> TableNature:
+def ground_truth(*, lease_s: float | None = None, **work: tuple[Kind, int]) -> TableGroundTruth:
     jobs = {job: StepWork(kind, steps, Terms()) for job, (kind, steps) in work.items()}
-    return TableNature(jobs, TABLE, NODES, lease_s=lease_s)
+    return TableGroundTruth(jobs, TABLE, NODES, lease_s=lease_s)
 
 
 FAST, SLOW = Allocation((0,), (1,)), Allocation((1,), (1,))
@@ -69,7 +75,7 @@ def test_a_table_tells_rates_and_pair_speeds() -> None:
 
 def test_another_type_is_another_rate() -> None:
     policy = Script({"a": FAST}, {"a": SLOW}, round_s=60.0)
-    played = play(policy, NODES, [a_job("a")], nature(a=(A, 300)))
+    played = play(policy, NODES, [a_job("a")], ground_truth(a=(A, 300)))
     assert played.result("a").end_time == 60 + (300 - 240)
     assert played.result("a").duration_s == 75  # on the fastest
 
@@ -77,7 +83,7 @@ def test_another_type_is_another_rate() -> None:
 def test_a_pair_runs_at_its_measured_speeds() -> None:
     pair = {"a": Allocation((0,), (1,), partner="b"), "b": Allocation((0,), (1,), partner="a")}
     policy = Script(pair, round_s=60.0)
-    played = play(policy, NODES, [a_job("a"), a_job("b")], nature(a=(A, 600), b=(B, 100)))
+    played = play(policy, NODES, [a_job("a"), a_job("b")], ground_truth(a=(A, 600), b=(B, 100)))
     assert played.result("b").end_time == 100
     assert played.result("a").end_time == 100 + (600 - 300) / 4
     assert played.outcome.busy_gpu_s == 175
@@ -86,7 +92,7 @@ def test_a_pair_runs_at_its_measured_speeds() -> None:
 def test_a_lease_is_whole_steps_and_a_round_ends_with_the_last() -> None:
     policy = Script({"a": FAST, "b": SLOW})
     played = play(
-        policy, NODES, [a_job("a"), a_job("b")], nature(lease_s=10.3, a=(A, 90), b=(A, 25))
+        policy, NODES, [a_job("a"), a_job("b")], ground_truth(lease_s=10.3, a=(A, 90), b=(A, 25))
     )
     # a: 41 steps in 10.25 s, b: 10 steps in 10 s; everybody waits for a
     assert policy.times == [0, 10.25, 20.5]
@@ -97,7 +103,7 @@ def test_a_lease_is_whole_steps_and_a_round_ends_with_the_last() -> None:
 def test_an_end_inside_a_round_frees_nothing_before_its_end() -> None:
     policy = Script({"a": FAST, "b": FAST})
     jobs = [a_job("a"), a_job("b"), a_job("c", at=1)]
-    played = play(policy, NODES, jobs[:2], nature(lease_s=10.0, a=(A, 4), b=(A, 80)))
+    played = play(policy, NODES, jobs[:2], ground_truth(lease_s=10.0, a=(A, 4), b=(A, 80)))
     assert played.result("a").end_time == 1
     assert policy.times == [0, 10]
     assert played.result("b").end_time == 20
@@ -106,7 +112,9 @@ def test_an_end_inside_a_round_frees_nothing_before_its_end() -> None:
 def test_a_pair_that_cannot_share_makes_no_step() -> None:
     both = Allocation((1,), (1,), partner="b"), Allocation((1,), (1,), partner="a")
     policy = Script({"a": both[0], "b": both[1]}, {"a": FAST, "b": FAST})
-    played = play(policy, NODES, [a_job("a"), a_job("b")], nature(lease_s=10.0, a=(A, 4), b=(A, 4)))
+    played = play(
+        policy, NODES, [a_job("a"), a_job("b")], ground_truth(lease_s=10.0, a=(A, 4), b=(A, 4))
+    )
     assert policy.times == [0, 10]
     assert played.result("a").end_time == 11
 
@@ -114,7 +122,7 @@ def test_a_pair_that_cannot_share_makes_no_step() -> None:
 def test_a_job_no_type_holds_is_refused_with_its_rates() -> None:
     policy = Script({"a": FAST}, round_s=60.0)
     slow = (Node(0, 2, "slow"),)
-    made = TableNature({"b": StepWork(B, 10, Terms())}, TABLE, slow)
+    made = TableGroundTruth({"b": StepWork(B, 10, Terms())}, TABLE, slow)
     played = play(policy, slow, [a_job("b")], made)
     (refusal,) = played.of("b", Action.REFUSE)
     assert refusal.reason is Reason.NO_MATCHING_GPU_TYPE

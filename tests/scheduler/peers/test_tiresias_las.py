@@ -12,14 +12,14 @@ from pipeline.worlds.workloads.tiresias import (
     SAMPLE,
     TRACE,
     GangJob,
-    TiresiasNature,
+    TiresiasGroundTruth,
     heavy_tailed,
     read_sample,
     read_trace,
     workload,
 )
 from scheduler.core.decisions import Action, Reason
-from scheduler.peers.allocation.nature import GangNature
+from scheduler.peers.allocation.nature import GangGroundTruth
 from scheduler.peers.tiresias_las import TiresiasLas
 from scheduler.peers.tiresias_queues import GittinsIndex, LeastAttained
 from tests.scheduler.peers.builders import a_job, nodes_of, play
@@ -123,9 +123,9 @@ def test_an_index_needs_a_sample() -> None:
 
 
 def test_a_job_that_had_less_stops_one_that_had_more_and_says_so() -> None:
-    nature = GangNature({"old": 10_000.0, "new": 100.0})
+    ground_truth = GangGroundTruth({"old": 10_000.0, "new": 100.0})
     jobs = [a_job("old", 2), a_job("new", 2, at=5000.0)]
-    played = play(TiresiasLas(), nodes_of(2), jobs, nature)
+    played = play(TiresiasLas(), nodes_of(2), jobs, ground_truth)
     (stop,) = played.of("old", Action.PREEMPT)
     assert (stop.time, stop.reason, stop.blocker) == (5000.0, Reason.MORE_SERVICE_ATTAINED, "new")
     assert ("queue", 2.0) in stop.evidence or ("queue", 1.0) in stop.evidence
@@ -145,12 +145,12 @@ def test_skewed_models_are_kept_on_the_fewest_nodes_and_others_are_not() -> None
     )
     nodes = nodes_of(4, 4)
     spread = play(TiresiasLas(consolidate="skewed"), nodes, [r.job for r in rows],
-                  TiresiasNature(rows))  # fmt: skip
+                  TiresiasGroundTruth(rows))  # fmt: skip
     assert spread.of("flat", Action.START)[0].time == 1.0
     assert len(spread.of("flat", Action.START)[0].nodes) == 2
     rows[2] = models(("skewed", 4, 1.0, 10.0, "vgg16"))[0]
     together = play(TiresiasLas(consolidate="skewed"), nodes, [r.job for r in rows],
-                    TiresiasNature(rows))  # fmt: skip
+                    TiresiasGroundTruth(rows))  # fmt: skip
     assert len(together.of("skewed", Action.START)[0].nodes) == 1
 
 
@@ -161,7 +161,7 @@ def test_a_skewed_job_makes_those_behind_it_move() -> None:
         ("skewed", 4, 5000.0, 10.0, "vgg16"),
     )
     played = play(TiresiasLas(consolidate="skewed"), nodes_of(4, 4), [r.job for r in rows],
-                  TiresiasNature(rows))  # fmt: skip
+                  TiresiasGroundTruth(rows))  # fmt: skip
     assert played.of("skewed", Action.START)[0].time == 5000.0
     moved = played.of("x", Action.RESIZE) + played.of("y", Action.RESIZE)
     assert [d.time for d in moved] == [5000.0]

@@ -14,16 +14,16 @@ from hypothesis import strategies as st
 
 from features.job import Job
 from pipeline.worlds.workloads.pollux.applications import Application
-from pipeline.worlds.workloads.pollux.nature import TrainingNature
+from pipeline.worlds.workloads.pollux.nature import TrainingGroundTruth
 from scheduler.peers.allocation.allocation import Node
-from scheduler.peers.allocation.nature import Nature
+from scheduler.peers.allocation.nature import GroundTruth
 from scheduler.peers.allocation.policy import AllocationPolicy
 from scheduler.peers.allocation.statistics import Statistic
 from scheduler.peers.allocation.throughputs import (
     THROUGHPUTS,
     Kind,
     StepWork,
-    TableNature,
+    TableGroundTruth,
     Terms,
     ThroughputTable,
 )
@@ -44,16 +44,16 @@ class World:
         """The same world without the jobs that are submitted later."""
         return World(self.nodes, tuple(row for row in self.jobs if row[0].submit_time <= when))
 
-    def nature(self, policy: AllocationPolicy) -> Nature:
+    def ground_truth(self, policy: AllocationPolicy) -> GroundTruth:
         if THROUGHPUTS in policy.needs:
             work = {
                 job.job_id: StepWork(Kind(what, job.gpus), steps, Terms())
                 for job, what, steps in self.jobs
             }
             lease_s: float | None = getattr(policy, "lease_s", None)
-            return TableNature(work, table(), self.nodes, lease_s=lease_s)
+            return TableGroundTruth(work, table(), self.nodes, lease_s=lease_s)
         trains = {job.job_id: (what, batch) for job, what, batch in self.jobs}
-        return TrainingNature(applications(), trains, whole_seconds=False)
+        return TrainingGroundTruth(applications(), trains, whole_seconds=False)
 
 
 @st.composite

@@ -8,7 +8,7 @@ from features.job import Job, Profile
 from scheduler.core.decisions import Action, Reason
 from scheduler.policies.horus import Horus, UtilisationBelief
 from scheduler.simulation.work import Work
-from tests.scheduler.builders import VC, Sample, cluster_of, play
+from scheduler.testing.builders import VC, Sample, cluster_of, play
 
 
 def a_job(

@@ -6,20 +6,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.core.arrivals import TableForecast
+from scheduler.core.arrivals import TableForecaster
 from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.estimates import TableEstimator
-from scheduler.core.pairs import TableJudge
+from scheduler.core.pairs import TablePairPredictor
 from scheduler.core.quirks import Quirks
 from scheduler.policies.lucid import Lucid
 from scheduler.simulation.free_profiling import LoanSchedule
-from tests.scheduler.builders import (
+from scheduler.testing.builders import (
     Desk,
     Likes,
     Sample,
     a_job,
     actions,
     cluster_of,
+    lucid,
     pair_speeds,
     play,
 )
@@ -44,7 +45,7 @@ def pack_of(decisions: list[Decision]) -> Decision | None:
 
 def shares(partner: Sample, newcomer: Sample, policy: Lucid | None = None) -> bool:
     """Whether a newcomer shares, one job running and GPUs of its own being free."""
-    desk = a_desk(policy or Lucid(Likes()), partner, newcomer, nodes=4)
+    desk = a_desk(policy or lucid(Likes()), partner, newcomer, nodes=4)
     desk.submit(partner)
     pack = pack_of(desk.submit(newcomer, now=1.0))
     assert (desk.run(newcomer.id).partner is not None) == (pack is not None)
@@ -77,29 +78,29 @@ def test_memory_must_leave_room(own: float, theirs: float, fits: bool) -> None:
 )
 def test_sharing_scores_must_not_exceed_the_capacity(scores: tuple[int, int], fits: bool) -> None:
     a, b = a_job("a"), a_job("b")
-    policy = Lucid(TableJudge({"a": scores[0], "b": scores[1]}))
+    policy = lucid(TablePairPredictor({"a": scores[0], "b": scores[1]}))
     assert shares(a, b, policy) is fits
-    assert shares(a, b, Lucid(TableJudge({"a": 2, "b": 2}), sharing_limit=4))
+    assert shares(a, b, lucid(TablePairPredictor({"a": 2, "b": 2}), sharing_limit=4))
 
 
 @pytest.mark.parametrize(("seconds", "fits"), [(100.0, True), (200.0, True), (200.1, False)])
 def test_a_newcomer_s_priority_is_at_most_twice_its_partner_s(seconds: float, fits: bool) -> None:
     assert shares(a_job(for_=100), a_job(for_=seconds)) is fits
-    assert shares(a_job(for_=100), a_job(for_=seconds), Lucid(Likes(), priority_factor=1e9))
+    assert shares(a_job(for_=100), a_job(for_=seconds), lucid(Likes(), priority_factor=1e9))
 
 
 def test_a_job_of_which_too_little_is_known_does_not_share() -> None:
     a, b = a_job("a"), a_job("b")
-    assert not shares(a, b, Lucid(TableJudge({"a": 0})))
-    assert not shares(a, b, Lucid(None))
-    desk = a_desk(Lucid(Likes()), a)  # the profile of b is unknown
+    assert not shares(a, b, lucid(TablePairPredictor({"a": 0})))
+    assert not shares(a, b, lucid(None))
+    desk = a_desk(lucid(Likes()), a)  # the profile of b is unknown
     desk.submit(a)
     desk.estimator = TableEstimator("given", {}, default=600.0)
     desk.core.estimator = desk.estimator
     assert pack_of(desk.submit(b)) is None
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     mems=st.tuples(*[st.floats(0, 24_576.0)] * 2),
     scores=st.tuples(*[st.integers(0, 2)] * 2),
@@ -113,7 +114,7 @@ def test_the_rules_together(
     gpus: tuple[int, int],
 ) -> None:
     a, b = (a_job(n, gpus=gpus[i], for_=seconds[i], mem=mems[i]) for i, n in enumerate("ab"))
-    policy = Lucid(TableJudge({"a": scores[0], "b": scores[1]}))
+    policy = lucid(TablePairPredictor({"a": scores[0], "b": scores[1]}))
     desk = a_desk(policy, a, b, nodes=4)
     desk.submit(a)
     expected = (
@@ -142,7 +143,7 @@ SPEEDS = {("x", "first"): (0.7, 0.7), ("x", "second"): (0.9, 0.8)}
 def choose(*, first_partner: bool, speeds: dict[tuple[str, str], tuple[float, float]]) -> Decision:
     jobs = [a_job("first"), a_job("second"), a_job("x")]
     scores = {"first": 2, "second": 2, "x": 0}  # so that first and second do not pair up
-    desk = a_desk(Lucid(Likes(scores, speeds), first_partner=first_partner), *jobs)
+    desk = a_desk(lucid(Likes(scores, speeds), quirks=Quirks(first_partner=first_partner)), *jobs)
     desk.submit(jobs[0])
     assert pack_of(desk.submit(jobs[1])) is None
     pack = pack_of(desk.submit(jobs[2]))
@@ -164,7 +165,7 @@ def test_the_oldest_partner_is_chosen_when_asked_for_or_when_all_are_alike() -> 
 
 def test_three_never_share_and_a_survivor_is_open_again() -> None:
     a, b, c = (a_job(name, for_=100) for name in "abc")
-    desk = a_desk(Lucid(Likes()), a, b, c, gpus=1)
+    desk = a_desk(lucid(Likes()), a, b, c, gpus=1)
     desk.submit(a)
     assert pack_of(desk.submit(b)) is not None
     assert actions(desk.submit(c)) == [(Action.ENQUEUE, "c"), (Action.WAIT, "c")]
@@ -181,7 +182,7 @@ def test_a_survivor_stays_slow_and_shut_under_the_quirk_alone() -> None:
     def ends(quirks: Quirks) -> list[float | None]:
         jobs = (a, b, c)
         played = play(
-            Lucid(Likes()),
+            lucid(Likes()),
             cluster_of(gpus=1),
             *jobs,
             stage=Known(*jobs),
@@ -200,8 +201,8 @@ def test_a_survivor_stays_slow_and_shut_under_the_quirk_alone() -> None:
 
 
 def test_nobody_shares_while_few_are_expected_and_the_head_blocks() -> None:
-    quiet_then_busy = TableForecast(0.0, [2.0] * 6 + [100.0] * 20, [0.0] * 26)
-    policy = Lucid(Likes(), quiet_then_busy)
+    quiet_then_busy = TableForecaster(0.0, [2.0] * 6 + [100.0] * 20, [0.0] * 26)
+    policy = lucid(Likes(), quiet_then_busy)
     a, b, c = a_job("a", gpus=1), a_job("b", gpus=1), a_job("c", gpus=1, mem=24_000.0)
     desk = a_desk(policy, a, b, c, gpus=1)
     desk.submit(a)
@@ -216,14 +217,14 @@ def test_nobody_shares_while_few_are_expected_and_the_head_blocks() -> None:
 
 
 def test_without_a_forecast_packing_is_on_and_needs_no_wake() -> None:
-    assert Lucid(Likes()).packing_on(0.0)
-    assert Lucid(Likes()).next_wake(0.0) is None
+    assert lucid(Likes()).packing_on(0.0)
+    assert lucid(Likes()).next_wake(0.0) is None
 
 
 def test_the_mode_is_looked_at_again_during_a_simulation() -> None:
-    forecast = TableForecast(0.0, [0.0] * 5 + [100.0] * 20, [0.0] * 25)
+    forecast = TableForecaster(0.0, [0.0] * 5 + [100.0] * 20, [0.0] * 25)
     a, b = a_job("a", for_=5000), a_job("b", for_=5000, at=10)
-    played = play(Lucid(Likes(), forecast), cluster_of(gpus=1), a, b, stage=Known(a, b))
+    played = play(lucid(Likes(), forecast), cluster_of(gpus=1), a, b, stage=Known(a, b))
     assert played.result("b").start_time == 600.0
     assert [d.time for d in played.actions(Action.PACK)] == [600.0]
 
@@ -241,14 +242,14 @@ def test_the_mode_is_looked_at_again_during_a_simulation() -> None:
 )
 def test_a_waiting_job_is_told_which_guard_kept_it_out(newcomer: Sample, reason: Reason) -> None:
     jobs = [a_job(f"j{i}") for i in range(8)]
-    desk = a_desk(Lucid(TableJudge({s.id: 2 for s in jobs} | {"x": 0})), *jobs, newcomer)
+    desk = a_desk(lucid(TablePairPredictor({s.id: 2 for s in jobs} | {"x": 0})), *jobs, newcomer)
     desk.submit(*jobs)
     assert [d.reason for d in desk.submit(newcomer) if d.action is Action.WAIT] == [reason]
 
 
 def test_interference_is_told_when_memory_would_have_done() -> None:
     a, x = a_job("a"), a_job("x")
-    desk = a_desk(Lucid(TableJudge({"a": 2, "x": 2})), a, x, gpus=1)
+    desk = a_desk(lucid(TablePairPredictor({"a": 2, "x": 2})), a, x, gpus=1)
     desk.submit(a)
     assert [d.reason for d in desk.submit(x)][1:] == [Reason.INTERFERENCE_GUARD]
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from scheduler.core.quirks import Quirks
 from scheduler.policies.qssf import Qssf
-from tests.scheduler.builders import Desk, Sample, a_job, cluster_of, truth
+from scheduler.testing.builders import Desk, Sample, a_job, cluster_of, truth
+
+QUIRK = Quirks(qssf_gpu_count_first=True)
 
 
 def order(policy: Qssf, *samples: Sample, behind: Sample | None = None) -> list[str]:
@@ -36,12 +39,12 @@ def together(policy: Qssf) -> list[str]:
 
 def test_jobs_that_meet_an_empty_queue_are_ordered_by_gpus_under_the_quirk_alone() -> None:
     assert together(Qssf()) == ["wide"]
-    assert together(Qssf(gpu_count_first=True)) == ["narrow", "middle"]
+    assert together(Qssf(quirks=QUIRK)) == ["narrow", "middle"]
 
 
 def test_those_left_get_their_predicted_keys_then() -> None:
     jobs = [a_job("a", gpus=8, for_=1), a_job("b", gpus=7, for_=100), a_job("c", gpus=6, for_=1)]
-    desk = Desk(Qssf(gpu_count_first=True), cluster_of(), truth(jobs))
+    desk = Desk(Qssf(quirks=QUIRK), cluster_of(), truth(jobs))
     desk.submit(*jobs)
     assert list(desk.cluster.runs) == ["c"]
     assert [(q.job.job_id, q.key) for q in desk.core.queues["vc"]] == [("a", 8.0), ("b", 700.0)]
@@ -50,12 +53,16 @@ def test_those_left_get_their_predicted_keys_then() -> None:
 def test_whoever_finds_others_waiting_is_ordered_by_prediction_even_under_the_quirk() -> None:
     jobs = (a_job("wide", gpus=8, for_=1), a_job("narrow", gpus=1, for_=100))
     first = a_job("first", gpus=8, for_=1000)
-    assert order(Qssf(gpu_count_first=True), *jobs, behind=first) == ["wide", "narrow", "first"]
+    assert order(Qssf(quirks=QUIRK), *jobs, behind=first) == [
+        "wide",
+        "narrow",
+        "first",
+    ]
 
 
 def test_the_quirk_lets_nobody_pass_who_waits_already() -> None:
     jobs = [a_job("holder", gpus=5), a_job("first", gpus=8, for_=10), a_job("narrow", for_=1000)]
-    desk = Desk(Qssf(gpu_count_first=True), cluster_of(), truth(jobs))
+    desk = Desk(Qssf(quirks=QUIRK), cluster_of(), truth(jobs))
     for job in jobs:
         desk.submit(job)
     assert list(desk.cluster.runs) == ["holder"]

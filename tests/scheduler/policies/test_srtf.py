@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scheduler.core.decisions import Action, Reason
 from scheduler.core.quirks import Quirks
 from scheduler.policies.srtf import Srtf
-from tests.scheduler.builders import Desk, Sample, a_job, actions, cluster_of, play, truth
+from scheduler.testing.builders import Desk, Sample, a_job, actions, cluster_of, play, truth
 
 
 class Left:
@@ -23,7 +23,7 @@ class Left:
 
 def a_desk(*samples: Sample, nodes: int = 1, ties: bool = False, **left: float) -> Desk:
     return Desk(
-        Srtf(ties_preempt=ties),
+        Srtf(quirks=Quirks(srtf_ties_preempt=ties)),
         cluster_of(nodes=nodes),
         truth(samples),
         oracle=Left(*samples, **left),
@@ -87,7 +87,7 @@ def test_a_job_inside_the_quota_may_still_be_scattered_out() -> None:
     assert (wait.reason, wait.free) == (Reason.GPUS_FRAGMENTED, 7)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     sizes=st.lists(
         st.tuples(st.integers(1, 16), st.integers(1, 50), st.booleans()), min_size=1, max_size=10

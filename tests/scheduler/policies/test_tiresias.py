@@ -10,7 +10,7 @@ from pipeline.worlds import open_scenario
 from scheduler.core.decisions import Action, Reason
 from scheduler.policies.tiresias import Tiresias
 from scheduler.simulation.results import summarise
-from tests.scheduler.builders import a_job, cluster_of, play
+from scheduler.testing.builders import a_job, cluster_of, play
 
 PUBLISHED_S = 14_700.0
 TIE_ORDER_SD_S = 124.0  # of the average over orders of jobs submitted in the same second

@@ -10,15 +10,18 @@ from typing import Any
 from sqlalchemy import Connection, insert, select
 
 from features.job import Profile
+from scheduler.assembly import CoreSpec
 from scheduler.backends.events import Event, Kind
-from scheduler.backends.simulated import Fate, SimulatedBackend, World
+from scheduler.backends.simulated import JobOutcome, SimulatedBackend, World
 from scheduler.backends.submission import Submission
 from scheduler.core.cluster import ClusterSpec
 from scheduler.core.decisions import Decision
+from scheduler.core.settings import ProfilingPartition
 from scheduler.service.decide.decider import Decider
-from scheduler.service.log.bundles import Library
-from scheduler.service.log.header import Genesis, Partition, establish
-from scheduler.service.log.ledger import first_row
+from scheduler.service.log.bundles import BundleStore
+from scheduler.service.log.header import LogHeader, establish
+from scheduler.service.log.record import first_row
+from scheduler.service.log.snapshots import EVERY, StateCheckpoints
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import jobs, nodes
 from scheduler.simulation.work import Work
@@ -28,37 +31,46 @@ CLUSTER = ClusterSpec({"vc": 2}, 4, gpu_type="V100")
 LIGHT = Profile(10.0, 5.0, 1000.0, False)
 
 
-def lasting(seconds: float, **more: Any) -> Fate:
-    """The fate of a job that runs so long."""
-    return Fate(Work(seconds, profile=LIGHT, **more))
+def lasting(seconds: float, **more: Any) -> JobOutcome:
+    """The outcome of a job that runs so long."""
+    return JobOutcome(Work(seconds, profile=LIGHT, **more))
 
 
 class Desk:
     """One service and its world, at times of the test's choosing.
 
     Args:
-        fates: what is true of each job; a minute's work for those not named.
+        outcomes: what is true of each job; a minute's work for those not named.
     """
 
     def __init__(
         self,
         store: Store,
         folder: Path,
-        fates: Mapping[str, Fate] | None = None,
+        outcomes: Mapping[str, JobOutcome] | None = None,
         *,
         policy: str = "fifo",
         cluster: ClusterSpec = CLUSTER,
-        partition: Partition | None = None,
+        partition: ProfilingPartition | None = None,
         champion: Path | None = None,
+        snapshot_every: int | None = None,
     ):
         self.store = store
-        self.library = Library(folder / "bundles")
+        self.bundle_store = BundleStore(folder / "bundles")
+        self.snapshot_every = snapshot_every
+        self.checkpoints = StateCheckpoints(folder / "snapshots", self.bundle_store.find)
         self.champion = champion
         self.wall = START
-        known = fates or {}
+        known = outcomes or {}
         self.world = World(lambda one: known.get(one.job_id, lasting(60.0)), start=START)
         establish(
-            store, Genesis(cluster, policy, partition, START, backend="simulated", version="test")
+            store,
+            LogHeader(
+                CoreSpec.of(cluster, policy, profiling=partition),
+                START,
+                backend="simulated",
+                version="test",
+            ),
         )
         self.decider = self.another()
         assert self.decider.take_over()
@@ -68,10 +80,12 @@ class Desk:
         return Decider(
             self.store,
             lambda: SimulatedBackend(self.world),
-            self.library,
+            self.bundle_store,
             holder=holder,
             champion=self.champion,
             bundle_poll_s=0.0,
+            snapshots=self.checkpoints if self.snapshot_every else None,
+            snapshot_every=self.snapshot_every or EVERY,
             wall=lambda: self.wall,
         )
 

@@ -20,13 +20,14 @@ from scheduler.policies.sjf import Sjf
 from scheduler.policies.srtf import Srtf
 from scheduler.simulation.engine import Engine
 from scheduler.simulation.work import PairTable
-from tests.scheduler.builders import (
+from scheduler.testing.builders import (
     Likes,
     Played,
     Sample,
     a_job,
     a_stage,
     cluster_of,
+    lucid,
     pair_speeds,
     play,
 )
@@ -110,7 +111,7 @@ def test_preemption_costs_work_and_the_rest_is_done_later() -> None:
 def play_pair(speed: PairTable, *jobs: Sample, nodes: int = 1) -> Played:
     """Lucid that packs whatever it may, every profile being known."""
     played = play(
-        Lucid(Likes()),
+        lucid(Likes()),
         cluster_of(nodes=nodes, gpus=1, profiling=1),
         *jobs,
         stage=a_stage(limit=0.0, max_gpus=1),
@@ -221,16 +222,15 @@ def test_progress_is_told_now_and_then() -> None:
 SCRIPT = """
 import hashlib, io, random
 import pyarrow.parquet as pq
-from scheduler.policies.lucid import Lucid
 from scheduler.simulation.recorder import decision_table
-from tests.scheduler.builders import Likes, a_job, a_stage, cluster_of, play
+from scheduler.testing.builders import Likes, a_job, a_stage, cluster_of, lucid, play
 rng = random.Random(7)
 jobs = [
     a_job(f"j{i}", gpus=rng.choice([1, 1, 2, 8]), for_=rng.expovariate(1 / 900),
           at=i // 3 * 20.0, vc=rng.choice("abc"), mem=rng.choice([1e3, 2e4]))
     for i in range(150)
 ]
-played = play(Lucid(Likes()), cluster_of(nodes={"a": 2, "b": 1, "c": 1}, profiling={"a": 1}), *jobs,
+played = play(lucid(Likes()), cluster_of(nodes={"a": 2, "b": 1, "c": 1}, profiling={"a": 1}), *jobs,
               stage=a_stage(limit=30.0))
 assert played.outcome.packings
 sink = io.BytesIO()

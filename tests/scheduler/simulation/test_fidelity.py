@@ -14,8 +14,9 @@ import pandas as pd
 import pytest
 
 from pipeline.worlds import published, venus
+from scheduler.assembly import cluster_of, stage_of
 from scheduler.core.decisions import Action
-from scheduler.core.profiling import ProfilingStage
+from scheduler.core.policy import Predictors
 from scheduler.core.quirks import PUBLISHED
 from scheduler.simulation.engine import Outcome
 from scheduler.simulation.free_profiling import FreeProfiling, profile_all
@@ -45,9 +46,10 @@ class Month:
     def _profiling(self) -> FreeProfiling:
         scenario = published.scenario(self.venus)
         policy = scenario.policy("lucid")
-        stage = scenario.stage(policy)
-        assert isinstance(stage, ProfilingStage)
-        return profile_all(scenario.workload, lambda: scenario.cluster(policy), stage, PUBLISHED)
+        spec = scenario.spec("lucid")
+        stage = stage_of(spec, policy, Predictors(arrivals=scenario.arrivals))
+        assert stage is not None
+        return profile_all(scenario.workload, lambda: cluster_of(spec, policy), stage, PUBLISHED)
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,9 @@ from scheduler.core.decisions import Action, Reason
 from scheduler.core.profiling import ProfilingStage, Scaling
 from scheduler.core.quirks import NONE
 from scheduler.policies.fifo import Fifo
-from scheduler.policies.lucid import Lucid
 from scheduler.simulation.free_profiling import FreeProfiling, LoanSchedule, profile_all
 from scheduler.simulation.work import Workload
-from tests.scheduler.builders import (
+from scheduler.testing.builders import (
     Desk,
     Likes,
     Sample,
@@ -19,6 +18,7 @@ from tests.scheduler.builders import (
     a_stage,
     actions,
     cluster_of,
+    lucid,
     play,
 )
 
@@ -57,7 +57,7 @@ def test_the_pass_finds_when_nodes_are_lent() -> None:
 def test_afterwards_jobs_are_known_at_submission_and_only_loans_happen() -> None:
     sample = a_job("x", mem=77.0)
     schedule = LoanSchedule([], {"x": sample.work.profile} if sample.work.profile else {})
-    desk = Desk(Lucid(Likes()), cluster_of(nodes=2, profiling=1), stage=schedule)
+    desk = Desk(lucid(Likes()), cluster_of(nodes=2, profiling=1), stage=schedule)
     enqueue, start = desk.submit(sample)
     assert (enqueue.action, enqueue.reason) == (Action.ENQUEUE, Reason.SUBMITTED)
     assert start.action is Action.START

@@ -12,7 +12,7 @@ from scheduler.policies.fifo import Fifo
 from scheduler.policies.lucid import Lucid
 from scheduler.policies.qssf import Qssf
 from scheduler.policies.srtf import Srtf
-from tests.scheduler.builders import a_job, cluster_of, play
+from scheduler.testing.builders import a_job, cluster_of, play
 
 
 def test_they_are_all_off_by_default_and_all_on_for_the_published_track() -> None:
@@ -45,7 +45,9 @@ def test_policies_are_built_with_those_that_concern_them() -> None:
 def test_an_unknown_policy_is_refused_in_one_line() -> None:
     with pytest.raises(UnknownPolicy) as error:
         build("fcfs")
-    assert str(error.value) == f"no policy 'fcfs'; there are: {', '.join(POLICIES)}"
+    assert (
+        str(error.value) == f"no policy 'fcfs'; there are: {', '.join(POLICIES)}, or module:Class"
+    )
 
 
 @pytest.mark.parametrize(

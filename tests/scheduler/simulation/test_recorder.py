@@ -16,15 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from features.files import write_json, write_table
 from scheduler.core.decisions import Action, Decision, Reason, Score
-from scheduler.simulation.recorder import (
-    DECISION_SCHEMA,
-    ROW_GROUP,
-    Recorder,
-    decision_table,
-    write_json,
-    write_table,
-)
+from scheduler.simulation.recorder import DECISION_SCHEMA, ROW_GROUP, Recorder, decision_table
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -187,6 +181,7 @@ def test_a_full_row() -> None:
         "need": 9,
         "free": 0,
         "limit": 16,
+        "held_by": None,
         "position": 2,
         "expected_start_early": 1_600_000_060.0,
         "expected_start_late": 1_600_000_600.0,
@@ -220,7 +215,7 @@ def test_inputs_are_kept_once_with_the_enqueue() -> None:
     assert table["inputs"].to_pylist() == [["8", "ann"], None]
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(
     rows=st.lists(
         st.tuples(st.floats(-1e3, 1e3), st.lists(st.floats(-1e3, 1e3), max_size=12)), max_size=8

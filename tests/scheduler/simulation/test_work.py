@@ -8,14 +8,15 @@ from hypothesis import strategies as st
 
 from features.job import Profile
 from scheduler.core.cluster import Run
-from scheduler.policies.lucid import Lucid
-from scheduler.simulation.work import PairTable, SimulatedContention, Work, preemption_cost_s
-from tests.scheduler.builders import (
+from scheduler.core.policy import preemption_cost_s
+from scheduler.simulation.work import PairTable, SimulatedContention, Work
+from scheduler.testing.builders import (
     Likes,
     a_configuration,
     a_job,
     a_stage,
     cluster_of,
+    lucid,
     pair_speeds,
     play,
 )
@@ -52,7 +53,7 @@ def test_alone_is_rate_one() -> None:
     assert PairTable({}, unmeasured=0.3).rate(Work(1.0), a_run(), Work(1.0)) == 0.3
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(loads=st.tuples(*[st.floats(0, 100)] * 4))
 def test_simulated_contention_slows_both_and_whoever_asks_for_less_less(
     loads: tuple[float, float, float, float],
@@ -83,7 +84,7 @@ def test_preemption_costs_more_across_nodes(gpus: int, seconds: float) -> None:
 def test_both_members_are_slowed_in_a_run() -> None:
     speed = pair_speeds({("a", "b"): 0.5, ("b", "a"): 0.25})
     played = play(
-        Lucid(Likes()),
+        lucid(Likes()),
         cluster_of(nodes=2, gpus=1, profiling=1),
         a_job("a", for_=100, config="a"),
         a_job("b", for_=25, config="b"),

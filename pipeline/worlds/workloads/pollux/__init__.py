@@ -15,7 +15,7 @@ from pathlib import Path
 from features.job import Job
 from pipeline.errors import UserError
 from pipeline.worlds.workloads.pollux.applications import Application
-from pipeline.worlds.workloads.pollux.nature import GPUS_PER_NODE, TrainingNature
+from pipeline.worlds.workloads.pollux.nature import GPUS_PER_NODE, TrainingGroundTruth
 from scheduler.peers.allocation.allocation import Node
 from scheduler.peers.allocation.policy import AllocationPolicy
 from scheduler.peers.allocation.workload import AllocationWorkload
@@ -44,7 +44,7 @@ def open_workload(
     Args:
         path: of the CSV; `traces/` is looked for beside its folder.
         apps: what was measured, when it is already read.
-        interference: see `TrainingNature`.
+        interference: see `TrainingGroundTruth`.
 
     Raises:
         UserError: the file or a column is missing, or a row cannot be read.
@@ -52,11 +52,11 @@ def open_workload(
     jobs, trains = _read(path)
     known = apps if apps is not None else applications(path.resolve().parent.parent / "traces")
 
-    def nature(policy: AllocationPolicy) -> TrainingNature:
-        return TrainingNature(known, trains, interference=interference)
+    def ground_truth(policy: AllocationPolicy) -> TrainingGroundTruth:
+        return TrainingGroundTruth(known, trains, interference=interference)
 
     nodes = tuple(Node(i, GPUS_PER_NODE, "T4") for i in range(NODES))
-    return AllocationWorkload(f"pollux {path.stem}", jobs, nodes, nature, settings=SETTINGS)
+    return AllocationWorkload(f"pollux {path.stem}", jobs, nodes, ground_truth, settings=SETTINGS)
 
 
 def _read(path: Path) -> tuple[list[Job], dict[str, tuple[str, int]]]:

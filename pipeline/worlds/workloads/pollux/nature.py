@@ -77,7 +77,7 @@ def rate(app: Application, epoch: int, gpus: tuple[int, ...], batch: Batch) -> f
     return gain / (step_s + batch.accumulation * (step_s - sync_s))
 
 
-class TrainingNature:
+class TrainingGroundTruth:
     """Applications that train for their epochs.
 
     Args:

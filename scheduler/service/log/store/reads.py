@@ -1,8 +1,8 @@
 """Typed queries over the tables, already cut down to what the viewer may see.
 
-Every page and every route reads through a `View`; there is no other way to the rows, so none can
-forget who is asking. Lists are paged by key: a cursor names the last row seen, and the next page
-starts after it however many rows came or went meanwhile.
+Every page and every route reads through `VisibleQueries`; there is no other way to the rows, so
+none can forget who is asking. Lists are paged by key: a cursor names the last row seen, and the
+next page starts after it however many rows came or went meanwhile.
 """
 
 from __future__ import annotations
@@ -10,21 +10,23 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import ColumnElement, Engine, RowMapping, Select, and_, func, select, tuple_
 
 from features.schema import State
 from scheduler.backends.events import Kind
-from scheduler.core.decisions import Reason
-from scheduler.service.log.header import Genesis
-from scheduler.service.log.ledger import Phase
+from scheduler.core.decisions import ANOTHER, Action, Decision, Reason
+from scheduler.explain.words import CRUDE, overtaking
+from scheduler.service.log.nodes import change_words
+from scheduler.service.log.record import Phase
 from scheduler.service.log.store.paging import BadCursor, cursor, opened
 from scheduler.service.log.store.rows import (
     Calibration,
     Day,
-    Forecast,
     Gpu,
+    GpusNow,
     JobRow,
     Line,
     Models,
@@ -34,14 +36,13 @@ from scheduler.service.log.store.rows import (
     Refusal,
     Share,
     Standing,
+    StartForecastRow,
     VcLoad,
 )
 from scheduler.service.log.store.tables import decisions, events, forecasts, jobs, nodes
 from scheduler.service.log.store.visibility import (
-    ANOTHER,
     Viewer,
     redacted_decision,
-    sentence,
     shown_actor,
     shown_event,
 )
@@ -52,8 +53,8 @@ __all__ = [
     "BadCursor",
     "Calibration",
     "Day",
-    "Forecast",
     "Gpu",
+    "GpusNow",
     "JobRow",
     "Line",
     "Models",
@@ -64,9 +65,10 @@ __all__ = [
     "Refusal",
     "Share",
     "Standing",
+    "StartForecastRow",
     "UnknownJob",
     "VcLoad",
-    "View",
+    "VisibleQueries",
 ]
 
 MAX_PAGE = 500
@@ -84,9 +86,9 @@ class Reads:
     def __init__(self, engine: Engine):
         self.engine = engine
 
-    def seen_by(self, viewer: Viewer) -> View:
+    def seen_by(self, viewer: Viewer) -> VisibleQueries:
         """The database as `viewer` may see it."""
-        return View(self.engine, viewer)
+        return VisibleQueries(self.engine, viewer)
 
     def exists(self, job_id: str) -> bool:
         """Whether there is such a job at all. For the log of refusals; nobody is told."""
@@ -97,7 +99,7 @@ class Reads:
             return bool(connection.execute(query).scalar_one())
 
 
-class View:
+class VisibleQueries:
     """What one viewer sees."""
 
     def __init__(self, engine: Engine, viewer: Viewer):
@@ -202,6 +204,12 @@ class View:
                 row["gpu_type"],
                 row["open"],
                 [Gpu(i, on.get((row["node"], i), [])) for i in range(row["gpus"])],
+                row["gpu_memory_mib"],
+                row["profiling"],
+                change_words(row["change"]),
+                row["reason"],
+                shown_actor(self.viewer, row["actor"]) if row["actor"] else "",
+                row["since"],
             )
             for row in self._all(select(nodes).order_by(nodes.c.node))
         ]
@@ -234,10 +242,24 @@ class View:
             )
         return loads
 
+    def gpus_now(self, vc: str, *, profiling: bool = False) -> GpusNow:
+        """GPUs of a virtual cluster (or of the profiling partition) at this moment."""
+        lent = self.lent()
+        members = [
+            node
+            for node in self.cluster()
+            if (node.node in lent if profiling else node.vc == vc and node.node not in lent)
+        ]
+        return GpusNow(
+            sum(not gpu.jobs for node in members if node.open for gpu in node.gpus),
+            sum(len(node.gpus) for node in members),
+            sum(len(node.gpus) for node in members if not node.open),
+        )
+
     def lent(self) -> frozenset[int]:
         """Nodes that belong to the profiling partition for good."""
-        genesis = self._last(Kind.GENESIS)
-        return Genesis.from_body(genesis).lent() if genesis else frozenset()
+        query = select(nodes.c.node).where(nodes.c.profiling)
+        return frozenset(row["node"] for row in self._all(query))
 
     def vcs(self) -> list[str]:
         """Names of the virtual clusters, in node order."""
@@ -273,13 +295,55 @@ class View:
                 lines.append((row["seq"], 0, row["seq"], line))
         return [line for *_, line in sorted(lines, key=lambda entry: entry[:3])]
 
-    def forecast(self, job_id: str, basis: str = "latest") -> Forecast | None:
+    def overtaken(self, job_id: str) -> dict[str, int]:
+        """Jobs submitted later to the virtual cluster of a job of the viewer's that were given
+        GPUs while it waited: how many, by why they could. No profiling run is counted."""
+        job = self._one(select(jobs).where(jobs.c.job_id == self.job(job_id).job_id))
+        until = job["started_at"] or job["ended_at"]
+        fewer = (jobs.c.gpus < job["gpus"]).label("fewer")
+        query = (
+            select(decisions.c.action, decisions.c.reason, fewer, func.count().label("n"))
+            .select_from(decisions.join(jobs, jobs.c.job_id == decisions.c.job_id))
+            .where(jobs.c.vc == job["vc"], jobs.c.submitted_seq > job["submitted_seq"])
+            .where(decisions.c.action.in_((Action.START.value, Action.PACK.value)))
+            .where(decisions.c.at >= job["submitted_at"])
+        )
+        if until is not None:
+            query = query.where(decisions.c.at < until)
+        by: dict[str, int] = {}
+        for row in self._all(query.group_by(decisions.c.action, decisions.c.reason, fewer)):
+            why = overtaking(Action(row["action"]), Reason(row["reason"]), bool(row["fewer"]))
+            by[why] = by.get(why, 0) + row["n"]
+        return by
+
+    def joined_by(self, job_id: str) -> Line | None:
+        """The decision that put another job on the GPUs of a job of the viewer's, while it lasts.
+
+        It is about the other job: of one that is not shown only the predicted speeds remain.
+        """
+        self.job(job_id)
+        other = select(jobs.c.partner).where(jobs.c.job_id == job_id).scalar_subquery()
+        query = select(decisions).where(decisions.c.job_id == other, decisions.c.action == "pack")
+        rows = self._all(query.order_by(decisions.c.seq.desc()).limit(1))
+        if not rows or json.loads(rows[0]["body"]).get("partner") != job_id:
+            return None
+        line = self._decision_lines(rows)[0]
+        if self._visible([rows[0]["job_id"]]):
+            return line
+        kept: dict[str, Any] = {
+            name: line.body[name]
+            for name in ("action", "reason", "time", "speeds")
+            if name in line.body
+        }
+        return Line(line.at, line.seq, line.kind, "", body=kept)
+
+    def forecast(self, job_id: str, basis: str = "latest") -> StartForecastRow | None:
         """The forecast of a job of the viewer's; None when none was made."""
         self.job(job_id)
         rows = self._all(
             select(forecasts).where(forecasts.c.job_id == job_id, forecasts.c.basis == basis)
         )
-        return Forecast(**_but(rows[0], "job_id", "basis")) if rows else None
+        return StartForecastRow(**_but(rows[0], "job_id", "basis")) if rows else None
 
     # --- figures ----------------------------------------------------------------------------
 
@@ -321,7 +385,7 @@ class View:
     def calibration(self, since: float = 0.0) -> Calibration:
         """How the forecasts made at submission turned out, over all jobs started since then."""
         made = forecasts.c
-        known = made.start_p50.is_not(None)
+        known = and_(made.start_p50.is_not(None), ~made.why_not.startswith(CRUDE))
         left_open = and_(known, made.start_p50 < made.start_p90)
         ended = and_(known, jobs.c.state == State.COMPLETED.value, made.end_p50.is_not(None))
         query = (
@@ -344,11 +408,13 @@ class View:
 
     def models(self) -> Models:
         """What decides now."""
-        genesis, bundle = self._last(Kind.GENESIS), self._last(Kind.BUNDLE)
+        header, bundle = self._last(Kind.HEADER), self._last(Kind.BUNDLE)
         path = bundle["path"] if bundle and self.viewer.sees_all else ""
-        return Models(
-            genesis["policy"] if genesis else "", bundle["digest"] if bundle else "", path
-        )
+        return Models(header["policy"] if header else "", bundle["digest"] if bundle else "", path)
+
+    def bundle(self) -> dict[str, Any]:
+        """Path and digest of the bundle in use; empty when there is none. Not to be shown."""
+        return self._last(Kind.BUNDLE) or {}
 
     def _last(self, kind: Kind) -> dict[str, Any] | None:
         """Body of the last event of a kind."""
@@ -390,18 +456,29 @@ class View:
 
     def _job_rows(self, rows: Sequence[RowMapping]) -> list[JobRow]:
         visible = self._visible([row["partner"] for row in rows])
-        return [_job_row(row, visible) for row in rows]
+        starts = self._starts([row["job_id"] for row in rows if Phase(row["phase"]).waits])
+        return [replace(_job_row(row, visible), **starts.get(row["job_id"], {})) for row in rows]
+
+    def _starts(self, ids: list[str]) -> dict[str, dict[str, Any]]:
+        """When each of some waiting jobs should start, as last foreseen."""
+        names = ("start_p50", "start_p90", "why_not")
+        query = select(forecasts.c.job_id, *(forecasts.c[name] for name in names)).where(
+            forecasts.c.basis == "latest", forecasts.c.job_id.in_(ids)
+        )
+        rows = self._all(query) if ids else []
+        return {row["job_id"]: {name: row[name] for name in names} for row in rows}
 
     def _decision_lines(self, rows: Sequence[RowMapping]) -> list[Line]:
         bodies = [json.loads(row["body"]) for row in rows]
         others = [body.get(who) for body in bodies for who in ("blocker", "partner")]
+        others += [job for body in bodies for job in body.get("held_by", ())]
         visible = self._visible(others)
         return [
             Line(
                 row["at"],
                 row["seq"],
                 "decision",
-                sentence(body, visible),
+                Decision.from_body(body).sentence(visible),
                 Reason(body["reason"]).next_step(),
                 body={**redacted_decision(body, visible), "event": row["event"]},
             )
@@ -427,8 +504,7 @@ class View:
 
 
 # The order of a queue (`scheduler.core.core.QueuedJob`): priority, then the policy's key, then
-# arrival.
-# A job without a key comes last.
+# arrival. A job without a key comes last.
 _LAST = 1e300
 _ORDER = (-jobs.c.priority, func.coalesce(jobs.c.key, _LAST), jobs.c.submitted_seq)
 Place = tuple[int, float, int]
@@ -470,7 +546,7 @@ _FROM_SPEC = (
 _FROM_ROW = tuple(
     name
     for name in JobRow.__slots__
-    if name not in _FROM_SPEC and name not in ("placement", "partner")
+    if name not in (*_FROM_SPEC, "placement", "partner", "start_p50", "start_p90", "why_not")
 )
 
 

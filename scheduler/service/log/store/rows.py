@@ -17,7 +17,7 @@ class Page(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Forecast:
+class StartForecastRow:
     """When a job is expected to start and end. Seconds since the epoch.
 
     All figures None: estimate unavailable, and `why_not` says why.
@@ -40,6 +40,7 @@ class JobRow:
         placement: GPU indices by node.
         partner: the job it shares its GPUs with; "another job" when that one is not shown.
         state, exit_code, detail: of its end.
+        start_p50, start_p90: of a job that waits, as last foreseen; None: unknown, for `why_not`.
     """
 
     job_id: str
@@ -72,6 +73,9 @@ class JobRow:
     exit_code: int | None
     detail: str
     cancel_asked: bool
+    start_p50: float | None = None
+    start_p90: float | None = None
+    why_not: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +108,24 @@ class Gpu:
 
 
 @dataclass(frozen=True, slots=True)
+class GpusNow:
+    """GPUs free on open nodes, GPUs there are, and how many of them are on closed nodes."""
+
+    free: int
+    limit: int
+    closed: int
+
+
+@dataclass(frozen=True, slots=True)
 class Node:
-    """One node. `open` False: drained, nothing new starts there."""
+    """One node.
+
+    Attributes:
+        open: False: drained, nothing new starts there.
+        profiling: lent to the profiling partition for good.
+        change: what becomes of it once nothing runs there, in words; "" = nothing.
+        reason, actor, since: why, by whom (operators only) and since when it is drained.
+    """
 
     node: int
     name: str
@@ -113,6 +133,22 @@ class Node:
     gpu_type: str
     open: bool
     gpus: list[Gpu]
+    gpu_memory_mib: float = 24_576.0
+    profiling: bool = False
+    change: str = ""
+    reason: str = ""
+    actor: str = ""
+    since: float | None = None
+
+    @property
+    def drained(self) -> str:
+        """That it is drained, why and by whom, in words; "" when it is open."""
+        if self.open:
+            return ""
+        by = f" by {self.actor}" if self.actor else ""
+        why = f": {self.reason}" if self.reason else ""
+        then = f"; {self.change} once nothing runs there" if self.change else ""
+        return f"drained{by}{why}{then}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -187,6 +187,13 @@ class Store:
         with self.engine.connect() as connection:
             return [_event(row) for row in connection.execute(query)]
 
+    def last(self, kind: Kind) -> Event | None:
+        """The latest event of a kind; None: there is none."""
+        query = select(events).where(events.c.kind == kind.value)
+        with self.engine.connect() as connection:
+            row = connection.execute(query.order_by(events.c.seq.desc()).limit(1)).one_or_none()
+        return None if row is None else _event(row)
+
     def first_in(self, connection: Connection) -> Event | None:
         """The first event of the log, which says what its decisions are made from."""
         row = connection.execute(select(events).order_by(events.c.seq).limit(1)).one_or_none()
@@ -311,6 +318,8 @@ def _event(row: Row[Any]) -> Event:
 
 
 def _engine(url: str) -> Engine:
+    """Connections to a database. What fails there names its statement, never its parameters:
+    they hold users' commands and environments."""
     try:
         parsed = make_url(url)
     except ArgumentError:
@@ -323,11 +332,13 @@ def _engine(url: str) -> Engine:
             if not Path(parsed.database).exists():
                 # it holds everybody's commands; its journal takes its mode
                 open(parsed.database, "a", opener=_own).close()
-        engine = create_engine(parsed, connect_args={"check_same_thread": False})
+        engine = create_engine(
+            parsed, hide_parameters=True, connect_args={"check_same_thread": False}
+        )
         _tune_sqlite(engine)
         return engine
     try:
-        return create_engine(parsed, pool_pre_ping=True)
+        return create_engine(parsed, hide_parameters=True, pool_pre_ping=True)
     except (NoSuchModuleError, ImportError) as error:
         raise StoreError(f"database {parsed.render_as_string()}: {error}") from None
 

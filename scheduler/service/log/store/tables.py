@@ -15,6 +15,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    false,
 )
 
 metadata = MetaData()
@@ -105,6 +106,14 @@ nodes = Table(
     Column("gpus", Integer, nullable=False),
     Column("gpu_type", String(64), nullable=False, server_default=""),
     Column("open", Boolean, nullable=False, server_default="1"),
+    Column("gpu_memory_mib", Float(53), nullable=False, server_default="24576"),
+    # lent to the profiling partition for good
+    Column("profiling", Boolean, nullable=False, server_default=false()),
+    # once nothing runs there: "{}" it goes, or what it is then (canonical JSON); "" = nothing
+    Column("change", Text, nullable=False, server_default=""),
+    Column("reason", Text, nullable=False, server_default=""),  # why it is drained,
+    Column("actor", String(128), nullable=False, server_default=""),  # by whom,
+    Column("since", Float(53)),  # and since when
 )
 
 # Questions to the analyst (forecast now, what-if); answered and then forgotten after a while.

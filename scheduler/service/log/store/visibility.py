@@ -7,18 +7,14 @@ that it is there, and no more: no id, no owner, no name, no size, no measurement
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from scheduler.backends.events import Kind
-from scheduler.core.decisions import Decision, Reason
-from scheduler.service.log.store.rows import Line, Standing
+from scheduler.core.decisions import AHEAD, ANOTHER
 
-ANOTHER = "another job"
-AHEAD = "a higher-priority job"
 SOMEBODY = "an operator"
-_AHEAD, _ANOTHER = "\0", "\1"  # stand for ids that are not shown
 
 
 class Role(StrEnum):
@@ -56,59 +52,10 @@ class Viewer:
         return self.role is Role.OPERATOR or (self.role is Role.SUBMITTER and vc in self.vcs)
 
 
-def sentence(decision: Mapping[str, Any], visible: Collection[str]) -> str:
-    """A decision in words; jobs that are not in `visible` are not named."""
-    reason, position = Reason(decision["reason"]), decision.get("position")
-    blocker = _named(decision.get("blocker"), visible, _AHEAD)
-    if reason is Reason.BEHIND_HIGHER_PRIORITY and position and blocker in (None, _AHEAD):
-        return in_line(position)
-    text = reason.summary(
-        Decision(
-            seq=0,
-            time=decision["time"],
-            action=decision["action"],
-            reason=decision["reason"],
-            job_id=decision["job_id"],
-            vc=decision["vc"],
-            need=decision.get("need"),
-            free=decision.get("free"),
-            limit=decision.get("limit"),
-            position=position,
-            blocker=blocker,
-            partner=_named(decision.get("partner"), visible, _ANOTHER),
-        )
-    )
-    for unnamed, words in ((_AHEAD, AHEAD), (_ANOTHER, ANOTHER), ("None", ANOTHER)):
-        text = text.replace(f"job {unnamed}", words)
-    return text
-
-
-def in_line(position: int) -> str:
-    """A place in line, from 1, with how many go first."""
-    ahead = {1: "", 2: f", behind {AHEAD}"}
-    return f"number {position} in line" + ahead.get(
-        position, f", behind {position - 1} higher-priority jobs"
-    )
-
-
-def as_it_stands(line: Line, standing: Standing | None) -> Line:
-    """The last decision about a waiting job, with its place in line of now: a decision is recorded
-    when its reason changes, and the line moves on."""
-    behind = line.body["reason"] == Reason.BEHIND_HIGHER_PRIORITY
-    if standing is None or not behind or line.body.get("position") == standing.position:
-        return line
-    position = standing.position
-    return replace(line, text=in_line(position), body={**line.body, "position": position})
-
-
-def _named(job_id: str | None, visible: Collection[str], unnamed: str) -> str | None:
-    return job_id if job_id is None or job_id in visible else unnamed
-
-
 def redacted_decision(decision: Mapping[str, Any], visible: Collection[str]) -> dict[str, Any]:
     """A decision about a job the viewer owns, without what it says of jobs they do not.
 
-    `visible` holds the ids of the other jobs the viewer may see. Of a hidden partner the verdict
+    `visible` holds the ids of the other jobs the viewer may see. Of a hidden partner the tree path
     (its sharing score, the predicted slowdown) stays: it is the answer to "why was I packed". The
     measurements behind it are the other's.
     """
@@ -118,6 +65,8 @@ def redacted_decision(decision: Mapping[str, Any], visible: Collection[str]) -> 
     if decision.get("partner") and decision["partner"] not in visible:
         shown["partner"] = ANOTHER
         shown["tree_path"] = [step for step in decision.get("tree_path") or () if _own(step)]
+    if decision.get("held_by"):
+        shown["held_by"] = [job if job in visible else ANOTHER for job in decision["held_by"]]
     # Text among the evidence may name other jobs; numbers are about this one.
     shown["evidence"] = [
         [name, value]
@@ -128,7 +77,7 @@ def redacted_decision(decision: Mapping[str, Any], visible: Collection[str]) -> 
 
 
 def _own(step: str) -> bool:
-    """Whether a step of a packing verdict is about the job itself or only the score it led to."""
+    """Whether a step of a packing tree is about the job itself or only the score it led to."""
     subject, _, rest = step.partition(": ")
     return subject != "partner" or rest.startswith("sharing score ")
 
@@ -140,6 +89,7 @@ _SHOWN_OF_EVENT: Mapping[str, tuple[str, ...]] = {
     Kind.PRIORITY_SET: ("priority",),
     Kind.STARTED: ("attempt",),
     Kind.OBSERVED: ("attempt", "profile"),
+    Kind.PAIR_OBSERVED: ("attempt", "speed"),
     Kind.PROFILED: ("attempt", "profile"),
     Kind.ENDED: ("attempt", "state", "exit_code", "ran_s", "detail"),
     Kind.LOST: ("attempt", "detail"),

@@ -53,13 +53,6 @@ def test_a_trace_is_read_in_order_of_arrival(tmp_path: Path) -> None:
     assert (early.job.submit_time, late.job.submit_time) == (3, 7)
     assert late.job.job_id == "0"
     assert (late.job.name, late.job.gpus, late.steps, late.weight) == (LINE[0], 2, 500, 5.0)
-    assert late.slo is None
-
-
-def test_a_deadline_is_a_multiple_of_the_duration(tmp_path: Path) -> None:
-    (job,) = read_trace(a_trace(tmp_path, with_cell(8, "1.2")))
-    table = read_table(a_table(tmp_path))
-    assert job.work(table).terms.deadline_s == pytest.approx(1.2 * 500 / 15)
 
 
 @pytest.mark.parametrize(
@@ -142,14 +135,13 @@ def table(shared_data: Path) -> ThroughputTable:
 
 
 def test_synthetic_jobs_are_drawn_as_described(table: ThroughputTable) -> None:
-    jobs = synthetic(table, 2000, per_hour=6.0, seed=1, priorities=True, deadlines=True)
+    jobs = synthetic(table, 2000, per_hour=6.0, seed=1, priorities=True)
     assert sum(job.job.gpus == 1 for job in jobs) / 2000 == pytest.approx(0.7, abs=0.04)
     assert sum(job.weight == 5 for job in jobs) / 2000 == pytest.approx(0.2, abs=0.03)
     assert jobs[-1].job.submit_time / 2000 == pytest.approx(600, rel=0.1)
     seconds = [job.steps / table.rate("v100", job.kind) for job in jobs]
     assert 60 * 10**1.4 < min(seconds) < max(seconds) < 60 * 10**4.1
     assert sum(s > 60_000 for s in seconds) / 2000 == pytest.approx(0.2, abs=0.03)
-    assert {job.slo for job in jobs} == {1.2, 2.0, 10.0}
     assert synthetic(table, 5, per_hour=None, seed=1)[-1].job.submit_time == 0
 
 

@@ -13,7 +13,7 @@ import pytest
 from pipeline.errors import UserError
 from pipeline.worlds.workloads.pollux import applications, open_workload, recorded
 from pipeline.worlds.workloads.pollux.applications import Application
-from pipeline.worlds.workloads.pollux.nature import TrainingNature
+from pipeline.worlds.workloads.pollux.nature import TrainingGroundTruth
 from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.peers.allocation.allocation import Allocation, Batch
 from scheduler.peers.allocation.workload import AllocationWorkload
@@ -136,29 +136,29 @@ def test_an_application_without_traces_is_refused_and_the_rest_goes_on(
 
 def test_a_job_alone_takes_its_duration(apps: dict[str, Application]) -> None:
     """Without restarts, rounds and rounding, JCT is the sum over epochs."""
-    nature = TrainingNature(
+    ground_truth = TrainingGroundTruth(
         apps, {"a": ("cifar10", 2048)}, restart_s=0.0, round_s=0.0, whole_seconds=False
     )
     job = replace(_job("a"), gpus=4)
-    assert nature.refusal(job) is None
-    nature.assigned({"a": Allocation((0,), (4,))}, ["a"], 100.0)
+    assert ground_truth.refusal(job) is None
+    ground_truth.assigned({"a": Allocation((0,), (4,))}, ["a"], 100.0)
     ended = False
     while not ended:
-        now = nature.next_change("a")
-        ended = nature.passed("a", now)
-    assert now - 100 == pytest.approx(nature.duration_s(job))
+        now = ground_truth.next_change("a")
+        ended = ground_truth.passed("a", now)
+    assert now - 100 == pytest.approx(ground_truth.duration_s(job))
 
 
 def test_interference_slows_jobs_of_several_nodes_that_meet(apps: dict[str, Application]) -> None:
     def end(interference: float) -> float:
-        nature = TrainingNature(
+        ground_truth = TrainingGroundTruth(
             apps, dict.fromkeys("ab", ("ncf", 32_768)), interference=interference
         )
         for i in "ab":
-            nature.refusal(_job(i))
+            ground_truth.refusal(_job(i))
         spread = {"a": Allocation((0, 1), (1, 1)), "b": Allocation((1, 2), (1, 1))}
-        nature.assigned(spread, list(spread), 0.0)
-        return nature.next_change("a")
+        ground_truth.assigned(spread, list(spread), 0.0)
+        return ground_truth.next_change("a")
 
     assert end(0.5) - 30 == pytest.approx(2 * (end(0.0) - 30), abs=1)
 

@@ -7,7 +7,12 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import UserError
-from pipeline.worlds.workloads.tiresias import TiresiasNature, heavy_tailed, read_sample, read_trace
+from pipeline.worlds.workloads.tiresias import (
+    TiresiasGroundTruth,
+    heavy_tailed,
+    read_sample,
+    read_trace,
+)
 from scheduler.peers.tiresias_las import TENSOR_SKEW
 
 HEAD = "job_id,num_gpu,submit_time,iterations,model_name,duration,interval\n"
@@ -52,8 +57,8 @@ def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
 def test_skew_is_offered_only_when_every_model_is_known(tmp_path: Path) -> None:
     known, _ = read_trace(write(tmp_path, HEAD + "a,2,10,1,vgg16,50,0\n"))
     other, _ = read_trace(write(tmp_path, HEAD + "a,2,10,1,unheard-of,50,0\n"))
-    assert TENSOR_SKEW in TiresiasNature(known).offers
-    assert TENSOR_SKEW not in TiresiasNature(other).offers
+    assert TENSOR_SKEW in TiresiasGroundTruth(known).offers
+    assert TENSOR_SKEW not in TiresiasGroundTruth(other).offers
 
 
 def test_the_synthetic_workload_is_the_documented_one(shared_data: Path) -> None:

@@ -12,7 +12,6 @@ from scheduler.peers.gavel.goals import (
     Within,
     finish_time_fairness,
     least_attained_service,
-    meet_deadlines,
     refined,
     water_filling,
 )
@@ -21,7 +20,7 @@ from tests.scheduler.peers.gavel.problems import a_problem, problems
 from tests.scheduler.peers.gavel.test_program import GANGS, THREE, assert_feasible
 
 STEPS = np.array([1000.0, 2000.0, 3000.0])
-FEW = settings(max_examples=15, deadline=None)
+FEW = settings(max_examples=15)
 
 
 @pytest.mark.parametrize(("problem", "rho"), [(THREE, 0.916667), (GANGS, 0.799589)])
@@ -94,23 +93,3 @@ def test_what_an_entity_cannot_use_goes_to_the_others() -> None:
     alone, two = Entity(np.array([0]), weight=9.0), Entity(np.array([1, 2]))
     level, _ = water_filling(problem, [alone, two])
     assert level == pytest.approx([1, 0.5, 0.5])
-
-
-def test_throughput_per_money() -> None:
-    problem = Problem.of([[4, 1], [3, 1.5]], [1, 1])
-    best, given_up = meet_deadlines(problem, np.ones(2), np.zeros(2))
-    assert best.objective == pytest.approx(5.5)
-    assert not given_up.size
-    # at ten times the price the fast type is worth nothing next to the slow one, but is not idle
-    dear, _ = meet_deadlines(problem, np.array([10.0, 1.0]), np.zeros(2))
-    assert dear.objective == pytest.approx(4 / 10 + 1.5)
-
-
-def test_deadlines_out_of_reach_are_given_up_one_by_one_then_all() -> None:
-    problem = Problem.of([[4, 1], [3, 1.5]], [1, 1])
-    best, given_up = meet_deadlines(problem, np.ones(2), np.array([5.0, 2.5]))
-    assert given_up.tolist() == [0]
-    assert best.throughput[1] >= 2.5 - 1e-6
-    best, given_up = meet_deadlines(problem, np.ones(2), np.array([3.9, 2.9]))
-    assert given_up.tolist() == [0, 1]
-    assert best.objective == pytest.approx(5.5)

@@ -16,7 +16,7 @@ from tests.scheduler.peers.gavel.problems import a_problem, problems
 
 THREE = Problem.of([[4, 1], [3, 1], [2, 1]], [1, 1])
 GANGS = Problem.of([[10, 5, 1], [8, 7, 1], [6, 2, 1]], [2, 1, 1], [2, 1, 1])
-FEW = settings(max_examples=25, deadline=None)
+FEW = settings(max_examples=25)
 
 
 def las(problem: Problem) -> Allocation:

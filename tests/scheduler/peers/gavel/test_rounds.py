@@ -39,7 +39,7 @@ def test_time_received_follows_the_shares(seed: int) -> None:
         assert turns / times == pytest.approx(shares[jobs][kind], abs=0.05)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     st.lists(st.tuples(st.integers(1, 4), st.integers(0, 7), st.floats(0, 1)), max_size=12),
     st.lists(st.integers(0, 6), min_size=3, max_size=3),

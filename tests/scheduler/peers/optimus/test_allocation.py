@@ -65,7 +65,7 @@ def test_model_parallel_groups_stay_whole() -> None:
     assert found["a"] == 6
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(
     st.lists(st.tuples(st.floats(1, 1e4), st.integers(1, 12), st.integers(1, 3)), max_size=8),
     st.integers(0, 20),

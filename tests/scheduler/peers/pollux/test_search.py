@@ -39,7 +39,7 @@ def check(population: Ints, problem: Problem) -> None:
     assert (spread.sum(axis=1) <= 1).all(), "one job of several nodes on a node"
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.integers(1, 12), st.integers(1, 6), st.integers(0, 1000))
 def test_every_individual_is_possible(jobs: int, nodes: int, seed: int) -> None:
     problem, rng = problem_of(jobs, nodes, seed), np.random.default_rng(seed)

@@ -34,7 +34,6 @@ def simulated_s(
     return sent
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.tuples(*[st.floats(0.001, 1.0)] * 3), min_size=1, max_size=12),
     st.integers(1, 8),
@@ -99,7 +98,7 @@ def test_a_selection_is_feasible_and_nearly_the_best(jobs: int, share: float, se
         assert share * best <= problem.value(found.chosen) <= found.bound + 1e-6
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.integers(0, 10_000), st.integers(1, 12), st.booleans())
 def test_choices_of_one_job_exclude_each_other(seed: int, size: int, exact: bool) -> None:
     rng = np.random.default_rng(seed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import log
 from pathlib import Path
 
 import pytest
@@ -10,18 +11,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from features.job import Job, Profile
+from models.bundle import Bundle
+from models.bundle.gputypes import GpuTypeSpeed
 from pipeline.worlds import openb
 from scheduler.core.cluster import Cluster, ClusterSpec, NodeGroup, Run
-from scheduler.core.core import Core, QueuedJob
+from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.estimates import Estimator, TableEstimator
-from scheduler.core.pairs import TableJudge
+from scheduler.core.pairs import TablePairPredictor
+from scheduler.core.policy import Predictors
+from scheduler.core.queue import QueuedJob
 from scheduler.policies.fifo import Fifo
-from scheduler.policies.pellucid.gputypes import TypeBelief, TypedPlacement
+from scheduler.policies.pellucid.gputypes import described_by_name
 from scheduler.policies.pellucid.policy import Pellucid
+from scheduler.policies.pellucid.settings import PellucidSettings
 from scheduler.simulation.engine import Engine
 from scheduler.simulation.loop import JobResult
 from scheduler.simulation.work import Work
+from scheduler.testing.builders import pellucid
 
 SPEC = ClusterSpec.mixed(
     {"vc": [NodeGroup("fast", 1, 4), NodeGroup("slow", 2, 2), NodeGroup("slow", 1, 1)]}
@@ -60,14 +67,17 @@ def play(
     spec: ClusterSpec = SPEC,
     *,
     told: bool = True,
-    judge: TableJudge | None = None,
+    pair_predictor: TablePairPredictor | None = None,
     profile: Profile | None = None,
     duration_s: float = 600.0,
 ) -> tuple[dict[str, JobResult], list[Decision], Core]:
     nature = Table(spec)
-    belief: TypeBelief | None = nature if told else None
     kind = Pellucid if profile is None else Knowing
-    policy = kind(judge, types=TypedPlacement(spec, belief), learns_speeds=False)
+    policy = kind(
+        PellucidSettings(learns_speeds=False),
+        spec,
+        Predictors(pair_predictor, type_speeds=nature if told else None),
+    )
     policy.watch_s = 50.0
     seconds = {job.job_id: duration_s for job in jobs}
     core = Core(Cluster(spec), policy, TableEstimator("given", seconds))
@@ -159,11 +169,11 @@ def test_a_job_waits_for_gpus_on_which_it_is_expected_to_end_sooner() -> None:
 
 def test_pairs_stay_on_the_type_a_job_asks_for() -> None:
     profile = Profile(20.0, 10.0, 2000.0, False)
-    judge = TableJudge({f"j{i}": 0 for i in range(8)}, lambda a, b: (0.95, 0.95))
+    pair_predictor = TablePairPredictor({f"j{i}": 0 for i in range(8)}, lambda a, b: (0.95, 0.95))
     full = [job(0, 4, "easy", gpu_type="fast"), job(1, 4, "easy", gpu_type="slow")]
     late = [job(2, 4, "easy", at=200.0, gpu_type="slow")]
     spec = ClusterSpec.mixed({"vc": [NodeGroup("fast", 1, 4), NodeGroup("slow", 1, 4)]})
-    _, decisions, core = play([*full, *late], spec, judge=judge, profile=profile)
+    _, decisions, core = play([*full, *late], spec, pair_predictor=pair_predictor, profile=profile)
     assert not core.cluster.runs
     assert [(d.job_id, d.partner) for d in decisions if d.action is Action.PACK] == [("j2", "j1")]
 
@@ -181,7 +191,7 @@ def test_pairs_stay_on_the_type_a_job_asks_for() -> None:
     ),
     st.booleans(),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_every_job_ends_on_a_type_it_accepts(
     drawn: list[tuple[float, int, str, str | None]], told: bool
 ) -> None:
@@ -231,9 +241,50 @@ def test_jobs_run_on_openb_nodes(shared_data: Path) -> None:
             gpu_type=asked[i % 10])
         for i in range(200)
     ]  # fmt: skip
-    policy = Pellucid(types=TypedPlacement(spec, Believed()))
+    policy = pellucid(cluster=spec, type_speeds=Believed())
     core = Core(Cluster(spec), policy, TableEstimator("given", {}, default=1000.0))
     work = {j.job_id: Work(1000.0) for j in jobs}
     outcome = Engine(core, jobs, work, Believed()).run()
     core.cluster.validate()
     assert all(r.end_time is not None for r in outcome.jobs)
+
+
+def a_model() -> GpuTypeSpeed:
+    """Twice as fast on "fast"; RNNs four times."""
+    return GpuTypeSpeed(
+        base={"slow": 0.0, "fast": log(2.0)},
+        families={"RNN": {"fast": log(2.0)}},
+        batch={"RNN": 5.0},
+        batch_slope={"slow": 0.0, "fast": 0.0},
+        gpus_slope={"slow": 0.0, "fast": 0.0},
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "rnn", "other", "old"),
+    [
+        ({"counted_on": "slow"}, 4.0, 2.0, 1.0),
+        ({"counted_on": "slow", "speeds": {"fast": 3.0, "slow": 1.0, "old": 0.5}}, 4.0, 2.0, 0.5),
+        ({}, 1.0, 1.0, 1.0),  # nothing was asked of the bundle
+        ({"counted_on": "unheard-of"}, 1.0, 1.0, 1.0),
+    ],
+)
+def test_a_bundle_in_use_says_how_fast_a_job_runs_on_each_type(
+    said: dict[str, object], rnn: float, other: float, old: float
+) -> None:
+    spec = ClusterSpec.mixed({"vc": [NodeGroup(name, 1, 2) for name in ("fast", "slow", "old")]})
+    policy = Pellucid(PellucidSettings.model_validate({"gpu_types": said}), spec)
+    policy.use(Bundle(gpu_types=a_model()))
+    assert policy.types is not None
+    speed = policy.types.speed
+    assert speed(job(0, name="rnn-bs64"), "fast") == pytest.approx(rnn)
+    assert speed(job(0, name="other"), "fast") == pytest.approx(other)
+    assert speed(job(0, name="other"), "old") == old
+    policy.use(Bundle())  # a bundle without such a model leaves what is believed as it was
+    assert speed(job(0, name="other"), "fast") == pytest.approx(other)
+
+
+def test_family_and_batch_size_are_read_off_a_name() -> None:
+    describe = described_by_name(a_model())
+    assert describe(job(0, name="train_RNN_bs=64_lr0.1")) == ("RNN", 64)
+    assert describe(job(0, name="cnn")) == ("", None)

@@ -6,31 +6,30 @@ from collections import defaultdict
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.core.cluster import Pool
 from scheduler.core.decisions import Action, Decision, Reason
-from scheduler.core.durations import Outlook
+from scheduler.core.durations import DurationDistribution
 from scheduler.core.estimates import TableEstimator
-from scheduler.core.pairs import TableJudge
+from scheduler.core.pairs import TablePairPredictor
 from scheduler.core.profiling import WaitingStage
 from scheduler.policies.pellucid.borrowing import Lending
-from scheduler.policies.pellucid.policy import Pellucid
-from tests.scheduler.builders import a_job, cluster_of, play, truth
-from tests.scheduler.worlds import Watched, WatchedCore, World, a_cluster, watch, worlds
+from scheduler.policies.pellucid.settings import Borrowing
+from scheduler.testing.builders import a_job, cluster_of, pellucid, play, truth
+from scheduler.testing.worlds import Watched, WatchedCore, World, a_cluster, watch, worlds
 
 HOUR = 3600.0
-_slow = settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+_slow = settings(max_examples=50)
 
 
-def borrowing(world: World, lending: Lending, *, packs: bool = False) -> Watched:
-    """A world without walls, where predictions are true and, unless jobs share, known to be."""
-    judge = TableJudge(world.scores, lambda a, b: (0.95, 0.9)) if packs else None
-    memory_mib = world.spec.gpu_memory_mib
-    policy = Pellucid(judge, gpu_memory_mib=memory_mib, borrows=True, lending=lending)
+def borrowing(world: World, *, packs: bool = False, **terms: float) -> Watched:
+    """A world without isolation, where predictions are true and, unless jobs share, known to be."""
+    pair_predictor = TablePairPredictor(world.scores, lambda a, b: (0.95, 0.9)) if packs else None
+    policy = pellucid(pair_predictor, cluster=world.spec, borrowing=terms)
     if not packs:
-        policy.outlook = policy.pairing.outlook = Outlook(weight=0)
+        policy.distribution = policy.pairing.distribution = DurationDistribution(weight=0)
     stage = WaitingStage(max_gpus=world.spec.gpus_per_node) if packs else None
     cluster = a_cluster(world, profiles=packs)
     return watch(world, WatchedCore(cluster, policy, truth(world.samples), profiling=stage))
@@ -46,7 +45,7 @@ def test_nobody_borrows_where_someone_waits(world: World, packs: bool) -> None:
     """From the decisions alone, whatever the terms: alone, or packed with one who borrowed."""
     home, waiting = homes(world), defaultdict[str, set[str]](set)
     vc_of = {s.id: s.job.vc for s in world.samples}
-    for d in borrowing(world, Lending(), packs=packs).decisions:
+    for d in borrowing(world, packs=packs).decisions:
         if d.action is Action.ENQUEUE:
             waiting[d.vc].add(d.job_id)
         elif d.action in (Action.START, Action.PACK, Action.PROFILE):
@@ -64,7 +63,7 @@ def test_an_owner_never_waits_longer_for_borrowers_than_the_bound(
 ) -> None:
     """From the decisions and ends alone: while a job waits, no borrower that held GPUs of its
     virtual cluster when it came is there for longer than `lend_s`, and none comes."""
-    watched, home = borrowing(world, Lending(lend_s)), homes(world)
+    watched, home = borrowing(world, lend_s=lend_s), homes(world)
     vc_of = {s.id: s.job.vc for s in world.samples}
     ends = {r.job.job_id: r.end_time or 0.0 for r in watched.outcome.jobs}
     lent: dict[str, list[tuple[float, float]]] = defaultdict(list)
@@ -91,7 +90,7 @@ def test_a_reserve_of_idle_nodes_is_kept(world: World, kept: int) -> None:
     home, busy = homes(world), defaultdict[int, int](int)
     vc_of = {s.id: s.job.vc for s in world.samples}
     places: dict[str, Decision] = {}
-    for d in borrowing(world, Lending(reserve_nodes=kept)).core.timeline:
+    for d in borrowing(world, reserve_nodes=kept).core.timeline:
         if isinstance(d, str):
             for node, mask in zip(places[d].nodes, places.pop(d).gpus, strict=True):
                 busy[node] &= ~mask
@@ -107,39 +106,41 @@ def test_a_reserve_of_idle_nodes_is_kept(world: World, kept: int) -> None:
 
 
 def test_the_quantile_is_of_what_predictions_came_to() -> None:
-    outlook = Outlook(weight=0)
+    distribution = DurationDistribution(weight=0)
     for i in range(1000):
-        outlook.learn(1000.0, 10_000.0 if i % 5 == 0 else 1000.0)  # one in five runs ten times over
-    assert outlook.quantile_s(1000.0, 0.75) == pytest.approx(1000.0, rel=0.01)
-    assert outlook.quantile_s(1000.0, 0.9) == pytest.approx(10_000.0, rel=0.01)
+        distribution.learn(
+            1000.0, 10_000.0 if i % 5 == 0 else 1000.0
+        )  # one in five runs ten times over
+    assert distribution.quantile_s(1000.0, 0.75) == pytest.approx(1000.0, rel=0.01)
+    assert distribution.quantile_s(1000.0, 0.9) == pytest.approx(10_000.0, rel=0.01)
 
 
-def at_ten(lending: Lending, *, time_limit_s: float | None = None) -> float:
+def at_ten(*, time_limit_s: float | None = None, **terms: float) -> float:
     """When a job of 10 h starts whose own node is busy for 5 h, beside two idle ones."""
     own = a_job("own", gpus=8, for_=5 * HOUR, vc="one")
     job = a_job("job", gpus=8, for_=10 * HOUR, vc="one", at=1.0)
     job = replace(job, job=replace(job.job, time_limit_s=time_limit_s))
-    policy = Pellucid(borrows=True, lending=lending)
-    policy.outlook = policy.pairing.outlook = Outlook(weight=0)
+    policy = pellucid(borrowing=terms)
+    policy.distribution = policy.pairing.distribution = DurationDistribution(weight=0)
     played = play(policy, cluster_of(nodes={"one": 1, "two": 2}), own, job)
     return played.result("job").start_time or 0.0
 
 
 def test_a_job_borrows_if_it_is_gone_in_time() -> None:
-    assert at_ten(Lending()) == 1.0
-    assert at_ten(Lending(11 * HOUR)) == 1.0
-    assert at_ten(Lending(9 * HOUR)) == 5 * HOUR
-    assert at_ten(Lending(9 * HOUR), time_limit_s=9 * HOUR) == 1.0, "it is stopped by then"
-    assert at_ten(Lending(9 * HOUR), time_limit_s=12 * HOUR) == 5 * HOUR
-    assert at_ten(Lending(reserve_nodes=1)) == 1.0
-    assert at_ten(Lending(reserve_nodes=2)) == 5 * HOUR
+    assert at_ten() == 1.0
+    assert at_ten(lend_s=11 * HOUR) == 1.0
+    assert at_ten(lend_s=9 * HOUR) == 5 * HOUR
+    assert at_ten(lend_s=9 * HOUR, time_limit_s=9 * HOUR) == 1.0, "it is stopped by then"
+    assert at_ten(lend_s=9 * HOUR, time_limit_s=12 * HOUR) == 5 * HOUR
+    assert at_ten(reserve_nodes=1) == 1.0
+    assert at_ten(reserve_nodes=2) == 5 * HOUR
 
 
 def test_a_quantile_that_is_not_known_to_be_short_is_not_lent_to() -> None:
     """Nothing has ended yet: the belief before that is wide."""
     own = a_job("own", gpus=8, for_=5 * HOUR, vc="one")
     job = a_job("job", gpus=8, for_=HOUR, vc="one", at=1.0)
-    policy = Pellucid(borrows=True, lending=Lending(2 * HOUR))
+    policy = pellucid(borrowing={"lend_s": 2 * HOUR})
     estimator = TableEstimator("given", {"own": 5 * HOUR, "job": HOUR})
     played = play(policy, cluster_of(nodes={"one": 1, "two": 2}), own, job, estimator=estimator)
     assert played.result("job").start_time == 5 * HOUR
@@ -150,16 +151,7 @@ def test_small_jobs_fill_nodes_that_are_in_use_before_the_reserve() -> None:
     for node in (1, 2):
         lender.add_node(node)
     lender.take([(2, 0b1111)])
-    lending = Lending(reserve_nodes=1)
+    lending = Lending(Borrowing(reserve_nodes=1))
     assert lending.span(own, [lender], 2) == [(2, 0b110000)]
     assert lending.span(own, [lender], 5) is None
-    assert Lending().span(own, [lender], 5) == [(1, 0b11111)]
-
-
-@pytest.mark.parametrize(
-    ("terms", "said"),
-    [({"quantile": 0.0}, "quantile is 0"), ({"reserve_nodes": -1}, "reserve_nodes is -1")],
-)
-def test_terms_that_make_no_sense_are_refused(terms: dict[str, float], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        Lending(**terms)  # type: ignore[arg-type]
+    assert Lending(Borrowing()).span(own, [lender], 5) == [(1, 0b11111)]

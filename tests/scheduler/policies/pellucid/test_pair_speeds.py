@@ -10,13 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from features.job import Profile
-from scheduler.core.core import QueuedJob
-from scheduler.core.decisions import Action
-from scheduler.core.pairs import Verdict
+from scheduler.core.decisions import Action, PairPrediction
+from scheduler.core.policy import Predictors
 from scheduler.core.profiling import WaitingStage
+from scheduler.core.queue import QueuedJob
 from scheduler.policies.pellucid.policy import PACE_S, Pellucid
+from scheduler.policies.pellucid.settings import PellucidSettings
 from scheduler.policies.pellucid.speeds import Experienced, kind_of
-from tests.scheduler.builders import Likes, a_job, cluster_of, pair_speeds, play
+from scheduler.testing.builders import Likes, a_job, cluster_of, pair_speeds, pellucid, play
 
 HOUR = 3600.0
 LIGHT, HEAVY, OTHER = (Profile(u, u / 2, 1000.0 + u, False) for u in (20.0, 60.0, 90.0))
@@ -34,50 +35,52 @@ class Says:
 
     speeds: tuple[float, float] | None = (0.9, 0.9)
 
-    def verdict(self, newcomer: QueuedJob, partner: QueuedJob) -> Verdict | None:
-        return Verdict((0, 0), self.speeds)
+    def predict_pair(self, newcomer: QueuedJob, partner: QueuedJob) -> PairPrediction | None:
+        return PairPrediction((0, 0), self.speeds)
 
 
-def speeds_of(judge: Experienced, a: Profile | None, b: Profile | None) -> tuple[float, float]:
-    verdict = judge.verdict(queued("x", a), queued("y", b))
-    assert verdict is not None
-    assert verdict.speeds is not None
-    return verdict.speeds
+def speeds_of(
+    pair_predictor: Experienced, a: Profile | None, b: Profile | None
+) -> tuple[float, float]:
+    prediction = pair_predictor.predict_pair(queued("x", a), queued("y", b))
+    assert prediction is not None
+    assert prediction.speeds is not None
+    return prediction.speeds
 
 
 def test_what_was_seen_of_a_pair_is_believed_of_the_next_like_it() -> None:
-    judge = Experienced(Says(), weight=1.0)
-    assert speeds_of(judge, LIGHT, HEAVY) == (0.9, 0.9)
+    pair_predictor = Experienced(Says(), weight=1.0)
+    assert speeds_of(pair_predictor, LIGHT, HEAVY) == (0.9, 0.9)
     for _ in range(200):
-        judge.learn(queued("a", LIGHT), queued("b", HEAVY), 0.6)
-        judge.learn(queued("b", HEAVY), queued("a", LIGHT), 1.0)
-    assert speeds_of(judge, LIGHT, HEAVY) == pytest.approx((0.6, 1.0), abs=0.01)
-    assert speeds_of(judge, HEAVY, LIGHT) == pytest.approx((1.0, 0.6), abs=0.01)
+        pair_predictor.learn(queued("a", LIGHT), queued("b", HEAVY), 0.6)
+        pair_predictor.learn(queued("b", HEAVY), queued("a", LIGHT), 1.0)
+    assert speeds_of(pair_predictor, LIGHT, HEAVY) == pytest.approx((0.6, 1.0), abs=0.01)
+    assert speeds_of(pair_predictor, HEAVY, LIGHT) == pytest.approx((1.0, 0.6), abs=0.01)
     nearly = Profile(20.4, 10.2, 1021.0, False)
     assert kind_of(nearly) == kind_of(LIGHT)
-    assert speeds_of(judge, nearly, HEAVY) == pytest.approx((0.6, 1.0), abs=0.01)
-    assert judge.seen_together(queued("x", LIGHT), queued("y", HEAVY)) == 200
+    assert speeds_of(pair_predictor, nearly, HEAVY) == pytest.approx((0.6, 1.0), abs=0.01)
+    assert pair_predictor.seen_together(queued("x", LIGHT), queued("y", HEAVY)) == 200
 
 
 def test_one_look_moves_the_belief_part_of_the_way() -> None:
-    judge = Experienced(Says(), weight=1.0)
-    judge.learn(queued("a", LIGHT), queued("b", HEAVY), 0.5)
-    once = speeds_of(judge, LIGHT, HEAVY)[0]
+    pair_predictor = Experienced(Says(), weight=1.0)
+    pair_predictor.learn(queued("a", LIGHT), queued("b", HEAVY), 0.5)
+    once = speeds_of(pair_predictor, LIGHT, HEAVY)[0]
     assert 0.5 < once < 0.7
     # a job of that kind beside one it was never seen with: less of the way
-    assert once < speeds_of(judge, LIGHT, OTHER)[0] < 0.9
-    assert speeds_of(judge, OTHER, OTHER) == (0.9, 0.9)
+    assert once < speeds_of(pair_predictor, LIGHT, OTHER)[0] < 0.9
+    assert speeds_of(pair_predictor, OTHER, OTHER) == (0.9, 0.9)
 
 
 def test_nothing_is_made_of_what_nobody_predicted() -> None:
     silent = Experienced(Says(None))
     silent.learn(queued("a", LIGHT), queued("b", HEAVY), 0.5)
     assert silent.seen == 0
-    judge = Experienced(Says())
-    judge.learn(queued("a", None), queued("b", HEAVY), 0.5)
-    assert judge.seen == 0
-    judge.learn(queued("a", LIGHT), queued("b", HEAVY), 0.5)
-    assert speeds_of(judge, None, HEAVY) == (0.9, 0.9)
+    pair_predictor = Experienced(Says())
+    pair_predictor.learn(queued("a", None), queued("b", HEAVY), 0.5)
+    assert pair_predictor.seen == 0
+    pair_predictor.learn(queued("a", LIGHT), queued("b", HEAVY), 0.5)
+    assert speeds_of(pair_predictor, None, HEAVY) == (0.9, 0.9)
 
 
 @given(
@@ -85,12 +88,12 @@ def test_nothing_is_made_of_what_nobody_predicted() -> None:
     seen=st.lists(st.tuples(st.sampled_from([LIGHT, HEAVY]), st.floats(0.0, 1.0)), max_size=20),
 )
 def test_a_corrected_speed_is_a_speed(predicted: float, seen: list[tuple[Profile, float]]) -> None:
-    judge = Experienced(Says((predicted, predicted)))
+    pair_predictor = Experienced(Says((predicted, predicted)))
     for profile, speed in seen:
-        judge.learn(queued("a", profile), queued("b", HEAVY), speed)
+        pair_predictor.learn(queued("a", profile), queued("b", HEAVY), speed)
     if seen:
-        assert all(0.0 <= s <= 1.5 for s in speeds_of(judge, LIGHT, HEAVY))
-        first = speeds_of(judge, seen[0][0], HEAVY)[0]
+        assert all(0.0 <= s <= 1.5 for s in speeds_of(pair_predictor, LIGHT, HEAVY))
+        first = speeds_of(pair_predictor, seen[0][0], HEAVY)[0]
         assert 0.01 <= first <= 1.0
 
 
@@ -99,10 +102,11 @@ class Told(Pellucid):
 
     def __init__(self, *, learns_speeds: bool):
         likes = Likes(speeds={("b", "a"): (0.95, 0.95)})
-        super().__init__(likes, learns_speeds=learns_speeds, busy_above=0.0)
+        chosen = PellucidSettings(learns_speeds=learns_speeds, busy_above=0.0)
+        super().__init__(chosen, predictors=Predictors(likes))
         self.heard: list[tuple[str, str, float]] = []
 
-    def paced(self, own: QueuedJob, other: QueuedJob, speed: float) -> None:
+    def pair_speed_observed(self, own: QueuedJob, other: QueuedJob, speed: float) -> None:
         self.heard.append((own.job.job_id, other.job.job_id, speed))
 
 
@@ -128,7 +132,7 @@ def test_a_pair_is_told_of_once_it_was_together_for_long_enough(
 
 
 def test_a_decision_to_pack_carries_the_pair_and_what_it_gains() -> None:
-    policy = Pellucid(Likes(speeds={("b", "a"): (0.95, 0.9)}))
+    policy = pellucid(Likes(speeds={("b", "a"): (0.95, 0.9)}))
     a, b = a_job("a", gpus=8, for_=9 * HOUR), a_job("b", gpus=8, for_=9 * HOUR, at=900.0)
     played = play(policy, cluster_of(nodes=3, profiling=1), a, b, stage=WaitingStage())
     (packed,) = played.of("b", Action.PACK)
@@ -144,7 +148,7 @@ def test_a_decision_to_pack_carries_the_pair_and_what_it_gains() -> None:
 @pytest.mark.parametrize(("nodes", "action"), [(2, Action.PACK), (3, Action.START)])
 def test_gpus_are_saved_only_where_they_are_missed(nodes: int, action: Action) -> None:
     """Two nodes are asked for: of two that is all there is, of three one would stand idle."""
-    policy = Pellucid(Likes(speeds={("b", "a"): (0.95, 0.95)}))
+    policy = pellucid(Likes(speeds={("b", "a"): (0.95, 0.95)}))
     a, b = a_job("a", gpus=8, for_=9 * HOUR), a_job("b", gpus=8, for_=9 * HOUR, at=900.0)
     played = play(policy, cluster_of(nodes=nodes + 1, profiling=1), a, b, stage=WaitingStage())
     (began,) = played.of("b", Action.START, Action.PACK)

@@ -3,50 +3,56 @@
 from __future__ import annotations
 
 import random
-from math import exp, log1p
+from math import exp
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.core.cluster import Cluster, ClusterSpec
-from scheduler.core.core import Core, QueuedJob, Turn
-from scheduler.core.durations import Outlook
+from scheduler.core.core import Core
+from scheduler.core.durations import DurationDistribution
+from scheduler.core.queue import QueuedJob
+from scheduler.core.turn import Turn
 from scheduler.policies.fifo import Fifo
 from scheduler.policies.pellucid.demand import Demand
-from scheduler.policies.pellucid.index import Index, gittins
 from scheduler.policies.pellucid.pairing import gain_s
-from scheduler.policies.pellucid.reservation import Late, choose, exchange
-from tests.scheduler.builders import VC, a_job
+from scheduler.policies.pellucid.reservation import StarvationBound, choose, exchange
+from scheduler.testing.builders import VC, a_job
 
 # --- outlook --------------------------------------------------------------------------------------
 
 
 def test_the_outlook_learns_how_wrong_predictions_are() -> None:
     """Half the jobs predicted at 1,000 s run ten times as long, half a tenth."""
-    outlook = Outlook()
+    distribution = DurationDistribution()
     for i in range(1000):
-        outlook.learn(1000.0, 10_000.0 if i % 2 else 100.0)
-    assert outlook.expected_s(1000.0) == pytest.approx(5050.0, rel=0.05)
-    assert outlook.expected_s(1000.0, elapsed_s=200.0) == pytest.approx(9800.0, rel=0.05)
+        distribution.learn(1000.0, 10_000.0 if i % 2 else 100.0)
+    assert distribution.expected_s(1000.0) == pytest.approx(5050.0, rel=0.05)
+    assert distribution.expected_s(1000.0, elapsed_s=200.0) == pytest.approx(9800.0, rel=0.05)
 
 
 def test_the_truth_needs_no_margin() -> None:
-    outlook = Outlook()
+    distribution = DurationDistribution()
     for seconds in (500.0, 700.0, 900.0) * 200:
-        outlook.learn(seconds, seconds)
-    assert outlook.expected_s(600.0) == pytest.approx(600.0, rel=0.01)
+        distribution.learn(seconds, seconds)
+    assert distribution.expected_s(600.0) == pytest.approx(600.0, rel=0.01)
 
 
 def test_what_it_expects_comes_true() -> None:
     """The mean of what is left, on jobs it has not learned from, under a heavy tail."""
     rng = random.Random(0)
-    outlook, jobs = Outlook(), [600.0 * exp(rng.gauss(0, 1.5)) for _ in range(8000)]
+    distribution, jobs = (
+        DurationDistribution(),
+        [600.0 * exp(rng.gauss(0, 1.5)) for _ in range(8000)],
+    )
     for duration in jobs[:4000]:
-        outlook.learn(600.0, duration)
+        distribution.learn(600.0, duration)
     for elapsed in (0.0, 300.0, 3000.0):
         left = [duration - elapsed for duration in jobs[4000:] if duration > elapsed]
-        assert outlook.expected_s(600.0, elapsed) == pytest.approx(sum(left) / len(left), rel=0.35)
+        assert distribution.expected_s(600.0, elapsed) == pytest.approx(
+            sum(left) / len(left), rel=0.35
+        )
 
 
 @given(
@@ -57,10 +63,10 @@ def test_what_it_expects_comes_true() -> None:
 def test_something_is_always_left(
     predicted: float, elapsed: float, learned: list[tuple[float, float]]
 ) -> None:
-    outlook = Outlook()
+    distribution = DurationDistribution()
     for pair in learned:
-        outlook.learn(*pair)
-    assert outlook.expected_s(predicted, elapsed) > 0
+        distribution.learn(*pair)
+    assert distribution.expected_s(predicted, elapsed) > 0
 
 
 # --- pairing --------------------------------------------------------------------------------------
@@ -125,97 +131,53 @@ def test_the_fair_clock_shows_what_an_even_share_would_have_done() -> None:
 
 
 def four_times_what_is_there(
-    patience_s: float, crowd: float, now: float
-) -> tuple[Demand, Late, list[QueuedJob]]:
+    max_wait_s: float, overload: float, now: float
+) -> tuple[Demand, StarvationBound, list[QueuedJob]]:
     """Four jobs, submitted at 0, that ask for all of a cluster each; known from `now` on."""
     demand, turn = Demand(), Turn(Core(Cluster(ClusterSpec({VC: 2})), Fifo()), VC, now)
-    late = Late(patience_s, crowd, demand)
+    bound = StarvationBound(max_wait_s, overload, demand)
     jobs = [QueuedJob(a_job(f"j{i}", gpus=16, vc=VC).job, i) for i in range(4)]
     for queued in jobs:
         demand.joins(queued.job, now)
-        late.expect(queued, now)
+        bound.expect(queued, now)
     demand.begin(turn)
-    return demand, late, jobs
+    return demand, bound, jobs
 
 
 def test_a_wait_before_the_clock_began_counts_at_the_crowd_it_meets() -> None:
     """A core built anew, from what another knew."""
-    demand, late, jobs = four_times_what_is_there(200.0, 1.0, now=400.0)
-    assert not late.due(VC, 400.0)
-    assert late.left_s(jobs[0], 400.0) == 400.0  # 400 s waited are 100 of an even share's
+    demand, bound, jobs = four_times_what_is_there(200.0, 1.0, now=400.0)
+    assert not bound.due(VC, 400.0)
+    assert bound.left_s(jobs[0], 400.0) == 400.0  # 400 s waited are 100 of an even share's
     demand.ran("j0", 200.0)
-    assert late.left_s(jobs[0], 400.0) == 600.0
+    assert bound.left_s(jobs[0], 400.0) == 600.0
 
 
 def test_a_bound_that_another_cluster_passes_by_is_not_forgotten() -> None:
     demand, turn = Demand(), Turn(Core(Cluster(ClusterSpec({VC: 2})), Fifo()), VC, 0.0)
-    late, queued = Late(100.0, 1.0, demand), QueuedJob(a_job("j", gpus=32, vc=VC).job, 0)
+    bound, queued = (
+        StarvationBound(100.0, 1.0, demand),
+        QueuedJob(a_job("j", gpus=32, vc=VC).job, 0),
+    )
     demand.joins(queued.job, 0.0)
     demand.begin(turn)
-    late.expect(queued, 0.0)
-    assert not late.due(VC, 150.0)
-    assert late.next(200.5) == pytest.approx(201.0)  # it passed half a second ago, unseen
+    bound.expect(queued, 0.0)
+    assert not bound.due(VC, 150.0)
+    assert bound.next(200.5) == pytest.approx(201.0)  # it passed half a second ago, unseen
 
 
 def test_the_bound_is_longer_where_more_is_asked_for() -> None:
-    demand, late, jobs = four_times_what_is_there(1000.0, 2.0, now=0.0)
-    assert late.left_s(jobs[0], 0.0) == 2000.0  # four times what is there: twice the bound
-    assert late.next(0.0) == 1000.0
-    assert not late.due(VC, 1000.0)
-    assert late.next(1000.0) == pytest.approx(2000.0, abs=1.0)
+    demand, bound, jobs = four_times_what_is_there(1000.0, 2.0, now=0.0)
+    assert bound.left_s(jobs[0], 0.0) == 2000.0  # four times what is there: twice the bound
+    assert bound.next(0.0) == 1000.0
+    assert not bound.due(VC, 1000.0)
+    assert bound.next(1000.0) == pytest.approx(2000.0, abs=1.0)
     demand.over("j3", 1000.0)
     demand.over("j2", 1000.0)
-    assert late.left_s(jobs[0], 1000.0) == 500.0
-    assert not late.due(VC, 1499.0)
-    assert late.due(VC, 1500.0) == jobs[:2]
-    assert late.is_late(jobs[0], 1500.0)
-
-
-# --- order ----------------------------------------------------------------------------------------
-
-
-@given(sizes=st.lists(st.floats(0.01, 1e4), min_size=1, max_size=12))
-def test_the_gittins_index_is_the_best_ratio_of_time_to_chance(sizes: list[float]) -> None:
-    """Against the definition, tried at every time at which a job may end."""
-    n = len(sizes)
-    tries = [
-        sum(min(size, t) for size in sizes) / n / (sum(size <= t for size in sizes) / n)
-        for t in sizes
-    ]
-    assert gittins(sorted(sizes)) == pytest.approx(min(tries))
-
-
-@pytest.mark.parametrize("order", ["expected", "gittins"])
-def test_the_index_is_one_more_term_of_the_score(order: str) -> None:
-    outlook = Outlook()
-    for i in range(1000):
-        outlook.learn(1000.0, 10_000.0 if i % 2 else 100.0)
-    index = Index(order, outlook)
-    told = dict(index.evidence(1000.0))
-    assert told["order"] == order
-    assert told["index_s"] == index.seconds(1000.0)
-    assert log1p(1000.0) + float(told["index_term"]) == pytest.approx(log1p(index.seconds(1000.0)))
-    assert index.seconds(1000.0) == pytest.approx(
-        {"expected": 5050.0, "gittins": 200.0}[order], rel=0.1
-    )
-
-
-def test_the_point_order_adds_nothing() -> None:
-    index = Index("point", Outlook())
-    assert index.seconds(1000.0) == 1000.0
-    assert index.evidence(1000.0) == ()
-
-
-@given(elapsed=st.floats(0, 1e6), level=st.floats(0.5, 0.99))
-def test_what_is_surely_left_is_left_that_often(elapsed: float, level: float) -> None:
-    """Among the quantiles of the distribution that lie beyond what has passed."""
-    outlook = Outlook()
-    durations = [1001.0 * ratio - 1.0 for ratio in outlook.ratios(1000.0)]
-    left = [duration - elapsed for duration in durations if duration > elapsed]
-    sure = outlook.surely_left_s(1000.0, elapsed, level)
-    assert sure >= 0
-    if left:
-        assert sum(seconds >= sure - 1e-6 for seconds in left) / len(left) >= level - 1e-9
+    assert bound.left_s(jobs[0], 1000.0) == 500.0
+    assert not bound.due(VC, 1499.0)
+    assert bound.due(VC, 1500.0) == jobs[:2]
+    assert bound.is_starving(jobs[0], 1500.0)
 
 
 # --- reservation ----------------------------------------------------------------------------------

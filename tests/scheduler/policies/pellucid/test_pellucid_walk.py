@@ -7,7 +7,6 @@ step the cluster is sound, and what the decisions claim is tried on copies of th
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import inf
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
@@ -26,18 +25,16 @@ from scheduler.core.cluster import Cluster, ClusterSpec, NodeGroup
 from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.profiling import WaitingStage
+from scheduler.explain.way import BEGINS as GETS_GPUS
+from scheduler.explain.way import in_the_way, starts_without
 from scheduler.explain.whatif.changes import NotPossible
 from scheduler.explain.whatif.counterfactuals import WhatIf, candidates
 from scheduler.explain.whatif.forecasts import Futures
 from scheduler.explain.whatif.memory import Memory
-from scheduler.policies.pellucid.borrowing import Lending
-from scheduler.policies.pellucid.gputypes import TypedPlacement
 from scheduler.policies.pellucid.policy import Pellucid
-from scheduler.policies.pellucid.shares import Shares
-from scheduler.service.analyst.why import find_blockers, starts_without
-from tests.scheduler.builders import UserMeans, a_job
+from scheduler.testing.builders import UserMeans, a_job, pellucid
+from scheduler.testing.worlds import WatchedCore, World, worlds
 from tests.scheduler.explain.watched import Scores, replay
-from tests.scheduler.worlds import WatchedCore, World, worlds
 
 NODES = {"a": 3, "b": 1}
 PER_NODE = 4
@@ -58,16 +55,11 @@ options = st.builds(
     Options,
     st.fixed_dictionaries(
         {
-            "order": st.sampled_from(["point", "expected", "gittins"]),
-            "patience_s": st.sampled_from([5.0, 200.0, 200.0, 1e6]),
-            "crowd": st.sampled_from([1.0, 1.0, 4.0, inf]),
-            "fairness": st.sampled_from([0.0, 1.0]),
-            "headroom": st.sampled_from([1.0, 1.0, 0.5]),
-            "overtake_gpu_s": st.sampled_from([0.0, 1e7]),
-            "backfill_quantile": st.just(0.6),
-            "requeue_after_s": st.sampled_from([None, None, 5.0]),
-            "borrows": st.booleans(),
-            "lending": st.sampled_from([Lending(), Lending(reserve_nodes=1), Lending(1e4)]),
+            "max_wait_s": st.sampled_from([5.0, 200.0, 200.0, 1e6]),
+            "overload": st.sampled_from([1.0, 1.0, 4.0, 1e12]),
+            "fairness": st.sampled_from([{}, {"weight": 1.0}]),
+            "requeue": st.sampled_from([None, None, {"after_s": 5.0}]),
+            "borrowing": st.sampled_from([None, {}, {"reserve_nodes": 1}, {"lend_s": 1e4}]),
             "pack_first_above": st.sampled_from([None, 1.2, 1.8]),
         }
     ),
@@ -87,7 +79,7 @@ class Checked(WatchedCore):
     """A core in which operators move jobs in line.
 
     Attributes:
-        picky: where there is room a job may still wait: for others' bursts, or faster GPUs.
+        picky: where there is room a job may still wait, for faster GPUs.
     """
 
     picky = False
@@ -107,17 +99,17 @@ def a_core(chosen: Options) -> Checked:
     if chosen.typed:
         groups = [NodeGroup(TYPES[0], 1, PER_NODE), NodeGroup(TYPES[1], 2, 2)]
         spec = ClusterSpec.mixed({"a": groups, "b": groups[:1]})
-    given = {**chosen.pellucid, "shares": Shares(3600.0)}
+    given = {**chosen.pellucid, "fairness": {**chosen.pellucid["fairness"], "half_life_s": 3600.0}}
     if chosen.typed:
-        given |= {"types": TypedPlacement(spec, Belief()), "borrows": False}
+        given |= {"borrowing": None}
     partition = chosen.partition and not chosen.typed
     core = Checked(
         Cluster(spec, {"a": 1} if partition else None),
-        Pellucid(Scores({}), **given),
+        pellucid(Scores({}), cluster=spec, type_speeds=Belief(), **given),
         Memory(UserMeans()),
         profiling=WaitingStage(max_gpus=PER_NODE) if partition else None,
     )
-    core.picky = given["headroom"] < 1 or chosen.typed
+    core.picky = chosen.typed
     return core
 
 
@@ -128,7 +120,7 @@ class Walk(RuleBasedStateMachine):
     def begin(self, chosen: Options) -> None:
         self.chosen = chosen
         self.core = a_core(chosen)
-        self.home = self.core.cluster.node_vc[:]
+        self.home = self.core.cluster.node_vc.copy()
         self.profiles: dict[str, Profile] = {}
         self.jobs: dict[str, Job] = {}
         self.gone: set[str] = set()
@@ -200,7 +192,7 @@ class Walk(RuleBasedStateMachine):
         run = self.core.cluster.runs[data.draw(st.sampled_from(sorted(self.core.cluster.runs)))]
         job_id = run.job.job_id
         if run.partner is not None:
-            self.tell("paced", job_id, 0.7, self.now)
+            self.tell("pair_speed_observed", job_id, 0.7, self.now)
         elif not run.profiling and self.core.known(job_id).profile is None:
             self.tell("observed", job_id, self.profiles[job_id], self.now)
 
@@ -256,7 +248,7 @@ class Walk(RuleBasedStateMachine):
             if d.action is Action.REFUSE:
                 self.gone.add(d.job_id)
             if d.action is Action.PREEMPT:
-                assert policy.probation is not None
+                assert policy.preemption is not None
                 assert self.jobs[d.job_id].resumable
             for vc in {self.home[node] for node in d.nodes} - {d.vc}:
                 if d.action in BEGINS:
@@ -272,15 +264,19 @@ class Walk(RuleBasedStateMachine):
     def check_whole_answer(self, job_id: str) -> None:
         """So it does without those that an analyst finds; runs end here instead of leaving."""
         futures = self.futures()
-        for blocker in find_blockers(futures, job_id)[0][:3]:
-            copy = futures.copy()
-            for other in blocker.job_ids:
-                run = copy.cluster.runs.get(other)
-                if run is None:
-                    copy.withdrawn(other, self.now)
-                else:
-                    copy.ended(other, State.COMPLETED, self.now - run.start_time, self.now)
-            assert begins(copy, job_id, self.now), blocker
+        way = in_the_way(futures, job_id)
+        copy = futures.copy()
+        for holder in way.holders:
+            run = copy.cluster.runs.get(holder.job_id)
+            if holder.node is not None:
+                copy.set_node(holder.node, True)
+            elif run is None:
+                copy.withdrawn(holder.job_id, self.now)
+            else:
+                copy.ended(holder.job_id, State.COMPLETED, self.now - run.start_time, self.now)
+        if way.holders:
+            begun = {d.job_id for d in copy.decide(self.now) if d.action in GETS_GPUS}
+            assert job_id in begun, way
 
     def check_counterfactuals(self, job_id: str) -> None:
         """What is said of a change is what a core decides that knew the job so from the start."""
@@ -302,7 +298,7 @@ class Walk(RuleBasedStateMachine):
                 order=was.seq,
                 priority=was.priority,
                 profile=was.profile,
-                looked_at=was.looked_at,
+                profiled=was.profiled,
                 queued_before=True,
             )
             assert starts == begins(copy, job_id, self.now), change
@@ -357,12 +353,11 @@ def check_blockers(core: Core, memory: Memory, decisions: list[Decision], now: f
         assert starts_without(futures, d.job_id, [d.blocker]), d
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200)
 @given(world=worlds(), chosen=options)
 def test_without_the_named_blocker_the_job_starts(world: World, chosen: Options) -> None:
     """In worlds that run to their end, whatever is switched on."""
-    judge, memory_mib = Scores(world.scores), world.spec.gpu_memory_mib
-    policy = Pellucid(judge, gpu_memory_mib=memory_mib, **chosen.pellucid)
+    policy = pellucid(Scores(world.scores), cluster=world.spec, **chosen.pellucid)
     replay(world, policy, check_blockers)
 
 
@@ -373,7 +368,6 @@ def begins(core: Core, job_id: str, now: float) -> bool:
 
 TestWalk = Walk.TestCase
 TestWalk.settings = settings(
-    deadline=None,
     max_examples=80,
     stateful_step_count=25,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

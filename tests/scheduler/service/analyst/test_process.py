@@ -9,15 +9,18 @@ from typing import Any
 import pytest
 from sqlalchemy import insert, select
 
+from scheduler.assembly import CoreSpec
 from scheduler.backends.events import Event, Kind, canonical
 from scheduler.backends.simulated import SimulatedBackend, World
 from scheduler.backends.submission import Submission
 from scheduler.core.cluster import ClusterSpec
+from scheduler.explain.words import CRUDE
+from scheduler.service.analyst import process
 from scheduler.service.analyst.process import LEASE, Analyst
 from scheduler.service.decide.decider import Decider
-from scheduler.service.log.bundles import Library
-from scheduler.service.log.header import Genesis, establish
-from scheduler.service.log.ledger import first_row
+from scheduler.service.log.bundles import BundleStore
+from scheduler.service.log.header import LogHeader, establish
+from scheduler.service.log.record import first_row
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import forecasts, jobs, questions
 
@@ -28,14 +31,14 @@ class Service:
     def __init__(self, store: Store, folder: Path, policy: str = "fifo-skip"):
         self.store = store
         spec = ClusterSpec({"vc": 1}, 4)
-        establish(store, Genesis(spec, policy, None, start=0.0, backend="simulated"))
+        establish(store, LogHeader(CoreSpec.of(spec, policy), start=0.0, backend="simulated"))
         self.world = World(start=0.0)
         self.clock = 0.0
-        self.library = Library(folder / "bundles")
+        self.bundle_store = BundleStore(folder / "bundles")
         self.decider = Decider(
             store,
             lambda: SimulatedBackend(self.world),
-            self.library,
+            self.bundle_store,
             holder="decider",
             wall=lambda: self.clock,
         )
@@ -46,7 +49,7 @@ class Service:
     def an_analyst(self, holder: str) -> Analyst:
         return Analyst(
             self.store,
-            self.library,
+            self.bundle_store,
             holder=holder,
             samples=12,
             refresh_s=0.0,
@@ -153,12 +156,48 @@ def test_questions_are_answered(service: Service) -> None:
     told = service.ask("suggest", job_id="second")
     assert told["suggestions"][0]["change"] == {"gpus": 1}
     told = service.ask("why", job_id="second")
-    assert told["dominant"]["numbers"]["need"] == 2
-    assert told["blockers"][0]["jobs"] == ["a higher-priority job"]
+    assert (told["need"], told["free"]) == (2, 1)
+    assert [(h["kind"], h["job"]) for h in told["holders"]] == [("running job", "")]
     assert "first" not in canonical(told)
     assert "bob" not in canonical(told)
     told = service.ask("forecast", job_id="second")
     assert told["start_p50"] is not None
+
+
+def test_however_many_wait_each_has_a_forecast_or_a_crude_one(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "MOST", 2)
+    for i in range(6):
+        service.submit(f"job{i}", 600, gpus=4)
+    service.decide()
+    service.analyst.turn()
+    made = [service.forecast(f"job{i}", "latest") for i in range(6)]
+    assert [one.why_not.startswith(CRUDE) for one in made] == [False] * 3 + [True] * 3
+    starts = [one.start_p50 for one in made[3:]]
+    assert starts == sorted(starts)
+    lasts = service.analyst.memory.of("job4").predicted_s
+    assert lasts > 0
+    assert starts[2] - starts[1] == pytest.approx(lasts)  # work over GPUs: each takes all four
+    assert all(one.start_p90 is None for one in made[3:])
+    service.analyst.refresh()  # what is about the same is not written again
+    assert service.forecast("job5", "latest").made_at == made[5].made_at
+
+
+def test_a_question_changes_nothing_that_follows(store: Store, tmp_path: Path) -> None:
+    """What is asked an hour after the last event leaves the fold where that event left it."""
+    service = Service(store, tmp_path, policy="qssf")
+    for number in range(3):
+        service.submit(f"j{number}", 9000, gpus=4)
+    service.decide(seconds=5.0)
+    service.analyst.turn()
+    service.clock += 3600.0
+    assert "suggestions" in service.ask("suggest", job_id="j1")
+    assert "now" in service.ask("whatif", job_id="j1", changes={"gpus": 1})
+    service.submit("later", 9000)
+    service.decide(seconds=5.0)
+    service.analyst.turn()  # it follows the decisions, or raises Diverged
+    assert service.analyst.state.seen == service.decider.state.seen
 
 
 def test_what_cannot_be_answered_is_said(service: Service) -> None:
@@ -215,7 +254,7 @@ def test_it_foresees_on_after_the_log_was_rebased(service: Service) -> None:
     service.submit("second", 600)
     service.decide()
     service.analyst.turn()
-    service.store.append([Event(Kind.REBASED, service.clock, body={"why": "a test"})])
+    service.store.append([Event(Kind.EPOCH, service.clock, body={"why": "a test"})])
     service.analyst.turn()
     assert set(service.analyst.state.core.jobs()) == {"first", "second"}
     told = service.ask("forecast", job_id="second")

@@ -12,17 +12,18 @@ from fastapi.testclient import TestClient
 
 from features.job import Profile
 from features.schema import State
+from scheduler.assembly import CoreSpec
 from scheduler.backends.base import Launch
 from scheduler.backends.events import Event
-from scheduler.backends.simulated import Fate, SimulatedBackend, World
+from scheduler.backends.simulated import JobOutcome, SimulatedBackend, World
 from scheduler.core.cluster import ClusterSpec
 from scheduler.service.api import tokens
 from scheduler.service.api.auth import service_user
 from scheduler.service.api.limits import Limits
 from scheduler.service.app import create_app
 from scheduler.service.decide.decider import Decider
-from scheduler.service.log.bundles import Library
-from scheduler.service.log.header import Genesis, establish
+from scheduler.service.log.bundles import BundleStore
+from scheduler.service.log.header import LogHeader, establish
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.visibility import Role
 from scheduler.service.settings import Settings
@@ -36,11 +37,11 @@ ROLES = {
 }
 
 
-def fate(launch: Launch) -> Fate:
+def outcome(launch: Launch) -> JobOutcome:
     """Jobs named by their command: ``train SECONDS UTILISATION``."""
     _, seconds, utilisation = launch.command
     profile = Profile(float(utilisation), float(utilisation) / 2, 4321.5, True)
-    return Fate(Work(float(seconds), State.COMPLETED, profile=profile))
+    return JobOutcome(Work(float(seconds), State.COMPLETED, profile=profile))
 
 
 def address_of(store: Store) -> str:
@@ -55,11 +56,11 @@ class Service:
         self.store, self.database = store, address_of(store)
         spec = ClusterSpec({"vision": 2, "speech": 1}, gpus_per_node=4, gpu_type="V100")
         start = time.time()
-        establish(store, Genesis(spec, policy, None, start, backend="simulated"))
-        self.world = World(fate, start=start)
+        establish(store, LogHeader(CoreSpec.of(spec, policy), start, backend="simulated"))
+        self.world = World(outcome, start=start)
         self.decider = Decider(
-            store, lambda: SimulatedBackend(self.world), Library(folder / "bundles"), holder="test",
-            lease_s=3600.0,
+            store, lambda: SimulatedBackend(self.world), BundleStore(folder / "bundles"),
+            holder="test", lease_s=3600.0,
         )  # fmt: skip
         assert self.decider.take_over()
         self.secrets = {

@@ -10,7 +10,7 @@ import pytest
 
 from scheduler.service.analyst.process import Analyst
 from scheduler.service.api.limits import Limits
-from scheduler.service.log.bundles import Library
+from scheduler.service.log.bundles import BundleStore
 from scheduler.service.log.store.store import Store
 from tests.scheduler.service.api.conftest import Service
 
@@ -23,7 +23,7 @@ def answered(store: Store, tmp_path: Path) -> Iterator[Service]:
     service = Service(store, tmp_path, Limits(rate_per_s=1e6, burst=10**6, answer_s=30.0))
     service.submit("bob.noyce", 1000, gpus=8, name="secret-of-bob")
     service.turn(2)
-    analyst = Analyst(store, Library(tmp_path / "bundles"), holder="test", samples=8)
+    analyst = Analyst(store, BundleStore(tmp_path / "bundles"), holder="test", samples=8)
     over = threading.Event()
     thread = threading.Thread(target=analyst.run, args=(over.is_set, 0.01), daemon=True)
     thread.start()
@@ -41,8 +41,10 @@ def test_what_blocks_and_what_helps_is_tried(answered: Service) -> None:
     told = answered.by("alice").get(f"{JOBS}/{job}/explain", params={"analyse": True})
     analysis = told.json()["analysis"]
     assert analysis["unavailable"] == ""
-    assert analysis["blockers"][0]["running"]
-    assert analysis["blockers"][0]["count"] == 1
+    assert [h["kind"] for h in analysis["holders"]] == ["running job"]
+    assert "It needs 4 GPUs; 0 of 8 are free now." in analysis["in_the_way"]
+    assert "1 running job of others" in analysis["in_the_way"]
+    assert [term["what"] for term in analysis["order"]]
     assert "secret-of-bob" not in told.text
     assert "bob.noyce" not in told.text
     plain = answered.by("alice").get(f"{JOBS}/{job}/explain").json()
@@ -64,6 +66,26 @@ def test_both_worlds_of_a_what_if_are_told(answered: Service) -> None:
         assert odd.status_code == 403
         assert odd.json()["detail"] == f"vc is '{vc}'; you may ask about: vision"
     assert answered.by("bob.noyce").post(f"{JOBS}/{first}/whatif", json={"vc": "speech"}).is_success
+
+
+def test_why_after_another_and_the_order_tell_the_terms_of_both(answered: Service) -> None:
+    first, second = (answered.submit("alice", gpus=8) for _ in range(2))
+    theirs = answered.submit("bob.noyce", gpus=8)
+    answered.turn(2)
+    alice = answered.by("alice")
+    told = alice.get(f"{JOBS}/{second}/after", params={"other": first}).json()
+    assert (told["unavailable"], told["first"], told["started"]) == ("", True, "")
+    sums = [sum(row[which] or 0.0 for row in told["terms"]) for which in ("other", "this")]
+    assert sums[0] <= sums[1]
+    assert alice.get(f"{JOBS}/{second}/after", params={"other": theirs}).status_code == 404
+    (order,) = alice.get("/api/v1/order", params={"vc": "vision"}).json()
+    assert order["waiting"] == 3
+    assert {row["job_id"] for row in order["rows"]} == {first, second}
+    assert theirs not in str(order)
+    (whole,) = answered.by("olga").get("/api/v1/order", params={"vc": "vision"}).json()
+    sums = [sum(term["seconds"] for term in row["terms"]) for row in whole["rows"]]
+    assert sums == sorted(sums)
+    assert [row["position"] for row in whole["rows"]] == [1, 2, 3]
 
 
 def test_a_preview_tells_what_is_foreseen(answered: Service) -> None:

@@ -16,6 +16,7 @@ from sqlalchemy import insert, select
 from scheduler.service.api import tokens
 from scheduler.service.api.auth import service_user
 from scheduler.service.api.changes import runs_as
+from scheduler.service.api.connections import Connections
 from scheduler.service.api.problems import Problem
 from scheduler.service.api.writer import Writer
 from scheduler.service.decide.supervisor import server_config, this_process
@@ -36,7 +37,7 @@ def test_a_header_cannot_say_whose_connection_it_is() -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         seen.append(tuple(scope["client"]))
 
-    config = server_config(FastAPI())
+    config = server_config(FastAPI(), Connections(1))
     config.app = app
     config.load()
     scope = {

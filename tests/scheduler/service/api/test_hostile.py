@@ -243,9 +243,7 @@ _FIELDS = (
 )  # fmt: skip
 
 
-@settings(
-    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(change=st.dictionaries(st.sampled_from(_FIELDS), _JSON, min_size=1))
 def test_fuzzed_bodies_are_taken_whole_or_not_at_all(
     service: Service, change: dict[str, object]
@@ -262,9 +260,7 @@ def test_fuzzed_bodies_are_taken_whole_or_not_at_all(
         assert answer.json()["job_id"] in service.decider.state.ledger.records
 
 
-@settings(
-    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=st.binary(max_size=300))
 def test_bytes_that_are_no_body_change_nothing(service: Service, content: bytes) -> None:
     before = inputs(service)
@@ -354,9 +350,9 @@ def test_a_session_needs_the_word_of_our_page(service: Service, made: Made) -> N
     assert client.post(JOBS, json=GOOD, headers={"X-CSRF-Token": "00"}).status_code == 403
     assert inputs(service) == before
     page = client.get("/").text
-    door = client.app.state.door  # type: ignore[attr-defined]
+    authenticator = client.app.state.authenticator  # type: ignore[attr-defined]
     request = type("Request", (), {"cookies": dict(client.cookies)})()
-    word = door.csrf_word(request)
+    word = authenticator.csrf_word(request)
     assert word in page or "csrf" not in page
     answer = client.post(JOBS, json=GOOD, headers={"X-CSRF-Token": word})
     assert answer.status_code == 201
@@ -396,7 +392,7 @@ def test_a_defect_tells_nothing(service: Service, monkeypatch: pytest.MonkeyPatc
     def broken(*_: object) -> None:
         raise RuntimeError("a secret detail")
 
-    monkeypatch.setattr("scheduler.service.log.store.reads.View.jobs", broken)
+    monkeypatch.setattr("scheduler.service.log.store.reads.VisibleQueries.jobs", broken)
     answer = service.by("alice").get(JOBS)
     assert answer.status_code == 500
     assert answer.headers["content-type"] == "application/problem+json"

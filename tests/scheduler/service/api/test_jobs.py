@@ -7,14 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from scheduler.assembly import CoreSpec
 from scheduler.backends.events import Kind
 from scheduler.core.cluster import ClusterSpec
+from scheduler.core.settings import ProfilingPartition
 from scheduler.service.api.changes import Changes
 from scheduler.service.api.limits import Limits
 from scheduler.service.api.problems import Problem
 from scheduler.service.api.schemas import SubmitRequest
 from scheduler.service.api.writer import Writer
-from scheduler.service.log.header import Genesis, Partition, establish
+from scheduler.service.log.header import LogHeader, establish
 from scheduler.service.log.store.reads import Reads
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.visibility import Role, Viewer
@@ -249,12 +251,16 @@ def test_a_drained_node_takes_nothing_new(service: Service) -> None:
 
 def test_nodes_lent_for_profiling_count_in_no_limit(store: Store) -> None:
     spec = ClusterSpec({"vision": 3}, gpus_per_node=4)
-    genesis = Genesis(spec, "pellucid", Partition({"vision": 1}), 1.7e9, backend="simulated")
-    establish(store, genesis)
+    header = LogHeader(
+        CoreSpec.of(spec, "pellucid", profiling=ProfilingPartition(nodes={"vision": 1})),
+        1.7e9,
+        backend="simulated",
+    )
+    establish(store, header)
     changes = Changes(store, Writer(store), lambda: 1.7e9)
     viewer = Viewer("ann", Role.SUBMITTER, ("vision",))
     with pytest.raises(Problem, match="9 is more than the 8 GPUs of vision"):
         changes.submit(viewer, SubmitRequest(command=["x"], gpus=9))
     [load] = Reads(store.engine).seen_by(viewer).load()
     assert (load.nodes, load.gpus, load.free, load.profiling) == (2, 8, 8, 4)
-    assert genesis.core().cluster.pools["vision"].gpus == load.gpus  # what `why` goes by
+    assert header.core().cluster.pools["vision"].gpus == load.gpus  # what `why` goes by

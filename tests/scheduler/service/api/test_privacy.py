@@ -16,13 +16,13 @@ from sqlalchemy import insert
 
 from scheduler.backends.events import Event, Kind
 from scheduler.core.decisions import Action, Decision, Reason
+from scheduler.explain.words import sentence_of
 from scheduler.service.analyst.process import Analyst
 from scheduler.service.api.limits import Limits
-from scheduler.service.log.fold import body_of
 from scheduler.service.log.store.schema import prepare
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import forecasts
-from scheduler.service.log.store.visibility import redacted_decision, sentence
+from scheduler.service.log.store.visibility import redacted_decision
 from tests.scheduler.service.api.conftest import Service
 
 PEOPLE = ("alice", "bob.noyce", "olga")
@@ -129,7 +129,8 @@ def addresses(service: Service, jobs: dict[str, tuple[str, int]]) -> Iterator[st
         found += 1
         if "{job_id}" in route.path:
             for job in jobs:
-                yield route.path.replace("{job_id}", job)
+                other = f"?other={job}" if route.path.endswith("/after") else ""
+                yield route.path.replace("{job_id}", job) + other
         else:
             assert "{" not in route.path, f"{route.path}: say here what stands for its parts"
             yield route.path
@@ -142,7 +143,7 @@ def addresses(service: Service, jobs: dict[str, tuple[str, int]]) -> Iterator[st
     yield from ("/history?owner=bob.noyce&period=all", "/?vc=vision", "/fairness?period=all")
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=6, suppress_health_check=list(HealthCheck))
 @given(steps)
 def test_nothing_of_anothers_job_is_in_any_view(story: list[tuple[Any, ...]]) -> None:
     with TemporaryDirectory() as name:
@@ -172,7 +173,7 @@ def test_nothing_of_anothers_job_is_in_any_view(story: list[tuple[Any, ...]]) ->
         store.close()
 
 
-@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=4, suppress_health_check=list(HealthCheck))
 @given(steps)
 def test_nothing_of_anothers_job_is_in_what_the_analyst_answers(
     story: list[tuple[Any, ...]],
@@ -182,7 +183,7 @@ def test_nothing_of_anothers_job_is_in_what_the_analyst_answers(
         prepare(store)
         service = Service(store, Path(name), Limits(rate_per_s=1e6, burst=10**6))
         jobs = play(service, story)
-        analyst = Analyst(store, service.decider.library, holder="test", samples=4)
+        analyst = Analyst(store, service.decider.bundle_store, holder="test", samples=4)
         assert analyst.take_over()
         questions: list[tuple[str, dict[str, Any]]] = [
             ("why", {}),
@@ -196,7 +197,10 @@ def test_nothing_of_anothers_job_is_in_what_the_analyst_answers(
             others = {other: of for other, of in jobs.items() if of[0] != owner}
             hidden = {person for person in PEOPLE if person != owner} | set(others)
             hidden |= {mark for _, number in others.values() for mark in marks(number)}
-            for kind, more in questions:
+            own = [other for other, of in jobs.items() if of[0] == owner]
+            after = [("after", {"other": other}) for other in own]
+            lists = [("order", {"vc": vc, "owner": owner, "limit": 9}) for vc in ("vision", "x")]
+            for kind, more in [*questions, *after, *lists]:
                 reply = analyst.reply(kind, {"job_id": job, "names": False, **more})
                 answered += "unavailable" not in reply
                 text = json.dumps(reply).lower()
@@ -225,21 +229,30 @@ ids = st.sampled_from(["mine", "theirs"])
     reason=st.sampled_from(list(Reason)),
     own=st.lists(st.sampled_from(["gpu_util_pct 40 <= 55", "sharing score 0 (tiny)"])),
     other=st.lists(st.sampled_from(["gpu_util_pct 77.125 > 55", "sharing score 1 (medium)"])),
+    action=st.sampled_from([Action.PACK, Action.WAIT]),
+    held_by=st.lists(ids, max_size=3),
 )
 def test_a_decision_names_no_hidden_job(
-    blocker: str | None, partner: str | None, reason: Reason, own: list[str], other: list[str]
+    blocker: str | None,
+    partner: str | None,
+    reason: Reason,
+    own: list[str],
+    other: list[str],
+    action: Action,
+    held_by: list[str],
 ) -> None:
     decision = Decision(
-        0, 0.0, Action.PACK, reason, "job", "vc", need=4, free=2, limit=8, position=3,
-        blocker=blocker, partner=partner,
+        0, 0.0, action, reason, "job", "vc", need=4, free=2, limit=8, position=3,
+        blocker=blocker, partner=partner, held_by=tuple(held_by),
         tree_path=(*own, *(f"partner: {step}" for step in other)),
         evidence=(("gain", 1.5), ("against", "theirs"), ("beside", "mine")),
     )  # fmt: skip
-    body = json.loads(json.dumps(body_of(decision)))
+    body = json.loads(json.dumps(decision.body()))
     shown = redacted_decision(body, {"mine"})
-    told = json.dumps(shown) + sentence(body, {"mine"})
+    told = json.dumps(shown) + Decision.from_body(body).sentence({"mine"})
+    told += sentence_of(Decision.from_body(shown))
     assert "theirs" not in told
-    words = sentence(body, {"mine"})
+    words = Decision.from_body(body).sentence({"mine"})
     assert not [mark for mark in ("\0", "\1", "None") if mark in words], words
     if partner == "theirs":
         assert "77.125" not in told

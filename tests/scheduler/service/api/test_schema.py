@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -57,7 +56,6 @@ def test_no_request_makes_it_stumble(service: Service, name: str) -> None:
 
         @settings(
             max_examples=12,
-            deadline=timedelta(seconds=5),
             derandomize=True,
             database=None,
             suppress_health_check=list(HealthCheck),

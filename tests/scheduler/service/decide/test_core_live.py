@@ -12,12 +12,13 @@ from scheduler.core.cluster import Cluster, ClusterSpec
 from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Reason
 from scheduler.core.estimates import Estimate, Estimator
-from scheduler.core.pairs import TableJudge
+from scheduler.core.pairs import TablePairPredictor
 from scheduler.core.policy import Policy
 from scheduler.core.profiling import ProfilingStage, WaitingStage
 from scheduler.policies.fifo import Fifo, FifoSkip
 from scheduler.policies.lucid import Lucid
 from scheduler.policies.pellucid.policy import Pellucid
+from scheduler.testing.builders import lucid, pellucid
 
 LIGHT = Profile(10.0, 5.0, 1000.0, False)
 
@@ -98,7 +99,7 @@ def test_one_that_waits_for_its_profile_can_leave() -> None:
 
 
 def test_the_holder_of_a_reservation_can_leave() -> None:
-    core = a_core(Pellucid(patience_s=10.0), nodes=1)
+    core = a_core(pellucid(max_wait_s=10.0), nodes=1)
     submit(core, 0.0, a_job("a", 2))
     submit(core, 1.0, a_job("late", 4))
     core.wake(20.0)
@@ -137,7 +138,7 @@ class TestPriority:
 
     def test_a_job_past_its_bound_is_still_served(self) -> None:
         """Urgent jobs go first, and do not keep what is reserved from its holder."""
-        core = a_core(Pellucid(patience_s=10.0), nodes=2)
+        core = a_core(pellucid(max_wait_s=10.0), nodes=2)
         submit(core, 0.0, a_job("a", 4), a_job("b", 2))
         submit(core, 1.0, a_job("late", 4))
         submit(core, 15.0, replace(a_job("urgent", 8), submit_time=15.0), priority=5)
@@ -174,8 +175,8 @@ class TestDrained:
         assert core.cluster.pools["vc0"].free == 8
 
     def test_nobody_is_packed_there(self) -> None:
-        judge = TableJudge({"a": 0, "b": 0})
-        core = a_core(Lucid(judge), nodes=1)
+        pair_predictor = TablePairPredictor({"a": 0, "b": 0})
+        core = a_core(lucid(pair_predictor), nodes=1)
         submit(core, 0.0, a_job("a", 4))
         core.observed("a", LIGHT, 1.0)
         core.set_node(0, False)
@@ -186,7 +187,7 @@ class TestDrained:
         assert taken(core, 3.0) == [("b", Action.PACK)]
 
     def test_a_reservation_moves_away(self) -> None:
-        core = a_core(Pellucid(patience_s=10.0), nodes=2)
+        core = a_core(pellucid(max_wait_s=10.0), nodes=2)
         submit(core, 0.0, a_job("a", 4), a_job("b", 4), a_job("late", 2))
         core.wake(20.0)
         taken(core, 20.0)
@@ -201,8 +202,8 @@ class TestDrained:
 
 class TestOptingOut:
     def test_of_sharing(self) -> None:
-        judge = TableJudge({"a": 0, "b": 0, "c": 0})
-        for policy in (Lucid(judge), Pellucid(judge)):
+        pair_predictor = TablePairPredictor({"a": 0, "b": 0, "c": 0})
+        for policy in (lucid(pair_predictor), pellucid(pair_predictor)):
             core = a_core(policy, nodes=1)
             submit(core, 0.0, a_job("a", 4))
             core.observed("a", LIGHT, 1.0)
@@ -216,8 +217,8 @@ class TestOptingOut:
             assert ("c", Action.PACK) in taken(core, 3.0)
 
     def test_of_sharing_holds_for_the_one_that_runs(self) -> None:
-        judge = TableJudge({"a": 0, "b": 0})
-        for policy in (Lucid(judge), Pellucid(judge)):
+        pair_predictor = TablePairPredictor({"a": 0, "b": 0})
+        for policy in (lucid(pair_predictor), pellucid(pair_predictor)):
             core = a_core(policy, nodes=1)
             submit(core, 0.0, a_job("a", 4, share=False))
             core.observed("a", LIGHT, 1.0)

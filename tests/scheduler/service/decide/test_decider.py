@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from scheduler.assembly import CoreSpec
 from scheduler.backends.events import Kind
-from scheduler.backends.simulated import Fate, SimulatedBackend
+from scheduler.backends.simulated import JobOutcome, SimulatedBackend
 from scheduler.core.cluster import ClusterSpec
 from scheduler.core.decisions import Action, Reason
+from scheduler.core.settings import ProfilingPartition
 from scheduler.service.log.audit import audit
-from scheduler.service.log.header import Genesis, GenesisError, Partition, establish
+from scheduler.service.log.header import LogHeader, LogHeaderError, establish
 from scheduler.service.log.store.store import LeaseLost, Store
 from scheduler.simulation.work import Work
 from tests.scheduler.service.desk import CLUSTER, START, Desk, lasting
@@ -24,7 +26,7 @@ def desk(store: Store, tmp_path: Path) -> Desk:
 
 
 def clean(desk: Desk) -> bool:
-    return audit(desk.store, desk.library.find).divergences == []
+    return audit(desk.store, desk.bundle_store.find).divergences == []
 
 
 def test_a_line_of_the_log_leads_to_the_event_behind_it(store: Store, tmp_path: Path) -> None:
@@ -89,7 +91,12 @@ class TestPhases:
         assert desk.phase("right_type") == "starting"
 
     def test_profiling_is_a_phase_of_its_own(self, store: Store, tmp_path: Path) -> None:
-        desk = Desk(store, tmp_path, policy="lucid", partition=Partition({"vc": 1}, 30.0, 4))
+        desk = Desk(
+            store,
+            tmp_path,
+            policy="lucid",
+            partition=ProfilingPartition(nodes={"vc": 1}, limit_s=30.0, max_gpus=4),
+        )
         desk.submit("a")
         desk.submit("b", gpus=4)
         desk.submit("opted_out", profile=False)
@@ -108,7 +115,7 @@ class TestPhases:
     def test_one_that_ends_while_profiled_is_not_run_again(
         self, store: Store, tmp_path: Path
     ) -> None:
-        partition = Partition({"vc": 1}, 30.0, 4)
+        partition = ProfilingPartition(nodes={"vc": 1}, limit_s=30.0, max_gpus=4)
         desk = Desk(store, tmp_path, {"a": lasting(5.0)}, policy="lucid", partition=partition)
         desk.submit("a")
         desk.turn()
@@ -119,7 +126,7 @@ class TestPhases:
     def test_one_that_cannot_be_started_fails_and_teaches_nothing(
         self, store: Store, tmp_path: Path
     ) -> None:
-        refused = Fate(Work(1.0), refused="no such command")
+        refused = JobOutcome(Work(1.0), refused="no such command")
         desk = Desk(store, tmp_path, {"a": refused})
         desk.submit("a")
         desk.until_idle()
@@ -160,7 +167,12 @@ class TestCancel:
         assert desk.phase("c") == "starting"
 
     def test_while_waiting_for_a_profile(self, store: Store, tmp_path: Path) -> None:
-        desk = Desk(store, tmp_path, policy="lucid", partition=Partition({"vc": 1}, 30.0, 4))
+        desk = Desk(
+            store,
+            tmp_path,
+            policy="lucid",
+            partition=ProfilingPartition(nodes={"vc": 1}, limit_s=30.0, max_gpus=4),
+        )
         desk.submit("a", gpus=4)
         desk.submit("b", gpus=4)
         desk.turn()
@@ -170,7 +182,12 @@ class TestCancel:
         desk.until_idle()
 
     def test_while_being_profiled_it_does_not_come_back(self, store: Store, tmp_path: Path) -> None:
-        desk = Desk(store, tmp_path, policy="lucid", partition=Partition({"vc": 1}, 30.0, 4))
+        desk = Desk(
+            store,
+            tmp_path,
+            policy="lucid",
+            partition=ProfilingPartition(nodes={"vc": 1}, limit_s=30.0, max_gpus=4),
+        )
         desk.submit("a")
         desk.turn()
         desk.cancel("a")
@@ -282,20 +299,24 @@ class TestRestart:
         assert desk.another("two").take_over()
 
 
-class TestGenesis:
+class TestLogHeader:
     def test_another_cluster_is_refused(self, desk: Desk) -> None:
-        other = Genesis(ClusterSpec({"vc": 3}, 4), "fifo", None, START, backend="simulated")
-        with pytest.raises(GenesisError, match="when this database was made"):
+        other = LogHeader(
+            CoreSpec.of(ClusterSpec({"vc": 3}, 4), "fifo"), START, backend="simulated"
+        )
+        with pytest.raises(LogHeaderError, match="when this database was made"):
             establish(desk.store, other)
 
     def test_the_same_goes_on(self, desk: Desk) -> None:
-        again = Genesis(CLUSTER, "fifo", None, START + 9.0, backend="simulated", version="other")
+        again = LogHeader(
+            CoreSpec.of(CLUSTER, "fifo"), START + 9.0, backend="simulated", version="other"
+        )
         assert establish(desk.store, again).start == START
 
     @pytest.mark.parametrize("policy", ["sjf", "srtf", "tiresias"])
     def test_a_policy_that_cannot_be_lived_with_is_refused(self, policy: str) -> None:
-        with pytest.raises(GenesisError, match="a service cannot run it"):
-            Genesis(CLUSTER, policy, None, START)
+        with pytest.raises(LogHeaderError, match="a service cannot run it"):
+            LogHeader(CoreSpec.of(CLUSTER, policy), START)
 
 
 def test_a_cancelled_or_lost_job_teaches_no_duration(desk: Desk) -> None:

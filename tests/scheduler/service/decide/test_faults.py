@@ -20,10 +20,10 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, precon
 from benchmarks import faults
 from benchmarks.faulty import hurry
 from scheduler.backends.events import Kind
-from scheduler.backends.simulated import Fate
+from scheduler.backends.simulated import JobOutcome
+from scheduler.core.settings import ProfilingPartition
 from scheduler.service.log.audit import audit
-from scheduler.service.log.header import Partition
-from scheduler.service.log.ledger import Phase
+from scheduler.service.log.record import Phase
 from scheduler.service.log.store.schema import prepare
 from scheduler.service.log.store.store import Store
 from tests.scheduler.service.desk import Desk, lasting
@@ -76,13 +76,13 @@ class Service(RuleBasedStateMachine):
         self.store = Store(f"sqlite:///{self.folder.name}/pellucid.db")
         hurry(self.store)
         prepare(self.store)
-        self.fates: dict[str, Fate] = {}
+        self.outcomes: dict[str, JobOutcome] = {}
         self.desk = Desk(
             self.store,
             Path(self.folder.name),
-            self.fates,
+            self.outcomes,
             policy="lucid",
-            partition=Partition({"vc": 1}, 30.0, 4),
+            partition=ProfilingPartition(nodes={"vc": 1}, limit_s=30.0, max_gpus=4),
         )
         self.ids = iter(JOBS)
 
@@ -99,7 +99,7 @@ class Service(RuleBasedStateMachine):
     ) -> str | None:
         job_id = next(self.ids, None)
         if job_id is not None:
-            self.fates[job_id] = lasting(seconds)
+            self.outcomes[job_id] = lasting(seconds)
             self.desk.submit(job_id, gpus=gpus, priority=priority, share=share, profile=profile)
         return job_id
 
@@ -134,6 +134,7 @@ class Service(RuleBasedStateMachine):
     def gpus_are_held_by_those_who_have_them(self) -> None:
         state = self.desk.decider.state
         state.core.cluster.validate()
+        state.ledger.validate()
         held = {r.job_id for r in state.ledger.records.values() if r.phase.holds_gpus}
         assert held == set(state.core.cluster.runs)
 
@@ -148,7 +149,7 @@ class Service(RuleBasedStateMachine):
         with self.store.reading() as connection:
             phases = connection.exec_driver_sql("SELECT phase FROM jobs").scalars().all()
         assert all(Phase(phase).over for phase in phases)
-        assert audit(self.store, self.desk.library.find).divergences == []
+        assert audit(self.store, self.desk.bundle_store.find).divergences == []
         self.store.close()
         self.folder.cleanup()
 
@@ -156,7 +157,6 @@ class Service(RuleBasedStateMachine):
 Service.TestCase.settings = settings(
     max_examples=20,
     stateful_step_count=25,
-    deadline=None,
     suppress_health_check=list(HealthCheck),
 )
 TestService = Service.TestCase

@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import select
 from structlog.testing import capture_logs
 
+from scheduler.assembly import CoreSpec
 from scheduler.backends.events import Kind
 from scheduler.backends.slurm.client import Slurm, SlurmDown
 from scheduler.backends.slurm.journal import Journal
@@ -21,7 +22,7 @@ from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.service.follow.follower import Follower
 from scheduler.service.follow.orders import AGAIN_S, COMMENT_S, OURS
 from scheduler.service.follow.rows import MOST
-from scheduler.service.log.header import FOLLOWED, Genesis, establish
+from scheduler.service.log.header import FOLLOWED, LogHeader, establish
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import decisions
 from scheduler.service.log.store.tables import jobs as job_rows
@@ -66,9 +67,11 @@ class Scene:
     def restart(self) -> None:
         self.now += 100.0
         shape = Shape.of(self.slurm.nodes(), slots=False)
-        genesis = Genesis(shape.spec, self._policy, None, NOW, backend=FOLLOWED, names=shape.names)
+        header = LogHeader(
+            CoreSpec.of(shape.spec, self._policy), NOW, backend=FOLLOWED, names=shape.names
+        )
         self.follower = Follower(
-            genesis,
+            header,
             shape,
             cast(Slurm, self.slurm),
             self.store,
@@ -76,7 +79,7 @@ class Scene:
             wall=lambda: self.now,
         )
         if self.store is not None:
-            establish(self.store, genesis)
+            establish(self.store, header)
             assert self.follower.take_over(f"at {self.now}", 10.0)
 
     def job(self, number: int | str, state: str = "PENDING", **more: Any) -> SlurmJob:

@@ -11,7 +11,7 @@ from sqlalchemy import select
 from features.job import Job
 from scheduler.backends.slurm.parse import SlurmJob
 from scheduler.backends.slurm.snapshot import job_of
-from scheduler.explain.whatif.memory import DAY_S, Past
+from scheduler.explain.whatif.memory import DAY_S, SubmittedJob
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import jobs as job_rows
 from tests.scheduler.service.follow.test_follow import EVERYTHING, Scene
@@ -27,7 +27,7 @@ def ran_s(scene: Scene) -> list[float]:
     return [past.ran_s for past in scene.follower.memory.arrivals if past.ran_s is not None]
 
 
-def past(scene: Scene) -> Past:
+def past(scene: Scene) -> SubmittedJob:
     found = scene.follower.memory.of("5")
     assert found is not None
     return found

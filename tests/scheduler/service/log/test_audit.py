@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import update
 
 from scheduler.backends.events import Kind, canonical
-from scheduler.core.core import Turn
+from scheduler.core.turn import Turn
 from scheduler.service.log.audit import Divergence, audit
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import decisions, events, jobs, nodes
@@ -28,7 +28,7 @@ def desk(store: Store, tmp_path: Path) -> Desk:
 
 
 def divergences(desk: Desk) -> list[Divergence]:
-    return audit(desk.store, desk.library.find).divergences
+    return audit(desk.store, desk.bundle_store.find).divergences
 
 
 def change(desk: Desk, statement: object) -> None:
@@ -37,9 +37,9 @@ def change(desk: Desk, statement: object) -> None:
 
 
 def test_a_database_that_was_left_alone_is_clean(desk: Desk) -> None:
-    found = audit(desk.store, desk.library.find)
+    found = audit(desk.store, desk.bundle_store.find)
     assert found.clean
-    assert (found.jobs, found.rebased) == (5, 0)
+    assert (found.jobs, found.new_epochs) == (5, 0)
     assert found.events == desk.store.last_seq()
     assert found.passes == len(desk.store.read(kinds=[Kind.DECIDED]))
 
@@ -111,17 +111,18 @@ class TestOtherCode:
         return desk
 
     def test_an_audit_says_what_it_would_have_done(self, upgraded: Desk) -> None:
-        found = audit(upgraded.store, upgraded.library.find)
+        found = audit(upgraded.store, upgraded.bundle_store.find)
         [first] = found.divergences
         assert (first.where, first.logged, first.found) == ("pass", (0,), (1,))
         assert found.code in first.sentence() or first.version != found.code
 
     def test_what_runs_goes_on_where_it_is(self, upgraded: Desk) -> None:
         upgraded.restart()
-        [rebased] = upgraded.store.read(kinds=[Kind.REBASED])
-        assert "decided differently now" in rebased.body["why"]
+        [epoch] = upgraded.store.read(kinds=[Kind.EPOCH])
+        assert "decided differently now" in epoch.body["why"]
         record = upgraded.decider.state.ledger.records["runs"]
-        assert record.nodes == (0,)
+        assert record.grant is not None
+        assert record.grant.nodes == (0,)
         assert upgraded.decider.state.core.cluster.runs["runs"].nodes == (0,)
         upgraded.submit("new", gpus=4)
         upgraded.turn()
@@ -137,7 +138,7 @@ class TestOtherCode:
         upgraded.turn()
         upgraded.restart()
         upgraded.until_idle()
-        found = audit(upgraded.store, upgraded.library.find)
-        assert found.rebased == 1
-        [before] = [rebased.seq for rebased in upgraded.store.read(kinds=[Kind.REBASED])]
+        found = audit(upgraded.store, upgraded.bundle_store.find)
+        assert found.new_epochs == 1
+        [before] = [epoch.seq for epoch in upgraded.store.read(kinds=[Kind.EPOCH])]
         assert [d.seq > before for d in found.divergences] == [False]

@@ -86,10 +86,10 @@ def test_the_log_can_be_replayed_after_the_champion_is_gone(
     shutil.rmtree(desk.champion)
     desk.restart()
     desk.until_idle()
-    assert audit(desk.store, desk.library.find).clean
-    shutil.rmtree(desk.library.folder)
+    assert audit(desk.store, desk.bundle_store.find).clean
+    shutil.rmtree(desk.bundle_store.folder)
     with pytest.raises(BundleError):
-        audit(desk.store, type(desk.library)(desk.library.folder).find)
+        audit(desk.store, type(desk.bundle_store)(desk.bundle_store.folder).find)
 
 
 def test_jobs_share_gpus_only_if_their_owners_allow(desk: Desk, bundles: list[Path]) -> None:

@@ -10,22 +10,26 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+from features.files import write_table
 from features.schema import TRACE_SCHEMA, State
-from pipeline import cli
+from pipeline.app import app
 from pipeline.traces import TraceError, adapter_for, ingest, read_dataset
+from scheduler.core.settings import ProfilingPartition
 from scheduler.service.log.export import finished, keep_exporting
-from scheduler.service.log.header import Partition
 from scheduler.service.log.store.store import Store
-from scheduler.simulation.recorder import write_table
 from tests.scheduler.service.desk import LIGHT, START, Desk, lasting
 
 
 @pytest.fixture
 def desk(store: Store, tmp_path: Path) -> Desk:
     """A service with a past: ended, failed, cancelled before and after its start, refused."""
-    fates = {"fails": lasting(40.0, state=State.FAILED), "short": lasting(5.0)}
+    outcomes = {"fails": lasting(40.0, state=State.FAILED), "short": lasting(5.0)}
     desk = Desk(
-        store, tmp_path / "desk", fates, policy="lucid", partition=Partition({"vc": 1}, 30.0, 4)
+        store,
+        tmp_path / "desk",
+        outcomes,
+        policy="lucid",
+        partition=ProfilingPartition(nodes={"vc": 1}, limit_s=30.0, max_gpus=4),
     )
     for name in ("fails", "short", "long"):
         desk.submit(name, name=f"train_{name}", owner="bob")
@@ -106,26 +110,21 @@ def test_another_file_is_refused_in_a_line(tmp_path: Path, content: bytes) -> No
 
 
 class TestCommand:
-    @pytest.fixture(autouse=True)
-    def _loaded(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        if not cli.app.registered_commands:
-            cli._load()
-
     def test_it_writes_a_whole_file(self, desk: Desk, database: str, tmp_path: Path) -> None:
         out = tmp_path / "new" / "finished.parquet"
-        done = CliRunner().invoke(cli.app, ["export", str(out), "--database", database, "--json"])
+        done = CliRunner().invoke(app, ["export", str(out), "--database", database, "--json"])
         assert json.loads(done.output) == {"jobs": 5, "path": str(out)}
         assert pq.read_table(out).num_rows == 5
         assert [p.name for p in out.parent.iterdir()] == [out.name]
 
     def test_an_audit_of_the_command_line(self, desk: Desk, database: str, tmp_path: Path) -> None:
         given = ["audit", "--database", database, "--state-dir", str(tmp_path)]
-        done = CliRunner().invoke(cli.app, [*given, "--json"])
+        done = CliRunner().invoke(app, [*given, "--json"])
         assert done.exit_code == 0
         assert json.loads(done.output)["clean"]
         with desk.store.writing() as connection:
             connection.exec_driver_sql("UPDATE jobs SET gpus = 77 WHERE job_id = 'long'")
-        done = CliRunner().invoke(cli.app, given)
+        done = CliRunner().invoke(app, given)
         assert done.exit_code == 1
         assert "long.gpus is 77 in the database and 1 by the log" in done.output
 
@@ -133,7 +132,7 @@ class TestCommand:
 def test_the_service_exports_by_itself(
     desk: Desk, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scheduler.service.log.export.LOOK_S", 0.02)
+    monkeypatch.setattr("scheduler.service.log.export.POLL_S", 0.02)
     path, told = tmp_path / "export" / "finished.parquet", threading.Event()
     thread = threading.Thread(target=keep_exporting, args=(database, path, 3, told.wait))
     thread.start()

@@ -8,11 +8,11 @@ from random import Random
 import pytest
 
 from scheduler.backends.events import Event, Kind
+from scheduler.core.settings import ProfilingPartition
 from scheduler.service.decide.decider import Decider
 from scheduler.service.log.audit import audit
 from scheduler.service.log.fold import State
-from scheduler.service.log.header import Partition
-from scheduler.service.log.snapshots import KEPT, Snapshots
+from scheduler.service.log.snapshots import KEPT, StateCheckpoints
 from scheduler.service.log.store.store import Store
 from tests.scheduler.service.desk import CLUSTER, Desk, lasting
 from tests.scheduler.service.pages.bundle import small_bundle
@@ -31,8 +31,8 @@ class Kept(Desk):
         decider.snapshot_every = self.every
         return decider
 
-    def snapshots(self) -> Snapshots:
-        return Snapshots(self.folder, self.library.find, lambda: self.version)
+    def snapshots(self) -> StateCheckpoints:
+        return StateCheckpoints(self.folder, self.bundle_store.find, lambda: self.version)
 
     def newest(self) -> State | None:
         with self.store.reading() as connection:
@@ -42,13 +42,13 @@ class Kept(Desk):
 @pytest.fixture
 def desk(store: Store, tmp_path: Path) -> Kept:
     Kept.folder = tmp_path / "snapshots"
-    fates = {f"j{i}": lasting(40.0 + 13 * i % 90) for i in range(40)}
+    outcomes = {f"j{i}": lasting(40.0 + 13 * i % 90) for i in range(40)}
     return Kept(
         store,
         tmp_path,
-        fates,
+        outcomes,
         policy="pellucid",
-        partition=Partition({"vc": 1}, limit_s=30.0),
+        partition=ProfilingPartition(nodes={"vc": 1}, limit_s=30.0),
         champion=small_bundle().save(tmp_path / "champion"),
     )
 
@@ -72,7 +72,7 @@ def test_a_start_from_a_snapshot_decides_as_one_from_the_whole_log(desk: Kept) -
     live(desk, draw, range(20, 40))  # decided by a core out of a snapshot
     desk.until_idle()
     assert before > 20
-    again = audit(desk.store, desk.library.find)  # decides the whole log anew
+    again = audit(desk.store, desk.bundle_store.find)  # decides the whole log anew
     assert again.clean, again.divergences[:2]
     assert len(list(desk.folder.iterdir())) <= KEPT
 
@@ -112,7 +112,7 @@ def test_one_that_is_no_good_is_not_used(desk: Kept, harm: str) -> None:
     assert desk.newest() is None
     desk.restart()
     desk.until_idle()
-    assert audit(desk.store, desk.library.find).clean
+    assert audit(desk.store, desk.bundle_store.find).clean
 
 
 def test_the_models_are_not_in_it(desk: Kept) -> None:
@@ -122,5 +122,5 @@ def test_the_models_are_not_in_it(desk: Kept) -> None:
     state = desk.newest()
     assert state is not None
     assert state.bundle
-    assert state.core.policy.judge is not None or state.bundle in desk.library._loaded
+    assert state.core.policy.pair_predictor is not None or state.bundle in desk.bundle_store._loaded
     assert CLUSTER.gpus == state.core.cluster.spec.gpus

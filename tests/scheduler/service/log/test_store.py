@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import logging
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection, insert, text
+from sqlalchemy.exc import SQLAlchemyError
 
 from scheduler.backends.events import Event, Kind
 from scheduler.service.log.store.checkpoint import keep_checkpointed
@@ -167,6 +170,26 @@ def test_sqlite_is_set_up_to_last(store: Store) -> None:
     assert pragma["foreign_keys"] == 1
     assert pragma["synchronous"] == 2
     assert pragma["busy_timeout"] >= 1000
+
+
+def test_no_parameter_is_told_when_a_statement_fails(
+    database: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What users submit, secrets included, stays out of errors and of the log at any level."""
+    canary = "canary-4f1c"
+    caplog.set_level(logging.DEBUG)
+    store = Store(database)
+    prepare(store)
+    submitted = Event(Kind.SUBMITTED, 1.0, "job", "ann", 7, {"env": {"WANDB_API_KEY": canary}})
+    store.append([submitted])
+    with store.writing() as connection:
+        connection.execute(text("ALTER TABLE events RENAME COLUMN cause TO moved"))
+    with pytest.raises(SQLAlchemyError) as failed:
+        store.append([submitted])
+    store.close()
+    told = "".join(traceback.format_exception(failed.value)) + caplog.text
+    assert "INSERT INTO events" in told
+    assert canary not in told
 
 
 def test_no_garbage_is_collected_while_others_wait(store: Store) -> None:

@@ -13,17 +13,19 @@ from fastapi.testclient import TestClient
 
 from features.job import Profile
 from features.schema import State
+from scheduler.assembly import CoreSpec
 from scheduler.backends.base import Launch
-from scheduler.backends.simulated import Fate, SimulatedBackend, World
+from scheduler.backends.simulated import JobOutcome, SimulatedBackend, World
 from scheduler.core.cluster import ClusterSpec
+from scheduler.core.settings import ProfilingPartition
 from scheduler.service.api import tokens
 from scheduler.service.api.auth import COOKIE, service_user
 from scheduler.service.api.limits import Limits
 from scheduler.service.app import create_app
 from scheduler.service.decide.decider import Decider
-from scheduler.service.log.bundles import Library
-from scheduler.service.log.header import Genesis, Partition, establish
-from scheduler.service.log.store.reads import Reads, View
+from scheduler.service.log.bundles import BundleStore
+from scheduler.service.log.header import LogHeader, establish
+from scheduler.service.log.store.reads import Reads, VisibleQueries
 from scheduler.service.log.store.schema import prepare
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.visibility import Role, Viewer
@@ -63,7 +65,7 @@ class Lived:
         role = Role.OPERATOR if user == "olga" else Role.SUBMITTER
         return Viewer(user, role, PEOPLE.get(user, ()), os_user=service_user())
 
-    def see(self, user: str) -> View:
+    def see(self, user: str) -> VisibleQueries:
         """The database as somebody sees it."""
         reads: Reads = self.app.state.reads
         return reads.seen_by(self.viewer(user))
@@ -93,7 +95,7 @@ class Lived:
         return client
 
 
-def _truth(launch: Launch) -> Fate:
+def _truth(launch: Launch) -> JobOutcome:
     random = Random(launch.job_id)
     profile = Profile(
         gpu_util_pct=random.choice([15.0, 40.0, 90.0]),
@@ -102,7 +104,7 @@ def _truth(launch: Launch) -> Fate:
         amp=random.random() < 0.5,
     )
     state = State.FAILED if random.random() < 0.2 else State.COMPLETED
-    return Fate(Work(random.uniform(20, 2000), state, None, profile))
+    return JobOutcome(Work(random.uniform(20, 2000), state, None, profile))
 
 
 def begin(store: Store, tmp_path: Path) -> Lived:
@@ -110,9 +112,10 @@ def begin(store: Store, tmp_path: Path) -> Lived:
     spec = ClusterSpec({"vision": 2, "speech": 1}, gpus_per_node=4, gpu_type="A100")
     establish(
         store,
-        Genesis(
-            spec, "lucid", Partition({"vision": 1}, 60.0, 2), START, backend="simulated",
-            version="test",
+        LogHeader(
+            CoreSpec.of(spec, "lucid", profiling=ProfilingPartition(
+                nodes={"vision": 1}, limit_s=60.0, max_gpus=2)),
+            START, backend="simulated", version="test",
         ),
     )  # fmt: skip
     settings = Settings(
@@ -129,7 +132,7 @@ def begin(store: Store, tmp_path: Path) -> Lived:
     }  # fmt: skip
     world = World(_truth, start=START)
     decider = Decider(
-        store, lambda: SimulatedBackend(world), Library(tmp_path / "bundles"), holder="test",
+        store, lambda: SimulatedBackend(world), BundleStore(tmp_path / "bundles"), holder="test",
         champion=tmp_path / "champion", lease_s=1e6,
     )  # fmt: skip
     assert decider.take_over()

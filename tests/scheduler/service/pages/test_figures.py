@@ -50,23 +50,22 @@ def test_the_index_is_the_population_stability_index() -> None:
 
 
 def test_spans_cover_a_life(busy: Lived) -> None:
-    from scheduler.service.pages.queries import Sight
-    from scheduler.service.pages.story import tell
+    from scheduler.service.pages.queries import PageQueries
+    from scheduler.service.pages.story import page_of
 
-    see = Sight(busy.store.engine, busy.viewer("olga"))
-    stories = [tell(see, job.job_id, {}) for job in see.jobs(limit=100).items]
-    assert {"waiting", "profiling", "running"} <= {s.css for t in stories for s in t.spans}
-    for story in stories:
-        at = story.job.submitted_at
-        for span in story.spans:
+    queries = PageQueries(busy.store.engine, busy.viewer("olga"))
+    pages = [page_of(queries, job.job_id) for job in queries.jobs(limit=100).items]
+    spans = [span for page in pages for span in page.drawn.story.spans]
+    assert {"waiting", "profiling", "running"} <= {span.phase for span in spans}
+    for page in pages:
+        at = page.job.submitted_at
+        for span in page.drawn.story.spans:
             assert span.start == at
+            assert span.end is not None
             at = span.end
-        assert at == story.end
-        assert sum(s.seconds for s in story.spans) == pytest.approx(
-            story.end - story.job.submitted_at
-        )
-        assert not story.doubts
-        left = [seg.left + seg.width for seg in story.timeline]
+        assert at == page.end
+        assert not page.drawn.story.problems
+        left = [seg.left + seg.width for seg in page.drawn.timeline]
         assert all(edge <= 100.001 for edge in left)
 
 

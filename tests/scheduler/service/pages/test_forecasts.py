@@ -11,16 +11,16 @@ from sqlalchemy import select
 
 from scheduler.explain.words import percent
 from scheduler.service.analyst.process import Analyst
-from scheduler.service.log.bundles import Library
+from scheduler.service.log.bundles import BundleStore
 from scheduler.service.log.store.tables import forecasts, jobs
 from scheduler.service.pages.figures import GRACE_S, promises
-from scheduler.service.pages.queries import Sight
+from scheduler.service.pages.queries import PageQueries
 from tests.scheduler.service.pages.conftest import Lived, busy_morning
 
 
 def test_coverage_of_the_jobs_that_were_served_is_published(lived: Lived) -> None:
     analyst = Analyst(
-        lived.store, Library(lived.settings.state_dir / "bundles"), holder="test", samples=9,
+        lived.store, BundleStore(lived.settings.state_dir / "bundles"), holder="test", samples=9,
         budget_s=30.0, lease_s=1e6, wall=lived.world.now,
     )  # fmt: skip
     assert analyst.take_over()
@@ -53,12 +53,14 @@ def test_coverage_of_the_jobs_that_were_served_is_published(lived: Lived) -> Non
 
     line = next(
         one
-        for one in promises(Sight(lived.store.engine, lived.viewer("ada.byron"))).lines
+        for one in promises(PageQueries(lived.store.engine, lived.viewer("ada.byron"))).lines
         if one.text == "started by the p90 forecast"
     )
     assert (line.kept, line.jobs) == (share, len(kept))
     batches = {(r.owner, r.submitted_at // 3600) for r in left_open}
-    told = Counter(k.batch for k in Sight(lived.store.engine, lived.viewer("ada.byron")).kept())
+    told = Counter(
+        k.batch for k in PageQueries(lived.store.engine, lived.viewer("ada.byron")).kept()
+    )
     sent = Counter((r.owner, r.submitted_at // 3600) for r in rows)
     assert sorted(told.values()) == sorted(sent.values())
     assert 1.0 <= line.batches <= len(batches)

@@ -47,6 +47,29 @@ def test_what_is_appended_by_anybody_is_told(store: Store) -> None:
     asyncio.run(listen())
 
 
+@pytest.mark.parametrize(
+    ("kind", "topic"),
+    [
+        (Kind.NODE_SET, "cluster"),
+        (Kind.NODE_ADDED, "cluster"),
+        (Kind.NODE_CHANGED, "cluster"),
+        (Kind.NODE_REMOVED, "cluster"),
+        (Kind.SETTINGS_SET, "queue"),
+    ],
+)
+def test_what_operators_do_to_nodes_and_settings_is_told(
+    store: Store, kind: Kind, topic: str
+) -> None:
+    async def listen() -> None:
+        changes = _tail(store).changes(0)
+        await _next(changes)
+        seq = _append(store, kind)
+        assert await _next(changes) == Change(seq, (topic,))
+        await changes.aclose()
+
+    asyncio.run(listen())
+
+
 def test_a_reader_that_comes_back_misses_nothing(store: Store) -> None:
     async def listen() -> None:
         _append(store, Kind.LEASE)

@@ -6,14 +6,17 @@ import json
 import re
 from pathlib import Path
 
+import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import func, select
 
 from scheduler.service.log.store.tables import jobs
-from scheduler.service.metrics import Metrics
+from scheduler.service.metrics import Counts, Metrics
 from tests.scheduler.service.pages.conftest import Lived
 
-DASHBOARD = Path(__file__).parents[4] / "deploy" / "grafana" / "pellucid.json"
+DEPLOY = Path(__file__).parents[4] / "deploy"
+DASHBOARD = DEPLOY / "grafana" / "pellucid.json"
+ALERTS = DEPLOY / "prometheus" / "pellucid-alerts.yaml"
 
 
 def scraped(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -55,6 +58,7 @@ def test_no_label_names_a_job_or_a_user(busy: Lived) -> None:
         "action",
         "reason",
         "lease",
+        "process",
         "version",
         "le",
     }
@@ -64,11 +68,13 @@ def test_no_label_names_a_job_or_a_user(busy: Lived) -> None:
         assert line.startswith(("pellucid_", "# HELP pellucid_", "# TYPE pellucid_"))
 
 
-def test_the_dashboard_asks_for_metrics_that_are_there(busy: Lived) -> None:
-    known = {name for name, _ in scraped(Metrics(busy.store))}
+def test_dashboard_and_alerts_ask_for_metrics_that_are_there(busy: Lived) -> None:
+    known = {name for name, _ in scraped(Metrics(busy.store, Counts.of(["decider"])))}
     panels = json.loads(DASHBOARD.read_text())["panels"]
     asked = [target["expr"] for panel in panels for target in panel.get("targets", ())]
     assert len(asked) >= 8
+    groups = yaml.safe_load(ALERTS.read_text())["groups"]
+    asked += [rule["expr"] for group in groups for rule in group["rules"]]
     for expression in asked:
         for name in re.findall(r"pellucid_\w+", expression):
             assert name in known, expression

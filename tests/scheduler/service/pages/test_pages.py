@@ -88,7 +88,7 @@ def test_odd_requests_are_turned_down(busy: Lived) -> None:
     assert browser.get("/history?after=garbage").status_code == 422
     assert browser.get("/?vc=vision&after=garbage").status_code == 422
     assert browser.get("/static/../routes.py").status_code == 404
-    assert browser.get("/static/vendor/../../look.py").status_code == 404
+    assert browser.get("/static/vendor/../../render.py").status_code == 404
     assert browser.get("/jobs/..%2f..%2fetc").status_code == 404
 
 

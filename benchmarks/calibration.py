@@ -1,0 +1,89 @@
+"""How fast this machine is just now: the unit that budgets of time are stated in.
+
+The same code takes three times as long on another machine, and half as long again on this one while
+it is busy: a budget in seconds says little. `calibrate` times two loops that never change, one of
+plain Python and one that reaches all over memory; their CPU time together is one unit, measured in
+the same run as what is judged, before and after it. A budget file states
+
+- `units_at_most`: a time (`..._s`, `..._ms`, `..._us`) over the unit;
+- `per_unit_at_least`: a rate (`..._per_s`, `..._per_cpu_s`) times the unit;
+- `at_most`, `at_least`: sizes, ratios and counts, which no clock changes.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import statistics
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+SCALES = {"_s": 1.0, "_ms": 1e3, "_us": 1e6}  # a figure's ending and its parts of a second
+PASSES = 7
+
+
+def python_loop() -> int:
+    """What a scheduler written in Python does: look up, compare, keep, sort."""
+    source, kept = random.Random(0), dict[int, list[int]]()
+    for i in range(200_000):
+        key = (i * 7919) % 5003
+        kept.setdefault(key, []).append(source.getrandbits(30))
+    return sum(sorted(values)[0] for values in kept.values())
+
+
+def memory_loop() -> int:
+    """Half a million reads at random places in 64 MiB, four times."""
+    reach = np.arange(2**23, dtype=np.int64)
+    where = np.random.default_rng(0).integers(0, len(reach), 500_000)
+    return int(sum(int(reach[where].sum()) for _ in range(4)))
+
+
+def calibrate(passes: int = PASSES) -> float:
+    """One unit: CPU seconds of both loops together, the median of some passes."""
+    times = []
+    for _ in range(passes):
+        begun = time.process_time()
+        python_loop()
+        memory_loop()
+        times.append(time.process_time() - begun)
+    return statistics.median(times)
+
+
+class Calibration:
+    """The unit over a whole run: it is measured again when the verdict is asked for."""
+
+    def __init__(self) -> None:
+        self._before = calibrate()
+
+    def judge(self, figures: Mapping[str, Any], file: Path) -> dict[str, Any]:
+        """`unit_s`, each limit in the figure's own terms, and what is beyond it.
+
+        Figures that were not measured this time are not judged.
+        """
+        unit = (self._before + calibrate()) / 2
+        budget = json.loads(file.read_text())
+        most = {
+            name: round(units * unit * _scale(name), 3)
+            for name, units in budget.get("units_at_most", {}).items()
+        } | budget.get("at_most", {})
+        least = {
+            name: round(amount / unit, 3)
+            for name, amount in budget.get("per_unit_at_least", {}).items()
+        } | budget.get("at_least", {})
+        exceeded = [k for k, limit in most.items() if k in figures and not figures[k] <= limit]
+        exceeded += [k for k, limit in least.items() if k in figures and not figures[k] >= limit]
+        return {
+            "unit_s": round(unit, 4),
+            "at_most": most,
+            "at_least": least,
+            "exceeded": exceeded,
+            "holds": not exceeded,
+        }
+
+
+def _scale(name: str) -> float:
+    return next(scale for end, scale in SCALES.items() if name.endswith(end))

@@ -1,0 +1,245 @@
+"""Are the decisions still the same ones? Digests of whole runs, beside those of an earlier day.
+
+    python -m benchmarks.digests [--only NAME ...] [--update] [--json] [--data ../shared/data]
+
+Plays each run below and hashes the record of its decisions in two ways:
+
+- `record`: every decision with all that is kept of it, in order: reason, priority, estimate, terms,
+  evidence, ... as `decisions.parquet` holds them; but for whom a wait was reckoned to be held by.
+- `effects`: only what was done, without the waits: time, action, job, nodes, GPUs, partner.
+
+A change of reasons or evidence alters the first alone; a change of what is scheduled alters both; a
+change that is only one of structure alters neither. Names of columns and values count, names in
+Python do not. Expected values are in `digests.json`, which `--update` writes. Exits with 1 and
+names the run, the digest, and the block of decisions in which they first differ.
+
+The demo runs train nothing. Those of track `honest` (but for given durations) fit models, and hold
+for the versions in `constraints.txt`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from hashlib import sha256
+from math import fsum
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from features.files import write_json
+from pipeline.traces.synthetic.generate import default_config, generate
+from pipeline.worlds import Scenario, open_scenario, plain
+from pipeline.worlds.cluster_file import read_cluster
+from scheduler.core.decisions import Decision
+from scheduler.core.estimates import Estimator, LiveEstimator
+from scheduler.core.pairs import TablePairPredictor
+from scheduler.core.policy import Policy
+from scheduler.simulation.recorder import decision_table
+
+EXPECTED = Path(__file__).with_name("digests.json")
+DEMO_CLUSTER = Path(__file__).parents[1] / "pipeline" / "worlds" / "clusters" / "demo.yaml"
+BLOCK = 2_000  # lines between two checkpoints
+EFFECT = ("time", "action", "job_id", "nodes", "gpus", "partner")
+
+Found = dict[str, Any]  # of one run, as it stands in `digests.json`
+World = Callable[[Path], Scenario]
+
+
+def track(name: str, **options: Any) -> World:
+    """A track on the Venus month of the shared data."""
+    return lambda data: open_scenario(data / "venus", track=name, **options)
+
+
+def demo(_: Path) -> Scenario:
+    """The embedded synthetic trace on its cluster; durations from histories, pairs by a rule.
+
+    No model is trained and none is read, so that no version of a library matters.
+    """
+    table = generate(default_config())
+    spec = read_cluster(DEMO_CLUSTER)
+    scenario = plain.scenario(table, "demo", spec.cluster, spec.profiling)
+    given = scenario.estimators
+    busy = {i: w.profile.gpu_util_pct for i, w in scenario.workload.work.items() if w.profile}
+
+    def estimators(policy: Policy) -> Estimator:
+        return LiveEstimator() if policy.estimates and not policy.oracle else given(policy)
+
+    def speeds(a: str, b: str) -> tuple[float, float]:
+        return 1.05 - busy[b] / 250, 1.05 - busy[a] / 250
+
+    scenario.estimators = estimators
+    scenario.pair_predictor = lambda: TablePairPredictor(
+        {i: int(pct // 34) for i, pct in busy.items()}, speeds
+    )
+    return scenario
+
+
+# by name: the world and the policy played in it; the longest first
+RUNS: dict[str, tuple[World, str]] = {
+    "honest-busy-pellucid": (track("honest", seed=100, compress=0.9), "pellucid"),
+    "honest-open-pellucid": (track("honest-open"), "pellucid"),
+    "honest-0-pellucid": (track("honest"), "pellucid"),
+    "honest-7-pellucid": (track("honest", seed=7), "pellucid"),
+    "honest-0-lucid": (track("honest"), "lucid"),
+    "honest-7-lucid": (track("honest", seed=7), "lucid"),
+    **{
+        f"published-{policy}": (track("published"), policy)
+        for policy in ("pellucid", "lucid", "srtf", "qssf", "sjf", "fifo")
+    },
+    **{
+        f"demo-{policy}": (demo, policy)
+        for policy in (
+            "pellucid", "lucid", "horus", "tiresias", "qssf", "srtf", "sjf", "easy", "fifo-skip",
+            "fifo",
+        )
+    },
+}  # fmt: skip
+
+
+class Digest:
+    """A hash of lines, with a checkpoint after every `BLOCK` of them."""
+
+    def __init__(self) -> None:
+        self._hash = sha256()
+        self._blocks: list[str] = []
+        self._lines = 0
+
+    def add(self, line: str) -> None:
+        self._hash.update(line.encode() + b"\n")
+        self._lines += 1
+        if self._lines % BLOCK == 0:
+            self._blocks.append(self._hash.hexdigest()[:6])
+
+    def found(self) -> Found:
+        return {
+            "lines": self._lines,
+            "digest": self._hash.hexdigest()[:32],
+            "blocks": " ".join(self._blocks),
+        }
+
+
+class Digests:
+    """A sink for decisions."""
+
+    def __init__(self) -> None:
+        self.record, self.effects = Digest(), Digest()
+        self._buffer: list[Decision] = []
+        self._models: dict[str, int] = {}  # by digest, numbered as they come
+
+    def __call__(self, decisions: list[Decision]) -> None:
+        self._buffer += decisions
+        if len(self._buffer) >= BLOCK:
+            self.flush()
+
+    def flush(self) -> None:
+        for row in _rows(self._buffer):
+            if "bundle" in row:  # how a model is stored is not what it decided
+                row["bundle"] = self._models.setdefault(row["bundle"], len(self._models))
+            self.record.add(_line(row))
+            if row["action"] != "wait":
+                self.effects.add(_line({key: row[key] for key in EFFECT if key in row}))
+        self._buffer = []
+
+
+def _rows(decisions: list[Decision]) -> Iterator[Found]:
+    """Decisions as their record holds them, without what is empty; times in milliseconds."""
+    # the order says `seq`; whom a wait names is told of what was decided, and decides nothing
+    table = decision_table(decisions).drop_columns(["seq", "held_by"])
+    for i, field in enumerate(table.schema):
+        if pa.types.is_timestamp(field.type):
+            table = table.set_column(i, field.name, table.column(i).cast(pa.int64()))
+    for row in table.to_pylist():
+        if row["evidence"] is not None:
+            row["evidence"] = [e for e in row["evidence"] if e[0] != "free_in_s"] or None
+        yield {key: value for key, value in row.items() if value is not None}
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    return json.dumps({key: _plain(value) for key, value in row.items()}, sort_keys=True)
+
+
+def _plain(value: Any) -> Any:
+    """Floats as text of ten digits, so that the last bit of a sum does not matter."""
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return f"{value:.10g}" if isinstance(value, float) else value
+
+
+def play(name: str, data: Path) -> Found:
+    """One run: what it is, and its digests."""
+    world, policy = RUNS[name]
+    sink = Digests()
+    outcome, _ = world(data).simulate(policy, sink=sink)
+    sink.flush()
+    spans = [job.jct_s for job in outcome.jobs if job.end_time is not None]
+    return {
+        "jobs": len(outcome.jobs),
+        "avg_jct_s": round(fsum(spans) / len(spans), 1),
+        "record": sink.record.found(),
+        "effects": sink.effects.found(),
+    }
+
+
+def differences(expected: Found | None, found: Found) -> list[str]:
+    """A line for each digest that differs, with the place where it first does."""
+    if expected is None:
+        return ["nothing is expected yet (--update)"]
+    lines = []
+    for kind in ("record", "effects"):
+        was, now = expected[kind], found[kind]
+        if was["digest"] != now["digest"]:
+            pairs = zip(was["blocks"].split(), now["blocks"].split(), strict=False)
+            same = next((i for i, (a, b) in enumerate(pairs) if a != b), None)
+            block = min(was["lines"], now["lines"]) // BLOCK if same is None else same
+            lines.append(
+                f"{kind} differs, first in lines {block * BLOCK:,} to {(block + 1) * BLOCK - 1:,} "
+                f"(of {was['lines']:,}, now {now['lines']:,})"
+            )
+    return lines
+
+
+def check(names: list[str], data: Path, workers: int) -> Iterator[tuple[str, Found]]:
+    """Plays the runs in processes of their own."""
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        yield from zip(names, pool.map(partial(play, data=data), names), strict=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("--only", nargs="+", default=list(RUNS), choices=RUNS, metavar="NAME")
+    parser.add_argument("--update", action="store_true", help="write what is found as expected")
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--json", action="store_true", help="print JSON only")
+    arguments = parser.parse_args()
+    expected: dict[str, Found] = json.loads(EXPECTED.read_text()) if EXPECTED.exists() else {}
+    began, results = time.perf_counter(), {}
+    for name, found in check(arguments.only, arguments.data, arguments.workers):
+        wrong = differences(expected.get(name), found)
+        results[name] = {"found": found, "differences": wrong}
+        if not arguments.json:
+            size = f"{found['jobs']:,} jobs, {found['record']['lines']:,} decisions"
+            print(f"{name}: {size}, JCT {found['avg_jct_s']:,.1f} s: ", end="")
+            print("; ".join(wrong).upper() if wrong else "equal", flush=True)
+        expected[name] = found
+    differing = [name for name, result in results.items() if result["differences"]]
+    wall_s = round(time.perf_counter() - began, 1)
+    if arguments.update:
+        write_json(EXPECTED, {name: expected[name] for name in RUNS if name in expected})
+    if arguments.json:
+        print(json.dumps({"runs": results, "differing": differing, "wall_s": wall_s}, indent=2))
+    else:
+        print(f"{len(results) - len(differing)} of {len(results)} equal, {wall_s} s")
+    sys.exit(1 if differing and not arguments.update else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,181 @@
+"""Would the tests notice? Plants bugs, one at a time, and runs the tests that should find each.
+
+    python -m benchmarks.mutants [--json] [--only TEXT] [--workers 2]
+
+The bugs stand in `mutants.yaml`: a file, a text in it, what is written in its place, what that
+breaks, and the tests that are expected to fail. Each is planted in a copy of the tree, in a
+temporary folder. Before that all of those tests run on the copy as it is. Exit status 1 when a bug
+survives, when its text is not in its file exactly once, or when the tests fail without it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import compileall
+import json
+import os
+import py_compile
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[1]
+LIST = Path(__file__).with_name("mutants.yaml")
+LIMIT_S = 300.0  # longer than any of them should take; it says nothing about the bug
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A bug: `old` in `file` becomes `new`, which breaks `what`; one of `tests` should fail."""
+
+    file: str
+    old: str
+    new: str
+    what: str
+    tests: tuple[str, ...]
+
+    @property
+    def area(self) -> str:
+        """Package it is planted in; of the scheduler, the room."""
+        parts = Path(self.file).parts
+        return "/".join(parts[: 2 if parts[0] == "scheduler" else 1])
+
+
+def mutants() -> list[Mutant]:
+    """All of them."""
+    return [
+        Mutant(one["file"], one["old"], one["new"], one["what"], tuple(one["tests"].split()))
+        for one in yaml.safe_load(LIST.read_text())
+    ]
+
+
+def planted(text: str, mutant: Mutant) -> str:
+    """A file's text with the bug in it. Raises ValueError when it does not apply."""
+    found = text.count(mutant.old)
+    if found != 1:
+        raise ValueError(f"{mutant.file}: {mutant.old!r} is there {found} times, not once")
+    return text.replace(mutant.old, mutant.new)
+
+
+def copy(to: Path) -> None:
+    """What git would see of this tree, compiled so that a changed file is never read stale."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard", "-z"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    for name in filter(None, listed.stdout.split("\0")):
+        source = ROOT / name
+        if source.is_file():
+            (to / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, to / name)
+    checked = py_compile.PycInvalidationMode.CHECKED_HASH
+    compileall.compile_dir(to, quiet=2, invalidation_mode=checked)
+
+
+def run_tests(folder: Path, tests: Sequence[str]) -> tuple[int | None, str]:
+    """Exit status of pytest (None: it took too long) and its last lines."""
+    command = [sys.executable, "-m", "pytest", "-x", "--tb=line", "--no-header"]
+    command += ["-p", "no:xdist", "-p", "no:cacheprovider", *tests]
+    environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    try:
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            env=environment,
+            timeout=LIMIT_S,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+    except subprocess.TimeoutExpired:
+        return None, "it took too long"
+    return done.returncode, "\n".join(done.stdout.splitlines()[-6:])
+
+
+def try_one(mutant: Mutant, folder: Path) -> dict[str, Any]:
+    """Plant a bug in a copy, see what becomes of it, and take it out again."""
+    begun, file = time.perf_counter(), folder / mutant.file
+    told = {"file": mutant.file, "area": mutant.area, "what": mutant.what}
+    try:
+        text = file.read_text()
+        file.write_text(planted(text, mutant))
+    except (OSError, ValueError) as error:
+        return {**told, "fate": "does not apply", "detail": str(error)}
+    try:
+        status, last = run_tests(folder, mutant.tests)
+    finally:
+        file.write_text(text)
+    fate = {0: "survived", 1: "found", None: "took too long"}.get(status, "broken")
+    seconds = round(time.perf_counter() - begun, 1)
+    return {**told, "fate": fate, "seconds": seconds, "detail": "" if fate == "found" else last}
+
+
+def measure(wanted: Sequence[Mutant], workers: int, *, baseline: bool = True) -> dict[str, Any]:
+    """The fate of each, and of the tests without any."""
+    begun = time.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="pellucid-mutants-") as name:
+        folders: SimpleQueue[Path] = SimpleQueue()
+        for i in range(workers):
+            copy(Path(name) / str(i))
+            folders.put(Path(name) / str(i))
+
+        def attempt(mutant: Mutant | None) -> dict[str, Any]:
+            folder = folders.get()
+            try:
+                if mutant is not None:
+                    return try_one(mutant, folder)
+                tests = sorted({test for one in wanted for test in one.tests})
+                status, last = run_tests(folder, tests)
+                return {"fate": "sound" if status == 0 else "broken", "detail": last}
+            finally:
+                folders.put(folder)
+
+        with ThreadPoolExecutor(workers) as pool:
+            told = list(pool.map(attempt, [None, *wanted] if baseline else wanted))
+    without = told.pop(0) if baseline else {"fate": "sound", "detail": "not run"}
+    fates = [one["fate"] for one in told]
+    return {
+        "without_bugs": without["fate"] if without["fate"] == "sound" else without["detail"],
+        "planted": len(told),
+        "found": fates.count("found"),
+        "areas": {a: sum(m.area == a for m in wanted) for a in sorted({m.area for m in wanted})},
+        "not_found": [one for one in told if one["fate"] != "found"],
+        "slowest": sorted(told, key=lambda one: -one.get("seconds", 0.0))[:5],
+        "seconds": round(time.perf_counter() - begun),
+        "holds": without["fate"] == "sound" and all(fate == "found" for fate in fates),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("--json", action="store_true", help="print JSON only")
+    parser.add_argument("--only", default="", help="those whose file or sentence has this text")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--no-baseline", action="store_true", help="trust the tests without bugs")
+    asked = parser.parse_args()
+    wanted = [one for one in mutants() if asked.only in f"{one.file} {one.what}"]
+    told = measure(wanted, asked.workers, baseline=not asked.no_baseline)
+    if asked.json:
+        print(json.dumps(told, indent=2))
+    else:
+        for one in told["not_found"]:
+            print(f"{one['fate']}: {one['file']}: {one['what']}\n{one['detail']}")
+        print(f"{told['found']} of {told['planted']} found in {told['seconds']} s")
+    sys.exit(0 if told["holds"] else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,180 @@
+"""Files that appear whole: written under a temporary name, then renamed.
+
+Whoever reads finds the old file or the new one, never half of one, also when the writer is killed;
+with `durable`, also when the power fails. The temporary name is the writer's own, so two writers
+of one file do not meet: the one that ends last has its way. Only regular files are replaced: a
+device or a pipe stays what it is.
+
+Standard library only: the local backend's zygote runs without site-packages.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import secrets
+import socket
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+LOCK = ".writer"
+_KINDS = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+}
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # of the file system
+
+
+class FolderBusy(OSError):
+    """Another process writes into the folder; `strerror` says which."""
+
+
+@contextmanager
+def replacing(
+    path: str | Path, *, durable: bool = False, mode: int = 0o666, folders: bool = True
+) -> Iterator[Path]:
+    """An empty file to write, which becomes `path` when the block ends, and is removed when it
+    fails. Through a link, what it points to is replaced.
+
+    Args:
+        durable: on disk, and its name too, before this returns.
+        mode: of the new file, less the umask.
+        folders: make those that are missing.
+
+    Raises OSError: it cannot be written there, or `path` is no regular file.
+    """
+    target = _target(path)
+    if folders:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    own = f"{os.getpid()}.{secrets.token_hex(4)}"
+    partial = target.with_name(f".{target.name[:50]}.{own}.partial")
+    os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode))
+    try:
+        yield partial
+        if durable:
+            sync(partial)
+        os.replace(partial, target)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+    if durable:
+        sync(target.parent)
+
+
+def write_whole(
+    path: str | Path,
+    content: str | bytes,
+    *,
+    durable: bool = False,
+    mode: int = 0o666,
+    folders: bool = True,
+) -> None:
+    """Write a file, whole or not at all; text as UTF-8. See `replacing`."""
+    data = content.encode() if isinstance(content, str) else content
+    with replacing(path, durable=durable, mode=mode, folders=folders) as partial:
+        file = os.open(partial, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            write_all(file, data)
+        finally:
+            os.close(file)
+
+
+def write_json(path: str | Path, value: object) -> None:
+    """Write JSON, whole or not at all."""
+    write_whole(path, json.dumps(value, indent=2) + "\n")
+
+
+def write_table(path: str | Path, table: pa.Table) -> None:
+    """Write Parquet, whole or not at all."""
+    import pyarrow.parquet as pq
+
+    with replacing(path) as partial:
+        pq.write_table(table, partial, compression="zstd")
+
+
+def write_all(file: int, data: bytes) -> None:
+    """Write to the end. OSError when the disk is full: its first sign is a write cut short."""
+    while data:
+        data = data[os.write(file, data) :]
+
+
+def sync(path: Path) -> None:
+    """Wait until a file's content, or the names in a folder, are on disk."""
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def leftovers(folder: Path) -> list[Path]:
+    """Temporary files in `folder`: of writers at work, or, under `only_writer`, of such as were
+    killed."""
+    return list(folder.glob(".*.partial"))
+
+
+@contextmanager
+def only_writer(folder: Path) -> Iterator[None]:
+    """Keep other processes from writing into a folder of files that belong together.
+
+    The folder is made. A killed process lets go of it. Raises FolderBusy: it is another's.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / LOCK
+    file = _locked(path)
+    try:
+        since = time.strftime("%Y-%m-%d %H:%M:%S")
+        said = f"process {os.getpid()} on {socket.gethostname()} since {since}"
+        os.ftruncate(file, 0)
+        write_all(file, said.encode())
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(file)
+
+
+def _locked(path: Path) -> int:
+    """The lock file, open and locked."""
+    while True:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            held, named = os.fstat(file), os.stat(path)
+            if (held.st_ino, held.st_dev) == (named.st_ino, named.st_dev):
+                return file
+        except FileNotFoundError:
+            pass  # its last holder removed it meanwhile
+        except BlockingIOError:
+            who = os.read(file, 200).decode(errors="replace") or "another process"
+            os.close(file)
+            busy = f"is being written by {who}"
+            raise FolderBusy(errno.EBUSY, busy, str(path.parent)) from None
+        except OSError as error:
+            if error.errno in _NO_LOCKS:
+                return file
+            os.close(file)
+            raise
+        os.close(file)
+
+
+def _target(path: str | Path) -> Path:
+    try:
+        kind = stat.S_IFMT(os.stat(path).st_mode)
+    except FileNotFoundError:
+        kind = stat.S_IFREG
+    if kind != stat.S_IFREG:
+        said = f"is {_KINDS.get(kind, 'something else')}, not a regular file"
+        raise OSError(errno.EINVAL, said, str(path))
+    return Path(os.path.realpath(path))

@@ -1,0 +1,58 @@
+"""`pellucid order`: who waits, in order, and what makes each place."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from pipeline.console import user_errors
+from pipeline.remote import JSON, SERVER, TOKEN, connect, print_json
+
+
+def order(
+    vc: Annotated[str | None, typer.Option(help="Only this virtual cluster.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=500, help="Rows of each at most.")] = 50,
+    server: SERVER = None,
+    token: TOKEN = None,
+    as_json: JSON = False,
+) -> None:
+    """Show the order of those who wait: place by place, the terms that make it (as `sprio`).
+
+    A higher priority goes first whatever the terms; then the smaller sum does. You see your own
+    jobs; an operator sees everybody's.
+
+    Example:
+
+      pellucid order --vc vision
+    """
+    with user_errors(), connect(server, token) as client:
+        orders = client.order(vc, limit=limit)
+    if as_json:
+        print_json(orders)
+        return
+    for one in orders:
+        for line in lines(one):
+            typer.echo(line)
+
+
+def lines(one: dict[str, Any]) -> list[str]:
+    """The order of a virtual cluster."""
+    if one["unavailable"]:
+        return [f"{one['vc']}: unavailable: {one['unavailable']}"]
+    rows = one["rows"]
+    head = f"{one['vc']}: {one['waiting']:,} waiting"
+    if not rows:
+        return [head + (", none of them yours" if one["waiting"] else "")]
+    from scheduler.explain.words import signed
+
+    whats = list(dict.fromkeys(term["what"] for row in rows for term in row["terms"]))
+    table = [["PLACE", "JOB", "GPUS", "PRIORITY", *map(str.upper, whats), "SUM"]]
+    for row in rows:
+        terms = {term["what"]: term["seconds"] for term in row["terms"]}
+        known = [signed(terms[what]) if what in terms else "-" for what in whats]
+        start = [str(row["position"]), row["job_id"], str(row["gpus"]), str(row["priority"])]
+        table.append([*start, *known, signed(sum(terms.values()))])
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    shown = ["  ".join(f"{cell:<{w}}" for cell, w in zip(r, widths, strict=True)) for r in table]
+    return [head, *(line.rstrip() for line in shown)]

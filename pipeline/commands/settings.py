@@ -1,0 +1,67 @@
+"""`pellucid settings`: what the policy of a running service is set to."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pipeline.commands.node import PREVIEW, REASON, told
+from pipeline.console import user_errors
+from pipeline.errors import UserError
+from pipeline.remote import JSON, SERVER, TOKEN, connect, print_json
+
+HELP = """What the policy of a running service decides by. For operators.
+
+Example:
+
+  pellucid settings set ageing=0.5 --reason "long jobs waited too long" --preview
+"""
+app = typer.Typer(no_args_is_help=True, add_completion=False, help=HELP)
+
+
+@app.command()
+def show(server: SERVER = None, token: TOKEN = None, as_json: JSON = False) -> None:
+    """Show the settings of the policy, as they are now."""
+    with user_errors(), connect(server, token) as client:
+        found = client.settings()
+    if as_json:
+        print_json(found)
+        return
+    for one in found:
+        changed = "" if one["value"] == one["default"] else f" (default {one['default']})"
+        unit = f" {one['unit']}" if one["unit"] else ""
+        typer.echo(f"{one['name']} = {one['value']}{unit}{changed}: {one['description']}")
+
+
+@app.command("set")
+def set_settings(
+    assignments: Annotated[
+        list[str], typer.Argument(metavar="NAME=VALUE...", help="Settings, by dotted names.")
+    ],
+    reason: REASON = "",
+    preview: PREVIEW = False,
+    server: SERVER = None,
+    token: TOKEN = None,
+    as_json: JSON = False,
+) -> None:
+    """Set what the policy decides by, while jobs run. What is left out stays.
+
+    Example:
+
+      pellucid settings set ageing=0.5 fairness.weight=1 --preview
+    """
+    import yaml
+
+    with user_errors():
+        values = {}
+        for text in assignments:
+            name, equals, value = text.partition("=")
+            if not (name and equals):
+                raise UserError(f"{text}: use NAME=VALUE")
+            try:
+                values[name] = yaml.safe_load(value)
+            except yaml.YAMLError:
+                raise UserError(f"{text}: the value is no YAML") from None
+        with connect(server, token) as client:
+            told(client.set_settings(values, reason=reason, preview=preview), "is set", as_json)

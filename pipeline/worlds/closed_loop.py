@@ -1,0 +1,111 @@
+"""Closed-loop replay: a submission that followed an end follows it in the replay, too.
+
+People and scripts submit when something has ended: a run failed, so they try again; a step is
+done, so the next one starts. A replay with fixed submit times (an open loop) lets the answer come
+before the end it answers, and queues retries that could not exist yet. In a closed loop such a
+submission comes no earlier than its own time, and no earlier than that end in the replay plus the
+time that lay between the two in the trace (the think time; Zakay and Feitelson, "Preserving user
+behavior characteristics in trace-based simulation of parallel job scheduling", MASCOTS 2014).
+
+What answers what is read from the trace alone: a submission at most `WITHIN_S` after an end of the
+same user in the same virtual cluster answers the latest such end, and of several at one instant
+that of the job submitted last. An end may have several answers. A job that is held back ends
+later, and so do the jobs that answer it. Where a trace names no users, nothing answers anything.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import isfinite
+
+from features.job import Job
+from pipeline.worlds.venus import TrackError
+from scheduler.simulation.loop import After
+from scheduler.simulation.work import Workload
+
+WITHIN_S = 15.0
+LOOPS = ("open", "closed")
+
+
+def within(loop: str) -> float | None:
+    """Seconds after an end within which a submission answers it, as `--loop` says; None: none does.
+
+    Raises TrackError for what is neither `open` nor `closed`, nor `closed:SECONDS`.
+    """
+    if loop in LOOPS:
+        return WITHIN_S if loop == "closed" else None
+    kind, _, text = loop.partition(":")
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if kind != "closed" or not (isfinite(seconds) and seconds >= 0):
+        raise TrackError(f"--loop {loop}: use open, closed or closed:SECONDS")
+    return seconds
+
+
+def in_loop(workload: Workload, loop: str) -> Workload:
+    """The workload as `--loop` has it."""
+    within_s = within(loop)
+    return workload if within_s is None else closed(workload, within_s)
+
+
+def closed(workload: Workload, within_s: float = WITHIN_S) -> Workload:
+    """The workload with what its submissions answer. Call it on the trace as it was recorded:
+    before submissions are moved."""
+    after = {
+        job.job_id: After(earlier[i][2], job.submit_time - earlier[i][0])
+        for job, earlier in _with_earlier(workload)
+        if (i := bisect_right(earlier, (job.submit_time, _LAST)) - 1) >= 0
+        and earlier[i][0] >= job.submit_time - within_s
+    }
+    return replace(workload, after=after)
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """How many submissions of a trace look like answers, beside chance.
+
+    Attributes:
+        submissions: those that had an earlier one of the same user and virtual cluster.
+        after: of them, so many came at most `within_s` after an end of such a job.
+        before: so many came less than `within_s` before one: what chance alone would give.
+    """
+
+    within_s: float
+    submissions: int
+    after: int
+    before: int
+
+
+def answers(workload: Workload, within_s: float = WITHIN_S) -> Answers:
+    """Count what `closed` would hold back, and as many seconds on the other side of each end."""
+    submissions = after = before = 0
+    for job, earlier in _with_earlier(workload):
+        now = job.submit_time
+        here = bisect_right(earlier, (now, _LAST))
+        submissions += bool(earlier)
+        after += bisect_left(earlier, (now - within_s,)) < here
+        before += here < bisect_right(earlier, (now + within_s, _LAST))
+    return Answers(within_s, submissions, after, before)
+
+
+_End = tuple[float, float, str]  # when, place of the job among the submissions, the job
+_LAST = float("inf")
+
+
+def _with_earlier(workload: Workload) -> Iterator[tuple[Job, list[_End]]]:
+    """Every job of a known user, with the ends, sorted, of those that came before it from there."""
+    ends: defaultdict[tuple[str, str], list[_End]] = defaultdict(list)
+    for place, job in enumerate(workload.jobs):
+        if not job.user:
+            continue
+        mine = ends[job.user, job.vc]
+        yield job, mine
+        end = workload.recorded_ends.get(job.job_id)
+        if end is None:
+            end = job.submit_time + workload.work[job.job_id].duration_s
+        insort(mine, (end, float(place), job.job_id))

@@ -1,0 +1,138 @@
+"""Where predicted durations come from: what is learned, the truth, and rules that know little.
+
+A claim about predictions stands beside the simplest rule that could replace them, in the schedule
+and not only in its error; `--durations` puts any of these in their place.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from math import exp, isfinite, log1p
+
+from features.job import Job
+from features.schema import State
+from pipeline.online import OnlineEstimator
+from pipeline.worlds.venus import TrackError
+from scheduler.core.estimates import ConstantEstimator, Estimate, Estimator, TableEstimator
+from scheduler.core.policy import Policy
+from scheduler.simulation.work import Workload
+
+Make = Callable[[], Estimator]
+UNKNOWN_S = 600.0  # of a job about which a rule knows nothing yet
+UNLIMITED_S = 7 * 86_400.0  # of a job without a time limit, where others have one
+OLD_NAMES = {"oracle": "truth", "gpus": f"constant:{UNKNOWN_S:.0f}"}
+
+
+def sources(workload: Workload, seed: int, **more: Make) -> dict[str, Make]:
+    """What a world offers, by name; `more` is added, or put in the place of these."""
+    truth = TableEstimator("truth", {i: work.duration_s for i, work in workload.work.items()})
+    found: dict[str, Make] = {
+        "own": lambda: OnlineEstimator(seed=seed),
+        "histories": lambda: _Histories(seed=seed, min_rows=sys.maxsize),
+        "truth": lambda: truth,
+        "gpu-count": ByGpuCount,
+        "last": LastOfUser,
+    }
+    if any(job.time_limit_s for job in workload.jobs):
+        found["slurm-limit"] = TimeLimit
+    return found | more
+
+
+def chosen(
+    name: str | None, offered: Mapping[str, Make], default: str = "own"
+) -> Callable[[Policy], Estimator]:
+    """What gives each policy its estimator. TrackError when there is no such source."""
+    name = OLD_NAMES.get(name or default, name or default)
+    make = _constant(name) if name.startswith("constant:") else offered.get(name)
+    if make is None:
+        raise TrackError(f"--durations {name}: use one of {', '.join(offered)} or constant:SECONDS")
+
+    def estimator(policy: Policy) -> Estimator:
+        if not policy.estimates:
+            return Estimator()
+        return offered["truth"]() if policy.oracle else make()
+
+    return estimator
+
+
+def _constant(name: str) -> Make:
+    text = name.partition(":")[2]
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not (isfinite(seconds) and seconds >= 0):
+        raise TrackError(f"--durations {name}: after the colon goes a number of seconds")
+    return lambda: ConstantEstimator(seconds)
+
+
+class _Histories(OnlineEstimator):
+    """The online estimator, never fitted: what it starts from is all there is."""
+
+    name = "histories"
+
+
+class _Rule(Estimator):
+    """A rule over the jobs that ended, kept by one of their properties."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._jobs: dict[str, Job] = {}  # not ended
+
+    def submitted(self, job: Job, now: float) -> None:
+        self._jobs[job.job_id] = job
+
+    def ended(self, job_id: str, state: State, duration_s: float, now: float) -> None:
+        self.learn(self._jobs.pop(job_id), duration_s)
+
+    def withdrawn(self, job_id: str, now: float) -> None:
+        self._jobs.pop(job_id, None)
+
+    def learn(self, job: Job, duration_s: float) -> None:
+        """A job ended."""
+
+
+class ByGpuCount(_Rule):
+    """The geometric mean duration of the jobs that ended with as many GPUs."""
+
+    name = "gpu-count"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._sums: defaultdict[int, list[float]] = defaultdict(lambda: [0.0, 0.0])
+
+    def learn(self, job: Job, duration_s: float) -> None:
+        held = self._sums[job.gpus]
+        held[0] += log1p(duration_s)
+        held[1] += 1
+
+    def estimate(self, job: Job, now: float) -> Estimate:
+        total, count = self._sums.get(job.gpus, (0.0, 0.0))
+        return Estimate(exp(total / count) - 1 if count else UNKNOWN_S)
+
+
+class LastOfUser(_Rule):
+    """As long as the job of the same user that ended last; of the virtual cluster without users."""
+
+    name = "last"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last: dict[str, float] = {}
+
+    def learn(self, job: Job, duration_s: float) -> None:
+        self._last[job.user or job.vc] = duration_s
+
+    def estimate(self, job: Job, now: float) -> Estimate:
+        return Estimate(self._last.get(job.user or job.vc, UNKNOWN_S))
+
+
+class TimeLimit(Estimator):
+    """As long as its time limit allows."""
+
+    name = "slurm-limit"
+
+    def estimate(self, job: Job, now: float) -> Estimate:
+        return Estimate(job.time_limit_s or UNLIMITED_S)

@@ -1,0 +1,63 @@
+"""`--policy NAME --set NAME=VALUE`: the same wherever a policy is named."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pipeline.errors import UserError
+from scheduler.assembly import settings_of
+from scheduler.core.policy import Policy
+from scheduler.core.settings import InvalidSettings, with_assignments
+from scheduler.policies import UnknownPolicy, policy_named
+
+Values = dict[str, Any]
+
+
+def known(policy: str) -> type[Policy]:
+    """The class of a policy. UserError when there is none."""
+    try:
+        return policy_named(policy)
+    except UnknownPolicy as error:
+        raise UserError(f"--policy: {error}") from None
+
+
+def given(policy: str, options: Sequence[str]) -> Values:
+    """The settings of a policy that `NAME=VALUE`s give. UserError for one that cannot be."""
+    known(policy)
+    try:
+        values = with_assignments({}, options)
+        settings_of(policy, values)
+    except InvalidSettings as error:
+        raise UserError(f"--set: {error}") from None
+    return values
+
+
+def given_to_all(policies: Sequence[str], options: Sequence[str]) -> dict[str, Values]:
+    """By policy, the settings given: each option is for all policies that have such a setting.
+
+    UserError: there is no such policy, or none with such a setting, or a value cannot be.
+    """
+    fields = {policy: known(policy).Settings.model_fields for policy in policies}
+    for option in options:
+        if not any(_field(option) in there for there in fields.values()):
+            raise UserError(f"--set {option}: none of {', '.join(policies)} has such a setting")
+    return {
+        policy: given(policy, [option for option in options if _field(option) in there])
+        for policy, there in fields.items()
+    }
+
+
+def _field(option: str) -> str:
+    """The field of the settings that an option is about, or about a part of."""
+    return option.partition("=")[0].partition(".")[0]
+
+
+def over(below: Mapping[str, Any], above: Mapping[str, Any]) -> Values:
+    """Plain values with others on top, section by section."""
+    found = dict(below)
+    for name, value in above.items():
+        under = found.get(name)
+        both = isinstance(under, Mapping) and isinstance(value, Mapping)
+        found[name] = over(under, value) if both else value  # type: ignore[arg-type]
+    return found

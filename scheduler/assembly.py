@@ -1,0 +1,145 @@
+"""The one place where a decision core is put together.
+
+`simulate`, `compare`, `replay`, the service, its analyst and the follower of Slurm come here with a
+`CoreSpec`; they differ in clock, estimator and where decisions take effect, and in nothing else.
+What has no line in a `CoreSpec` cannot be switched on anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from scheduler.core.cluster import Cluster, ClusterSpec
+from scheduler.core.core import Core
+from scheduler.core.estimates import Estimator
+from scheduler.core.policy import NO_PREDICTORS, Policy, Predictors
+from scheduler.core.profiling import ProfilingStage, Scaling, Stage, WaitingStage
+from scheduler.core.quirks import NONE, Quirks
+from scheduler.core.settings import (
+    InvalidSettings,
+    PolicySettings,
+    ProfilingPartition,
+    differences,
+    read,
+)
+from scheduler.policies import build, policy_named
+
+
+@dataclass(frozen=True, slots=True)
+class CoreSpec:
+    """What a decision core is built from, as far as it can be written down.
+
+    Attributes:
+        policy: by name, or as `module:Class`.
+        settings: of the policy.
+        profiling: the profiling partition, for policies that want one; None: there is none.
+    """
+
+    cluster: ClusterSpec
+    policy: str
+    settings: PolicySettings
+    profiling: ProfilingPartition | None = None
+
+    @classmethod
+    def of(
+        cls,
+        cluster: ClusterSpec,
+        policy: str = "pellucid",
+        values: Mapping[str, Any] | None = None,
+        profiling: ProfilingPartition | None = None,
+    ) -> CoreSpec:
+        """With `values` for the policy's settings that are not its defaults.
+
+        Raises UnknownPolicy, InvalidSettings.
+        """
+        return cls(cluster, policy, settings_of(policy, values or {}), profiling)
+
+    def with_settings(self, values: Mapping[str, Any] | None) -> CoreSpec:
+        """With these settings of the policy; None: as they are. Raises InvalidSettings."""
+        return self if values is None else replace(self, settings=settings_of(self.policy, values))
+
+    @property
+    def kind(self) -> type[Policy]:
+        """The class of the policy."""
+        return policy_named(self.policy)
+
+    @property
+    def lent(self) -> Mapping[str, int]:
+        """Nodes that virtual clusters lend to the profiling partition for good.
+
+        No job runs there but to be looked at: they count in no virtual cluster's GPUs.
+        """
+        return self.profiling.nodes if self.profiling is not None and self.kind.profiles else {}
+
+    def differences(self, now: CoreSpec) -> list[str]:
+        """What of the policy and the partition is otherwise now, one line each, by setting."""
+        if self.policy != now.policy:
+            return [f"policy was {self.policy!r}, is {now.policy!r}"]
+        found = [f"policy.{one}" for one in differences(self.settings, now.settings)]
+        none = ProfilingPartition(known_s=0.0)
+        return found + [
+            f"profiling.{one}" for one in differences(self.profiling or none, now.profiling or none)
+        ]
+
+
+def settings_of(policy: str, values: Mapping[str, Any]) -> PolicySettings:
+    """The settings of a policy from plain values. Raises UnknownPolicy, InvalidSettings."""
+    try:
+        return read(policy_named(policy).Settings, values)
+    except InvalidSettings as error:
+        raise InvalidSettings(f"policy {policy}: {error}") from None
+
+
+def assemble(
+    spec: CoreSpec,
+    estimator: Estimator,
+    predictors: Predictors = NO_PREDICTORS,
+    quirks: Quirks = NONE,
+    *,
+    policy: Policy | None = None,
+    stage: Stage | None = None,
+) -> Core:
+    """A new decision core.
+
+    Args:
+        estimator: of durations.
+        policy, stage: instead of those that `spec` describes: for experiments on a policy, and
+            for tracks that grant profiles for nothing.
+    """
+    policy = policy or policy_of(spec, predictors, quirks)
+    stage = stage or stage_of(spec, policy, predictors)
+    return Core(cluster_of(spec, policy), policy, estimator, profiling=stage)
+
+
+def policy_of(
+    spec: CoreSpec, predictors: Predictors = NO_PREDICTORS, quirks: Quirks = NONE
+) -> Policy:
+    """The policy, with the predictors that concern it."""
+    return build(spec.policy, spec.settings, spec.cluster, predictors, quirks)
+
+
+def cluster_of(spec: CoreSpec, policy: Policy) -> Cluster:
+    """The cluster, all of it free."""
+    lent = spec.profiling.nodes if spec.profiling is not None and policy.profiles else None
+    return Cluster(spec.cluster, lent)
+
+
+def stage_of(
+    spec: CoreSpec, policy: Policy, predictors: Predictors = NO_PREDICTORS
+) -> ProfilingStage | None:
+    """The profiling stage in front of the queues; None where no job is to be looked at."""
+    partition = spec.profiling
+    if not policy.profiles or partition is None:
+        return None
+    if not (partition.profiles or policy.profiles_waiting):
+        return None  # every job would wait for a node that never comes
+    kind = WaitingStage if policy.profiles_waiting else ProfilingStage
+    return kind(
+        limit_s=partition.limit_s,
+        max_gpus=partition.max_gpus,
+        scaling=Scaling(partition.scale_from) if partition.scale_from else None,
+        forecast=predictors.arrivals() if predictors.arrivals is not None else None,
+        known_s=partition.known_s,
+    )

@@ -1,0 +1,55 @@
+"""What a policy found out about a waiting job when it last looked at it.
+
+Findings are by-products of a decision: filled while it is made, and read when somebody asks why.
+Nothing is decided again to explain it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from scheduler.core.decisions import Evidence, Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Partner:
+    """The best of the runs that were considered as partners for a job.
+
+    Attributes:
+        at: when; still so at that time where a later look found nothing changed.
+        job_id: the run's.
+        refused: the rule in the way; None when nothing was.
+        speeds: predicted relative speed of the job and of the partner while they share; None when
+            it did not come to a prediction.
+        gain_s: seconds of total completion time that the pair would win; None where the policy does
+            not reckon so.
+    """
+
+    at: float
+    job_id: str
+    refused: Reason | None = None
+    speeds: tuple[float, float] | None = None
+    gain_s: float | None = None
+
+
+class NotExamined(StrEnum):
+    """What a job was not examined for, in words."""
+
+    NO_PAIR_PREDICTOR = "partners: nothing predicts how pairs would run"
+    PACKING_OFF = "partners: nobody is packed while few jobs are expected"
+    TOO_LARGE = "partners: jobs as large as this one never share"
+    NO_PROFILE = "partners: it has not been profiled"
+    SEARCHES_SPENT = "partners: the last pass looked for those of other jobs only"
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """Attributes:
+    partner: None when no run was considered.
+    type_costs: speed and cost by GPU type, where there are several.
+    """
+
+    partner: Partner | None = None
+    type_costs: Evidence = ()
+    not_examined: tuple[NotExamined, ...] = ()

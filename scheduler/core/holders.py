@@ -1,0 +1,102 @@
+"""Which runs hold the GPUs that a waiting job is to get: what a recorded wait names.
+
+A reckoning from what is known at that moment, not a trial (`scheduler.explain.way` tries): the
+runs that are expected to free enough GPUs soonest, on one node where the job fits on one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from math import inf
+from typing import NamedTuple
+
+from scheduler.core.cluster import Cluster, Pool, Run
+
+MOST = 8  # jobs that a wait names
+LeftS = Callable[[Run], float]  # expected seconds until a run has ended; inf: not known
+RECKONED_S = 60.0  # so long a reckoning is good, while the GPUs it is about are as they were
+
+
+class Holding(NamedTuple):
+    """Who holds the GPUs a job is to get.
+
+    Attributes:
+        jobs: at most `MOST`.
+        free_in_s: seconds until all of them should have ended; 0: not known.
+        nodes: where, with the GPUs that could be given there (a bit mask).
+    """
+
+    jobs: tuple[str, ...] = ()
+    free_in_s: float = 0.0
+    nodes: tuple[tuple[int, int], ...] = ()
+
+
+NOBODY = Holding()
+
+
+class Reckonings:
+    """What was reckoned lately, by virtual cluster and number of GPUs."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, int], tuple[float, Holding]] = {}
+
+    def get(self, vc: str, gpus: int, cluster: Cluster, now: float) -> Holding | None:
+        """A reckoning that still holds: those named still run, and nothing else changed there."""
+        since, found = self._kept.get((vc, gpus), (-inf, NOBODY))
+        pool = cluster.pools[vc]
+        if now - since > RECKONED_S or not found.jobs:
+            return None
+        if any(node not in pool or pool.open_on(node) != mask for node, mask in found.nodes):
+            return None
+        if any(job not in cluster.runs for job in found.jobs):
+            return None
+        return found._replace(free_in_s=max(0.0, found.free_in_s - (now - since)))
+
+    def put(self, vc: str, gpus: int, now: float, found: Holding) -> Holding:
+        self._kept[vc, gpus] = now, found
+        return found
+
+
+def soonest(pool: Pool, gpus: int, runs: Iterable[Run], left_s: LeftS) -> Holding:
+    """The runs whose end, expected soonest, leaves a job of so many GPUs enough."""
+    on: dict[int, list[tuple[float, int, int, str]]] = {}  # node -> (left, order, GPUs, job)
+    for run in runs:
+        left = left_s(run)
+        for node, mask in zip(run.nodes, run.gpus, strict=True):
+            if node in pool and pool.is_open(node):
+                on.setdefault(node, []).append((left, run.order, mask, run.job.job_id))
+    found: list[tuple[float, int, int, list[str]]] = []  # seconds, runs, node, jobs
+    need = min(gpus, pool.per_node)
+    for node, parts in on.items():
+        holding = _on_node(sorted(parts), pool.open_on(node), need)
+        if holding is not None:
+            found.append((holding[0], len(holding[1]), node, holding[1]))
+    found.sort()
+    nodes = -(-gpus // pool.per_node)
+    idle = sum(1 for node in pool.nodes() if nodes > 1 and pool.open_on(node).bit_count() >= need)
+    chosen = found[: nodes - idle]
+    names = dict.fromkeys(name for *_, jobs in chosen for name in jobs)
+    if not names or len(chosen) < nodes - idle:
+        return NOBODY
+    return Holding(
+        tuple(names)[:MOST],
+        max(seconds for seconds, *_ in chosen),
+        tuple((node, pool.open_on(node)) for _, _, node, _ in chosen),
+    )
+
+
+def _on_node(
+    parts: list[tuple[float, int, int, str]], free: int, need: int
+) -> tuple[float, list[str]] | None:
+    """Runs of a node in the order they should end, until enough of its GPUs are free."""
+    jobs: list[str] = []
+    last_s = 0.0
+    for i, (left, _, mask, job) in enumerate(parts):
+        if free.bit_count() >= need:
+            break
+        jobs.append(job)
+        last_s = left
+        for _, _, other, _ in parts[i + 1 :]:
+            mask &= ~other  # a partner still holds them
+        free |= mask
+    return (last_s, jobs) if jobs and free.bit_count() >= need else None

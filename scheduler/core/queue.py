@@ -1,0 +1,121 @@
+"""Jobs that wait, and the line they wait in."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+
+from features.job import Job, Profile
+from scheduler.core.decisions import Evidence, PairPrediction, Reason, Score
+from scheduler.core.findings import Partner
+
+
+class QueuedJob:
+    """A job waiting in the queue of its virtual cluster.
+
+    Attributes:
+        priority: higher goes first, whatever the policy's key; 0 unless an operator said so.
+        key: the queue is sorted by it, smallest first; ties by `seq` (order of arrival).
+        estimate_s, score: predicted duration and its terms, when the policy uses them.
+        profile: what profiling saw; None when the job was not profiled.
+        profiled: it has been in the profiling partition.
+        pair_prediction: the prediction for the pair it was packed in; None when it was not.
+        reason: why it waited when last looked at.
+        evidence: further numbers behind its place in line, by name.
+        considered: the best partner that the policy considered when it last looked for one.
+        type_costs: speed and cost by GPU type, when it was last placed among several.
+        predicted_mib: memory it is believed to take on a GPU, MiB, by a policy that packs jobs
+            nobody has profiled; a profile overrules it.
+    """
+
+    __slots__ = (
+        "considered",
+        "estimate_s",
+        "evidence",
+        "job",
+        "key",
+        "pair_prediction",
+        "predicted_mib",
+        "priority",
+        "profile",
+        "profiled",
+        "reason",
+        "score",
+        "seq",
+        "submit_time",
+        "type_costs",
+    )
+
+    def __init__(self, job: Job, seq: int, priority: int = 0):
+        self.job = job
+        self.seq = seq
+        self.priority = priority
+        self.key = 0.0
+        self.estimate_s: float | None = None
+        self.score: Score | None = None
+        self.profile: Profile | None = None
+        self.profiled = False
+        self.pair_prediction: PairPrediction | None = None
+        self.reason: Reason | None = None
+        self.evidence: Evidence = ()
+        self.considered: Partner | None = None
+        self.type_costs: Evidence = ()
+        self.predicted_mib: float | None = None
+        self.submit_time = job.submit_time
+
+    @property
+    def memory_mib(self) -> float | None:
+        """Memory it takes on one GPU, MiB; None when nothing is known of it."""
+        return self.predicted_mib if self.profile is None else self.profile.gpu_mem_mib
+
+    def __lt__(self, other: QueuedJob) -> bool:
+        if self.priority != other.priority:
+            return self.priority > other.priority
+        return (self.key, self.seq) < (other.key, other.seq)
+
+
+class Queue:
+    """Jobs waiting in one virtual cluster, sorted."""
+
+    def __init__(self) -> None:
+        self._jobs: list[QueuedJob] = []
+        self.fresh: list[QueuedJob] = []  # joined since the last turn
+        self.resorted = False  # keys changed since the last `Core.rekeyed`
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def __iter__(self) -> Iterator[QueuedJob]:
+        return iter(self._jobs)
+
+    def __getitem__(self, index: int) -> QueuedJob:
+        return self._jobs[index]
+
+    def add(self, queued: QueuedJob) -> None:
+        insort(self._jobs, queued)
+        self.fresh.append(queued)
+
+    def insert(self, queued: QueuedJob) -> None:
+        """Put a job that was there before in its place."""
+        insort(self._jobs, queued)
+
+    def __contains__(self, queued: object) -> bool:
+        if not isinstance(queued, QueuedJob):
+            return False
+        index = bisect_left(self._jobs, queued)
+        return index < len(self._jobs) and self._jobs[index] is queued
+
+    def remove(self, queued: QueuedJob) -> None:
+        index = bisect_left(self._jobs, queued)
+        if index >= len(self._jobs) or self._jobs[index] is not queued:
+            raise ValueError(f"job {queued.job.job_id} is not in this queue")
+        del self._jobs[index]
+
+    def replace(self, jobs: list[QueuedJob]) -> None:
+        """Take a new content, sorted anew. For policies that change keys."""
+        self._jobs = sorted(jobs)
+        self.resorted = True
+
+    def position(self, queued: QueuedJob) -> int:
+        """Place in line, from 1."""
+        return bisect_left(self._jobs, queued) + 1

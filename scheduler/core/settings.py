@@ -1,0 +1,230 @@
+"""Settings: what a person can set, typed, bounded, with unit and default.
+
+A policy and the profiling partition each have one frozen model. A cluster file, `--set` and the
+header of a log hold its values; `describe` lists its fields for help, pages and docs. A section
+(`borrowing`, `fairness`) is a model inside a model; its fields are named `borrowing.lend_s`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from types import NoneType
+from typing import Annotated, Any, TypeVar, get_args
+
+import yaml
+from annotated_types import Ge, Gt, Le, Lt
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.fields import FieldInfo
+
+
+class InvalidSettings(ValueError):
+    """A setting that cannot be: one line with its name, its value and what is accepted."""
+
+
+class Settings(BaseModel):
+    """Base of all settings and of their sections; its fields are made by `setting`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    def plain(self) -> dict[str, Any]:
+        """Every value, as it can be written in YAML or JSON."""
+        return self.model_dump(mode="json")
+
+
+class PolicySettings(Settings):
+    """Settings of a policy; this one has none."""
+
+
+Kind = TypeVar("Kind", bound=Settings)
+Weight = Annotated[float, Field(gt=0)]
+
+
+def setting(default: Any, description: str, *, unit: str = "", **limits: Any) -> Any:
+    """A field of a model of settings.
+
+    Args:
+        limits: `ge`, `gt`, `le`, `lt` and what else `pydantic.Field` takes.
+    """
+    return Field(default, description=description, json_schema_extra={"unit": unit}, **limits)
+
+
+class SharingRules(Settings):
+    """Which jobs may share GPUs, whatever is predicted of them."""
+
+    max_gpus: int = setting(8, "larger jobs never share", unit="GPUs", ge=1)
+    memory_margin_mib: float = setting(
+        0.0, "memory of a GPU that the two members of a pair must leave free", unit="MiB", ge=0
+    )
+
+
+class ProfilingPartition(Settings):
+    """Nodes on which jobs are looked at before or while they wait.
+
+    Without any, profiles of runs that are watched alone are still carried over (`known_s`).
+    """
+
+    nodes: dict[str, Annotated[int, Field(ge=1)]] = setting(
+        {}, "nodes that each virtual cluster lends for good", unit="nodes"
+    )
+    limit_s: float = setting(200.0, "how long a job is looked at", unit="s", gt=0)
+    max_gpus: int = setting(8, "the largest job that is looked at", unit="GPUs", ge=1)
+    scale_from: str = setting("", "virtual cluster that lends one more node while many wait")
+    known_s: float = setting(
+        7 * 86_400.0,
+        "a job like one profiled less than so long ago takes over its profile; 0: none does",
+        unit="s",
+        ge=0,
+    )
+
+    @property
+    def profiles(self) -> bool:
+        """Whether it ever has a node."""
+        return bool(self.nodes or self.scale_from)
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+def read(kind: type[Kind], values: Mapping[str, Any]) -> Kind:
+    """Settings from plain values. Raises InvalidSettings."""
+    try:
+        return kind.model_validate(dict(values))
+    except ValidationError as error:
+        first = error.errors()[0]
+    name = ".".join(map(str, first["loc"]))
+    if first["type"] == "extra_forbidden":
+        within = name.rpartition(".")[0]
+        names = [one.name for one in describe(kind) if one.name.rpartition(".")[0] == within]
+        there = ", ".join(names) or "none"
+        raise InvalidSettings(f"{name}: no such setting; there are: {there}")
+    what = "give its settings by name" if first["type"] == "model_type" else first["msg"].lower()
+    raise InvalidSettings(f"{name} is {first['input']!r}: {what}")
+
+
+def with_assignments(values: Mapping[str, Any], texts: Sequence[str]) -> dict[str, Any]:
+    """Plain values with `NAME=VALUE`s on top; names of sections' fields are dotted.
+
+    A value is read as YAML, as in a cluster file. Raises InvalidSettings.
+    """
+    found = deepcopy(dict(values))
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise InvalidSettings(f"{text}: use NAME=VALUE")
+        *sections, last = name.split(".")
+        place = found
+        for section in sections:
+            inner = place.get(section)
+            place[section] = place = dict(inner) if isinstance(inner, Mapping) else {}
+        place[last] = _value(value)
+    return found
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)  # YAML takes 1e6 for a word
+    except ValueError:
+        pass
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise InvalidSettings(f"{text!r} is no value") from None
+
+
+# --- showing ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A field of settings, as help and docs show it.
+
+    Attributes:
+        name: dotted inside sections.
+        accepts: its limits in words; "" = none.
+        section: it is one, of the fields that follow.
+    """
+
+    name: str
+    default: Any
+    unit: str
+    accepts: str
+    description: str
+    section: bool
+
+    @property
+    def written(self) -> str:
+        """The default as a person writes it."""
+        return json.dumps(self.default)
+
+
+def describe(kind: type[Settings], prefix: str = "") -> list[Described]:
+    """The fields of settings in order, each section followed by its own."""
+    found: list[Described] = []
+    for name, field in kind.model_fields.items():
+        inner = _section(field)
+        extra = field.json_schema_extra
+        found.append(
+            Described(
+                prefix + name,
+                {} if isinstance(field.default, Settings) else field.default,
+                str(extra.get("unit", "")) if isinstance(extra, dict) else "",
+                _limits(field),
+                field.description or "",
+                inner is not None,
+            )
+        )
+        if inner is not None:
+            found += describe(inner, f"{prefix}{name}.")
+    return found
+
+
+def flat(settings: Settings) -> dict[str, Any]:
+    """Every value by its dotted name; of a section that is off, only that it is None."""
+    return dict(_flat(settings, ""))
+
+
+def differences(was: Settings, now: Settings) -> list[str]:
+    """What of two settings of one kind differs, one line each."""
+    old, new = flat(was), flat(now)
+    return [
+        f"{name} was {old.get(name)!r}, is {new.get(name)!r}"
+        for name in dict.fromkeys([*old, *new])
+        if old.get(name) != new.get(name)
+    ]
+
+
+def _flat(settings: Settings, prefix: str) -> Iterator[tuple[str, Any]]:
+    for name in type(settings).model_fields:
+        value = getattr(settings, name)
+        if isinstance(value, Settings):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
+
+
+def _section(field: FieldInfo) -> type[Settings] | None:
+    """The model of a section, whether or not it may be left out."""
+    kinds = [kind for kind in get_args(field.annotation) if kind is not NoneType]
+    for kind in kinds or [field.annotation]:
+        if isinstance(kind, type) and issubclass(kind, Settings):
+            return kind
+    return None
+
+
+def _limits(field: FieldInfo) -> str:
+    low = high = ""
+    for limit in field.metadata:
+        if isinstance(limit, Ge):
+            low = f"{limit.ge:g}"
+        elif isinstance(limit, Gt):
+            low = f"above {limit.gt:g}"
+        elif isinstance(limit, Le):
+            high = f"{limit.le:g}"
+        elif isinstance(limit, Lt):
+            high = f"below {limit.lt:g}"
+    if low and high:
+        return f"{low} to {high}"
+    return f"{low} or more" if low and not low.startswith("above") else low or high

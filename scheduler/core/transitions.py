@@ -1,0 +1,40 @@
+"""What state tables have in common: the steps of a story, and the error of a move that is in none.
+
+A thing that lives through named states moves by one table, keyed by its state and by what happens
+to it. What is not in the table cannot happen: the error tells everything that did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Step(NamedTuple):
+    """One thing that happened: when (seconds since the epoch), what, where it led to.
+
+    Attributes:
+        number: of the event or the decision, where they are numbered.
+    """
+
+    at: float
+    what: StrEnum
+    state: StrEnum
+    number: int = -1
+
+    def __str__(self) -> str:
+        which = f" {self.number}" if self.number >= 0 else ""
+        return f"{self.at:.3f} {self.what}{which}: {self.state}"
+
+
+class IllegalTransition(RuntimeError):
+    """Something happened that cannot, in this state; with the story so far."""
+
+    def __init__(self, what: StrEnum, state: StrEnum, story: str) -> None:
+        super().__init__(f"{what} while {state}\n{story}")
+
+
+def story(name: str, steps: Iterable[Step]) -> str:
+    """Everything that happened to `name`, a line each."""
+    return "\n".join([name, *(f"  {step}" for step in steps)])

@@ -1,0 +1,301 @@
+"""What a policy sees of one virtual cluster at one moment, and how it acts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import isfinite
+from typing import Any, Protocol
+
+from scheduler.core.cluster import Cluster, Placement, Pool, Run
+from scheduler.core.decisions import Action, Evidence, Reason
+from scheduler.core.holders import NOBODY, Holding
+from scheduler.core.queue import Queue, QueuedJob
+from scheduler.core.rules import PolicyViolation, may_share
+
+
+class Oracle(Protocol):
+    """The truth, for policies that declare `oracle = True` (yardsticks only)."""
+
+    def remaining_s(self, job_id: str, now: float) -> float:
+        """Work left, seconds at exclusive speed."""
+        ...
+
+
+class Host(Protocol):
+    """What turns, and the profiling stage, ask of the core that they act for."""
+
+    @property
+    def cluster(self) -> Cluster: ...
+    @property
+    def queues(self) -> Mapping[str, Queue]: ...
+    @property
+    def oracle(self) -> Oracle | None: ...
+    @property
+    def borrows(self) -> bool: ...
+    @property
+    def memory_margin_mib(self) -> float: ...
+
+    def runs_of(self, vc: str) -> list[Run]: ...
+    def known(self, job_id: str) -> QueuedJob: ...
+    def waits(self, queued: QueuedJob) -> bool: ...
+    def touch(self, vc: str) -> None: ...
+    def enqueue(self, queued: QueuedJob, now: float, reason: Reason) -> None: ...
+    def started(self, run: Run, queued: QueuedJob) -> None: ...
+    def stopped(self, run: Run, now: float) -> QueuedJob: ...
+    def profile(self, queued: QueuedJob, placement: Placement, now: float) -> Run: ...
+    def reserved_for(self, vc: str) -> str | None: ...
+    def held_by(self, vc: str, gpus: int, now: float) -> Holding: ...
+    def record(
+        self, now: float, action: Action, reason: Reason, job_id: str, vc: str, **more: Any
+    ) -> None: ...
+
+
+class Turn:
+    """One look at one virtual cluster: what a policy sees, and how it acts.
+
+    Every action is applied to the cluster at once and recorded as a decision.
+    """
+
+    def __init__(self, core: Host, vc: str, now: float):
+        self._core = core
+        self.vc = vc
+        self.now = now
+        self.queue = core.queues[vc]
+        self.cluster = core.cluster
+        self.pool: Pool = core.cluster.pools[vc]
+
+    @property
+    def oracle(self) -> Oracle:
+        if self._core.oracle is None:
+            raise LookupError("this policy needs the truth about remaining work")
+        return self._core.oracle
+
+    @property
+    def lenders(self) -> list[Pool]:
+        """Other virtual clusters in which nobody waits, in the order of the cluster."""
+        queues = self._core.queues
+        return [pool for vc, pool in self.cluster.pools.items() if vc != self.vc and not queues[vc]]
+
+    def runs(self) -> list[Run]:
+        """Runs of this virtual cluster, oldest first."""
+        return self._core.runs_of(self.vc)
+
+    def alone(self, gpus: int) -> list[Run]:
+        """Runs of exactly `gpus` GPUs that hold them alone, oldest first.
+
+        Where virtual clusters borrow, borrowed GPUs are never shared: an owner would wait longer.
+        """
+        found = self.cluster.open_to_partners(self.vc, gpus)
+        if not self._core.borrows:
+            return found
+        return [run for run in found if all(self.cluster.node_vc[n] == run.vc for n in run.nodes)]
+
+    def may_share(self, queued: QueuedJob, run: Run) -> Reason | None:
+        """Why a waiting job may not share the GPUs of a run (`rules.may_share`); None: it may.
+
+        Nor may it in another virtual cluster, or on GPUs that are borrowed (`GpusBusy`).
+        """
+        cluster = self.cluster
+        if run.vc != self.vc or (
+            self._core.borrows and any(cluster.node_vc[node] != run.vc for node in run.nodes)
+        ):
+            return Reason.GPUS_BUSY
+        return may_share(
+            cluster,
+            queued,
+            run,
+            self.known(run),
+            memory_margin_mib=self._core.memory_margin_mib,
+        )
+
+    def is_held(self, run: Run) -> bool:
+        """True when GPUs of a run are kept for a waiting job."""
+        return self.cluster.is_held(run)
+
+    def known(self, run: Run) -> QueuedJob:
+        """What is known of the job of a run."""
+        return self._core.known(run.job.job_id)
+
+    def start(
+        self,
+        queued: QueuedJob,
+        placement: Placement,
+        reason: Reason = Reason.EXCLUSIVE_GPUS,
+        *,
+        evidence: Evidence = (),
+    ) -> Run:
+        """Start a job on GPUs of its own."""
+        self.queue.remove(queued)
+        run = self.cluster.start(queued.job, self.vc, placement, self.now)
+        self._core.started(run, queued)
+        self._decide(
+            Action.START, reason, queued, nodes=run.nodes, gpus=run.gpus, evidence=evidence
+        )
+        return run
+
+    def try_profile(self, queued: QueuedJob) -> bool:
+        """Start profiling a job now. False when there is no room for it."""
+        placement = self.cluster.profiling.place(queued.job.gpus)
+        if placement is None:
+            return False
+        self.queue.remove(queued)
+        self._core.profile(queued, placement, self.now)
+        return True
+
+    def reserve(self, queued: QueuedJob, held: Placement, replacing: Placement) -> None:
+        """Keep GPUs, busy or free, for a waiting job, instead of those it had before."""
+        self.pool.let_go(replacing)
+        self.pool.hold(held)
+        if held != replacing:
+            self._decide(
+                Action.RESERVE,
+                Reason.WAITED_TOO_LONG,
+                queued,
+                nodes=tuple(node for node, _ in held),
+                gpus=tuple(mask for _, mask in held),
+            )
+
+    def pack(self, queued: QueuedJob, partner: Run, *, evidence: Evidence = ()) -> Run:
+        """Start a job on the GPUs of a run that is alone on them.
+
+        Raises PolicyViolation where `may_share` says that it may not.
+        """
+        rule = self.may_share(queued, partner)
+        if rule is not None:
+            pair = f"job {queued.job.job_id} beside job {partner.job.job_id}"
+            raise PolicyViolation(f"{pair}: {rule.value}")
+        self.queue.remove(queued)
+        run = self.cluster.pack(queued.job, partner, self.now)
+        self._core.started(run, queued)
+        self._decide(
+            Action.PACK,
+            Reason.PARTNER_FOUND,
+            queued,
+            nodes=run.nodes,
+            gpus=run.gpus,
+            partner=partner.job.job_id,
+            tree_path=queued.pair_prediction.path if queued.pair_prediction else (),
+            speeds=queued.pair_prediction.speeds if queued.pair_prediction else None,
+            evidence=evidence,
+        )
+        return run
+
+    def preempt(
+        self,
+        run: Run,
+        key: float,
+        *,
+        blocker: str | None = None,
+        reason: Reason = Reason.SHORTER_JOB_WAITING,
+    ) -> QueuedJob:
+        """Stop a run and put its job back in its queue under `key`."""
+        queued = self._core.stopped(run, self.now)
+        self.cluster.release(run.job.job_id)
+        queued.key, queued.reason = key, reason
+        self._core.queues[run.vc].add(queued)
+        if run.vc != self.vc:
+            self._core.touch(run.vc)
+        self._decide(
+            Action.PREEMPT,
+            reason,
+            queued,
+            nodes=run.nodes,
+            gpus=run.gpus,
+            blocker=blocker,
+            vc=run.vc,
+        )
+        return queued
+
+    def again(self) -> None:
+        """Look at this virtual cluster once more before the time moves on."""
+        self._core.touch(self.vc)
+
+    def wait(
+        self,
+        queued: QueuedJob,
+        reason: Reason,
+        *,
+        blocker: str | None = None,
+        evidence: Evidence = (),
+    ) -> None:
+        """Say why a job waits. Recorded only when the reason changes."""
+        if queued.reason is reason:
+            return
+        queued.reason = reason
+        position = self.queue.position(queued)
+        holding = self._held_by(queued, reason, blocker, position)
+        if holding.free_in_s and isfinite(holding.free_in_s):
+            evidence = (*evidence, ("free_in_s", round(holding.free_in_s, 1)))
+        self._decide(
+            Action.WAIT,
+            reason,
+            queued,
+            blocker=blocker,
+            held_by=holding.jobs,
+            position=position,
+            evidence=evidence,
+        )
+
+    def _held_by(
+        self, queued: QueuedJob, reason: Reason, blocker: str | None, position: int
+    ) -> Holding:
+        """Whom a job waits for as far as is known without trying, and for how many seconds."""
+        if blocker is not None:
+            return Holding((blocker,))
+        if reason in (Reason.BEHIND_HIGHER_PRIORITY, Reason.NEXT_ROUND):
+            return Holding((self.queue[position - 2].job.job_id,)) if position > 1 else NOBODY
+        if reason is Reason.RESERVED_FOR_STARVING_JOB:
+            kept_for = self._core.reserved_for(self.vc)
+            return Holding((kept_for,)) if kept_for else NOBODY
+        return self._core.held_by(self.vc, queued.job.gpus, self.now)
+
+    def capacity_reason(self, queued: QueuedJob) -> Reason:
+        """Why a job that could not be placed was not."""
+        enough = queued.job.gpus <= self.pool.free
+        return Reason.GPUS_FRAGMENTED if enough else Reason.GPUS_BUSY
+
+    def sole_blocker(self, queued: QueuedJob) -> str | None:
+        """The one waiting job without which a job behind it would start now, if it is one."""
+        second = len(self.queue) > 1 and self.queue[1] is queued
+        fits = second and self.pool.place(queued.job.gpus) is not None
+        return self.queue[0].job.job_id if fits else None
+
+    def _decide(
+        self,
+        action: Action,
+        reason: Reason,
+        queued: QueuedJob,
+        *,
+        nodes: tuple[int, ...] = (),
+        gpus: tuple[int, ...] = (),
+        partner: str | None = None,
+        tree_path: tuple[str, ...] = (),
+        speeds: tuple[float, float] | None = None,
+        blocker: str | None = None,
+        held_by: tuple[str, ...] = (),
+        position: int | None = None,
+        vc: str | None = None,
+        evidence: Evidence = (),
+    ) -> None:
+        self._core.record(
+            self.now,
+            action,
+            reason,
+            queued.job.job_id,
+            vc or self.vc,
+            nodes=nodes,
+            gpus=gpus,
+            partner=partner,
+            priority=queued.key,
+            estimate_s=queued.estimate_s,
+            score=queued.score,
+            tree_path=tree_path,
+            speeds=speeds,
+            blocker=blocker,
+            held_by=held_by,
+            need=queued.job.gpus,
+            free=self.pool.free,
+            limit=self.pool.gpus,
+            position=position,
+            evidence=(*queued.evidence, *evidence),
+        )

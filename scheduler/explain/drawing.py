@@ -1,0 +1,123 @@
+"""A story prepared for the page: where the bars of its timeline and waterfall stand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from scheduler.core.decisions import ANOTHER
+from scheduler.explain.story import (
+    Event,
+    JobFacts,
+    Phase,
+    Sharing,
+    Span,
+    Story,
+    remarks,
+    sharing_words,
+)
+from scheduler.explain.terms import Waterfall, waterfall
+from scheduler.explain.words import duration, overtaken_words
+
+Remarked = tuple[Event, list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A piece of the timeline: where it stands (percent of the job's life) and what it is."""
+
+    css: str
+    left: float
+    width: float
+    tip: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoryView:
+    """What the template draws.
+
+    Attributes:
+        anchor: id of the section.
+        why: why this job was chosen; "" when a person asked for it.
+        first, hidden: the events shown at once, and those folded away.
+    """
+
+    story: Story
+    anchor: str
+    why: str
+    timeline: tuple[Segment, ...]
+    phases: tuple[tuple[str, str], ...]
+    waterfalls: tuple[Waterfall, ...]
+    first: tuple[Remarked, ...]
+    hidden: tuple[Remarked, ...]
+    sharing: tuple[tuple[Sharing, list[str]], ...]
+    overtaken: str
+
+
+_LEGEND = (
+    ("waiting", "waiting"),
+    ("profiling", "being profiled"),
+    ("running", "running alone"),
+    ("shared", "sharing its GPUs"),
+)
+
+
+def view(
+    story: Story,
+    *,
+    why: str = "",
+    anchor: str = "story",
+    events: int = 40,
+    until: float | None = None,
+) -> StoryView:
+    """Prepare a story; at most `events` decisions are shown unfolded.
+
+    Args:
+        until: now, where the story goes on.
+    """
+    timeline = _timeline(story.job, story.spans, story.sharing, until)
+    present = {segment.css for segment in timeline}
+    told = tuple(remarks(story.events))
+    return StoryView(
+        story,
+        anchor,
+        why,
+        tuple(timeline),
+        tuple(item for item in _LEGEND if item[0] in present),
+        tuple(waterfall(b) for b in story.scores if b.adds_up),
+        told[:events],
+        told[events:],
+        tuple((pair, list(sharing_words(pair))) for pair in story.sharing),
+        overtaken_words(story.overtaken),
+    )
+
+
+def _timeline(
+    job: JobFacts, spans: Sequence[Span], sharing: Sequence[Sharing], until: float | None
+) -> list[Segment]:
+    """Segments of the job's life; nothing when it lasted no time, or its end is not known."""
+    last = until if job.end_time is None else job.end_time
+    whole = 0.0 if last is None else last - job.submit_time
+    if whole <= 0:
+        return []
+
+    def segment(css: str, start: float, end: float, tip: str) -> Segment:
+        return Segment(
+            css,
+            100 * (start - job.submit_time) / whole,
+            100 * (end - start) / whole,
+            f"{tip}: {duration(end - start)}",
+        )
+
+    segments = []
+    for s in spans:
+        if s.end is None:
+            continue
+        said = f"waiting ({s.reason.value})" if s.phase is Phase.WAITING else s.phase.value
+        segments.append(segment(s.phase.value, s.start, s.end, said))
+    for pair in sharing:
+        end = last if pair.end is None else pair.end
+        if end is not None and end > pair.start:
+            with_whom = f"sharing with job {pair.partner}".replace(f"job {ANOTHER}", ANOTHER)
+            segments.append(segment("shared", pair.start, end, with_whom))
+    return segments

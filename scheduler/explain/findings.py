@@ -1,0 +1,335 @@
+"""Why a job waits, as of now: what is in its way, its place, what is promised; each tried or read.
+
+Everything here is computed at the moment it is asked. Jobs of others are counted, never named.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from scheduler.core.core import Core
+from scheduler.core.decisions import Action, Decision, Reason
+from scheduler.core.findings import Findings, Partner
+from scheduler.core.policy import OrderTerms, Promise
+from scheduler.core.queue import QueuedJob
+from scheduler.explain.way import Holder, Kind, Way, in_the_way, starts_without
+from scheduler.explain.whatif.forecasts import Futures
+from scheduler.explain.words import count, duration, listed, sentence_of, signed
+
+__all__ = ["Answer", "Kept", "answer", "compared", "in_the_way", "starts_without", "told"]
+
+SHOWN = 3  # runs that are told one by one
+LISTED = 20  # holders that are listed beside the words
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """GPUs kept for a starving job of its virtual cluster.
+
+    Attributes:
+        own: they are kept for this job.
+        free: those of them nobody is on.
+    """
+
+    own: bool
+    gpus: int
+    free: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Why a job waits.
+
+    Attributes:
+        at: now, seconds since the epoch.
+        reason: what the policy said last, and `text` in words with the numbers of now.
+        need, free, limit: GPUs asked for, free and there now, where it may be placed.
+        nodes: 1: its GPUs have to be on one node; 2: it takes whole nodes; 0: anywhere.
+        position, waiting: place in line, from 1, and how many stand in it; None: in no line.
+        order: terms of its place, seconds; the smaller sum goes first.
+        priority: set by an operator; higher goes before all lower.
+        findings: what the policy found when it last looked at it.
+    """
+
+    job_id: str
+    vc: str
+    at: float
+    reason: Reason
+    text: str
+    need: int
+    free: int
+    limit: int
+    way: Way
+    position: int | None
+    waiting: int
+    order: OrderTerms
+    priority: int
+    promise: Promise | None
+    kept: Kept | None
+    findings: Findings
+
+
+def answer(futures: Futures, job_id: str) -> Answer:
+    """Explain a job that waits. LookupError when it does not."""
+    core, now = futures.still, futures.now
+    queued = core.known(job_id)
+    run = core.cluster.runs.get(job_id)
+    if run is not None:
+        raise LookupError(f"job {job_id} has its GPUs" + (", to be profiled" * run.profiling))
+    vc = queued.job.vc
+    queue = core.queues[vc]
+    waits = queued in queue
+    position = queue.position(queued) if waits else None
+    reason = queued.reason or Reason.NOT_YET_EVALUATED
+    profiling = reason is Reason.AWAITING_PROFILE
+    pool = core.cluster.profiling if profiling else core.cluster.pools[vc]
+    stands = Decision(
+        0, now, Action.WAIT, reason, job_id, vc,
+        need=queued.job.gpus, free=pool.free, limit=pool.gpus, position=position,
+    )  # fmt: skip
+    return Answer(
+        job_id,
+        vc,
+        now,
+        reason,
+        sentence_of(stands),
+        queued.job.gpus,
+        pool.free,
+        pool.gpus,
+        in_the_way(futures, job_id),
+        position,
+        len(queue),
+        core.policy.order_terms(queued, now) if waits else (),
+        queued.priority,
+        core.policy.promise(queued, now) if waits else None,
+        _kept(core, queued),
+        _found(core, queued) if waits else Findings(),
+    )
+
+
+def _found(core: Core, queued: QueuedJob) -> Findings:
+    """What the policy found, without a partner that has left since."""
+    found = core.policy.findings(queued)
+    partner = found.partner
+    gone = partner is not None and partner.job_id not in core.cluster.runs
+    return replace(found, partner=None) if gone else found
+
+
+def _kept(core: Core, queued: QueuedJob) -> Kept | None:
+    """What is kept for the starving job of its virtual cluster."""
+    held = core.policy.reservation(queued.job.vc)
+    if held is None:
+        return None
+    holder, placement = held
+    pools = core.cluster.pools.values()
+    free = sum(
+        (mask & pool.free_on(node)).bit_count()
+        for node, mask in placement
+        for pool in pools
+        if node in pool
+    )
+    gpus = sum(mask.bit_count() for _, mask in placement)
+    return Kept(holder == queued.job.job_id, gpus, free)
+
+
+# --- in words, and as plain values ---------------------------------------------------------------
+
+
+def told(found: Answer, owner: str, futures: Futures, *, names: bool = False) -> dict[str, Any]:
+    """The answer as plain values for the owner of the job; others' jobs are not named.
+
+    Args:
+        names: name the jobs of others too (operators).
+    """
+
+    def shown(holder: Holder) -> str:
+        mine = futures.beliefs.jobs[holder.job_id].job.user == owner
+        return holder.job_id if mine or names else ""
+
+    holders = [
+        {
+            "kind": holder.kind.value,
+            "job": shown(holder) if holder.job_id else "",
+            "node": holder.node,
+            "ran_s": holder.ran_s,
+            "past_s": holder.past_s or None,
+            "ends_in_s": holder.ends_in_s,
+        }
+        for holder in found.way.holders
+    ]
+    return {
+        "at": found.at,
+        "reason": found.reason.value,
+        "dominant": found.text,
+        "need": found.need,
+        "free": found.free,
+        "limit": found.limit,
+        "holders": holders[:LISTED],
+        "in_all": len(holders),
+        "alternatives": found.way.alternatives,
+        "in_the_way": way_words(found, holders),
+        "position": found.position,
+        "waiting": found.waiting,
+        "order": [{"what": what, "seconds": seconds} for what, seconds in found.order],
+        "place": place_words(found),
+        "bound_s": found.promise.left_s if found.promise else None,
+        "promise": promise_words(found),
+        "sharing": sharing_words(found.findings.partner),
+        "not_examined": [*found.way.not_examined, *found.findings.not_examined],
+    }
+
+
+def way_words(found: Answer, holders: list[dict[str, Any]]) -> str:
+    """What is in the way, in a few sentences."""
+    numbers = (
+        f"It needs {count(found.need, 'GPU')}; {found.free} of {found.limit} "
+        f"{'is' if found.free == 1 else 'are'} free now."
+    )
+    if not holders:
+        if found.way.still is None:
+            return f"{numbers} What holds it up was not found."
+        even_then = _STILL.get(found.way.still, "the policy would keep it waiting")
+        return f"{numbers} Even with nothing in its way it would not start yet: {even_then}."
+    parts = [_group(kind, holders) for kind in Kind]
+    text = f"{numbers} In its way: {listed([part for part in parts if part])}."
+    others = found.way.alternatives
+    if others:
+        text += f" Any of {others + 1} would do: without one of them it starts (tried)."
+    else:
+        text += f" Without {'it' if len(holders) == 1 else 'them'} it starts (tried)."
+    return text
+
+
+def _group(kind: Kind, holders: list[dict[str, Any]]) -> str:
+    """Things of one kind: "2 running jobs of others, ..."."""
+    mine = [h for h in holders if h["kind"] == kind]
+    if not mine:
+        return ""
+    if kind is Kind.NODE:
+        return listed([f"node {h['node']}, which is closed" for h in mine])
+    named = [f"job {h['job']}" for h in mine if h["job"]]
+    hidden = len(mine) - len(named)
+    what = {
+        Kind.RUN: "running job",
+        Kind.AHEAD: "waiting job",
+        Kind.KEPT: "job that GPUs are kept for",
+    }[kind]
+    who = [f"{what} {name.removeprefix('job ')}" for name in named[:SHOWN]]
+    if len(named) > SHOWN:
+        who.append(count(len(named) - SHOWN, f"more {what} of yours"))
+    if hidden:
+        who.append(f"{count(hidden, what)} of others")
+    text = listed(who)
+    if kind is Kind.AHEAD:
+        text += " that goes first" if len(mine) == 1 else " that go first"
+    if kind is Kind.RUN:
+        text += f" ({'; '.join(_end(h) for h in mine[:SHOWN])})"
+    return text
+
+
+def _end(holder: dict[str, Any]) -> str:
+    """When a run should end, and how far it has outlived what was expected."""
+    text = f"should end in {duration(holder['ends_in_s'])}"
+    if holder["past_s"]:
+        expected = holder["ran_s"] - holder["past_s"]
+        text += f", has run {duration(holder['ran_s'])}, {duration(expected)} was expected"
+    return text
+
+
+def place_words(found: Answer) -> str:
+    """Its place in line, and what puts it there."""
+    if found.position is None:
+        return "It is in no queue yet."
+    text = f"Number {found.position:,} of {found.waiting:,} in {found.vc}"
+    said = [f"{what} {signed(seconds)}" for what, seconds in found.order if seconds]
+    if found.priority:
+        said.insert(0, f"priority {found.priority}")
+    return f"{text}: {', '.join(said)}." if said else f"{text}."
+
+
+def promise_words(found: Answer) -> str:
+    """From when on GPUs are kept for it, with what that depends on; "" when nothing is."""
+    if found.kept is not None and found.kept.own:
+        held = found.kept.gpus - found.kept.free
+        busy = f"{held} of them still busy" if held else "all of them free"
+        return f"{count(found.kept.gpus, 'GPU')} are kept for it, {busy}; nobody else starts there."
+    promise = found.promise
+    if promise is None:
+        return ""
+    text = f"{duration(promise.bound_s)} after its submission"
+    if promise.demand > 1:
+        text += f", longer because {promise.demand:.1f} times the GPUs there are are asked for"
+    when = f"in {duration(promise.left_s)}" if promise.left_s > 0 else "as the next of those"
+    return (
+        f"As things stand GPUs are kept for it {when} ({text}; later if more is asked for "
+        "meanwhile). A start then still waits for whoever is on them."
+    )
+
+
+def sharing_words(partner: Partner | None) -> str:
+    """Why it does not share the GPUs of the run that came closest; "" when none was considered."""
+    if partner is None or partner.refused is None:
+        return ""
+    text = "Of the running jobs whose GPUs it might share, "
+    if partner.refused is not Reason.INTERFERENCE_GUARD:
+        return text + f"the closest is out of the question: {_REFUSED[partner.refused]}."
+    if partner.speeds is None:
+        return text + "the closest is predicted to interfere too much."
+    own, other = partner.speeds
+    text += f"beside the best it would run at {own:.0%} and the other at {other:.0%} of full speed"
+    costs = partner.gain_s is not None and partner.gain_s <= 0
+    return text + (": that would cost more time than it saves." if costs else ": too little.")
+
+
+_REFUSED = {
+    Reason.AWAITING_PROFILE: "one of the two has not been profiled",
+    Reason.GPUS_BUSY: "its GPUs are not for it to share",
+    Reason.MEMORY_GUARD: "the GPU's memory does not hold both",
+    Reason.NODE_DRAINED: "its node is closed",
+    Reason.NO_MATCHING_GPU_TYPE: "its GPUs are of another type",
+    Reason.PRIORITY_RATIO: "this job's predicted GPU-time is too large beside the other's",
+    Reason.RESERVED_FOR_STARVING_JOB: "its GPUs are kept for a job that has waited too long",
+    Reason.SHARING_OPTED_OUT: "the owner of one of them does not share",
+}  # every reason of `rules.may_share`, and of a policy's own
+
+_STILL = {
+    Reason.NEXT_ROUND: "this policy looks at its queues in rounds",
+    Reason.FASTER_GPUS_SOON: "it is expected to end sooner by waiting for faster GPUs",
+    Reason.NO_MATCHING_GPU_TYPE: "no node has the GPU type it asks for",
+    Reason.INVALID_REQUEST: "it asks for more than there is",
+    Reason.VC_TOO_SMALL: "its virtual cluster has fewer GPUs than it asks for",
+    Reason.INFEASIBLE: "no allocation meets what is asked of this policy",
+}
+
+
+def compared(
+    core: Core, job_id: str, other: QueuedJob, now: float, *, started: str = ""
+) -> dict[str, Any]:
+    """Why another job went, or goes, before this one: the terms of both.
+
+    Args:
+        other: as it stands, or stood when it was given its GPUs.
+        started: why it could start, in words; "" while it waits.
+    """
+    queued = core.known(job_id)
+    mine, theirs = (dict(core.policy.order_terms(q, now)) for q in (queued, other))
+    rows = [
+        {"what": what, "this": mine.get(what), "other": theirs.get(what)}
+        for what in dict.fromkeys([*theirs, *mine])
+    ]
+    first = other < queued
+    if queued.priority != other.priority:
+        why = f"its priority is {other.priority}, of this one {queued.priority}"
+    elif queued.key != other.key:
+        why = "its terms sum to less" if first else "its terms sum to more"
+    else:
+        why = "both count the same and it came first" if first else "both count the same"
+    return {
+        "other": other.job.job_id,
+        "first": first,
+        "why": why,
+        "started": started,
+        "terms": rows,
+        "priority": {"this": queued.priority, "other": other.priority},
+    }

@@ -1,0 +1,588 @@
+"""The story of a job: its decisions in order, what it waited for, and how it ended.
+
+Nothing here is guessed. Every span between two decisions belongs to the decision that opened it,
+so the spans of a job that ended cover its life from submission to end without gap or overlap.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from scheduler.core.decisions import Action, Decision, Reason
+from scheduler.explain.terms import Breakdown, breakdowns
+from scheduler.explain.words import (
+    count,
+    duration,
+    moment,
+    number,
+    percent,
+    sentence_of,
+    step_of,
+)
+
+PRINCIPAL_REASONS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class JobFacts:
+    """What became of one job. Times in seconds since the epoch, None = never.
+
+    `queue_s` is the time without GPUs between submission and end, `ran_s` on GPUs (profiling
+    apart), `duration_s` what it takes on exclusive GPUs (0: not known); see
+    `scheduler.simulation.results.JOB_SCHEMA`.
+    """
+
+    job_id: str
+    gpus: int
+    submit_time: float
+    duration_s: float
+    user: str | None = None
+    vc: str | None = None
+    name: str | None = None
+    start_time: float | None = None
+    end_time: float | None = None
+    jct_s: float | None = None
+    queue_s: float | None = None
+    ran_s: float | None = None
+    profile_s: float | None = None
+    estimate_s: float | None = None
+    pairings: int | None = None
+    preemptions: int | None = None
+    ended_in_profiling: bool | None = None
+    refused: bool | None = None
+
+
+class Phase(StrEnum):
+    """What a job is doing between two decisions."""
+
+    WAITING = "waiting"
+    PROFILING = "profiling"
+    RUNNING = "running"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of a job's life. `end` is None when it had not ended when the run did."""
+
+    phase: Phase
+    reason: Reason
+    start: float
+    end: float | None
+
+    @property
+    def seconds(self) -> float:
+        """Length; 0 while open."""
+        return 0.0 if self.end is None else self.end - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A decision as it is told.
+
+    Attributes:
+        aside: taken in a pass beside the clock, whose time the job was not charged for.
+        sentence, next_step: in words; `next_step` empty when nothing helps.
+        evidence: the numbers behind the sentence, by name.
+    """
+
+    decision: Decision
+    since_submit_s: float
+    sentence: str
+    next_step: str
+    evidence: dict[str, Any]
+    aside: bool = False
+
+    @property
+    def void(self) -> bool:
+        """Said of a queue that a pass beside the clock never served: it never held."""
+        return (
+            self.aside
+            and self.decision.action is Action.WAIT
+            and self.decision.reason is not Reason.AWAITING_PROFILE
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """All the waiting for one reason."""
+
+    reason: Reason
+    seconds: float
+    share: float
+    spells: int
+    sentence: str
+    next_step: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """A time on GPUs shared with another job.
+
+    Attributes:
+        newcomer: whether this job came to the other's GPUs, or the other to this job's.
+        speeds: predicted relative speed of this job and of the partner; None: not predicted.
+        tree_path: the comparisons behind the score, the newcomer's first; on the host's side
+            they say whose they are.
+        start, end: from the packing until either ended; end None when neither had.
+    """
+
+    partner: str
+    newcomer: bool
+    start: float
+    end: float | None
+    speeds: tuple[float, float] | None
+    tree_path: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """Everything that is told of one job; see the fields' own classes.
+
+    Attributes:
+        policy: that took the decisions; "" when not recorded.
+        headline: the story in a sentence or two.
+        waits: reasons, the longest first. Their seconds sum to the waiting time.
+        overtaken: later jobs that were given GPUs first, counted by why they could.
+        foil: why the jobs in front went first.
+        checked, worst_gap: decisions whose score was added up, and the largest gap found.
+        problems: what in the record contradicts itself. An explanation with problems is an error.
+        limits: what was not examined.
+    """
+
+    job: JobFacts
+    policy: str
+    headline: str
+    events: tuple[Event, ...]
+    spans: tuple[Span, ...]
+    waits: tuple[Wait, ...]
+    sharing: tuple[Sharing, ...]
+    scores: tuple[Breakdown, ...]
+    overtaken: Mapping[str, int]
+    foil: tuple[str, ...]
+    ending: tuple[str, ...]
+    estimate: str
+    checked: int
+    worst_gap: float
+    problems: tuple[str, ...]
+    limits: tuple[str, ...]
+
+    @property
+    def waited_s(self) -> float:
+        """Seconds in waiting spans."""
+        return sum(w.seconds for w in self.waits)
+
+
+def build_story(
+    job: JobFacts,
+    own: Sequence[Decision],
+    joined: Sequence[Decision] = (),
+    *,
+    bundles: Mapping[str, Mapping[str, Any]] | None = None,
+    ends: Mapping[str, float | None] | None = None,
+    order_values: Mapping[str, float] | None = None,
+    policy: str = "",
+    overtaken: Mapping[str, int] | None = None,
+    until: float | None = None,
+) -> Story:
+    """Build the story from what was recorded.
+
+    Args:
+        job: what became of it.
+        own: decisions about it, by sequence.
+        joined: decisions that put another job on its GPUs, by sequence.
+        bundles: names of the terms of each bundle.
+        ends: end times of the jobs it shared GPUs with.
+        order_values: what the queue ordered it and its blockers by.
+        overtaken: later jobs that were given GPUs first, by why (`words.overtaking`).
+        until: now, where the story goes on; None: the record is complete.
+    """
+    split = 0 if until is not None else _aside(own)
+    aside, main = list(own[:split]), list(own[split:])
+    spans = life(job, main, until)
+    waits = _waits(spans, main)
+    sharing = _sharing(job, main, joined, ends or {})
+    scores = breakdowns(main, bundles or {})
+    problems = _problems(job, spans, aside, scores, main)
+    events = tuple(_event(job, d, i < split) for i, d in enumerate(own))
+    return Story(
+        job=job,
+        policy=policy,
+        headline=_headline(job, spans, waits, sharing),
+        events=events,
+        spans=tuple(spans),
+        waits=tuple(waits),
+        sharing=tuple(sharing),
+        scores=tuple(scores),
+        overtaken=overtaken or {},
+        foil=tuple(_foil(job, main, spans, order_values or {})),
+        ending=tuple(_ending(job)),
+        estimate=_estimate(job),
+        checked=sum(len(s.seqs) for s in scores),
+        worst_gap=max((s.gap for s in scores), default=0.0),
+        problems=tuple(problems),
+        limits=tuple(_limits(job, main, aside, scores)),
+    )
+
+
+# --- spans ---------------------------------------------------------------------------------------
+
+_OPENS = {
+    Action.WAIT: Phase.WAITING,
+    Action.PREEMPT: Phase.WAITING,
+    Action.PROFILE: Phase.PROFILING,
+    Action.START: Phase.RUNNING,
+    Action.PACK: Phase.RUNNING,
+    Action.REFUSE: Phase.REFUSED,
+}
+
+
+def _aside(own: Sequence[Decision]) -> int:
+    """How many of the first decisions were taken in a pass beside the clock.
+
+    A track may grant profiling for free: a first pass profiles every job, then the run proper
+    begins at the submissions again. What stands before the last plain submission is that pass.
+    """
+    last = 0
+    for i, d in enumerate(own):
+        if d.action is Action.ENQUEUE and d.reason is Reason.SUBMITTED:
+            last = i
+    return last
+
+
+def life(job: JobFacts, decisions: Sequence[Decision], until: float | None = None) -> list[Span]:
+    """The spans of a job from submission to end, or `until` now (None: the last is left open)."""
+    spans: list[Span] = []
+    phase, reason, since = Phase.WAITING, Reason.NOT_YET_EVALUATED, job.submit_time
+    end = until if job.end_time is None else job.end_time
+    limit = float("inf") if end is None else end
+    for d in decisions:
+        if d.action is Action.ENQUEUE:
+            opened, why = Phase.WAITING, Reason.NOT_YET_EVALUATED
+        elif d.action in _OPENS:
+            opened, why = _OPENS[d.action], d.reason
+        else:
+            continue
+        at = min(max(d.time, since), limit)
+        if at > since:
+            spans.append(Span(phase, reason, since, at))
+        phase, reason, since = opened, why, at
+    if phase is Phase.REFUSED:
+        return spans
+    if end is None or end > since:
+        spans.append(Span(phase, reason, since, end))
+    return spans
+
+
+def _waits(spans: Sequence[Span], decisions: Sequence[Decision]) -> list[Wait]:
+    total = sum(s.seconds for s in spans if s.phase is Phase.WAITING)
+    waits = []
+    for reason in {s.reason: None for s in spans if s.phase is Phase.WAITING}:
+        mine = [s for s in spans if s.phase is Phase.WAITING and s.reason is reason]
+        seconds = sum(s.seconds for s in mine)
+        longest = max(mine, key=lambda s: s.seconds)
+        said = next(
+            (d for d in reversed(decisions) if d.reason is reason and d.time <= longest.start),
+            None,
+        )
+        waits.append(
+            Wait(
+                reason,
+                seconds,
+                seconds / total if total else 0.0,
+                len(mine),
+                sentence_of(said) if said else "in the queue, no reason recorded yet",
+                step_of(said) if said else "",
+            )
+        )
+    return sorted(waits, key=lambda w: -w.seconds)
+
+
+def _sharing(
+    job: JobFacts,
+    own: Sequence[Decision],
+    joined: Sequence[Decision],
+    ends: Mapping[str, float | None],
+) -> list[Sharing]:
+    found = []
+    for d in own:
+        if d.action is Action.PACK and d.partner is not None:
+            end = _first_end(job.end_time, ends.get(d.partner))
+            found.append(Sharing(d.partner, True, d.time, end, d.speeds, d.tree_path))
+    for d in joined:
+        if d.action is Action.PACK:
+            end = _first_end(job.end_time, ends.get(d.job_id))
+            speeds = (d.speeds[1], d.speeds[0]) if d.speeds else None
+            found.append(Sharing(d.job_id, False, d.time, end, speeds, _from_host(d.tree_path)))
+    return sorted(found, key=lambda s: s.start)
+
+
+def _from_host(path: Sequence[str]) -> tuple[str, ...]:
+    """A tree path as told to the job that was there first: it is the "partner" in it."""
+    mine = "partner: "
+    return tuple(
+        f"this job: {step.removeprefix(mine)}" if step.startswith(mine) else f"newcomer: {step}"
+        for step in path
+    )
+
+
+def _first_end(a: float | None, b: float | None) -> float | None:
+    return min((t for t in (a, b) if t is not None), default=None)
+
+
+# --- words ---------------------------------------------------------------------------------------
+
+
+def _event(job: JobFacts, d: Decision, aside: bool) -> Event:
+    names = ("need", "free", "limit", "position", "blocker", "partner")
+    evidence = {n: getattr(d, n) for n in names if getattr(d, n) is not None}
+    if d.action is Action.ENQUEUE:
+        evidence.pop("limit", None)  # the profiling partition's, and nothing to do with this
+    if d.nodes:
+        evidence["placement"] = placement_of(d)
+    evidence |= dict(d.evidence)
+    return Event(d, d.time - job.submit_time, sentence_of(d), step_of(d), evidence, aside)
+
+
+def placement_of(d: Decision) -> str:
+    """Nodes and GPUs given: "node 42: GPU 0"."""
+    parts = []
+    for node, mask in zip(d.nodes, d.gpus or (0,) * len(d.nodes), strict=False):
+        held = [i for i in range(mask.bit_length()) if mask >> i & 1]
+        if not held:
+            parts.append(f"node {node}")
+            continue
+        run = len(held) > 1 and held == list(range(held[0], held[-1] + 1))
+        which = f"{held[0]}-{held[-1]}" if run else ",".join(map(str, held))
+        parts.append(f"node {node}: GPU{'s' if len(held) > 1 else ''} {which}")
+    return "; ".join(parts)
+
+
+def remarks(events: Sequence[Event]) -> Iterator[tuple[Event, list[str]]]:
+    """Each event with what its sentence does not say: numbers, order value, next step.
+
+    The estimate and the order value are said when they change. What a free profiling pass said of
+    queues it never served is left out.
+    """
+    before: tuple[float | None, float | None] = (None, None)
+    for event in events:
+        d = event.decision
+        if event.void:
+            continue
+        said = [_evidence(event)]
+        ordered = []
+        if d.estimate_s is not None and d.estimate_s != before[0]:
+            ordered.append(f"predicted {duration(d.estimate_s)}")
+        if d.priority is not None and d.priority != before[1]:
+            ordered.append(f"order value {number(d.priority)} (smaller goes first)")
+        before = d.estimate_s, d.priority
+        said.append(", ".join(ordered))
+        if d.expected_start is not None:
+            early, late = d.expected_start
+            said.append(f"expected to start between {moment(early)} and {moment(late)}")
+        if event.next_step:
+            said.append(f"→ {event.next_step}")
+        yield event, [line for line in said if line]
+
+
+def _evidence(event: Event) -> str:
+    """Numbers of a decision that its sentence does not hold."""
+    given, action = event.evidence, event.decision.action
+    said = [given["placement"]] if "placement" in given else []
+    names: tuple[str, ...] = ("free", "limit", "position", "blocker")
+    if action in (Action.WAIT, Action.REFUSE):
+        names = ("need", *names)
+    elif action in _ON_GPUS and {"free", "limit"} <= set(given):
+        said.append(f"{given['free']} of {given['limit']} GPUs free afterwards")
+        names = ("blocker",)
+    words = set(re.findall(r"[\w.-]+", event.sentence))
+    said += [f"{n} {given[n]}" for n in names if n in given and str(given[n]) not in words]
+    if event.decision.batch is not None:
+        said.append(_batch(*event.decision.batch))
+    said += [f"{name} {value}" for name, value in event.decision.evidence if name != "free_in_s"]
+    return ", ".join(said)
+
+
+_ON_GPUS = (Action.START, Action.PACK, Action.PREEMPT, Action.RESIZE)
+
+
+def _batch(per_gpu: int, accumulation: int) -> str:
+    passes = f", {accumulation + 1} passes an update" if accumulation else ""
+    return f"{per_gpu} samples a GPU{passes}"
+
+
+def sharing_words(sharing: Sharing) -> Iterator[str]:
+    """A pairing in words."""
+    until = f"until {moment(sharing.end)}" if sharing.end is not None else "to the end of the run"
+    if sharing.newcomer:
+        yield f"It joined job {sharing.partner} on its GPUs at {moment(sharing.start)}, {until}."
+    else:
+        yield f"Job {sharing.partner} joined it on its GPUs at {moment(sharing.start)}, {until}."
+    if sharing.speeds is not None:
+        own, other = sharing.speeds
+        yield (
+            f"Predicted speed while sharing: this job {percent(own)} of alone, "
+            f"the other {percent(other)}."
+        )
+    else:
+        yield "No speeds were predicted for the pair."
+
+
+def _headline(
+    job: JobFacts, spans: Sequence[Span], waits: Sequence[Wait], sharing: Sequence[Sharing]
+) -> str:
+    who = f"Job {job.job_id} ({count(job.gpus, 'GPU')}{f', {job.vc}' if job.vc else ''})"
+    if job.refused:
+        return f"{who} was refused."
+    waited = sum(w.seconds for w in waits)
+    if waits and waited >= 1:
+        text = f"{who} waited {duration(waited)}"
+        if waits[0].share < 0.995:
+            text += f", {percent(waits[0].share)} of it"
+        text += f" because: {waits[0].sentence}."
+    else:
+        text = f"{who} did not have to wait."
+    if job.end_time is None:
+        return f"{text} It had not ended when the run did."
+    if job.ended_in_profiling:
+        return f"{text} It ended while being profiled, after {duration(job.profile_s)}."
+    company = ""
+    if sharing:
+        partners = {s.partner for s in sharing}
+        company = f", sharing its GPUs with {count(len(partners), 'other job')}"
+    return f"{text} It ran for {duration(job.ran_s)}{company}, and ended {duration(job.jct_s)} \
+after its submission."
+
+
+def _ending(job: JobFacts) -> list[str]:
+    if job.refused:
+        return ["Refused: it never entered a queue."]
+    if job.end_time is None or job.jct_s is None:
+        return ["It had not ended when the run did."]
+    facts = [
+        f"JCT {duration(job.jct_s)}: queueing {duration(job.queue_s)}, "
+        f"on GPUs {duration(job.ran_s)}, being profiled {duration(job.profile_s)}."
+    ]
+    if job.duration_s > 0:
+        facts.append(
+            f"It takes {duration(job.duration_s)} on GPUs of its own, so the JCT is "
+            f"{number(job.jct_s / job.duration_s)} times that."
+        )
+        if job.pairings and job.ran_s and not job.ended_in_profiling:
+            slow = job.ran_s / job.duration_s
+            facts.append(f"It shared GPUs, and its run took {number(slow)} times as long as alone.")
+    if job.preemptions:
+        facts.append(f"It was preempted {count(job.preemptions, 'time')}.")
+    return facts
+
+
+def _estimate(job: JobFacts) -> str:
+    if job.estimate_s is None:
+        return "No duration was predicted for it: the policy did not ask, or it never got that far."
+    if job.duration_s == 0:
+        return f"Predicted {duration(job.estimate_s)}."
+    if job.estimate_s < 0 or job.duration_s < 0:
+        return f"Predicted {duration(job.estimate_s)}, took {duration(job.duration_s)}."
+    ratio = (1 + job.duration_s) / (1 + job.estimate_s)
+    if 0.995 < ratio < 1.005:
+        return f"Predicted {duration(job.estimate_s)}, and that is what it took."
+    how = f"{number(ratio)} times longer" if ratio > 1 else f"{number(1 / ratio)} times shorter"
+    return (
+        f"Predicted {duration(job.estimate_s)}; it takes {duration(job.duration_s)}, "
+        f"{how} than predicted."
+    )
+
+
+def _foil(
+    job: JobFacts,
+    decisions: Sequence[Decision],
+    spans: Sequence[Span],
+    order: Mapping[str, float],
+) -> list[str]:
+    """Why the jobs in front went first, for the two that stood there longest."""
+    behind: dict[str, float] = {}
+    for d in decisions:
+        if d.action is Action.WAIT and d.blocker and d.blocker != job.job_id:
+            span = next((s for s in spans if s.start == d.time and s.reason is d.reason), None)
+            behind[d.blocker] = behind.get(d.blocker, 0.0) + (span.seconds if span else 0.0)
+    own = order.get(job.job_id)
+    said = []
+    for blocker, _ in sorted(behind.items(), key=lambda item: -item[1])[:2]:
+        other = order.get(blocker)
+        if own is None or other is None:
+            continue
+        if other == own:
+            said.append(
+                f"Why after job {blocker}: both have the order value {number(own)}, "
+                "and it came earlier."
+            )
+        elif other < own:
+            said.append(
+                f"Why after job {blocker}: its order value is {number(other)} against "
+                f"{number(own)} here, and the smaller goes first."
+            )
+    return said
+
+
+def _problems(
+    job: JobFacts,
+    spans: Sequence[Span],
+    aside: Sequence[Decision],
+    scores: Sequence[Breakdown],
+    decisions: Sequence[Decision],
+) -> list[str]:
+    problems = [
+        f"The recorded terms do not add up to the score {s.score:.6g} (off by {s.gap:.3g}), "
+        "so they are not shown: they explain nothing."
+        for s in scores
+        if not s.adds_up
+    ]
+    if job.queue_s is not None and not job.refused:
+        told = sum(
+            s.seconds for s in [*spans, *life_beside(job, aside)] if s.phase is Phase.WAITING
+        )
+        if abs(told - job.queue_s) > 0.005 * (len(decisions) + len(aside) + 2):
+            problems.append(
+                f"The decisions tell of {duration(told)} of waiting, the result of "
+                f"{duration(job.queue_s)}: part of its waiting is not explained."
+            )
+    return problems
+
+
+def life_beside(job: JobFacts, aside: Sequence[Decision]) -> list[Span]:
+    """Spans of a free profiling pass up to its profiling run; what follows did not happen."""
+    until = next((d.time for d in aside if d.action is Action.PROFILE), None)
+    if until is None:
+        return []
+    before = [d for d in aside if d.time <= until and d.action is not Action.PROFILE]
+    return [
+        Span(s.phase, s.reason, s.start, until if s.end is None else min(s.end, until))
+        for s in life(JobFacts(job.job_id, job.gpus, job.submit_time, 0.0), before)
+    ]
+
+
+def _limits(
+    job: JobFacts,
+    decisions: Sequence[Decision],
+    aside: Sequence[Decision],
+    scores: Sequence[Breakdown],
+) -> list[str]:
+    said = ["A decision is recorded when its reason changes, not each time the job is looked at."]
+    if aside:
+        said.append(
+            "This track grants profiling for free: it was profiled in a pass beside the clock, "
+            "whose decisions are marked so; only the wait for it counts."
+        )
+    if any(d.reason is Reason.BEHIND_HIGHER_PRIORITY for d in decisions):
+        said.append("While behind another job, placements for this one were not examined.")
+    if not any(d.expected_start for d in decisions):
+        said.append("Start forecast: estimate unavailable, this run made none.")
+    if job.estimate_s is not None and not scores:
+        said.append("The estimate came without terms (given or known beforehand).")
+    if any(not s.terms_known for s in scores):
+        said.append("The names of the score's terms were not kept with the run.")
+    return said

@@ -1,0 +1,432 @@
+"""One pass over the queue of a virtual cluster: the moves of `pellucid`, in their order.
+
+First those about the whole queue: `promote` puts jobs past their bound in front, `reserve` keeps
+GPUs for the first of them. Then each waiting job is offered `moves`, one after the other, and waits
+where none of them serves it. Last, `requeue` may stop a resumable run for a job that waits.
+
+What is true of one pass only is kept here and goes with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import takewhile
+from typing import Protocol
+
+from scheduler.core.cluster import Placement, Run
+from scheduler.core.decisions import Evidence, Reason
+from scheduler.core.durations import DurationDistribution
+from scheduler.core.pairs import PairPredictor
+from scheduler.core.queue import Queue, QueuedJob
+from scheduler.core.turn import Turn
+from scheduler.policies.pellucid.borrowing import Lending
+from scheduler.policies.pellucid.demand import Demand
+from scheduler.policies.pellucid.gputypes import TypedPlacement
+from scheduler.policies.pellucid.memo import Memo
+from scheduler.policies.pellucid.pairing import Pairing
+from scheduler.policies.pellucid.requeue import CheckpointPreemption
+from scheduler.policies.pellucid.reservation import (
+    STARVING,
+    Reservation,
+    StarvationBound,
+    choose,
+    exchange,
+    is_starving,
+)
+
+
+class Parts(Protocol):
+    """What a pass asks of the policy: its settings, its parts, and what lasts from pass to pass."""
+
+    max_gpus: int
+    profile_above_s: float
+    pack_first_above: float | None
+    busy_above: float
+    partner_searches: int
+    borrows: bool
+    pair_predictor: PairPredictor | None
+    distribution: DurationDistribution
+    demand: Demand
+    lending: Lending
+    pairing: Pairing
+    preemption: CheckpointPreemption | None
+    starvation: StarvationBound
+    types: TypedPlacement | None
+    memos: dict[str, Memo]
+    reservations: dict[str, Reservation]
+    remembers: bool
+    spent: dict[str, float]  # by virtual cluster: when searches last did not do for everybody
+
+    def knows(self, job_id: str) -> bool:
+        """Whether a job is here and has not ended."""
+        ...
+
+    def key(self, queued: QueuedJob, now: float) -> float:
+        """Sort key of a waiting job."""
+        ...
+
+    def key_if_stopped(self, queued: QueuedJob, left_s: float, ran_s: float) -> float:
+        """Sort key that a running job would have if it were stopped now."""
+        ...
+
+
+class Pass:
+    """One pass. `run` makes it; the policy's parts must have begun the turn.
+
+    Attributes:
+        moves: what a waiting job is offered, in this order; each says whether it serves the job.
+        holder: the job that GPUs are kept for; "" when there is none.
+        searches: how many waiting jobs may still be matched with partners.
+        scarce: GPUs given now are likely to be missed.
+    """
+
+    def __init__(self, policy: Parts, turn: Turn):
+        self.policy = policy
+        self.turn = turn
+        self.moves = (self.pack_early, self.profile_first, self.start, self.pack)
+        self.holder = ""
+        self.searches = policy.partner_searches
+        self.scarce = False
+        self.memo = Memo(0, None)
+        self._pressure: Evidence = ()
+        self._refusal: Reason | None = None  # why the job looked at was not packed
+        self._too_many: set[int] = set()  # GPU counts that did not fit; nothing is freed meanwhile
+        self._choosy: tuple[QueuedJob, Evidence] | None = None  # refused what was free, and why
+        self._fits_without: dict[int, bool] = {}  # by GPUs: would fit were nothing reserved
+        self._passed_over = False  # somebody before waits for reserved GPUs already
+
+    def run(self) -> None:
+        policy, turn = self.policy, self.turn
+        self.promote()
+        self.reserve()
+        reservation = policy.reservations.get(turn.vc)
+        self.holder = reservation.holder if reservation is not None else ""
+        policy.pairing.begin(turn, reservation, remembers=policy.remembers)
+        asked = policy.demand.share(turn)
+        self.scarce = asked >= policy.busy_above and self._missed()
+        self._pressure = (("asked_share", asked),)
+        self.memo = self._memo(reservation)
+        self._too_many.update(self.memo.why)
+        for queued in self.memo.changed(
+            turn.queue, self._as_before(), lambda: self.searches <= 0, but=self.holder
+        ):
+            self._refusal = None
+            if not any(move(queued) for move in self.moves):
+                self.wait(queued)
+        if not policy.borrows:  # else others may free or take GPUs that could be borrowed
+            self.memo.end(turn.pool)
+            policy.memos[turn.vc] = self.memo
+        if self.searches <= 0:
+            policy.spent[turn.vc] = turn.now
+        if policy.preemption is not None:
+            self.requeue(policy.preemption)
+
+    def _as_before(self) -> Callable[[QueuedJob], bool]:
+        """Whether nothing else can be tried for a job whose reason still holds.
+
+        Asked of every job of a long queue: what is the same for all of them is looked up once.
+        """
+        memo, slots, pays_to_profile = self.memo, self.turn.cluster.profiling, self.pays_to_profile
+
+        def as_before(queued: QueuedJob) -> bool:
+            if not queued.job.share:
+                return False
+            if queued.profile is not None:
+                waits = self.searches <= 0
+            elif pays_to_profile(queued):
+                memo.countable = False
+                waits = not (self.scarce and slots.free)
+            else:
+                waits = True
+            if waits and queued.reason is Reason.RESERVED_FOR_STARVING_JOB:
+                self._passed_over = True
+            return waits
+
+        return as_before
+
+    def _memo(self, reservation: Reservation | None) -> Memo:
+        """What the last pass found, where it still holds."""
+        memo = self.policy.memos.get(self.turn.vc)
+        if memo is None or not memo.holds(self.turn.pool, reservation):
+            memo = Memo(self.turn.pool.changes, reservation, on=self.policy.remembers)
+        return memo
+
+    def _missed(self) -> bool:
+        """Whether few GPUs are free: those of an isolated virtual cluster always count as few."""
+        if not self.policy.borrows:
+            return True
+        turn = self.turn
+        free = turn.pool.free + sum(pool.free for pool in turn.lenders)
+        return free < self.policy.lending.terms.scarce_below * turn.cluster.spec.gpus
+
+    # --- moves about the queue --------------------------------------------------------------
+
+    def promote(self) -> None:
+        """Put jobs past their bound in front; those no longer in this queue are none of ours."""
+        policy, turn = self.policy, self.turn
+        starving = [
+            queued
+            for queued in policy.starvation.due(turn.vc, turn.now)
+            if policy.knows(queued.job.job_id) and queued.job.job_id not in turn.cluster.runs
+        ]
+        for queued in starving:
+            queued.key = queued.submit_time - STARVING
+        if starving:
+            turn.queue.replace(list(turn.queue))
+
+    def reserve(self) -> None:
+        """Serve the holder of the reservation; reserve for the oldest job past its bound."""
+        pool, queue = self.turn.pool, self.turn.queue
+        reservations, vc = self.policy.reservations, self.turn.vc
+        held = reservations.get(vc)
+        if held is not None and not self.policy.knows(held.holder):
+            pool.let_go(held.placement)  # it was withdrawn, or ended while being profiled
+            del reservations[vc]
+            held = None
+        urgent = takewhile(lambda queued: queued.priority > 0, queue)
+        for first in [queued for queued in urgent if not is_starving(queued)]:
+            self._start(first)
+        # a holder that is being profiled is not in the queue: nobody else is given one
+        while (
+            queued := first_starving(queue) if held is None else waiting(queue, held.holder)
+        ) is not None:
+            if self._keeps_gpus_for(queued, held):
+                return
+            held = None
+
+    def _keeps_gpus_for(self, queued: QueuedJob, held: Reservation | None) -> bool:
+        """Start the job that is first in line, or reserve for it. Whether it still waits.
+
+        Args:
+            held: what is reserved for it so far.
+        """
+        turn, pool, reservations = self.turn, self.turn.pool, self.policy.reservations
+        changes = pool.changes
+        if held is None or self.policy.borrows or held.changes != changes:
+            # else the GPUs are as they were when it was last found not to fit
+            before = held.placement if held is not None else []
+            pool.let_go(before)
+            reservations.pop(turn.vc, None)
+            if self._start(queued):
+                return False
+            chosen = self._choose(queued, before)
+            if chosen is not None:  # else, with nodes closed, nothing is kept until it fits again
+                pool.hold(before)
+                turn.reserve(queued, chosen, before)
+                reservations[turn.vc] = Reservation(queued.job.job_id, chosen, changes)
+        turn.wait(queued, turn.capacity_reason(queued))
+        return True
+
+    def _choose(self, queued: QueuedJob, before: Placement) -> Placement | None:
+        """The GPUs to keep for a job, instead of those that were."""
+        turn, types = self.turn, self.policy.types
+        where = types.view(turn.pool, queued) if types is not None else turn.pool
+        if before and all(turn.pool.is_open(node) for node, _ in before):
+            return exchange(where, before)
+        return choose(where, queued.job.gpus, self._runs(), self._left_s)
+
+    def requeue(self, preemption: CheckpointPreemption) -> None:
+        """Stop a resumable job for a waiting one, where that pays."""
+        policy, turn, now = self.policy, self.turn, self.turn.now
+        swap = preemption.swap(
+            turn, self._runs(), lambda run: policy.pairing.left(turn, run), policy.key_if_stopped
+        )
+        if swap is None:
+            return
+        ran_s = now - swap.run.start_time
+        stopped = turn.known(swap.run)
+        stopped.estimate_s = swap.left_s
+        stopped.submit_time += ran_s  # what it ran it has not waited
+        policy.demand.ran(swap.run.job.job_id, ran_s)
+        stopped.profiled = True  # in the profiling partition it would lose its work
+        turn.preempt(swap.run, policy.key(stopped, now), blocker=swap.queued.job.job_id)
+        policy.starvation.expect(stopped, now)
+        self._start(swap.queued)
+        turn.again()
+
+    # --- moves of a waiting job -------------------------------------------------------------
+
+    def pack_early(self, queued: QueuedJob) -> bool:
+        """Where GPUs are missed: into a pair that runs nearly as fast as apart."""
+        least = self.policy.pack_first_above
+        if least is None or not self.scarce or not self._may_search(queued):
+            return False
+        return self._pack(queued, least, self._pressure) is None
+
+    def profile_first(self, queued: QueuedJob) -> bool:
+        """Where GPUs are missed and a profiling slot is free: only then can it share."""
+        return (
+            self.scarce
+            and bool(self.turn.cluster.profiling.free)
+            and self.pays_to_profile(queued)
+            and self.turn.try_profile(queued)
+        )
+
+    def start(self, queued: QueuedJob) -> bool:
+        """On GPUs of its own."""
+        gpus = queued.job.gpus
+        untried = gpus not in self._too_many or self.policy.types is not None
+        if untried and self._start(queued):
+            self.memo.forget()
+            return True
+        self._too_many.add(gpus)
+        return False
+
+    def pack(self, queued: QueuedJob) -> bool:
+        """Where sharing costs less than the wait that it saves."""
+        if not self._may_search(queued):
+            return False
+        self._refusal = self._pack(queued, 0.0)
+        return self._refusal is None
+
+    def wait(self, queued: QueuedJob) -> None:
+        """Nothing serves it: say why."""
+        turn, types = self.turn, self.policy.types
+        reason = turn.capacity_reason(queued)
+        if self._choosy is not None and self._choosy[0] is queued:
+            turn.wait(queued, Reason.FASTER_GPUS_SOON, evidence=self._choosy[1])
+        elif types is None and self._is_kept_from(queued, reason):
+            self._wait_for_reserved(queued)
+        else:
+            refused = self._refusal is Reason.INTERFERENCE_GUARD
+            evidence = self.policy.pairing.evidence if refused else ()
+            turn.wait(queued, self._refusal or self._opted_out(queued) or reason, evidence=evidence)
+        may_change = not queued.job.share or self.pays_to_profile(queued)
+        alike = self._refusal is None and queued.job.share and types is None
+        self.memo.waits(queued, alike=alike, countable=not may_change)
+
+    # --- packing and profiling --------------------------------------------------------------
+
+    def can_share(self, queued: QueuedJob) -> bool:
+        """Whether partners can be sought for a job."""
+        return (
+            self.policy.pair_predictor is not None
+            and queued.job.share
+            and queued.profile is not None
+            and queued.job.gpus <= self.policy.max_gpus
+        )
+
+    def pays_to_profile(self, queued: QueuedJob) -> bool:
+        """Worth losing what it does while profiled: only then can it share from its start."""
+        job, policy = queued.job, self.policy
+        assert queued.estimate_s is not None
+        return (
+            queued.estimate_s > policy.profile_above_s
+            and queued.profile is None
+            and not queued.profiled
+            and job.gpus <= policy.max_gpus
+            and job.share
+            and job.profile
+            and policy.pair_predictor is not None
+        )
+
+    def _may_search(self, queued: QueuedJob) -> bool:
+        return self.searches > 0 and self.can_share(queued)
+
+    def _pack(self, queued: QueuedJob, least: float, pressure: Evidence = ()) -> Reason | None:
+        """Pack a job where that pays. None when it was packed, otherwise what stood in the way."""
+        pairing, predictor = self.policy.pairing, self.policy.pair_predictor
+        assert predictor is not None
+        self.searches -= 1
+        found = pairing.best(self.turn, queued, predictor, least)
+        if isinstance(found, Reason):
+            return found
+        self.turn.pack(queued, found, evidence=(*pairing.evidence, *pressure))
+        return None
+
+    def _opted_out(self, queued: QueuedJob) -> Reason | None:
+        """The reason of a job that might share but for its owner's wish."""
+        policy, job = self.policy, queued.job
+        if job.share or policy.pair_predictor is None or job.gpus > policy.max_gpus:
+            return None
+        return Reason.SHARING_OPTED_OUT if self.turn.alone(job.gpus) else None
+
+    # --- GPUs of its own --------------------------------------------------------------------
+
+    def _start(self, queued: QueuedJob) -> bool:
+        """Start a job on GPUs of its own virtual cluster, or borrowed ones, where there is room."""
+        policy, turn = self.policy, self.turn
+        if policy.types is not None:
+            return self._start_typed(queued, policy.types)
+        placement = turn.pool.place(queued.job.gpus)
+        if placement is not None:
+            turn.start(queued, placement)
+            return True
+        if policy.borrows and policy.lending.admits(queued, policy.distribution):
+            placement = policy.lending.span(turn.pool, turn.lenders, queued.job.gpus)
+            if placement is not None:
+                turn.start(queued, placement, Reason.BORROWED)
+                return True
+        return False
+
+    def _start_typed(self, queued: QueuedJob, types: TypedPlacement) -> bool:
+        """The same where there are several types of GPU, on the one that costs least."""
+        assert queued.estimate_s is not None
+        choice = types.choose(
+            self.turn,
+            queued,
+            self.policy.distribution.expected_s(queued.estimate_s),
+            self._left_s,
+            patient=not is_starving(queued),
+        )
+        queued.type_costs = choice.evidence
+        self._choosy = (queued, choice.evidence) if choice.waits else None
+        if choice.placement is None:
+            return False
+        self.turn.start(queued, choice.placement, evidence=choice.evidence)
+        return True
+
+    def _is_kept_from(self, queued: QueuedJob, reason: Reason) -> bool:
+        """Whether a job would fit if the reservation were not there."""
+        if not self.holder or reason is not Reason.GPUS_FRAGMENTED:
+            return False
+        gpus, pool = queued.job.gpus, self.turn.pool
+        if gpus not in self._fits_without:
+            held = self.policy.reservations[self.turn.vc].placement
+            pool.let_go(held)
+            self._fits_without[gpus] = pool.place(gpus) is not None
+            pool.hold(held)
+        return self._fits_without[gpus]
+
+    def _wait_for_reserved(self, queued: QueuedJob) -> None:
+        """The holder is to blame if nobody else would have the GPUs instead."""
+        turn, holder = self.turn, self.holder
+        alone = not self._passed_over and first_starving(turn.queue, after=holder) is None
+        self._passed_over = True
+        kept = self.policy.reservations[turn.vc].placement
+        turn.wait(
+            queued,
+            Reason.RESERVED_FOR_STARVING_JOB,
+            blocker=holder if alone and holder not in turn.cluster.runs else None,
+            evidence=(("reserved_gpus", sum(mask.bit_count() for _, mask in kept)),),
+        )
+
+    def _runs(self) -> list[Run]:
+        """Runs that may be on this virtual cluster's GPUs."""
+        turn = self.turn
+        return list(turn.cluster.runs.values()) if self.policy.borrows else turn.runs()
+
+    def _left_s(self, run: Run) -> float:
+        """Predicted seconds until the GPUs of a run are free."""
+        members = (run, run.partner) if run.partner is not None else (run,)
+        return max(self.policy.pairing.left(self.turn, member) for member in members)
+
+
+def waiting(queue: Queue, job_id: str) -> QueuedJob | None:
+    """A job of the queue by its id. Older ones may have come back from profiling before it."""
+    return next((queued for queued in queue if queued.job.job_id == job_id), None)
+
+
+def first_starving(queue: Queue, after: str = "") -> QueuedJob | None:
+    """The job past its bound that is served next; only a higher priority stands before it.
+
+    `after`: and next when this one is gone.
+    """
+    for queued in queue:
+        if queued.job.job_id == after:
+            continue
+        if is_starving(queued):
+            return queued
+        if queued.priority <= 0:
+            return None
+    return None

@@ -1,0 +1,138 @@
+"""Connections that ask nothing: closed after a while, and first of all when there are too many.
+
+Every connection costs a file descriptor, and a process has only so many: without this, a client
+that opens connections and sends nothing locks everybody out, without a token and without a trace.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+from collections import OrderedDict
+from time import monotonic
+from typing import Any
+
+import structlog
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+REQUEST_S = 10.0  # a request must have arrived whole so long after its connection, or the last one
+RESERVED = 128  # descriptors kept for the database, files and answers
+MOST_FILES = 65_536
+SAY_EVERY_S = 60.0
+
+
+class Connections:
+    """Those of one API process that have no request in the works, by address, oldest first.
+
+    Args:
+        most: connections at once, of all kinds; beyond, the oldest idle one of the address that has
+            most of them is closed.
+        request_s: how long a connection may take for a whole request.
+        closed: a shared ctypes number that counts connections closed so, for `/metrics`.
+    """
+
+    def __init__(self, most: int, request_s: float = REQUEST_S, closed: Any = None):
+        self.most = most
+        self.request_s = request_s
+        self._closed = closed
+        self._idle: dict[str, OrderedDict[Guarded, None]] = {}
+        self._log = structlog.get_logger("api")
+        self._said_at = -SAY_EVERY_S
+        self._unsaid = 0
+
+    def idle(self, connection: Guarded) -> None:
+        """It waits for a request from now on."""
+        self._idle.setdefault(connection.address, OrderedDict())[connection] = None
+
+    def busy(self, connection: Guarded) -> None:
+        """It has sent a request, or is gone."""
+        others = self._idle.get(connection.address)
+        if others is not None:
+            others.pop(connection, None)
+            if not others:
+                del self._idle[connection.address]
+
+    def make_room(self, new: Guarded, count: int) -> None:
+        """Close one if `count` are too many: an idle one, or, if all are busy, the new one."""
+        if count <= self.most:
+            return
+        if self._idle:
+            crowd = max(self._idle.values(), key=len)
+            self.close(next(iter(crowd)))
+        else:
+            self.close(new)
+
+    def close(self, connection: Guarded) -> None:
+        """Close it at once, whatever it sent."""
+        self.busy(connection)
+        connection.transport.abort()
+        self._unsaid += 1
+        if self._closed is not None:
+            self._closed.value += 1
+        if monotonic() - self._said_at >= SAY_EVERY_S:
+            self._log.warning("connections_closed", number=self._unsaid, address=connection.address)
+            self._said_at, self._unsaid = monotonic(), 0
+
+
+class Guarded(HttpToolsProtocol):
+    """A connection that is closed when no whole request comes in time."""
+
+    crowd: Connections  # of this process; set on a subclass by `guarded`
+    address = ""
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.address = self.client[0] if self.client else ""
+        self._wait()
+        self.crowd.make_room(self, len(self.connections))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._done_waiting()
+        super().connection_lost(exc)
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        if self._answering:
+            self._done_waiting()
+        else:  # it was answered before it had come whole
+            self._wait()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if not self.transport.is_closing() and not self._answering:
+            self._wait()
+
+    @property
+    def _answering(self) -> bool:
+        """Whether a request is in the works: its own, or one that was sent behind it."""
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _wait(self) -> None:
+        self._done_waiting()
+        self.crowd.idle(self)
+        self._deadline = self.loop.call_later(self.crowd.request_s, self.crowd.close, self)
+
+    def _done_waiting(self) -> None:
+        self.crowd.busy(self)
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+
+def guarded(crowd: Connections) -> type[Guarded]:
+    """The protocol of a server whose connections are counted in `crowd`."""
+    return type("GuardedHere", (Guarded,), {"crowd": crowd})
+
+
+def raise_file_limit() -> int:
+    """As many descriptors as this process may have (systemd grants 1,024 unless asked for more).
+
+    Returns how many connections that leaves room for.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        soft = wanted
+    return max(soft - RESERVED, soft // 2)

@@ -1,0 +1,119 @@
+"""The story of a job of the log, as its viewer may read it (`scheduler.explain.story`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+from models.bundle import Bundle, BundleError
+from scheduler.core.decisions import ANOTHER, Action, Decision, Reason
+from scheduler.explain.story import JobFacts, Story, build_story
+from scheduler.explain.terms import describe
+from scheduler.explain.words import duration
+from scheduler.service.log.record import Phase
+from scheduler.service.log.store.reads import JobRow, Line, VisibleQueries
+
+
+def story_of(view: VisibleQueries, job_id: str, now: float) -> tuple[JobRow, Story]:
+    """A job of the viewer's and its story until `now`. Raises UnknownJob."""
+    job = view.job(job_id)
+    own = [_decision(line) for line in view.decisions(job_id)]
+    joined = view.joined_by(job_id)
+    step = ""
+    if own and Phase(job.phase).waits:
+        own[-1], step = _as_it_stands(view, job, own[-1])
+    story = build_story(
+        _facts(job),
+        own,
+        [_decision(joined, job.partner or ANOTHER, job.job_id)] if joined else [],
+        bundles=names_of_terms(view),
+        overtaken=view.overtaken(job_id),
+        until=max(now, job.submitted_at),
+    )
+    if step:
+        story = replace(
+            story, events=(*story.events[:-1], replace(story.events[-1], next_step=step))
+        )
+    return job, story
+
+
+def where_it_stands(job: JobRow, story: Story, now: float) -> str:
+    """Where a job stands, in a sentence without its subject."""
+    ran = max((job.ended_at or now) - job.started_at, 0.0) if job.started_at is not None else 0.0
+    waited, state = duration(story.waited_s), job.state or "ended"
+    if job.phase == Phase.ENDED:
+        if job.started_at is None:
+            return f"{state} after {waited}, before it ran"
+        status = f"; exit status {job.exit_code}" if job.exit_code else ""
+        return f"{state} after {duration(ran)} on GPUs; it had waited {waited}{status}"
+    return _STANDS[Phase(job.phase)].format(waited=waited, ran=duration(ran))
+
+
+_STANDS = {
+    Phase.SUBMITTED: "has waited {waited} and is in no queue yet",
+    Phase.QUEUED: "has waited {waited}",
+    Phase.PROFILING: "is being profiled on a GPU for a few minutes",
+    Phase.STARTING: "has its GPUs and is being started",
+    Phase.RUNNING: "has run for {ran} after waiting {waited}",
+    Phase.CANCELLED: "was cancelled after waiting {waited}",
+    Phase.REFUSED: "was refused: it can never run here",
+    Phase.LOST: "was lost: nobody knows how it ended, and it is not run again",
+}
+
+
+def names_of_terms(view: VisibleQueries) -> Mapping[str, Mapping[str, Any]]:
+    """How to read the scores of the bundle in use (`explain.terms.describe`), by its digest."""
+    body = view.bundle()
+    bundle = read_bundle(str(body.get("path", "")), str(body.get("digest", "")))
+    return {bundle.digest: describe(bundle)} if bundle and "duration" in bundle.parts else {}
+
+
+@lru_cache(maxsize=2)
+def read_bundle(path: str, digest: str) -> Bundle | None:
+    """The bundle in a folder, read once per digest; None when it cannot be read."""
+    try:
+        return Bundle.load(path) if path else None
+    except (BundleError, OSError):
+        return None
+
+
+def _decision(line: Line, job_id: str = "", partner: str = "") -> Decision:
+    """A decision from its redacted body; of one about another's job little is there."""
+    told = {"seq": line.seq, "vc": "", "job_id": job_id, **line.body}
+    told.pop("event", None)
+    if partner:
+        told["partner"] = partner
+    return Decision.from_body(told)
+
+
+def _as_it_stands(view: VisibleQueries, job: JobRow, last: Decision) -> tuple[Decision, str]:
+    """The last decision about a waiting job with the numbers of now, and a next step if another.
+
+    A decision is recorded when its reason changes; the line moves on, and so do others' jobs.
+    """
+    standing = view.standing(job.job_id)
+    if last.reason is Reason.BEHIND_HIGHER_PRIORITY:
+        if standing is None or last.position == standing.position:
+            return last, ""
+        return replace(last, position=standing.position, blocker=None, held_by=()), ""
+    if last.action is not Action.WAIT or last.free is None:
+        return last, ""
+    gpus = view.gpus_now(job.vc, profiling=last.reason is Reason.AWAITING_PROFILE)
+    step = ""
+    if job.gpus > gpus.limit - gpus.closed:
+        step = f"it can start when nodes are opened again: {gpus.closed} of these GPUs are closed"
+    return replace(last, free=gpus.free, limit=gpus.limit, held_by=()), step
+
+
+def _facts(job: JobRow) -> JobFacts:
+    ran = jct = None
+    if job.ended_at is not None:
+        jct = job.ended_at - job.submitted_at
+        ran = None if job.started_at is None else job.ended_at - job.started_at
+    return JobFacts(
+        job.job_id, job.gpus, job.submitted_at, 0.0, user=job.owner, vc=job.vc, name=job.name,
+        start_time=job.started_at, end_time=job.ended_at, jct_s=jct, ran_s=ran,
+        estimate_s=job.estimate_s, refused=job.phase == Phase.REFUSED,
+    )  # fmt: skip

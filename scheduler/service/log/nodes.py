@@ -1,0 +1,221 @@
+"""The nodes as the log tells of them: whose they are, what they have, who drained them and why.
+
+Like the ledger of jobs it follows the log and never decides: a change that waits for a node to be
+idle is made when the core says so (`Action.CHANGE_NODE`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from scheduler.backends.events import ABOUT_NODES, Event, Kind, canonical
+from scheduler.core.cluster import ClusterSpec, Node, same_type
+
+MOST_GPUS, MOST_MIB = 1024, 1e9  # of one node, and memory of one GPU: more is a mistake
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRecord:
+    """One node.
+
+    Attributes:
+        node: its number, which no other node is ever given.
+        profiling: it is lent to the profiling partition for good.
+        open: False: drained, nothing new starts there.
+        leaves: it goes once nothing runs there.
+        becomes: what it is to be once nothing runs there; `opens`: and whether it is open then.
+        reason, actor, since: why, by whom and since when (seconds since the epoch) it is drained.
+    """
+
+    node: int
+    name: str
+    has: Node
+    profiling: bool = False
+    open: bool = True
+    leaves: bool = False
+    becomes: Node | None = None
+    opens: bool = True
+    reason: str = ""
+    actor: str = ""
+    since: float | None = None
+
+    def row(self) -> dict[str, Any]:
+        """As a row of the table `nodes`."""
+        change = "{}" if self.leaves else "" if self.becomes is None else shape(self.becomes)
+        return {
+            "node": self.node,
+            "name": self.name,
+            **asdict(self.has),
+            "profiling": self.profiling,
+            "open": self.open,
+            "change": change,
+            "reason": self.reason,
+            "actor": self.actor,
+            "since": self.since,
+        }
+
+
+def shape(has: Node) -> str:
+    """A node as canonical JSON."""
+    return canonical(asdict(has))
+
+
+def change_words(change: str) -> str:
+    """The column `change` in words."""
+    if not change:
+        return ""
+    to = json.loads(change)
+    if not to:
+        return "leaves"
+    return f"becomes {to['gpus']} x {to['gpu_type'] or 'GPU'} in {to['vc']}"
+
+
+def node_of(body: Mapping[str, Any]) -> Node:
+    """What the body of an event says that a node has."""
+    return Node(body["vc"], body["gpus"], body["gpu_type"], body["gpu_memory_mib"])
+
+
+def well_formed(event: Event) -> bool:
+    """Whether an event about nodes or settings has the body of its kind: the log outlives whoever
+    wrote it, and one bad line must not keep the service from reading the rest."""
+    body, kind = event.body, event.kind
+    if kind is Kind.SETTINGS_SET:
+        return isinstance(body.get("settings"), Mapping)
+    if kind not in ABOUT_NODES:
+        return True
+    named = "name" if kind is Kind.NODE_ADDED else "node"
+    if type(body.get(named)) is not (str if named == "name" else int):
+        return False
+    if not isinstance(body.get("reason", ""), str):
+        return False
+    if kind is Kind.NODE_SET:
+        return isinstance(body.get("open"), bool)
+    return kind is Kind.NODE_REMOVED or _describes_node(body)
+
+
+def _describes_node(body: Mapping[str, Any]) -> bool:
+    gpus, memory = body.get("gpus"), body.get("gpu_memory_mib")
+    return (
+        all(isinstance(body.get(name), str) for name in ("vc", "gpu_type"))
+        and type(gpus) is int
+        and 1 <= gpus <= MOST_GPUS
+        and isinstance(memory, int | float)
+        and not isinstance(memory, bool)
+        and 0 < memory <= MOST_MIB
+    )
+
+
+class NodeTable:
+    """Nodes by number, in their order."""
+
+    def __init__(self, records: Iterable[NodeRecord] = ()) -> None:
+        self.records = {record.node: record for record in records}
+        self.next = 1 + max(self.records, default=-1)
+        self._changed: set[int] = set()
+
+    @property
+    def closed(self) -> list[int]:
+        """Drained nodes."""
+        return [record.node for record in self.records.values() if not record.open]
+
+    def named(self, name: str) -> NodeRecord | None:
+        """The node of a name."""
+        found = (record for record in self.records.values() if record.name == name)
+        return next(found, None)
+
+    # --- the log ----------------------------------------------------------------------------
+
+    def matters(self, event: Event) -> bool:
+        """False for an event about a node that is gone, or is there already."""
+        if event.kind is Kind.NODE_ADDED:
+            return self.named(event.body["name"]) is None
+        return event.body["node"] in self.records
+
+    def take(self, event: Event) -> None:
+        """An event that matters."""
+        body = event.body
+        if event.kind is Kind.NODE_ADDED:
+            self._put(NodeRecord(self.next, body["name"], node_of(body)))
+            self.next += 1
+            return
+        record = self.records[body["node"]]
+        if event.kind is Kind.NODE_SET and body["open"]:
+            self._put(NodeRecord(record.node, record.name, record.has, record.profiling))
+            return
+        waits = record.leaves or record.becomes is not None
+        record = replace(
+            record,
+            open=False,
+            opens=event.kind is not Kind.NODE_SET and (record.opens if waits else record.open),
+            reason=body.get("reason", ""),
+            actor=event.actor,
+            since=record.since if record.since is not None else event.at,
+        )
+        if event.kind is Kind.NODE_REMOVED:
+            record = replace(record, leaves=True, becomes=None)
+        elif event.kind is Kind.NODE_CHANGED:
+            record = replace(record, leaves=False, becomes=node_of(body))
+        self._put(record)
+
+    def settled(self, node: int) -> None:
+        """Nothing runs on a node any more, and the change that waited for it is made."""
+        record = self.records[node]
+        to = record.becomes
+        if to is None:
+            del self.records[node]
+            self._changed.add(node)
+            return
+        lent = record.profiling and to.vc == record.has.vc
+        done = replace(record, has=to, becomes=None, profiling=lent, open=record.opens)
+        self._put(replace(done, reason="", actor="", since=None) if done.open else done)
+
+    def _put(self, record: NodeRecord) -> None:
+        self.records[record.node] = record
+        self._changed.add(record.node)
+
+    def changes(self) -> list[tuple[int, NodeRecord | None]]:
+        """Nodes changed since the last call; None: it is gone."""
+        found = [(node, self.records.get(node)) for node in sorted(self._changed)]
+        self._changed = set()
+        return found
+
+    # --- what it will be --------------------------------------------------------------------
+
+    def intended(self) -> dict[int, Node]:
+        """What the nodes are to be, once the changes that wait are made."""
+        return {
+            node: record.becomes or record.has
+            for node, record in self.records.items()
+            if not record.leaves
+        }
+
+    def spec(self, *more: Node) -> ClusterSpec:
+        """Every node as it is now, and as it is to be: what a policy has to be built for. `more`:
+        of an event."""
+        now = [record.has for record in self.records.values()]
+        becomes = [r.becomes for r in self.records.values() if r.becomes is not None]
+        return ClusterSpec.of([*now, *becomes, *more])
+
+    def mixed_by(self, event: Event) -> bool:
+        """Whether there are to be several types of GPU after a node comes or changes."""
+        nodes, came = self.intended(), node_of(event.body)
+        nodes[event.body.get("node", self.next)] = came
+        return not all(same_type(came.gpu_type, has.gpu_type) for has in nodes.values())
+
+
+def as_begun(spec: ClusterSpec, lent: Iterable[int], names: tuple[str, ...]) -> list[NodeRecord]:
+    """The nodes of a cluster; `names`: theirs, where its groups do not say."""
+    given = names or tuple(
+        name
+        for vc in spec.vcs
+        for group in spec.groups_of(vc)
+        for name in group.names or [""] * group.nodes
+    )
+    lent = frozenset(lent)
+    return [
+        NodeRecord(node, name or f"node{node:03d}", has, node in lent)
+        for node, (has, name) in enumerate(zip(spec.nodes(), given, strict=True))
+    ]

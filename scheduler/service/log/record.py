@@ -1,0 +1,190 @@
+"""What is known of one job, and what happened to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from features.job import Profile
+from features.schema import State as EndState
+from scheduler.backends.base import Purpose
+from scheduler.backends.events import Event, canonical
+from scheduler.backends.submission import Submission
+from scheduler.core.transitions import Step, story
+
+
+class Phase(StrEnum):
+    """Where a job stands."""
+
+    SUBMITTED = "submitted"  # not in a queue yet: not looked at, or waits for its profile
+    PROFILING = "profiling"  # on the profiling partition
+    QUEUED = "queued"
+    STARTING = "starting"  # decided; not yet seen to run
+    RUNNING = "running"
+    ENDED = "ended"  # by itself, well or not: see its state
+    CANCELLED = "cancelled"
+    REFUSED = "refused"  # can never run here
+    LOST = "lost"  # was begun, and nobody knows how it ended; not run again
+
+    @property
+    def waits(self) -> bool:
+        """Waits for GPUs."""
+        return self in WAITS
+
+    @property
+    def holds_gpus(self) -> bool:
+        return self in HOLDS
+
+    @property
+    def over(self) -> bool:
+        """Nothing will happen to it any more."""
+        return self in OVER
+
+
+WAITS = (Phase.SUBMITTED, Phase.QUEUED)
+HOLDS = (Phase.PROFILING, Phase.STARTING, Phase.RUNNING)
+OVER = (Phase.ENDED, Phase.CANCELLED, Phase.REFUSED, Phase.LOST)
+
+
+@dataclass(slots=True)
+class Grant:
+    """The GPUs a job holds: it has a grant as long as its phase says so.
+
+    Attributes:
+        nodes, gpus: node indices and the GPU bit mask on each.
+        at: when they were given.
+        partner: who shares them.
+        begun: the attempt was reported started.
+    """
+
+    purpose: Purpose
+    nodes: tuple[int, ...]
+    gpus: tuple[int, ...]
+    at: float
+    partner: str | None = None
+    begun: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How it left. `state` is None for what was refused."""
+
+    at: float
+    state: EndState | None = None
+    exit_code: int | None = None
+    detail: str = ""
+
+
+@dataclass(slots=True)
+class Record:
+    """One job. Times are seconds since the epoch on the backend's clock.
+
+    Attributes:
+        seq: of the event that submitted it.
+        reason: of its latest decision.
+        priority: asked for; higher goes first.
+        key: the policy's order within its virtual cluster, smaller first.
+        attempt: of the latest launch, from 1; 0 before.
+        profile: of its latest profiling run or observation.
+        profiled: it has been in the profiling partition.
+        granted: the decision that gave it GPUs last; -1 before.
+        grant: while it holds GPUs.
+        end: once it is over.
+        steps: what happened to it, in order; decisions that leave it waiting are not among them.
+        updated_seq: the last event that changed its row.
+    """
+
+    submission: Submission
+    seq: int
+    phase: Phase = Phase.SUBMITTED
+    reason: str = ""
+    priority: int = 0
+    key: float | None = None
+    estimate_s: float | None = None
+    attempt: int = 0
+    profile: Profile | None = None
+    profiled: bool = False
+    granted: int = -1
+    queued_at: float | None = None
+    started_at: float | None = None
+    cancel_asked: bool = False
+    grant: Grant | None = None
+    end: End | None = None
+    updated_seq: int = 0
+    steps: list[Step] = field(default_factory=list)
+
+    @classmethod
+    def submitted(cls, event: Event) -> Record:
+        """As a SUBMITTED event leaves it."""
+        asked = Submission.from_body(event.body)
+        step = Step(event.at, event.kind, Phase.SUBMITTED, event.seq)
+        return cls(asked, event.seq, priority=asked.priority, updated_seq=event.seq, steps=[step])
+
+    @property
+    def job_id(self) -> str:
+        return self.submission.job_id
+
+    @property
+    def waits_to_begin(self) -> bool:
+        """Its attempt was decided and not yet reported begun."""
+        return self.grant is not None and not self.grant.begun
+
+    def story(self) -> str:
+        """Everything that happened to it, a line each."""
+        return story(f"job {self.job_id}", self.steps)
+
+    def row(self) -> dict[str, Any]:
+        """As a row of the table `jobs`."""
+        asked = self.submission
+        return {
+            "job_id": asked.job_id,
+            "submitted_seq": self.seq,
+            "owner": asked.owner,
+            "vc": asked.vc,
+            "name": asked.name,
+            "gpus": asked.gpus,
+            "spec": canonical(asked.body()),
+            "submitted_at": asked.submitted_at,
+            **self.standing(),
+        }
+
+    def standing(self) -> dict[str, Any]:
+        """What of its row changes in its life."""
+        grant, end = self.grant, self.end
+        held = () if grant is None else zip(grant.nodes, map(indices, grant.gpus), strict=True)
+        return {
+            "phase": self.phase.value,
+            "reason": self.reason,
+            "priority": self.priority,
+            "key": self.key,
+            "estimate_s": self.estimate_s,
+            "attempt": self.attempt,
+            "nodes": canonical(list(held)),
+            "partner": None if grant is None else grant.partner,
+            "queued_at": self.queued_at,
+            "started_at": self.started_at,
+            "ended_at": None if end is None else end.at,
+            "state": None if end is None or end.state is None else end.state.value,
+            "exit_code": None if end is None else end.exit_code,
+            "detail": "" if end is None else end.detail,
+            "cancel_asked": self.cancel_asked,
+            "updated_seq": self.updated_seq,
+        }
+
+
+def first_row(submitted: Event) -> dict[str, Any]:
+    """The row of `jobs` that is written with a SUBMITTED event (which has its `seq`)."""
+    return Record.submitted(submitted).row()
+
+
+def indices(mask: int) -> tuple[int, ...]:
+    """The GPU indices of a bit mask."""
+    return tuple(i for i in range(mask.bit_length()) if mask >> i & 1)
+
+
+def profile_of(body: Mapping[str, Any]) -> Profile | None:
+    """The profile in the body of a report's event."""
+    found = body.get("profile")
+    return None if found is None else Profile(**found)

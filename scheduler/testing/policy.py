@@ -1,0 +1,387 @@
+"""What every policy must keep, whatever it decides. Subclass `PolicyContract` in a few lines:
+
+class TestMine(PolicyContract):
+    name = "mine"
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections import defaultdict
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import pyarrow.parquet as pq
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from scheduler.assembly import settings_of
+from scheduler.core.arrivals import RecentForecaster
+from scheduler.core.decisions import Action, Decision, Reason
+from scheduler.core.estimates import Estimator
+from scheduler.core.pairs import TablePairPredictor
+from scheduler.core.policy import Policy, Predictors, preemption_cost_s
+from scheduler.core.profiling import ProfilingStage, Scaling, Stage, WaitingStage
+from scheduler.policies import build
+from scheduler.simulation.recorder import decision_table
+from scheduler.testing.builders import UserMeans, truth
+from scheduler.testing.worlds import (
+    Remembered,
+    Watched,
+    WatchedCore,
+    World,
+    a_cluster,
+    replay,
+    watch,
+    worlds,
+)
+
+SECONDS = 1e-4  # a double holds a time since the epoch to 2e-7 s; sums of a few dozen
+_BEGINS = (Action.START, Action.PACK)
+
+# @given stands on a base class: each subclass is another executor, on purpose
+_common = settings(
+    deadline=None, suppress_health_check=[HealthCheck.differing_executors, HealthCheck.too_slow]
+)
+
+
+class PolicyContract:
+    """The contract of a policy, as tests.
+
+    Attributes:
+        name: of the policy.
+        skips: jobs that fit may pass ones that do not; then nobody who fits is left waiting.
+        round_s: it acts at multiples of this many seconds only; 0 = whenever something happens.
+        chosen: settings of the policy that are not its defaults, as in a cluster file.
+    """
+
+    name = ""
+    chosen: Mapping[str, Any] = MappingProxyType({})
+    skips = False
+    round_s = 0.0
+
+    # --- what a subclass may change -----------------------------------------------------------
+
+    def policy(self, world: World) -> Policy:
+        return build(
+            self.name,
+            settings_of(self.name, self.chosen),
+            world.spec,
+            Predictors(TablePairPredictor(world.scores), RecentForecaster),
+        )
+
+    def estimator(self, world: World, policy: Policy) -> Estimator:
+        return truth(world.samples) if policy.oracle else UserMeans()
+
+    def stage(self, world: World, policy: Policy) -> Stage | None:
+        """Two nodes at most, and the lender that has most to spare."""
+        nodes = sum(world.lent.values())
+        if not policy.profiles or not nodes:
+            return None
+        lender = max(world.spec.vcs, key=lambda vc: world.spec.vcs[vc])
+        kind = WaitingStage if policy.profiles_waiting else ProfilingStage
+        return kind(
+            limit_s=200.0,
+            max_gpus=world.spec.gpus_per_node,
+            scaling=Scaling(lender, grow_above=2, shrink_below=2),
+            forecast=RecentForecaster(),
+        )
+
+    # --- the contract -------------------------------------------------------------------------
+
+    @settings(_common, max_examples=40)
+    @given(world=worlds())
+    def test_keeps_the_contract(self, world: World) -> None:
+        """One run per world, then every check on what it came to."""
+        watched = watch(world, self.core(world))
+        policy = watched.core.policy
+        check_every_job_ends_once(watched)
+        check_work_is_conserved(watched)
+        check_decisions_are_in_order(watched)
+        check_gangs_and_sharing(watched)
+        check_stories(watched)
+        check_sentences(watched.decisions)
+        done = {d.action for d in watched.decisions}
+        if policy.requeues:
+            check_requeues(watched)
+        elif not policy.preemptive:
+            assert Action.PREEMPT not in done
+            assert watched.outcome.preemptions == 0
+        if not policy.packs:
+            assert Action.PACK not in done
+            assert watched.outcome.packings == 0
+        if not policy.profiles:
+            assert Action.PROFILE not in done
+
+    @settings(_common, max_examples=12)
+    @given(world=worlds())
+    def test_decides_the_same_twice_and_from_the_log(self, world: World) -> None:
+        """Byte-identical tables; and a core told the recorded events decides the same."""
+        first = watch(world, self.core(world))
+        check_same(first.decisions, watch(world, self.core(world)).decisions)
+        fresh = self.core(world)
+        fresh.oracle = Remembered(first.answers)
+        check_same(first.decisions, replay(first.core.events, fresh))
+
+    @settings(_common, max_examples=20)
+    @given(world=worlds(), data=st.data())
+    def test_cannot_see_the_future(self, world: World, data: st.DataObject) -> None:
+        """Another truth about jobs that have not ended by some time changes nothing before it."""
+        if self.policy(world).oracle:
+            return
+        before = watch(world, self.core(world))
+        ends = sorted(r.end_time for r in before.outcome.jobs if r.end_time is not None)
+        if not ends:
+            return
+        time = data.draw(st.sampled_from(ends))
+        stretched = {
+            r.job.job_id: r.duration_s * data.draw(st.floats(1.0, 20.0)) + 1.0
+            for r in before.outcome.jobs
+            if r.end_time is None or r.end_time > time
+        }
+        other = world.with_durations(stretched)
+        after = watch(other, self.core(other))
+        check_same(before.decisions, after.decisions, until=time)
+
+    def core(self, world: World) -> WatchedCore:
+        policy = self.policy(world)
+        stage = self.stage(world, policy)
+        core = WatchedCore(
+            a_cluster(world, profiles=policy.profiles),
+            policy,
+            self.estimator(world, policy),
+            profiling=stage,
+        )
+        core.skips, core.round_s = self.skips, self.round_s
+        return core
+
+
+def parquet(decisions: list[Decision]) -> bytes:
+    """Decisions as the bytes of their table."""
+    sink = io.BytesIO()
+    pq.write_table(decision_table(decisions), sink)
+    return sink.getvalue()
+
+
+def check_same(one: list[Decision], other: list[Decision], *, until: float = math.inf) -> None:
+    """Byte-identical tables, up to and including a time."""
+    tables = [parquet([d for d in decisions if d.time <= until]) for decisions in (one, other)]
+    assert tables[0] == tables[1], "other decisions"
+
+
+# --- checks on a finished run ---------------------------------------------------------------------
+
+
+def check_every_job_ends_once(watched: Watched) -> None:
+    """Admissible jobs end once, after their submission; the rest are refused, saying why."""
+    world, core = watched.world, watched.core
+    ends = [args[0] for name, args, _ in core.events if name == "ended"]
+    assert len(ends) == len(set(ends))
+    for result in watched.outcome.jobs:
+        job_id = result.job.job_id
+        if world.admissible(result.job, profiles=core.policy.profiles):
+            assert not result.refused
+            assert job_id in ends
+            assert result.start_time is not None
+            assert result.end_time is not None
+            assert result.job.submit_time <= result.start_time <= result.end_time
+            assert result.queue_s >= -SECONDS
+        else:
+            assert result.refused
+            assert job_id not in ends
+            assert result.start_time is None
+            assert result.end_time is None
+            (refusal,) = [d for d in watched.decisions if d.job_id == job_id]
+            assert refusal.action is Action.REFUSE
+            assert refusal.reason is Reason.INVALID_REQUEST
+    assert not core.cluster.runs
+    assert not any(len(queue) for queue in core.queues.values())
+
+
+def check_work_is_conserved(watched: Watched) -> None:
+    """The rate integrated over a job's time on GPUs is its duration and its preemptions' cost.
+
+    Told from the recorded decisions and end times alone, not from the engine's own accounting.
+    """
+    stints, profiled = _stints(watched)
+    shared: dict[str, list[tuple[float, str]]] = defaultdict(list)
+    for d in watched.decisions:
+        if d.action is Action.PACK:
+            assert d.partner is not None
+            for one, other in ((d.job_id, d.partner), (d.partner, d.job_id)):
+                end = min(_stop(stints[one], d.time), _stop(stints[other], d.time))
+                shared[one].append((end - d.time, other))
+    work, speed = watched.world.work, watched.world.speed
+    for result in watched.outcome.jobs:
+        job_id = result.job.job_id
+        if result.end_time is None:
+            continue
+        on_gpus = sum(stop - start for start, stop in stints[job_id])
+        lost = sum(
+            seconds * (1.0 - speed.speed(work[job_id].configuration, work[other].configuration))
+            for seconds, other in shared[job_id]
+        )
+        job = result.job
+        requeues = watched.core.policy.requeues
+        cost = job.checkpoint_s if requeues else preemption_cost_s(job.gpus)
+        owed = result.duration_s + result.preemptions * cost
+        if result.ended_in_profiling:
+            assert not on_gpus
+            (slot,) = profiled[job_id]
+            assert math.isclose(result.end_time - slot, result.duration_s, abs_tol=SECONDS)
+            assert math.isclose(result.profile_s, result.duration_s, abs_tol=SECONDS)
+        else:
+            assert math.isclose(on_gpus - lost, owed, rel_tol=1e-6, abs_tol=SECONDS)
+            assert math.isclose(result.ran_s, on_gpus, rel_tol=1e-6, abs_tol=SECONDS)
+            assert result.packed == len(shared[job_id])
+            if not shared[job_id] and not result.preemptions:
+                assert result.start_time is not None
+                took = result.end_time - result.start_time
+                assert math.isclose(took, result.duration_s, abs_tol=SECONDS)
+
+
+def check_decisions_are_in_order(watched: Watched) -> None:
+    decisions = watched.decisions
+    assert decisions == watched.core.decided, "what the core decided is what was recorded"
+    assert watched.outcome.decisions == len(decisions)
+    assert [d.seq for d in decisions] == list(range(len(decisions)))
+    times = [d.time for d in decisions]
+    assert times == sorted(times)
+    submit = {s.id: s.job.submit_time for s in watched.world.samples}
+    assert all(d.time >= submit[d.job_id] for d in decisions if d.job_id)
+
+
+def check_gangs_and_sharing(watched: Watched) -> None:
+    """Re-enacts the recorded placements on an empty cluster."""
+    world, spec = watched.world, watched.world.spec
+    size = {s.id: s.job.gpus for s in world.samples}
+    home = [vc for vc, n in spec.vcs.items() for _ in range(n)]
+    holders: dict[tuple[int, int], list[str]] = defaultdict(list)
+    holds: dict[str, list[tuple[int, int]]] = {}
+
+    def leave(job_id: str) -> None:
+        for gpu in holds.pop(job_id):
+            holders[gpu].remove(job_id)
+
+    for d in watched.core.timeline:
+        if isinstance(d, str):
+            leave(d)
+            continue
+        if d.action is Action.PREEMPT:
+            leave(d.job_id)
+        if d.action not in (Action.PROFILE, *_BEGINS):
+            continue
+        gpus = [
+            (node, i)
+            for node, mask in zip(d.nodes, d.gpus, strict=True)
+            for i in range(mask.bit_length())
+            if mask >> i & 1
+        ]
+        assert len(gpus) == len(set(gpus)) == size[d.job_id], "a gang is whole"
+        assert all(0 <= node < len(home) and i < spec.gpus_per_node for node, i in gpus)
+        assert len(d.nodes) == -(-size[d.job_id] // spec.gpus_per_node), "on the fewest nodes"
+        if d.action is not Action.PROFILE:
+            assert {home[node] for node in d.nodes} == {d.vc}
+        expected = [d.partner] if d.action is Action.PACK else []
+        assert all(holders[gpu] == expected for gpu in gpus)
+        holds[d.job_id] = gpus
+        for gpu in gpus:
+            holders[gpu].append(d.job_id)
+    assert not holds
+
+
+def check_stories(watched: Watched) -> None:
+    """Nobody starts out of the blue, and nobody waits without having been told why."""
+    waiting = watched.core.policy.profiles_waiting
+    story: dict[str, list[Decision]] = defaultdict(list)
+    for d in watched.decisions:
+        story[d.job_id].append(d)
+    for job_id, decisions in story.items():
+        if not job_id or decisions[0].action is Action.REFUSE:
+            continue  # a loan of a node, or checked elsewhere
+        submit = next(s.job.submit_time for s in watched.world.samples if s.id == job_id)
+        since, told, state = submit, False, "new"
+        for d in decisions:
+            assert d.reason is not Reason.NOT_YET_EVALUATED
+            if d.action in (Action.PROFILE, *_BEGINS):
+                assert told or d.time == since, f"{job_id} waited and was not told why"
+                allowed = ["queued", "preempted"]
+                if d.action is Action.PROFILE:
+                    allowed = ["new", "queued"] if waiting else ["new"]
+                assert state in allowed, f"{job_id} started from nowhere"
+                state = d.action.value
+            elif d.action is Action.ENQUEUE:
+                assert state in ("new", "profile")
+                since, told, state = d.time, False, "queued"
+            elif d.action is Action.WAIT:
+                told = True
+            elif d.action is Action.PREEMPT:
+                assert state in _BEGINS
+                since, told, state = d.time, True, "preempted"
+
+
+def check_sentences(decisions: list[Decision]) -> None:
+    """Every decision can be put into words, with its numbers."""
+    for d in decisions:
+        sentence = d.sentence()
+        assert sentence
+        assert "None" not in sentence, (d.action, sentence)
+        assert "{" not in sentence
+        assert "pending" not in sentence.lower()
+        assert d.reason.value != "Pending"
+
+
+def check_requeues(watched: Watched) -> None:
+    """Only jobs declared resumable are stopped, once each, alone on their GPUs, for another."""
+    jobs = {s.id: s.job for s in watched.world.samples}
+    partners: dict[str, str] = {}
+    stopped: set[str] = set()
+    blockers: list[tuple[float, str]] = []
+    for d in watched.core.timeline:
+        gone = d if isinstance(d, str) else d.job_id if d.action is Action.PREEMPT else None
+        if isinstance(d, Decision) and d.action is Action.PREEMPT:
+            assert jobs[d.job_id].resumable, f"{d.job_id} cannot be stopped"
+            assert d.job_id not in stopped, f"{d.job_id} was stopped twice"
+            assert d.job_id not in partners, f"{d.job_id} shares its GPUs"
+            assert d.blocker is not None
+            stopped.add(d.job_id)
+            blockers.append((d.time, d.blocker))
+        elif isinstance(d, Decision) and d.action is Action.PACK:
+            assert d.partner is not None
+            partners[d.job_id], partners[d.partner] = d.partner, d.job_id
+        if gone is not None and gone in partners:
+            del partners[partners.pop(gone)]
+    begun = {(d.time, d.job_id) for d in watched.decisions if d.action in _BEGINS}
+    assert begun.issuperset(blockers), "whom a job was stopped for starts at once"
+    assert watched.outcome.preemptions == len(stopped)
+
+
+Stints = dict[str, list[tuple[float, float]]]
+
+
+def _stints(watched: Watched) -> tuple[Stints, dict[str, list[float]]]:
+    """Each job's times on GPUs of its virtual cluster, and the starts of its profiling runs."""
+    begun: dict[str, float] = {}
+    stints: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    profiled: dict[str, list[float]] = defaultdict(list)
+    for d in watched.decisions:
+        if d.action in _BEGINS:
+            assert d.job_id not in begun
+            begun[d.job_id] = d.time
+        elif d.action is Action.PREEMPT:
+            stints[d.job_id].append((begun.pop(d.job_id), d.time))
+        elif d.action is Action.PROFILE:
+            profiled[d.job_id].append(d.time)
+    for result in watched.outcome.jobs:
+        if result.job.job_id in begun:
+            assert result.end_time is not None
+            stints[result.job.job_id].append((begun.pop(result.job.job_id), result.end_time))
+    assert not begun
+    return stints, profiled
+
+
+def _stop(stints: list[tuple[float, float]], time: float) -> float:
+    """When the stint that covers `time` stops."""
+    return next(stop for start, stop in reversed(stints) if start <= time <= stop)

@@ -1,0 +1,123 @@
+"""The worlds that policies are chosen and reported on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from benchmarks.worlds.__main__ import against, verdict
+from benchmarks.worlds.make import HALVES, bootstrap, offered_load, read_worlds, scenario
+from scheduler.core.cluster import ClusterSpec
+from scheduler.simulation.work import Workload
+from scheduler.testing.builders import a_job
+
+DAY_S = 86_400.0
+
+
+def test_there_are_many_worlds_and_none_is_in_both_halves() -> None:
+    halves = read_worlds()
+    assert set(halves) == set(HALVES)
+    assert min(map(len, halves.values())) >= 12
+    assert not set(halves["chosen"]) & set(halves["reported"])
+    every = [world for worlds in halves.values() for world in worlds.values()]
+    assert len(set(map(repr, every))) == len(every), "no world is there twice"
+    for worlds in halves.values():  # each half has some of each kind
+        loops = Counter(world.loop for world in worlds.values())
+        bare = Counter(world.profiles for world in worlds.values())
+        assert min(loops["open"], loops["closed"], bare[True], bare[False]) >= 1
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        ("chosen: {}", "halves"),
+        ("chosen: {a: {trace: venus}}\nreported: {a: {trace: philly}}", "both halves"),
+        ("chosen: {a: {trace: mars}}\nreported: {}", "trace"),
+        ("chosen: {a: {trace: venus, colour: red}}\nreported: {}", "colour"),
+    ],
+)
+def test_a_file_that_is_not_as_expected_is_refused(
+    tmp_path: Path, content: str, named: str
+) -> None:
+    path = tmp_path / "worlds.yaml"
+    path.write_text(content)
+    with pytest.raises(ValueError, match=named):
+        read_worlds(path)
+
+
+def trace() -> Workload:
+    samples = [a_job(f"{day}-{i}", at=day * DAY_S + i * 600) for day in range(5) for i in range(4)]
+    return Workload(
+        "w", [s.job for s in samples], {s.id: s.work for s in samples}, ClusterSpec({"vc": 1})
+    )
+
+
+def test_a_bootstrap_draws_whole_days_and_keeps_what_is_within_them() -> None:
+    found = bootstrap(trace(), 8, seed=3)
+    assert found.work.keys() == {job.job_id for job in found.jobs}
+    times = [job.submit_time for job in found.jobs]
+    assert times == [day * DAY_S + i * 600 for day in range(8) for i in range(4)]
+    days = [job.job_id.split("-")[0] for job in found.jobs]
+    assert all(len(set(days[i : i + 4])) == 1 for i in range(0, 32, 4)), "a day stays together"
+    assert len(set(days)) < 8, "days come again"
+    assert bootstrap(trace(), 8, seed=3).jobs == found.jobs
+    assert bootstrap(trace(), 8, seed=4).jobs != found.jobs
+
+
+def figures(jct: float, p99: float = 1.0, wide: float | None = 1.0) -> dict[str, float | None]:
+    return {"mean_jct_s": jct, "p99_wait_s": p99, "longest_wide_wait_s": wide}
+
+
+def test_the_policy_stands_beside_the_best_peer_and_beside_lucid() -> None:
+    found = against(
+        {
+            "pellucid": [figures(90.0, 3.0, None), figures(130.0, 5.0, None)],
+            "lucid": [figures(150.0, 4.0, None), figures(150.0, 4.0, None)],
+            "easy": [figures(100.0), figures(100.0)],
+            "srtf": [figures(10.0), figures(10.0)],
+        }
+    )
+    assert found is not None
+    assert found["best_peer"] == "easy", "one that knows durations is no peer"
+    assert found["mean_jct"] == pytest.approx({"ratio": 1.1, "se": 0.2})
+    assert found["p99_wait"] == pytest.approx({"ratio": 1.0, "se": 0.25})
+    assert found["longest_wide_wait"] is None, "nobody is wide"
+    assert against({"lucid": [figures(1.0)]}) is None
+
+
+def row(world: str, jct: float, p99: float = 1.0) -> dict[str, object]:
+    ratio = {"mean_jct": {"ratio": jct}, "p99_wait": {"ratio": p99}, "longest_wide_wait": None}
+    return {"world": world, "against": ratio}
+
+
+def test_a_verdict_says_what_holds_and_where_it_does_not() -> None:
+    most, below, p99, wide = verdict(
+        [row("a", 0.9), row("b", 0.8), row("c", 0.99, p99=1.2), row("d", 1.02)]
+    )
+    assert (most["holds"], most["worst"], most["worst_ratio"]) == (True, "d", 1.02)
+    assert (below["holds"], below["holds_in"], below["fails_in"]) == (True, 3, ["d"])
+    assert (p99["holds"], p99["fails_in"]) == (False, ["c"])
+    assert (wide["worlds"], wide["worst"]) == (0, None)
+    assert not verdict([row("a", 0.9), row("b", 1.031)])[0]["holds"]
+    assert not verdict([row("a", 0.9), row("b", 1.0)])[1]["holds"]
+
+
+@pytest.mark.shared_data
+@pytest.mark.parametrize("half", HALVES)
+def test_every_world_can_be_made_and_is_as_it_says(shared_data: Path, half: str) -> None:
+    for name, world in read_worlds()[half].items():
+        if world.trace in ("venus", "thinned") and name != "venus-busier-closed":
+            continue  # alike, and slow to read
+        made = scenario(name, world, shared_data, 0, "constant:600")
+        jobs = made.workload.jobs
+        assert len(jobs) >= 100
+        assert [job.submit_time for job in jobs] == sorted(job.submit_time for job in jobs)
+        if world.load is not None:
+            assert offered_load(made.workload) == pytest.approx(world.load, rel=1e-3)
+        assert bool(made.workload.after) <= (world.loop != "open")
+        assert (made.pair_predictor is not None) is world.profiles
+        has = {bool(job.user) for job in jobs}, {job.time_limit_s is not None for job in jobs}
+        assert world.users or has[0] == {False}
+        assert has[1] == {world.limits}

@@ -1,0 +1,61 @@
+"""What outsiders are told to do works as written, from a folder outside the repository."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scheduler.service.backends import open_backend
+from scheduler.service.settings import Settings, SettingsError, read_settings
+from tests.docs.walk import commands, files, shell, walk
+
+
+def test_a_policy_in_a_file_of_its_own(tmp_path: Path) -> None:
+    for name, text in files("adding-a-trace-format.md").items():
+        (tmp_path / name).write_text(text)
+    shell(commands("adding-a-trace-format.md")[-1], tmp_path)  # makes a trace to play on
+    used, suite = walk("adding-a-policy.md", tmp_path, TRACE=str(tmp_path / "trace"))
+    assert "aged" in used
+    assert "weight=4.0 GPUs" in used
+    assert " passed" in suite
+    assert "failed" not in suite
+
+
+def test_a_trace_format_in_a_file_of_its_own(tmp_path: Path) -> None:
+    suite, ingested = walk("adding-a-trace-format.md", tmp_path)
+    assert " passed" in suite
+    assert "failed" not in suite
+    assert "frontier" in ingested
+    summary = json.loads((tmp_path / "trace" / "summary.json").read_text())
+    assert (summary["kept"], summary["quarantined"]) == (2, {"bad_gpus": 1})
+
+
+def test_a_backend_in_a_file_of_its_own(tmp_path: Path) -> None:
+    (suite,) = walk("adding-a-backend.md", tmp_path)
+    assert " passed" in suite
+    assert "failed" not in suite
+
+
+@pytest.mark.parametrize(
+    ("backend", "why"),
+    [("nowhere", "simulated, local, slurm or module:function"), ("nowhere:x", "'nowhere'")],
+)
+def test_a_backend_that_is_not_there_is_refused_in_one_line(backend: str, why: str) -> None:
+    with pytest.raises(SettingsError, match=why) as caught:
+        read_settings(backend=backend)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_service_opens_a_backend_of_the_site(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine.py").write_text("def opened(settings, header): return settings, header")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", ["", *sys.path])
+    settings: Settings = read_settings(backend="mine:opened")
+    header: Any = object()
+    assert open_backend(settings, header) == (settings, header)

@@ -1,0 +1,236 @@
+"""Removing the named blocker starts the job: on waiting decisions, and on what the analyst says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from features.schema import State
+from scheduler.core.core import Core
+from scheduler.core.decisions import Decision, Reason
+from scheduler.explain.findings import answer, compared, told
+from scheduler.explain.way import BEGINS, Holder, Kind, in_the_way, starts_without
+from scheduler.explain.whatif.forecasts import Futures
+from scheduler.explain.whatif.memory import Memory
+from scheduler.policies.fifo import Fifo, FifoSkip
+from scheduler.policies.pellucid.policy import Pellucid
+from scheduler.testing.builders import Desk, a_job, cluster_of, pellucid
+from scheduler.testing.worlds import World, worlds
+from tests.scheduler.explain.watched import a_policy, first_days, replay, waits
+
+HOUR = 3600.0
+POLICIES = ["fifo", "fifo-skip", "sjf", "lucid", "pellucid"]
+
+
+def check_named(core: Core, memory: Memory, decisions: list[Decision], now: float) -> int:
+    """Every blocker named for a job that still waits is one. How many were named."""
+    last = {d.job_id: d for d in decisions}  # it may have gone to be profiled since
+    named = [d for d in waits(list(last.values())) if d.blocker is not None]
+    futures = Futures(core, memory, now) if named else None
+    for d in named:
+        assert futures is not None
+        assert d.blocker is not None
+        assert starts_without(futures, d.job_id, [d.blocker]), d
+    return len(named)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+@settings(max_examples=80)
+@given(world=worlds(), max_wait_s=st.sampled_from([0.0, 300.0, 3000.0]))
+def test_without_the_named_blocker_the_job_starts(
+    name: str, world: World, max_wait_s: float
+) -> None:
+    policy = a_policy(name, world)
+    if isinstance(policy, Pellucid):
+        policy.max_wait_s = policy.starvation.max_wait_s = max_wait_s
+    replay(world, policy, lambda *seen: (check_named(*seen), None)[1])
+
+
+@pytest.mark.shared_data
+@pytest.mark.parametrize("name", ["lucid", "pellucid"])
+def test_without_the_named_blocker_the_job_starts_on_venus(name: str, shared_data: Path) -> None:
+    first_days(shared_data, 0.7, name, lambda *seen: (check_named(*seen), None)[1])
+
+
+@settings(max_examples=40)
+@given(world=worlds(), name=st.sampled_from(POLICIES))
+def test_what_the_analyst_says_blocks_does(world: World, name: str) -> None:
+    """Checked otherwise than it was found: the blockers end instead of leaving."""
+
+    def look(core: Core, memory: Memory, decisions: list[Decision], now: float) -> None:
+        for d in waits(decisions)[:1]:
+            if d.reason is Reason.AWAITING_PROFILE:
+                continue
+            futures = Futures(core, memory, now)
+            way = in_the_way(futures, d.job_id)
+            if not way.holders:
+                continue
+            copy = futures.copy()
+            for holder in way.holders:
+                if holder.kind is Kind.RUN:
+                    run = copy.cluster.runs[holder.job_id]
+                    copy.ended(holder.job_id, State.COMPLETED, now - run.start_time, now)
+                else:
+                    copy.withdrawn(holder.job_id, now)
+            assert d.job_id in {x.job_id for x in copy.decide(now) if x.action in BEGINS}
+
+    replay(world, a_policy(name, world), look)
+
+
+def a_desk(policy: object) -> tuple[Desk, Memory]:
+    desk = Desk(policy, cluster_of(nodes=1, gpus=8))  # type: ignore[arg-type]
+    memory = desk.core.estimator = Memory(desk.core.estimator)
+    return desk, memory
+
+
+def jobs_of(holders: tuple[Holder, ...]) -> set[tuple[str, str]]:
+    return {(holder.job_id, holder.kind.name) for holder in holders}
+
+
+def test_the_running_job_that_is_in_the_way_is_found() -> None:
+    desk, memory = a_desk(FifoSkip())
+    desk.submit(a_job("small", gpus=2), a_job("large", gpus=5))
+    desk.submit(a_job("next", gpus=4, at=60.0), now=60.0)
+    way = in_the_way(Futures(desk.core, memory, 60.0), "next")
+    assert jobs_of(way.holders) == {("large", "RUN")}
+    assert way.holders[0].ran_s == 60.0
+    assert (way.alternatives, way.not_examined) == (0, ())
+
+
+def test_when_no_single_job_is_in_the_way_the_fewest_are_named_together() -> None:
+    desk, memory = a_desk(FifoSkip())
+    desk.submit(*(a_job(f"r{i}", gpus=2) for i in range(4)))
+    desk.submit(a_job("next", gpus=4, at=60.0), now=60.0)
+    way = in_the_way(Futures(desk.core, memory, 60.0), "next")
+    assert len(way.holders) == 2
+    assert {holder.kind for holder in way.holders} == {Kind.RUN}
+
+
+def test_a_running_and_a_waiting_job_are_named_together() -> None:
+    desk, memory = a_desk(Fifo())
+    desk.submit(a_job("running", gpus=8))
+    desk.submit(a_job("head", gpus=8), a_job("next", gpus=8), now=1.0)
+    found = answer(Futures(desk.core, memory, 1.0), "next")
+    assert jobs_of(found.way.holders) == {("running", "RUN"), ("head", "AHEAD")}
+    text = told(found, "nobody", Futures(desk.core, memory, 1.0))["in_the_way"]
+    assert "It needs 8 GPUs; 0 of 8 are free now." in text
+    assert "1 running job of others" in text
+    assert "1 waiting job of others that goes first" in text
+    assert "Without them it starts (tried)." in text
+
+
+def test_a_closed_node_is_in_the_way_alone_or_beside_others() -> None:
+    desk = Desk(FifoSkip(), cluster_of(nodes=2, gpus=8))
+    memory = desk.core.estimator = Memory(desk.core.estimator)
+    desk.submit(a_job("running", gpus=8))
+    (full,) = desk.core.cluster.runs["running"].nodes
+    desk.core.set_node(1 - full, False)
+    desk.submit(a_job("next", gpus=8), a_job("both", gpus=16), now=1.0)
+    futures = Futures(desk.core, memory, 1.0)
+    found = answer(futures, "next")
+    assert [holder.node for holder in found.way.holders] == [1 - full]
+    assert found.way.alternatives == 1
+    assert f"node {1 - full}, which is closed" in told(found, "", futures)["in_the_way"]
+    kinds = [holder.kind for holder in in_the_way(futures, "both").holders]
+    assert sorted(kinds) == [Kind.NODE, Kind.RUN, Kind.AHEAD]
+
+
+def test_the_job_that_gpus_are_kept_for_is_named_as_such() -> None:
+    desk = Desk(pellucid(max_wait_s=100.0, overload=16.0), cluster_of(nodes=1, gpus=8))
+    memory = desk.core.estimator = Memory(desk.core.estimator)
+    desk.submit(a_job("running", gpus=4))
+    desk.submit(a_job("starving", gpus=8, at=1.0), now=1.0)
+    desk.core.wake(500.0)
+    desk.core.decide(500.0)
+    desk.submit(a_job("next", gpus=4, at=500.0), now=500.0)
+    futures = Futures(desk.core, memory, 500.0)
+    found = answer(futures, "next")
+    assert jobs_of(found.way.holders) == {("starving", "KEPT")}
+    assert "1 job that GPUs are kept for of others" in told(found, "", futures)["in_the_way"]
+    own = told(answer(futures, "starving"), "", futures)["promise"]
+    assert own == "8 GPUs are kept for it, 4 of them still busy; nobody else starts there."
+
+
+def test_behind_a_line_the_head_is_to_blame_only_if_it_is() -> None:
+    desk, memory = a_desk(Fifo())
+    desk.submit(a_job("running", gpus=6))
+    taken = desk.submit(
+        a_job("head", gpus=4), a_job("second", gpus=1), a_job("third", gpus=1), now=1.0
+    )
+    assert [(d.job_id, d.blocker) for d in waits(taken)] == [
+        ("head", None),
+        ("second", "head"),
+        ("third", None),
+    ]
+    assert waits(taken)[2].sentence() == "number 3 in line, behind jobs that go first"
+    way = in_the_way(Futures(desk.core, memory, 1.0), "second")
+    assert jobs_of(way.holders) == {("head", "AHEAD")}
+
+
+def test_the_answer_has_numbers_place_and_promise_of_now_and_names_nobody_else() -> None:
+    policy = pellucid(max_wait_s=HOUR, overload=16.0)
+    desk = Desk(policy, cluster_of(nodes=1, gpus=8))
+    memory = desk.core.estimator = Memory(desk.core.estimator)
+    desk.submit(a_job("large", gpus=8, user="ann"))
+    desk.submit(a_job("other", gpus=4, user="ann", at=9.0), now=9.0)
+    desk.submit(a_job("next", gpus=8, at=10.0), now=10.0)
+    futures = Futures(desk.core, memory, 600.0)
+    found = answer(futures, "next")
+    assert (found.need, found.free, found.limit) == (8, 0, 8)
+    assert (found.position, found.waiting) == (2, 2)
+    assert found.promise is not None
+    assert found.promise.left_s == 10.0 + HOUR - 600.0
+    queued = desk.core.known("next")
+    assert sum(s for _, s in found.order) == pytest.approx(queued.key - policy.ageing * 600.0)
+    plain = told(found, "user", futures)
+    assert plain["promise"].startswith("As things stand GPUs are kept for it in 50 min (1 h after")
+    assert "later if more is asked for" in plain["promise"]
+    for word in ("large", "'other'", "ann"):
+        assert word not in str(plain)
+    assert "large" in str(told(found, "user", futures, names=True))
+    beside = compared(futures.still, "next", desk.core.known("other"), 600.0)
+    assert beside["first"]
+    for which, job_id in (("this", "next"), ("other", "other")):
+        terms = sum(row[which] for row in beside["terms"])
+        assert terms == pytest.approx(desk.core.known(job_id).key - policy.ageing * 600.0)
+
+
+def test_a_run_that_outlived_its_prediction_is_said_to() -> None:
+    desk = Desk(pellucid(), cluster_of(nodes=1, gpus=8))
+    memory = desk.core.estimator = Memory(desk.core.estimator)
+    desk.submit(a_job("large", gpus=8))
+    expected = desk.core.known("large").estimate_s
+    assert expected is not None
+    now = expected + HOUR
+    desk.submit(a_job("next", gpus=8, at=now), now=now)
+    futures = Futures(desk.core, memory, now)
+    found = answer(futures, "next")
+    assert found.way.holders[0].past_s == pytest.approx(HOUR)
+    assert "was expected" in told(found, "", futures)["in_the_way"]
+
+
+@pytest.mark.parametrize("place", [0, 3, 150, 299])
+def test_in_a_long_line_somebody_is_found_and_it_is_true(place: int) -> None:
+    desk = Desk(pellucid(), cluster_of(nodes=4, gpus=8))
+    memory = desk.core.estimator = Memory(desk.core.estimator)
+    desk.submit(*(a_job(f"r{i}", gpus=4) for i in range(8)))
+    desk.submit(*(a_job(f"w{i}", gpus=1 + i % 8, at=9.0) for i in range(300)), now=9.0)
+    (queue,) = desk.core.queues.values()
+    futures = Futures(desk.core, memory, 20.0)
+    job_id = queue[place].job.job_id
+    found = answer(futures, job_id)
+    assert found.way.holders
+    assert starts_without(futures, job_id, [holder.job_id for holder in found.way.holders])
+    plain = told(found, "nobody", futures)
+    assert len(plain["holders"]) <= 20
+    assert plain["in_all"] == len(found.way.holders)
+
+
+def test_a_job_that_runs_does_not_wait() -> None:
+    desk, memory = a_desk(FifoSkip())
+    desk.submit(a_job("a"))
+    with pytest.raises(LookupError, match="job a has its GPUs"):
+        answer(Futures(desk.core, memory, 1.0), "a")

@@ -1,0 +1,116 @@
+"""What a policy found while it decided is what is told of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from features.job import Profile
+from scheduler.core.decisions import Action, Reason
+from scheduler.core.estimates import TableEstimator
+from scheduler.core.findings import NotExamined, Partner
+from scheduler.core.policy import Policy
+from scheduler.explain.findings import _REFUSED, answer, sharing_words, told
+from scheduler.explain.whatif.forecasts import Futures
+from scheduler.explain.whatif.memory import Memory
+from scheduler.testing.builders import Desk, Likes, a_job, cluster_of, lucid, pellucid
+
+HOUR = 3600.0
+LIGHT = Profile(50.0, 30.0, 1_000.0)
+HEAVY = Profile(50.0, 30.0, 20_000.0)
+SLOW = {("waits", "runs"): (0.5, 0.4)}
+
+
+def a_pair(policy: Policy, own: Profile = LIGHT, other: Profile = LIGHT, **seconds: float) -> Desk:
+    """One GPU on which a job runs; another is about to wait for it, both profiled."""
+    estimates = TableEstimator("given", seconds, default=600.0)
+    desk = Desk(policy, cluster_of(gpus=1), estimates)
+    memory = desk.core.estimator = Memory(desk.core.estimator)
+    assert memory is not None
+    desk.submit(a_job("runs", user="ann"))
+    desk.core.known("runs").profile = other
+    desk.core.submitted(a_job("waits", at=1.0, user="bob").job, 1.0)
+    desk.core.known("waits").profile = own
+    return desk
+
+
+def partner(desk: Desk) -> Partner | None:
+    return desk.core.policy.findings(desk.core.known("waits")).partner
+
+
+def said(desk: Desk, now: float) -> dict[str, object]:
+    memory = desk.core.estimator
+    assert isinstance(memory, Memory)
+    futures = Futures(desk.core, memory, now)
+    return told(answer(futures, "waits"), "bob", futures)
+
+
+def test_a_pair_that_does_not_pay_is_found_with_its_speeds_and_loss() -> None:
+    desk = a_pair(pellucid(Likes(speeds=SLOW)))
+    (wait,) = [d for d in desk.core.decide(1.0) if d.action is Action.WAIT]
+    found = partner(desk)
+    assert found is not None
+    assert (found.at, found.job_id, found.speeds) == (1.0, "runs", (0.5, 0.4))
+    assert found.refused is wait.reason is Reason.INTERFERENCE_GUARD
+    assert found.gain_s == dict(wait.evidence)["gain_s"]
+    assert found.gain_s is not None
+    assert found.gain_s < 0
+    text = str(said(desk, 1.0)["sharing"])
+    assert "run at 50% and the other at 40%" in text
+    assert "cost more time than it saves" in text
+    assert "runs" not in text.split()
+
+
+@pytest.mark.parametrize("make", [pellucid, lucid])
+def test_memory_that_does_not_fit_is_told_as_such(make: type[Policy]) -> None:
+    """Though the pair would run at full speed."""
+    desk = a_pair(make(Likes()), HEAVY, HEAVY)
+    desk.core.decide(1.0)
+    assert partner(desk) == Partner(1.0, "runs", Reason.MEMORY_GUARD)
+    assert "memory does not hold both" in str(said(desk, 1.0)["sharing"])
+
+
+def test_lucids_priority_rule_is_told_as_such_and_not_as_interference() -> None:
+    desk = a_pair(lucid(Likes()), runs=600.0, waits=1300.0)
+    desk.core.decide(1.0)
+    assert partner(desk) == Partner(1.0, "runs", Reason.PRIORITY_RATIO)
+    assert desk.core.known("waits").reason is Reason.GPUS_BUSY
+    assert "GPU-time is too large beside the other's" in str(said(desk, 1.0)["sharing"])
+
+
+def test_a_partner_whose_gpus_are_kept_is_not_told_as_one_that_would_do() -> None:
+    desk = a_pair(pellucid(Likes(), max_wait_s=HOUR, overload=16.0), runs=1e6, waits=10.0)
+    desk.core.submitted(replace(a_job("first").job, share=False), 0.0)
+    desk.core.known("waits").profile = None
+    desk.core.decide(HOUR)
+    assert desk.core.policy.reservation("vc") == ("first", [(0, 1)])
+    desk.core.known("waits").profile = LIGHT
+    desk.core.submitted(a_job("again", at=HOUR).job, HOUR)
+    desk.core.decide(HOUR + 1.0)
+    assert partner(desk) == Partner(HOUR + 1.0, "runs", Reason.RESERVED_FOR_STARVING_JOB)
+    assert "kept for a job that has waited too long" in str(said(desk, HOUR + 1.0)["sharing"])
+
+
+def test_what_was_not_examined_is_said() -> None:
+    desk = a_pair(pellucid(Likes(speeds=SLOW), partner_searches=0))
+    desk.core.decide(1.0)
+    found = desk.core.policy.findings(desk.core.known("waits"))
+    assert (found.partner, found.not_examined) == (None, (NotExamined.SEARCHES_SPENT,))
+    assert NotExamined.SEARCHES_SPENT in said(desk, 1.0)["not_examined"]  # type: ignore[operator]
+    desk.core.known("waits").profile = None
+    found = desk.core.policy.findings(desk.core.known("waits"))
+    assert found.not_examined == (NotExamined.NO_PROFILE,)
+
+
+def test_a_partner_that_is_gone_is_not_told() -> None:
+    desk = a_pair(pellucid(Likes(speeds=SLOW)))
+    desk.core.decide(1.0)
+    desk.core.withdrawn("runs", 2.0)
+    assert partner(desk) is not None
+    assert said(desk, 2.0)["sharing"] == ""
+
+
+@pytest.mark.parametrize("reason", list(_REFUSED))
+def test_every_refusal_has_words(reason: Reason) -> None:
+    assert sharing_words(Partner(0.0, "runs", reason)).endswith(f"{_REFUSED[reason]}.")

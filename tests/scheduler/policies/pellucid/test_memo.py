@@ -1,0 +1,217 @@
+"""What a pass carries over to the next saves work, and changes no decision."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from features.job import Profile
+from features.schema import State
+from scheduler.core.cluster import Cluster, ClusterSpec
+from scheduler.core.core import Core
+from scheduler.core.decisions import Action, Decision, Reason
+from scheduler.core.durations import DurationDistribution
+from scheduler.core.estimates import TableEstimator
+from scheduler.core.policy import Predictors
+from scheduler.core.profiling import WaitingStage
+from scheduler.policies.pellucid.policy import Pellucid
+from scheduler.policies.pellucid.settings import PellucidSettings
+from scheduler.testing.builders import Desk, UserMeans, a_job, cluster_of, pellucid
+from scheduler.testing.worlds import World, worlds
+from tests.scheduler.explain.watched import Scores, replay
+
+
+class Forgetful(Pellucid):
+    """Looks through every queue, and for every pair, as if for the first time."""
+
+    def __init__(self, *args: Any, **options: Any):
+        super().__init__(*args, **options)
+        self.remembers = False
+
+
+def decisions(kind: type[Pellucid], world: World, **options: Any) -> list[Decision]:
+    policy = kind(PellucidSettings(**options), world.spec, Predictors(Scores(world.scores)))
+    taken: list[Decision] = []
+    replay(world, policy, lambda core, memory, new, now: taken.extend(new))
+    return taken
+
+
+options = st.fixed_dictionaries(
+    {
+        "max_wait_s": st.sampled_from([600.0, 172_800.0]),
+        "partner_searches": st.sampled_from([0, 1, 16]),
+        "busy_above": st.sampled_from([0.0, 0.85]),
+        "borrowing": st.sampled_from([None, {}]),
+    }
+)
+
+
+@settings(max_examples=100)
+@given(world=worlds(), chosen=options)
+def test_decisions_are_those_of_one_who_forgets(world: World, chosen: dict[str, Any]) -> None:
+    assert decisions(Pellucid, world, **chosen) == decisions(Forgetful, world, **chosen)
+
+
+class Both:
+    """Two cores to which the same happens: one carries its findings over, one forgets them."""
+
+    def __init__(self, chosen: dict[str, Any]):
+        self.cores = []
+        for kind in (Pellucid, Forgetful):
+            spec = ClusterSpec({"a": 3, "b": 1}, 4)
+            policy = kind(PellucidSettings(**chosen), spec, Predictors(Scores({})))
+            self.cores.append(
+                Core(
+                    Cluster(spec, {"a": 1}), policy, UserMeans(), profiling=WaitingStage(max_gpus=4)
+                )
+            )
+        self.now = 0.0
+        self.submitted = 0
+        self.shut: set[int] = set()
+
+    def tell(self, event: str, *args: Any) -> Any:
+        """Something happens to both. What the first answers."""
+        one, other = (getattr(core, event)(*args) for core in self.cores)
+        assert one == other, event
+        return one
+
+    def submit(self, gpus: int, odd: int) -> None:
+        vc, user = "ab"[odd % 4 == 3], ("ann", "bob")[odd % 2]
+        job = a_job(f"j{self.submitted}", gpus=gpus, at=self.now, vc=vc, user=user).job
+        self.submitted += 1
+        self.tell("submitted", replace(job, share=odd % 5 != 4, profile=odd % 7 != 6), self.now)
+
+    def leave(self, which: int) -> None:
+        """A run ends, or the time for which it was to be profiled is over."""
+        runs = self.cores[0].cluster.runs
+        if not runs:
+            return
+        job_id = sorted(runs)[which % len(runs)]
+        run = runs[job_id]
+        if run.profiling and which % 2:
+            self.tell("profile_ended", job_id, self.profile(which), self.now)
+        else:
+            lasted_s = self.now - run.start_time
+            self.tell("ended", job_id, State.COMPLETED, lasted_s, self.now)
+
+    def watch(self, which: int) -> None:
+        alone = [
+            job_id
+            for job_id, run in sorted(self.cores[0].cluster.runs.items())
+            if run.partner is None and not run.profiling
+        ]
+        if alone:
+            self.tell("observed", alone[which % len(alone)], self.profile(which), self.now)
+
+    def withdraw(self, which: int) -> None:
+        if jobs := self.cores[0].jobs():
+            self.tell("withdrawn", jobs[which % len(jobs)], self.now)
+
+    def prefer(self, which: int, priority: int) -> None:
+        if jobs := self.cores[0].jobs():
+            self.tell("set_priority", jobs[which % len(jobs)], priority)
+
+    def drain(self, node: int) -> None:
+        self.tell("set_node", node, node in self.shut)
+        self.shut ^= {node}
+
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+        self.tell("wake", self.now)
+
+    def profile(self, which: int) -> Profile:
+        return Profile(50.0, 30.0, (1_000.0, 9_000.0, 20_000.0)[which % 3])
+
+
+_which = st.integers(0, 30)
+events = st.one_of(
+    st.tuples(st.just("submit"), st.sampled_from([1, 2, 4, 4, 8]), _which),
+    st.tuples(st.just("leave"), _which),
+    st.tuples(st.just("watch"), _which),
+    st.tuples(st.just("withdraw"), _which),
+    st.tuples(st.just("prefer"), _which, st.integers(-1, 1)),
+    st.tuples(st.just("drain"), st.integers(0, 3)),
+    st.tuples(st.just("wait"), st.sampled_from([1.0, 250.0, 5000.0])),
+)
+
+
+@settings(max_examples=150)
+@given(
+    chosen=st.fixed_dictionaries(
+        {
+            "max_wait_s": st.sampled_from([5.0, 200.0, 1e6]),
+            "overload": st.sampled_from([1.0, 16.0]),
+            "partner_searches": st.sampled_from([0, 1, 16]),
+            "busy_above": st.sampled_from([0.0, 0.85]),
+            "borrowing": st.sampled_from([None, None, {}]),
+            "requeue": st.sampled_from([None, None, {"after_s": 5.0}]),
+        }
+    ),
+    happens=st.lists(events, min_size=5, max_size=40),
+)
+def test_it_forgets_whatever_may_have_changed(
+    chosen: dict[str, Any], happens: list[tuple[Any, ...]]
+) -> None:
+    """Holds, drains, priorities, withdrawals and profiles included."""
+    both = Both(chosen)
+    for gpus in (4, 2, 2, 8, 4):
+        both.submit(gpus, 0)
+    for event, *args in happens:
+        getattr(both, event)(*args)
+        both.tell("decide", both.now)
+
+
+def test_a_reservation_that_ends_frees_those_who_wait_for_its_gpus() -> None:
+    """No GPU becomes free or busy when its holder leaves: only the hold is another."""
+    desk = Desk(pellucid(max_wait_s=HOUR, overload=16.0), cluster_of(gpus=8))
+    desk.submit(a_job("long", gpus=4))
+    desk.submit(a_job("wide", gpus=8, at=1.0), now=1.0)
+    desk.wake(2 * HOUR)
+    desk.submit(a_job("small", gpus=4, at=2 * HOUR), now=2 * HOUR)
+    assert desk.core.known("small").reason is Reason.RESERVED_FOR_STARVING_JOB
+    desk.core.withdrawn("wide", 2 * HOUR + 1)
+    begun = [d.job_id for d in desk.core.decide(2 * HOUR + 1) if d.action is Action.START]
+    assert begun == ["small"]
+
+
+HOUR = 3600.0
+SMALL, LARGE = Profile(10.0, 10.0, 1_000.0), Profile(10.0, 10.0, 24_000.0)
+
+
+def test_a_partner_whose_profile_is_replaced_is_judged_anew() -> None:
+    """What was carried over from a job like it is not what is seen of the job itself."""
+    core = Core(
+        Cluster(ClusterSpec({"vc": 1}, 1, 24_576.0)),
+        pellucid(Scores({})),
+        TableEstimator("given", {"runs": 50_000.0, "waits": 50_000.0}),
+    )
+    core.submitted(a_job("runs").job, 0.0)
+    core.known("runs").profile = LARGE
+    core.decide(0.0)
+    core.submitted(a_job("waits", at=10.0).job, 10.0)
+    core.known("waits").profile = SMALL
+    core.decide(10.0)
+    assert core.known("waits").reason is Reason.MEMORY_GUARD
+    core.observed("runs", SMALL, 20.0)
+    assert [d.action for d in core.decide(20.0)] == [Action.PACK]
+
+
+@given(
+    st.floats(0.0, 1e5),
+    st.floats(0.0, 1e5),
+    st.floats(0.0, 0.999),
+    st.lists(st.floats(1.0, 1e6), max_size=30),
+)
+def test_what_is_left_only_falls_for_as_long_as_it_is_said_to(
+    predicted_s: float, elapsed_s: float, share: float, ran: list[float]
+) -> None:
+    distribution = DurationDistribution()
+    for duration_s in ran:
+        distribution.learn(predicted_s, duration_s)
+    falls_for_s = distribution.falls_for_s(predicted_s, elapsed_s)
+    later_s = elapsed_s + share * max(falls_for_s - 0.001, 0.0)
+    left_s = distribution.expected_s(predicted_s, elapsed_s)
+    assert distribution.expected_s(predicted_s, later_s) <= left_s

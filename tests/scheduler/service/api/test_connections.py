@@ -1,0 +1,142 @@
+"""A crowd of connections that send nothing locks nobody out."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from multiprocessing.sharedctypes import RawValue
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+import uvicorn
+
+from scheduler.service.api.connections import Connections
+from scheduler.service.decide.supervisor import server_config
+from tests.scheduler.service.api.conftest import Service
+
+GRACE_S = 60.0
+
+
+@contextmanager
+def served(service: Any, crowd: Connections) -> Iterator[tuple[str, int]]:
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    server = uvicorn.Server(server_config(service.app, crowd))  # type: ignore[arg-type]
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    try:
+        yield listener.getsockname()
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+def connected(stack: ExitStack, address: tuple[str, int], said: bytes = b"") -> socket.socket:
+    one = stack.enter_context(socket.create_connection(address, timeout=GRACE_S))
+    one.sendall(said)
+    return one
+
+
+def closed(connection: socket.socket) -> bool:
+    """Whether the server closes it, whatever it answers before."""
+    try:
+        while connection.recv(4096):
+            pass
+        return True
+    except ConnectionResetError:
+        return True
+
+
+def healthy(address: tuple[str, int]) -> bool:
+    with urlopen(f"http://127.0.0.1:{address[1]}/health", timeout=GRACE_S) as answer:
+        return bool(answer.status == 200)
+
+
+HALF = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "
+
+
+@pytest.mark.parametrize("said", [b"", HALF], ids=["nothing", "half a request"])
+def test_more_than_there_is_room_for(service: Service, said: bytes) -> None:
+    count = RawValue("Q")
+    with served(service, Connections(20, 3600.0, count)) as address, ExitStack() as stack:
+        crowd = []
+        for _ in range(60):
+            crowd.append(connected(stack, address, said))
+            if len(crowd) % 20 == 0:
+                assert healthy(address)
+        assert all(map(closed, crowd[:40]))  # the oldest went first
+    assert count.value >= 40
+
+
+@pytest.mark.parametrize(
+    "said", [b"", HALF, b"POST /api/v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{"]
+)
+def test_one_that_takes_too_long_is_closed(service: Service, said: bytes) -> None:
+    with served(service, Connections(20, 0.05)) as address, ExitStack() as stack:
+        assert closed(connected(stack, address, said))
+        assert healthy(address)
+
+
+def test_one_that_asks_again_and_again_is_not(service: Service) -> None:
+    whole = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    with served(service, Connections(3, 3600.0)) as address, ExitStack() as stack:
+        one = connected(stack, address)
+        for _ in range(5):
+            one.sendall(whole)
+            assert one.recv(4096).startswith(b"HTTP/1.1 200")
+
+
+async def answer(scope: Any, receive: Any, send: Any) -> None:
+    """Answers /early before it has read the body, /slow after a while."""
+    if scope["type"] != "http":
+        return
+    if scope["path"] == "/slow":
+        await asyncio.sleep(2.5)
+    await send(
+        {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]}
+    )
+    await send({"type": "http.response.body", "body": b"ok"})
+
+
+class Bare:
+    app = staticmethod(answer)
+
+
+def test_one_answered_before_its_body_came_is_closed_as_well() -> None:
+    head = b"POST /early HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n"
+    with served(Bare(), Connections(20, 1.0)) as address, ExitStack() as stack:
+        one = connected(stack, address, head)
+        assert one.recv(4096).startswith(b"HTTP/1.1 200")
+        one.sendall(b"0123456789")
+        assert closed(one)
+
+
+def test_a_slow_answer_to_a_request_sent_behind_another_comes() -> None:
+    """The time to ask does not run while an answer is being made."""
+    both = b"".join(b"GET /%s HTTP/1.1\r\nHost: x\r\n\r\n" % path for path in (b"fast", b"slow"))
+    with served(Bare(), Connections(20, 2.0)) as address, ExitStack() as stack:
+        one = connected(stack, address, both)
+        said = b""
+        while said.count(b"200 OK") < 2:
+            more = one.recv(4096)
+            assert more, "closed before the second answer"
+            said += more
+
+
+def test_as_many_descriptors_as_may_be_had() -> None:
+    code = (
+        "import resource as r; from scheduler.service.api.connections import raise_file_limit; "
+        "r.setrlimit(r.RLIMIT_NOFILE, (256, 1024)); room = raise_file_limit(); "
+        "print(room, r.getrlimit(r.RLIMIT_NOFILE)[0])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["896", "1024"]

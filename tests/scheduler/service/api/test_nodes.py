@@ -1,0 +1,149 @@
+"""Nodes and settings by the API: operators only, each an event, once however often it is asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scheduler.service.api.limits import Limits
+from scheduler.service.log.audit import audit
+from scheduler.service.log.bundles import BundleStore
+from scheduler.service.log.store.store import Store
+from tests.scheduler.service.api.conftest import Service
+
+API = "/api/v1"
+
+
+def node(service: Service, name: str) -> dict[str, Any]:
+    nodes = service.by("olga").get(f"{API}/nodes").json()
+    return next((one for one in nodes if one["name"] == name), {})
+
+
+def test_a_node_is_drained_with_a_reason_by_name_or_number(service: Service) -> None:
+    olga = service.by("olga")
+    answer = olga.put(f"{API}/nodes/node001", json={"open": False, "reason": "fan broken"})
+    assert (answer.status_code, answer.json()["changed"]) == (202, True)
+    service.turn()
+    again = olga.put(f"{API}/nodes/1", json={"open": False, "reason": "fan broken"})
+    assert again.json()["changed"] is False
+    drained = node(service, "node001")
+    assert (drained["open"], drained["reason"], drained["actor"]) == (False, "fan broken", "olga")
+    assert drained["since"] is not None
+    seen = service.by("alice").get(f"{API}/nodes").json()[1]
+    assert (seen["reason"], seen["actor"]) == ("fan broken", "an operator")
+    olga.put(f"{API}/nodes/1", json={"open": True})
+    service.turn()
+    assert node(service, "node001")["since"] is None
+
+
+def test_a_node_comes_moves_and_goes(service: Service, tmp_path: Path) -> None:
+    olga = service.by("olga")
+    body = {"name": "gpu9", "vc": "speech"}
+    assert olga.post(f"{API}/nodes", json=body).json()["changed"] is True
+    service.turn()
+    assert olga.post(f"{API}/nodes", json=body).json()["changed"] is False
+    assert len(node(service, "gpu9")["gpus"]) == 4, "as the others of its virtual cluster"
+    clash = olga.post(f"{API}/nodes", json={**body, "gpus": 2})
+    assert (clash.status_code, clash.json()["type"]) == (409, "urn:pellucid:problem:node-exists")
+    big = service.submit("bob.noyce", vc="speech", gpus=8)
+    service.turn()
+    assert olga.get(f"{API}/jobs/{big}").json()["phase"] == "starting"
+    olga.patch(f"{API}/nodes/gpu9", json={"vc": "new"})
+    service.turn()
+    assert node(service, "gpu9")["change"] == "becomes 4 x V100 in new"
+    service.turn(8, 100.0)
+    assert (node(service, "gpu9")["vc"], node(service, "gpu9")["open"]) == ("new", True)
+    assert olga.delete(f"{API}/nodes/gpu9", params={"reason": "sold"}).json()["changed"]
+    service.turn()
+    assert node(service, "gpu9") == {}
+    assert olga.delete(f"{API}/nodes/gpu9").status_code == 404
+    assert audit(service.store, BundleStore(tmp_path / "bundles").find).clean
+
+
+def test_jobs_that_could_not_start_any_more_are_named(service: Service) -> None:
+    service.submit("alice", gpus=8)
+    waits = service.submit("alice", gpus=8)
+    service.turn()
+    olga = service.by("olga")
+    preview = olga.delete(f"{API}/nodes/node000", params={"preview": True}).json()
+    assert (preview["never"], preview["effect"]["why_not"]) == ([waits], "no analyst is running")
+    service.turn()
+    assert node(service, "node000")["open"], "a preview changes nothing"
+    assert olga.delete(f"{API}/nodes/node000").json()["never"] == [waits]
+    service.turn()
+    alice = service.by("alice")
+    assert alice.get(f"{API}/jobs/{waits}").json()["reason"] == "VcTooSmall"
+    told = alice.get(f"{API}/jobs/{waits}/explain")
+    assert told.status_code == 200
+    assert "cannot start" in told.text
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("PUT", "/nodes/none", {"open": False}, 404),
+        ("PATCH", "/nodes/node000", {}, 422),
+        ("PATCH", "/nodes/node000", {"gpus": 65}, 422),
+        ("PATCH", "/nodes/node000", {"colour": "red"}, 422),
+        ("POST", "/nodes", {"vc": "vision"}, 422),
+        ("PUT", "/settings", {"settings": {}}, 422),
+        ("PUT", "/settings", {"settings": {"nonsense": 1}}, 422),
+        ("PUT", "/settings", {"settings": {"ageing": -1}}, 422),
+        ("PUT", "/settings", {"settings": {"ageing.more": 1}}, 422),
+        ("PUT", "/settings", {"settings": {"requeue.after_s": 60.0}}, 422),
+        ("PUT", "/settings?preview=true", {"settings": {"requeue.after_s": 60.0}}, 422),
+    ],
+)
+def test_what_cannot_be_is_turned_down_with_a_sentence(
+    service: Service, method: str, path: str, body: dict[str, Any], status: int
+) -> None:
+    answer = service.by("olga").request(method, API + path, json=body)
+    assert answer.status_code == status, answer.text
+    assert answer.json()["detail"]
+
+
+def test_only_operators_change_nodes_and_settings(service: Service) -> None:
+    alice = service.by("alice")
+    assert alice.put(f"{API}/nodes/0", json={"open": False}).status_code == 403
+    assert alice.post(f"{API}/nodes", json={"name": "x", "vc": "vision"}).status_code == 403
+    assert alice.patch(f"{API}/nodes/0", json={"vc": "speech"}).status_code == 403
+    assert alice.delete(f"{API}/nodes/0").status_code == 403
+    assert alice.get(f"{API}/settings").status_code == 403
+    assert alice.put(f"{API}/settings", json={"settings": {"ageing": 1.0}}).status_code == 403
+
+
+def test_settings_are_shown_and_set(service: Service) -> None:
+    olga = service.by("olga")
+    asked = {"settings": {"ageing": 0.5, "fairness.weight": 1.0}}
+    answer = olga.put(f"{API}/settings", json=asked)
+    assert (answer.status_code, answer.json()["changed"]) == (202, True)
+    service.turn()
+    again = olga.put(f"{API}/settings", json={"settings": {"ageing": 0.5}})
+    assert again.json()["changed"] is False
+    shown = {one["name"]: one for one in olga.get(f"{API}/settings").json()}
+    assert (shown["ageing"]["value"], shown["ageing"]["default"]) == (0.5, 0.3)
+    assert shown["fairness.weight"]["value"] == 1.0
+    assert getattr(service.decider.state.core.policy, "ageing", None) == 0.5
+
+
+def test_a_type_that_the_policy_cannot_place_on_is_turned_down(
+    store: Store, tmp_path: Path
+) -> None:
+    fifo = Service(store, tmp_path, Limits(rate_per_s=1e6, burst=10**6, answer_s=0.2), "fifo")
+    body = {"name": "x", "vc": "vision", "gpu_type": "A100"}
+    answer = fifo.by("olga").post(f"{API}/nodes", json=body)
+    assert answer.status_code == 409
+    assert "needs GPUs of one type" in answer.json()["detail"]
+    fifo.app.state.changes.close()
+
+
+def test_the_flagship_takes_a_node_of_another_type(service: Service) -> None:
+    body = {"name": "x", "vc": "vision", "gpu_type": "A100"}
+    assert service.by("olga").post(f"{API}/nodes", json=body).status_code == 202
+    service.turn()
+    job = service.submit("alice", gpus=2, gpu_type="A100")
+    service.turn()
+    placed = service.by("alice").get(f"{API}/jobs/{job}").json()["placement"]
+    assert list(placed) == ["3"]

@@ -1,0 +1,238 @@
+"""A cluster that changes under the running service: nothing is lost, no job on a node that is gone.
+
+Submissions, ends, nodes that come, go, move and change their type, new settings and kills in any
+order; the log is folded anew from its start, and from snapshots.
+"""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
+
+from benchmarks.faulty import hurry
+from scheduler.backends.events import Kind
+from scheduler.backends.simulated import JobOutcome
+from scheduler.core.cluster import ClusterSpec, Node, NodeGroup
+from scheduler.core.settings import ProfilingPartition
+from scheduler.service.log.audit import audit
+from scheduler.service.log.epochs import followed
+from scheduler.service.log.record import Phase
+from scheduler.service.log.store.schema import prepare
+from scheduler.service.log.store.store import Store
+from tests.scheduler.service.desk import Desk, lasting
+
+JOBS = [f"job{i}" for i in range(14)]
+MIXED = ClusterSpec.mixed({"vc": [NodeGroup("V100", 1, 4), NodeGroup("V100", 2, 2)]})
+
+
+def a_node(vc: str = "vc", gpus: int = 4, gpu_type: str = "V100") -> dict[str, Any]:
+    return {"vc": vc, "gpus": gpus, "gpu_type": gpu_type, "gpu_memory_mib": 24_576.0}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _quiet() -> Iterator[None]:
+    before = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    yield
+    structlog.configure(**before)
+
+
+class Living(RuleBasedStateMachine):
+    submitted = Bundle("submitted")
+
+    @initialize(
+        policy=st.sampled_from(["fifo", "easy", "lucid", "pellucid"]),
+        cluster=st.sampled_from([MIXED, ClusterSpec({"vc": 3}, 4, gpu_type="V100")]),
+        lent=st.sampled_from([{}, {"vc": 1}]),
+        snapshot_every=st.sampled_from([None, 1, 7]),
+    )
+    def begin(
+        self, policy: str, cluster: ClusterSpec, lent: dict[str, int], snapshot_every: int | None
+    ) -> None:
+        self.folder = tempfile.TemporaryDirectory()
+        self.store = Store(f"sqlite:///{self.folder.name}/pellucid.db")
+        hurry(self.store)
+        prepare(self.store)
+        self.outcomes: dict[str, JobOutcome] = {}
+        self.desk = Desk(
+            self.store,
+            Path(self.folder.name),
+            self.outcomes,
+            policy=policy,
+            cluster=cluster,
+            partition=ProfilingPartition(nodes=lent, limit_s=30.0, max_gpus=4),
+            snapshot_every=snapshot_every,
+        )
+        self.ids = iter(JOBS)
+        self.added = 0
+
+    @rule(
+        target=submitted,
+        gpus=st.sampled_from([1, 2, 4, 6, 9]),
+        seconds=st.sampled_from([0.0, 10.0, 50.0, 400.0]),
+        share=st.booleans(),
+    )
+    def submit(self, gpus: int, seconds: float, share: bool) -> str | None:
+        job_id = next(self.ids, None)
+        if job_id is not None:
+            self.outcomes[job_id] = lasting(seconds)
+            self.desk.submit(job_id, gpus=gpus, share=share)
+        return job_id
+
+    @rule(job_id=submitted)
+    def cancel(self, job_id: str | None) -> None:
+        if job_id is not None:
+            self.desk.cancel(job_id)
+
+    @rule(job_id=submitted, priority=st.integers(-2, 2))
+    def reprioritise(self, job_id: str | None, priority: int) -> None:
+        if job_id is not None:
+            self.desk.ask(Kind.PRIORITY_SET, job_id, priority=priority)
+
+    @rule(again=st.booleans(), gpus=st.sampled_from([1, 4, 8]), vc=st.sampled_from(["vc", "new"]))
+    def a_node_comes(self, again: bool, gpus: int, vc: str) -> None:
+        self.added += not again
+        self.desk.ask(Kind.NODE_ADDED, name=f"more{self.added}", **a_node(vc, gpus))
+
+    @rule(node=st.integers(0, 6))
+    def a_node_goes(self, node: int) -> None:
+        self.desk.ask(Kind.NODE_REMOVED, node=node, reason="sold")
+
+    @rule(node=st.integers(0, 6), vc=st.sampled_from(["vc", "new"]), gpus=st.sampled_from([2, 4]))
+    def a_node_changes(self, node: int, vc: str, gpus: int) -> None:
+        self.desk.ask(Kind.NODE_CHANGED, node=node, **a_node(vc, gpus))
+
+    @rule(node=st.integers(0, 6), is_open=st.booleans())
+    def drain_or_open(self, node: int, is_open: bool) -> None:
+        self.desk.ask(Kind.NODE_SET, node=node, open=is_open, reason="fan")
+
+    @rule(
+        changed=st.sampled_from(
+            [
+                {"ageing": 0.0},
+                {"max_wait_s": 60.0},
+                {"fairness": {"strength": 1.0}},
+                {"nonsense": 1},
+            ]
+        )
+    )
+    def settings_change(self, changed: dict[str, Any]) -> None:
+        self.desk.ask(Kind.SETTINGS_SET, settings=changed)
+
+    @rule(node=st.integers(0, 6))
+    def lose_node(self, node: int) -> None:
+        self.desk.world.lose_node(node)
+
+    @rule(wait_s=st.sampled_from([0.0, 5.0, 60.0]))
+    def turn(self, wait_s: float) -> None:
+        self.desk.turn(wait_s)
+
+    @rule()
+    def crash(self) -> None:
+        self.desk.restart()
+
+    @precondition(lambda self: hasattr(self, "desk") and not self.desk.decider.state.pending)
+    @invariant()
+    def gpus_are_held_by_those_who_have_them(self) -> None:
+        state = self.desk.decider.state
+        cluster, table = state.core.cluster, state.ledger.nodes.records
+        cluster.validate()
+        held = {r.job_id for r in state.ledger.records.values() if r.phase.holds_gpus}
+        assert held == set(cluster.runs)
+        assert {node: record.has for node, record in table.items()} == cluster.nodes
+        for node, record in table.items():
+            assert cluster.pool_of(node).is_open(node) is record.open
+            assert (node in cluster.profiling) >= record.profiling
+        for run in cluster.runs.values():
+            assert set(run.nodes) <= set(cluster.nodes)
+
+    @invariant()
+    def the_world_sees_nothing_wrong(self) -> None:
+        if hasattr(self, "desk"):
+            assert self.desk.world.problems == []
+
+    def teardown(self) -> None:
+        if not hasattr(self, "desk"):
+            return
+        for node in range(20):
+            self.desk.ask(Kind.NODE_SET, node=node, open=True)
+        for i in range(2):
+            self.desk.ask(Kind.NODE_ADDED, name=f"last{i}", **a_node("vc", 8))
+        self.desk.until_idle()
+        with self.store.reading() as connection:
+            phases = connection.exec_driver_sql("SELECT phase FROM jobs").scalars().all()
+            upto = self.store.last_seq_in(connection)
+            anew = followed(connection, self.store, self.desk.bundle_store.find, upto)
+        assert all(Phase(phase).over for phase in phases)
+        assert len(phases) == len(self.outcomes)
+        state = self.desk.decider.state
+        assert anew.core.cluster.nodes == state.core.cluster.nodes
+        anew.core.cluster.validate()
+        assert audit(self.store, self.desk.bundle_store.find).divergences == []
+        self.store.close()
+        self.folder.cleanup()
+
+
+Living.TestCase.settings = settings(
+    max_examples=30, stateful_step_count=30, suppress_health_check=list(HealthCheck)
+)
+TestLiving = Living.TestCase
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    store = Store(f"sqlite:///{tmp_path}/pellucid.db")
+    prepare(store)
+    return Desk(store, tmp_path)
+
+
+def test_a_node_is_drained_with_author_reason_and_time(desk: Desk) -> None:
+    desk.ask(Kind.NODE_SET, node=1, open=False, reason="fan broken")
+    desk.turn()
+    row = desk.node(1)
+    assert (row.open, row.reason, row.actor) == (False, "fan broken", "op")
+    since = row.since
+    assert since == pytest.approx(desk.world.now(), abs=1.0)
+    desk.ask(Kind.NODE_REMOVED, node=1, reason="sold")
+    desk.submit("runs", gpus=4)
+    desk.turn()
+    with desk.store.engine.connect() as connection:
+        left = connection.exec_driver_sql("SELECT node, name FROM nodes").all()
+    assert left == [(0, "node000")]
+    assert audit(desk.store, desk.bundle_store.find).clean
+
+
+def test_a_busy_node_leaves_after_its_job_and_a_new_one_has_a_number_of_its_own(
+    desk: Desk,
+) -> None:
+    desk.submit("runs", gpus=4)
+    desk.turn()
+    desk.ask(Kind.NODE_REMOVED, node=0)
+    desk.ask(Kind.NODE_ADDED, name="gpu09", **a_node(gpus=2))
+    desk.ask(Kind.NODE_ADDED, name="gpu09", **a_node(gpus=2))
+    desk.turn()
+    assert (desk.node(0).open, desk.node(0).change) == (False, "{}")
+    assert desk.node(2).name == "gpu09"
+    desk.restart()
+    desk.until_idle()
+    assert desk.decider.state.core.cluster.nodes == {
+        1: Node("vc", 4, "V100"),
+        2: Node("vc", 2, "V100"),
+    }
+    assert audit(desk.store, desk.bundle_store.find).clean

@@ -1,0 +1,146 @@
+"""What the fold makes of events about nodes and settings that nobody checked, or that come late."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scheduler.backends.events import Kind
+from scheduler.core.cluster import ClusterSpec
+from scheduler.service.log.audit import audit
+from scheduler.service.log.epochs import followed
+from scheduler.service.log.store.schema import prepare
+from scheduler.service.log.store.store import Store
+from tests.scheduler.service.desk import Desk, lasting
+
+Make = Callable[..., Desk]
+A_NODE = {"vc": "vc", "gpus": 4, "gpu_type": "V100", "gpu_memory_mib": 24_576.0}
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Make:
+    def desk(**more: Any) -> Desk:
+        store = Store(f"sqlite:///{tmp_path}/pellucid.db")
+        prepare(store)
+        return Desk(store, tmp_path, **more)
+
+    return desk
+
+
+def test_a_policy_that_a_service_cannot_run_is_not_begun_with_by_settings(make: Make) -> None:
+    long = {"long": lasting(1e5)}
+    desk = make(outcomes=long, policy="pellucid", cluster=ClusterSpec({"vc": 1}, 4))
+    desk.ask(Kind.SETTINGS_SET, settings={"requeue": {"after_s": 10.0}})
+    desk.submit("long", gpus=4, resumable=True)
+    desk.turn()
+    desk.submit("short", gpus=4)
+    for _ in range(5):
+        desk.turn(100.0)
+    assert (desk.phase("long"), desk.phase("short")) == ("running", "queued")
+    assert not desk.decider.state.core.policy.requeues
+    desk.restart()
+    assert audit(desk.store, desk.bundle_store.find).clean
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        (Kind.SETTINGS_SET, {}),
+        (Kind.SETTINGS_SET, {"settings": [1]}),
+        (Kind.SETTINGS_SET, {"settings": "ageing"}),
+        (Kind.SETTINGS_SET, {"settings": {"ageing": {}}}),
+        (Kind.NODE_ADDED, A_NODE),
+        (Kind.NODE_ADDED, {"name": "n", **A_NODE, "gpus": 0}),
+        (Kind.NODE_ADDED, {"name": "n", **A_NODE, "gpus": True}),
+        (Kind.NODE_ADDED, {"name": "n", **A_NODE, "gpus": 10**9}),
+        (Kind.NODE_ADDED, {"name": "n", **A_NODE, "gpu_memory_mib": -1}),
+        (Kind.NODE_ADDED, {"name": "n", **A_NODE, "vc": ["vc"]}),
+        (Kind.NODE_CHANGED, {"node": 1}),
+        (Kind.NODE_CHANGED, {"node": 1, **A_NODE, "gpu_type": None}),
+        (Kind.NODE_REMOVED, {}),
+        (Kind.NODE_REMOVED, {"node": [1]}),
+        (Kind.NODE_SET, {"node": 1}),
+        (Kind.NODE_SET, {"node": 1, "open": False, "reason": ["fan"]}),
+    ],
+)
+def test_an_event_without_the_body_of_its_kind_changes_nothing(
+    make: Make, kind: Kind, body: dict[str, Any]
+) -> None:
+    desk = make(policy="pellucid")
+    desk.turn()
+    before = dict(desk.decider.state.core.cluster.nodes)
+    desk.ask(kind, **body)
+    desk.submit("after")
+    desk.until_idle()
+    state = desk.decider.state
+    assert (state.core.cluster.nodes, state.settings) == (before, None)
+    assert state.ledger.nodes.closed == []
+    assert audit(desk.store, desk.bundle_store.find).clean
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_running_pellucid_places_by_type_once_another_type_comes(make: Make, again: bool) -> None:
+    desk = make(policy="pellucid")
+    desk.turn()
+    desk.ask(Kind.NODE_ADDED, name="a1", **{**A_NODE, "gpu_type": "A100"})
+    desk.turn()
+    if again:
+        begin_epoch(desk)
+    desk.submit("gang", gpus=12)
+    for name in ("asks", "too", "waits"):
+        desk.submit(name, gpus=4, gpu_type="V100")
+    desk.turn()
+    cluster = desk.decider.state.core.cluster
+    on = {
+        name: {cluster.nodes[n].gpu_type for n in run.nodes} for name, run in cluster.runs.items()
+    }
+    assert on == {"asks": {"V100"}, "too": {"V100"}}, "no gang across types, no other type"
+
+
+def begin_epoch(desk: Desk) -> None:
+    with desk.store.reading() as connection:
+        upto = desk.store.last_seq_in(connection)
+        desk.decider.state = followed(connection, desk.store, desk.bundle_store.find, upto)
+
+
+def test_settings_are_for_the_types_of_now_and_those_that_wait(make: Make) -> None:
+    desk = make(outcomes={"x": lasting(1e4)}, policy="pellucid")
+    desk.submit("x", gpus=8)
+    desk.turn()
+    desk.ask(Kind.NODE_CHANGED, node=0, **{**A_NODE, "gpu_type": "A100"})
+    speeds = {"V100": 1.0, "A100": 2.0}
+    for known in (["V100"], ["A100"], ["V100", "A100"]):
+        table = {name: speeds[name] for name in known}
+        desk.ask(Kind.SETTINGS_SET, settings={"gpu_types": {"speeds": table}})
+        desk.turn()
+        state = desk.decider.state
+        assert (state.settings is not None) is (len(known) == 2), "one type has no speed"
+    begin_epoch(desk)
+    desk.until_idle()
+    desk.submit("y", gpus=1)
+    desk.submit("z", gpus=4, gpu_type="A100")
+    desk.until_idle()
+    assert (desk.phase("y"), desk.phase("z")) == ("ended", "ended")
+    assert desk.decider.state.core.policy.fits(desk.decider.state.core.cluster.spec)
+
+
+def test_a_core_is_built_anew_while_a_job_waits_where_no_node_is_left(make: Make) -> None:
+    desk = make()
+    desk.ask(Kind.NODE_ADDED, name="n", **{**A_NODE, "vc": "new"})
+    desk.turn()
+    desk.submit("runs", gpus=4, vc="new")
+    desk.submit("waits", gpus=4, vc="new")
+    desk.turn()
+    desk.ask(Kind.NODE_REMOVED, node=2)
+    desk.turn(100.0)
+    desk.turn(100.0)
+    assert 2 not in desk.decider.state.core.cluster.nodes
+    begin_epoch(desk)
+    desk.turn()
+    assert desk.phase("waits") == "queued"
+    desk.ask(Kind.NODE_ADDED, name="m", **{**A_NODE, "vc": "new"})
+    desk.until_idle()
+    assert desk.phase("waits") == "ended"
