@@ -4,82 +4,31 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import combinations_with_replacement, product
 from pathlib import Path
 from statistics import fmean
 
 import numpy as np
 
-from benchmarks.systems.figure import CpuClock, Figure, at_most, exact, told
+from benchmarks.systems.figure import CpuClock, Figure, at_most, told
 from pipeline.worlds.workloads.pollux import applications, open_workload
 from scheduler.peers.optimus.convergence import fit, fit_envelope, smooth
-from scheduler.peers.optimus.paa import assign, assign_as_mxnet
-from scheduler.peers.optimus.placement import spread, traffic
 from scheduler.peers.optimus.policy import Optimus
 from scheduler.peers.optimus.speed import (
     AllReduceSpeed,
-    AsyncPsSpeed,
-    PsObservation,
     StepObservation,
-    SyncPsSpeed,
 )
 
 WORKLOADS = range(1, 9)
 
 
 def figures(data: Path) -> Iterable[Figure]:
-    yield from speeds()
     yield from epochs()
     yield from all_reduce(data)
     yield from curves(data)
-    yield from assignments()
-    yield from placements()
     yield from schedules(data)
 
 
 # --- synthetic ------------------------------------------------------------------------------------
-
-
-def speed_errors(kind: type[SyncPsSpeed] | type[AsyncPsSpeed], jobs: int = 50) -> list[float]:
-    """Mean relative error of a speed model by job: nine noisy samples, then everything to 20."""
-    errors = []
-    for seed in range(jobs):
-        rng = np.random.default_rng(seed)
-        truth: SyncPsSpeed | AsyncPsSpeed
-        if kind is SyncPsSpeed:
-            theta = rng.uniform([1e-3, 0.05, 0.05, 1e-3, 1e-3], [1e-2, 0.5, 0.5, 0.03, 0.03])
-            truth = SyncPsSpeed(tuple(theta.tolist()), 256.0)
-        else:
-            theta = rng.uniform([0.5, 0.05, 1e-3, 1e-3], [3.0, 0.5, 0.05, 0.05])
-            truth = AsyncPsSpeed(tuple(theta.tolist()))
-        found = rng.choice(100, size=9, replace=False)
-        seen = []
-        for cell in found.tolist():
-            w, p = cell // 10 + 1, cell % 10 + 1
-            noisy = truth.steps_per_s(w, p) * (1.0 + rng.uniform(-0.03, 0.03))
-            seen.append(PsObservation(w, p, noisy))
-        model = SyncPsSpeed.fit(seen, 256.0) if kind is SyncPsSpeed else AsyncPsSpeed.fit(seen)
-        errors.append(
-            fmean(
-                abs(model.steps_per_s(w, p) / truth.steps_per_s(w, p) - 1.0)
-                for w, p in product(range(1, 21), repeat=2)
-            )
-        )
-    return errors
-
-
-def speeds() -> Iterator[Figure]:
-    clock = CpuClock()
-    for kind, name in ((SyncPsSpeed, "synchronous"), (AsyncPsSpeed, "asynchronous")):
-        errors = speed_errors(kind)
-        yield at_most(
-            "optimus",
-            f"mean error of the {name} speed model, 9 samples, 3 % noise",
-            0.10,
-            fmean(errors),
-            clock.lap(),
-            note=f"of 50 jobs; the worst {max(errors):.3f}",
-        )
 
 
 def epoch_errors(jobs: int = 200) -> list[float]:
@@ -191,111 +140,6 @@ def curves(data: Path) -> Iterator[Figure]:
             clock.lap(),
             note=f"signed {envelope:+.3f}; the published fit {plain:+.3f}",
         )
-
-
-# --- parameter servers ----------------------------------------------------------------------------
-
-
-def resnet50() -> list[int]:
-    """Parameter blocks of a pre-activation ResNet-50."""
-    blocks, width = [3, 3, 7 * 7 * 3 * 64, 64, 64], 64
-    for units, out in ((3, 256), (4, 512), (6, 1024), (3, 2048)):
-        inner = out // 4
-        for unit in range(units):
-            blocks += [width, width, width * inner, inner, inner, inner * inner * 9]
-            blocks += [inner, inner, inner * out] + ([width * out] if unit == 0 else [])
-            width = out
-    return [*blocks, 2048, 2048, 2048 * 1000, 1000]
-
-
-def resnext101() -> list[int]:
-    """Of ResNeXt-101 with 32 groups."""
-    blocks, width = [3, 3, 7 * 7 * 3 * 64, 64, 64], 64
-    for units, out in ((3, 256), (4, 512), (23, 1024), (3, 2048)):
-        inner = out // 2
-        for unit in range(units):
-            blocks += [width * inner, inner, inner, inner * inner // 32 * 9, inner, inner]
-            blocks += [inner * out, out, out] + ([width * out, out, out] if unit == 0 else [])
-            width = out
-    return [*blocks, 2048 * 1000, 1000]
-
-
-def vgg() -> list[int]:
-    """Of VGG with eleven layers, which is what the published list called VGG-16 comes down to."""
-    blocks, width = [], 3
-    for out in (64, 128, 256, 256, 512, 512, 512, 512):
-        blocks += [width * out * 9, out]
-        width = out
-    return [*blocks, 25088 * 4096, 4096, 4096 * 4096, 4096, 4096 * 1000, 1000]
-
-
-def alexnet() -> list[int]:
-    """Of AlexNet for images of 224 pixels (a last feature map of 5 by 5)."""
-    blocks = []
-    for into, out, side in ((3, 96, 11), (96, 256, 5), (256, 384, 3), (384, 384, 3), (384, 256, 3)):
-        blocks += [into * out * side * side, out]
-    return [*blocks, 6400 * 4096, 4096, 4096 * 4096, 4096, 4096 * 1000, 1000]
-
-
-# (gap in millions of parameters, requests) on eight servers
-ASSIGNED = {
-    "ResNet-50": (resnet50, 0.06, 157, 227),
-    "VGG-16": (vgg, 0.16, 29, 71),
-    "ResNeXt-101": (resnext101, 0.39, 316, 372),
-    "AlexNet": (alexnet, 0.29, 22, 44),
-}
-
-
-def assignments() -> Iterator[Figure]:
-    clock = CpuClock()
-    share = 0.0
-    for name, (blocks, gap, requests, before) in ASSIGNED.items():
-        found, default = assign(blocks(), 8), assign_as_mxnet(blocks(), 8)
-        share = max(share, found.share)
-        yield exact(
-            "optimus paa",
-            f"load gap on 8 servers, {name}, M parameters",
-            gap,
-            round(found.gap / 1e6, 2),
-            clock.lap(),
-            note=f"MXNet's default here: {default.gap / 1e6:.2f}",
-        )
-        yield exact("optimus paa", f"requests, {name}", requests, sum(found.requests), 0.0)
-        yield exact(
-            "mxnet default", f"requests, {name}", before, sum(default.requests), clock.lap()
-        )
-    yield at_most("optimus paa", "largest share of a model on a server", 0.141, share, 0.0)
-
-
-def placements(most: int = 6) -> Iterator[Figure]:
-    """Even placement against every other, wherever workers and servers can be dealt evenly."""
-    clock = CpuClock()
-    cases = [
-        (k, w, p)
-        for k in (2, 3)
-        for w, p in product(range(1, most + 1), repeat=2)
-        if w % k == 0 and p % k == 0
-    ]
-    equal = sum(_is_best(*case) for case in cases)
-    yield exact(
-        "optimus placement",
-        f"divisible cases in which even placement is optimal, w, p to {most}",
-        len(cases),
-        equal,
-        clock.lap(),
-    )
-
-
-def _is_best(machines: int, workers: int, servers: int) -> bool:
-    """Whether dealing evenly sends no more than any other layout with as many tasks on each."""
-    each = (workers + servers) // machines
-    even = traffic(list(zip(spread(workers, machines), spread(servers, machines), strict=True)))
-    shares = combinations_with_replacement(range(workers + 1), machines)
-    return all(
-        even <= traffic([(w, each - w) for w in share]) + 1e-12
-        for share in shares
-        if sum(share) == workers and max(share) <= each
-    )
 
 
 # --- schedules ------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
-"""Who gets the next worker, server or GPU: the marginal gains of Optimus (EuroSys'18).
+"""Who gets the next GPU: the marginal gains of Optimus (EuroSys'18).
 
-Every job starts with the least it can run on; then one task at a time goes where it shortens a
-job's completion the most, per unit of the resource it takes.
+Every job starts with the least it can run on; then one GPU at a time goes where it shortens a
+job's completion the most. The paper's workers and parameter servers are GPUs of a ring here.
 """
 
 from __future__ import annotations
@@ -15,98 +15,6 @@ from typing import Literal
 UNSURE = 0.95
 
 Objective = Literal["seconds", "relative"]
-
-
-@dataclass(frozen=True, slots=True)
-class PsJob:
-    """A job of workers and parameter servers.
-
-    Attributes:
-        job_id: unique.
-        remaining: steps still to do.
-        steps_per_s: speed by (workers, servers).
-        worker, server: what one of each takes, by resource, in the order of the capacity.
-        sure: its forecast can be trusted.
-    """
-
-    job_id: str
-    remaining: float
-    steps_per_s: Callable[[int, int], float]
-    worker: tuple[float, ...]
-    server: tuple[float, ...]
-    sure: bool = True
-
-    def left_s(self, workers: int, servers: int) -> float:
-        """Seconds to completion."""
-        return self.remaining / self.steps_per_s(workers, servers)
-
-
-@dataclass(slots=True)
-class PsGrant:
-    """Tasks given to a job, and the gain of the last one (seconds per share of the cluster)."""
-
-    workers: int = 0
-    servers: int = 0
-    gain: float = 0.0
-
-
-def allocate_tasks(jobs: Sequence[PsJob], capacity: Sequence[float]) -> dict[str, PsGrant]:
-    """Workers and servers of every job, in shares of one cluster.
-
-    Args:
-        jobs: in order of submission; a job whose first worker and server do not fit gets none.
-        capacity: of the cluster, by resource.
-
-    A gain is the saved time over the share that the task takes of its dominant resource. A job
-    whose best task fits no more is left; the others go on.
-    """
-    free = [float(c) for c in capacity]
-    grants = {job.job_id: PsGrant() for job in jobs}
-    heap: list[tuple[float, int, int]] = []
-    for order, job in enumerate(jobs):
-        first = tuple(w + s for w, s in zip(job.worker, job.server, strict=True))
-        if _take(free, first):
-            grants[job.job_id] = PsGrant(1, 1)
-            _offer(heap, order, job, grants[job.job_id], capacity)
-    while heap:
-        gain, order, servers = heappop(heap)
-        job = jobs[order]
-        grant = grants[job.job_id]
-        if not _take(free, job.server if servers else job.worker):
-            continue
-        grant.workers += 1 - servers
-        grant.servers += servers
-        grant.gain = -gain
-        _offer(heap, order, job, grant, capacity)
-    return grants
-
-
-def _offer(
-    heap: list[tuple[float, int, int]],
-    order: int,
-    job: PsJob,
-    grant: PsGrant,
-    capacity: Sequence[float],
-) -> None:
-    """Enter the better of one more worker and one more server, if it helps at all."""
-    now_s = job.left_s(grant.workers, grant.servers)
-    trust = 1.0 if job.sure else UNSURE
-    gains = []
-    for servers, task in ((0, job.worker), (1, job.server)):
-        saved = now_s - job.left_s(grant.workers + 1 - servers, grant.servers + servers)
-        share = max(t / c for t, c in zip(task, capacity, strict=True) if c > 0)
-        gains.append((trust * saved / share, -servers))
-    gain, servers = max(gains)
-    if gain > 0:
-        heappush(heap, (-gain, order, -servers))
-
-
-def _take(free: list[float], task: Sequence[float]) -> bool:
-    if any(t > f for t, f in zip(task, free, strict=True)):
-        return False
-    for i, t in enumerate(task):
-        free[i] -= t
-    return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,8 @@
 """How fast a job steps on what it is given: the speed models of Optimus (EuroSys'18).
 
-Parameter-server training, synchronous and asynchronous, as the paper has it; and all-reduce
-training, which the paper has not. Every model is linear in its parameters once inverted, and no
-parameter may be negative: one non-negative least squares fits it, without iterations. Rows are
-divided by what was observed, so that the relative error is what is made small.
+All-reduce training, where the paper has parameter servers. As in the paper the model is linear in
+its parameters once inverted, and no parameter may be negative: one non-negative least squares fits
+it, without iterations. Rows are divided by what was observed, so that the relative error is small.
 """
 
 from __future__ import annotations
@@ -24,80 +23,6 @@ ACROSS = 1.1
 
 class TooFewObservations(ValueError):
     """A model with more parameters than distinct observations."""
-
-
-class PsObservation(NamedTuple):
-    """Steps per second seen with so many workers and parameter servers."""
-
-    workers: int
-    servers: int
-    steps_per_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class SyncPsSpeed:
-    """1/f = t0 M/w + t1 + t2 w/p + t3 w + t4 p: every worker waits for the slowest.
-
-    Attributes:
-        theta: t0 to t4, seconds.
-        batch: M, samples of a step, shared among the workers.
-    """
-
-    theta: tuple[float, ...]
-    batch: float
-
-    def steps_per_s(self, workers: float, servers: float) -> float:
-        """Steps per second of the job."""
-        return float(1.0 / (_sync_row(workers, servers, self.batch) @ np.array(self.theta)))
-
-    @classmethod
-    def fit(cls, seen: Sequence[PsObservation], batch: float) -> SyncPsSpeed:
-        """Raises TooFewObservations with fewer than five configurations."""
-        rows = [_sync_row(o.workers, o.servers, batch) for o in seen]
-        return cls(_fit(rows, [1.0 / o.steps_per_s for o in seen], seen), batch)
-
-
-@dataclass(frozen=True, slots=True)
-class AsyncPsSpeed:
-    """f = w / (t0 + t1 w/p + t2 w + t3 p): every worker steps on its own.
-
-    Attributes:
-        theta: t0 to t3, seconds.
-    """
-
-    theta: tuple[float, ...]
-
-    def steps_per_s(self, workers: float, servers: float) -> float:
-        """Steps per second of all workers together."""
-        return float(workers / (_async_row(workers, servers) @ np.array(self.theta)))
-
-    @classmethod
-    def fit(cls, seen: Sequence[PsObservation]) -> AsyncPsSpeed:
-        """Raises TooFewObservations with fewer than four configurations."""
-        rows = [_async_row(o.workers, o.servers) for o in seen]
-        return cls(_fit(rows, [o.workers / o.steps_per_s for o in seen], seen))
-
-
-def _sync_row(workers: float, servers: float, batch: float) -> Floats:
-    return np.array([batch / workers, 1.0, workers / servers, workers, servers])
-
-
-def _async_row(workers: float, servers: float) -> Floats:
-    return np.array([1.0, workers / servers, workers, servers])
-
-
-def _fit(
-    rows: Sequence[Floats], seconds: Sequence[float], seen: Sequence[PsObservation]
-) -> tuple[float, ...]:
-    distinct = len({(o.workers, o.servers) for o in seen})
-    if not rows or distinct < len(rows[0]):
-        wanted = len(rows[0]) if rows else 1
-        raise TooFewObservations(
-            f"a speed model of {wanted} parameters needs {wanted} configurations, has {distinct}"
-        )
-    observed = np.array(seconds)
-    theta, _ = nnls(np.array(rows) / observed[:, None], np.ones(len(rows)))
-    return tuple(theta.tolist())
 
 
 class StepObservation(NamedTuple):

@@ -1,9 +1,9 @@
 """SMD (INFOCOM'21) on all-reduce training: which jobs to admit, and on how many GPUs.
 
 A reconstruction. The paper admits jobs of workers and parameter servers by a knapsack of their
-utilities, each with the tasks that make it fastest within its limit (`inner`, `outer`). Without
-servers the inner problem is the fastest number of GPUs up to those asked for. The knapsack may also
-be offered fewer, of which it takes one number at most. An admitted job keeps its GPUs to its end:
+utilities (`outer`), each with the tasks that make it fastest within its limit. Without servers that
+is the fastest number of GPUs up to those asked for. The knapsack may also be offered fewer, of
+which it takes one number at most. An admitted job keeps its GPUs to its end:
 SMD is not elastic.
 """
 

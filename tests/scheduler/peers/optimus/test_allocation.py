@@ -1,4 +1,4 @@
-"""Marginal gains, placement, parameter assignment, and what a resize has to pay."""
+"""Marginal gains, and what a resize has to pay."""
 
 from __future__ import annotations
 
@@ -9,12 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.systems.optimus import ASSIGNED, placements
 from pipeline.worlds.workloads.pollux import applications, open_workload, recorded
-from scheduler.peers.optimus.marginal import GpuJob, PsJob, allocate_gpus, allocate_tasks
+from scheduler.peers.optimus.marginal import GpuJob, allocate_gpus
 from scheduler.peers.optimus.oracle import OptimusOracle
-from scheduler.peers.optimus.paa import assign, assign_as_mxnet
-from scheduler.peers.optimus.placement import PsTasks, place, spread, traffic
 from scheduler.peers.optimus.policy import Optimus
 from scheduler.peers.optimus.resizing import Resizing, checkpoint_s
 
@@ -79,84 +76,6 @@ def test_no_more_gpus_than_there_are(
     assert sum(found.values()) <= gpus
     assert all(found[job.job_id] <= job.most for job in made)
     assert all(found[job.job_id] % job.group == 0 for job in made)
-
-
-def test_tasks_go_where_they_save_most_for_what_they_take() -> None:
-    def fast_with_workers(workers: int, servers: int) -> float:
-        return 1.0 / (1.0 / workers + 0.01)
-
-    def needs_servers(workers: int, servers: int) -> float:
-        return 1.0 / (0.1 + 2.0 * workers / servers)
-
-    jobs = [
-        PsJob("workers", 100.0, fast_with_workers, (1.0, 2.0), (0.0, 1.0)),
-        PsJob("servers", 100.0, needs_servers, (1.0, 2.0), (0.0, 1.0)),
-    ]
-    found = allocate_tasks(jobs, (8.0, 24.0))
-    assert found["workers"].workers > found["workers"].servers
-    assert found["servers"].servers > found["servers"].workers
-    for r in range(2):
-        used = sum(
-            found[j.job_id].workers * j.worker[r] + found[j.job_id].servers * j.server[r]
-            for j in jobs
-        )
-        assert used <= (8.0, 24.0)[r]
-
-
-def test_a_job_whose_first_tasks_do_not_fit_waits() -> None:
-    jobs = [PsJob(name, 1.0, lambda w, p: 1.0, (2.0,), (1.0,)) for name in "ab"]
-    found = allocate_tasks(jobs, (4.0,))
-    assert (found["a"].workers, found["b"].workers) == (1, 0)
-
-
-# --- placement ------------------------------------------------------------------------------------
-
-
-def test_even_placement_is_best_wherever_tasks_can_be_dealt_evenly() -> None:
-    (figure,) = placements()
-    assert figure.reference == 13
-    assert figure.holds
-
-
-def test_tasks_go_to_the_fewest_machines_evenly() -> None:
-    tasks = PsTasks(4, 2, (1.0, 4.0), (0.0, 4.0))
-    found = place({"a": tasks}, [(4.0, 16.0), (4.0, 16.0), (4.0, 16.0)])
-    assert sorted(found["a"].values()) == [(2, 1), (2, 1)]
-
-
-def test_small_jobs_are_placed_first_and_a_job_may_shrink() -> None:
-    tasks = {"big": PsTasks(6, 2, (1.0,), (1.0,)), "small": PsTasks(1, 1, (1.0,), (1.0,))}
-    found = place(tasks, [(4.0,), (3.0,)])
-    assert sum(w + p for w, p in found["small"].values()) == 2
-    workers, servers = (sum(column) for column in zip(*found["big"].values(), strict=True))
-    assert (workers, servers) == (3, 2)
-
-
-def test_what_cannot_be_placed_has_no_place() -> None:
-    assert place({"a": PsTasks(1, 1, (2.0,), (1.0,))}, [(1.0,)]) == {"a": {}}
-
-
-def test_traffic_is_that_of_the_busiest_machine() -> None:
-    assert traffic([(2, 1)]) == 0.0
-    assert traffic([(2, 0), (0, 1)]) == 2.0
-    assert spread(5, 3) == [2, 2, 1]
-
-
-# --- parameter assignment -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("model", sorted(ASSIGNED))
-def test_blocks_are_assigned_as_published(model: str) -> None:
-    blocks, gap, requests, before = ASSIGNED[model]
-    found = assign(blocks(), 8)
-    assert (round(found.gap / 1e6, 2), sum(found.requests)) == (gap, requests)
-    assert sum(assign_as_mxnet(blocks(), 8).requests) == before
-    assert sum(found.parameters) == sum(blocks())
-
-
-def test_assignment_needs_a_server() -> None:
-    with pytest.raises(ValueError, match="at least one"):
-        assign([1, 2], 0)
 
 
 # --- resizing -------------------------------------------------------------------------------------
