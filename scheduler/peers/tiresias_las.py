@@ -1,4 +1,4 @@
-"""Tiresias (NSDI'19) on whole allocations: two-dimensional LAS or Gittins, skew-aware placement.
+"""Tiresias (NSDI'19) on whole allocations: two-dimensional LAS, skew-aware placement.
 
 `tiresias.py` is the same idea for the gang policies' engine, with the settings that the Lucid paper
 gave it. The queues are in `tiresias_queues.py`.
@@ -21,7 +21,7 @@ from scheduler.peers.allocation.policy import (
     Grant,
 )
 from scheduler.peers.allocation.statistics import Statistic
-from scheduler.peers.tiresias_queues import LIMITS, GittinsIndex, LeastAttained, Standing
+from scheduler.peers.tiresias_queues import LIMITS, LeastAttained, Standing
 
 # Largest tensor of a model over all of it: models above the cut suffer when spread over nodes.
 TENSOR_SKEW: Statistic[float] = Statistic("sizes of tensors")
@@ -39,7 +39,6 @@ class TiresiasLas(AllocationPolicy):
         by_gpus: service counts GPUs (2D); False counts seconds alone.
         promote: STARVELIMIT over time run: a job that waited so many times as long as it ran
             goes back to the first queue. None = never.
-        gittins: sample of services for the Gittins index within queues; None = LAS.
         consolidate: which jobs have to be on the fewest nodes.
         round_s: seconds between looks; 0 = whenever something happens.
         running_first: after every look, a queue has its running jobs before its waiting ones.
@@ -55,7 +54,6 @@ class TiresiasLas(AllocationPolicy):
         limits: Sequence[float] = LIMITS,
         by_gpus: bool = True,
         promote: float | None = None,
-        gittins: Sequence[float] | None = None,
         consolidate: Consolidate = "never",
         round_s: float = 0.0,
         running_first: bool = True,
@@ -68,7 +66,6 @@ class TiresiasLas(AllocationPolicy):
             limits,
             by_gpus=by_gpus,
             promote=promote,
-            gittins=GittinsIndex(gittins) if gittins is not None else None,
             running_first=running_first,
             published_jumps=published_jumps,
         )
@@ -176,8 +173,6 @@ class TiresiasLas(AllocationPolicy):
             ("queue", float(standing.queue)),
             ("attained service", self.queues.attained(standing)),
         )
-        if self.queues.gittins is not None:
-            told += (("Gittins index", self.queues.index(standing)),)
         if standing.promotions:
             told += (("promotions", float(standing.promotions)),)
         return told

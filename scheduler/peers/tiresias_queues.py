@@ -2,19 +2,16 @@
 
 Attained service is seconds on GPUs times GPUs. A job starts in the first queue and falls to the
 next each time its service reaches the limit of its queue; it may be promoted to the first again
-when it has starved. Within a queue jobs keep their place, or are ranked by a Gittins index.
+when it has starved. Within a queue jobs keep their place.
 
 There is no clock here: the caller says what time it is and who runs.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from math import floor
-
-import numpy as np
 
 # GPU-seconds; of the published simulator.
 LIMITS = (3250.0, 7200.0)
@@ -43,41 +40,6 @@ class Standing:
     promotions: int = 0
 
 
-class GittinsIndex:
-    """How likely a job is to end within the next quantum of service, per unit of it.
-
-    Args:
-        sample: services (GPU-seconds) of past jobs, in any order.
-        quantum: GPU-seconds.
-
-    With a the service attained, G = 1e6 P / E, where among the jobs of the sample that had more
-    than a, P is the share that ends within the quantum and E the mean of min(d, quantum): the
-    published simulator does not subtract a from d there, and neither does this. Zero beyond the
-    sample.
-    """
-
-    def __init__(self, sample: Iterable[float], quantum: float = LIMITS[0]):
-        d = np.sort(np.asarray(list(sample), dtype=np.float64))
-        if not len(d):
-            raise ValueError("the Gittins index needs a sample of services; it is empty")
-        n = len(d)
-        attained = d - 1
-        first = np.searchsorted(d, attained, side="right")
-        last = np.searchsorted(d, attained + quantum, side="right")
-        last = np.where(attained + quantum > d[-1] - 1, n - 1, last)
-        total = np.concatenate([[0.0], np.cumsum(d)])
-        left = n - first
-        share = (last - first) / left
-        spent = np.floor((total[last] - total[first] + quantum * (n - last)) / left)
-        self._services: list[float] = d.tolist()
-        self._index: list[float] = (1e6 * share / spent).tolist()
-
-    def __call__(self, attained: float) -> float:
-        if attained > self._services[-1] - 1:
-            return 0.0
-        return self._index[bisect_right(self._services, attained)]
-
-
 class LeastAttained:
     """Jobs in queues by attained service.
 
@@ -86,7 +48,6 @@ class LeastAttained:
         by_gpus: service is GPU-seconds; False counts seconds alone.
         promote: a job that waited `promote` times as long as it ran goes back to the first
             queue, with nothing attained; None leaves it where it is.
-        gittins: ranks jobs within a queue; None keeps them in order.
         running_first: whenever it is settled who runs, those go to the head of their queue.
         published_jumps: wake for a demotion at the time the published simulator computes, which
             forgets to multiply what a job ran by its GPUs; its figures depend on it.
@@ -98,14 +59,12 @@ class LeastAttained:
         *,
         by_gpus: bool = True,
         promote: float | None = None,
-        gittins: GittinsIndex | None = None,
         running_first: bool = True,
         published_jumps: bool = False,
     ):
         self.limits = tuple(limits)
         self.by_gpus = by_gpus
         self.promote = promote
-        self.gittins = gittins
         self.running_first = running_first
         self.published_jumps = published_jumps
         self._jobs: dict[str, Standing] = {}  # in order of arrival
@@ -148,9 +107,6 @@ class LeastAttained:
 
     def line(self) -> list[Standing]:
         """All jobs in the order in which they are to be served."""
-        if self.gittins is not None:
-            for queue in self._queues:
-                queue.sort(key=lambda job: (-self.index(job), job.submit_time))
         return [job for queue in self._queues for job in queue]
 
     def run(self, job_ids: Container[str]) -> None:
@@ -160,12 +116,6 @@ class LeastAttained:
         if self.running_first:
             for queue in self._queues:
                 queue.sort(key=lambda job: not job.running)
-
-    def index(self, job: Standing) -> float:
-        """Gittins index of a job. ValueError without one."""
-        if self.gittins is None:
-            raise ValueError("these queues rank by no Gittins index")
-        return self.gittins(self.attained(job))
 
     def next_jump(self) -> float | None:
         """When the next job would change its queue, everything else staying as it is."""

@@ -2,8 +2,7 @@
 
     job_id,num_gpu,submit_time,iterations,model_name,duration,interval
 
-Times are seconds from the start of the workload. Beside such a trace stands a sample of services
-(GPU-seconds, one column `duration`) that the Gittins index is computed from.
+Times are seconds from the start of the workload.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, isfinite
+from math import isfinite
 from pathlib import Path
 from typing import TypeVar
 
@@ -26,7 +25,7 @@ from scheduler.peers.tiresias_las import TENSOR_SKEW
 
 T = TypeVar("T")
 
-TRACE, SAMPLE = "60_job.csv", "yarn-gput1000.csv"
+TRACE = "60_job.csv"
 _COLUMNS = ("job_id", "num_gpu", "submit_time", "model_name", "duration")
 # Share of the largest tensor in the size of a model: Tiresias' profiles, and for googlenet, which
 # they lack, its architecture.
@@ -99,35 +98,6 @@ def read_trace(path: Path, *, stretch: float = 1.0) -> tuple[list[GangJob], list
     return sorted(jobs, key=lambda row: row.job.submit_time), wrong
 
 
-def read_sample(path: Path) -> list[float]:
-    """Services of past jobs, GPU-seconds. Raises UserError."""
-    try:
-        return [_number(row, "duration") for _, row in _rows(path, ("duration",))]
-    except ValueError as error:
-        raise UserError(f"{path}: {error}") from None
-
-
-def heavy_tailed(
-    sample: Sequence[float], *, jobs: int = 200, apart_s: float = 1543.0
-) -> list[GangJob]:
-    """A synthetic workload whose services are every fifth of a sample, at most 200,000 GPU-s.
-
-    Shuffled and given GPUs by a small linear congruential generator, so that it is the same
-    everywhere; `apart_s` seconds lie between submissions (load .9 on 16 GPUs for the sample of
-    the release).
-    """
-    services = [min(x, 200_000.0) for x in sorted(sample)[::5][:jobs]]
-    draws = _draws()
-    for i in range(len(services) - 1, 0, -1):
-        j = next(draws) % (i + 1)
-        services[i], services[j] = services[j], services[i]
-    rows = []
-    for i, service in enumerate(services):
-        gpus = (1, 1, 1, 1, 2, 2, 4, 8)[next(draws) % 8]
-        rows.append(GangJob(Job(str(i), apart_s * i, gpus), float(ceil(service / gpus))))
-    return rows
-
-
 def workload(
     rows: Sequence[GangJob],
     *,
@@ -152,13 +122,6 @@ def open_tiresias(path: Path, *, stretch: float = 1.0) -> AllocationWorkload:
         raise UserError(f"{path}: there is no {TRACE} in this folder")
     jobs, wrong = read_trace(trace, stretch=stretch)
     return workload(jobs, name=f"tiresias {trace.name}", left_out=len(wrong))
-
-
-def _draws() -> Iterator[int]:
-    x = 1
-    while True:
-        x = (1664525 * x + 1013904223) % 2**32
-        yield x >> 8
 
 
 def _number(row: Mapping[str, str], column: str) -> float:

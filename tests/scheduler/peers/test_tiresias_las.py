@@ -4,37 +4,29 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from benchmarks.systems.tiresias import PUBLISHED, average_jct_s, schedules
+from benchmarks.systems.tiresias import PUBLISHED, SCHEDULES, average_jct_s
 from pipeline.worlds.workloads.tiresias import (
-    SAMPLE,
     TRACE,
     GangJob,
     TiresiasGroundTruth,
-    heavy_tailed,
-    read_sample,
     read_trace,
     workload,
 )
 from scheduler.core.decisions import Action, Reason
 from scheduler.peers.allocation.nature import GangGroundTruth
 from scheduler.peers.tiresias_las import TiresiasLas
-from scheduler.peers.tiresias_queues import GittinsIndex, LeastAttained
+from scheduler.peers.tiresias_queues import LeastAttained
 from tests.scheduler.peers.builders import a_job, nodes_of, play
 
 
-@pytest.mark.parametrize("name", ["x10", "x30", "syn200"])
+@pytest.mark.parametrize("name", ["x10", "x30"])
 @pytest.mark.parametrize("schedule", sorted(PUBLISHED))
 def test_average_jct_is_the_published_one(shared_data: Path, schedule: str, name: str) -> None:
     folder = shared_data / "tiresias"
-    sample = read_sample(folder / SAMPLE)
-    if name == "syn200":
-        rows = heavy_tailed(sample)
-    else:
-        rows = read_trace(folder / TRACE, stretch=float(name[1:]))[0]
-    policy = TiresiasLas(published_jumps=True, **schedules(sample)[schedule])
+    rows = read_trace(folder / TRACE, stretch=float(name[1:]))[0]
+    policy = TiresiasLas(published_jumps=True, **SCHEDULES[schedule])
     found = average_jct_s(workload(rows).simulate(policy))
     assert round(found, 2) == PUBLISHED[schedule][name]
 
@@ -96,27 +88,6 @@ def test_running_jobs_go_before_waiting_ones() -> None:
         queues.join(name, 1, 0.0)
     queues.run({"c"})
     assert served(queues) == ["c", "a", "b"]
-
-
-# --- Gittins --------------------------------------------------------------------------------------
-
-
-def test_the_index_of_a_constant_sample_does_not_order_jobs() -> None:
-    index = GittinsIndex([5000.0] * 50, quantum=1000.0)
-    assert index(0.0) == index(1000.0) == index(3000.0)
-
-
-def test_the_index_falls_on_a_heavy_tail() -> None:
-    rng = np.random.default_rng(0)
-    index = GittinsIndex((1000.0 * (1.0 + rng.pareto(0.8, 2000))).tolist(), quantum=1000.0)
-    found = [index(a) for a in (1000.0, 10_000.0, 100_000.0)]
-    assert found == sorted(found, reverse=True)
-    assert found[0] > 2 * found[-1]
-
-
-def test_an_index_needs_a_sample() -> None:
-    with pytest.raises(ValueError, match="empty"):
-        GittinsIndex([])
 
 
 # --- the policy -----------------------------------------------------------------------------------

@@ -9,8 +9,6 @@ import pytest
 from pipeline.errors import UserError
 from pipeline.worlds.workloads.tiresias import (
     TiresiasGroundTruth,
-    heavy_tailed,
-    read_sample,
     read_trace,
 )
 from scheduler.peers.tiresias_las import TENSOR_SKEW
@@ -51,7 +49,7 @@ def test_other_files_are_refused(tmp_path: Path, text: str, says: str) -> None:
 
 def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cannot be read"):
-        read_sample(tmp_path / "nothing.csv")
+        read_trace(tmp_path / "nothing.csv")
 
 
 def test_skew_is_offered_only_when_every_model_is_known(tmp_path: Path) -> None:
@@ -59,10 +57,3 @@ def test_skew_is_offered_only_when_every_model_is_known(tmp_path: Path) -> None:
     other, _ = read_trace(write(tmp_path, HEAD + "a,2,10,1,unheard-of,50,0\n"))
     assert TENSOR_SKEW in TiresiasGroundTruth(known).offers
     assert TENSOR_SKEW not in TiresiasGroundTruth(other).offers
-
-
-def test_the_synthetic_workload_is_the_documented_one(shared_data: Path) -> None:
-    rows = heavy_tailed(read_sample(shared_data / "tiresias" / "yarn-gput1000.csv"))
-    assert len(rows) == 200
-    assert sum(row.duration_s * row.job.gpus for row in rows) == pytest.approx(4_446_016, rel=1e-3)
-    assert [row.job.submit_time for row in rows[:3]] == [0.0, 1543.0, 3086.0]
