@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, NamedTuple
@@ -328,8 +328,3 @@ class AdditiveModel:
         """Mean absolute contribution of each term, largest first."""
         pairs = zip(self.term_names, (term.importance() for term in self.terms), strict=True)
         return dict(sorted(pairs, key=lambda pair: -pair[1]))
-
-    def as_row(self, values: Mapping[str, Value]) -> tuple[Value, ...]:
-        """A row in the model's order from values by name; what is absent is missing."""
-        absent = {"continuous": math.nan, "nominal": None}
-        return tuple(values.get(spec.name, absent[spec.kind]) for spec in self.features)

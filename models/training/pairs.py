@@ -19,7 +19,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from features.files import write_table
 from models.training.errors import TrainingError
 
 Floats = NDArray[np.float64]
@@ -254,11 +253,6 @@ def read_pairs(path: str | Path) -> PairMeasurements:
     return PairMeasurements(
         table.to_pandas(), "simulated" if origin == "simulated" else "measured", source
     )
-
-
-def write_pairs(pairs: PairMeasurements, path: str | Path) -> None:
-    """Writes a Parquet file of `PAIR_SCHEMA` that says where its pairs come from."""
-    write_table(path, pairs.table())
 
 
 def _read_csv(path: Path, columns: list[str]) -> pd.DataFrame:

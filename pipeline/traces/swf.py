@@ -1,7 +1,7 @@
-"""The Standard Workload Format 2.2 of the Parallel Workloads Archive, in and out.
+"""The Standard Workload Format 2.2 of the Parallel Workloads Archive.
 
-https://www.cs.huji.ac.il/labs/parallel/workload/swf.html. The format knows processors, not GPUs: on
-the way in a processor counts as a GPU, on the way out a GPU is written as a processor.
+https://www.cs.huji.ac.il/labs/parallel/workload/swf.html. The format knows processors, not GPUs: a
+processor counts as a GPU.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from features.files import write_whole
 from features.schema import LABEL, State
 from pipeline.traces.base import HEAD_BYTES, Adapter, Batch, Options, TraceError, head
-from pipeline.traces.cast import floats, from_floats, map_unique, offset_times
+from pipeline.traces.cast import from_floats, map_unique, offset_times
 from pipeline.traces.check import Draft
 from pipeline.traces.delimited import Column, Layout, parse
 from pipeline.traces.text import Block, blocks
@@ -40,9 +39,6 @@ _STATES = {
 }
 # Status 2, 3, 4: one part of a job that was swapped out; the whole job has a line of its own.
 _PARTS = (2, 3, 4)
-_STATUS = {State.COMPLETED: 1, State.CANCELLED: 5} | dict.fromkeys(
-    (State.FAILED, State.TIMEOUT, State.NODE_FAIL, State.OUT_OF_MEMORY, State.PREEMPTED), 0
-)
 
 _HEADER = re.compile(r"^;\s*(\w+):\s*(.*?)\s*$", re.MULTILINE)
 _SPACES = re.compile(rb"[ \t]+")
@@ -170,101 +166,3 @@ def _known(draft: Draft, *names: str) -> Any:
 def _names(numbers: Any, names: dict[str, str]) -> Any:
     """Numbers as labels, by name where there is one; -1 is null."""
     return map_unique(numbers, lambda n: None if n == "-1" else names.get(n, n), LABEL)
-
-
-def write_swf(table: pa.Table, path: Path, *, note: str = "") -> None:
-    """Write jobs as SWF 2.2, in the order of the table; the file appears whole or not at all.
-
-    What the format has no field for is lost: GPU shares, attempts, profiles, names, and which way
-    a job failed. Users, names, VCs and GPU types become numbers from 1 in order of appearance; VCs
-    and GPU types are named in the header (as queues and partitions). Job ids stay if they are
-    distinct whole numbers, else they are counted from 1. Times are whole seconds where they are so
-    in the table, else they have three decimals.
-
-    Args:
-        table: in ``TRACE_SCHEMA``.
-        path: file to write.
-        note: one line for the header.
-
-    Raises:
-        TraceError: the table holds no job.
-    """
-    if not len(table):
-        raise TraceError("SWF: there is no job to write")
-    submit, start, end = (_millis(table, n) for n in ("submit_time", "start_time", "end_time"))
-    origin = np.floor(np.nanmin(submit) / 1000)
-    numbered = {name: _numbered(table[name]) for name in ("user", "name", "vc", "gpu_type")}
-    gpus = floats(table["gpus"])
-    memory = floats(table["memory_mib"]) * 1024 / gpus
-    duration = floats(table["duration_s"])
-    run = np.where(np.isnan(end - start), duration, (end - start) / 1000)
-    unknown = ["-1"] * len(table)
-    status = [str(_STATUS.get(State(s), -1)) for s in table["state"].to_pylist()]
-    columns = [
-        _job_numbers(table["job_id"]),
-        _decimals(submit / 1000 - origin),
-        _decimals((start - submit) / 1000),
-        _decimals(run),
-        _decimals(gpus),
-        unknown,
-        unknown,
-        _decimals(gpus),
-        _decimals(floats(table["time_limit_s"])),
-        _decimals(memory),
-        status,
-        numbered["user"][0],
-        unknown,
-        numbered["name"][0],
-        numbered["vc"][0],
-        numbered["gpu_type"][0],
-        unknown,
-        unknown,
-    ]
-    lines = _header_lines(len(table), int(origin), note, numbered)
-    lines += [" ".join(row) for row in zip(*columns, strict=True)]
-    try:
-        write_whole(path, "\n".join(lines) + "\n", folders=False)
-    except OSError as error:
-        raise TraceError(f"{path}: cannot be written ({error.strerror})") from error
-
-
-def _header_lines(jobs: int, origin: int, note: str, numbered: dict[str, Any]) -> list[str]:
-    lines = [
-        "; Version: 2.2",
-        f"; MaxJobs: {jobs}",
-        f"; MaxRecords: {jobs}",
-        f"; UnixStartTime: {origin}",
-        "; TimeZoneString: UTC",
-        "; Note: processors are GPUs",
-    ]
-    if note:
-        lines.append("; Note: " + " ".join(note.split()))
-    for kind, plural, field in (("Queue", "Queues", "vc"), ("Partition", "Partitions", "gpu_type")):
-        names = numbered[field][1]
-        lines.append(f"; {plural}: {len(names)}")
-        lines += [f"; {kind}: {i} {' '.join(name.split())}" for i, name in enumerate(names, 1)]
-    return lines
-
-
-def _millis(table: pa.Table, name: str) -> Any:
-    return floats(pc.cast(table[name], pa.int64()))
-
-
-def _decimals(values: Any) -> list[str]:
-    return ["-1" if v != v else str(int(v)) if v == int(v) else f"{v:.3f}" for v in values.tolist()]
-
-
-def _numbered(column: Any) -> tuple[list[str], list[str]]:
-    numbers: dict[str, int] = {}
-    codes = [
-        "-1" if value is None else str(numbers.setdefault(value, len(numbers) + 1))
-        for value in column.to_pylist()
-    ]
-    return codes, list(numbers)
-
-
-def _job_numbers(column: Any) -> list[str]:
-    ids: list[str] = column.to_pylist()
-    if all(re.fullmatch(r"[1-9]\d{0,17}", job) for job in ids) and len(set(ids)) == len(ids):
-        return ids
-    return [str(i) for i in range(1, len(ids) + 1)]

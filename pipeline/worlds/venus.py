@@ -19,9 +19,6 @@ from scheduler.core.arrivals import TableForecaster
 from scheduler.core.cluster import ClusterSpec
 from scheduler.simulation.work import Configuration, Work, Workload
 
-# pairs with one of these were never measured
-UNMEASURED_MODELS = frozenset({"NeuMF", "ResNet50", "BERT", "Transformer"})
-
 
 class TrackError(ValueError):
     """A track's folder lacks something, or holds something unreadable."""

@@ -21,7 +21,7 @@ from scheduler.core.cluster import Cluster, ClusterSpec, Run
 from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Decision, PairPrediction, Reason
 from scheduler.core.estimates import Estimate, Estimator, TableEstimator
-from scheduler.core.pairs import PairPredictor, TablePairPredictor
+from scheduler.core.pairs import PairPredictor
 from scheduler.core.policy import NO_CLUSTER, Policy, Predictors, TypeSpeeds
 from scheduler.core.profiling import ProfilingStage, Scaling, Stage
 from scheduler.core.queue import QueuedJob
@@ -208,10 +208,6 @@ class Likes:
         a, b = newcomer.job.job_id, partner.job.job_id
         speeds = None if self._speeds is None else self._speeds.get((a, b), (0.5, 0.5))
         return PairPrediction((self._scores.get(a, 0), self._scores.get(b, 0)), speeds)
-
-
-def a_pair_predictor(scores: Mapping[str, int]) -> TablePairPredictor:
-    return TablePairPredictor(scores)
 
 
 @dataclass

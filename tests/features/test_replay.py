@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from features.causality import CausalityError, assert_causal
 from features.history import EWMA_STEP, FAILED, OUTLOOK_CAP, RESIDUAL, WINDOW
 from features.job import Job, Profile
 from features.lifetimes import lifetimes
@@ -31,6 +30,7 @@ from features.survival import (
     SHRINKAGE,
     THRESHOLDS_S,
 )
+from tests.features.causality import CausalityError, assert_causal
 
 EPOCH = 1_598_918_400.0  # 1 September 2020
 BOTH = (Moment.SUBMIT, Moment.PROFILED)

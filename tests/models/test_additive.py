@@ -94,7 +94,7 @@ def test_a_score_is_what_the_tables_say():
     assert model.explain((1.0, "A100")) == (4.0, 4.0, (1.0, -1.0))
     assert model.explain((2.0, None)) == (6.5, 4.0, (2.0, 0.5))  # a cut belongs to the right
     assert model.explain((math.nan, "H200")) == (4.0, 4.0, (0.0, 0.0))
-    assert model.explain(model.as_row({"gpu_type": "A100"})).terms == (0.0, -1.0)
+    assert model.explain((math.nan, "A100")).terms == (0.0, -1.0)
     assert model.seconds(4.0) == pytest.approx(math.expm1(4.0))
     assert model.seconds(-3.0) == 0.0
     assert model.importances() == {"gpus": 1.25, "gpu_type": 0.875}

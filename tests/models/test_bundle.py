@@ -193,7 +193,7 @@ def test_a_document_that_lies_with_a_right_digest_never_escapes(bundle, tmp_path
         (folder / name["file"]).write_bytes(data)
     with suppress(BundleError):
         loaded = Bundle.load(folder)
-        assert np.isfinite(loaded.duration.explain(loaded.duration.as_row({})).score)
+        assert np.isfinite(loaded.duration.explain([None] * len(loaded.duration.features)).score)
         assert loaded.packing.classify(Profile(1.0, 1.0, 1.0))[0] in (0, 1, 2)
         assert 0 < min(loaded.pair_speed(Profile(1.0, 1.0, 1.0), Profile(9.0, 9.0, 9.0))) <= 1
 
@@ -234,7 +234,7 @@ def test_noise_is_refused(tmp_path, noise):
 def test_reading_and_scoring_load_no_training_library(saved):
     script = (
         "import sys; from models.bundle import Bundle;"
-        f"b = Bundle.load({str(saved)!r}); b.duration.explain(b.duration.as_row({{}}));"
+        f"b = Bundle.load({str(saved)!r}); b.duration.explain([None] * len(b.duration.features));"
         "b.duration.score_batch({s.name: [None if s.kind == 'nominal' else 1.0]"
         " for s in b.duration.features});"
         f"print([m for m in {TRAINING_LIBRARIES} if m in sys.modules])"

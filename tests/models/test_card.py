@@ -86,7 +86,7 @@ def test_effects_are_what_the_model_adds(bundle, make_frame):
 
 def test_jobs_like_this_one_are_those_the_model_treats_alike(bundle, make_frame):
     model, X = bundle.duration, make_frame(300, 5)
-    row = model.as_row({n: X[n].iloc[7] for n in X.columns})
+    row = [X[spec.name].iloc[7] for spec in model.features]
     found = similar_rows(model, X, row, 4)
     assert found[0][1] == 0.0
     assert 7 in [i for i, d in similar_rows(model, X, row, 300) if d == 0.0]

@@ -45,7 +45,7 @@ def test_clip_fix_smooth_and_drop_do_what_they_say(fitted, make_frame):
     assert np.abs(scores(done, "user_ewma_s")).max() <= 0.3
     assert (scores(done, "user_ewma_s") == np.clip(scores(model, "user_ewma_s"), -0.2, 0.3)).all()
     row = {"submit_hour": 21.0, "gpu_type": "A100"}
-    told = done.explain(done.as_row(row)).terms
+    told = done.explain([row.get(spec.name) for spec in done.features]).terms
     assert told[done.term_names.index("submit_hour")] == 0.7
     assert told[done.term_names.index("gpu_type")] == -1.5
     before, after = scores(model, "gpus")[1:], scores(done, "gpus")[1:]

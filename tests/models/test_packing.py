@@ -28,7 +28,6 @@ from models.training.pairs import (
     PairMeasurements,
     read_artifact,
     read_pairs,
-    write_pairs,
 )
 from models.training.simulated import simulated_pairs
 from models.training.trees import exported_tree
@@ -195,7 +194,7 @@ def test_columns_are_those_of_the_scheduler(pairs):
 
 
 def test_pairs_survive_parquet_with_their_origin(pairs, tmp_path):
-    write_pairs(pairs, tmp_path / "pairs.parquet")
+    pq.write_table(pairs.table(), tmp_path / "pairs.parquet")
     back = read_pairs(tmp_path / "pairs.parquet")
     assert (back.origin, back.source) == ("simulated", pairs.source)
     assert back.digest == pairs.digest

@@ -78,7 +78,7 @@ def test_advice_explains_and_foresees_and_changes_nothing(
     assert (len(snapshot.running), len(snapshot.waiting), snapshot.left_out) == (4, 8, {})
     view = Reads(store.engine).seen_by(Viewer("root", Role.OPERATOR))
     waiting = snapshot.order[0]
-    assert view.latest_decision(waiting) is not None
+    assert view.decisions(waiting)
     foreseen = view.forecast(waiting)
     assert foreseen is not None
     assert foreseen.start_p50 is not None

@@ -3,8 +3,8 @@
     from pipeline.traces.synthetic.generate import default_config, generate, write
     table = generate(default_config("demo"))        # pyarrow.Table in TRACE_SCHEMA
 
-`python -m pipeline.traces.synthetic.generate` compares it with the published figures, draws the
-plots of `docs/synthetic-trace.md` (`--plots DIR`) and writes it as a dataset (`--out DIR`).
+`python -m pipeline.traces.synthetic.generate` compares it with the published figures, and
+writes it as a dataset (`--out DIR`).
 
 `duration_s` is the exclusive running time; start and end are null, for a simulator decides them.
 """
@@ -31,7 +31,6 @@ from pipeline.traces.synthetic.labels import tabulate
 from pipeline.traces.synthetic.process import draw
 from pipeline.traces.synthetic.report import (
     comparison,
-    draw_plots,
     leak_table,
     offered_load,
     statistics,
@@ -126,16 +125,13 @@ def _summary(config: SyntheticConfig, table: pa.Table) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Compare, plot or write the trace; see --help. Returns the exit status."""
+    """Compare or write the trace; see --help. Returns the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m pipeline.traces.synthetic.generate", description=main.__doc__
     )
     parser.add_argument("--scale", default="demo", help="demo, small or large (default: demo)")
     parser.add_argument("--seed", type=int, default=0, help="default: 0")
     parser.add_argument("--out", type=Path, help="write the trace there as a dataset")
-    parser.add_argument(
-        "--plots", type=Path, help="draw the plots of docs/synthetic-trace.md there"
-    )
     parser.add_argument(
         "--leaks", type=int, metavar="SEEDS", help="print the leak checks over SEEDS"
     )
@@ -151,9 +147,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"\noffered load: {load}\nsha256: {digest(table)}")
     if given.leaks:
         print(f"\n{leak_table(config, given.leaks)}")
-    if given.plots:
-        for path in draw_plots(config, given.plots):
-            print(path)
     return 0
 
 

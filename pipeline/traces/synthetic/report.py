@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 import zlib
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +16,7 @@ from scipy.stats import spearmanr
 from features.schema import State
 from pipeline.traces.synthetic.config import DAY_S, SyntheticConfig
 from pipeline.traces.synthetic.labels import tabulate
-from pipeline.traces.synthetic.process import STATES, Drawn, Floats, Ints, draw
+from pipeline.traces.synthetic.process import Drawn, Floats, Ints, draw
 
 PROFILE_COLUMNS = ("gpu_util_pct", "gpu_mem_util_pct", "gpu_mem_mib", "batch_size", "amp")
 HASH_BUCKETS = 128
@@ -55,10 +53,6 @@ PUBLISHED = (
     Published("large_gpu_pct", "jobs of 8 or more GPUs, % of GPU-time", "about 60", "", "", "T"),
     Published("top_users_pct", "top 5 % of users, % of GPU-time", "45-60", "", "", "T"),
 )
-# The same summary tables, for the plots: (median s, mean s); (completed, cancelled, failed) %.
-DURATIONS = {"Helios": (206, 6652), "Helios Venus": (204, 13041), "Philly": (874, 18006)}
-JOB_STATES = {"Helios": (62.4, 22.1, 15.5), "Philly": (60.4, 9.0, 30.5)}
-GPU_TIME_STATES = {"Helios": (51.3, 39.4, 9.3), "Philly": (32.1, 29.4, 38.6)}
 
 
 def statistics(table: pa.Table) -> dict[str, float]:
@@ -211,136 +205,6 @@ def leak_table(config: SyntheticConfig, seeds: int) -> str:
     lines.append(line("name tokens, within templates", names, ""))
     lines.append(line("the template's last duration", history, ""))
     return "\n".join(lines)
-
-
-def draw_plots(config: SyntheticConfig, out: Path) -> list[Path]:
-    """The plots of the page, as SVG files in `out`; the same bytes for the same trace."""
-    import matplotlib
-    from matplotlib import pyplot as plt
-
-    jobs = draw(config)
-    table = tabulate(config, jobs)
-    out.mkdir(parents=True, exist_ok=True)
-    written = []
-    style = {
-        "svg.hashsalt": "pellucid",
-        "svg.fonttype": "none",
-        "font.size": 9,
-        "axes.grid": True,
-        "grid.alpha": 0.3,
-    }
-    with matplotlib.rc_context(style):
-        for name, plot in (
-            ("durations", _plot_durations),
-            ("shares", _plot_shares),
-            ("states", _plot_states),
-            ("arrivals", _plot_arrivals),
-            ("leaks", _plot_leaks),
-        ):
-            figure, axes = plt.subplots(1, 2, figsize=(9.5, 3.4), layout="constrained")
-            plot(config, jobs, table, *axes)
-            path = out / f"synthetic-{name}.svg"
-            figure.savefig(path, metadata={"Date": None})
-            plt.close(figure)
-            written.append(path)
-    return written
-
-
-def _plot_durations(
-    config: SyntheticConfig, jobs: Drawn, table: pa.Table, left: Any, right: Any
-) -> None:
-    share = np.linspace(0, 1, 101)
-    left.plot(np.quantile(jobs.duration_s, share), 100 * share, label="this trace")
-    for index, (name, (median, mean)) in enumerate(DURATIONS.items(), start=1):
-        left.plot(median, 50, "o", color=f"C{index}", label=f"{name}: median")
-        left.axvline(mean, color=f"C{index}", linestyle=":", label=f"{name}: mean")
-    left.axvline(jobs.duration_s.mean(), color="C0", linestyle=":", label="this trace: mean")
-    left.set(xscale="log", xlabel="duration, s", ylabel="% of jobs", title="Heavy tail")
-    left.legend(fontsize=7)
-    for index, vc in enumerate(config.vcs):
-        here = np.quantile(jobs.duration_s[jobs.vc == index], share)
-        right.plot(here, 100 * share, label=f"{vc.name} ({vc.nodes} nodes)")
-    right.set(xscale="log", xlabel="duration, s", title="By virtual cluster")
-    right.legend(fontsize=7)
-
-
-def _plot_shares(
-    config: SyntheticConfig, jobs: Drawn, table: pa.Table, left: Any, right: Any
-) -> None:
-    gpu_s = (jobs.duration_s * jobs.gpus).astype(float)
-    by_user = np.sort(_sum_by(table["user"], gpu_s))[::-1]
-    users = 100 * np.arange(1, len(by_user) + 1) / len(by_user)
-    left.plot(users, 100 * np.cumsum(by_user) / by_user.sum(), label="this trace")
-    left.plot([5, 5], [45, 60], color="C1", linewidth=4, label="Helios: top 5 % hold 45-60 %")
-    left.set(
-        xlabel="% of users, largest first", ylabel="% of GPU-time", title="Users", ylim=(0, 105)
-    )
-    left.legend(fontsize=7)
-    edges = ((1, 1), (2, 4), (5, 8), (9, 16), (17, 10**9))
-    masks = [(jobs.gpus >= low) & (jobs.gpus <= high) for low, high in edges]
-    places = np.arange(len(edges))
-    right.bar(places - 0.2, [100 * m.mean() for m in masks], 0.4, label="jobs")
-    right.bar(
-        places + 0.2, [100 * gpu_s[m].sum() / gpu_s.sum() for m in masks], 0.4, label="GPU-time"
-    )
-    right.plot([-0.4, 0.0], [50, 50], color="k", linewidth=1, label="Helios: over 50 % of jobs ...")
-    right.plot([0.2, 0.2], [3, 12], color="r", linewidth=4, label="... and 3-12 % of GPU-time")
-    right.set_xticks(places, ["1", "2-4", "5-8", "9-16", ">16"])
-    right.set(xlabel="GPUs", ylabel="%", title="Gang sizes")
-    right.legend(fontsize=7)
-
-
-def _plot_states(
-    config: SyntheticConfig, jobs: Drawn, table: pa.Table, left: Any, right: Any
-) -> None:
-    gpu_s = jobs.duration_s * jobs.gpus
-    for axes, published, weight, title in (
-        (left, JOB_STATES, np.ones(len(gpu_s)), "jobs"),
-        (right, GPU_TIME_STATES, gpu_s, "GPU-time"),
-    ):
-        ours = 100 * np.bincount(jobs.state, weight, len(STATES)) / weight.sum()
-        for index, (name, shares) in enumerate({"this trace": ours, **published}.items()):
-            axes.bar(np.arange(len(STATES)) + 0.27 * (index - 1), shares, 0.27, label=name)
-        axes.set_xticks(range(len(STATES)), [str(state) for state in STATES])
-        axes.set(title=f"How jobs end, % of {title}")
-        axes.legend(fontsize=7)
-
-
-def _plot_arrivals(
-    config: SyntheticConfig, jobs: Drawn, table: pa.Table, left: Any, right: Any
-) -> None:
-    hours = np.bincount(jobs.submit_s // 3600, minlength=config.days * 24)
-    calm = np.bincount(jobs.submit_s[~jobs.burst] // 3600, minlength=config.days * 24)
-    left.plot(np.arange(len(hours)) / 24, hours, linewidth=0.6)
-    left.set(xlabel="day", ylabel="jobs per hour", title="Nights, weekends, bursts")
-    per_hour = calm.reshape(config.days, 24)
-    weekend = (config.start.weekday() + np.arange(config.days)) % 7 >= 5
-    for label, days in (("weekdays", ~weekend), ("weekends", weekend)):
-        if days.any():
-            right.step(np.arange(24), per_hour[days].mean(axis=0), where="mid", label=label)
-    right.set(xlabel="hour of the day", ylabel="jobs per hour, bursts apart", title="A day")
-    right.legend(fontsize=7)
-
-
-def _plot_leaks(
-    config: SyntheticConfig, jobs: Drawn, table: pa.Table, left: Any, right: Any
-) -> None:
-    runs = np.bincount(jobs.template, minlength=jobs.templates)
-    used = runs > 0
-    typical = np.exp(
-        np.bincount(jobs.template, np.log(jobs.duration_s), len(runs))[used] / runs[used]
-    )
-    util = np.bincount(jobs.template, _numbers(table, "gpu_util_pct"), len(runs))[used] / runs[used]
-    left.plot(util, typical, ".", markersize=3)
-    left.set(yscale="log", xlabel="GPU utilisation, %", ylabel="typical duration, s")
-    left.set_title("Templates: the profile tells nothing")
-    order = np.argsort(jobs.template, kind="stable")
-    again = np.flatnonzero(jobs.template[order][1:] == jobs.template[order][:-1])
-    again = again[:: max(1, len(again) // 400)]
-    duration = jobs.duration_s[order]
-    right.plot(duration[again], duration[again + 1], ".", markersize=2)
-    right.set(xscale="log", yscale="log", xlabel="last duration of the template, s")
-    right.set(ylabel="duration, s", title="Jobs: history tells something")
 
 
 def _numbers(table: pa.Table, column: str) -> Floats:

@@ -95,7 +95,6 @@ BATCH_LIMITS: Statistic[Limits] = Statistic("limits of the batch size")
 STEP_PROFILE: Statistic[Mapping[Configuration, StepTimes]] = Statistic("profiled step times")
 GRADIENT_NOISE: Statistic[GradientNoise | None] = Statistic("gradient statistics")
 MOST_GPUS: Statistic[int] = Statistic("limits to scaling")
-FRACTION_DONE: Statistic[float] = Statistic("progress reports")
 # the truth
 REMAINING_S: Statistic[float] = Statistic("known durations", truth=True)
 REMAINING_STEPS: Statistic[float] = Statistic("known numbers of steps", truth=True)

@@ -14,7 +14,6 @@ import numpy as np
 from scheduler.peers.pollux.throughput import Floats
 
 Ints = np.ndarray[tuple[int, ...], np.dtype[np.int16]]
-Bools = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
 
 RESET, THIN = 0.1, 0.1  # chances: a row goes back to what it is now; a row is thinned out
 _FLOOR = 1e-3  # keeps a job without GPUs from making every allocation equally bad

@@ -89,13 +89,6 @@ class Experienced:
             mean.total += error
         self.seen += 1
 
-    def seen_together(self, own: QueuedJob, other: QueuedJob) -> int:
-        """How often jobs of these kinds were seen beside one another."""
-        if own.profile is None or other.profile is None:
-            return 0
-        mean = self._pairs.get((kind_of(own.profile), kind_of(other.profile)))
-        return 0 if mean is None else mean.count
-
     def _corrected(self, own: Kind, other: Kind, predicted: float) -> float:
         alone = self._own.get(own)
         if alone is None:

@@ -112,7 +112,7 @@ def test_a_look_on_the_partition_comes_first_and_counts_when_it_is_enough(
     assert isinstance(backend, LocalBackend)
     assert backend.output("long", 1).read_text() == "", "stopped at the limit, to be run later"
     assert backend.output("long", 2).read_text() == "2\n"
-    [looked] = [event for event in service.store.of_job("long") if event.kind is Kind.PROFILED]
+    [looked] = [e for e in service.store.read() if e.job_id == "long" and e.kind is Kind.PROFILED]
     assert looked.body.get("profile") is None, "fake GPUs: nothing is made up"
     decider.let_go()
 
@@ -121,7 +121,9 @@ def test_what_runs_is_adopted_by_the_next_service_as_it_is(service: Service) -> 
     service.submit(a_job("a", "sleep 1.5; exit 4"), a_job("b", "exec sleep 100"))
     first = service.decider()
     turn_until(first, lambda: set(phases(service).values()) == {"running"})
-    pid = next(e.body["pid"] for e in service.store.of_job("a") if e.kind is Kind.STARTED)
+    pid = next(
+        e.body["pid"] for e in service.store.read() if e.job_id == "a" and e.kind is Kind.STARTED
+    )
     first.let_go()
     assert procs.alive(pid)
     second = service.decider()

@@ -143,4 +143,4 @@ class Desk:
         return str(self.row(job_id).phase)
 
     def kinds(self, job_id: str) -> list[str]:
-        return [event.kind.value for event in self.store.of_job(job_id)]
+        return [event.kind.value for event in self.store.read() if event.job_id == job_id]

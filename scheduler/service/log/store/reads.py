@@ -275,13 +275,6 @@ class VisibleQueries:
         rows = self._all(query.order_by(decisions.c.seq.desc()).limit(MAX_PAGE))
         return self._decision_lines(rows[::-1])
 
-    def latest_decision(self, job_id: str) -> Line | None:
-        """The last decision about a job of the viewer's."""
-        self.job(job_id)
-        query = select(decisions).where(decisions.c.job_id == job_id)
-        rows = self._all(query.order_by(decisions.c.seq.desc()).limit(1))
-        return self._decision_lines(rows)[0] if rows else None
-
     def story(self, job_id: str) -> list[Line]:
         """Events and decisions of a job of the viewer's, in the order they took effect; the latest
         `MAX_PAGE` of each."""

@@ -222,12 +222,6 @@ class Store:
             yield from map(_event, rows)
             after = rows[-1].seq
 
-    def of_job(self, job_id: str) -> list[Event]:
-        """Every event about a job, in order."""
-        query = select(events).where(events.c.job_id == job_id).order_by(events.c.seq)
-        with self.engine.connect() as connection:
-            return [_event(row) for row in connection.execute(query)]
-
     def last_seq(self) -> int:
         """`seq` of the newest event; 0 when there is none."""
         with self.engine.connect() as connection:

@@ -59,7 +59,6 @@ def test_what_was_seen_of_a_pair_is_believed_of_the_next_like_it() -> None:
     nearly = Profile(20.4, 10.2, 1021.0, False)
     assert kind_of(nearly) == kind_of(LIGHT)
     assert speeds_of(pair_predictor, nearly, HEAVY) == pytest.approx((0.6, 1.0), abs=0.01)
-    assert pair_predictor.seen_together(queued("x", LIGHT), queued("y", HEAVY)) == 200
 
 
 def test_one_look_moves_the_belief_part_of_the_way() -> None:

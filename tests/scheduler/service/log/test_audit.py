@@ -75,7 +75,7 @@ def test_an_altered_row_is_found(desk: Desk) -> None:
 
 
 def test_an_altered_event_is_found_where_it_first_matters(desk: Desk) -> None:
-    [event] = [e for e in desk.store.of_job("job1") if e.kind is Kind.ENDED]
+    [event] = [e for e in desk.store.read() if e.job_id == "job1" and e.kind is Kind.ENDED]
     body = canonical({**event.body, "ran_s": 1.0, "state": "lost_in_time"})
     change(desk, update(events).where(events.c.seq == event.seq).values(body=body))
     first = divergences(desk)[0]

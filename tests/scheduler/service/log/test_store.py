@@ -28,8 +28,6 @@ def test_an_event_comes_back_as_it_went_in(store: Store) -> None:
     [appended] = store.append([NOTE])
     assert appended.seq == 1
     assert store.read() == [appended]
-    assert store.of_job("job") == [appended]
-    assert store.of_job("other") == []
 
 
 def test_the_tail_is_read_in_order(store: Store) -> None:
