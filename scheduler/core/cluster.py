@@ -149,8 +149,8 @@ class ClusterSpec:
     def has_type(self, gpu_type: str) -> bool:
         """Whether a job that asks for this GPU type can run; where none is stated, any can."""
         if self.groups:
-            return any(same_type(gpu_type, g.gpu_type) for has in self.groups.values() for g in has)
-        return not self.gpu_type or same_type(gpu_type, self.gpu_type)
+            return any(suits(g.gpu_type, gpu_type) for has in self.groups.values() for g in has)
+        return suits(self.gpu_type, gpu_type)
 
     @property
     def gpus(self) -> int:
@@ -163,6 +163,11 @@ class ClusterSpec:
 def same_type(one: str, other: str) -> bool:
     """Whether two names mean the same GPU type."""
     return one.casefold() == other.casefold()
+
+
+def suits(gpu_type: str, asked: str | None) -> bool:
+    """Whether GPUs of a type will do for a job that asks for one; where none is stated, any do."""
+    return not asked or not gpu_type or same_type(gpu_type, asked)
 
 
 @dataclass(slots=True, eq=False)
@@ -348,8 +353,12 @@ class Pool:
         return None if left else placement
 
     def take(self, placement: Placement) -> None:
+        """GPUs are free no more. ValueError where one is not; those before it are taken."""
         for node, gpus in placement:
-            self._set(node, self._free_gpus[node] & ~gpus)
+            free = self._free_gpus[node]
+            if gpus & ~free:
+                raise ValueError(f"GPUs of node {node} of pool {self.name!r} are not free")
+            self._set(node, free & ~gpus)
 
     def give(self, nodes: tuple[int, ...], gpus: tuple[int, ...]) -> None:
         for node, mask in zip(nodes, gpus, strict=True):

@@ -481,16 +481,6 @@ class Core:
                     self._dirty[vc] = None
         self._dirty[run.vc] = None
 
-    @property
-    def borrows(self) -> bool:
-        """Whether jobs are started on idle GPUs of other virtual clusters."""
-        return self.policy.borrows
-
-    @property
-    def memory_margin_mib(self) -> float:
-        """Memory that a pair must leave free on its GPUs, MiB."""
-        return self.policy.memory_margin_mib
-
     def runs_of(self, vc: str) -> list[Run]:
         """Runs of a virtual cluster, oldest first."""
         return list(self.runs_by_vc[vc].values())

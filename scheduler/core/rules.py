@@ -6,7 +6,8 @@ policy that breaks one.
 
 from __future__ import annotations
 
-from scheduler.core.cluster import Cluster, Run, same_type
+from features.job import Job
+from scheduler.core.cluster import Cluster, Placement, Pool, Run, same_type, suits
 from scheduler.core.decisions import Reason
 from scheduler.core.queue import QueuedJob
 
@@ -48,10 +49,76 @@ def may_share(
     if cluster.is_held(run):
         drained = any(not cluster.pool_of(node).is_open(node) for node in run.nodes)
         return Reason.NODE_DRAINED if drained else Reason.RESERVED_FOR_STARVING_JOB
-    if job.gpu_type and not same_type(job.gpu_type, cluster.gpu_type(run) or job.gpu_type):
+    if not suits(cluster.gpu_type(run), job.gpu_type):
         return Reason.NO_MATCHING_GPU_TYPE
     own_mib, other_mib = newcomer.memory_mib, partner.memory_mib
     if own_mib is None or other_mib is None:
         return Reason.AWAITING_PROFILE
     room_mib = cluster.gpu_memory_mib(run) - memory_margin_mib
     return None if own_mib + other_mib < room_mib else Reason.MEMORY_GUARD
+
+
+SHARING = {
+    Reason.AWAITING_PROFILE: "the run is being profiled, or the memory of one of them is not known",
+    Reason.GPUS_BUSY: "its GPUs are not for this job to share",
+    Reason.SHARING_OPTED_OUT: "the owner of one of them does not want it",
+    Reason.NODE_DRAINED: "one of its nodes is drained",
+    Reason.RESERVED_FOR_STARVING_JOB: "its GPUs are kept for a waiting job",
+    Reason.NO_MATCHING_GPU_TYPE: "its GPUs are not of the type asked for",
+    Reason.MEMORY_GUARD: "the memory of its GPUs does not hold both",
+}  # every answer of `may_share`, in words
+
+
+def start_fault(
+    cluster: Cluster, own: Pool, job: Job, placement: Placement, *, borrows: bool = False
+) -> str:
+    """What is wrong with the GPUs that a waiting job is to start on; "" when nothing is.
+
+    They have to be as many as it asks for, on nodes of its virtual cluster that are not drained;
+    free, and not kept for another job; of the type that it asks for, and all of one type.
+
+    Args:
+        own: nodes of its virtual cluster.
+        borrows: those of other virtual clusters will do.
+    """
+    given = seen = 0
+    gpu_type = ""
+    for node, gpus in placement:
+        if node not in own or gpus <= 0 or gpus & ~own.open_on(node):
+            fault = _node_fault(cluster, own, node, gpus, borrows)
+            if fault:
+                return fault
+        if seen >> node & 1:
+            return f"node {node} is named twice"
+        has = cluster.nodes[node].gpu_type
+        if not suits(has, job.gpu_type):
+            return f"node {node} has GPUs of type {has}, and it asked for {job.gpu_type}"
+        if seen and has != gpu_type and not same_type(has, gpu_type):
+            return f"its GPUs would be of the types {gpu_type} and {has}"
+        gpu_type, seen, given = has, seen | 1 << node, given + gpus.bit_count()
+    return "" if given == job.gpus else f"they are {given} GPUs, and it asked for {job.gpus}"
+
+
+def _node_fault(cluster: Cluster, own: Pool, node: int, gpus: int, borrows: bool) -> str:
+    """Why these GPUs of a node cannot be given; "" when they can."""
+    if node not in cluster.nodes:
+        return f"there is no node {node}"
+    pool = cluster.pool_of(node)
+    if pool is cluster.profiling:
+        return f"node {node} is in the profiling partition"
+    if pool is not own and not borrows:
+        return f"node {node} is of virtual cluster {pool.name}, and the policy does not borrow"
+    if not pool.is_open(node):
+        return f"node {node} is drained"
+    if gpus <= 0 or gpus >> pool.gpus_of(node):
+        return f"node {node} has {pool.gpus_of(node)} GPUs, and no such ones"
+    if busy := gpus & ~pool.free_on(node):
+        holders = [run.job.job_id for run in cluster.runs.values() if _holds(run, node, busy)]
+        return f"GPUs of node {node} are held by job {', '.join(holders)}"
+    if gpus & pool.held_on(node):
+        return f"GPUs of node {node} are kept for another waiting job"
+    return ""
+
+
+def _holds(run: Run, node: int, gpus: int) -> bool:
+    return any(on == node and mask & gpus for on, mask in zip(run.nodes, run.gpus, strict=True))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import isfinite
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 from scheduler.core.cluster import Cluster, Placement, Pool, Run
 from scheduler.core.decisions import Action, Evidence, Reason
 from scheduler.core.holders import NOBODY, Holding
 from scheduler.core.queue import Queue, QueuedJob
-from scheduler.core.rules import PolicyViolation, may_share
+from scheduler.core.rules import SHARING, PolicyViolation, may_share, start_fault
 
 
 class Oracle(Protocol):
@@ -21,19 +21,30 @@ class Oracle(Protocol):
         ...
 
 
+class Declared(Protocol):
+    """What a policy says of itself, and is held to."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def packs(self) -> bool: ...
+    @property
+    def borrows(self) -> bool: ...
+    @property
+    def memory_margin_mib(self) -> float: ...
+
+
 class Host(Protocol):
     """What turns, and the profiling stage, ask of the core that they act for."""
 
+    @property
+    def policy(self) -> Declared: ...
     @property
     def cluster(self) -> Cluster: ...
     @property
     def queues(self) -> Mapping[str, Queue]: ...
     @property
     def oracle(self) -> Oracle | None: ...
-    @property
-    def borrows(self) -> bool: ...
-    @property
-    def memory_margin_mib(self) -> float: ...
 
     def runs_of(self, vc: str) -> list[Run]: ...
     def known(self, job_id: str) -> QueuedJob: ...
@@ -86,7 +97,7 @@ class Turn:
         Where virtual clusters borrow, borrowed GPUs are never shared: an owner would wait longer.
         """
         found = self.cluster.open_to_partners(self.vc, gpus)
-        if not self._core.borrows:
+        if not self._core.policy.borrows:
             return found
         return [run for run in found if all(self.cluster.node_vc[n] == run.vc for n in run.nodes)]
 
@@ -97,7 +108,7 @@ class Turn:
         """
         cluster = self.cluster
         if run.vc != self.vc or (
-            self._core.borrows and any(cluster.node_vc[node] != run.vc for node in run.nodes)
+            self._core.policy.borrows and any(cluster.node_vc[node] != run.vc for node in run.nodes)
         ):
             return Reason.GPUS_BUSY
         return may_share(
@@ -105,7 +116,7 @@ class Turn:
             queued,
             run,
             self.known(run),
-            memory_margin_mib=self._core.memory_margin_mib,
+            memory_margin_mib=self._core.policy.memory_margin_mib,
         )
 
     def is_held(self, run: Run) -> bool:
@@ -124,8 +135,15 @@ class Turn:
         *,
         evidence: Evidence = (),
     ) -> Run:
-        """Start a job on GPUs of its own."""
-        self.queue.remove(queued)
+        """Start a job on GPUs of its own.
+
+        Raises PolicyViolation, and nothing is started, where `rules.start_fault` finds one.
+        """
+        borrows = self._core.policy.borrows
+        fault = start_fault(self.cluster, self.pool, queued.job, placement, borrows=borrows)
+        if fault:
+            self._refuse(f"start {_asked(queued)} on {_named(placement)}", fault)
+        self._leaves_queue(queued, "start")
         run = self.cluster.start(queued.job, self.vc, placement, self.now)
         self._core.started(run, queued)
         self._decide(
@@ -143,7 +161,14 @@ class Turn:
         return True
 
     def reserve(self, queued: QueuedJob, held: Placement, replacing: Placement) -> None:
-        """Keep GPUs, busy or free, for a waiting job, instead of those it had before."""
+        """Keep GPUs, busy or free, for a waiting job, instead of those it had before.
+
+        Raises PolicyViolation where they are not of this virtual cluster.
+        """
+        if any(n not in self.pool or not 0 < g < 1 << self.pool.gpus_of(n) for n, g in held):
+            self._refuse(
+                f"keep {_named(held)} for {_asked(queued)}", "they are of another virtual cluster"
+            )
         self.pool.let_go(replacing)
         self.pool.hold(held)
         if held != replacing:
@@ -158,13 +183,13 @@ class Turn:
     def pack(self, queued: QueuedJob, partner: Run, *, evidence: Evidence = ()) -> Run:
         """Start a job on the GPUs of a run that is alone on them.
 
-        Raises PolicyViolation where `may_share` says that it may not.
+        Raises PolicyViolation, and nothing is packed, where `may_share` says that it may not.
         """
         rule = self.may_share(queued, partner)
-        if rule is not None:
-            pair = f"job {queued.job.job_id} beside job {partner.job.job_id}"
-            raise PolicyViolation(f"{pair}: {rule.value}")
-        self.queue.remove(queued)
+        if rule is not None or not self._core.policy.packs:
+            pair = f"pack {_asked(queued)} beside job {partner.job.job_id}"
+            self._refuse(pair, SHARING[rule] if rule else "it has not declared that it packs")
+        self._leaves_queue(queued, "pack")
         run = self.cluster.pack(queued.job, partner, self.now)
         self._core.started(run, queued)
         self._decide(
@@ -260,6 +285,16 @@ class Turn:
         fits = second and self.pool.place(queued.job.gpus) is not None
         return self.queue[0].job.job_id if fits else None
 
+    def _leaves_queue(self, queued: QueuedJob, action: str) -> None:
+        try:
+            self.queue.remove(queued)
+        except ValueError:
+            self._refuse(f"{action} {_asked(queued)}", "it does not wait in this queue")
+
+    def _refuse(self, action: str, fault: str) -> NoReturn:
+        policy = self._core.policy.name or type(self._core.policy).__name__
+        raise PolicyViolation(f"{policy} may not {action}: {fault}")
+
     def _decide(
         self,
         action: Action,
@@ -299,3 +334,17 @@ class Turn:
             position=position,
             evidence=(*queued.evidence, *evidence),
         )
+
+
+def _asked(queued: QueuedJob) -> str:
+    job = queued.job
+    of_type = f" of type {job.gpu_type}" if job.gpu_type else ""
+    return f"job {job.job_id} ({job.gpus} GPUs{of_type})"
+
+
+def _named(placement: Placement) -> str:
+    parts = []
+    for node, gpus in placement:
+        which = [str(i) for i in range(max(gpus, 0).bit_length()) if gpus >> i & 1]
+        parts.append(f"GPU{'s' * (len(which) > 1)} {', '.join(which) or 'none'} of node {node}")
+    return " and ".join(parts) or "no GPUs"

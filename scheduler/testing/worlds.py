@@ -212,7 +212,7 @@ class WatchedCore(Core):
             mine, theirs = self.known(run.job.job_id).profile, self.known(other.job.job_id).profile
             if mine is not None and theirs is not None:
                 memory = mine.gpu_mem_mib + theirs.gpu_mem_mib
-                assert memory <= self.cluster.spec.gpu_memory_mib, "no GPU holds too much"
+                assert memory <= self.cluster.gpu_memory_mib(run), "no GPU holds too much"
 
     def check_waiting(self, now: float) -> None:
         """Every waiting job was told why, and the head of a line finds no room."""

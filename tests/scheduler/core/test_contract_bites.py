@@ -10,6 +10,7 @@ from scheduler.core.cluster import ClusterSpec
 from scheduler.core.decisions import Reason
 from scheduler.core.policy import Policy, in_order, skipping
 from scheduler.core.queue import QueuedJob
+from scheduler.core.rules import PolicyViolation
 from scheduler.core.turn import Turn
 from scheduler.testing import policy as contract
 from scheduler.testing.builders import UserMeans, a_job
@@ -123,11 +124,22 @@ def test_a_policy_that_keeps_the_contract_passes() -> None:
 
 @pytest.mark.parametrize(
     "policy",
-    [Sleepy, Silent, Scattered, Greedy, Doubling, Pushy, Nameless],
+    [Sleepy, Silent, Scattered, Pushy, Nameless],
     ids=lambda p: p.__name__,
 )
 def test_a_policy_that_breaks_it_is_caught(policy: type[Policy]) -> None:
     with pytest.raises(AssertionError):
+        every_check(policy())
+
+
+@pytest.mark.parametrize(
+    ("policy", "story"),
+    [(Greedy, "5 GPUs, and it asked for 6"), (Doubling, "GPUs of node 0 are held by job a")],
+)
+def test_a_policy_that_breaks_a_rule_of_the_core_is_stopped(
+    policy: type[Policy], story: str
+) -> None:
+    with pytest.raises(PolicyViolation, match=f"{policy.__name__} may not start .*: .*{story}"):
         every_check(policy())
 
 
