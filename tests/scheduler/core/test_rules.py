@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -56,7 +55,7 @@ def a_pair(own_mib: float, other_mib: float, policy: Policy | None = None) -> Co
 
 def test_a_policy_that_packs_20_beside_20_gib_on_24_is_stopped() -> None:
     core = a_pair(20 * GIB, 20 * GIB)
-    with pytest.raises(PolicyViolation, match="job waits .* beside job runs: the memory of"):
+    with pytest.raises(PolicyViolation, match=r"job waits .* beside job runs: the memory of"):
         core.decide(1.0)
     assert core.cluster.runs["runs"].partner is None
     assert "waits" not in core.cluster.runs
@@ -316,7 +315,7 @@ def test_a_job_that_does_not_wait_cannot_be_started_and_who_does_not_pack_must_n
         turn.start(queued, [(0, 0b10)])
     for job_id in ("a", "b"):
         desk.core.known(job_id).profile = Profile(50.0, 30.0, 1.0)
-    with pytest.raises(PolicyViolation, match="drawn may not pack .* not declared that it packs"):
+    with pytest.raises(PolicyViolation, match=r"drawn may not pack .* not declared that it packs"):
         turn.pack(desk.core.known("b"), desk.run("a"))
     with pytest.raises(PolicyViolation, match="of another virtual cluster"):
         turn.reserve(desk.core.known("b"), [(1, 0b1)], [])
