@@ -12,7 +12,7 @@ from typing import Any
 from features.job import Job, Profile
 from features.schema import State
 from models.bundle import Bundle
-from scheduler.core.cluster import Cluster, Node, Placement, Run
+from scheduler.core.cluster import Cluster, ClusterSpec, Node, Placement, Run
 from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.estimates import Estimate, Estimator
 from scheduler.core.holders import Holding, Reckonings, soonest
@@ -78,6 +78,8 @@ class Core:
             raise ValueError(f"job {job.job_id} was submitted twice")
         capacity = self._capacity.get(job.vc)
         refusal = self._refusal(job)
+        if refusal is not None and self._changing:
+            refusal = self._refusal_once_changed(job)
         if refusal is not None:
             self.record(
                 now,
@@ -111,6 +113,20 @@ class Core:
         return (
             self.policy.refuses(job, self.cluster.spec) if self.cluster.spec.mixes_types else None
         )
+
+    def _refusal_once_changed(self, job: Job) -> Reason | None:
+        """The same once the nodes are what they are to be: it waits until they are."""
+        nodes = {**self.cluster.nodes, **{node: to for node, (to, _) in self._changing.items()}}
+        stay = {node: has for node, has in nodes.items() if has is not None}
+        vcs = self.cluster.node_vc
+        lent = {n for n in self._lent & stay.keys() if stay[n].vc == vcs[n]}
+        gpus = sum(has.gpus for n, has in stay.items() if has.vc == job.vc and n not in lent)
+        if not 0 < job.gpus <= gpus:
+            return Reason.INVALID_REQUEST
+        spec = ClusterSpec.of(stay.values())
+        if job.gpu_type and not spec.has_type(job.gpu_type):
+            return Reason.NO_MATCHING_GPU_TYPE
+        return self.policy.refuses(job, spec) if spec.mixes_types else None
 
     def profile_ended(self, job_id: str, profile: Profile | None, now: float) -> None:
         """A profiling run reached its limit: the job, still to be run, joins its queue."""
@@ -209,11 +225,15 @@ class Core:
     def add_node(self, node: int, has: Node, *, lent: bool = False) -> None:
         """A node comes. `lent`: into the profiling partition."""
         self.cluster.add_node(node, has, lent=lent)
-        self.queues.setdefault(has.vc, Queue())
-        self.runs_by_vc.setdefault(has.vc, {})
+        self._open_vc(has.vc)
         if lent:
             self._lent.add(node)
         self._reshaped(has.vc)
+
+    def _open_vc(self, vc: str) -> None:
+        self.cluster.add_vc(vc)
+        self.queues.setdefault(vc, Queue())
+        self.runs_by_vc.setdefault(vc, {})
 
     def change_node(self, node: int, to: Node | None) -> None:
         """A node is to be another, of another virtual cluster too, or to go (None).
@@ -226,6 +246,8 @@ class Core:
             opens = self._changing[node][1]
         self.cluster.set_open(node, False)
         self._changing[node] = to, opens
+        if to is not None:  # jobs may wait there for it
+            self._open_vc(to.vc)
         self._reshaped(self.cluster.node_vc[node])
 
     def use_policy(self, policy: Policy, now: float) -> None:
@@ -588,7 +610,8 @@ class Core:
         self.policy.prepare(queued, now, self.estimator)
         self.queues[job.vc].add(queued)
         self._dirty[job.vc] = None
-        self._recheck |= job.gpus > self._capacity[job.vc]  # it shrank while this was profiled
+        # it shrank while this was profiled, or is to grow
+        self._recheck |= job.gpus > self._capacity[job.vc] or bool(self._changing)
         self.record(
             now,
             Action.ENQUEUE,

@@ -224,3 +224,40 @@ def test_a_policy_for_one_type_refuses_a_mixed_cluster_and_types_are_followed() 
     assert not core.cluster.spec.has_type("V100")
     assert shown(decide(core, 3.0), "waits") == []
     assert set(core.cluster.runs) == {"takes"}
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_job_for_a_node_that_is_to_become_larger_waits_for_it(
+    policy: Callable[[], Policy],
+) -> None:
+    core = a_core(policy(), 4)
+    core.submitted(a_job("runs", 4), 0.0)
+    decide(core, 0.0)
+    core.change_node(0, Node("a", 8, "V100"))
+    core.submitted(a_job("large", 8), 1.0)
+    core.submitted(a_job("too large", 9), 1.0)
+    taken = decide(core, 1.0)
+    assert shown(taken, "too large") == [Reason.INVALID_REQUEST]
+    assert shown(taken, "large")[-1] is Reason.VC_TOO_SMALL
+    core.ended("runs", State.COMPLETED, 10.0, 10.0)
+    decide(core, 10.0)
+    assert core.cluster.runs["large"].nodes == (0,)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_jobs_wait_for_a_node_that_is_to_come_to_a_new_virtual_cluster(
+    policy: Callable[[], Policy],
+) -> None:
+    core = a_core(policy(), 4)
+    core.submitted(a_job("runs", 4), 0.0)
+    decide(core, 0.0)
+    core.change_node(0, Node("new", 4, "V100"))
+    core.submitted(a_job("early", 2, vc="new"), 1.0)
+    assert shown(decide(core, 1.0), "early")[-1] is Reason.VC_TOO_SMALL
+    core.set_node(0, True)  # it is called off
+    core.submitted(a_job("late", 2, vc="new"), 2.0)
+    assert shown(decide(core, 2.0), "late") == [Reason.INVALID_REQUEST]
+    core.change_node(0, Node("new", 4, "V100"))
+    core.ended("runs", State.COMPLETED, 10.0, 10.0)
+    decide(core, 10.0)
+    assert set(core.cluster.runs) == {"early"}
