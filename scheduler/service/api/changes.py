@@ -11,20 +11,19 @@ from concurrent.futures import Future
 from time import monotonic
 from typing import Any
 
-from sqlalchemy import select
-
 from scheduler.backends.events import Event, Kind, canonical
 from scheduler.backends.submission import Submission
 from scheduler.service.api.auth import service_user
 from scheduler.service.api.problems import Problem
 from scheduler.service.api.schemas import SubmitRequest
 from scheduler.service.api.writer import Once, Writer, Written
+from scheduler.service.log.present import Present
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store.reads import JobRow
 from scheduler.service.log.store.store import Store
-from scheduler.service.log.store.tables import nodes
 from scheduler.service.log.store.visibility import Role, Viewer
 
+Shape = dict[str, tuple[int, set[str]]]  # GPUs of each virtual cluster, and their types
 SHAPE_S = 1.0  # the cluster is believed to be as it was for so long
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's: no letter looks like a digit
 
@@ -56,7 +55,7 @@ class Changes:
         self._follows = follows
         self._store, self._writer, self.now = store, writer, now
         self._most_waiting = most_waiting
-        self._shape: dict[str, tuple[int, set[str]]] = {}
+        self._shape: Shape = {}
         self._shape_until = 0.0
 
     # --- submit -----------------------------------------------------------------------------
@@ -92,9 +91,20 @@ class Changes:
         return self._writer.append(event, once, most_waiting=most)
 
     def _vc(self, viewer: Viewer, asked: SubmitRequest) -> str:
-        """The virtual cluster of a submission. Raises Problem unless it can run there."""
+        """The virtual cluster of a submission. Raises Problem unless it can run there, now or once
+        the nodes are what they are to be."""
         if viewer.role is Role.VIEWER:
             raise Problem(403, "forbidden", "a viewer's token cannot submit jobs")
+        known = self._shape
+        try:
+            return self._fitting(viewer, asked)
+        except Problem:
+            if not known or self._shape is not known:
+                raise
+        self._shape = {}
+        return self._fitting(viewer, asked)
+
+    def _fitting(self, viewer: Viewer, asked: SubmitRequest) -> str:
         shape = self._cluster()
         open_to = [vc for vc in shape if viewer.may_submit_to(vc)]
         vc = asked.vc
@@ -115,16 +125,17 @@ class Changes:
             raise _unfit("gpu_type", f"{asked.gpu_type!r} is in no node of {vc}; there: {known}")
         return vc
 
-    def _cluster(self) -> dict[str, tuple[int, set[str]]]:
+    def _cluster(self) -> Shape:
         """GPUs and GPU types of each virtual cluster, without what it lends to the profiling
-        partition; looked up again after `SHAPE_S`: nodes come and go."""
+        partition. Nodes come and go: what a job would be turned down for is looked up again."""
         if not self._shape or monotonic() > self._shape_until:
-            columns = nodes.c.profiling, nodes.c.vc, nodes.c.gpus, nodes.c.gpu_type
-            shape: dict[str, tuple[int, set[str]]] = {}
-            with self._store.engine.connect() as connection:
-                for lent, vc, gpus, kind in connection.execute(select(*columns).order_by("node")):
-                    before, types = shape.get(vc, (0, set()))
-                    shape[vc] = before + (0 if lent else gpus), types | {kind}
+            with self._store.reading() as connection:
+                present = Present.read(self._store, connection)
+            shape: Shape = {}
+            for node, has in present.nodes.intended().items() if present is not None else ():
+                before, types = shape.get(has.vc, (0, set()))
+                lent = present is not None and present.nodes.records[node].profiling
+                shape[has.vc] = before + (0 if lent else has.gpus), types | {has.gpu_type}
             if not shape:
                 raise Problem(
                     503,
@@ -134,10 +145,6 @@ class Changes:
                 )
             self._shape, self._shape_until = shape, monotonic() + SHAPE_S
         return self._shape
-
-    def forget_cluster(self) -> None:
-        """It is about to change."""
-        self._shape = {}
 
     def check_vc(self, viewer: Viewer, job: JobRow, vc: str | None) -> None:
         """Raise Problem unless the viewer may ask what would be of a job in `vc` (None: as it is).

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import structlog
-from sqlalchemy import Connection, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, Select, Table, bindparam, delete, func, insert, select, update
 
 from models.bundle import BundleError
 from scheduler.backends.base import Backend, Happened, Outside, Report
@@ -29,7 +29,7 @@ from scheduler.service.log.record import Record, first_row
 from scheduler.service.log.snapshots import EVERY, StateCheckpoints
 from scheduler.service.log.store.store import Lease, LeaseLost, Store
 from scheduler.service.log.store.tables import decisions as decision_rows
-from scheduler.service.log.store.tables import jobs, nodes
+from scheduler.service.log.store.tables import jobs, nodes, settings
 
 LEASE = "decider"
 NEVER = 2**31 - 1
@@ -127,7 +127,7 @@ class Decider:
         self.lease = lease
         began = self.wall()
         self.state = self._fold()
-        self._mend_nodes()
+        self._mend_tables()
         self.recover()
         self.log.info(
             "decides",
@@ -138,20 +138,24 @@ class Decider:
         )
         return True
 
-    def _mend_nodes(self) -> None:
-        """Write the table of nodes anew where an older version left less in it."""
-        told = [record.row() for record in self.state.ledger.nodes.records.values()]
-        with self.store.reading() as connection:
-            there = connection.execute(select(nodes).order_by(nodes.c.node)).mappings().all()
-        if [dict(row) for row in there] == sorted(told, key=lambda row: int(row["node"])):
-            return
+    def _mend_tables(self) -> None:
+        """Write the tables of nodes and settings anew where an older version left less in them."""
+        records = self.state.ledger.nodes.records
+        told = {
+            nodes: [record.row() for _, record in sorted(records.items())],
+            settings: [change.row() for change in self.state.present.changes],
+        }
 
         def tables(connection: Connection, _: list[Event]) -> None:
-            connection.execute(delete(nodes))
-            if told:
-                connection.execute(insert(nodes), told)
+            for table, rows in told.items():
+                connection.execute(delete(table))
+                if rows:
+                    connection.execute(insert(table), rows)
 
-        self.store.append([], tables, lease=self.lease)
+        with self.store.reading() as connection:
+            there = {table: connection.execute(_all_of(table)).mappings().all() for table in told}
+        if any([dict(row) for row in there[table]] != rows for table, rows in told.items()):
+            self.store.append([], tables, lease=self.lease)
 
     def _fold(self) -> State:
         """The state the log leads to. Where this code decides otherwise than what was logged, the
@@ -393,6 +397,15 @@ def write_pass(
         connection.execute(delete(nodes).where(nodes.c.node == node))
         if node_record is not None:
             connection.execute(insert(nodes).values(node_record.row()))
+    last = select(func.max(settings.c.seq))
+    written = (connection.execute(last).scalar() or 0) if state.present.changes else 0
+    for change in state.present.changes:
+        if change.seq > written:
+            connection.execute(insert(settings).values(change.row()))
+
+
+def _all_of(table: Table) -> Select[Any]:
+    return select(table).order_by(*table.primary_key)
 
 
 _KINDS = {

@@ -21,7 +21,7 @@ from scheduler.service.log.header import FOLLOWED, code_version
 from scheduler.service.log.record import Phase
 from scheduler.service.log.snapshots import StateCheckpoints
 from scheduler.service.log.store.store import Store
-from scheduler.service.log.store.tables import jobs, nodes
+from scheduler.service.log.store.tables import jobs, nodes, settings
 
 _OVER = [phase.value for phase in Phase if phase.over]
 
@@ -204,6 +204,9 @@ class _Auditor:
         told = {node: record.row() for node, record in state.ledger.nodes.records.items()}
         rows = self.connection.execute(select(nodes)).mappings()
         self._compare("nodes", {row["node"]: dict(row) for row in rows}, told)
+        taken = {change.seq: change.row() for change in state.present.changes}
+        rows = self.connection.execute(select(settings)).mappings()
+        self._compare("settings", {row["seq"]: dict(row) for row in rows}, taken)
 
     def _compare(self, where: str, there: Mapping[Any, Any], expected: Mapping[Any, Any]) -> None:
         for name in sorted({*there, *expected}):

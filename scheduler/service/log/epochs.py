@@ -121,8 +121,8 @@ class Followed(State):
         follower, records = self.follower, self.ledger.records.values()
         nodes = self.ledger.nodes.records
         live = [record for record in records if not record.phase.over]
-        policy = self.policy_for(self.ledger.nodes.spec())
-        core = self.core = assemble(self.spec, follower.estimator, policy=policy)
+        policy = self.present.policy_for(self.ledger.nodes.spec())
+        core = self.core = assemble(self.present.spec, follower.estimator, policy=policy)
         core.begin_with(
             {node: record.has for node, record in nodes.items()},
             [node for node, record in nodes.items() if record.profiling],

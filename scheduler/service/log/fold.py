@@ -16,17 +16,17 @@ from typing import Any, Protocol
 from features.job import Job, Profile
 from features.schema import State as EndState
 from models.bundle import Bundle
-from scheduler.assembly import CoreSpec, policy_of, settings_of
+from scheduler.assembly import policy_of
 from scheduler.backends.base import Launch, Purpose
 from scheduler.backends.events import INPUTS, Event, Kind, canonical
-from scheduler.core.cluster import ClusterSpec, Node
+from scheduler.core.cluster import Node
 from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.policy import Policy
-from scheduler.core.settings import InvalidSettings
-from scheduler.service.log.header import LogHeader, LogHeaderError, servable
+from scheduler.service.log.header import LogHeader
 from scheduler.service.log.ledger import Ledger
-from scheduler.service.log.nodes import NodeTable, node_of, well_formed
+from scheduler.service.log.nodes import node_of, well_formed
+from scheduler.service.log.present import Present
 from scheduler.service.log.record import Record, first_row, indices, profile_of
 
 Bundles = Callable[[Mapping[str, Any]], Bundle]  # the bundle that a BUNDLE event's body names
@@ -93,7 +93,7 @@ class State:
         keys: [job, key] of waiting jobs that the last pass moved without a decision about them.
         last: decisions of the last pass.
         version, bundle: code and bundle digest that decide now.
-        settings: of the policy, where they changed since the log began.
+        present: nodes and settings; none before the first event.
     """
 
     def __init__(self, bundles: Bundles, *, keep: bool = False):
@@ -107,7 +107,7 @@ class State:
         self.last: list[Decision] = []
         self.version = ""
         self.bundle = ""
-        self.settings: Mapping[str, Any] | None = None
+        self.present: Present
         self.core: Core
         self.bundles = bundles
         self._pending: deque[Event] = deque()
@@ -143,7 +143,8 @@ class State:
         self.seen = event.seq
         if event.kind is Kind.HEADER:
             self.header = LogHeader.from_body(event.body)
-            self.ledger.nodes = NodeTable(self.header.nodes())
+            self.present = Present.begun(self.header)
+            self.ledger.nodes = self.present.nodes
             self.core = self.header.core()
             self.now, self.version = self.header.start, self.header.version
         elif event.kind is Kind.EPOCH:
@@ -152,34 +153,6 @@ class State:
             self.version = event.body.get("version", self.version)
         elif event.kind in INPUTS:
             self._pending.append(event)
-
-    @property
-    def spec(self) -> CoreSpec:
-        """What the core is built from, with the settings of now."""
-        assert self.header is not None
-        return self.header.spec.with_settings(self.settings)
-
-    def policy_for(self, cluster: ClusterSpec) -> Policy:
-        """The policy with the settings of now, for a cluster. Raises InvalidSettings."""
-        return policy_of(replace(self.spec, cluster=cluster))
-
-    def _admits(self, event: Event) -> bool:
-        """False for a body that is not what its kind has, for settings that the policy does not
-        have or a service cannot run, and for a node by which there are several types of GPU where
-        it can place on one only. The API turns them down."""
-        assert self.header is not None
-        try:
-            if event.kind is Kind.SETTINGS_SET:
-                name, cluster = self.header.spec.policy, self.ledger.nodes.spec()
-                settings = settings_of(name, event.body["settings"])
-                servable(replace(self.spec, settings=settings, cluster=cluster))
-                return True
-            if event.kind in (Kind.NODE_ADDED, Kind.NODE_CHANGED):
-                policy = self.policy_for(self.ledger.nodes.spec(node_of(event.body)))
-                return policy.mixes_types or not self.ledger.nodes.mixed_by(event)
-            return True
-        except (InvalidSettings, LogHeaderError):
-            return False
 
     @property
     def pending(self) -> bool:
@@ -220,7 +193,7 @@ class State:
             unknown = event.kind in _ASKED and not core.knows(event.job_id)  # just refused
             if not well_formed(event):
                 continue
-            if self.ledger.matters(event) and not unknown and self._admits(event):
+            if self.ledger.matters(event) and not unknown and self.present.admits(event):
                 self._cover(core, event)
         self.covered = upto
 
@@ -250,7 +223,7 @@ class State:
     def tell(self, core: Core, event: Event, now: float) -> None:
         """Tell a copy of the core of nodes or settings that are not in the log."""
         if event.kind is Kind.SETTINGS_SET:
-            spec = self.spec.with_settings(event.body["settings"])
+            spec = self.present.spec.with_settings(event.body["settings"])
             core.use_policy(policy_of(replace(spec, cluster=self.ledger.nodes.spec())), now)
         else:
             TOLD[event.kind](self, core, event)
@@ -259,11 +232,11 @@ class State:
         """Where there come to be several types of GPU, decide by a policy that was built for it."""
         cluster = self.ledger.nodes.spec(node_of(event.body))
         if not self.core.policy.fits(cluster):
-            core.use_policy(self.policy_for(cluster), self.now)
+            core.use_policy(self.present.policy_for(cluster), self.now)
 
     def _settings_set(self, core: Listener, event: Event) -> None:
-        self.settings = event.body["settings"]
-        core.use_policy(self.policy_for(self.ledger.nodes.spec()), self.now)
+        self.present.take(event)
+        core.use_policy(self.present.policy_for(self.ledger.nodes.spec()), self.now)
 
     def _bundle(self, core: Listener, event: Event) -> None:
         core.use(self.bundles(event.body))

@@ -42,6 +42,21 @@ class NodeRecord:
     actor: str = ""
     since: float | None = None
 
+    @classmethod
+    def of_row(cls, row: Mapping[str, Any]) -> NodeRecord:
+        """From a row of the table `nodes`, which does not tell `opens`."""
+        to = json.loads(row["change"]) if row["change"] else None
+        told = {
+            n: row[n] for n in ("node", "name", "profiling", "open", "reason", "actor", "since")
+        }
+        becomes = node_of(to) if to else None
+        return cls(has=node_of(row), leaves=to == {}, becomes=becomes, **told)
+
+    @property
+    def intended(self) -> Node | None:
+        """What it is to be once the change that waits is made; None: it is to go."""
+        return None if self.leaves else self.becomes or self.has
+
     def row(self) -> dict[str, Any]:
         """As a row of the table `nodes`."""
         change = "{}" if self.leaves else "" if self.becomes is None else shape(self.becomes)
@@ -186,11 +201,8 @@ class NodeTable:
 
     def intended(self) -> dict[int, Node]:
         """What the nodes are to be, once the changes that wait are made."""
-        return {
-            node: record.becomes or record.has
-            for node, record in self.records.items()
-            if not record.leaves
-        }
+        found = {node: record.intended for node, record in self.records.items()}
+        return {node: has for node, has in found.items() if has is not None}
 
     def spec(self, *more: Node) -> ClusterSpec:
         """Every node as it is now, and as it is to be: what a policy has to be built for. `more`:

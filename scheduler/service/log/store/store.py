@@ -187,12 +187,17 @@ class Store:
         with self.engine.connect() as connection:
             return [_event(row) for row in connection.execute(query)]
 
-    def last(self, kind: Kind) -> Event | None:
+    def last_in(self, connection: Connection, kind: Kind) -> Event | None:
         """The latest event of a kind; None: there is none."""
         query = select(events).where(events.c.kind == kind.value)
-        with self.engine.connect() as connection:
-            row = connection.execute(query.order_by(events.c.seq.desc()).limit(1)).one_or_none()
+        row = connection.execute(query.order_by(events.c.seq.desc()).limit(1)).one_or_none()
         return None if row is None else _event(row)
+
+    def of_kinds_in(self, connection: Connection, kinds: Iterable[Kind], after: int) -> list[Event]:
+        """Events of these kinds with `seq` greater than `after`, in order."""
+        query = select(events).where(events.c.seq > after).order_by(events.c.seq)
+        query = query.where(events.c.kind.in_([kind.value for kind in kinds]))
+        return [_event(row) for row in connection.execute(query)]
 
     def first_in(self, connection: Connection) -> Event | None:
         """The first event of the log, which says what its decisions are made from."""

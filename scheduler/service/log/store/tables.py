@@ -116,6 +116,17 @@ nodes = Table(
     Column("since", Float(53)),  # and since when
 )
 
+# Changes of the policy's settings that were taken: the last is in force, or how the log began.
+settings = Table(
+    "settings",
+    metadata,
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),  # of its SETTINGS_SET event
+    Column("at", Float(53), nullable=False),
+    Column("actor", String(128), nullable=False, server_default=""),
+    Column("reason", Text, nullable=False, server_default=""),
+    Column("settings", Text, nullable=False),  # canonical JSON: every setting of the policy
+)
+
 # Questions to the analyst (forecast now, what-if); answered and then forgotten after a while.
 questions = Table(
     "questions",

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from scheduler.backends.events import Event, Kind
 from scheduler.service.api.limits import Limits
 from scheduler.service.log.audit import audit
 from scheduler.service.log.bundles import BundleStore
@@ -78,6 +79,46 @@ def test_jobs_that_could_not_start_any_more_are_named(service: Service) -> None:
     told = alice.get(f"{API}/jobs/{waits}/explain")
     assert told.status_code == 200
     assert "cannot start" in told.text
+
+
+def test_a_submission_is_judged_by_the_cluster_as_it_is_to_be(
+    service: Service, tmp_path: Path
+) -> None:
+    olga = service.by("olga")
+    service.submit("bob.noyce", vc="speech", gpus=4, seconds=50.0)  # the cluster is looked up
+    service.turn()
+    olga.post(f"{API}/nodes", json={"name": "big", "vc": "new", "gpus": 16})
+    asked = {"command": ["train", "1", "30"], "vc": "new", "gpus": 16}
+    assert olga.post(f"{API}/jobs", json=asked).status_code == 201, "before any pass"
+    service.turn()
+    olga.post(f"{API}/nodes", json={"name": "more", "vc": "vision"})
+    service.turn()
+    service.submit("alice", gpus=12)
+    olga.patch(f"{API}/nodes/node002", json={"gpus": 8})
+    waits = service.submit("bob.noyce", vc="speech", gpus=8)
+    too_large = {**asked, "vc": "speech", "gpus": 9}
+    assert olga.post(f"{API}/jobs", json=too_large).status_code == 422
+    service.turn()
+    seen = service.by("bob.noyce").get(f"{API}/jobs/{waits}").json()
+    assert (seen["phase"], seen["reason"]) == ("queued", "VcTooSmall")
+    service.turn(8, 100.0)
+    assert service.by("bob.noyce").get(f"{API}/jobs/{waits}").json()["phase"] == "ended"
+    assert audit(service.store, BundleStore(tmp_path / "bundles").find).clean
+
+
+def test_settings_that_were_not_taken_are_not_shown(service: Service) -> None:
+    olga = service.by("olga")
+    olga.put(f"{API}/settings", json={"settings": {"ageing": 0.5}, "reason": "long waits"})
+    service.turn()
+    at = service.events()[-1].at
+    wrong = {"settings": {"ageing": -1.0}}
+    service.store.append([Event(Kind.SETTINGS_SET, at, actor="olga", body=wrong)])
+    service.turn()
+    shown = {one["name"]: one for one in olga.get(f"{API}/settings").json()}
+    assert shown["ageing"]["value"] == 0.5
+    assert (shown["ageing"]["actor"], shown["ageing"]["reason"]) == ("olga", "long waits")
+    assert shown["ageing"]["since"] is not None
+    assert shown["requeue"]["since"] is None
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def test_an_event_without_the_body_of_its_kind_changes_nothing(
     desk.submit("after")
     desk.until_idle()
     state = desk.decider.state
-    assert (state.core.cluster.nodes, state.settings) == (before, None)
+    assert (state.core.cluster.nodes, state.present.settings) == (before, None)
     assert state.ledger.nodes.closed == []
     assert audit(desk.store, desk.bundle_store.find).clean
 
@@ -117,7 +117,7 @@ def test_settings_are_for_the_types_of_now_and_those_that_wait(make: Make) -> No
         desk.ask(Kind.SETTINGS_SET, settings={"gpu_types": {"speeds": table}})
         desk.turn()
         state = desk.decider.state
-        assert (state.settings is not None) is (len(known) == 2), "one type has no speed"
+        assert (state.present.settings is not None) is (len(known) == 2), "one type has no speed"
     begin_epoch(desk)
     desk.until_idle()
     desk.submit("y", gpus=1)

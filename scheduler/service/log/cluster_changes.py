@@ -1,0 +1,190 @@
+"""What operators ask of nodes and settings: checked against what is there, and made events.
+
+The API and a restart with another cluster file come here, so that what one turns down the other
+does, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from scheduler.assembly import settings_of
+from scheduler.backends.events import Event, Kind
+from scheduler.core.cluster import Node
+from scheduler.core.settings import InvalidSettings
+from scheduler.service.log.nodes import NodeRecord, node_of
+from scheduler.service.log.present import Present
+from scheduler.service.log.record import Phase
+from scheduler.service.log.store.tables import jobs
+
+
+class ChangeRefused(ValueError):
+    """A change that cannot be; one line.
+
+    Attributes:
+        kind: for programs: not-found, node-exists, not-ours, policy-cannot or invalid-request.
+    """
+
+    def __init__(self, kind: str, why: str):
+        super().__init__(why)
+        self.kind = kind
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A change that can be made. `node`: the one it is about, as it is; `needed`: it is not so
+    already."""
+
+    kind: Kind
+    body: dict[str, Any]
+    node: NodeRecord | None = None
+    needed: bool = True
+
+    @property
+    def name(self) -> str:
+        """Of the node it is about; "" for settings."""
+        return self.node.name if self.node is not None else str(self.body.get("name", ""))
+
+    def event(self, at: float, actor: str) -> Event:
+        """As an event of the log."""
+        return Event(self.kind, at, actor=actor, body=self.body)
+
+
+class ClusterChanges:
+    """Changes of what is there now.
+
+    Args:
+        fixed: why nodes cannot come, nor change what they have; "": they can.
+    """
+
+    def __init__(self, present: Present, fixed: str = ""):
+        self.present = present
+        self.fixed = fixed
+
+    def node(self, named: str) -> NodeRecord:
+        """A node by its name, or else its number. Raises ChangeRefused."""
+        there = [
+            r for r in self.present.nodes.records.values() if r.name not in self.present.coming
+        ]
+        for key in ("name", "node"):
+            for record in there:
+                if str(getattr(record, key)) == named:
+                    return record
+        raise ChangeRefused("not-found", f"there is no node {named!r}")
+
+    def set_open(self, named: str, is_open: bool, reason: str = "") -> Wanted:
+        """Drain a node, or open it."""
+        record = self.node(named)
+        waits = record.leaves or record.becomes is not None
+        same = record.open is is_open and record.reason == reason
+        body = {"node": record.node, "open": is_open, "reason": reason}
+        return Wanted(Kind.NODE_SET, body, record, not same or (is_open and waits))
+
+    def add(
+        self,
+        name: str,
+        vc: str,
+        gpus: int | None = None,
+        gpu_type: str | None = None,
+        gpu_memory_mib: float | None = None,
+    ) -> Wanted:
+        """A node comes. What is left out is as on other nodes of its virtual cluster."""
+        self._must_be_ours()
+        records = list(self.present.nodes.records.values())
+        like = next((r.has for r in records if r.has.vc == vc), records[0].has if records else None)
+        like = like or Node(vc, 8)
+        has = Node(
+            vc,
+            gpus or like.gpus,
+            like.gpu_type if gpu_type is None else gpu_type,
+            gpu_memory_mib or like.gpu_memory_mib,
+        )
+        there = self.present.nodes.named(name)
+        if there is not None and there.has != has:
+            raise ChangeRefused("node-exists", f"a node named {name!r} is there, and is other")
+        body = {"name": name, **asdict(has)}
+        return self._possible(Wanted(Kind.NODE_ADDED, body, there, there is None))
+
+    def change(self, named: str, to: Mapping[str, Any], reason: str = "") -> Wanted:
+        """A node goes to another virtual cluster (`vc`), or has other GPUs (`gpus`, `gpu_type`,
+        `gpu_memory_mib`)."""
+        record = self.node(named)
+        if to.keys() - {"vc"}:
+            self._must_be_ours()
+        has = {**asdict(record.becomes or record.has), **to}
+        needed = record.intended != node_of(has)
+        body = {"node": record.node, **has, "reason": reason}
+        return self._possible(Wanted(Kind.NODE_CHANGED, body, record, needed))
+
+    def remove(self, named: str, reason: str = "") -> Wanted:
+        """A node goes."""
+        record = self.node(named)
+        body = {"node": record.node, "reason": reason}
+        return Wanted(Kind.NODE_REMOVED, body, record, not record.leaves)
+
+    def set_settings(self, values: Mapping[str, Any], reason: str = "") -> Wanted:
+        """Settings of the policy, by their dotted names; the others stay."""
+        spec = self.present.spec
+        plain = spec.settings.plain()
+        for name, value in values.items():
+            *sections, last = name.split(".")
+            place = plain
+            for section in sections:
+                if not isinstance(place.get(section), dict):
+                    place[section] = {}
+                place = place[section]
+            place[last] = value
+        return self.set_all_settings(plain, reason)
+
+    def set_all_settings(self, values: Mapping[str, Any], reason: str = "") -> Wanted:
+        """Settings of the policy; what is left out is its default."""
+        spec = self.present.spec
+        try:
+            plain = settings_of(spec.policy, values).plain()
+        except InvalidSettings as error:
+            raise ChangeRefused("invalid-request", str(error)) from None
+        body = {"settings": plain, "reason": reason}
+        needed = plain != spec.settings.plain()
+        return self._possible(Wanted(Kind.SETTINGS_SET, body, None, needed))
+
+    def _must_be_ours(self) -> None:
+        if self.fixed:
+            raise ChangeRefused("not-ours", self.fixed)
+
+    def _possible(self, wanted: Wanted) -> Wanted:
+        if why := self.present.refuses(wanted.event(0.0, "")):
+            kind = "invalid-request" if wanted.kind is Kind.SETTINGS_SET else "policy-cannot"
+            raise ChangeRefused(kind, why)
+        return wanted
+
+    # --- what comes of it -------------------------------------------------------------------
+
+    def never(self, connection: Connection, wanted: Wanted | None = None) -> list[str]:
+        """Waiting jobs that are too large for their virtual cluster, after a change if given."""
+        records = self.present.nodes.records
+        intended = self.present.nodes.intended()
+        if wanted is not None and wanted.kind is Kind.NODE_REMOVED:
+            intended.pop(wanted.body["node"], None)
+        elif wanted is not None and wanted.kind in (Kind.NODE_ADDED, Kind.NODE_CHANGED):
+            intended[wanted.body.get("node", -1)] = node_of(wanted.body)
+        gpus: dict[str, int] = {}
+        for node, has in intended.items():
+            lent = node in records and records[node].profiling
+            gpus[has.vc] = gpus.get(has.vc, 0) + (0 if lent else has.gpus)
+        waits = [phase.value for phase in Phase if phase.waits]
+        query = select(jobs.c.job_id, jobs.c.vc, jobs.c.gpus).where(jobs.c.phase.in_(waits))
+        found = connection.execute(query.order_by(jobs.c.submitted_seq)).all()
+        return [row.job_id for row in found if row.gpus > gpus.get(row.vc, 0)]
+
+
+def fixed_nodes(backend: str, fake_gpus: bool) -> str:
+    """Why nodes cannot come, nor change what they have, where the backend finds them."""
+    if backend == "slurm":
+        return "nodes are Slurm's here: change them in slurm.conf"
+    if backend == "local" and not fake_gpus:
+        return "the nodes of this service are the GPUs of its host"
+    return ""

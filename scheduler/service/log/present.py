@@ -1,0 +1,195 @@
+"""Nodes and settings as they are now, and what may become of them.
+
+The fold keeps a `Present` and asks it which events it admits; whoever wants to change something
+reads one off the tables, with what no pass has covered yet taken in, and asks it likewise.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from scheduler.assembly import CoreSpec, policy_of, settings_of
+from scheduler.backends.events import ABOUT_NODES, Event, Kind, canonical
+from scheduler.core.cluster import ClusterSpec
+from scheduler.core.policy import Policy
+from scheduler.core.settings import InvalidSettings, describe, flat
+from scheduler.service.log.header import LogHeader, LogHeaderError, servable
+from scheduler.service.log.nodes import NodeRecord, NodeTable, node_of, well_formed
+from scheduler.service.log.store.store import Store
+from scheduler.service.log.store.tables import nodes, settings
+
+CHANGES = (*sorted(ABOUT_NODES), Kind.SETTINGS_SET)
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsChange:
+    """A change of settings that was taken. `settings`: all of the policy's, plain values."""
+
+    seq: int
+    at: float
+    actor: str
+    reason: str
+    settings: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, event: Event) -> SettingsChange:
+        """From a SETTINGS_SET event."""
+        body = event.body
+        return cls(event.seq, event.at, event.actor, body.get("reason", ""), body["settings"])
+
+    def row(self) -> dict[str, Any]:
+        """As a row of the table `settings`."""
+        return {
+            "seq": self.seq,
+            "at": self.at,
+            "actor": self.actor,
+            "reason": self.reason,
+            "settings": canonical(dict(self.settings)),
+        }
+
+
+@dataclass
+class Present:
+    """What a log has come to.
+
+    Attributes:
+        header: how it began.
+        changes: of settings, those that were taken, in order.
+        coming: names of nodes that no pass has looked at yet: they have no number.
+    """
+
+    header: LogHeader
+    nodes: NodeTable
+    changes: list[SettingsChange] = field(default_factory=list)
+    coming: set[str] = field(default_factory=set)
+
+    @classmethod
+    def begun(cls, header: LogHeader) -> Present:
+        """As a log begins."""
+        return cls(header, NodeTable(header.nodes()))
+
+    @classmethod
+    def read(cls, store: Store, connection: Connection) -> Present | None:
+        """As it is, with what was asked for since the last pass; None: the log is empty."""
+        first = store.first_in(connection)
+        if first is None:
+            return None
+        rows = connection.execute(select(nodes).order_by(nodes.c.node)).mappings()
+        taken = connection.execute(select(settings).order_by(settings.c.seq)).mappings()
+        found = cls(
+            LogHeader.from_body(first.body),
+            NodeTable(NodeRecord.of_row(dict(row)) for row in rows),
+            [SettingsChange(**{**r, "settings": json.loads(r["settings"])}) for r in taken],
+        )
+        passed = store.last_in(connection, Kind.DECIDED)
+        upto = passed.body["upto"] if passed is not None else 0
+        for event in store.of_kinds_in(connection, CHANGES, upto):
+            if well_formed(event) and found.matters(event) and found.admits(event):
+                found.take(event)
+        return found
+
+    # --- what decides -----------------------------------------------------------------------
+
+    @property
+    def settings(self) -> Mapping[str, Any] | None:
+        """Of the policy, where they changed since the log began."""
+        return self.changes[-1].settings if self.changes else None
+
+    @property
+    def spec(self) -> CoreSpec:
+        """What the core was built from, with the settings of now."""
+        return self.header.spec.with_settings(self.settings)
+
+    def policy_for(self, cluster: ClusterSpec) -> Policy:
+        """The policy with the settings of now, for a cluster. Raises InvalidSettings."""
+        return policy_of(replace(self.spec, cluster=cluster))
+
+    # --- events about nodes and settings ----------------------------------------------------
+
+    def matters(self, event: Event) -> bool:
+        """False for one about a node that is gone, or is there already."""
+        return event.kind is Kind.SETTINGS_SET or self.nodes.matters(event)
+
+    def admits(self, event: Event) -> bool:
+        """Whether an event, well formed, can be carried out (`refuses`)."""
+        return not self.refuses(event)
+
+    def refuses(self, event: Event) -> str:
+        """Why an event cannot be carried out: settings that the policy does not have or a service
+        cannot run, or a node by which there are several types of GPU where the policy can place
+        on one only. "" when it can."""
+        try:
+            if event.kind is Kind.SETTINGS_SET:
+                chosen = settings_of(self.header.spec.policy, event.body["settings"])
+                servable(replace(self.spec, settings=chosen, cluster=self.nodes.spec()))
+            elif event.kind in (Kind.NODE_ADDED, Kind.NODE_CHANGED):
+                policy = self.policy_for(self.nodes.spec(node_of(event.body)))
+                if not policy.mixes_types and self.nodes.mixed_by(event):
+                    name = self.header.spec.policy
+                    return f"{name} needs GPUs of one type; there would be several"
+        except (InvalidSettings, LogHeaderError) as error:
+            return str(error)
+        return ""
+
+    def take(self, event: Event) -> None:
+        """An event that matters and is admitted."""
+        if event.kind is Kind.SETTINGS_SET:
+            self.changes.append(SettingsChange.of(event))
+        else:
+            if event.kind is Kind.NODE_ADDED:
+                self.coming.add(event.body["name"])
+            self.nodes.take(event)
+
+    # --- for people -------------------------------------------------------------------------
+
+    def settings_in_force(self) -> list[Setting]:
+        """Every setting of the policy, and which change gave it the value it has."""
+        policy = self.header.spec.policy
+        values = flat(self.header.spec.settings)
+        by: dict[str, SettingsChange] = {}
+        for change in self.changes:
+            before, values = values, flat(settings_of(policy, change.settings))
+            by |= {name: change for name in values if values[name] != before.get(name)}
+        return [
+            Setting(
+                one.name,
+                values[one.name],
+                one.default,
+                one.unit,
+                one.accepts,
+                one.description,
+                *(
+                    (by[one.name].at, by[one.name].actor, by[one.name].reason)
+                    if one.name in by
+                    else ()
+                ),
+            )
+            for one in describe(type(self.header.spec.settings))
+            if one.name in values
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting of the policy, as it is.
+
+    Attributes:
+        accepts: its limits, in words.
+        since, actor, reason: when it was given this value (seconds since the epoch), by whom and
+            why; None and "": it is as the log began.
+    """
+
+    name: str
+    value: Any
+    default: Any
+    unit: str
+    accepts: str
+    description: str
+    since: float | None = None
+    actor: str = ""
+    reason: str = ""
