@@ -25,6 +25,7 @@ from typing import Any
 from benchmarks.slurm import accounting
 from benchmarks.slurm.config import SLURM_USER, Ports, Shape, write
 from benchmarks.slurm.processes import Processes, SlurmError, as_user, free_ports, until
+from benchmarks.slurm.university import NODES
 
 PREFIX = "pellucid-slurm-"  # of the folder's name; the process id follows
 NEEDED = ("munged", "slurmctld", "slurmd", "sbatch")
@@ -41,9 +42,15 @@ class SlurmCluster:
     """
 
     def __init__(
-        self, nodes: int = 4, gpus: int = 8, open_nodes: int = 0, accounting: bool = False
+        self,
+        nodes: int = 4,
+        gpus: int = 8,
+        open_nodes: int = 0,
+        accounting: bool = False,
+        university: bool = False,
     ) -> None:
-        self.shape = Shape(nodes, gpus, open_nodes, accounting)
+        nodes = len(NODES) if university else nodes
+        self.shape = Shape(nodes, gpus, open_nodes, accounting, university)
         self.nodes = tuple(f"n{index + 1}" for index in range(nodes))
 
     def __enter__(self) -> SlurmCluster:

@@ -7,6 +7,8 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.slurm import university
+
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy" / "slurm"
 SITE_FILES = (
     "job_submit.lua",
@@ -29,12 +31,14 @@ class Shape:
             alone and where jobs ask for `gpu` as they always did. The others are in `main`, and
             the last of those in `profile` too; both are governed.
         accounting: slurmdbd on MariaDB, and slurmrestd with JWT.
+        university: instead, six nodes as a university has them (`university`), and no plugin.
     """
 
     nodes: int = 4
     gpus: int = 8
     open_nodes: int = 0
     accounting: bool = False
+    university: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,27 +53,31 @@ class Ports:
 
 def write(folder: Path, name: str, shape: Shape, ports: Ports) -> None:
     """Write slurm.conf, gres.conf and slurmdbd.conf, and the site's files beside them."""
+    for index in range(shape.gpus):
+        (folder / f"gpu{index}").touch()  # Slurm wants a path that exists, and no more
+    (folder / "cgroup.conf").write_text("CgroupAutomount=no\n")
+    if shape.university:
+        (folder / "gres.conf").write_text(university.gres(folder))
+        lines = _daemons(folder, name, shape, ports) + university.lines(ports.nodes)
+        (folder / "slurm.conf").write_text("\n".join(lines) + "\n")
+        return
     for file in SITE_FILES:
         text = (DEPLOY / file).read_text()
         if shape.accounting:
             text = text.replace("#Accounting", "Accounting")
         (folder / file).write_text(text.replace("/etc/slurm", str(folder)))
         shutil.copymode(DEPLOY / file, folder / file)
-    for index in range(shape.gpus):
-        (folder / f"gpu{index}").touch()  # Slurm wants a path that exists, and no more
     gpus = f"Name=gpu File={folder}/gpu[0-{shape.gpus - 1}]\n"
     slots = (folder / "gres.conf.pellucid").read_text().splitlines(keepends=True)
     wanted = tuple(f"Name=slot Type=g{index} " for index in range(shape.gpus))
     slots = [line for line in slots if line.startswith(wanted)]
     (folder / "gres.conf").write_text(gpus + "".join(slots))
     (folder / "slurm.conf").write_text(_slurm_conf(folder, name, shape, ports))
-    (folder / "cgroup.conf").write_text("CgroupAutomount=no\n")
 
 
-def _slurm_conf(folder: Path, name: str, shape: Shape, ports: Ports) -> str:
+def _daemons(folder: Path, name: str, shape: Shape, ports: Ports) -> list[str]:
+    """Lines of slurm.conf that every cluster has."""
     host = socket.gethostname()
-    slots = ",".join(f"slot:g{index}:2" for index in range(shape.gpus))
-    governed = shape.nodes - shape.open_nodes
     lines = [
         f"ClusterName={name}",
         f"SlurmctldHost={host}(127.0.0.1)",
@@ -105,6 +113,23 @@ def _slurm_conf(folder: Path, name: str, shape: Shape, ports: Ports) -> str:
         "JobCompType=jobcomp/filetxt",
         f"JobCompLoc={folder}/state/jobcomp.log",
     ]
+    if shape.accounting:
+        lines += [
+            "AccountingStorageType=accounting_storage/slurmdbd",
+            "AccountingStorageHost=127.0.0.1",
+            f"AccountingStoragePort={ports.database}",
+            f"AccountingStoragePass={folder}/munge/socket",
+            "AuthAltTypes=auth/jwt",
+            f"AuthAltParameters=jwt_key={folder}/state/jwt.key",
+        ]
+    return lines
+
+
+def _slurm_conf(folder: Path, name: str, shape: Shape, ports: Ports) -> str:
+    host = socket.gethostname()
+    slots = ",".join(f"slot:g{index}:2" for index in range(shape.gpus))
+    governed = shape.nodes - shape.open_nodes
+    lines = _daemons(folder, name, shape, ports)
     for index, port in enumerate(ports.nodes):
         gres = f"gpu:{shape.gpus}" + (f",{slots}" if index < governed else "")
         lines.append(
@@ -121,14 +146,5 @@ def _slurm_conf(folder: Path, name: str, shape: Shape, ports: Ports) -> str:
         lines.append(
             f"PartitionName=open Nodes=n[{governed + 1}-{shape.nodes}] Default={default} State=UP"
         )
-    if shape.accounting:
-        lines += [
-            "AccountingStorageType=accounting_storage/slurmdbd",
-            "AccountingStorageHost=127.0.0.1",
-            f"AccountingStoragePort={ports.database}",
-            f"AccountingStoragePass={folder}/munge/socket",
-            "AuthAltTypes=auth/jwt",
-            f"AuthAltParameters=jwt_key={folder}/state/jwt.key",
-        ]
     lines.append(f"include {folder}/slurm.conf.pellucid")
     return "\n".join(lines) + "\n"

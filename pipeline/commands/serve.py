@@ -44,7 +44,9 @@ def serve(
     ] = None,
     slurm_partitions: Annotated[
         str | None,
-        typer.Option(help="slurm: partitions to govern, a,b; they share no node. All by default."),
+        typer.Option(
+            help="slurm: partitions to look at, a,b; all by default. For place they share no node."
+        ),
     ] = None,
     slurm_profiling: Annotated[
         str | None, typer.Option(help="slurm: partition whose nodes are for looking at jobs.")

@@ -30,10 +30,10 @@ class NodeGroup:
     names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.nodes < 1 or self.gpus_per_node < 1:
+        if self.nodes < 1 or self.gpus_per_node < 0:
             raise ValueError(
-                f"{self.nodes} nodes of {self.gpus_per_node} GPUs of type {self.gpu_type!r}: "
-                "both must be at least 1"
+                f"{self.nodes} nodes of {self.gpus_per_node} GPUs of type {self.gpu_type!r}: there "
+                "must be at least 1 node, and GPUs cannot be fewer than 0"
             )
         if self.names and len(self.names) != self.nodes:
             raise ValueError(f"{len(self.names)} names for {self.nodes} nodes")
@@ -80,7 +80,7 @@ class ClusterSpec:
         """A cluster whose nodes differ, within virtual clusters too."""
         return cls(
             {vc: sum(group.nodes for group in has) for vc, has in groups.items()},
-            max((group.gpus_per_node for has in groups.values() for group in has), default=1),
+            max((1, *(group.gpus_per_node for has in groups.values() for group in has))),
             gpu_memory_mib,
             name=name,
             groups={vc: tuple(has) for vc, has in groups.items()},
@@ -136,7 +136,7 @@ class ClusterSpec:
     @property
     def mixes_types(self) -> bool:
         """Whether there are several types of GPU."""
-        every = [group.gpu_type for has in self.groups.values() for group in has]
+        every = [g.gpu_type for has in self.groups.values() for g in has if g.gpus_per_node]
         return any(not same_type(every[0], one) for one in every[1:])
 
     def __post_init__(self) -> None:
@@ -340,7 +340,7 @@ class Pool:
         """`place` over nodes of several sizes."""
         placement: Placement = []
         taken, left = 0, gpus
-        for size in sorted(self._of_size, reverse=True):
+        for size in sorted(filter(None, self._of_size), reverse=True):
             idle = self._idle(size)
             while idle and left >= size:
                 low = idle & -idle

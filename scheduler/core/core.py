@@ -106,7 +106,8 @@ class Core:
 
     def _refusal(self, job: Job) -> Reason | None:
         """Why a job can never start as the cluster is; None when it can."""
-        if not 0 < job.gpus <= self._capacity.get(job.vc, 0):
+        least = 0 if self.policy.places_cpus else 1
+        if not least <= job.gpus <= self._capacity.get(job.vc, -1):
             return Reason.INVALID_REQUEST
         if job.gpu_type and not self.cluster.spec.has_type(job.gpu_type):
             return Reason.NO_MATCHING_GPU_TYPE

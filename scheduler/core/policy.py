@@ -93,6 +93,7 @@ class Policy:
         packs: may put two jobs on one GPU.
         borrows: starts jobs on idle GPUs of other virtual clusters.
         estimates: asks the estimator for durations.
+        places_cpus: starts jobs that ask for no GPU, too.
         mixes_types: can place on a cluster with several types of GPU.
         memory_margin_mib: of a GPU, which the members of a pair must leave free, MiB.
     """
@@ -111,6 +112,7 @@ class Policy:
     packs = False
     borrows = False
     estimates = False
+    places_cpus = False
     mixes_types = False
     memory_margin_mib = 0.0
 

@@ -47,12 +47,16 @@ def read_shape(settings: Settings) -> tuple[Shape, ProfilingPartition | None]:
     """The cluster as Slurm has it now. Raises SettingsError."""
     slurm = slurm_of(settings)
     try:
+        nodes = slurm.nodes()
+        partitions = [name for name in settings.slurm_partitions.split(",") if name]
+        memory = settings.slurm_gpu_memory_mib
+        if settings.follows:
+            return Shape.followed(nodes, partitions=partitions, gpu_memory_mib=memory), None
         shape = Shape.of(
-            slurm.nodes(),
-            partitions=[name for name in settings.slurm_partitions.split(",") if name],
+            nodes,
+            partitions=partitions,
             profiling=settings.slurm_profiling,
-            slots=settings.slurm_mode == "place",
-            gpu_memory_mib=settings.slurm_gpu_memory_mib,
+            gpu_memory_mib=memory,
         )
     except SlurmDown as down:
         raise SettingsError(f"backend slurm: no controller answers ({down})") from None

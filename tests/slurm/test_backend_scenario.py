@@ -52,7 +52,7 @@ def follower(
     cluster: SlurmCluster, store: Store | None, *, order: bool = False, policy: str = "pellucid"
 ) -> Follower:
     slurm = Slurm(cluster.environment)
-    shape = Shape.of(slurm.nodes(), slots=False)
+    shape = Shape.followed(slurm.nodes())
     header = LogHeader(
         CoreSpec.of(shape.spec, policy), time.time(), backend=FOLLOWED, names=shape.names
     )

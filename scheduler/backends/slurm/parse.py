@@ -271,7 +271,7 @@ def task_numbers(text: str) -> list[int]:
 # --- GPUs -----------------------------------------------------------------------------------------
 
 _ASK = re.compile(r"gpus=(\d{1,6})(?: type=([\w.+-]+))?(?=$|[;\s])")
-_GPU = re.compile(r"(?:gres[:/])?gpu(?::(?P<type>[A-Za-z][\w.-]*))?(?:[:=](?P<count>\d+))?")
+_IS_GPU = re.compile(r"(?:gres[:/])?gpu(?:[:=](?P<what>.*))?")
 
 
 def ask(admin_comment: str) -> tuple[int, str] | None:
@@ -299,18 +299,44 @@ def asked(entry: Mapping[str, Any], admin: str) -> tuple[int, str]:
 
 
 def gpus_in(tres: str) -> tuple[int, str] | None:
-    """GPUs and type in a list like ``cpu=4,gres/gpu:a100=2`` or ``gres:gpu:2``; None: none."""
-    total, kind, there = 0, "", False
+    """GPUs and type in a list like ``cpu=4,gres/gpu:a100=2`` or ``gres:gpu:2``; None: none.
+
+    Of several types the last is told.
+    """
+    found = gpu_types(tres)
+    if found is None:
+        return None
+    return sum(found.values()), next((kind for kind in reversed(found) if kind), "")
+
+
+def gpu_types(tres: str) -> dict[str, int] | None:
+    """GPUs by type in such a list, "" of no type; None: it names no GPU.
+
+    A type may begin with a digit (``gpu:2080ti:8``); a number by itself is a count, as Slurm has
+    it. A typed entry says again what the plain one says (``gres/gpu=2,gres/gpu:a100=2``): GPUs that
+    the plain one counts beyond the typed ones are of no type.
+    """
+    found: dict[str, int] = {}
     for part in tres.split(","):
-        match = _GPU.fullmatch(part.strip())
+        match = _IS_GPU.fullmatch(part.strip())
         if match is None:
             continue
-        if kind and match["type"]:
-            total += int(match["count"] or 1)
-        elif not there or match["type"]:  # a typed entry says again what the plain one says
-            total = int(match["count"] or 1)
-        there, kind = True, match["type"] or kind
-    return (total, kind) if there else None
+        kind, count = _kind_and_count(match["what"] or "")
+        found[kind] = found.get(kind, 0) + count
+    if len(found) > 1 and "" in found:
+        plain = found.pop("")
+        typed = sum(found.values())
+        if plain > typed:
+            found[""] = plain - typed
+    return found or None
+
+
+def _kind_and_count(what: str) -> tuple[str, int]:
+    """``a100=2``, ``2080ti:8``, ``a100`` or ``8`` as type and count."""
+    if what.isdigit() or not what:
+        return "", int(what or 1)
+    kind, _, count = what.replace("=", ":").rpartition(":")
+    return (kind, int(count)) if kind and count.isdigit() else (what, 1)
 
 
 def _held(entry: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[tuple[int, ...], ...]]:
@@ -323,7 +349,7 @@ def _held(entry: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[tuple[int, .
 def indices(detail: str) -> tuple[int, ...]:
     """GPU indices in ``gpu:a100:2(IDX:0-1)`` or ``slot:g2(CNT:1),slot:g3(CNT:1)``."""
     found = {int(match) for match in re.findall(r"slot:g(\d{1,3})\(", detail)}
-    for match in re.findall(r"gpu[\w:.-]*\(IDX:([\d,-]+)\)", detail):
+    for match in re.findall(r"gpu[^(,]*\(IDX:([\d,-]+)\)", detail):
         found.update(task_numbers(match))
     return tuple(sorted(found))
 
@@ -336,8 +362,11 @@ class Node:
     """A node as `scontrol show nodes -o` tells it.
 
     Attributes:
-        gpus: of gres/gpu. `slots`: GPU indices that have slots, ascending.
+        gpus: of gres/gpu, of all types. `slots`: GPU indices that have slots, ascending.
+        gpu_type: of its GPUs; of the last, where they differ (`types`: all, with their numbers).
         open: something new may start on it.
+        memory_mib: that jobs may have, MiB. `weight`: the lowest are given first.
+        reason: why it is as it is, in an administrator's words.
     """
 
     name: str
@@ -347,6 +376,12 @@ class Node:
     partitions: tuple[str, ...]
     open: bool
     state: str
+    types: tuple[tuple[str, int], ...] = ()
+    cpus: int = 0
+    memory_mib: float = 0.0
+    features: tuple[str, ...] = ()
+    weight: int = 1
+    reason: str = ""
 
 
 def nodes(text: str) -> list[Node]:
@@ -358,13 +393,27 @@ def _node(said: Mapping[str, str]) -> Node:
     if "NodeName" not in said or "State" not in said:
         raise ParseError(f"scontrol show nodes printed fields {sorted(said)[:5]}")
     gres = re.sub(r"\([^)]*\)", "", said.get("Gres", ""))
+    types = gpu_types(gres) or {}
     gpus = gpus_in(gres) or (0, "")
     slots = sorted({int(index) for index in re.findall(r"(?:^|,)slot:g(\d{1,3})(?=[:,]|$)", gres)})
     flags = {word.rstrip("*~#!%$@^-") for word in said["State"].upper().split("+")}
     partitions = tuple(name for name in said.get("Partitions", "").split(",") if name)
-    is_open = not flags & _CLOSING and not said["State"].endswith("*")
-    name, state = said["NodeName"], said["State"]
-    return Node(name, gpus[0], gpus[1], tuple(slots), partitions, is_open, state)
+    memory = int(said.get("RealMemory") or 0) - int(said.get("MemSpecLimit") or 0)
+    return Node(
+        said["NodeName"],
+        gpus[0],
+        gpus[1],
+        tuple(slots),
+        partitions,
+        not flags & _CLOSING and not said["State"].endswith("*"),
+        said["State"],
+        tuple(types.items()),
+        int(said.get("CPUEfctv") or said.get("CPUTot") or 0),
+        float(memory),
+        tuple(name for name in said.get("ActiveFeatures", "").split(",") if name != "(null)"),
+        int(said.get("Weight") or 1),
+        said.get("Reason", ""),
+    )
 
 
 def fields(line: str) -> dict[str, str]:

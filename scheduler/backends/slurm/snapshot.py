@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from features.job import Job
 from scheduler.backends.slurm.parse import Node, SlurmJob
 from scheduler.backends.slurm.shape import Shape
-from scheduler.core.cluster import Placement
+from scheduler.core.cluster import Cluster, Placement
 from scheduler.core.core import Core
 from scheduler.core.decisions import Decision
 from scheduler.core.estimates import Estimate, Estimator
@@ -49,14 +49,14 @@ class Asking(Estimator):
         return known[1]
 
 
-def job_of(job: SlurmJob) -> Job:
-    """A job of Slurm as the core knows it."""
+def job_of(job: SlurmJob, vc: str) -> Job:
+    """A job of Slurm as the core knows it, in a virtual cluster."""
     return Job(
         job_id=job.id,
         submit_time=job.submit,
         gpus=job.gpus,
         user=job.user,
-        vc=job.partition,
+        vc=vc,
         name=job.name,
         cpus=float(job.cpus),
         memory_mib=job.memory_mib,
@@ -76,6 +76,7 @@ class ClusterSnapshot:
     """
 
     core: Core
+    shape: Shape
     now: float
     waiting: dict[str, SlurmJob] = field(default_factory=dict)
     running: dict[str, SlurmJob] = field(default_factory=dict)
@@ -99,18 +100,19 @@ def build_snapshot(
     Args:
         by_slurm: keep Slurm's own priorities, to foresee what Slurm does.
     """
-    snapshot = ClusterSnapshot(core, now)
-    asked = [job for job in jobs if job.gpus and job.partition in shape.spec.vcs]
+    snapshot = ClusterSnapshot(core, shape, now)
+    asked = [job for job in jobs if shape.vc_of(job.partition)]
     asked.sort(key=lambda job: (job.submit, job.id))
     for order, job in enumerate(j for j in asked if j.state in HOLDING):
         _run(snapshot, shape, job, order)
     for order, job in enumerate((j for j in asked if j.state == "PENDING"), len(asked)):
-        why = _not_eligible(job, now) or _too_large(job, shape)
+        why = _not_eligible(job, now) or _not_ours(job, shape)
         if why:
             snapshot.left_out[job.id] = why
             continue
         priority = job.priority if by_slurm else 0
-        core.adopt(job_of(job), now, order=order, priority=priority, queued_before=True)
+        asked_for = job_of(job, shape.vc_of(job.partition))
+        core.adopt(asked_for, now, order=order, priority=priority, queued_before=True)
         snapshot.waiting[job.id] = job
     snapshot.aside = {job.id: job for job in asked if job.id in snapshot.left_out}
     for node in nodes:
@@ -134,14 +136,23 @@ def _not_eligible(job: SlurmJob, now: float) -> str:
     return "asks for a reservation" if job.reservation else ""
 
 
-def _too_large(job: SlurmJob, shape: Shape) -> str:
-    there = shape.spec.vcs[job.partition] * shape.spec.gpus_per_node
-    return f"asks for {job.gpus} GPUs; its partition has {there}" if job.gpus > there else ""
+def _not_ours(job: SlurmJob, shape: Shape) -> str:
+    """Why a policy that places GPUs can say nothing of a job."""
+    if not job.gpus:
+        return "asks for no GPU; this policy places GPUs only"
+    if job.gpu_type and not shape.spec.has_type(job.gpu_type):
+        return f"asks for GPUs of type {job.gpu_type}, of which no node has only such"
+    there = shape.gpus_in(shape.vc_of(job.partition))
+    return f"asks for {job.gpus} GPUs; its nodes have {there}" if job.gpus > there else ""
 
 
 def _run(snapshot: ClusterSnapshot, shape: Shape, job: SlurmJob, order: int) -> None:
     """Put a running job on its GPUs: alone, or beside the one that has the same."""
-    cluster, where = snapshot.core.cluster, _placement(job, shape)
+    if not job.gpus:
+        snapshot.left_out[job.id] = "has no GPU"
+        return
+    cluster = snapshot.core.cluster
+    where = _placement(job, shape, cluster)
     if where is None:
         snapshot.left_out[job.id] = "Slurm does not say on which GPUs it runs"
         return
@@ -153,7 +164,7 @@ def _run(snapshot: ClusterSnapshot, shape: Shape, job: SlurmJob, order: int) -> 
             snapshot.left_out[job.id] = "shares some of its GPUs only"
             return
         partner = beside[0].job.job_id
-    asked = job_of(job)
+    asked = job_of(job, shape.vc_of(job.partition))
     gpus_held = sum(mask.bit_count() for _, mask in where)
     if gpus_held != asked.gpus:  # a gang that took the same slots on every node
         snapshot.left_out[job.id] = f"asked for {asked.gpus} GPUs and holds {gpus_held}"
@@ -170,13 +181,13 @@ def _run(snapshot: ClusterSnapshot, shape: Shape, job: SlurmJob, order: int) -> 
     snapshot.running[job.id] = job
 
 
-def _placement(job: SlurmJob, shape: Shape) -> Placement | None:
+def _placement(job: SlurmJob, shape: Shape, cluster: Cluster) -> Placement | None:
     numbers = [shape.node(name) for name in job.nodes]
     if not job.held_gpus or not numbers or None in numbers:
         return None
-    per_node = shape.spec.gpus_per_node
-    if any(gpu >= per_node for gpus in job.held_gpus for gpu in gpus):
-        return None
     masks = [sum(1 << gpu for gpu in gpus) for gpus in job.held_gpus]
     pairs = zip(numbers, masks, strict=True)
-    return [(number, mask) for number, mask in pairs if number is not None]
+    found = [(number, mask) for number, mask in pairs if number is not None]
+    nodes = cluster.nodes
+    fits = all(mask.bit_length() <= nodes[number].gpus for number, mask in found)
+    return found if fits else None

@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import chain, islice, zip_longest
 from typing import Any
 
@@ -19,6 +20,7 @@ import structlog
 from sqlalchemy import Connection, delete, select
 
 from models.bundle import BundleError
+from scheduler.assembly import assemble
 from scheduler.backends.events import Event, Kind
 from scheduler.backends.slurm.client import Slurm, SlurmDown, SlurmError
 from scheduler.backends.slurm.parse import Node, ParseError, SlurmJob
@@ -33,9 +35,9 @@ from scheduler.explain.whatif.memory import Memory
 from scheduler.service.analyst.records import write as write_forecasts
 from scheduler.service.follow.histories import Histories, Over, ended_jobs
 from scheduler.service.follow.orders import PRIORITY, Order, Orders
-from scheduler.service.follow.rows import JobRows, write_decisions, write_jobs
+from scheduler.service.follow.rows import JobRows, write_decisions, write_jobs, write_nodes
 from scheduler.service.log.bundles import BundleStore, Signature, signature
-from scheduler.service.log.header import LogHeader
+from scheduler.service.log.header import LogHeader, followed_header
 from scheduler.service.log.store.store import Lease, LeaseLost, Store
 from scheduler.service.log.store.tables import decisions as decision_rows
 from scheduler.service.log.store.tables import jobs as job_rows
@@ -59,6 +61,7 @@ class Follower:
         store: None: nothing is written anywhere.
         shape: nodes by the core's numbers.
         order: set priorities, too.
+        partitions: those to look at; all when empty.
         table: read the queue by it. Not for `order`, which needs AdminComment, nor are nodes with
             slots read so, whose jobs' GPUs are there.
         champion: folder of the champion bundle; looked at once per interval.
@@ -72,6 +75,7 @@ class Follower:
         store: Store | None,
         *,
         order: bool = False,
+        partitions: Sequence[str] = (),
         table: Table | None = None,
         champion: Any = None,
         bundle_store: BundleStore | None = None,
@@ -81,7 +85,9 @@ class Follower:
         self.order, self.wall = order, wall
         self.log = structlog.get_logger("follower")
         self.lease: Lease | None = None
-        self._table = table
+        self._table, self._partitions = table, partitions
+        self._seen: tuple[list[Node], int] = ([], 0)  # what the shape was made of
+        self._together: set[str] = set()  # lists of partitions that jobs name
         self._champion, self._bundle_store = champion, bundle_store
         self._champion_seen: Signature | None = None
         self._nodes: list[Node] = []
@@ -93,10 +99,11 @@ class Follower:
         """Know nothing."""
         self.memory = Memory(LiveEstimator(), asks=True)
         self._asking = Asking(self.memory)
-        self._histories = Histories(self.memory)
+        self._histories = Histories(self.memory, lambda names: self.shape.vc_of(names))
         self._champion_seen = None
         self._told: dict[str, tuple[str, str]] = {}  # job -> action and reason last written
-        self._rows = JobRows()
+        self._rows = JobRows(lambda names: self.shape.vc_of(names))
+        self._nodes_written: list[Node] = []
         self._numbered = 0
         self._foresee_at = 0.0  # monotonic: no futures before
 
@@ -107,10 +114,11 @@ class Follower:
             self._nodes = self.slurm.nodes()
         self._looks += 1
         jobs = self._read()
+        self._reshape(jobs)
         # clocks are set back; histories do not go back
         now = max(self.wall(), self._histories.heard)
         self._use_champion()
-        mine = [job for job in jobs if job.gpus and job.partition in self.shape.spec.vcs]
+        mine = [job for job in jobs if self.shape.vc_of(job.partition)]
         ended = self._histories.tell(mine, now)
         snapshot = self._build(mine, now)
         first = self._first(snapshot)
@@ -160,8 +168,21 @@ class Follower:
     def _by_slurm(self) -> bool:
         return self.header.spec.policy == SLURM
 
+    def _reshape(self, jobs: Iterable[SlurmJob]) -> None:
+        """Take nodes that came, went or changed; partitions that jobs name together are one."""
+        self._together |= {job.partition for job in jobs if "," in job.partition}
+        seen = self._nodes, len(self._together)
+        if seen != self._seen:
+            self.shape = Shape.followed(
+                self._nodes,
+                partitions=self._partitions,
+                together=sorted(self._together),
+                gpu_memory_mib=self.header.spec.cluster.gpu_memory_mib,
+            )
+            self._seen = seen
+
     def _core(self) -> Core:
-        core = self.header.core(self._asking)  # type: ignore[arg-type]
+        core = assemble(replace(self.header.spec, cluster=self.shape.spec), self._asking)
         if isinstance(self.memory.inner, LiveEstimator) and self.memory.inner.bundle is not None:
             core.policy.use(self.memory.inner.bundle)
         return core
@@ -223,10 +244,12 @@ class Follower:
             write_decisions(connection, fresh, seq, self._numbered)
             write_jobs(connection, changed, gone, seq, now)
             write_forecasts(connection, made, ("latest",))
+            if self._nodes != self._nodes_written:
+                write_nodes(connection, self.shape, self._nodes)
 
         self.store.append(events, tables, lease=self.lease)
         self._numbered += len(fresh)
-        self._rows.rows = rows
+        self._rows.rows, self._nodes_written = rows, self._nodes
         for d in fresh:
             self._told[d.job_id] = d.action.value, d.reason.value
         for job_id in left:
@@ -299,7 +322,7 @@ def run_follower(settings: Settings, stopping: Callable[[], bool], holder: str =
     if hasattr(os, "SCHED_BATCH"):
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     store, slurm = Store(settings.database), slurm_of(settings)
-    header = LogHeader.from_body(store.read(limit=1)[0].body)
+    header = followed_header(store)
     order = settings.slurm_mode == "order"
     follower = Follower(
         header,
@@ -307,6 +330,7 @@ def run_follower(settings: Settings, stopping: Callable[[], bool], holder: str =
         slurm,
         store,
         order=order,
+        partitions=[name for name in settings.slurm_partitions.split(",") if name],
         table=None if order else Table(slurm),
         champion=settings.bundle,
         bundle_store=BundleStore(settings.state_dir / "bundles"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection, select
@@ -40,10 +40,11 @@ class Histories:
 
     Attributes:
         heard: the latest time the memory was told or asked about: it never goes back.
+        vc_of: the virtual cluster of a job that names these partitions.
     """
 
-    def __init__(self, memory: Memory) -> None:
-        self.memory, self.heard = memory, 0.0
+    def __init__(self, memory: Memory, vc_of: Callable[[str], str] = str) -> None:
+        self.memory, self.heard, self.vc_of = memory, 0.0, vc_of
         self._live: dict[str, Seen] = {}
         self._ended: dict[str, float] = {}  # job -> submit time: it ended, and is still shown
 
@@ -78,7 +79,9 @@ class Histories:
         elif what == SUBMITTED:
             self._ended.pop(job.id, None)  # an ended job that is put back keeps its id
             self._live[job.id] = Seen(job.submit)
-            self.memory.submitted(replace(job_of(job), submit_time=at), at)
+            self.memory.submitted(
+                replace(job_of(job, self.vc_of(job.partition)), submit_time=at), at
+            )
         elif what == STARTED:
             self._live[job.id] = Seen(job.submit, runs=True)
             self.memory.started(job.id, at)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -10,14 +10,18 @@ from sqlalchemy import Connection, bindparam, delete, insert, update
 
 from scheduler.backends.events import canonical
 from scheduler.backends.slurm.job_states import STATES
+from scheduler.backends.slurm.parse import Node as SlurmNode
 from scheduler.backends.slurm.parse import SlurmJob
 from scheduler.backends.slurm.queue import submission
+from scheduler.backends.slurm.shape import Shape
 from scheduler.backends.slurm.snapshot import HOLDING, ClusterSnapshot
 from scheduler.core.decisions import Decision
 from scheduler.service.follow.histories import Over
+from scheduler.service.log.nodes import NodeRecord
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store.tables import decisions as decision_rows
 from scheduler.service.log.store.tables import jobs as job_rows
+from scheduler.service.log.store.tables import nodes as node_rows
 
 MOST = 2**31 - 1  # that the column of priorities holds; Slurm's own go up to twice that
 CHUNK = 500  # jobs named in one statement
@@ -35,8 +39,9 @@ class JobRows:
     """The rows of jobs, look after look; what is the same object in Slurm's queue is not written
     out again."""
 
-    def __init__(self) -> None:
+    def __init__(self, vc_of: Callable[[str], str] = str) -> None:
         self.rows: Rows = {}  # as they were written last
+        self._vc_of = vc_of
         self._plain: dict[str, tuple[SlurmJob, dict[str, Any]]] = {}
 
     def of(self, snapshot: ClusterSnapshot, *, by_slurm: bool) -> Rows:
@@ -54,10 +59,11 @@ class JobRows:
             *snapshot.waiting.values(),
             *snapshot.aside.values(),
         ):
-            known = self._plain.get(job.id)
-            if known is None or known[0] is not job:
+            known, vc = self._plain.get(job.id), snapshot.shape.vc_of(job.partition)
+            if known is None or known[0] is not job or known[1]["vc"] != vc:
                 same = known is not None and _SAID(known[0]) == _SAID(job)
-                known = job, _row(job, known[1]["spec"] if known is not None and same else None)
+                same = same and known is not None and known[1]["vc"] == vc
+                known = job, _row(job, vc, known[1]["spec"] if known and same else None)
             plain[job.id] = known
             job_id = job.id
             if job_id in snapshot.left_out:
@@ -99,11 +105,11 @@ class JobRows:
                 "started_at": job.start,
                 "ended_at": min(job.end or now, now),
             }
-            found.append(_row(job) | kept | over)
+            found.append(_row(job, self._vc_of(job.partition)) | kept | over)
         return found
 
 
-def _row(job: SlurmJob, spec: str | None = None) -> dict[str, Any]:
+def _row(job: SlurmJob, vc: str, spec: str | None = None) -> dict[str, Any]:
     """The row of a job that is seen, and not decided about; `spec`: its own, as it was."""
     runs = job.state in HOLDING
     waits = not runs and job.priority != 0 and not job.dependency
@@ -111,10 +117,10 @@ def _row(job: SlurmJob, spec: str | None = None) -> dict[str, Any]:
         "job_id": job.id,
         "submitted_seq": int(job.submit),
         "owner": job.user[:128],
-        "vc": job.partition,
+        "vc": vc,
         "name": job.name[:256],
         "gpus": job.gpus,
-        "spec": spec or canonical(submission(job, job.partition).body()),
+        "spec": spec or canonical(submission(job, vc).body()),
         "phase": (Phase.RUNNING if runs else Phase.SUBMITTED).value,
         "reason": "",
         "priority": 0,
@@ -185,3 +191,15 @@ def write_jobs(
         statement = update(job_rows).where(job_rows.c.job_id == bindparam("left"))
         over = statement.values(phase=Phase.ENDED.value, ended_at=now, updated_seq=seq)
         connection.execute(over, [{"left": job_id} for job_id in gone])
+
+
+def write_nodes(connection: Connection, shape: Shape, seen: Sequence[SlurmNode]) -> None:
+    """The nodes as Slurm has them now, in the place of those that were there."""
+    by_name = {node.name: node for node in seen}
+    rows = []
+    for number, (name, has) in enumerate(zip(shape.names, shape.spec.nodes(), strict=True)):
+        node = by_name[name]
+        why = "" if node.open else " ".join(filter(None, (node.state, node.reason)))
+        rows.append(NodeRecord(number, name, has, open=node.open, reason=why).row())
+    connection.execute(delete(node_rows))
+    connection.execute(insert(node_rows), rows)

@@ -177,11 +177,25 @@ def establish(store: Store, header: LogHeader) -> LogHeader:
             connection.execute(insert(nodes), [record.row() for record in header.nodes()])
             return header
     found = LogHeader.from_body(first.body)
+    if found.backend == header.backend == FOLLOWED and found.site == header.site:
+        # nothing took effect: what it is drawn with may be otherwise from now on
+        if not followed_header(store).differs(header):
+            return header
+        with store.writing() as connection:
+            store.append_in(connection, [Event(Kind.HEADER, header.start, body=header.body())])
+        return header
     if difference := found.differs(header):
         raise LogHeaderError(
             f"{difference}; a log goes on with what it began with: use another database"
         )
     return found
+
+
+def followed_header(store: Store) -> LogHeader:
+    """What the log of a service that only follows goes on with: its last header."""
+    last = store.last(Kind.HEADER)
+    assert last is not None
+    return LogHeader.from_body(last.body)
 
 
 def service_clock(store: Store) -> Callable[[], float]:

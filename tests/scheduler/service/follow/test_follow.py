@@ -19,13 +19,14 @@ from scheduler.backends.slurm.parse import Node, SlurmJob
 from scheduler.backends.slurm.queue import Queue
 from scheduler.backends.slurm.shape import Shape
 from scheduler.core.decisions import Action, Decision, Reason
-from scheduler.service.follow.follower import Follower
+from scheduler.service.follow.follower import NODES_EVERY, Follower
 from scheduler.service.follow.orders import AGAIN_S, COMMENT_S, OURS
 from scheduler.service.follow.rows import MOST
 from scheduler.service.log.header import FOLLOWED, LogHeader, establish
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import decisions
 from scheduler.service.log.store.tables import jobs as job_rows
+from scheduler.service.log.store.tables import nodes as node_rows
 
 NOW = 1_790_000_000.5
 EVERYTHING = {"nodes": ("n1", "n2"), "held_gpus": ((0, 1, 2, 3), (0, 1, 2, 3))}
@@ -38,9 +39,10 @@ class Told:
         self.queue: list[SlurmJob] = []
         self.lines: list[str] = []
         self.answer, self.dry, self.down = "", False, False
+        self.has = [Node(name, 4, "", (), ("main",), True, "IDLE") for name in ("n1", "n2")]
 
     def nodes(self) -> list[Node]:
-        return [Node(name, 4, "", (), ("main",), True, "IDLE") for name in ("n1", "n2")]
+        return self.has
 
     def jobs(self) -> list[SlurmJob]:
         return self.queue
@@ -66,7 +68,7 @@ class Scene:
 
     def restart(self) -> None:
         self.now += 100.0
-        shape = Shape.of(self.slurm.nodes(), slots=False)
+        shape = Shape.followed(self.slurm.nodes())
         header = LogHeader(
             CoreSpec.of(shape.spec, self._policy), NOW, backend=FOLLOWED, names=shape.names
         )
@@ -242,7 +244,7 @@ def test_a_comment_follows_what_it_says_but_not_at_every_look() -> None:
 def test_place_mode_names_no_partner_and_no_blocker(tmp_path: Path) -> None:
     slurm = Told()
     journal = Journal(tmp_path / "slurm")
-    queue = Queue(Shape.of(slurm.nodes(), slots=False), cast(Slurm, slurm), journal)
+    queue = Queue(Shape.followed(slurm.nodes()), cast(Slurm, slurm), journal)
 
     def decided(action: Action, reason: Reason, **more: Any) -> str:
         queue.decided([Decision(0, NOW, action, reason, "77", "main", need=2, free=1, **more)])
@@ -256,3 +258,31 @@ def test_place_mode_names_no_partner_and_no_blocker(tmp_path: Path) -> None:
     assert len(slurm.lines) == 1
     assert "88" not in slurm.lines[0]
     journal.close()
+
+
+def test_nodes_come_and_go_while_it_runs_and_between(store: Store) -> None:
+    def shown() -> dict[str, int]:
+        with store.reading() as connection:
+            query = select(node_rows.c.name, node_rows.c.gpus)
+            return {row.name: row.gpus for row in connection.execute(query)}
+
+    scene = Scene(store, "pellucid", order=False)
+    scene.look(scene.job(5))
+    assert shown() == {"n1": 4, "n2": 4}
+    has = [
+        Node("n1", 4, "", (), ("main",), True, "IDLE"),
+        Node("c1", 0, "", (), ("main",), True, ""),
+    ]
+    scene.slurm.has = [*has, Node("n3", 2, "2080ti", (), ("main", "long"), True, "IDLE")]
+    for _ in range(NODES_EVERY):
+        scene.look(scene.job(5), scene.job(6, gpus=1))
+    assert shown() == {"n1": 4, "c1": 0, "n3": 2}
+    scene.slurm.has = has
+    scene.restart()
+    scene.look(scene.job(6, gpus=1), scene.job(7, gpus=0))
+    assert shown() == {"n1": 4, "c1": 0}
+    with store.reading() as connection:
+        query = select(job_rows.c.job_id, job_rows.c.detail).where(job_rows.c.ended_at.is_(None))
+        told = {row.job_id: row.detail for row in connection.execute(query)}
+    assert set(told) == {"6", "7"}
+    assert "asks for no GPU" in told["7"]

@@ -151,4 +151,4 @@ def test_a_row_follows_its_job(store: Store) -> None:
 
 
 def asked_job(scene: Scene) -> Job:
-    return job_of(scene.job(4242, submit=scene.now))
+    return job_of(scene.job(4242, submit=scene.now), "main")

@@ -1,0 +1,69 @@
+"""An ordinary cluster (`university/`: what Slurm 22.05.8 printed of `benchmarks.slurm.university`)
+as it is read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scheduler.backends.slurm import parse
+from scheduler.backends.slurm.client import SlurmError
+from scheduler.backends.slurm.parse import Node
+from scheduler.backends.slurm.shape import Shape
+
+SAID = Path(__file__).parent / "university"
+
+
+@pytest.fixture(scope="module")
+def nodes() -> list[Node]:
+    return parse.nodes((SAID / "nodes.txt").read_text())
+
+
+@pytest.mark.parametrize(
+    ("tres", "types"),
+    [
+        ("gpu:2080ti:8", {"2080ti": 8}),
+        ("gres:gpu:2080ti", {"2080ti": 1}),
+        ("gpu:8", {"": 8}),
+        ("gpu", {"": 1}),
+        ("gpu:1g.10gb:7,gpu:a100:2", {"1g.10gb": 7, "a100": 2}),
+        ("gres:gpu:tesla:4", {"tesla": 4}),
+        ("cpu=4,mem=8G,gres/gpu=2,gres/gpu:a100_3g.20gb=2", {"a100_3g.20gb": 2}),
+        ("gres/gpu=4,gres/gpu:a100=3", {"a100": 3, "": 1}),
+        ("gres/gpu:3090=2", {"3090": 2}),
+        ("cpu=4,gres/gpufs=2,license/gpu=1", None),
+    ],
+)
+def test_every_name_of_a_gpu_type_is_read(tres: str, types: dict[str, int] | None) -> None:
+    assert parse.gpu_types(tres) == types
+
+
+def test_nodes_are_read_with_all_they_have(nodes: list[Node]) -> None:
+    found = {node.name: node for node in nodes}
+    assert found["n1"].types == (("2080ti", 8),)
+    assert found["n4"].types == (("a100", 2), ("a100_3g.20gb", 2))
+    assert (found["n3"].cpus, found["n3"].memory_mib, found["n3"].weight) == (32, 128_000.0, 20)
+    assert found["n3"].features == ("ampere", "big")
+    assert (found["n5"].gpus, found["n5"].features) == (0, ())
+    assert not found["n6"].open
+    assert found["n6"].reason.startswith("disk is broken")
+
+
+def test_partitions_that_share_a_node_are_one_virtual_cluster(nodes: list[Node]) -> None:
+    shape = Shape.followed(nodes)
+    assert shape.spec.vcs == {"cpu+long+short": 6}
+    assert shape.spec.gpus == 24
+    assert [node.gpus for node in shape.spec.nodes()] == [8, 8, 4, 4, 0, 0]
+    assert shape.vc_of("short,long") == "cpu+long+short"
+    assert shape.vc_of("elsewhere") == ""
+
+
+def test_partitions_may_be_named(nodes: list[Node]) -> None:
+    shape = Shape.followed(nodes, partitions=["long", "cpu"])
+    assert shape.spec.vcs == {"long": 3, "cpu": 2}
+    assert shape.names == ("n2", "n3", "n4", "n5", "n6")
+    joined = Shape.followed(nodes, partitions=["long", "cpu"], together=["cpu,long"])
+    assert joined.spec.vcs == {"cpu+long": 5}
+    with pytest.raises(SlurmError, match="no node is in partition gpu; there are cpu, long, short"):
+        Shape.followed(nodes, partitions=["gpu"])
