@@ -193,8 +193,7 @@ def establish(store: Store, header: LogHeader) -> LogHeader:
 
 def followed_header(store: Store) -> LogHeader:
     """What the log of a service that only follows goes on with: its last header."""
-    last = store.last(Kind.HEADER)
-    assert last is not None
+    last = store.read(kinds=[Kind.HEADER])[-1]
     return LogHeader.from_body(last.body)
 
 
