@@ -98,6 +98,7 @@ def run(params: Params) -> str:
             },
         },
     )
+    write_json(METRICS / "models.json", headline(tested))
     write_json(
         METRICS / "tracking.json",
         {
@@ -113,6 +114,12 @@ def run(params: Params) -> str:
         f"(LightGBM {tested['lightgbm_l2']['spearman']:.3f}); version {tracked.version} "
         f"{'is champion' if tracked.promoted else 'was not promoted'}: {tracked.reason}"
     )
+
+
+def headline(tested: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
+    """What `dvc metrics show` prints of the duration model and of the yardstick beside it."""
+    shown = {"spearman": "ga2m", "yardstick": "lightgbm_l2"}
+    return {name: round(float(tested[model]["spearman"]), 3) for name, model in shown.items()}
 
 
 def roll(

@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from features.files import write_json
+from features.files import write_json, write_whole
 from features.rows import training_rows
 from models.bundle import Bundle
 from models.training.duration import MIN_ROWS, fit_duration
 from models.training.evaluation import duration_metrics
-from pipeline.stages.common import BUNDLE, METRICS, TRACE, Params, stage, test_from
+from pipeline.stages.common import BUNDLE, METRICS, PLOTS, TRACE, Params, stage, test_from
 from pipeline.traces import read_dataset
 from pipeline.worlds import plain
 from pipeline.worlds.cluster_file import read_cluster
@@ -41,6 +41,8 @@ def run(params: Params) -> str:
             for jobs in amounts(pc.sum(before).as_py())
         ]
     write_json(METRICS / "learning.json", {"policy": POLICY, "points": points})
+    rows = [f"{point['jobs']},{point['avg_jct_s']:.6g}" for point in points]
+    write_whole(PLOTS / "learning.csv", "\n".join(["jobs,avg_jct_s", *rows, ""]))
     first, last = points[0], points[-1]
     return (
         f"{first['jobs']:,} to {last['jobs']:,} jobs seen: average JCT "
