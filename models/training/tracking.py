@@ -23,6 +23,8 @@ os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
 
 import mlflow
 from mlflow import MlflowClient
+from mlflow.data.code_dataset_source import CodeDatasetSource
+from mlflow.data.meta_dataset import MetaDataset
 from mlflow.exceptions import MlflowException
 from mlflow.models import ModelSignature
 from mlflow.types import ColSpec, DataType, Schema
@@ -38,6 +40,7 @@ ARTIFACT_ROOT = "mlartifacts"
 EXPERIMENT = "pellucid"
 MODEL_NAME = "pellucid-duration"
 CHAMPION = "champion"
+NOTE = "mlflow.note.content"  # what the UI shows as the description
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +104,11 @@ def log_training(
         champion_value, promoted, reason = _challenge(
             client, name, value, evaluate, figure, margin, bundle.parts
         )
-        tags = {"input_digest": input_digest, "bundle_digest": bundle.digest}
-        with mlflow.start_run(experiment_id=experiment, tags=tags) as run:
+        about = _about(bundle, figure, value, promoted, reason)
+        tags = {"input_digest": input_digest, "bundle_digest": bundle.digest, NOTE: about}
+        title = f"bundle {bundle.digest[:12]}"
+        with mlflow.start_run(experiment_id=experiment, run_name=title, tags=tags) as run:
+            mlflow.log_input(_dataset(bundle, input_digest), context="training")
             mlflow.log_params(dict(params))
             finite = {k: float(v) for k, v in metrics.items() if abs(float(v)) < float("inf")}
             mlflow.log_metrics({**finite, "evaluation": value} if value == value else finite)
@@ -122,11 +128,36 @@ def log_training(
             )
             version = _register(client, name, info, run.info.run_id)
             mlflow.set_tags({"promoted": str(promoted).lower(), "promotion_reason": reason})
+        client.update_model_version(name, version, description=about)
         client.set_model_version_tag(name, version, "bundle_digest", bundle.digest)
         client.set_model_version_tag(name, version, "promotion_reason", reason)
         if promoted:
             client.set_registered_model_alias(name, CHAMPION, version)
     return TrackedRun(run.info.run_id, version, promoted, reason, value, champion_value)
+
+
+def _about(bundle: Bundle, figure: str, value: float, promoted: bool, reason: str) -> str:
+    """What a run is, for the page that MLflow gives it: Markdown."""
+    made = bundle.metadata.get("duration", {})
+    rows = f" on {made['rows']:,} ended jobs" if "rows" in made else ""
+    became = "It became" if promoted else "It did not become"
+    return (
+        f"Duration GA2M of {len(bundle.duration.terms)} terms, trained{rows}; the bundle holds "
+        f"{', '.join(bundle.parts)}. {figure[:1].upper()}{figure[1:]} on days it never saw: "
+        f"{value:.4f}. {became} champion: {reason}.\n\n"
+        "Artifacts: `card.html` (the model card), `shapes.png` and `effects.json` (what each "
+        "feature adds)."
+    )
+
+
+def _dataset(bundle: Bundle, digest: str) -> MetaDataset:
+    """The training rows as MLflow names a dataset: where from, which, and their columns."""
+    made = bundle.metadata.get("duration", {})
+    since, until = (str(made.get(name, ""))[:10] for name in ("window_from", "window_to"))
+    name = f"jobs {since} to {until}" if since and until else "jobs"
+    source = CodeDatasetSource({"mlflow.source.name": "pipeline.stages.features"})
+    schema = _signature(bundle.duration).inputs
+    return MetaDataset(source, name=name, digest=digest[:36], schema=schema)
 
 
 def champion_bundle(
@@ -196,7 +227,9 @@ def _champion(client: MlflowClient, name: str, into: str | Path | None) -> Path:
 def _register(client: MlflowClient, name: str, info: Any, run_id: str) -> str:
     """Version number of the logged model; what mlflow.register_model does, without its prints."""
     with suppress(MlflowException):  # it exists already
-        client.create_registered_model(name)
+        client.create_registered_model(
+            name, description=f"What `dvc repro` exports is the version with alias {CHAMPION}."
+        )
     version = client.create_model_version(
         name, source=info.model_uri, run_id=run_id, model_id=info.model_id
     )
@@ -209,7 +242,10 @@ def _experiment(client: MlflowClient, artifact_root: Path) -> str:
         return str(existing.experiment_id)
     artifact_root.mkdir(parents=True, exist_ok=True)
     # Without the tag the UI opens in its view for language-model applications.
-    tags = {"mlflow.experimentKind": "custom_model_development"}
+    tags = {
+        "mlflow.experimentKind": "custom_model_development",
+        NOTE: "Models of job durations, one run per training; the champion is what is exported.",
+    }
     location = artifact_root.resolve().as_uri()
     return str(client.create_experiment(EXPERIMENT, artifact_location=location, tags=tags))
 

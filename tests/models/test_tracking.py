@@ -45,6 +45,11 @@ def test_a_challenger_becomes_champion_only_if_it_is_better(bundle, tmp_path, ma
     assert run.data.params == {"preset": "fast"}
     assert run.data.metrics == {"spearman": 0.5, "evaluation": 0.80}
     assert run.data.tags["input_digest"] == "abc"
+    assert run.info.run_name.startswith("bundle ")
+    assert "did not become champion: tail AUC 0.8000" in run.data.tags["mlflow.note.content"]
+    (given,) = run.inputs.dataset_inputs
+    assert (given.dataset.digest, given.dataset.name[:4]) == ("abc", "jobs")
+    assert all(client.get_model_version(MODEL_NAME, n).description for n in "123")
     assert [a.path for a in client.list_artifacts(runs[2].run_id)] == [
         "card.html",
         "effects.json",
