@@ -1,0 +1,39 @@
+"""Links lead somewhere, and every command that a page shows exists with its options."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.pages import ROOT, broken_links, commands, mistake, pages
+
+PAGES = [str(page.relative_to(ROOT)) for page in pages()]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_link_leads_somewhere(page: str) -> None:
+    assert broken_links(ROOT / page) == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_command_exists_with_its_options(page: str) -> None:
+    found = [(" ".join(words), mistake(words)) for words in commands(ROOT / page)]
+    assert [one for one in found if one[1]] == []
+
+
+def test_the_index_names_every_page() -> None:
+    index = (ROOT / "docs" / "README.md").read_text()
+    names = {page.name for page in (ROOT / "docs").glob("*.md")} - {"README.md"}
+    assert sorted(name for name in names if f"({name})" not in index) == []
+
+
+def test_what_is_wrong_is_found(tmp_path: Path) -> None:
+    text = tmp_path / "page.md"
+    text.write_text("[a](nowhere.md) [b](#not-here)\n\n# Here\n[c](#here)\n")
+    assert broken_links(text) == ["nowhere.md", "#not-here"]
+    assert mistake(["pellucid", "whyy"]) == "no command whyy"
+    assert mistake(["pellucid", "ps", "--nothing"]) == "ps has no --nothing"
+    assert mistake(["pellucid", "submit", "--gpus", "1", "--", "x", "--nothing"]) is None
+    assert mistake(["make", "nothing"]) == "no target nothing"
+    assert mistake(["python", "-m", "benchmarks.nothing"]) == "no benchmarks.nothing"
