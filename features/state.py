@@ -309,17 +309,7 @@ class FeatureState:
         self._now = now
         if self._survives:
             self._lives.advance(now)
-        submission = self._preview(job, now)
-        submission.keys = (
-            self._users[job.user],
-            self._user_gpus[job.user, job.gpus],
-            self._templates.assign(job),
-            self._vcs[job.vc],
-        )
-        submission.queue = self._queues[job.vc]
-        # kept while the job lives: an array takes a third of a list of floats
-        submission.hazards = [array("d", level) for level in submission.hazards]
-        self._live[job.job_id] = submission
+        submission = self._recorded(job, now)
         if self._survives:
             self._lives.submit(job.job_id, self._hazards(submission))
         self._join_queue(submission)
@@ -329,6 +319,33 @@ class FeatureState:
         times.append(now)
         # Amortised O(1): what has left the window is dropped once.
         del times[: max(_expired(times, now), len(times) - BURST_CAP)]
+
+    def change(self, job: Job, now: float) -> None:
+        """A waiting job asks for something else from `now` on.
+
+        It stays submitted when it was: what was true then stays, but for histories that are others
+        now (as many GPUs, another VC), and for its survival, which are as of `now`.
+        """
+        was = self._known(job.job_id, now)
+        if was.phase is not _Phase.QUEUED:
+            raise FeatureError(f"job {job.job_id}: not waiting")
+        _check_asked(job)
+        self._now = now
+        if self._survives:
+            self._lives.advance(now)
+        self._leave_queue(was)
+        submission = self._recorded(job, now)
+        submission.burst, submission.calendar = was.burst, was.calendar
+        submission.since_submit = tuple(
+            before if key is old else since
+            for key, old, before, since in zip(
+                submission.keys, was.keys, was.since_submit, submission.since_submit, strict=True
+            )
+        )
+        submission.profile = was.profile if job.gpus == was.job.gpus else None
+        if self._survives:
+            self._lives.regroup(job.job_id, self._hazards(submission))
+        self._join_queue(submission)
 
     def start(self, job_id: str, now: float) -> None:
         """The job runs from `now` on; its elapsed time counts from here."""
@@ -449,6 +466,21 @@ class FeatureState:
             levels,
             survival.values(levels, job.time_limit_s) if levels else (),
         )
+
+    def _recorded(self, job: Job, now: float) -> _Submission:
+        """The same, recorded: with histories that are made where it is the first."""
+        submission = self._preview(job, now)
+        submission.keys = (
+            self._users[job.user],
+            self._user_gpus[job.user, job.gpus],
+            self._templates.assign(job),
+            self._vcs[job.vc],
+        )
+        submission.queue = self._queues[job.vc]
+        # kept while the job lives: an array takes a third of a list of floats
+        submission.hazards = [array("d", level) for level in submission.hazards]
+        self._live[job.job_id] = submission
+        return submission
 
     def _hazards(self, submission: _Submission) -> tuple[Hazard, ...]:
         """The groups of a submitted job, made where it is the first; in order of LEVELS."""

@@ -214,6 +214,10 @@ class Lives:
         self._groups[job_id] = groups
         self._bin[job_id] = 0
 
+    def regroup(self, job_id: str, groups: tuple[Hazard, ...]) -> None:
+        """A waiting job counts in other groups from now on."""
+        self._groups[job_id] = groups
+
     def start(self, job_id: str, now: float) -> None:
         self._runs += 1
         self._run[job_id] = self._runs

@@ -20,6 +20,10 @@ class Kind(StrEnum):
     SUBMITTED = "submitted"  # spec (see `service.submission.Submission`), owner
     CANCEL_ASKED = "cancel_asked"
     PRIORITY_SET = "priority_set"  # priority (higher goes first)
+    # a waiting job is not to start until it is released: operator (only one may release it then)
+    HELD = "held"
+    RELEASED = "released"  # operator: whether one asks
+    CHANGED = "changed"  # what a waiting job asks for instead: gpus, time_limit_s, share, vc, ...
     NODE_SET = "node_set"  # node, open (False: drained, nothing new starts there), reason
     NODE_ADDED = "node_added"  # name, vc, gpus, gpu_type, gpu_memory_mib; numbered by the fold
     # node, and what it is to be once nothing runs there: vc, gpus, gpu_type, gpu_memory_mib; reason

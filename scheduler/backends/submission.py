@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Any
 
 from features.job import Job
@@ -63,6 +64,10 @@ class Submission:
             checkpoint_s=self.checkpoint_s,
         )
 
+    def changed(self, to: Mapping[str, Any]) -> Submission:
+        """What is asked for instead; `to` is the body of a CHANGED event."""
+        return replace(self, **to)
+
     def body(self) -> dict[str, Any]:
         """As the body of a SUBMITTED event."""
         return {name: _plain(getattr(self, name)) for name in self.__slots__}
@@ -71,6 +76,28 @@ class Submission:
     def from_body(cls, body: Mapping[str, Any]) -> Submission:
         """The inverse of `body`."""
         return cls(**{**body, "command": tuple(body["command"])})
+
+
+def is_change(body: Mapping[str, Any]) -> bool:
+    """Whether a CHANGED event says what a job may ask for instead, and nothing else."""
+    return bool(body) and all(
+        name in _CHANGEABLE and _CHANGEABLE[name](body[name]) for name in body
+    )
+
+
+def _seconds(value: Any) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return value is None or (number and 0 < value < inf)
+
+
+_CHANGEABLE: Mapping[str, Callable[[Any], bool]] = {
+    "gpus": lambda value: type(value) is int and value > 0,
+    "time_limit_s": _seconds,
+    "share": lambda value: isinstance(value, bool),
+    "profile": lambda value: isinstance(value, bool),
+    "vc": lambda value: isinstance(value, str),
+    "gpu_type": lambda value: value is None or isinstance(value, str),
+}
 
 
 def _plain(value: Any) -> Any:

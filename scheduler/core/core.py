@@ -61,6 +61,7 @@ class Core:
         self._bundle: Bundle | None = None
         self._set_aside: dict[str, QueuedJob] = {}  # wait, and can never start as the cluster is
         self._recheck = False  # who can: nodes came, went, or are about to
+        self._held: dict[str, bool] = {}  # wait, and are kept back: whether they were in a queue
         self._known: dict[str, QueuedJob] = {}  # every job not yet ended
         self._dirty: dict[str, None] = {}  # virtual clusters to look at, in order of first event
         self._decisions: list[Decision] = []
@@ -96,13 +97,18 @@ class Core:
         stage = self.profiling
         if stage is not None:
             stage.submitted(job, now)
-        if stage is None:
-            self.enqueue(queued, now, Reason.SUBMITTED)
-        elif reason := stage.skips(job):
-            queued.profile = stage.known_profile(job)
-            self.enqueue(queued, now, reason)
-        else:
+        self._to_stage_or_queue(queued, now)
+
+    def _to_stage_or_queue(
+        self, queued: QueuedJob, now: float, reason: Reason | None = None
+    ) -> None:
+        stage = self.profiling
+        skips = stage.skips(queued.job) if stage is not None else Reason.SUBMITTED
+        if stage is not None and skips is None:
             stage.add(queued)
+            return
+        queued.profile = stage.known_profile(queued.job) if stage is not None else None
+        self.enqueue(queued, now, reason or skips or Reason.SUBMITTED)
 
     def _refusal(self, job: Job) -> Reason | None:
         """Why a job can never start as the cluster is; None when it can."""
@@ -136,7 +142,11 @@ class Core:
         queued.profile, queued.reason, queued.profiled = profile, None, True
         if profile is not None:
             self._learned(queued.job, profile, now)
-        self.enqueue(queued, now, Reason.PROFILE_COMPLETE)
+        if job_id in self._held:
+            self.policy.set_aside(job_id, now)
+            self._held[job_id], queued.held_since = True, now
+        else:
+            self.enqueue(queued, now, Reason.PROFILE_COMPLETE)
 
     def observed(self, job_id: str, profile: Profile, now: float) -> None:
         """A job that runs on GPUs of its own has been watched there for as long as a profile takes.
@@ -168,6 +178,7 @@ class Core:
         """A job ended (in its virtual cluster or while being profiled)."""
         run = self.cluster.release(job_id, survivor_open=not keep_shut)
         del self._known[job_id]
+        self._held.pop(job_id, None)
         self.runs_by_vc[run.vc].pop(job_id, None)
         if not run.profiling:
             self._freed(run)
@@ -192,6 +203,7 @@ class Core:
                 self._freed(run)
         else:
             self._forget(queued)
+        self._held.pop(job_id, None)
         self.estimator.withdrawn(job_id, now)
         self.policy.withdrawn(job_id, now)
         self.record(now, Action.CANCEL, reason, job_id, job.vc, need=job.gpus)
@@ -207,6 +219,73 @@ class Core:
         if waits:
             queue.insert(queued)
             self._dirty[queued.job.vc] = None
+
+    def hold(self, job_id: str, now: float, reason: Reason = Reason.HELD_BY_OWNER) -> None:
+        """A waiting job is not to start until it is released; nobody waits behind it meanwhile.
+
+        One that is being profiled is held when that is over. Without effect on one that runs.
+        """
+        queued = self._known[job_id]
+        run = self.cluster.runs.get(job_id)
+        if run is not None and not run.profiling:
+            return
+        if job_id not in self._held:
+            self._held[job_id] = run is None and self._step_aside(queued, now)
+            queued.held_since = now if run is None else None
+        queued.reason = reason
+        self.record(now, Action.WAIT, reason, job_id, queued.job.vc, need=queued.job.gpus)
+
+    def release(self, job_id: str, now: float) -> None:
+        """A held job may start again. The time it was held counts as no waiting."""
+        if job_id not in self._held:
+            return
+        queued, joined = self._known[job_id], self._held.pop(job_id)
+        queued.reason = None
+        if queued.held_since is None:
+            return  # it is still being profiled
+        queued.submit_time += now - queued.held_since
+        queued.held_since = None
+        self._wait_again(queued, now, Reason.RELEASED, joined=joined)
+
+    def change_job(self, job: Job, now: float) -> None:
+        """A waiting job asks for something else: GPUs, limits, sharing, virtual cluster.
+
+        It keeps its id, its submission and its priority, and what it waited counts. What its
+        profile showed is not of another number of GPUs. One that cannot run as the cluster is
+        waits until it can.
+        """
+        queued = self._known[job.job_id]
+        anew = job.gpus != queued.job.gpus
+        joined = self._step_aside(queued, now)
+        if anew:
+            queued.profile, queued.profiled = None, False
+        self.estimator.changed(job, now)
+        queued.job = job
+        if job.job_id in self._held:
+            self._held[job.job_id] = (joined or self._held[job.job_id]) and not anew
+        else:
+            self._wait_again(queued, now, Reason.REQUEST_CHANGED, joined=joined and not anew)
+
+    def _step_aside(self, queued: QueuedJob, now: float) -> bool:
+        """A waiting job leaves where it stands, to come back. Whether that was its queue."""
+        joined = queued in self.queues[queued.job.vc] or queued.job.job_id in self._set_aside
+        self._forget(queued)
+        if joined:
+            self.policy.set_aside(queued.job.job_id, now)
+        queued.reason = None
+        return joined
+
+    def _wait_again(self, queued: QueuedJob, now: float, reason: Reason, *, joined: bool) -> None:
+        """A job comes back, `joined`: to its queue at once."""
+        if joined:
+            self.enqueue(queued, now, reason)
+        else:
+            self._to_stage_or_queue(queued, now, reason)
+        self._recheck |= self._refusal(queued.job) is not None
+
+    def held(self, job_id: str) -> bool:
+        """Whether a job that has not ended is held."""
+        return job_id in self._held
 
     # --- nodes and settings -----------------------------------------------------------------
 
@@ -401,6 +480,8 @@ class Core:
         profiling: bool = False,
         since: float | None = None,
         partner: str | None = None,
+        held_s: float = 0.0,
+        held_since: float | None = None,
     ) -> None:
         """Take over a job that another core knew, as it stands; its estimator knows it already.
 
@@ -410,10 +491,17 @@ class Core:
             placement: the GPUs it holds; none when it waits.
             profiling, since: they are in the profiling partition; since when it holds them.
             partner: who shares them; to be adopted first.
+            held_s, held_since: how long it was held, and since when it is; None: it is not.
         """
         queued = self._known[job.job_id] = QueuedJob(job, order, priority)
         self._arrivals = max(self._arrivals, order + 1)
         queued.profile, queued.profiled = profile, profiled
+        queued.submit_time += held_s
+        if held_since is not None:
+            self._held[job.job_id] = queued_before
+            if not placement:
+                queued.held_since = held_since
+                return
         if not placement and not queued_before and self.profiling is not None:
             self.profiling.add(queued)
             return

@@ -40,6 +40,8 @@ class Reason(StrEnum):
 
     INVALID_REQUEST = "InvalidRequest"
     NO_MATCHING_GPU_TYPE = "NoMatchingGpuType"
+    HELD_BY_OWNER = "HeldByOwner"
+    HELD_BY_OPERATOR = "HeldByOperator"
     VC_TOO_SMALL = "VcTooSmall"
     AWAITING_PROFILE = "AwaitingProfile"
     GPUS_BUSY = "GpusBusy"
@@ -68,6 +70,8 @@ class Reason(StrEnum):
     PROFILING_BACKLOG = "ProfilingBacklog"
     PROFILING_IDLE = "ProfilingIdle"
     SUBMITTED = "Submitted"
+    REQUEST_CHANGED = "RequestChanged"
+    RELEASED = "Released"
     PROFILING_OPTED_OUT = "ProfilingOptedOut"
     PROFILE_KNOWN = "ProfileKnown"
     NODE_IDLE = "NodeIdle"
@@ -108,6 +112,8 @@ class Reason(StrEnum):
 _SUMMARY: dict[Reason, str] = {
     Reason.INVALID_REQUEST: "asks for {gpus}; this virtual cluster has {limit}",
     Reason.NO_MATCHING_GPU_TYPE: "no node of this virtual cluster has the GPU type asked for",
+    Reason.HELD_BY_OWNER: "is held by its owner",
+    Reason.HELD_BY_OPERATOR: "is held by an operator",
     Reason.VC_TOO_SMALL: (
         "needs {gpus}, and its virtual cluster, since nodes were taken out, has {limit}: it cannot "
         "start"
@@ -160,6 +166,8 @@ _SUMMARY: dict[Reason, str] = {
     Reason.PROFILING_IDLE: "few jobs wait to be profiled: the node goes back",
     Reason.NODE_IDLE: "no job is left on the node: the change an operator asked for is made",
     Reason.SUBMITTED: "joined the queue",
+    Reason.REQUEST_CHANGED: "asks for something else, and keeps its place in time",
+    Reason.RELEASED: "was released, and is back in its queue",
     Reason.PROFILE_KNOWN: (
         "queued without profiling: a recent profile of the same job name is reused"
     ),
@@ -197,6 +205,8 @@ _NAMELESS: dict[Reason, str] = {
 }
 
 _NEXT: dict[Reason, str] = {
+    Reason.HELD_BY_OWNER: "release it: it goes on from what it had waited",
+    Reason.HELD_BY_OPERATOR: "ask an operator to release it: only they can",
     Reason.INVALID_REQUEST: "ask for fewer GPUs, or submit to a larger virtual cluster",
     Reason.VC_TOO_SMALL: (
         "submit it to a larger virtual cluster or with fewer GPUs, or ask an operator for nodes"

@@ -49,6 +49,9 @@ class Estimator:
     def submitted(self, job: Job, now: float) -> None:
         """A job was submitted."""
 
+    def changed(self, job: Job, now: float) -> None:
+        """A waiting job asks for something else than before."""
+
     def started(self, job_id: str, now: float) -> None:
         """A job was given GPUs."""
 
@@ -130,6 +133,9 @@ class FeatureEstimator(Estimator):
 
     def submitted(self, job: Job, now: float) -> None:
         self.state.submit(job, now)
+
+    def changed(self, job: Job, now: float) -> None:
+        self.state.change(job, now)
 
     def started(self, job_id: str, now: float) -> None:
         self.state.start(job_id, now)

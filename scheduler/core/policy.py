@@ -167,6 +167,11 @@ class Policy:
     def withdrawn(self, job_id: str, now: float) -> None:
         """A job left without having ended: cancelled while it waited, or never begun, or lost."""
 
+    def set_aside(self, job_id: str, now: float) -> None:
+        """A waiting job leaves its queue for a while, held or asked for otherwise; it comes back
+        by `prepare`, and what it waited counts then."""
+        self.withdrawn(job_id, now)
+
     def fits(self, cluster: ClusterSpec) -> bool:
         """Whether it was built for such a cluster; if not, another is built when it becomes so."""
         return True

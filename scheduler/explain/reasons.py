@@ -53,6 +53,14 @@ ENTRIES: dict[Reason, Entry] = {
         WAIT, "It starts when an operator opens nodes again, or running jobs end on others.",
         "ReqNodeNotAvail", "WaitingForQuota",
     ),
+    R.HELD_BY_OWNER: Entry(
+        WAIT, "It starts when its owner or an operator has released it. Meanwhile nobody waits "
+        "behind it, and the time counts as no waiting.", "JobHeldUser", "Deactivated",
+    ),
+    R.HELD_BY_OPERATOR: Entry(
+        WAIT, "It starts when an operator has released it. Meanwhile nobody waits behind it, and "
+        "the time counts as no waiting.", "JobHeldAdmin", "Deactivated",
+    ),
     R.VC_TOO_SMALL: Entry(
         WAIT, "It can start when the virtual cluster has grown again, or with fewer GPUs.",
         "PartitionNodeLimit", "ExceedsMaxQuota",
@@ -102,6 +110,8 @@ ENTRIES: dict[Reason, Entry] = {
     R.PROFILING_BACKLOG: Entry(DONE, "The virtual cluster has a node less for a while."),
     R.PROFILING_IDLE: Entry(DONE, "The virtual cluster has its node again."),
     R.SUBMITTED: Entry(DONE, "It may be placed from now on.", "None", "PendingEvaluation"),
+    R.REQUEST_CHANGED: Entry(DONE, "It waits as what it is now; what it waited before counts."),
+    R.RELEASED: Entry(DONE, "It may be placed; the time it was held is no waiting."),
     R.PROFILING_OPTED_OUT: Entry(DONE, "It may be placed, and cannot share from its start."),
     R.PROFILE_KNOWN: Entry(DONE, "It may be placed, alone or beside another."),
     R.NODE_IDLE: Entry(DONE, "A node changed as an operator had asked."),

@@ -101,6 +101,9 @@ class HeliosEstimator(Estimator):
     def submitted(self, job: Job, now: float) -> None:
         self._jobs[job.job_id] = job
 
+    def changed(self, job: Job, now: float) -> None:
+        self._jobs[job.job_id] = job
+
     def withdrawn(self, job_id: str, now: float) -> None:
         self._jobs.pop(job_id, None)
 

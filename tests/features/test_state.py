@@ -236,6 +236,14 @@ class Counters(RuleBasedStateMachine):
         job = self.waiting.pop(list(self.waiting)[pick % len(self.waiting)])
         self.state.end(job.job_id, self.now, State.CANCELLED, None)
 
+    @precondition(lambda self: self.waiting)
+    @rule(wait=st.integers(0, 50), pick=st.integers(0, 99), gpus=st.sampled_from([1, 2, 8]))
+    def change(self, wait: int, pick: int, gpus: int) -> None:
+        self.now += wait
+        job_id = list(self.waiting)[pick % len(self.waiting)]
+        job = self.waiting[job_id] = replace(self.waiting[job_id], gpus=gpus)
+        self.state.change(job, self.now)
+
     @invariant()
     def counters_are_a_tally(self) -> None:
         live = [*self.waiting.values(), *(job for job, _ in self.started.values())]
@@ -252,6 +260,37 @@ class Counters(RuleBasedStateMachine):
             assert row["user_running"] == len(mine)
             longest = row["user_longest_running_s"]
             assert longest == self.now - min(mine) if mine else math.isnan(longest)
+
+
+def test_a_changed_job_is_described_as_if_it_had_been_submitted_so() -> None:
+    state, other = FeatureState(FAMILIES), FeatureState(FAMILIES)
+    for one in (state, other):
+        for number, gpus in ((1, 1), (2, 4)):
+            at = T0 + 100.0 * (number - 1)
+            old = a_job(number, at, gpus=gpus, name=f"old{gpus}")
+            one.submit(old, at)
+            one.start(old.job_id, at)
+            one.end(old.job_id, at + 50.0, State.COMPLETED, 10.0 * number)
+    asked = a_job(3, T0 + 300.0, gpus=1)
+    changed = replace(asked, gpus=4, vc="other", time_limit_s=50.0)
+    state.submit(asked, T0 + 300.0)
+    state.change(changed, T0 + 300.0)
+    other.submit(changed, T0 + 300.0)
+    assert named(state, changed, T0 + 400.0) == pytest.approx(
+        named(other, changed, T0 + 400.0), nan_ok=True
+    )
+    state.start(asked.job_id, T0 + 400.0)
+    with pytest.raises(FeatureError, match="not waiting"):
+        state.change(asked, T0 + 400.0)
+    for one in (state, other):
+        if one is other:
+            one.start(asked.job_id, T0 + 400.0)
+        one.end(asked.job_id, T0 + 500.0, State.COMPLETED, 100.0)
+    probe, told = a_job(9, T0 + 600.0, gpus=4), []
+    for one in (state, other):  # but it was not submitted anew
+        row = named(one, probe, T0 + 600.0)
+        told.append({k: v for k, v in row.items() if not k.endswith("since_submit_s")})
+    assert told[0] == pytest.approx(told[1], nan_ok=True)
 
 
 TestCounters = Counters.TestCase

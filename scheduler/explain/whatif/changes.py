@@ -8,7 +8,6 @@ from typing import Any
 
 from features.job import Job
 from scheduler.core.core import Core
-from scheduler.core.queue import QueuedJob
 from scheduler.explain.whatif.futures import Believed
 
 
@@ -23,6 +22,7 @@ class Change:
     Attributes:
         first: as if it went before everybody who waits in its virtual cluster.
         priority: asked for; higher goes first.
+        held: it is held; False: it is released.
     """
 
     gpus: int | None = None
@@ -33,6 +33,7 @@ class Change:
     vc: str | None = None
     priority: int | None = None
     first: bool = False
+    held: bool | None = None
 
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> Change:
@@ -46,9 +47,9 @@ class Change:
     def body(self) -> dict[str, Any]:
         """The fields that are given."""
         given = {f.name: getattr(self, f.name) for f in fields(self)}
-        return {name: value for name, value in given.items() if value not in (None, False)} | (
-            {"share": False} if self.share is False else {}
-        )
+        if not self.first:
+            del given["first"]
+        return {name: value for name, value in given.items() if value is not None}
 
     def words(self) -> str:
         """As the beginning of a sentence: "with 4 GPUs"."""
@@ -67,6 +68,8 @@ class Change:
             said.append(f"in virtual cluster {self.vc}")
         if self.priority is not None:
             said.append(f"with priority {self.priority}")
+        if self.held is not None:
+            said.append("held" if self.held else "released")
         if self.first:
             said.append("going before everybody")
         return ", ".join(said)
@@ -101,7 +104,17 @@ def apply(core: Core, job_id: str, change: Change, now: float, predicted_s: floa
     """
     queued = core.known(job_id)
     if change.shape:
-        _reshape(core, queued, change.job(queued.job), now, predicted_s)
+        job = change.job(queued.job)
+        _must_be_possible(core, job)
+        if predicted_s is not None:
+            estimator = core.estimator
+            assert isinstance(estimator, Believed)
+            estimator.predicted[job_id] = predicted_s
+        core.change_job(job, now)
+    if change.held:
+        core.hold(job_id, now)
+    elif change.held is False:
+        core.release(job_id, now)
     if change.first:
         waiting = core.queues[queued.job.vc]
         core.set_priority(job_id, 1 + max((q.priority for q in waiting), default=0))
@@ -121,31 +134,3 @@ def _must_be_possible(core: Core, job: Job) -> None:
         raise NotPossible(f"virtual cluster {job.vc} has no such GPUs for it")
     if job.job_id in core.cluster.runs:
         raise NotPossible("it is being looked at; ask again when that is over")
-
-
-def _reshape(
-    core: Core, queued: QueuedJob, job: Job, now: float, predicted_s: float | None
-) -> None:
-    _must_be_possible(core, job)
-    stage, was = core.profiling, queued.job.vc
-    waits = queued in core.queues[was]
-    if waits:
-        core.queues[was].remove(queued)
-        if queued in core.queues[was].fresh:
-            core.queues[was].fresh.remove(queued)
-        core.touch(was)
-        core.policy.withdrawn(job.job_id, now)  # what it keeps of the job is not of the new one
-    if stage is not None:
-        stage.remove(queued)
-    queued.job = job
-    if predicted_s is not None:
-        estimator = core.estimator
-        assert isinstance(estimator, Believed)
-        estimator.predicted[job.job_id] = predicted_s
-    if waits:
-        queued.reason = None
-        core.policy.prepare(queued, now, core.estimator)
-        core.queues[job.vc].add(queued)
-        core.touch(job.vc)
-    elif stage is not None:
-        stage.add(queued)

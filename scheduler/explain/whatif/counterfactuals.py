@@ -20,7 +20,14 @@ from scheduler.core.core import Core
 from scheduler.core.decisions import Action
 from scheduler.core.durations import Quantiles
 from scheduler.explain.whatif.changes import Change, NotPossible, apply
-from scheduler.explain.whatif.forecasts import LEAST, SAMPLES, Futures, StartForecast, summary
+from scheduler.explain.whatif.forecasts import (
+    HELD,
+    LEAST,
+    SAMPLES,
+    Futures,
+    StartForecast,
+    summary,
+)
 
 MINUTE_S = 60.0
 CHANCES = 32  # waiting jobs at most whose starts are compared
@@ -128,8 +135,8 @@ class WhatIf:
         middle = median(gains) if gains else None
         return Outcome(
             change,
-            _forecast(futures, base, job_id),
-            _forecast(futures, made, job_id),
+            _forecast(futures, base, job_id, held=futures.still.held(job_id)),
+            _forecast(futures, made, job_id, held=trial.held(job_id)),
             started,
             middle if middle is not None and isfinite(middle) else None,
             sum(gain > 0 for gain in gains),
@@ -291,13 +298,18 @@ def _seen(
     otherwise: Mapping[str, Quantiles] = MappingProxyType({}),
 ) -> World | None:
     """Starts and ends in one future; None when there was no time to see them."""
-    future = futures.follow(core, sample, watched, otherwise, until_cpu_s=until)
+    awaited = [job_id for job_id in watched if not core.held(job_id)]
+    if not awaited:
+        return dict.fromkeys(watched, (inf, inf))
+    future = futures.follow(core, sample, awaited, otherwise, until_cpu_s=until)
     if future.cut:
         return None
     return {j: (future.starts.get(j, inf), future.ends.get(j, inf)) for j in watched}
 
 
-def _forecast(futures: Futures, worlds: list[World], job_id: str) -> StartForecast:
+def _forecast(futures: Futures, worlds: list[World], job_id: str, *, held: bool) -> StartForecast:
+    if held:
+        return StartForecast(futures.now, why_not=HELD)
     starts = [world[job_id][0] for world in worlds]
     ends = [world[job_id][1] for world in worlds]
     return summary(futures.now, starts, ends, futures.horizon_s)

@@ -19,6 +19,7 @@ from scheduler.explain.whatif.memory import DAY_S, Memory, SubmittedJob
 SAMPLES = 64
 NO_TIME = "there was no time to run enough futures"
 CRUDE = "crude estimate: the work ahead of it, divided by the GPUs there are"
+HELD = "it is held, and does not start until it is released"
 LEAST = 9  # fewer futures than this say nothing of a p90
 
 
@@ -127,6 +128,14 @@ class Futures:
             budget_s: processor seconds to spend; what is not done by then is left out, and
                 `StartForecast.samples` says how many were.
         """
+        held = {
+            job_id: StartForecast(self.now, why_not=HELD)
+            for job_id in awaited
+            if self.still.held(job_id)
+        }
+        awaited = [job_id for job_id in awaited if job_id not in held]
+        if not awaited:
+            return held
         starts: dict[str, list[float]] = {job_id: [] for job_id in awaited}
         ends: dict[str, list[float]] = {job_id: [] for job_id in awaited}
         began = time.process_time()
@@ -139,7 +148,7 @@ class Futures:
             for job_id in awaited:
                 starts[job_id].append(future.starts.get(job_id, inf))
                 ends[job_id].append(future.ends.get(job_id, inf))
-        return {
+        return held | {
             job_id: summary(self.now, starts[job_id], ends[job_id], self.horizon_s)
             for job_id in awaited
         }
@@ -160,7 +169,9 @@ def crude(core: Core, memory: Memory, now: float) -> dict[str, StartForecast]:
     queued_in: dict[str, list[QueuedJob]] = {vc: list(queue) for vc, queue in core.queues.items()}
     placed = {queued.job.job_id for line in queued_in.values() for queued in line}
     for job_id in core.jobs():
-        if job_id not in placed and job_id not in core.cluster.runs:
+        if core.held(job_id):
+            found[job_id] = StartForecast(now, why_not=HELD)
+        elif job_id not in placed and job_id not in core.cluster.runs:
             queued_in[core.known(job_id).job.vc].append(core.known(job_id))
     for vc, line in queued_in.items():
         pool = core.cluster.pools[vc]

@@ -112,6 +112,16 @@ class Memory(Estimator):
         while self.arrivals[0].job.submit_time < now - self.days * DAY_S:
             self.arrivals.popleft()
 
+    def changed(self, job: Job, now: float) -> None:
+        self.inner.changed(job, now)
+        past = self._live[job.job_id]
+        if past.job.gpus != job.gpus:
+            past.profile = None
+        past.job = job
+        if self.asks:
+            with suppress(LookupError):
+                past.predicted_s = self.inner.enqueued(job, now).seconds
+
     def started(self, job_id: str, now: float) -> None:
         self.inner.started(job_id, now)
         self._live[job_id].started = now

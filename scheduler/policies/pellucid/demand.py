@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from features.job import Job
+from scheduler.core.queue import QueuedJob
 from scheduler.core.turn import Turn
 
 
@@ -56,14 +56,18 @@ class Demand:
         self.pooled = pooled
         self._jobs: dict[str, tuple[str, int, float]] = {}  # where, GPUs, the clock when it came
         self._asked: defaultdict[str, _Asked] = defaultdict(_Asked)  # by virtual cluster
+        self._paused: dict[str, float] = {}  # jobs to come back: what they waited, by the clock
 
-    def joins(self, job: Job, now: float) -> None:
+    def joins(self, queued: QueuedJob, now: float) -> None:
         """A job joins its queue; one that comes back, or is another now, is counted once."""
-        where = self._where(job.vc)
+        job, where = queued.job, self._where(queued.job.vc)
         asked, known = self._asked[where], self._jobs.get(job.job_id)
-        came, waited_s = asked.clock(now), max(now - job.submit_time, 0.0)
+        came, waited_s = asked.clock(now), max(now - queued.submit_time, 0.0)
+        paused_s = self._paused.get(job.job_id)
         if known is not None:
             came = known[2]
+        elif paused_s is not None:
+            came -= paused_s
         elif asked.there:
             came -= waited_s
         else:  # how many ask is not known before all are here
@@ -90,8 +94,22 @@ class Demand:
         where, gpus, came = self._jobs[job_id]
         self._jobs[job_id] = where, gpus, came + ran_s / self._asked[where].slower
 
+    def waited_s(self, job_id: str, now: float) -> float | None:
+        """What a job has waited by the fair clock; None: it is not counted."""
+        if job_id not in self._jobs:
+            return self._paused.get(job_id)
+        where, _, came = self._jobs[job_id]
+        asked = self._asked[where]
+        return asked.clock(now) - came + asked.unseen_s.get(job_id, 0.0) / asked.slower
+
+    def pause(self, job_id: str, waited_s: float | None) -> None:
+        """A job that is not counted now comes back, and has waited so long by then."""
+        if waited_s is not None:
+            self._paused[job_id] = waited_s
+
     def over(self, job_id: str, now: float) -> None:
         """A job, if it was counted, is over."""
+        self._paused.pop(job_id, None)
         if job_id in self._jobs:
             where, gpus, _ = self._jobs.pop(job_id)
             self._asked[where].change(now, -gpus)

@@ -91,7 +91,7 @@ class Pellucid(Policy):
         super().prepare(queued, now, estimator)
         assert queued.estimate_s is not None
         self._estimates[queued.job.job_id] = queued.estimate_s
-        self.demand.joins(queued.job, now)
+        self.demand.joins(queued, now)
         queued.evidence = (*self.distribution.described(queued.estimate_s), *queued.evidence)
         self.starvation.expect(queued, now)
 
@@ -126,6 +126,11 @@ class Pellucid(Policy):
         for vc, reserved in self.reservations.items():
             if reserved.holder == job_id:  # let go in the next turn, even if the name comes again
                 self.reservations[vc] = replace(reserved, holder="")
+
+    def set_aside(self, job_id: str, now: float) -> None:
+        waited_s = self.demand.waited_s(job_id, now)
+        self.withdrawn(job_id, now)
+        self.demand.pause(job_id, waited_s)
 
     def _over(self, job_id: str, now: float) -> float:
         """A job is over. Returns what it ran before it was stopped, seconds."""

@@ -89,15 +89,17 @@ class StarvationBound:
             _, seq, queued = heappop(heap)
             deadline = self._fair_deadline(queued)
             stopped = queued.submit_time + self.max_wait_s > now  # it waits anew: expected anew
-            if deadline is not None and not stopped:  # None: it is over
+            if deadline is not None and queued.job.vc == vc and not stopped:  # None: it is over
                 heappush(patient, (deadline, seq, queued))
         clock = self._demand.clock(vc, now)
         while patient and patient[0][0] <= clock:
             _, seq, queued = heappop(patient)
             deadline = self._fair_deadline(queued)
-            if deadline is not None and deadline > clock:  # it came anew
+            if deadline is None or queued.job.vc != vc:
+                continue
+            if deadline > clock:  # it came anew
                 heappush(patient, (deadline, seq, queued))
-            elif deadline is not None:
+            else:
                 due.append(queued)
         return due
 

@@ -391,8 +391,10 @@ def write_pass(
         )
     records, changed_nodes = state.ledger.changes(seq)
     if records:
-        rows = [{"changed": record.job_id, **record.standing()} for record in records]
-        connection.execute(update(jobs).where(jobs.c.job_id == bindparam("changed")), rows)
+        this = update(jobs).where(jobs.c.job_id == bindparam("changed"))
+        connection.execute(this, [{"changed": r.job_id, **r.standing()} for r in records])
+        if anew := [{"changed": r.job_id, **r.row()} for r in records if r.changed]:
+            connection.execute(this, anew)  # what was asked for is another, too
     for node, node_record in changed_nodes:
         connection.execute(delete(nodes).where(nodes.c.node == node))
         if node_record is not None:

@@ -70,6 +70,15 @@ class EpochFollower:
     def set_priority(self, job_id: str, priority: int) -> None:
         """The ledger keeps it."""
 
+    def hold(self, job_id: str, now: float, reason: Reason = Reason.HELD_BY_OWNER) -> None:
+        """The ledger keeps it."""
+
+    def release(self, job_id: str, now: float) -> None:
+        """The ledger keeps it."""
+
+    def change_job(self, job: Job, now: float) -> None:
+        self.estimator.changed(job, now)
+
     def set_node(self, node: int, is_open: bool) -> None:
         """The ledger keeps it."""
 
@@ -143,6 +152,8 @@ class Followed(State):
                 profiling=grant is not None and grant.purpose is Purpose.PROFILE,
                 since=grant.at if grant else None,
                 partner=grant.partner if grant else None,
+                held_s=record.held_s,
+                held_since=record.hold.since if record.hold else None,
             )
         for node, node_record in nodes.items():
             if not node_record.open:

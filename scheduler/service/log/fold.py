@@ -43,6 +43,9 @@ class Listener(Protocol):
     def ended(self, job_id: str, state: EndState, duration_s: float, now: float) -> None: ...
     def withdrawn(self, job_id: str, now: float, reason: Reason = ...) -> None: ...
     def set_priority(self, job_id: str, priority: int) -> None: ...
+    def hold(self, job_id: str, now: float, reason: Reason = ...) -> None: ...
+    def release(self, job_id: str, now: float) -> None: ...
+    def change_job(self, job: Job, now: float) -> None: ...
     def set_node(self, node: int, is_open: bool) -> None: ...
     def add_node(self, node: int, has: Node) -> None: ...
     def change_node(self, node: int, to: Node | None) -> None: ...
@@ -50,7 +53,7 @@ class Listener(Protocol):
     def use(self, bundle: Bundle) -> None: ...
 
 
-_ASKED = (Kind.CANCEL_ASKED, Kind.PRIORITY_SET)
+_ASKED = (Kind.CANCEL_ASKED, Kind.PRIORITY_SET, Kind.HELD, Kind.RELEASED, Kind.CHANGED)
 
 
 class Diverged(Exception):
@@ -245,6 +248,18 @@ class State:
     def _priority_set(self, core: Listener, event: Event) -> None:
         core.set_priority(event.job_id, event.body["priority"])
 
+    def _held(self, core: Listener, event: Event) -> None:
+        operator = event.body["operator"]
+        reason = Reason.HELD_BY_OPERATOR if operator else Reason.HELD_BY_OWNER
+        core.hold(event.job_id, self.now, reason)
+
+    def _released(self, core: Listener, event: Event) -> None:
+        core.release(event.job_id, self.now)
+
+    def _changed(self, core: Listener, event: Event) -> None:
+        asked = self.ledger.records[event.job_id].submission.changed(event.body)
+        core.change_job(asked.job(), self.now)
+
     def _cancel_asked(self, core: Listener, event: Event) -> None:
         if self.ledger.records[event.job_id].phase.waits:
             core.withdrawn(event.job_id, self.now)
@@ -329,6 +344,9 @@ TOLD: dict[Kind, Callable[[State, Listener, Event], None]] = {
     Kind.SETTINGS_SET: State._settings_set,
     Kind.BUNDLE: State._bundle,
     Kind.PRIORITY_SET: State._priority_set,
+    Kind.HELD: State._held,
+    Kind.RELEASED: State._released,
+    Kind.CHANGED: State._changed,
     Kind.CANCEL_ASKED: State._cancel_asked,
     Kind.OBSERVED: State._observed,
     Kind.PAIR_OBSERVED: State._pair_observed,

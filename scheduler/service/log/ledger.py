@@ -8,6 +8,7 @@ says which reports still matter, and is all that is needed to go on from. A job 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from features.schema import State as EndState
@@ -17,11 +18,14 @@ from scheduler.core.decisions import Action, Decision
 from scheduler.core.transitions import IllegalTransition, Step
 from scheduler.service.log.nodes import NodeRecord, NodeTable
 from scheduler.service.log.record import (
+    ELIGIBLE,
     HOLDS,
     OVER,
     WAITS,
     End,
     Grant,
+    Hold,
+    HoldBy,
     Phase,
     Record,
     profile_of,
@@ -70,6 +74,12 @@ class Ledger:
             return record is None
         if record is None or (record.phase, event.kind) not in TRANSITIONS:
             return False
+        if event.kind is Kind.HELD:
+            by = record.hold.by if record.hold is not None else None
+            return by is None or (bool(event.body["operator"]) and by is HoldBy.OWNER)
+        if event.kind is Kind.RELEASED:
+            by = record.hold.by if record.hold is not None else None
+            return by is HoldBy.OWNER or (bool(event.body["operator"]) and by is not None)
         if event.kind not in REPORTS:
             return True
         return event.body["attempt"] == record.attempt and (
@@ -123,6 +133,8 @@ class Ledger:
         for record in self.records.values():
             assert (record.grant is not None) == record.phase.holds_gpus, record.story()
             assert (record.end is not None) == record.phase.over, record.story()
+            held = record.hold is not None and record.phase is not Phase.PROFILING
+            assert held == (record.phase is Phase.HELD), record.story()
             assert (record.job_id in self.holding) == record.phase.holds_gpus, record.story()
             partner = self.holding.get((record.grant and record.grant.partner) or "")
             if partner is not None:
@@ -141,6 +153,28 @@ class Ledger:
 
     def _prioritised(self, record: Record, event: Event) -> None:
         record.priority = event.body["priority"]
+
+    def _held(self, record: Record, event: Event) -> None:
+        by = HoldBy.OPERATOR if event.body["operator"] else HoldBy.OWNER
+        since = event.at if record.hold is None else record.hold.since
+        record.hold = Hold(by, event.actor, since)
+        if record.phase is not Phase.PROFILING:
+            record.phase = Phase.HELD
+
+    def _released(self, record: Record, event: Event) -> None:
+        assert record.hold is not None
+        if record.phase is Phase.HELD:
+            record.held_s += max(0.0, event.at - record.hold.since)
+            record.phase = Phase.SUBMITTED  # until the pass puts it in its queue
+        record.hold = None
+
+    def _asked_otherwise(self, record: Record, event: Event) -> None:
+        was, record.changed = record.submission, True
+        record.submission = was.changed(event.body)
+        if record.submission.gpus != was.gpus:  # what was seen is not of so many GPUs
+            record.profile, record.profiled, record.queued_at = None, False, None
+        if record.phase is not Phase.HELD:
+            record.phase = Phase.SUBMITTED  # until the pass puts it in its queue
 
     def _begun(self, record: Record, event: Event) -> None:
         assert record.grant is not None
@@ -163,6 +197,8 @@ class Ledger:
         else:
             self._give_up_gpus(record)
             record.phase = Phase.SUBMITTED  # until the pass puts it in its queue
+            if record.hold is not None:
+                record.phase, record.hold = Phase.HELD, replace(record.hold, since=event.at)
 
     def _ended(self, record: Record, event: Event) -> None:
         state, ran_s = EndState(event.body["state"]), event.body.get("ran_s")
@@ -187,6 +223,11 @@ class Ledger:
         if record.queued_at is None:
             record.queued_at = d.time
 
+    def _queued_and_held(self, record: Record, d: Decision) -> None:
+        """It was held in the pass that put it in its queue."""
+        if record.queued_at is None:
+            record.queued_at = d.time
+
     def _refused(self, record: Record, d: Decision) -> None:
         self._over(record, Phase.REFUSED, End(d.time, detail=d.sentence()))
 
@@ -207,7 +248,7 @@ class Ledger:
 
     def _over(self, record: Record, phase: Phase, end: End) -> None:
         self._give_up_gpus(record)
-        record.phase, record.end = phase, end
+        record.phase, record.end, record.hold = phase, end, None
 
     def _give_up_gpus(self, record: Record) -> None:
         if record.grant is not None:
@@ -252,6 +293,9 @@ TRANSITIONS: dict[tuple[Phase, Kind], Callable[[Ledger, Record, Event], None]] =
     **{(phase, Kind.CANCEL_ASKED): Ledger._cancelled for phase in WAITS},
     **{(phase, Kind.CANCEL_ASKED): Ledger._cancel_asked for phase in HOLDS},
     **{(phase, Kind.PRIORITY_SET): Ledger._prioritised for phase in (*WAITS, *HOLDS)},
+    **{(phase, Kind.HELD): Ledger._held for phase in (*WAITS, Phase.PROFILING)},
+    **{(phase, Kind.RELEASED): Ledger._released for phase in (Phase.HELD, Phase.PROFILING)},
+    **{(phase, Kind.CHANGED): Ledger._asked_otherwise for phase in WAITS},
     (Phase.PROFILING, Kind.STARTED): Ledger._begun,
     (Phase.STARTING, Kind.STARTED): Ledger._running,
     (Phase.STARTING, Kind.OBSERVED): Ledger._observed,
@@ -268,11 +312,12 @@ STAYS = (Action.WAIT, Action.RESERVE)
 
 # What may be decided about a job, by where it stands when the pass has heard its events.
 DECIDED: dict[tuple[Phase, Action], Callable[[Ledger, Record, Decision], None]] = {
-    **{(phase, Action.ENQUEUE): Ledger._queued for phase in WAITS},
-    **{(phase, Action.REFUSE): Ledger._refused for phase in WAITS},
-    **{(phase, Action.PROFILE): Ledger._granted for phase in WAITS},
-    **{(phase, Action.START): Ledger._granted for phase in WAITS},
-    **{(phase, Action.PACK): Ledger._granted for phase in WAITS},
+    **{(phase, Action.ENQUEUE): Ledger._queued for phase in ELIGIBLE},
+    **{(phase, Action.REFUSE): Ledger._refused for phase in ELIGIBLE},
+    **{(phase, Action.PROFILE): Ledger._granted for phase in ELIGIBLE},
+    **{(phase, Action.START): Ledger._granted for phase in ELIGIBLE},
+    **{(phase, Action.PACK): Ledger._granted for phase in ELIGIBLE},
+    (Phase.HELD, Action.ENQUEUE): Ledger._queued_and_held,
     **{(phase, Action.ENQUEUE): Ledger._left for phase in OVER},
     **{(phase, Action.CANCEL): Ledger._left for phase in OVER},
 }

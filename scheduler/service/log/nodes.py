@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from scheduler.backends.events import ABOUT_NODES, Event, Kind, canonical
+from scheduler.backends.submission import is_change
 from scheduler.core.cluster import ClusterSpec, Node, same_type
 
 MOST_GPUS, MOST_MIB = 1024, 1e9  # of one node, and memory of one GPU: more is a mistake
@@ -57,6 +58,11 @@ class NodeRecord:
         """What it is to be once the change that waits is made; None: it is to go."""
         return None if self.leaves else self.becomes or self.has
 
+    @property
+    def vcs(self) -> tuple[str, ...]:
+        """The virtual cluster it is in, and the one it is to be in."""
+        return (self.has.vc, *((self.becomes.vc,) if self.becomes is not None else ()))
+
     def row(self) -> dict[str, Any]:
         """As a row of the table `nodes`."""
         change = "{}" if self.leaves else "" if self.becomes is None else shape(self.becomes)
@@ -94,11 +100,15 @@ def node_of(body: Mapping[str, Any]) -> Node:
 
 
 def well_formed(event: Event) -> bool:
-    """Whether an event about nodes or settings has the body of its kind: the log outlives whoever
+    """Whether an event that somebody asked for has the body of its kind: the log outlives whoever
     wrote it, and one bad line must not keep the service from reading the rest."""
     body, kind = event.body, event.kind
     if kind is Kind.SETTINGS_SET:
         return isinstance(body.get("settings"), Mapping)
+    if kind in (Kind.HELD, Kind.RELEASED):
+        return isinstance(body.get("operator"), bool)
+    if kind is Kind.CHANGED:
+        return is_change(body)
     if kind not in ABOUT_NODES:
         return True
     named = "name" if kind is Kind.NODE_ADDED else "node"

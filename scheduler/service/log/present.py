@@ -121,8 +121,8 @@ class Present:
 
     def refuses(self, event: Event) -> str:
         """Why an event cannot be carried out: settings that the policy does not have or a service
-        cannot run, or a node by which there are several types of GPU where the policy can place
-        on one only. "" when it can."""
+        cannot run, a node by which there are several types of GPU where the policy can place on
+        one only, or a job in a virtual cluster that is not there. "" when it can."""
         try:
             if event.kind is Kind.SETTINGS_SET:
                 chosen = settings_of(self.header.spec.policy, event.body["settings"])
@@ -132,6 +132,10 @@ class Present:
                 if not policy.mixes_types and self.nodes.mixed_by(event):
                     name = self.header.spec.policy
                     return f"{name} needs GPUs of one type; there would be several"
+            elif event.kind is Kind.CHANGED and "vc" in event.body:
+                vc = event.body["vc"]
+                if all(vc not in record.vcs for record in self.nodes.records.values()):
+                    return f"there is no virtual cluster {vc!r}"
         except (InvalidSettings, LogHeaderError) as error:
             return str(error)
         return ""

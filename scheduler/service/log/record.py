@@ -21,6 +21,7 @@ class Phase(StrEnum):
     SUBMITTED = "submitted"  # not in a queue yet: not looked at, or waits for its profile
     PROFILING = "profiling"  # on the profiling partition
     QUEUED = "queued"
+    HELD = "held"  # waits, and does not start until it is released
     STARTING = "starting"  # decided; not yet seen to run
     RUNNING = "running"
     ENDED = "ended"  # by itself, well or not: see its state
@@ -30,7 +31,7 @@ class Phase(StrEnum):
 
     @property
     def waits(self) -> bool:
-        """Waits for GPUs."""
+        """Waits for GPUs, held or not."""
         return self in WAITS
 
     @property
@@ -43,7 +44,8 @@ class Phase(StrEnum):
         return self in OVER
 
 
-WAITS = (Phase.SUBMITTED, Phase.QUEUED)
+ELIGIBLE = (Phase.SUBMITTED, Phase.QUEUED)  # may be given GPUs
+WAITS = (*ELIGIBLE, Phase.HELD)
 HOLDS = (Phase.PROFILING, Phase.STARTING, Phase.RUNNING)
 OVER = (Phase.ENDED, Phase.CANCELLED, Phase.REFUSED, Phase.LOST)
 
@@ -65,6 +67,22 @@ class Grant:
     at: float
     partner: str | None = None
     begun: bool = False
+
+
+class HoldBy(StrEnum):
+    """Who may release a held job."""
+
+    OWNER = "owner"  # or an operator
+    OPERATOR = "operator"
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """That a job is held: for whom to release, by whom, and since when."""
+
+    by: HoldBy
+    actor: str
+    since: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +109,9 @@ class Record:
         profiled: it has been in the profiling partition.
         granted: the decision that gave it GPUs last; -1 before.
         grant: while it holds GPUs.
+        hold: while it is held, or is to be when its profiling run is over.
+        held_s: how long it was held before.
+        changed: it asks for something else than it was submitted with.
         end: once it is over.
         steps: what happened to it, in order; decisions that leave it waiting are not among them.
         updated_seq: the last event that changed its row.
@@ -111,6 +132,9 @@ class Record:
     started_at: float | None = None
     cancel_asked: bool = False
     grant: Grant | None = None
+    hold: Hold | None = None
+    held_s: float = 0.0
+    changed: bool = False
     end: End | None = None
     updated_seq: int = 0
     steps: list[Step] = field(default_factory=list)
@@ -154,6 +178,7 @@ class Record:
         """What of its row changes in its life."""
         grant, end = self.grant, self.end
         held = () if grant is None else zip(grant.nodes, map(indices, grant.gpus), strict=True)
+        hold = self.hold
         return {
             "phase": self.phase.value,
             "reason": self.reason,
@@ -170,6 +195,9 @@ class Record:
             "exit_code": None if end is None else end.exit_code,
             "detail": "" if end is None else end.detail,
             "cancel_asked": self.cancel_asked,
+            "hold": "" if hold is None else hold.by.value,
+            "held_by": "" if hold is None else hold.actor,
+            "held_at": None if hold is None else hold.since,
             "updated_seq": self.updated_seq,
         }
 

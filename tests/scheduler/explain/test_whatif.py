@@ -197,16 +197,18 @@ def test_so_is_every_one_of_a_policy_that_profiles(world: World, name: str) -> N
                     starts = asking.starts(d.job_id, change)
                 except NotPossible:
                     continue
-                copy = futures.copy()
+                copy, job = futures.copy(), change.job(was.job)
                 copy.withdrawn(d.job_id, now)
+                seen = job.gpus == was.job.gpus  # what it showed is not of other GPUs
+                stage = copy.profiling
                 copy.adopt(
-                    change.job(was.job),
+                    job,
                     now,
                     order=was.seq,
                     priority=was.priority,
-                    profile=was.profile,
-                    profiled=was.profiled,
-                    queued_before=True,
+                    profile=was.profile if seen else stage and stage.known_profile(job),
+                    profiled=was.profiled and seen,
+                    queued_before=seen or stage is None or stage.skips(job) is not None,
                 )
                 begun = {
                     x.job_id for x in copy.decide(now) if x.action in (Action.START, Action.PACK)

@@ -77,6 +77,9 @@ jobs = Table(
     Column("exit_code", Integer),
     Column("detail", Text, nullable=False, server_default=""),
     Column("cancel_asked", Boolean, nullable=False, server_default="0"),
+    Column("hold", String(16), nullable=False, server_default=""),  # who may release it,
+    Column("held_by", String(128), nullable=False, server_default=""),  # who held it,
+    Column("held_at", Float(53)),  # and when
     Column("updated_seq", BigInteger, nullable=False),  # of the last event that changed the row
     Index("jobs_by_phase", "phase", "vc"),
     Index("jobs_by_owner", "owner", "submitted_seq"),

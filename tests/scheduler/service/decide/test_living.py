@@ -105,6 +105,30 @@ class Living(RuleBasedStateMachine):
         if job_id is not None:
             self.desk.ask(Kind.PRIORITY_SET, job_id, priority=priority)
 
+    @rule(job_id=submitted, operator=st.booleans())
+    def hold(self, job_id: str | None, operator: bool) -> None:
+        if job_id is not None:
+            self.desk.ask(Kind.HELD, job_id, operator=operator)
+
+    @rule(job_id=submitted, operator=st.booleans())
+    def release(self, job_id: str | None, operator: bool) -> None:
+        if job_id is not None:
+            self.desk.ask(Kind.RELEASED, job_id, operator=operator)
+
+    @rule(
+        job_id=submitted,
+        to=st.sampled_from(
+            [
+                {"gpus": 1}, {"gpus": 4}, {"gpus": 9}, {"share": False}, {"time_limit_s": 60.0},
+                {"vc": "new"}, {"vc": "vc", "gpus": 2}, {"gpu_type": "A100"}, {"gpu_type": None},
+                {"gpus": 0}, {"owner": "eve"}, {},
+            ]
+        ),
+    )  # fmt: skip
+    def change(self, job_id: str | None, to: dict[str, Any]) -> None:
+        if job_id is not None:
+            self.desk.ask(Kind.CHANGED, job_id, **to)
+
     @rule(again=st.booleans(), gpus=st.sampled_from([1, 4, 8]), vc=st.sampled_from(["vc", "new"]))
     def a_node_comes(self, again: bool, gpus: int, vc: str) -> None:
         self.added += not again
@@ -161,6 +185,15 @@ class Living(RuleBasedStateMachine):
             assert (node in cluster.profiling) >= record.profiling
         for run in cluster.runs.values():
             assert set(run.nodes) <= set(cluster.nodes)
+        for record in state.ledger.records.values():
+            if record.phase.over:
+                continue
+            assert state.core.held(record.job_id) is (record.hold is not None)
+            assert state.core.known(record.job_id).job == record.submission.job()
+            assert record.submission.owner == "ann"
+            if record.phase is Phase.HELD:
+                queued = state.core.known(record.job_id)
+                assert all(queued not in queue for queue in state.core.queues.values())
 
     @invariant()
     def the_world_sees_nothing_wrong(self) -> None:
@@ -174,6 +207,9 @@ class Living(RuleBasedStateMachine):
             self.desk.ask(Kind.NODE_SET, node=node, open=True)
         for i in range(2):
             self.desk.ask(Kind.NODE_ADDED, name=f"last{i}", **a_node("vc", 8))
+        for job_id in self.outcomes:
+            self.desk.ask(Kind.RELEASED, job_id, operator=True)
+            self.desk.ask(Kind.CHANGED, job_id, vc="vc", gpu_type=None)
         self.desk.until_idle()
         with self.store.reading() as connection:
             phases = connection.exec_driver_sql("SELECT phase FROM jobs").scalars().all()

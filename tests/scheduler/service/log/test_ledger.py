@@ -27,6 +27,9 @@ CANCEL, GO, LINE = Kind.CANCEL_ASKED, Action.START, Action.ENQUEUE
 BODIES: dict[Kind, dict[str, Any]] = {
     SUBMIT: Submission("a", ("x",), "ann", "vc", 1, 0.0).body(),
     Kind.PRIORITY_SET: {"priority": 3},
+    Kind.HELD: {"operator": True},
+    Kind.RELEASED: {"operator": True},
+    Kind.CHANGED: {"gpus": 2},
     ENDED: {"state": "completed", "exit_code": 0, "ran_s": 5.0},
     Kind.LOST: {"detail": "gone"},
 }
@@ -34,6 +37,7 @@ TO: dict[Phase, list[Input]] = {
     Phase.SUBMITTED: [SUBMIT],
     Phase.PROFILING: [SUBMIT, Action.PROFILE],
     Phase.QUEUED: [SUBMIT, LINE],
+    Phase.HELD: [SUBMIT, LINE, Kind.HELD],
     Phase.STARTING: [SUBMIT, LINE, GO],
     Phase.RUNNING: [SUBMIT, LINE, GO, STARTED],
     Phase.ENDED: [SUBMIT, LINE, GO, STARTED, ENDED],
@@ -76,7 +80,10 @@ def test_a_move_is_in_the_table_or_raises_with_the_story(phase: Phase) -> None:
         ledger = a_ledger(*TO[phase])
         legal = (phase, what) in TRANSITIONS or (phase, what) in DECIDED
         if isinstance(what, Kind):
-            assert ledger.matters(event(what, 99.0)) is legal
+            news = (phase, what) not in ((Phase.HELD, Kind.HELD), (Phase.PROFILING, Kind.RELEASED))
+            assert ledger.matters(event(what, 99.0)) is (legal and news)
+            if not news:
+                continue
         if legal:
             tell(ledger, what)
             ledger.validate()
@@ -118,6 +125,22 @@ def test_reports_of_another_attempt_or_told_again_do_not_matter() -> None:
     assert not ledger.matters(event(SUBMIT, 9.0))
     profiling = a_ledger(SUBMIT, Action.PROFILE, STARTED)
     assert not profiling.matters(event(STARTED, 9.0))
+
+
+def test_an_operators_hold_is_not_the_owners_to_release_or_to_take_over() -> None:
+    ledger = a_ledger(SUBMIT, LINE, Kind.HELD)
+    assert not ledger.matters(event(Kind.RELEASED, 9.0, operator=False))
+    assert not ledger.matters(event(Kind.HELD, 9.0, operator=False))
+    assert ledger.matters(event(Kind.RELEASED, 9.0))
+    mine = a_ledger(SUBMIT, LINE)
+    mine.take(event(Kind.HELD, 3.0, operator=False))
+    assert mine.matters(event(Kind.RELEASED, 9.0, operator=False))
+    mine.take(event(Kind.HELD, 5.0))
+    hold = mine.records["a"].hold
+    assert hold is not None
+    assert (hold.by, hold.since) == ("operator", 3.0)
+    mine.take(event(Kind.RELEASED, 9.0))
+    assert (mine.records["a"].phase, mine.records["a"].held_s) == (Phase.SUBMITTED, 6.0)
 
 
 def test_an_end_says_what_was_reported() -> None:
