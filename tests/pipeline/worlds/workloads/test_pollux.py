@@ -186,16 +186,24 @@ def test_deterministic_policies_repeat_every_recorded_jct(
 
 
 def test_pollux_starts_a_workload_as_recorded(pollux: Path, apps: dict[str, Application]) -> None:
-    """The jobs that were done before a sixth one came, at a fraction of the search."""
+    """The jobs that were done before a sixth one came.
+
+    Over three seeds: the search is a random walk, and one walk differs by the last bit of an
+    exponential between processors.
+    """
     known = recorded(pollux / "results-jobload", "pollux")["workload-6"]
     world = workload_6(pollux, apps)
     until = world.jobs[5].submit_time
-    world.jobs = world.jobs[:5]
-    done = [j.job_id for j in world.jobs if j.submit_time + known[j.job_id] < until]
+    done = [j.job_id for j in world.jobs[:5] if j.submit_time + known[j.job_id] < until]
     assert done == ["cifar10-0", "cifar10-1", "cifar10-3"]
     decisions: list[Decision] = []
-    found = jcts(world.simulate(Pollux(generations=10), sink=decisions.extend))
-    assert fmean(found[i] for i in done) == pytest.approx(fmean(known[i] for i in done), rel=0.1)
+    found: list[float] = []
+    for seed in range(3):
+        world = workload_6(pollux, apps)
+        world.jobs = world.jobs[:5]
+        ended = jcts(world.simulate(Pollux(seed=seed), sink=decisions.extend))
+        found += [ended[i] for i in done]
+    assert fmean(found) == pytest.approx(fmean(known[i] for i in done), rel=0.1)
     batches = {d.batch for d in decisions if d.job_id == "cifar10-0" and d.batch is not None}
     assert len(batches) > 3, "the batch follows the gradient's noise"
     told = {name for d in decisions if d.action is Action.RESIZE for name, _ in d.evidence}
