@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 def load(name: str) -> Any:
@@ -19,3 +21,11 @@ def load(name: str) -> Any:
         return getattr(import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(f"{name!r} cannot be loaded: {error}") from error
+
+
+def load_class(name: str, base: type[T]) -> type[T]:
+    """The subclass of `base` that `module:Class` names. Raises ValueError, in one line."""
+    found = load(name)
+    if not (isinstance(found, type) and issubclass(found, base)):
+        raise ValueError(f"{name!r} is no subclass of {base.__module__}.{base.__qualname__}")
+    return found

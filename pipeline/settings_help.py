@@ -25,6 +25,10 @@ class WithSettings(TyperCommand):
         import typer
 
         shown = [f"Policies: {', '.join(policies(ctx.info_name))}, or module:Class."]
+        if ctx.info_name == "compare":
+            from scheduler.peers.registry import ALLOCATING
+
+            shown.append(f"On a --workload: {', '.join(ALLOCATING)}, or module:Class.")
         typer.echo("\n\n".join([*shown, *map(settings_of, self._named or ("pellucid",))]))
 
 
@@ -41,15 +45,16 @@ def policies(command: str) -> list[str]:
 
 def settings_of(policy: str) -> str:
     """The settings of a policy, one a line, with default, unit and limits."""
-    from scheduler.core.settings import describe
-    from scheduler.policies import UnknownPolicy, policy_named
+    from scheduler.core.settings import UnknownPolicy, describe
+    from scheduler.peers.registry import ALLOCATING
+    from scheduler.policies import policy_named
 
     try:
-        kind = policy_named(policy)
+        settings = (ALLOCATING.get(policy) or policy_named(policy)).Settings
     except UnknownPolicy as error:
         return str(error)
     lines = []
-    for one in describe(kind.Settings):
+    for one in describe(settings):
         said = f"{one.name}={one.written}" + (f" {one.unit}" if one.unit else "")
         limits = f" ({one.accepts})" if one.accepts else ""
         lines.append(f"  {said:40s} {one.description}{limits}")

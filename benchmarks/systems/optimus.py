@@ -12,11 +12,11 @@ import numpy as np
 from benchmarks.systems.figure import CpuClock, Figure, at_most, told
 from pipeline.worlds.workloads.pollux import applications, open_workload
 from scheduler.peers.optimus.convergence import fit, fit_envelope, smooth
-from scheduler.peers.optimus.policy import Optimus
 from scheduler.peers.optimus.speed import (
     AllReduceSpeed,
     StepObservation,
 )
+from scheduler.peers.registry import build
 
 WORKLOADS = range(1, 9)
 
@@ -161,7 +161,7 @@ def schedules(data: Path) -> Iterator[Figure]:
     ):
         jcts, restarts = [], []
         for world in worlds.values():
-            outcome = world.simulate(Optimus(**settings))
+            outcome = world.simulate(build("optimus", settings))
             jcts.append(fmean(r.jct_s for r in outcome.jobs))
             restarts.append(fmean(r.resizes for r in outcome.jobs))
         yield told(
@@ -173,7 +173,7 @@ def schedules(data: Path) -> Iterator[Figure]:
             note=f"{fmean(restarts):.1f} resizes a job; the reference is the oracle",
         )
     world = worlds[6]
-    outcome = world.simulate(Optimus(threshold=0.002))
+    outcome = world.simulate(build("optimus", {"threshold": 0.002}))
     yield told(
         "optimus",
         "average JCT on workload-6 when nobody tells the epochs, s",

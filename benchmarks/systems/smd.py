@@ -13,8 +13,8 @@ import numpy as np
 
 from benchmarks.systems.figure import CpuClock, Figure, at_least, exact, told
 from pipeline.worlds.workloads.pollux import applications, open_workload
+from scheduler.peers.registry import build
 from scheduler.peers.smd.outer import Knapsack, approximate, select, select_exactly
-from scheduler.peers.smd.policy import Smd
 
 RESOURCES = 4
 
@@ -64,8 +64,8 @@ def schedules(data: Path) -> Iterator[Figure]:
         folder / "workloads" / "workload-6.csv", apps=applications(folder / "traces")
     )
     clock = CpuClock()
-    for label, shares in (("as many GPUs as asked for", ()), ("or half of them", (0.5,))):
-        outcome = world.simulate(Smd(shares=shares))
+    for label, shares in (("as many GPUs as asked for", []), ("or half of them", [0.5])):
+        outcome = world.simulate(build("smd", {"shares": shares}))
         yield told(
             "smd all-reduce",
             f"average JCT on workload-6, {label}, s",

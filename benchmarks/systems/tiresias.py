@@ -13,7 +13,8 @@ from pipeline.worlds.workloads.tiresias import (
     read_trace,
     workload,
 )
-from scheduler.peers.tiresias_las import TiresiasLas
+from scheduler.peers.registry import build
+from scheduler.peers.tiresias_las import TiresiasLas, TiresiasLasSettings
 from scheduler.simulation.loop import Outcome
 
 # Average JCT, seconds, of the published simulator on four nodes of four GPUs.
@@ -53,7 +54,7 @@ def figures(data: Path) -> Iterable[Figure]:
     clock = CpuClock()
     for schedule, settings in SCHEDULES.items():
         for name, published in PUBLISHED[schedule].items():
-            policy = TiresiasLas(published_jumps=True, **settings)
+            policy = TiresiasLas(TiresiasLasSettings(published_jumps=True, **settings))
             outcome = workload(rows[name]).simulate(policy)
             yield exact(
                 f"tiresias {schedule}",
@@ -87,7 +88,8 @@ def figures(data: Path) -> Iterable[Figure]:
         note="the published wakes forget the GPUs in what a job ran; this is without that",
     )
     for consolidate in ("skewed", "always"):
-        outcome = workload(rows["x30"]).simulate(TiresiasLas(consolidate=consolidate))
+        packed = build("tiresias-las", {"consolidate": consolidate})
+        outcome = workload(rows["x30"]).simulate(packed)
         yield told(
             "tiresias dlas-gpu",
             f"average JCT on x30, {consolidate} consolidated, s",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -89,17 +90,19 @@ def compare(
         --keep ~/honest16
 
       pellucid compare --workload pollux:../shared/data/pollux/workloads/workload-6.csv \\
-        --policies pollux,tiresias,drf
+        --policies pollux,tiresias-las,drf
     """
     with user_errors():
         from pipeline import runs
 
         worlds: list[Callable[[int], runs.World]]  # one a loop
         if workload is not None:
-            given = (trace, cluster, track, durations, bundle, since, options)
+            given = (trace, cluster, track, durations, bundle, since)
             if any(value is not None for value in (*given, loop)) or compress != 1.0 or not quirks:
-                raise UserError("--workload brings its own world: only --policies, --seeds, --out")
-            names, allocating = _allocating(workload, policies)
+                raise UserError(
+                    "--workload brings its own world: only --policies, --set, --seeds, --out"
+                )
+            names, allocating = _allocating(workload, policies, options or [])
             worlds = [allocating]
         elif trace is None:
             raise UserError("compare needs --trace PATH, or --workload KIND:PATH")
@@ -207,21 +210,20 @@ def _names(policies: str) -> list[str]:
 
 
 def _allocating(
-    workload: str, policies: str | None
+    workload: str, policies: str | None, options: Sequence[str]
 ) -> tuple[list[str], Callable[[int], AllocationScenario]]:
     """The policies to run on a workload, each of which has there what it needs."""
+    from pipeline.worlds.policy_options import given_to_all
     from pipeline.worlds.workloads.scenario import open_scenario, runnable
-    from scheduler.peers.registry import ALLOCATING
+    from scheduler.peers.registry import peer_named
 
-    scenario = open_scenario(workload, 0)
-    if policies is None:
-        return runnable(scenario.workload), partial(open_scenario, workload)
-    names = _names(policies)
+    plain = open_scenario(workload, 0)
+    names = runnable(plain.workload) if policies is None else _names(policies)
+    settings = given_to_all(names, options, peer_named)
+    scenario = replace(plain, settings=settings)
     for name in names:
-        if name not in ALLOCATING:
-            raise UserError(f"--policies {name}: use some of {', '.join(ALLOCATING)}")
         scenario.check(name)
-    return names, partial(open_scenario, workload)
+    return names, partial(open_scenario, workload, settings=settings)
 
 
 def _scenario(trace: Path, seed: int, **options: Any) -> Scenario:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from features.plugins import load
+from features.plugins import load_class
 from pipeline.traces.acme import Acme
 from pipeline.traces.base import Adapter, TraceError, head
 from pipeline.traces.finished import Finished
@@ -58,12 +58,9 @@ def adapter_class(format: str) -> type[Adapter]:
         known = f"auto, {', '.join(FORMATS)}"
         raise TraceError(f"format: {format!r} is none of {known}, nor module:Class")
     try:
-        found = load(format)
+        return load_class(format, Adapter)  # type: ignore[type-abstract]
     except ValueError as error:
         raise TraceError(f"format: {error}") from error
-    if not (isinstance(found, type) and issubclass(found, Adapter)):
-        raise TraceError(f"format: {format!r} is no Adapter")
-    return found
 
 
 def _recognised(path: Path) -> Adapter:

@@ -20,8 +20,7 @@ from pydantic import (
 from pipeline.worlds.venus import TrackError
 from scheduler.assembly import CoreSpec
 from scheduler.core.cluster import ClusterSpec, NodeGroup
-from scheduler.core.settings import InvalidSettings, ProfilingPartition, read
-from scheduler.policies import UnknownPolicy
+from scheduler.core.settings import InvalidSettings, ProfilingPartition, UnknownPolicy, read
 
 DEFAULT_POLICY = "pellucid"
 

@@ -2,48 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pipeline.errors import UserError
-from scheduler.assembly import settings_of
 from scheduler.core.policy import Policy
-from scheduler.core.settings import InvalidSettings, with_assignments
-from scheduler.policies import UnknownPolicy, policy_named
+from scheduler.core.settings import InvalidSettings, UnknownPolicy, read, with_assignments
+from scheduler.peers.allocation.policy import AllocationPolicy
+from scheduler.policies import policy_named
 
 Values = dict[str, Any]
+Named = Callable[[str], type[Policy] | type[AllocationPolicy]]
 
 
-def known(policy: str) -> type[Policy]:
-    """The class of a policy. UserError when there is none."""
+def given(policy: str, options: Sequence[str], named: Named = policy_named) -> Values:
+    """The settings of a policy that `NAME=VALUE`s give. UserError for one that cannot be.
+
+    Args:
+        named: finds the class of a policy.
+    """
     try:
-        return policy_named(policy)
+        kind = named(policy)
+        values = with_assignments({}, options)
+        read(kind.Settings, values)
     except UnknownPolicy as error:
         raise UserError(f"--policy: {error}") from None
-
-
-def given(policy: str, options: Sequence[str]) -> Values:
-    """The settings of a policy that `NAME=VALUE`s give. UserError for one that cannot be."""
-    known(policy)
-    try:
-        values = with_assignments({}, options)
-        settings_of(policy, values)
     except InvalidSettings as error:
-        raise UserError(f"--set: {error}") from None
+        raise UserError(f"--set: policy {policy}: {error}") from None
     return values
 
 
-def given_to_all(policies: Sequence[str], options: Sequence[str]) -> dict[str, Values]:
+def given_to_all(
+    policies: Sequence[str], options: Sequence[str], named: Named = policy_named
+) -> dict[str, Values]:
     """By policy, the settings given: each option is for all policies that have such a setting.
 
     UserError: there is no such policy, or none with such a setting, or a value cannot be.
     """
-    fields = {policy: known(policy).Settings.model_fields for policy in policies}
+    try:
+        fields = {policy: named(policy).Settings.model_fields for policy in policies}
+    except UnknownPolicy as error:
+        raise UserError(f"--policies: {error}") from None
     for option in options:
         if not any(_field(option) in there for there in fields.values()):
             raise UserError(f"--set {option}: none of {', '.join(policies)} has such a setting")
     return {
-        policy: given(policy, [option for option in options if _field(option) in there])
+        policy: given(policy, [option for option in options if _field(option) in there], named)
         for policy, there in fields.items()
     }
 

@@ -24,6 +24,10 @@ class InvalidSettings(ValueError):
     """A setting that cannot be: one line with its name, its value and what is accepted."""
 
 
+class UnknownPolicy(ValueError):
+    """No policy of that name."""
+
+
 class Settings(BaseModel):
     """Base of all settings and of their sections; its fields are made by `setting`."""
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
+from features.plugins import load_class
+from scheduler.core.settings import InvalidSettings, UnknownPolicy, read
 from scheduler.peers import gavel
 from scheduler.peers.allocation.policy import AllocationPolicy
 from scheduler.peers.drf import Drf
@@ -22,26 +24,32 @@ ALLOCATING: dict[str, type[AllocationPolicy]] = {
 } | cast("dict[str, type[AllocationPolicy]]", gavel.POLICIES)
 
 
-class UnknownPolicy(ValueError):
-    """No policy of that name."""
+def peer_named(name: str) -> type[AllocationPolicy]:
+    """The class of such a policy: one of ours by its name, or `module:Class`.
+
+    Raises UnknownPolicy.
+    """
+    if name in ALLOCATING:
+        return ALLOCATING[name]
+    if ":" not in name:
+        raise UnknownPolicy(f"no policy {name!r}; there are: {', '.join(ALLOCATING)}")
+    try:
+        return load_class(name, AllocationPolicy)  # type: ignore[type-abstract]
+    except ValueError as error:
+        raise UnknownPolicy(f"policy {error}") from None
 
 
-def build(
-    name: str, *, settings: Mapping[str, Any] | None = None, seed: int = 0
-) -> AllocationPolicy:
+def build(name: str, values: Mapping[str, Any] | None = None, *, seed: int = 0) -> AllocationPolicy:
     """A policy by name.
 
     Args:
-        settings: arguments of its constructor.
-        seed: for policies that draw random numbers.
+        values: of its settings that are not its defaults.
+        seed: of what is random in it.
 
-    Raises:
-        UnknownPolicy: there is none of that name.
+    Raises UnknownPolicy, InvalidSettings.
     """
-    if name not in ALLOCATING:
-        raise UnknownPolicy(f"no policy {name!r}; there are: {', '.join(ALLOCATING)}")
-    kind = ALLOCATING[name]
-    given = dict(settings or {})
-    if kind.random:
-        given.setdefault("seed", seed)
-    return kind(**given)
+    kind = peer_named(name)
+    try:
+        return kind(read(kind.Settings, values or {}), seed=seed)
+    except InvalidSettings as error:
+        raise InvalidSettings(f"policy {name}: {error}") from None

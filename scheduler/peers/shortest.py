@@ -21,7 +21,7 @@ from scheduler.peers.allocation.statistics import REMAINING_S
 class ShortestRemaining(AllocationPolicy):
     """Every job on what it asks for, the one with least left to do first; whoever fits runs."""
 
-    name = "srtf"
+    name = "shortest-remaining"
     round_s = 60.0
     changes = frozenset({Capability.PREEMPT})
     needs = (REMAINING_S,)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from scheduler.core.decisions import Reason
+from scheduler.core.settings import PolicySettings, setting
 from scheduler.peers.allocation.allocation import Allocation, Node, free_gpus
 from scheduler.peers.allocation.placement import place
 from scheduler.peers.allocation.policy import (
@@ -26,20 +27,24 @@ from scheduler.peers.allocation.policy import (
 from scheduler.peers.allocation.statistics import REMAINING_S
 
 
+class TetrisSettings(PolicySettings):
+    """Settings of `tetris`."""
+
+    shortness: float = setting(1.0, "weight of remaining work, relative to e; 0 packs only", ge=0)
+
+
 class Tetris(AllocationPolicy):
-    """Every job on what it asks for; the best score next, until nothing fits.
+    """Every job on what it asks for; the best score next, until nothing fits."""
 
-    Args:
-        shortness: weight of remaining work, relative to e; 0 packs only.
-    """
-
+    Settings = TetrisSettings
     name = "tetris"
     round_s = 60.0
     changes = frozenset({Capability.PREEMPT})
     needs = (REMAINING_S,)
 
-    def __init__(self, *, shortness: float = 1.0):
-        self.shortness = shortness
+    def __init__(self, settings: TetrisSettings | None = None, *, seed: int = 0):
+        super().__init__(settings, seed=seed)
+        self.shortness = (settings or TetrisSettings()).shortness
 
     def allocate(self, snapshot: DecisionInput) -> Assignment:
         nodes = snapshot.nodes

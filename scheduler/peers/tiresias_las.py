@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from scheduler.core.decisions import Reason
+from scheduler.core.settings import PolicySettings, setting
 from scheduler.peers.allocation.allocation import Allocation, Node, free_gpus, on_freest
 from scheduler.peers.allocation.policy import (
     ActiveJob,
@@ -31,43 +32,48 @@ SKEWED = 0.3
 Consolidate = Literal["never", "skewed", "always"]
 
 
+class TiresiasLasSettings(PolicySettings):
+    """Settings of `tiresias-las`."""
+
+    limits: list[float] = setting(
+        list(LIMITS), "service at which a job leaves each queue but the last", unit="GPU-s"
+    )
+    by_gpus: bool = setting(True, "service counts GPUs; false: seconds alone")
+    promote: float | None = setting(
+        None,
+        "a job that waited this many times as long as it ran goes back to the first queue; "
+        "null: never",
+        gt=0,
+    )
+    consolidate: Consolidate = setting(
+        "never", "jobs that must be on the fewest nodes: never, skewed (models) or always"
+    )
+    round_s: float = setting(0.0, "time between passes; 0: at every event", unit="s", ge=0)
+    running_first: bool = setting(True, "within a queue, running jobs go before waiting ones")
+    published_jumps: bool = setting(
+        False, "plan demotions as the published simulator does, which forgets the GPUs"
+    )
+
+
 class TiresiasLas(AllocationPolicy):
-    """Queues by attained service; whoever fits runs, and whoever no longer does is stopped.
+    """Queues by attained service; whoever fits runs, and whoever no longer does is stopped."""
 
-    Args:
-        limits: service (GPU-seconds) at which a job leaves each queue but the last.
-        by_gpus: service counts GPUs (2D); False counts seconds alone.
-        promote: STARVELIMIT over time run: a job that waited so many times as long as it ran
-            goes back to the first queue. None = never.
-        consolidate: which jobs have to be on the fewest nodes.
-        round_s: seconds between looks; 0 = whenever something happens.
-        running_first: after every look, a queue has its running jobs before its waiting ones.
-        published_jumps: see `LeastAttained`.
-    """
-
-    name = "tiresias"
+    Settings = TiresiasLasSettings
+    name = "tiresias-las"
     changes = frozenset({Capability.PREEMPT})
 
-    def __init__(
-        self,
-        *,
-        limits: Sequence[float] = LIMITS,
-        by_gpus: bool = True,
-        promote: float | None = None,
-        consolidate: Consolidate = "never",
-        round_s: float = 0.0,
-        running_first: bool = True,
-        published_jumps: bool = False,
-    ):
-        self.round_s = round_s
-        self.consolidate = consolidate
-        self.needs = (TENSOR_SKEW,) if consolidate == "skewed" else ()
+    def __init__(self, settings: TiresiasLasSettings | None = None, *, seed: int = 0):
+        super().__init__(settings, seed=seed)
+        given = settings or TiresiasLasSettings()
+        self.round_s = given.round_s
+        self.consolidate = given.consolidate
+        self.needs = (TENSOR_SKEW,) if given.consolidate == "skewed" else ()
         self.queues = LeastAttained(
-            limits,
-            by_gpus=by_gpus,
-            promote=promote,
-            running_first=running_first,
-            published_jumps=published_jumps,
+            given.limits,
+            by_gpus=given.by_gpus,
+            promote=given.promote,
+            running_first=given.running_first,
+            published_jumps=given.published_jumps,
         )
         self._jump: float | None = None
         self._last: dict[str, Grant] = {}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
+from pipeline.worlds.policy_options import over
 from pipeline.worlds.scenario import Progress, Sink
 from pipeline.worlds.workloads import open_workload
 from scheduler.core.estimates import Estimator
@@ -17,10 +19,11 @@ from scheduler.simulation.loop import Outcome
 
 @dataclass
 class AllocationScenario:
-    """A workload and a seed for the policies that draw random numbers."""
+    """A workload, a seed for the policies that draw random numbers, and settings by policy."""
 
     workload: AllocationWorkload
     seed: int = 0
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     loop: str = "open"
 
     @property
@@ -55,7 +58,8 @@ class AllocationScenario:
         check_needs(policy, self.workload.ground_truth(policy))
 
     def _policy(self, name: str) -> AllocationPolicy:
-        return build(name, settings=self.workload.settings.get(name), seed=self.seed)
+        values = over(self.workload.settings.get(name, {}), self.settings.get(name, {}))
+        return build(name, values, seed=self.seed)
 
     def simulate(
         self, name: str, *, sink: Sink | None = None, progress: Progress | None = None
@@ -76,6 +80,8 @@ def runnable(workload: AllocationWorkload) -> list[str]:
     return names
 
 
-def open_scenario(named: str, seed: int) -> AllocationScenario:
-    """The world of `--workload KIND:PATH`."""
-    return AllocationScenario(open_workload(named), seed)
+def open_scenario(
+    named: str, seed: int, *, settings: Mapping[str, Mapping[str, Any]] | None = None
+) -> AllocationScenario:
+    """The world of `--workload KIND:PATH`, with settings of policies over those of the workload."""
+    return AllocationScenario(open_workload(named), seed, settings or {})

@@ -11,10 +11,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol, TypeVar
+from typing import ClassVar, Protocol, TypeVar
 
 from features.job import Job
 from scheduler.core.decisions import Reason
+from scheduler.core.settings import PolicySettings
 from scheduler.peers.allocation.allocation import Allocation, Batch, Node
 from scheduler.peers.allocation.statistics import Statistic
 
@@ -171,19 +172,27 @@ class AllocationPolicy(ABC):
     It must be a function of what it was shown and of its own state; random numbers come from a
     generator seeded in the constructor.
 
+    Args:
+        settings: what can be set; the defaults of `Settings` unless given.
+        seed: of what is random.
+
     Attributes:
+        Settings: the model of its settings.
         name: as given on the command line.
         round_s: it allocates at multiples of this many seconds; 0 = when something happened.
         changes: what it may change. The core refuses an assignment that goes beyond.
         needs: statistics it asks for.
-        random: its constructor takes a `seed`.
     """
 
+    Settings: ClassVar[type[PolicySettings]] = PolicySettings
     name = ""
     round_s = 0.0
     changes: frozenset[Capability] = frozenset()
     needs: tuple[Statistic[object], ...] = ()
-    random = False
+
+    def __init__(self, settings: PolicySettings | None = None, *, seed: int = 0):
+        self.settings = settings or self.Settings()
+        self.seed = seed
 
     @property
     def oracle(self) -> bool:
@@ -202,7 +211,7 @@ class AllocationPolicy(ABC):
         return trigger.any
 
     def tune(self, job: ActiveJob, allocation: Allocation) -> tuple[Batch, Evidence] | None:
-        """The batch of a job on an allocation, for policies with Freedom.BATCH.
+        """The batch of a job on an allocation, for policies with `Capability.BATCH`.
 
         Asked when a job gets GPUs and whenever it has got on (an epoch or a round is over). None
         leaves what is.

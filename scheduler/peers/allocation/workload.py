@@ -26,7 +26,7 @@ class AllocationWorkload:
         nodes: the cluster.
         ground_truth: makes the truth, fresh for every run, as it is under a policy.
         left_out: rows of the source that are not here, and were said to be bad.
-        settings: arguments under which the source ran policies, by their names.
+        settings: under which the source ran policies, by their names.
     """
 
     name: str

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from scheduler.core.decisions import Reason
+from scheduler.core.settings import Weight, setting
 from scheduler.peers.allocation.policy import ActiveJob, Capability
 from scheduler.peers.allocation.statistics import REMAINING_STEPS
 from scheduler.peers.allocation.throughputs import TERMS, THROUGHPUTS
 from scheduler.peers.gavel import goals, heuristics
 from scheduler.peers.gavel.goals import Entity, Within
-from scheduler.peers.gavel.policy import GavelPolicy, Plan, View
+from scheduler.peers.gavel.policy import GavelPolicy, GavelSettings, Plan, View
 from scheduler.peers.gavel.sharing import merged
 
 SHARING = frozenset({Capability.TYPE, Capability.PREEMPT, Capability.SHARE})
@@ -49,7 +49,6 @@ class BlindLeastAttainedService(GavelPolicy):
 
     name = "gavel-las-agnostic"
     blind = True
-    random = True
 
     def plan(self, view: View) -> Plan:
         best = goals.refined(view.problem, goals.least_attained_service(view.problem))
@@ -86,8 +85,8 @@ class FinishTimeFairness(GavelPolicy):
     name = "gavel-ftf"
     needs = (THROUGHPUTS, TERMS, REMAINING_STEPS)
 
-    def __init__(self, **options: Any):
-        super().__init__(**options)
+    def __init__(self, settings: GavelSettings | None = None, *, seed: int = 0):
+        super().__init__(settings, seed=seed)
         # by job: seconds that what is done would have taken on its n-th of the cluster; what was
         # left, and the rate of its n-th, at the last call
         self._behind: dict[str, tuple[float, float, float]] = {}
@@ -112,19 +111,9 @@ class FinishTimeFairness(GavelPolicy):
 
 
 class WaterFilling(GavelPolicy):
-    """Max-min fairness carried on: who can rise no further stays, the others go on rising.
-
-    Args:
-        entities: (weight, how it shares) of each virtual cluster: a hierarchy. None: no hierarchy.
-    """
+    """Max-min fairness carried on: who can rise no further stays, the others go on rising."""
 
     name = "gavel-water-filling"
-
-    def __init__(
-        self, *, entities: Mapping[str, tuple[float, Within]] | None = None, **options: Any
-    ):
-        super().__init__(**options)
-        self.entities = entities
 
     def plan(self, view: View) -> Plan:
         level, best = goals.water_filling(view.problem, self._groups(view))
@@ -137,17 +126,31 @@ class WaterFilling(GavelPolicy):
         return None
 
 
+class HierarchicalSettings(GavelSettings):
+    """Settings of `gavel-hierarchical`."""
+
+    weights: dict[str, Weight] = setting({}, "weight of each virtual cluster; 1 unless given")
+    first_come: list[str] = setting(
+        [], "virtual clusters that share their part in order of arrival, not fairly"
+    )
+
+
 class Hierarchical(WaterFilling):
     """Virtual clusters share the whole by weight, each shares its part in its own way."""
 
+    Settings = HierarchicalSettings
     name = "gavel-hierarchical"
+
+    def __init__(self, settings: HierarchicalSettings | None = None, *, seed: int = 0):
+        super().__init__(settings, seed=seed)
+        self.within = settings or HierarchicalSettings()
 
     def _groups(self, view: View) -> Sequence[Entity]:
         vcs = [job.active.job.vc for job in view.known]
-        given = self.entities or {}
         groups = []
         for vc in dict.fromkeys(vcs):
-            weight, within = given.get(vc, (1.0, Within.FAIRNESS))
+            weight = self.within.weights.get(vc, 1.0)
+            within = Within.FIFO if vc in self.within.first_come else Within.FAIRNESS
             jobs = np.array([i for i, one in enumerate(vcs) if one == vc])
             groups.append(Entity(jobs, weight, within))
         return groups
@@ -171,10 +174,9 @@ class Gandiva(GavelPolicy):
 
     name = "gavel-gandiva"
     changes = SHARING
-    random = True
 
-    def __init__(self, **options: Any):
-        super().__init__(**options)
+    def __init__(self, settings: GavelSettings | None = None, *, seed: int = 0):
+        super().__init__(settings, seed=seed)
         self._pairs: list[tuple[str, str]] = []
         self._rng = np.random.default_rng(self.seed)
 

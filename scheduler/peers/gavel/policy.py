@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from scheduler.core.decisions import Reason
+from scheduler.core.settings import PolicySettings, setting
 from scheduler.peers.allocation.allocation import Allocation as Gpus
 from scheduler.peers.allocation.policy import (
     ActiveJob,
@@ -111,38 +112,38 @@ class Plan:
         return total
 
 
-class GavelPolicy(AllocationPolicy):
-    """Shares by an optimisation, turns by rounds. Subclasses say how shares are computed.
+class GavelSettings(PolicySettings):
+    """Settings of Gavel's policies.
 
-    Args:
-        round_s: length of a round.
-        reset_s: shares are computed anew at most this often, when jobs came or went.
-        as_published: the published simulator's ways. A round is over when its last job has made
-            the whole steps that fit into it (needs a truth with leases); a job without shares
-            yet may win a turn, but does not run.
-        seed: of what is random.
+    As published, a round is over when its last job has made the whole steps that fit into it (needs
+    a truth with leases), and a job without shares yet may win a turn, but does not run.
     """
 
+    round_s: float = setting(360.0, "length of a round", unit="s", gt=0)
+    reset_s: float = setting(
+        RESET_S, "when jobs came or went, shares are computed at most this often", unit="s", ge=0
+    )
+    as_published: bool = setting(False, "rounds as in the published simulator")
+
+
+class GavelPolicy(AllocationPolicy):
+    """Shares by an optimisation, turns by rounds. Subclasses say how shares are computed."""
+
+    Settings = GavelSettings
     needs: tuple[Statistic[object], ...] = (THROUGHPUTS, TERMS)
     changes = frozenset({Capability.TYPE, Capability.PREEMPT})
     idle_taken = True  # GPUs that nobody is due go to whoever fits
     blind = False  # believes all GPU types equal
     reason = Reason.FAIR_SHARE  # why a job gets GPUs that it is due
 
-    def __init__(
-        self,
-        *,
-        round_s: float = 360.0,
-        reset_s: float = RESET_S,
-        as_published: bool = False,
-        seed: int = 0,
-    ):
-        self.as_published = as_published
-        self.round_s = 0.0 if as_published else round_s
-        self.lease_s = round_s if as_published else None
-        self.reset_s = reset_s
-        self.seed = seed
-        self._round_s = round_s
+    def __init__(self, settings: GavelSettings | None = None, *, seed: int = 0):
+        super().__init__(settings, seed=seed)
+        given = settings or GavelSettings()
+        self.as_published = given.as_published
+        self.round_s = 0.0 if given.as_published else given.round_s
+        self.lease_s = given.round_s if given.as_published else None
+        self.reset_s = given.reset_s
+        self._round_s = given.round_s
         self._rounds: Rounds | None = None
         self._plan = Plan()
         self._share_of: dict[str, tuple[float, ...]] = {}

@@ -29,23 +29,17 @@ from scheduler.peers.optimus.marginal import GpuJob, allocate_gpus
 
 
 class OptimusOracle(AllocationPolicy):
-    """One GPU each in order of arrival, then one more at a time where it saves most seconds.
-
-    Args:
-        node_gpus: of a node, for the step times: workers fill nodes.
-    """
+    """One GPU each in order of arrival, then one more at a time where it saves most seconds."""
 
     name = "optimus-oracle"
     round_s = 60.0
     changes = frozenset({Capability.GPUS, Capability.PREEMPT})
     needs = (STEP_TIMES, REMAINING_STEPS, MOST_GPUS)
 
-    def __init__(self, *, node_gpus: int = 4):
-        self.node_gpus = node_gpus
-
     def allocate(self, snapshot: DecisionInput) -> Assignment:
+        node_gpus = max(node.gpus for node in snapshot.nodes)
         jobs = [
-            GpuJob(job.id, self._left_s(job), most=max(job.report(MOST_GPUS), 1))
+            GpuJob(job.id, _left_s(job, node_gpus), most=max(job.report(MOST_GPUS), 1))
             for job in snapshot.jobs
         ]
         found = allocate_gpus(jobs, total_gpus(snapshot.nodes))
@@ -60,14 +54,15 @@ class OptimusOracle(AllocationPolicy):
             for job in snapshot.jobs
         }
 
-    def _left_s(self, job: ActiveJob) -> Callable[[int], float]:
-        """Seconds to completion by GPUs."""
-        times, steps = job.report(STEP_TIMES), job.report(REMAINING_STEPS)
 
-        def left_s(gpus: int) -> float:
-            return steps * step_s(times, gpus, self.node_gpus)
+def _left_s(job: ActiveJob, node_gpus: int) -> Callable[[int], float]:
+    """Seconds to completion by GPUs."""
+    times, steps = job.report(STEP_TIMES), job.report(REMAINING_STEPS)
 
-        return left_s
+    def left_s(gpus: int) -> float:
+        return steps * step_s(times, gpus, node_gpus)
+
+    return left_s
 
 
 def step_s(times: StepTimeOracle, gpus: int, node_gpus: int) -> float:

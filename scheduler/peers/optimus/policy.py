@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from scheduler.core.decisions import Reason
+from scheduler.core.settings import PolicySettings, setting
 from scheduler.peers.allocation.allocation import Allocation, total_gpus
 from scheduler.peers.allocation.placement import consolidated, place_counts
 from scheduler.peers.allocation.policy import (
@@ -41,35 +42,45 @@ class _Belief:
     most: int
 
 
+class OptimusSettings(PolicySettings):
+    """Settings of `optimus`."""
+
+    objective: Objective = setting(
+        "relative", "gains count in seconds saved, or relative to those left: seconds or relative"
+    )
+    threshold: float = setting(
+        0.0,
+        "a job converges when an epoch improves its loss by less than this share; 0: it runs the "
+        "epochs its owner asked for",
+        ge=0,
+    )
+    resize_cost_s: float = setting(
+        30.0,
+        "cost of a checkpoint and restart until one was seen; 0: resize whenever gains say so",
+        unit="s",
+        ge=0,
+    )
+    restart_share: float = setting(
+        0.25, "share of its time that a job may spend on restarts", gt=0, le=1
+    )
+
+
 class Optimus(AllocationPolicy):
-    """GPUs go where they shorten predicted completion the most.
+    """GPUs go where they shorten predicted completion the most."""
 
-    Args:
-        objective: what gains are counted in, see `allocate_gpus`.
-        threshold: a job converges when an epoch improves its loss by less than this share; 0
-            trusts the number of epochs its owner asked for instead.
-        resize_cost_s: of a checkpoint and restart, believed before any was seen; 0 resizes
-            whenever gains say so, as published.
-        restart_share: of its time a job may spend on restarts, at most.
-    """
-
+    Settings = OptimusSettings
     name = "optimus"
     round_s = 60.0
     changes = frozenset({Capability.GPUS, Capability.PREEMPT})
     needs = (STEP_PROFILE, TRAINING_REPORT, MOST_GPUS)
 
-    def __init__(
-        self,
-        *,
-        objective: Objective = "relative",
-        threshold: float = 0.0,
-        resize_cost_s: float = 30.0,
-        restart_share: float = 0.25,
-    ):
-        self.objective = objective
-        self.threshold = threshold
-        self.resize_cost_s = resize_cost_s
-        self.restart_share = restart_share
+    def __init__(self, settings: OptimusSettings | None = None, *, seed: int = 0):
+        super().__init__(settings, seed=seed)
+        given = settings or OptimusSettings()
+        self.objective = given.objective
+        self.threshold = given.threshold
+        self.resize_cost_s = given.resize_cost_s
+        self.restart_share = given.restart_share
         self._resizing: dict[str, Resizing] = {}
         self._speeds: dict[str, tuple[int, AllReduceSpeed]] = {}  # observations they are from
         self._outlooks: dict[str, tuple[int, Outlook]] = {}  # and losses

@@ -7,13 +7,13 @@ cluster with the largest power mean of speedups; a job may at most double what i
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil
 
 import numpy as np
 
 from scheduler.core.decisions import Reason
+from scheduler.core.settings import PolicySettings, setting
 from scheduler.peers.allocation.allocation import Allocation, Batch, total_gpus
 from scheduler.peers.allocation.policy import (
     ActiveJob,
@@ -30,7 +30,6 @@ from scheduler.peers.allocation.statistics import (
     STEP_PROFILE,
     Limits,
 )
-from scheduler.peers.pollux.autoscale import Autoscaler
 from scheduler.peers.pollux.goodput import UNKNOWN_NOISE, Goodput
 from scheduler.peers.pollux.search import Ints, Problem, search
 from scheduler.peers.pollux.throughput import Floats, Throughput, fit
@@ -54,40 +53,33 @@ class Belief:
         return min(max(2 * self.widest, 1), MOST_GPUS, self.limits.most_gpus)
 
 
+class PolluxSettings(PolicySettings):
+    """Settings of `pollux`."""
+
+    fairness: float = setting(
+        -1.0, "power of the mean of speedups: -1 as published, 0 geometric, 1 the sum"
+    )
+    avoid_interference: bool = setting(True, "at most one job of several nodes on any node")
+    individuals: int = setting(100, "population of the genetic search", ge=2)
+    generations: int = setting(30, "generations of the genetic search", ge=1)
+    patience: int = setting(100, "generations without a gain after which the search ends", ge=1)
+
+
 class Pollux(AllocationPolicy):
-    """Co-adaptive scheduling.
+    """Co-adaptive scheduling."""
 
-    Args:
-        fairness: the power p of the mean of speedups; -1 as published, 0 geometric, 1 the sum.
-        avoid_interference: at most one job of several nodes on any node.
-        autoscale: bounds of utility between which nodes are switched off and on; None keeps
-            all of them on.
-        individuals, generations, patience: of the genetic search.
-        seed: of the genetic search.
-    """
-
+    Settings = PolluxSettings
     name = "pollux"
     round_s = 60.0
     changes = frozenset({Capability.GPUS, Capability.BATCH, Capability.PREEMPT})
     needs = (BATCH_LIMITS, STEP_PROFILE, GRADIENT_NOISE)
-    random = True
 
-    def __init__(
-        self,
-        *,
-        fairness: float = -1.0,
-        avoid_interference: bool = True,
-        autoscale: tuple[float, float] | None = None,
-        individuals: int = 100,
-        generations: int = 30,
-        patience: int = 100,
-        seed: int = 0,
-    ):
-        self.fairness = fairness
-        self.avoid_interference = avoid_interference
-        self.autoscale = autoscale
-        self.scaler: Autoscaler | None = None
-        self._size = (individuals, generations, patience)
+    def __init__(self, settings: PolluxSettings | None = None, *, seed: int = 0):
+        super().__init__(settings, seed=seed)
+        given = settings or PolluxSettings()
+        self.fairness = given.fairness
+        self.avoid_interference = given.avoid_interference
+        self._size = (given.individuals, given.generations, given.patience)
         self._rng = np.random.default_rng(seed)
         self._beliefs: dict[str, Belief] = {}
         self._population: tuple[list[str], Ints] | None = None
@@ -139,9 +131,7 @@ class Pollux(AllocationPolicy):
         # in order of right: who was served least goes first where not all can have what they want
         jobs = sorted(snapshot.jobs, key=lambda job: (job.attained_gpu_s, job.job.submit_time))
         problem = self._problem(jobs, snapshot)
-        best = self._searched(self._switched(problem), [job.id for job in jobs])
-        if self.scaler is not None:
-            self.scaler.observe(_utility(problem, best, self.scaler.nodes), self._trial(problem))
+        best = self._searched(problem, [job.id for job in jobs])
         values = problem.speedups(best[None])[0]
         return {
             job.id: self._grant(job, best[i], values[i], problem, i) for i, job in enumerate(jobs)
@@ -195,31 +185,6 @@ class Pollux(AllocationPolicy):
         best: Ints = population[0]
         return best
 
-    def _switched(self, problem: Problem) -> Problem:
-        """The problem on the nodes that are on."""
-        if self.autoscale is None:
-            return problem
-        if self.scaler is None:
-            most = len(problem.room)
-            self.scaler = Autoscaler(*self.autoscale, nodes=most, most=most)
-        return _on(problem, self.scaler.nodes)
-
-    def _trial(self, problem: Problem) -> Callable[[int], float]:
-        """The utility of other numbers of nodes."""
-        individuals, generations, patience = self._size
-
-        def utility_of(nodes: int) -> float:
-            found = search(
-                _on(problem, nodes),
-                self._rng,
-                individuals=individuals,
-                generations=generations,
-                patience=patience,
-            )
-            return _utility(problem, found[0], nodes)
-
-        return utility_of
-
     def _resumed(self, job_ids: list[str], nodes: int) -> Ints | None:
         if self._population is None:
             return None
@@ -242,22 +207,6 @@ class Pollux(AllocationPolicy):
             return Grant(None, Reason.NO_GAIN, evidence)
         allocation = Allocation(tuple(nodes.tolist()), tuple(row[nodes].tolist()))
         return Grant(allocation, Reason.GAIN, evidence)
-
-
-def _on(problem: Problem, nodes: int) -> Problem:
-    """The same problem with only the first nodes on."""
-    room = problem.room.copy()
-    room[nodes:] = 0
-    return replace(problem, room=room)
-
-
-def _utility(problem: Problem, best: Ints, nodes: int) -> float:
-    """Sum of speedups over one GPU, per GPU that is on."""
-    jobs = np.arange(len(best))
-    speedup = problem.speedup[jobs, (best > 0).sum(axis=1), best.sum(axis=1)]
-    alone = problem.speedup[jobs, 1, 1]
-    ratio = np.divide(speedup, alone, out=np.zeros(len(jobs)), where=alone > 0)
-    return float(ratio.sum() / problem.room[:nodes].sum())
 
 
 def first_batch(limits: Limits, gpus: int) -> Batch:

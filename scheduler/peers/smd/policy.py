@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from scheduler.core.decisions import Reason
+from scheduler.core.settings import PolicySettings, setting
 from scheduler.peers.allocation.allocation import free_gpus, on_freest
 from scheduler.peers.allocation.placement import consolidated
 from scheduler.peers.allocation.policy import (
@@ -32,27 +33,33 @@ from scheduler.peers.smd.outer import Knapsack, Selection, select
 from scheduler.peers.smd.utility import Utility
 
 
+class SmdSettings(PolicySettings):
+    """Settings of `smd`. The utility is the same for every job, as the traces name none."""
+
+    worth: float = setting(1.0, "utility of a completion at once", gt=0)
+    urgency: float = setting(
+        1.0, "how fast utility falls: 0 can wait, 4 to 6 is a hard deadline", ge=0
+    )
+    due: float = setting(
+        2.0, "when half of it is lost, in multiples of the time on the GPUs asked for", gt=0
+    )
+    shares: list[float] = setting([], "shares of the GPUs asked for that may be granted instead")
+
+
 class Smd(AllocationPolicy):
-    """Admission by utility of completion; a yardstick, since it is told the length of a job.
+    """Admission by utility of completion; a yardstick, since it knows the length of a job."""
 
-    Args:
-        utility: of a completion; the same for every job, as the traces name none.
-        shares: of the GPUs asked for that are offered to the knapsack as well.
-    """
-
+    Settings = SmdSettings
     name = "smd"
     round_s = 60.0
     changes = frozenset({Capability.GPUS})
     needs = (STEP_TIMES, REMAINING_STEPS, MOST_GPUS)
 
-    def __init__(
-        self,
-        *,
-        utility: Utility | None = None,
-        shares: tuple[float, ...] = (),
-    ):
-        self.utility = utility or Utility()
-        self.shares = shares
+    def __init__(self, settings: SmdSettings | None = None, *, seed: int = 0):
+        super().__init__(settings, seed=seed)
+        given = settings or SmdSettings()
+        self.utility = Utility(given.worth, given.urgency, given.due)
+        self.shares = given.shares
 
     def allocate(self, snapshot: DecisionInput) -> Assignment:
         running = {job.id: job.allocation for job in snapshot.jobs if job.allocation is not None}

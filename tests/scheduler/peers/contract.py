@@ -42,16 +42,16 @@ class AllocationContract:
 
     Attributes:
         name: of the policy in the registry.
-        arguments: of its constructor.
+        values: of its settings that are not its defaults.
         finishes: every job that can run ends (False for policies that may turn jobs away).
     """
 
     name = ""
-    arguments: dict[str, Any] = {}  # noqa: RUF012
+    values: dict[str, Any] = {}  # noqa: RUF012
     finishes = True
 
     def policy(self) -> AllocationPolicy:
-        return build(self.name, settings=self.arguments)
+        return build(self.name, self.values)
 
     def play(self, world: World) -> tuple[Outcome, list[Decision], AllocationPolicy]:
         policy = self.policy()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from scheduler.peers.registry import ALLOCATING
+from scheduler.policies import POLICIES
 from tests.scheduler.peers.contract import AllocationContract
 
 
@@ -14,12 +15,12 @@ class TestTetris(AllocationContract):
     name = "tetris"
 
 
-class TestSrtf(AllocationContract):
-    name = "srtf"
+class TestShortestRemaining(AllocationContract):
+    name = "shortest-remaining"
 
 
 class TestTiresias(AllocationContract):
-    name = "tiresias"
+    name = "tiresias-las"
 
 
 class TestOptimus(AllocationContract):
@@ -36,12 +37,7 @@ class TestSmd(AllocationContract):
 
 class TestPollux(AllocationContract):
     name = "pollux"
-    arguments = {"individuals": 16, "generations": 8}  # noqa: RUF012
-
-
-class TestPolluxWithNodesSwitched(AllocationContract):
-    name = "pollux"
-    arguments = {"individuals": 16, "generations": 8, "autoscale": (0.35, 0.65)}  # noqa: RUF012
+    values = {"individuals": 16, "generations": 8}  # noqa: RUF012
 
 
 class TestGavelLas(AllocationContract):
@@ -87,3 +83,7 @@ class TestGavelGandiva(AllocationContract):
 def test_nobody_is_left_out() -> None:
     held = {kind.name for kind in AllocationContract.__subclasses__()}
     assert held == set(ALLOCATING)
+
+
+def test_two_algorithms_never_share_a_name() -> None:
+    assert not set(ALLOCATING) & set(POLICIES)

@@ -16,7 +16,7 @@ from pipeline.worlds.workloads.tiresias import (
 )
 from scheduler.core.decisions import Action, Reason
 from scheduler.peers.allocation.nature import GangGroundTruth
-from scheduler.peers.tiresias_las import TiresiasLas
+from scheduler.peers.tiresias_las import TiresiasLas, TiresiasLasSettings
 from scheduler.peers.tiresias_queues import LeastAttained
 from tests.scheduler.peers.builders import a_job, nodes_of, play
 
@@ -26,7 +26,7 @@ from tests.scheduler.peers.builders import a_job, nodes_of, play
 def test_average_jct_is_the_published_one(shared_data: Path, schedule: str, name: str) -> None:
     folder = shared_data / "tiresias"
     rows = read_trace(folder / TRACE, stretch=float(name[1:]))[0]
-    policy = TiresiasLas(published_jumps=True, **SCHEDULES[schedule])
+    policy = TiresiasLas(TiresiasLasSettings(published_jumps=True, **SCHEDULES[schedule]))
     found = average_jct_s(workload(rows).simulate(policy))
     assert round(found, 2) == PUBLISHED[schedule][name]
 
@@ -108,6 +108,10 @@ def models(*rows: tuple[str, int, float, float, str]) -> list[GangJob]:
     return [GangJob(a_job(i, gpus, at), lasts, model) for i, gpus, at, lasts, model in rows]
 
 
+def skewed() -> TiresiasLas:
+    return TiresiasLas(TiresiasLasSettings(consolidate="skewed"))
+
+
 def test_skewed_models_are_kept_on_the_fewest_nodes_and_others_are_not() -> None:
     rows = models(
         ("x", 2, 0.0, 1000.0, "resnet50"),
@@ -115,12 +119,12 @@ def test_skewed_models_are_kept_on_the_fewest_nodes_and_others_are_not() -> None
         ("flat", 4, 1.0, 10.0, "resnet50"),
     )
     nodes = nodes_of(4, 4)
-    spread = play(TiresiasLas(consolidate="skewed"), nodes, [r.job for r in rows],
+    spread = play(skewed(), nodes, [r.job for r in rows],
                   TiresiasGroundTruth(rows))  # fmt: skip
     assert spread.of("flat", Action.START)[0].time == 1.0
     assert len(spread.of("flat", Action.START)[0].nodes) == 2
     rows[2] = models(("skewed", 4, 1.0, 10.0, "vgg16"))[0]
-    together = play(TiresiasLas(consolidate="skewed"), nodes, [r.job for r in rows],
+    together = play(skewed(), nodes, [r.job for r in rows],
                     TiresiasGroundTruth(rows))  # fmt: skip
     assert len(together.of("skewed", Action.START)[0].nodes) == 1
 
@@ -131,7 +135,7 @@ def test_a_skewed_job_makes_those_behind_it_move() -> None:
         ("y", 2, 0.0, 9000.0, "resnet50"),
         ("skewed", 4, 5000.0, 10.0, "vgg16"),
     )
-    played = play(TiresiasLas(consolidate="skewed"), nodes_of(4, 4), [r.job for r in rows],
+    played = play(skewed(), nodes_of(4, 4), [r.job for r in rows],
                   TiresiasGroundTruth(rows))  # fmt: skip
     assert played.of("skewed", Action.START)[0].time == 5000.0
     moved = played.of("x", Action.RESIZE) + played.of("y", Action.RESIZE)

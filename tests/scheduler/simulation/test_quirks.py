@@ -7,7 +7,8 @@ import dataclasses
 import pytest
 
 from scheduler.core.quirks import NONE, PUBLISHED, Quirks
-from scheduler.policies import POLICIES, UnknownPolicy, build
+from scheduler.core.settings import UnknownPolicy
+from scheduler.policies import POLICIES, build
 from scheduler.policies.fifo import Fifo
 from scheduler.policies.lucid import Lucid
 from scheduler.policies.qssf import Qssf

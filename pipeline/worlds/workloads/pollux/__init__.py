@@ -22,7 +22,7 @@ from scheduler.peers.allocation.workload import AllocationWorkload
 
 NODES = 16
 # one boundary between two queues, after 16 GPU-hours; queues stay in order of arrival
-SETTINGS = {"tiresias": {"limits": (57_600.0,), "round_s": 60.0, "running_first": False}}
+SETTINGS = {"tiresias-las": {"limits": [57_600.0], "round_s": 60.0, "running_first": False}}
 COLUMNS = ("name", "time", "application", "num_replicas", "batch_size")
 
 

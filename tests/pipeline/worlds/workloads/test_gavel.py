@@ -20,6 +20,7 @@ from pipeline.worlds.workloads.gavel import (
 )
 from scheduler.peers.allocation.throughputs import Kind, ThroughputTable
 from scheduler.peers.gavel import POLICIES
+from scheduler.peers.registry import build
 
 LINE = ["ResNet (batch 4)", "python x.py", "dir", "--steps", "1", "500", "2", "5", "-1.000000", "7"]
 RATES = {
@@ -171,7 +172,7 @@ def test_the_published_simulator_is_reproduced(
 ) -> None:
     path = shared_data / "gavel" / f"{trace}.trace"
     outcome = read_workload(path, gpus=REFERENCE_CLUSTER).simulate(
-        POLICIES[name](as_published=True)
+        build(name, {"as_published": True})
     )
     jcts = [result.jct_s for result in outcome.jobs]
     assert sum(jcts) / len(jcts) == pytest.approx(jct, rel=near)

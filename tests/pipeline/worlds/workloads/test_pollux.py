@@ -17,7 +17,6 @@ from pipeline.worlds.workloads.pollux.nature import TrainingGroundTruth
 from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.peers.allocation.allocation import Allocation, Batch
 from scheduler.peers.allocation.workload import AllocationWorkload
-from scheduler.peers.pollux import Pollux
 from scheduler.peers.pollux.policy import first_batch
 from scheduler.peers.registry import build
 from scheduler.simulation.loop import Outcome
@@ -174,13 +173,13 @@ def _job(job_id: str):  # type: ignore[no-untyped-def]
 
 @pytest.mark.parametrize(
     ("policy", "as_recorded", "average"),
-    [("tiresias", "tiresias", 3469.69375), ("optimus-oracle", "optimus", 5301.875)],
+    [("tiresias-las", "tiresias", 3469.69375), ("optimus-oracle", "optimus", 5301.875)],
 )
 def test_deterministic_policies_repeat_every_recorded_jct(
     pollux: Path, apps: dict[str, Application], policy: str, as_recorded: str, average: float
 ) -> None:
     world = workload_6(pollux, apps)
-    found = jcts(world.simulate(build(policy, settings=world.settings.get(policy))))
+    found = jcts(world.simulate(build(policy, world.settings.get(policy))))
     assert found == recorded(pollux / "results-jobload", as_recorded)["workload-6"]
     assert fmean(found.values()) == average
 
@@ -201,7 +200,7 @@ def test_pollux_starts_a_workload_as_recorded(pollux: Path, apps: dict[str, Appl
     for seed in range(3):
         world = workload_6(pollux, apps)
         world.jobs = world.jobs[:5]
-        ended = jcts(world.simulate(Pollux(seed=seed), sink=decisions.extend))
+        ended = jcts(world.simulate(build("pollux", seed=seed), sink=decisions.extend))
         found += [ended[i] for i in done]
     assert fmean(found) == pytest.approx(fmean(known[i] for i in done), rel=0.1)
     batches = {d.batch for d in decisions if d.job_id == "cifar10-0" and d.batch is not None}

@@ -16,7 +16,7 @@ def test_policies_that_choose_no_gpu_type_need_a_cluster_of_one(shared_data: Pat
     workload = open_workload(f"gavel:{shared_data / 'gavel/minimize_makespan.trace'}")
     scenario = AllocationScenario(workload)
     with pytest.raises(UnmetNeeds, match="one type; this workload has k80, p100, v100"):
-        scenario.check("tiresias")
+        scenario.check("tiresias-las")
     names = runnable(workload)
     assert names
     assert all(name.startswith("gavel-") for name in names)

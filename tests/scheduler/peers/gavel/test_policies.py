@@ -18,8 +18,12 @@ from scheduler.peers.allocation.throughputs import (
     ThroughputTable,
 )
 from scheduler.peers.gavel import POLICIES
-from scheduler.peers.gavel.goals import Within
-from scheduler.peers.gavel.policies import BlindLeastAttainedService, Hierarchical
+from scheduler.peers.gavel.policies import (
+    BlindLeastAttainedService,
+    Hierarchical,
+    HierarchicalSettings,
+)
+from scheduler.peers.registry import build
 from tests.scheduler.peers.builders import Played, nodes_of, play
 
 NODES = nodes_of(2, 4, 4, types=["new", "old", "old"])
@@ -73,7 +77,7 @@ def reasons(played: Played, job: str) -> set[Reason]:
 def test_everybody_is_served_and_two_runs_are_alike(name: str, as_published: bool) -> None:
     runs = []
     for _ in range(2):
-        policy = POLICIES[name](as_published=as_published)
+        policy = build(name, {"as_published": as_published})
         world = a_world(*a_mix(1), lease_s=policy.lease_s)
         runs.append(play(policy, *world))
     first, again = runs
@@ -161,7 +165,7 @@ def test_entities_share_by_weight() -> None:
     wanted = [("a1", 30_000, 0.0)] * 24
     nodes, jobs, ground_truth = a_world(*wanted)
     half = [Job(j.job_id, 0.0, 1, vc="x" if i < 12 else "y") for i, j in enumerate(jobs)]
-    policy = Hierarchical(entities={"x": (9.0, Within.FIFO), "y": (1.0, Within.FAIRNESS)})
+    policy = Hierarchical(HierarchicalSettings(weights={"x": 9.0}, first_come=["x"]))
     played = play(policy, nodes, half, ground_truth)
     mean = {
         vc: np.mean([r.jct_s for r in played.outcome.jobs if r.job.vc == vc]) for vc in ("x", "y")

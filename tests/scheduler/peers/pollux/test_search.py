@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.peers.pollux.autoscale import ROUNDS, Autoscaler, closest
 from scheduler.peers.pollux.search import Ints, Problem, mutate, repair, search
 
 
@@ -101,18 +100,3 @@ def test_a_restart_has_to_pay() -> None:
             speedup, np.array([keep]), np.array([4], np.int16), now, np.array([4], np.int16)
         )
         assert search(problem, np.random.default_rng(0), generations=10)[0].sum() == gpus
-
-
-def test_nodes_are_added_and_taken_by_utility() -> None:
-    assert closest(lambda nodes: 1 / nodes, 0.25, 16) == 4
-    scaler = Autoscaler(0.35, 0.65, nodes=16, most=16)
-    for _ in range(ROUNDS - 1):
-        scaler.observe(0.1, lambda nodes: 4 / nodes)
-        assert scaler.nodes == 16
-    scaler.observe(0.1, lambda nodes: 4 / nodes)
-    assert scaler.nodes == 8
-    for _ in range(3 * ROUNDS):
-        scaler.observe(0.5, lambda nodes: 1.0)
-    assert scaler.nodes == 8
-    with pytest.raises(ValueError, match="bounds of utility"):
-        Autoscaler(0.7, 0.3, nodes=1, most=1)
