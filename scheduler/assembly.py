@@ -21,7 +21,6 @@ from scheduler.core.settings import (
     InvalidSettings,
     PolicySettings,
     ProfilingPartition,
-    differences,
     read,
 )
 from scheduler.policies import build, policy_named
@@ -72,16 +71,6 @@ class CoreSpec:
         No job runs there but to be looked at: they count in no virtual cluster's GPUs.
         """
         return self.profiling.nodes if self.profiling is not None and self.kind.profiles else {}
-
-    def differences(self, now: CoreSpec) -> list[str]:
-        """What of the policy and the partition is otherwise now, one line each, by setting."""
-        if self.policy != now.policy:
-            return [f"policy was {self.policy!r}, is {now.policy!r}"]
-        found = [f"policy.{one}" for one in differences(self.settings, now.settings)]
-        none = ProfilingPartition(known_s=0.0)
-        return found + [
-            f"profiling.{one}" for one in differences(self.profiling or none, now.profiling or none)
-        ]
 
 
 def settings_of(policy: str, values: Mapping[str, Any]) -> PolicySettings:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pipeline.commands.simulate import POLICY, SET
 from pipeline.console import user_errors
+
+if TYPE_CHECKING:
+    from scheduler.service.log.restart import Choice, FileDiffers
 
 DEMO_CLUSTER = Path(__file__).parents[1] / "worlds" / "clusters" / "demo.yaml"  # from any folder
 
@@ -92,14 +96,23 @@ def serve(
         bool | None,
         typer.Option("--profiling/--no-profiling", help="Use the cluster's profiling partition."),
     ] = None,
+    apply_file: Annotated[
+        bool | None,
+        typer.Option(
+            "--apply-file/--keep-log",
+            help="Where the cluster file differs from what the database's log has come to: make "
+            "the log follow the file, or ignore the file. Without either: say what differs.",
+        ),
+    ] = None,
     log_level: Annotated[
         str | None, typer.Option(help="debug, info, warning or error, on standard error.")
     ] = None,
 ) -> None:
     """Decide and run jobs behind an API, until stopped. Jobs outlive a stop, a crash, a kill.
 
-    Everything is in the database's log: start it again and it goes on. Start a second one on the
-    same database and it stands by, and takes over within --lease-s (a setting; 10 s).
+    Everything is in the database's log: start it again and it goes on. A cluster file that says
+    otherwise by then is applied (--apply-file) or ignored (--keep-log), as you choose. Start a
+    second one on the same database and it stands by, and takes over within --lease-s (10 s).
 
     Examples:
 
@@ -119,6 +132,7 @@ def serve(
         from scheduler.assembly import CoreSpec
         from scheduler.service import logs
         from scheduler.service.decide.supervisor import Supervisor, begin, listen
+        from scheduler.service.log.restart import FileDiffers
         from scheduler.service.settings import read_settings
 
         settings = read_settings(
@@ -155,11 +169,39 @@ def serve(
         written = file.settings.plain() if name == file.policy else {}
         values = over(over(written, settings.policy_settings), given(name, options or []))
         spec = CoreSpec.of(file.cluster, name, values, file.profiling)
-        begin(settings, spec, names)
+        choice: Choice | None = None
+        if apply_file is not None:
+            choice = "apply" if apply_file else "keep"
+        try:
+            present = begin(settings, spec, names, choice)
+        except FileDiffers as differs:
+            present = begin(settings, spec, names, chosen(differs))
         listening = listen(settings)
         shown = f"http://{settings.host}:{listening.getsockname()[1]}"
+        gpus = sum(has.gpus for has in present.nodes.intended().values())
+        now = present.spec
         typer.echo(
-            f"Pellucid on {shown}: cluster {spec.cluster.name} ({spec.cluster.gpus} GPUs), policy "
-            f"{name}, backend {settings.backend}. Stop with Ctrl-C; jobs run on."
+            f"Pellucid on {shown}: cluster {now.cluster.name} ({gpus} GPUs), policy "
+            f"{now.policy}, backend {settings.backend}. Stop with Ctrl-C; jobs run on."
         )
         Supervisor(settings, listening).run()
+
+
+def chosen(differs: FileDiffers) -> Choice:
+    """Whether the cluster file holds or the log, as a person at a terminal says; elsewhere, and
+    where there is no choice, FileDiffers again."""
+    for line in differs.differences:
+        typer.echo(line, err=True)
+    if not (differs.can_apply and _asks()):
+        raise differs
+    answer = typer.prompt(
+        "Apply the file, keep the log, or stop? [apply/keep/stop]", default="stop", err=True
+    )
+    if answer not in ("apply", "keep"):
+        raise differs
+    return "apply" if answer == "apply" else "keep"
+
+
+def _asks() -> bool:
+    """Whether somebody sits there."""
+    return sys.stdin.isatty() and sys.stderr.isatty()

@@ -190,16 +190,6 @@ def flat(settings: Settings) -> dict[str, Any]:
     return dict(_flat(settings, ""))
 
 
-def differences(was: Settings, now: Settings) -> list[str]:
-    """What of two settings of one kind differs, one line each."""
-    old, new = flat(was), flat(now)
-    return [
-        f"{name} was {old.get(name)!r}, is {new.get(name)!r}"
-        for name in dict.fromkeys([*old, *new])
-        if old.get(name) != new.get(name)
-    ]
-
-
 def _flat(settings: Settings, prefix: str) -> Iterator[tuple[str, Any]]:
     for name in type(settings).model_fields:
         value = getattr(settings, name)

@@ -30,7 +30,7 @@ class Settings(BaseSettings):
 
     Attributes:
         database: SQLAlchemy URL; `sqlite:///PATH` or `postgresql+psycopg://...`.
-        cluster: cluster YAML; only read when the database is new, compared with it afterwards.
+        cluster: cluster YAML; read when the database is new, compared with its log afterwards.
             None: the demo cluster that is installed with the package.
         policy: how to decide, by name or as `module:Class`; likewise fixed by the first start.
             None: as the cluster file says, else `pellucid`.

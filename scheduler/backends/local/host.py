@@ -20,6 +20,7 @@ from profiler.errors import DriverMissing
 from profiler.samplers.nvml import list_gpus, open_nvml
 from scheduler.backends.base import Launch
 
+LATER = 1024  # GPUs of a node that was declared later are numbered from a multiple of it
 PLAIN = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}  # of another user's command
 
 
@@ -118,6 +119,10 @@ class Host:
         """The GPUs of a launch, as CUDA_VISIBLE_DEVICES calls them. Raises HostError."""
         found: list[str] = []
         for node, gpus in zip(launch.nodes, launch.gpus, strict=True):
+            if self.fake and not (node < len(self.devices) and max(gpus) < len(self.devices[node])):
+                # it came later, or has more GPUs than it began with
+                found += [f"{LATER + LATER * node + gpu}" for gpu in gpus]
+                continue
             if not 0 <= node < len(self.devices):
                 raise HostError(f"this host is no node {node}")
             for gpu in gpus:

@@ -27,12 +27,15 @@ import structlog
 
 from features.files import write_whole
 from scheduler.assembly import CoreSpec
+from scheduler.service.api.auth import service_user
 from scheduler.service.api.tokens import guard
 from scheduler.service.backends import host_of, open_backend
 from scheduler.service.decide.decider import Decider
 from scheduler.service.log.bundles import BundleStore
 from scheduler.service.log.export import keep_exporting
 from scheduler.service.log.header import FOLLOWED, LogHeader, code_version, establish
+from scheduler.service.log.present import Present
+from scheduler.service.log.restart import Choice, settle
 from scheduler.service.log.retention import keep_pruning
 from scheduler.service.log.snapshots import StateCheckpoints
 from scheduler.service.log.store.checkpoint import keep_checkpointed
@@ -69,28 +72,44 @@ def begin(
     settings: Settings,
     spec: CoreSpec,
     names: tuple[str, ...] = (),
-) -> LogHeader:
-    """Bring the database up to date and begin its log, or check that it goes with these settings.
+    choice: Choice | None = None,
+) -> Present:
+    """Bring the database up to date and begin its log, or bring log and cluster file together.
 
-    Raises StoreError, GenesisError, SettingsError, HostError.
+    Args:
+        spec, names: as the cluster file, or Slurm, has them.
+        choice: which holds where they differ.
+
+    Returns the nodes and settings that hold. Raises StoreError, LogHeaderError, SettingsError,
+    HostError; FileDiffers when there is a choice to make.
     """
-    if settings.backend == "local":
-        host_of(settings, spec.cluster)
     store = Store(settings.database)
     try:
+        if settings.backend == "local" and not settings.fake_gpus:
+            host_of(settings, spec.cluster)
         prepare(store)
         guard(settings, store)
-        return establish(
+        spec = spec if settings.profiling else replace(spec, profiling=None)
+        header = LogHeader(
+            spec,
+            start=time.time(),
+            pace=settings.pace if settings.backend == "simulated" else 1.0,
+            backend=named(settings),
+            site=_site(settings.state_dir),
+            version=code_version(),
+            names=names,
+        )
+        established = establish(store, header)
+        if established.backend == FOLLOWED:  # Slurm's nodes are as they are
+            return Present.begun(established)
+        return settle(
             store,
-            LogHeader(
-                spec if settings.profiling else replace(spec, profiling=None),
-                start=time.time(),
-                pace=settings.pace if settings.backend == "simulated" else 1.0,
-                backend=named(settings),
-                site=_site(settings.state_dir),
-                version=code_version(),
-                names=names,
-            ),
+            spec,
+            names,
+            choice=choice,
+            fake_gpus=settings.fake_gpus,
+            actor=service_user(),
+            at=lambda header: header.clock(time.time()),
         )
     finally:
         store.close()

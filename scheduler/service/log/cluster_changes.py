@@ -26,7 +26,8 @@ class ChangeRefused(ValueError):
     """A change that cannot be; one line.
 
     Attributes:
-        kind: for programs: not-found, node-exists, not-ours, policy-cannot or invalid-request.
+        kind: for programs: not-found, not-yet, node-exists, not-ours, policy-cannot or
+            invalid-request.
     """
 
     def __init__(self, kind: str, why: str):
@@ -67,13 +68,14 @@ class ClusterChanges:
 
     def node(self, named: str) -> NodeRecord:
         """A node by its name, or else its number. Raises ChangeRefused."""
-        there = [
-            r for r in self.present.nodes.records.values() if r.name not in self.present.coming
-        ]
         for key in ("name", "node"):
-            for record in there:
-                if str(getattr(record, key)) == named:
-                    return record
+            for record in self.present.nodes.records.values():
+                if str(getattr(record, key)) != named:
+                    continue
+                if record.name in self.present.coming:  # and has no number
+                    why = f"no decision pass has looked at node {record.name} yet: ask again"
+                    raise ChangeRefused("not-yet", why)
+                return record
         raise ChangeRefused("not-found", f"there is no node {named!r}")
 
     def set_open(self, named: str, is_open: bool, reason: str = "") -> Wanted:

@@ -122,6 +122,11 @@ class LogHeader:
             **({"names": list(self.names)} if self.names else {}),
         }
 
+    def shape(self) -> dict[str, Any]:
+        """The body without what is of one start: clock and code."""
+        once = ("start", "pace", "version")
+        return {name: value for name, value in self.body().items() if name not in once}
+
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> LogHeader:
         """The inverse of `body`. Raises UnknownPolicy, InvalidSettings."""
@@ -142,19 +147,6 @@ class LogHeader:
         )
         return cls(**{**rest, "spec": spec, "names": tuple(rest.get("names", ()))})
 
-    def differs(self, other: LogHeader) -> str:
-        """What of a cluster file no longer fits the log, in words; empty when nothing."""
-        mine, theirs = self.body(), other.body()
-        for part in ("cluster", "backend", "names"):
-            was, is_now = mine.get(part), theirs.get(part)
-            if was != is_now:
-                return f"{part} was {was!r} when this database was made, is {is_now!r}"
-        if found := self.spec.differences(other.spec):
-            return f"{', and '.join(found)}, since this database was made"
-        if self.site != other.site:
-            return "this database was made with another --state-dir, where its jobs are kept"
-        return ""
-
 
 def _groups_body(spec: ClusterSpec) -> list[Any]:
     """The groups of nodes, where they differ, as plain values."""
@@ -168,7 +160,10 @@ def _groups_body(spec: ClusterSpec) -> list[Any]:
 
 
 def establish(store: Store, header: LogHeader) -> LogHeader:
-    """Begin the log, or find how it began. GenesisError when that was otherwise."""
+    """Begin the log, or find how it began, which may be with other nodes and settings.
+
+    Raises LogHeaderError: its jobs are on another backend, or in another state folder.
+    """
     with store.writing() as connection:
         first = store.first_in(connection)
         if first is None:
@@ -179,14 +174,20 @@ def establish(store: Store, header: LogHeader) -> LogHeader:
     found = LogHeader.from_body(first.body)
     if found.backend == header.backend == FOLLOWED and found.site == header.site:
         # nothing took effect: what it is drawn with may be otherwise from now on
-        if not followed_header(store).differs(header):
+        if followed_header(store).shape() == header.shape():
             return header
         with store.writing() as connection:
             store.append_in(connection, [Event(Kind.HEADER, header.start, body=header.body())])
         return header
-    if difference := found.differs(header):
+    if found.backend != header.backend:
         raise LogHeaderError(
-            f"{difference}; a log goes on with what it began with: use another database"
+            f"backend was {found.backend!r} when this database was made, is {header.backend!r}; "
+            "its jobs are on the other: use another database"
+        )
+    if found.site != header.site:
+        raise LogHeaderError(
+            "this database was made with another --state-dir, where its jobs are kept: use that "
+            "one, or another database"
         )
     return found
 

@@ -230,14 +230,19 @@ class NodeTable:
 
 def as_begun(spec: ClusterSpec, lent: Iterable[int], names: tuple[str, ...]) -> list[NodeRecord]:
     """The nodes of a cluster; `names`: theirs, where its groups do not say."""
-    given = names or tuple(
-        name
-        for vc in spec.vcs
-        for group in spec.groups_of(vc)
-        for name in group.names or [""] * group.nodes
-    )
+    given = names_of(spec, names)
     lent = frozenset(lent)
     return [
         NodeRecord(node, name or f"node{node:03d}", has, node in lent)
         for node, (has, name) in enumerate(zip(spec.nodes(), given, strict=True))
     ]
+
+
+def names_of(spec: ClusterSpec, names: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """The name of every node, in order; "" for one that has none."""
+    return names or tuple(
+        name
+        for vc in spec.vcs
+        for group in spec.groups_of(vc)
+        for name in group.names or [""] * group.nodes
+    )

@@ -18,7 +18,7 @@ from scheduler.backends.events import ABOUT_NODES, Event, Kind, canonical
 from scheduler.core.cluster import ClusterSpec
 from scheduler.core.policy import Policy
 from scheduler.core.settings import InvalidSettings, describe, flat
-from scheduler.service.log.header import LogHeader, LogHeaderError, servable
+from scheduler.service.log.header import FOLLOWED, LogHeader, LogHeaderError, servable
 from scheduler.service.log.nodes import NodeRecord, NodeTable, node_of, well_formed
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import nodes, settings
@@ -79,10 +79,13 @@ class Present:
         first = store.first_in(connection)
         if first is None:
             return None
+        header = LogHeader.from_body(first.body)
+        if header.backend == FOLLOWED:  # what it is drawn with may be otherwise since
+            header = LogHeader.from_body((store.last_in(connection, Kind.HEADER) or first).body)
         rows = connection.execute(select(nodes).order_by(nodes.c.node)).mappings()
         taken = connection.execute(select(settings).order_by(settings.c.seq)).mappings()
         found = cls(
-            LogHeader.from_body(first.body),
+            header,
             NodeTable(NodeRecord.of_row(dict(row)) for row in rows),
             [SettingsChange(**{**r, "settings": json.loads(r["settings"])}) for r in taken],
         )

@@ -26,7 +26,7 @@ from scheduler.backends.base import Backend, Happened, Launch, Report
 from scheduler.backends.local import shim as shim_module
 from scheduler.backends.local import spool as spool_module
 from scheduler.backends.local.backend import Bounds, LocalBackend
-from scheduler.backends.local.host import Host
+from scheduler.backends.local.host import Host, HostError
 from scheduler.backends.local.spool import CLAIM, Spool, SpoolError, Told, name_of, start_ticks
 from scheduler.backends.local.zygote import Zygote
 from scheduler.testing.backend import (
@@ -190,6 +190,20 @@ def test_the_working_directory_is_entered_or_named_in_the_refusal(
 
 
 @pytest.mark.parametrize(
+    ("change", "word"), [({"nodes": (9,)}, "node 9"), ({"gpus": ((7,),)}, "GPU 7")]
+)
+def test_gpus_that_a_host_has_not_may_be_declared_later(
+    change: dict[str, object], word: str
+) -> None:
+    launch = replace(a_launch(("true",)), **change)  # type: ignore[arg-type]
+    host = Host.with_fake(2, 4)
+    with pytest.raises(HostError, match=word):
+        replace(host, fake=False).chosen(launch)
+    (later,) = host.chosen(launch)
+    assert later not in {gpu for node in host.devices for gpu in node}
+
+
+@pytest.mark.parametrize(
     ("change", "word"),
     [
         ({"command": ()}, "empty"),
@@ -197,8 +211,6 @@ def test_the_working_directory_is_entered_or_named_in_the_refusal(
         ({"command": ("true", "a\0b")}, "NUL"),
         ({"environment": {"A=B": "c"}}, "A=B"),
         ({"environment": {"A": "c\0"}}, "NUL"),
-        ({"nodes": (9,)}, "node 9"),
-        ({"gpus": ((7,),)}, "GPU 7"),
         ({"user": "no-such-user"}, "no-such-user"),
         ({"command": ("/etc/passwd",)}, "Permission denied"),
         ({"command": ("no-such-command-anywhere",)}, "no-such-command-anywhere"),

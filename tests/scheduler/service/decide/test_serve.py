@@ -23,6 +23,7 @@ from typer.testing import CliRunner
 from benchmarks import kills
 from benchmarks.stops import stops
 from pipeline.app import app
+from pipeline.commands import serve as serve_command
 from pipeline.errors import UserError
 from scheduler.assembly import CoreSpec
 from scheduler.backends.events import Kind
@@ -124,14 +125,45 @@ class TestBeginning:
             with pytest.raises(SettingsError, match=f"cannot listen on 127.0.0.1:{port}"):
                 listen(given(tmp_path, port=port))
 
-    def test_another_cluster_or_state_folder_is_refused(self, tmp_path: Path) -> None:
-        tiny = ClusterSpec({"vc": 1}, 4, name="tiny")
-        begin(given(tmp_path), CoreSpec.of(tiny, "fifo"))
-        begin(given(tmp_path), CoreSpec.of(tiny, "fifo"))
-        with pytest.raises(LogHeaderError, match="cluster was"):
-            begin(given(tmp_path), CoreSpec.of(ClusterSpec({"vc": 2}, 4, name="tiny"), "fifo"))
-        with pytest.raises(LogHeaderError, match="another --state-dir"):
-            begin(given(tmp_path, state_dir=tmp_path / "other"), CoreSpec.of(tiny, "fifo"))
+    def test_another_backend_or_state_folder_is_refused(self, tmp_path: Path) -> None:
+        tiny = CoreSpec.of(ClusterSpec({"vc": 1}, 4, name="tiny"), "fifo")
+        begin(given(tmp_path), tiny)
+        begin(given(tmp_path), tiny)
+        for choice in (None, "apply", "keep"):
+            with pytest.raises(LogHeaderError, match="backend was 'simulated'"):
+                begin(given(tmp_path, backend="local", fake_gpus=True), tiny, choice=choice)  # type: ignore[arg-type]
+            with pytest.raises(LogHeaderError, match="another --state-dir"):
+                begin(given(tmp_path, state_dir=tmp_path / "other"), tiny, choice=choice)  # type: ignore[arg-type]
+
+    def test_another_cluster_file_is_applied_or_ignored_as_chosen(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(Supervisor, "run", lambda self: None)
+        monkeypatch.setattr(logs, "configure", lambda level: None)
+
+        def serve(vcs: str, *options: str, answer: str | None = None) -> tuple[str, str]:
+            for name, value in as_environment(given(tmp_path, port=0)).items():
+                monkeypatch.setenv(name, value)
+            (tmp_path / "cluster.yaml").write_text(CLUSTER.replace("{vc: 1}", vcs))
+            monkeypatch.setattr(serve_command, "_asks", lambda: answer is not None)
+            done = CliRunner().invoke(app, ["serve", *options], input=answer)
+            assert done.exception is None or isinstance(done.exception, UserError), done.exception
+            return done.output, str(done.exception or "")
+
+        assert "(4 GPUs)" in serve("{vc: 1}")[0]
+        told, error = serve("{vc: 2}")
+        assert told == "node node001: 4 x GPU of 24576 MiB in vc in the file, not in the log\n"
+        assert "--apply-file" in error
+        assert "--keep-log" in error
+        assert "(4 GPUs)" in serve("{vc: 2}", "--keep-log")[0]
+        assert "(8 GPUs)" in serve("{vc: 2}", "--apply-file")[0]
+        assert serve("{vc: 2}")[1] == ""
+        assert serve("{vc: 3}", answer="stop\n")[1] != ""
+        assert "(8 GPUs)" in serve("{vc: 3}", answer="keep\n")[0]
+        assert "(12 GPUs)" in serve("{vc: 3}", answer="apply\n")[0]
+        told, _ = serve("{other: 3}")
+        assert "node node001: " in told
+        assert "no decision pass has looked at node node001 yet" in told
 
     @pytest.mark.parametrize(
         ("options", "names"),

@@ -1,0 +1,327 @@
+"""A service that starts on a log with another cluster file: what differs, and which of them holds.
+
+Compared are what the file says and what the log has come to, nodes and settings that operators
+changed since included. Either the file is applied, as operators' changes that are logged, or the
+log goes on and the file is ignored; nothing is decided for whoever starts the service.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from itertools import count
+from typing import Any, Literal
+
+from sqlalchemy import Connection, func, select
+
+from scheduler.assembly import CoreSpec
+from scheduler.core.cluster import ClusterSpec, Node
+from scheduler.core.settings import ProfilingPartition, Settings, flat
+from scheduler.service.log.cluster_changes import (
+    ChangeRefused,
+    ClusterChanges,
+    Wanted,
+    fixed_nodes,
+)
+from scheduler.service.log.header import LogHeader, LogHeaderError
+from scheduler.service.log.nodes import NodeRecord, names_of
+from scheduler.service.log.present import Present
+from scheduler.service.log.record import Phase
+from scheduler.service.log.store.store import Store
+from scheduler.service.log.store.tables import jobs
+
+Choice = Literal["apply", "keep"]
+Ask = Callable[[ClusterChanges], Wanted]
+
+
+class FileDiffers(LogHeaderError):
+    """The cluster file and the log differ, and nobody said which holds, or it cannot.
+
+    Attributes:
+        differences: a line each.
+        can_apply: whether it may be asked which.
+    """
+
+    def __init__(self, why: str, differences: Iterable[str], *, can_apply: bool):
+        super().__init__(why)
+        self.differences = list(differences)
+        self.can_apply = can_apply
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What the file has otherwise.
+
+    Attributes:
+        lines: in words.
+        ask: the change that makes the log follow the file; None: there is none, `why_not`.
+    """
+
+    lines: tuple[str, ...]
+    ask: Ask | None
+    why_not: str = ""
+
+
+def settle(
+    store: Store,
+    spec: CoreSpec,
+    names: tuple[str, ...] = (),
+    *,
+    choice: Choice | None = None,
+    fake_gpus: bool = False,
+    actor: str = "",
+    at: Callable[[LogHeader], float],
+) -> Present:
+    """Bring cluster file and log together, as was chosen; the nodes and settings that hold.
+
+    Args:
+        spec, names: as the file has them.
+        choice: the file is applied, or the log kept; None: FileDiffers when they differ.
+        fake_gpus: of the local backend.
+        actor: who applies the file.
+        at: the time on the service's clock.
+
+    Raises FileDiffers; and then nothing has changed.
+    """
+    with store.writing() as connection:
+        present = Present.read(store, connection)
+        assert present is not None, "the log has begun"
+        found = differences(present, spec, names, live_jobs(connection))
+        if not found or choice == "keep":
+            return present
+        lines = [line for one in found for line in one.lines]
+        fixed = fixed_nodes(present.header.backend, fake_gpus)
+        wanted, cannot = _carried_out(ClusterChanges(present, fixed), found)
+        if choice is None or cannot:
+            never = ClusterChanges(present).never(connection) if not cannot else []
+            raise _undecided(lines, cannot, never, choice)
+        header = present.header
+        store.append_in(connection, [one.event(at(header), actor) for one in wanted])
+        return present
+
+
+def _undecided(
+    lines: list[str], cannot: list[str], never: list[str], choice: Choice | None
+) -> FileDiffers:
+    lines = lines + [f"cannot be applied: {line}" for line in cannot]
+    if never:
+        some = ", ".join(never[:10]) + (", ..." if len(never) > 10 else "")
+        lines.append(f"if the file is applied, too large for their virtual cluster: jobs {some}")
+    keep = "--keep-log goes on with the log and ignores the file"
+    if cannot:
+        what = "the cluster file differs from the log, and cannot be applied as it is"
+        if choice == "apply":
+            what = f"--apply-file: {cannot[0]}; nothing was changed"
+        return FileDiffers(f"{what}: {keep}, or use another database", lines, can_apply=False)
+    apply = "--apply-file makes the log follow the file"
+    why = f"the cluster file differs from the log: {apply}, {keep}"
+    return FileDiffers(why, lines, can_apply=True)
+
+
+def _carried_out(
+    changes: ClusterChanges, found: list[Difference]
+) -> tuple[list[Wanted], list[str]]:
+    """The changes in an order in which each can be made, and why others cannot; those that can
+    are taken into what is there."""
+    cannot = [one.why_not for one in found if one.ask is None]
+    left = [one for one in found if one.ask is not None]
+    made: list[Wanted] = []
+    while left:
+        again: list[Difference] = []
+        refused: list[str] = []
+        for one in left:
+            assert one.ask is not None
+            try:
+                wanted = one.ask(changes)
+            except ChangeRefused as error:
+                again.append(one)
+                refused.append(f"{one.lines[0]}: {error}")
+            else:
+                made.append(wanted)
+                changes.present.take(wanted.event(0.0, ""))
+        if len(again) == len(left):
+            return made, cannot + refused
+        left = again
+    return made, cannot
+
+
+def live_jobs(connection: Connection) -> dict[str, int]:
+    """Jobs that are not over, by virtual cluster."""
+    over = [phase.value for phase in Phase if phase.over]
+    query = (
+        select(jobs.c.vc, func.count().label("n"))
+        .where(jobs.c.phase.not_in(over))
+        .group_by(jobs.c.vc)
+    )
+    return {row.vc: row.n for row in connection.execute(query)}
+
+
+# --- what differs -------------------------------------------------------------------------------
+
+
+def differences(
+    present: Present, spec: CoreSpec, names: tuple[str, ...], live: Mapping[str, int]
+) -> list[Difference]:
+    """What a cluster file has otherwise than the log; `live`: jobs by virtual cluster."""
+    return [
+        *_kept_for_good(present, spec),
+        *_settings(present, spec),
+        *_nodes(present, spec.cluster, names),
+        *_gone(present, spec.cluster, live),
+    ]
+
+
+def _kept_for_good(present: Present, spec: CoreSpec) -> list[Difference]:
+    """Of name, policy and profiling partition, which a log keeps."""
+    was = present.header.spec
+    found = []
+    for what, file, log in (
+        ("cluster name", spec.cluster.name, was.cluster.name),
+        ("policy", spec.policy, was.policy),
+    ):
+        if file != log:
+            why = f"a log keeps its {what}"
+            found.append(Difference((f"{what}: file {file}, log {log}",), None, why))
+    none = ProfilingPartition(known_s=0.0)
+    lines = _of_settings("profiling.", spec.profiling or none, _partition(present) or none)
+    if lines:
+        found.append(Difference(lines, None, "a log keeps its profiling partition"))
+    return found
+
+
+def _partition(present: Present) -> ProfilingPartition | None:
+    """The profiling partition with the nodes it has now."""
+    spec = present.header.spec
+    if spec.profiling is None or not spec.lent:
+        return spec.profiling
+    lent: dict[str, int] = {}
+    for record in present.nodes.records.values():
+        has = record.intended
+        if record.profiling and has is not None and has.vc == record.has.vc:
+            lent[has.vc] = lent.get(has.vc, 0) + 1
+    return spec.profiling.model_copy(update={"nodes": lent})
+
+
+def _settings(present: Present, spec: CoreSpec) -> list[Difference]:
+    if spec.policy != present.header.spec.policy:
+        return []
+    lines = _of_settings("policy.", spec.settings, present.spec.settings)
+    plain = spec.settings.plain()
+    reason = "as in the cluster file"
+    ask: Ask = lambda there: there.set_all_settings(plain, reason)  # noqa: E731
+    return [Difference(lines, ask)] if lines else []
+
+
+def _of_settings(prefix: str, file: Settings, log: Settings) -> tuple[str, ...]:
+    new, old = flat(file), flat(log)
+    return tuple(
+        f"{prefix}{name}: file {_value(new, name)}, log {_value(old, name)}"
+        for name in dict.fromkeys([*old, *new])
+        if old.get(name) != new.get(name)
+    )
+
+
+def _value(values: Mapping[str, Any], name: str) -> str:
+    value = values.get(name)
+    return "off" if value is None else f"{value}"
+
+
+def _gone(present: Present, cluster: ClusterSpec, live: Mapping[str, int]) -> list[Difference]:
+    """Virtual clusters that the file has not and that jobs are in."""
+    return [
+        Difference(
+            (f"virtual cluster {vc}: in the log with {live[vc]} jobs, not in the file",),
+            None,
+            f"virtual cluster {vc} has {live[vc]} jobs that are not over",
+        )
+        for vc in sorted({r.has.vc for r in present.nodes.records.values()} | live.keys())
+        if vc not in cluster.vcs and live.get(vc)
+    ]
+
+
+# --- nodes --------------------------------------------------------------------------------------
+
+
+def _nodes(present: Present, cluster: ClusterSpec, names: tuple[str, ...]) -> list[Difference]:
+    """Nodes with a name are compared by name; the others of the file are any of the log's, those
+    that are alike first."""
+    file = list(zip(cluster.nodes(), names_of(cluster, names), strict=True))
+    log = {record.name: record for record in present.nodes.records.values()}
+    taken = log.keys() | {name for _, name in file}
+    missing = [(has, name) for has, name in file if name and name not in log]
+    pairs = [(has, log.pop(name)) for has, name in file if name in log]
+    nameless = [has for has, name in file if not name]
+    for alike in (_same, _going, _same_vc, _same_gpus):
+        nameless, found = _matched(nameless, log, alike)
+        pairs += found
+    numbered = (f"node{number:03d}" for number in count(present.nodes.next))
+    fresh = (name for name in numbered if name not in taken)
+    missing += [(has, next(fresh)) for has in nameless]
+    return [
+        *(_comes(has, name) for has, name in missing),
+        *(_changes(has, record) for has, record in pairs if not _same(has, record)),
+        *(_goes(record) for record in log.values() if record.intended is not None),
+    ]
+
+
+def _matched(
+    nodes: list[Node], log: dict[str, NodeRecord], alike: Callable[[Node, NodeRecord], bool]
+) -> tuple[list[Node], list[tuple[Node, NodeRecord]]]:
+    """Nodes of the file without a match in the log, and those with; matches leave `log`."""
+    left: list[Node] = []
+    found: list[tuple[Node, NodeRecord]] = []
+    for has in nodes:
+        record = next((record for record in log.values() if alike(has, record)), None)
+        if record is None:
+            left.append(has)
+        else:
+            found.append((has, log.pop(record.name)))
+    return left, found
+
+
+def _key(has: Node) -> Node:
+    return replace(has, gpu_type=has.gpu_type.casefold())
+
+
+def _same(has: Node, record: NodeRecord) -> bool:
+    return record.intended is not None and _key(record.intended) == _key(has)
+
+
+def _going(has: Node, record: NodeRecord) -> bool:
+    """It is about to leave, and would not."""
+    return record.leaves and _key(record.has) == _key(has)
+
+
+def _same_vc(has: Node, record: NodeRecord) -> bool:
+    return record.intended is not None and record.intended.vc == has.vc
+
+
+def _same_gpus(has: Node, record: NodeRecord) -> bool:
+    return record.intended is not None and _key(replace(record.intended, vc=has.vc)) == _key(has)
+
+
+def _comes(has: Node, name: str) -> Difference:
+    line = f"node {name}: {_words(has)} in the file, not in the log"
+    to = asdict(has)
+    return Difference((line,), lambda there: there.add(name, **to))
+
+
+def _goes(record: NodeRecord) -> Difference:
+    line = f"node {record.name}: in the log, not in the file"
+    reason = "not in the cluster file"
+    return Difference((line,), lambda there: there.remove(record.name, reason))
+
+
+def _changes(has: Node, record: NodeRecord) -> Difference:
+    if _going(has, record):
+        line = f"node {record.name}: in the file; in the log it is to leave"
+        return Difference((line,), lambda there: there.set_open(record.name, True))
+    log = "to leave" if record.intended is None else _words(record.intended)
+    line = f"node {record.name}: file {_words(has)}, log {log}"
+    to = {k: v for k, v in asdict(has).items() if v != getattr(record.intended or record.has, k)}
+    reason = "as in the cluster file"
+    return Difference((line,), lambda there: there.change(record.name, to, reason))
+
+
+def _words(has: Node) -> str:
+    return f"{has.gpus} x {has.gpu_type or 'GPU'} of {has.gpu_memory_mib:g} MiB in {has.vc}"
