@@ -5,13 +5,15 @@
 
 A crash is an exception that nothing catches, raised before or after a write or an action of the
 backend; everything the service had in memory is dropped, and another decider starts on the same
-database and the same outside world (`scheduler.backends.simulated.World`). Databases: SQLite in a
+database and the same outside world (`scheduler.backends.simulated.World`), now and then one of
+other code, which begins a new epoch. Meanwhile users submit, cancel and reorder, and operators add,
+drain, move, retype and remove nodes and change settings. Databases: SQLite in a
 temporary folder, and PostgreSQL when PELLUCID_TEST_DATABASE names one (`make faults` starts one).
 Then a real `pellucid serve` with real processes is killed with SIGKILL (`benchmarks.kills`).
 
 Per database: `crashes`; `lost`, jobs that were submitted and are nowhere, or whose end in the world
-is not their end in the service; `doubled`, jobs run twice, at once or one after the other;
-`audit_divergences`, places where the database does not follow from its log.
+is not their end in the service; `doubled`, jobs run twice, at once or one after the other, or on a
+node that is gone; `audit_divergences`, places where the database does not follow from its log.
 """
 
 from __future__ import annotations
@@ -35,7 +37,16 @@ import structlog
 from sqlalchemy import Connection, create_engine, insert, select, text
 
 from benchmarks import kills
-from benchmarks.faulty import Crash, FaultyBackend, FaultyStore, Fuse, Key, hurry
+from benchmarks.asked import asked
+from benchmarks.faulty import (
+    Crash,
+    FaultyBackend,
+    FaultyStore,
+    Fuse,
+    Key,
+    UpgradedDecider,
+    hurry,
+)  # fmt: skip
 from features.job import Profile
 from features.schema import State
 from features.state import FEATURES
@@ -46,19 +57,23 @@ from scheduler.backends.events import Event, Kind
 from scheduler.backends.simulated import JobOutcome, World
 from scheduler.backends.submission import Submission
 from scheduler.core.cluster import ClusterSpec
+from scheduler.core.decisions import Action, Decision
 from scheduler.core.settings import ProfilingPartition
 from scheduler.service.decide.decider import Decider
 from scheduler.service.log.audit import audit
 from scheduler.service.log.bundles import BundleStore
 from scheduler.service.log.header import LogHeader, code_version, establish
 from scheduler.service.log.record import Phase, first_row
+from scheduler.service.log.snapshots import EVERY, StateCheckpoints
 from scheduler.service.log.store.schema import prepare
 from scheduler.service.log.store.store import LeaseLost, Store
 from scheduler.service.log.store.tables import jobs
 from scheduler.simulation.work import Work
 
 START = 1.7e9
+LAST_S = 400.0  # by then everything else has happened
 POLICIES = ("pellucid",) * 4 + ("lucid",) * 4 + ("qssf", "fifo-skip")
+COUNTS = ("crashes", "jobs", "packed", "profiled", "takeovers_refused", "epochs", "reshaped", "set")
 
 
 @dataclass
@@ -70,13 +85,16 @@ class Outcome:
     packed: int = 0
     profiled: int = 0
     takeovers_refused: int = 0  # deciders that were replaced while they lived, and noticed
+    epochs: int = 0  # begun by code that would have decided otherwise
+    reshaped: int = 0  # nodes that came, went, moved or got GPUs of another type
+    set: int = 0  # settings changed
     lost: list[str] = field(default_factory=list)
     doubled: list[str] = field(default_factory=list)
     divergences: list[str] = field(default_factory=list)
     where: Counter[str] = field(default_factory=Counter)
 
     def add(self, other: Outcome) -> None:
-        for name in ("crashes", "jobs", "packed", "profiled", "takeovers_refused"):
+        for name in COUNTS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.lost += other.lost
         self.doubled += other.doubled
@@ -85,7 +103,7 @@ class Outcome:
 
 
 class Scenario:
-    """One seed: a small cluster, a few dozen jobs, users who change their minds, nodes that die."""
+    """One seed: a small cluster that changes, a few dozen jobs, users who change their minds."""
 
     def __init__(self, seed: int, url: str, folder: Path, bundles: Sequence[Path] = ()):
         self.seed, self.url, self.folder = seed, url, folder
@@ -103,6 +121,10 @@ class Scenario:
         self.refused = 0
         self.bundles = list(bundles)
         self.champion = folder / "champion"
+        self.library = BundleStore(folder / "library")
+        self.checkpoints = StateCheckpoints(folder / "snapshots", self.library.find)
+        self.snapshot_every = draw.choice([None, 3, 20])
+        self.found = Outcome()
         policy = draw.choice(POLICIES)
         spec = ClusterSpec({"left": 3, "right": 1}, 4, gpu_type="V100")
         partition = (
@@ -135,8 +157,13 @@ class Scenario:
             if draw.random() < 0.2:
                 todo.append((at + draw.expovariate(1 / 30), "priority", job_id))
         for _ in range(draw.randint(0, 2)):
-            node, at = str(draw.randrange(4)), START + draw.uniform(0, 200)
+            node, at = str(draw.randrange(6)), START + draw.uniform(0, 200)
             todo += [(at, "drain", node), (at + draw.uniform(10, 100), "open", node)]
+        for i in range(draw.randint(0, 6)):
+            what = draw.choice(["add", "remove", "change", "change", "set"])
+            name = f"more{i // 2}" if what == "add" else str(draw.randrange(6))
+            todo.append((START + draw.uniform(0, 250), what, name))
+        todo.append((START + LAST_S, "room", ""))
         if draw.random() < 0.3:
             todo.append((START + draw.uniform(20, 200), "die", str(draw.randrange(4))))
         for i in range(len(self.bundles)):
@@ -163,7 +190,7 @@ class Scenario:
                 name,
                 ("train", name),
                 draw.choice(["ann", "bob", "eve"]),
-                draw.choices(["left", "right", "nowhere"], [20, 20, 1])[0],
+                draw.choices(["left", "right", "new", "nowhere"], [20, 20, 2, 1])[0],
                 draw.choices([1, 2, 4, 8, 40], [20, 6, 3, 2, 1])[0],
                 at,
                 gpu_type="A100" if draw.random() < 0.04 else None,
@@ -172,25 +199,19 @@ class Scenario:
                 profile=draw.random() < 0.85,
                 priority=draw.choice([0, 0, 0, 5]),
             )
-            asked = Event(Kind.SUBMITTED, at, name, submission.owner, body=submission.body())
+            came = Event(Kind.SUBMITTED, at, name, submission.owner, body=submission.body())
 
             def row(connection: Connection, appended: list[Event]) -> None:
                 connection.execute(insert(jobs).values(first_row(appended[0])))
 
-            self.clients.append([asked], row)
+            self.clients.append([came], row)
             self.submitted.append(name)
-        elif what == "cancel":
-            self.clients.append([Event(Kind.CANCEL_ASKED, at, name, "ann")])
-        elif what == "priority":
-            body = {"priority": draw.randint(-2, 9)}
-            self.clients.append([Event(Kind.PRIORITY_SET, at, name, "op", body=body)])
-        elif what in ("drain", "open"):
-            body = {"node": int(name), "open": what == "open"}
-            self.clients.append([Event(Kind.NODE_SET, at, actor="op", body=body)])
         elif what == "die":
             self.world.lose_node(int(name))
         elif what == "promote":
             self._promote(self.bundles[int(name)])
+        else:
+            self.clients.append(asked(draw, at, what, name))
 
     def _promote(self, bundle: Path) -> None:
         """Another champion appears under the same name, whole."""
@@ -223,13 +244,16 @@ class Scenario:
     def _decider(self) -> Decider:
         self.lives += 1
         self.wall += 30.0  # whoever held the lease is not heard of any more
-        return Decider(
+        kind = UpgradedDecider if self.draw.random() < 0.15 else Decider
+        return kind(
             FaultyStore(self.url, self.fuse),
             lambda: FaultyBackend(self.world, self.fuse, self.asked, self.ends),
-            BundleStore(self.folder / "library"),
+            self.library,
             holder=f"life-{self.lives}",
             champion=self.champion,
             bundle_poll_s=0.0,
+            snapshots=self.checkpoints if self.snapshot_every else None,
+            snapshot_every=self.snapshot_every or EVERY,
             wall=lambda: self.wall,
         )
 
@@ -256,7 +280,7 @@ class Scenario:
                 _, what, name = self.todo.pop(0)
                 self._act(what, name)
             wait_s = self.todo[0][0] - now if self.todo else 50.0
-            decider.turn(self.draw.choice([0.0, wait_s, wait_s]))
+            self._watch(decider, decider.turn(self.draw.choice([0.0, wait_s, wait_s])))
             self.wall += 1.0
             live = decider.state.ledger.records.values()
             if not self.todo and not decider.state.pending and all(r.phase.over for r in live):
@@ -264,12 +288,28 @@ class Scenario:
 
     # --- judgement ------------------------------------------------------------------------------
 
+    def _watch(self, decider: Decider, decisions: Sequence[Decision]) -> None:
+        """Nobody holds, or is given, GPUs of a node that is not there."""
+        cluster, ledger = decider.state.core.cluster, decider.state.ledger
+        self.found.reshaped += sum(d.action is Action.CHANGE_NODE for d in decisions)
+        if decider.state.pending:
+            return
+        cluster.validate()
+        ledger.validate()
+        held = {r.job_id for r in ledger.records.values() if r.phase.holds_gpus}
+        nodes = {node: record.has for node, record in ledger.nodes.records.items()}
+        astray = {run.job.job_id for run in cluster.runs.values() if set(run.nodes) - set(nodes)}
+        if held != set(cluster.runs) or nodes != cluster.nodes or astray:
+            self.found.doubled.append(
+                f"seed {self.seed}: GPUs of {held ^ set(cluster.runs) | astray}, nodes {nodes}"
+            )
+
     def _judge(self) -> Outcome:
-        fuse = self.fuse
-        found = Outcome(
-            fuse.crashes.total(), len(self.submitted), takeovers_refused=self.refused,
-            where=fuse.crashes,
-        )  # fmt: skip
+        fuse, found = self.fuse, self.found
+        found.crashes, found.where = fuse.crashes.total(), fuse.crashes
+        found.jobs, found.takeovers_refused = len(self.submitted), self.refused
+        kinds = Counter(event.kind for event in self.clients.read())
+        found.epochs, found.set = kinds[Kind.EPOCH], kinds[Kind.SETTINGS_SET]
         found.doubled += [f"seed {self.seed}: {problem}" for problem in self.world.problems]
         with self.clients.engine.connect() as connection:
             rows = {row.job_id: row for row in connection.execute(select(jobs))}
@@ -281,7 +321,7 @@ class Scenario:
             self._judge_job(job_id, rows[job_id], found)
         found.divergences += [
             f"seed {self.seed}: {d.sentence()}"
-            for d in audit(self.clients, BundleStore(self.folder / "library").find).divergences
+            for d in audit(self.clients, self.library.find).divergences
         ]
         return found
 
@@ -392,7 +432,7 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=10, help="of a real service by SIGKILL")
     parser.add_argument("--seed", type=int, default=0, help="of the first scenario")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     databases: dict[str, str | None] = {"sqlite": None}
     if url := os.environ.get("PELLUCID_TEST_DATABASE"):
@@ -400,19 +440,16 @@ def main() -> None:
     figures: dict[str, dict[str, Any]] = {}
     wrong: list[str] = []
     for name, url in databases.items():
-        outcome = run(url, asked.crashes, first=asked.seed, tell=sys.stderr.isatty())
+        outcome = run(url, options.crashes, first=options.seed, tell=sys.stderr.isatty())
         figures[name] = {
             **_counts(outcome.crashes, outcome.lost, outcome.doubled, outcome.divergences),
-            "jobs": outcome.jobs,
-            "packed": outcome.packed,
-            "profiled": outcome.profiled,
-            "replaced_deciders_refused": outcome.takeovers_refused,
+            **{name: getattr(outcome, name) for name in COUNTS[1:]},
             "where": dict(outcome.where.most_common()),
         }
         wrong += [*outcome.lost, *outcome.doubled, *outcome.divergences]
-    if asked.kills:
+    if options.kills:
         with tempfile.TemporaryDirectory(prefix="pellucid-kills-") as folder:
-            killed = kills.run(Path(folder), kills=asked.kills, number=20 * asked.kills)
+            killed = kills.run(Path(folder), kills=options.kills, number=20 * options.kills)
         figures["sigkill"] = {
             **_counts(killed.kills, killed.lost, killed.doubled, killed.divergences),
             "jobs": killed.jobs,
@@ -420,7 +457,7 @@ def main() -> None:
         wrong += [*killed.lost, *killed.doubled, *killed.divergences]
     for line in wrong[:20]:
         print(line, file=sys.stderr)
-    if asked.json:
+    if options.json:
         print(json.dumps(figures, indent=2))
     else:
         for name, figure in figures.items():

@@ -12,7 +12,10 @@ from sqlalchemy import Connection, event
 
 from features.schema import State
 from scheduler.backends.base import Launch, Report
+from scheduler.backends.events import Kind
 from scheduler.backends.simulated import SimulatedBackend, World
+from scheduler.service.decide.decider import Decider
+from scheduler.service.log import fold
 from scheduler.service.log.store.store import Store
 
 Key = tuple[str, int]  # job, attempt
@@ -51,6 +54,20 @@ def hurry(store: Store) -> None:
         @event.listens_for(store.engine, "connect")
         def _connected(dbapi: Any, _record: Any) -> None:
             dbapi.execute("PRAGMA synchronous=OFF")
+
+
+class UpgradedDecider(Decider):
+    """One of other code: it would have decided something else than what stands in the log."""
+
+    _seen_it = False
+
+    def _folded(self, connection: Connection) -> fold.State:
+        passes = self.store.each_in(connection, upto=self.store.last_seq_in(connection))
+        last = [event for event in passes if event.kind is Kind.DECIDED][-1:]
+        if last and not self._seen_it:
+            self._seen_it = True
+            raise fold.Diverged(last[0], [])
+        return super()._folded(connection)
 
 
 class FaultyStore(Store):

@@ -1,4 +1,4 @@
-"""The spool on a disk that is full."""
+"""The spool on a disk that is full, and what it takes for a living process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.backends.local.spool import CLAIM, OVER, Spool, Told
+from scheduler.backends.local.spool import CLAIM, OVER, Spool, Told, start_ticks
 
 
 def test_a_claim_that_does_not_fit_on_the_disk_is_none(
@@ -63,3 +63,17 @@ def test_a_claim_is_on_disk_before_anybody_acts_on_it(
     done.clear()
     spool.record("job@1", OVER, {"exit": 0}, durable=True)
     assert [name.endswith(".partial") or name for name in done] == [True, "job@1"]
+
+
+def test_a_process_that_ended_is_none_though_nobody_has_asked_how() -> None:
+    """Its parent died or hangs: it has a number still, and begins and holds nothing."""
+    process = os.fork()
+    if not process:
+        os._exit(0)
+    os.waitid(os.P_PID, process, os.WEXITED | os.WNOWAIT)  # it has ended, and is left unasked
+    try:
+        assert " Z " in Path(f"/proc/{process}/stat").read_text()
+        assert start_ticks(process) is None
+    finally:
+        os.waitpid(process, 0)
+    assert start_ticks(os.getpid()) is not None

@@ -94,6 +94,31 @@ def test_a_job_for_which_lent_nodes_leave_no_room_is_refused() -> None:
     assert [d.reason for d in desk.submit(a_job(gpus=9))] == [Reason.INVALID_REQUEST]
 
 
+def test_a_policy_hears_of_every_job_that_leaves_without_having_ended() -> None:
+    """Cancelled while it waited, given GPUs and never begun, and one that the cluster has no room
+    for any more: whatever a policy keeps of a job goes with it."""
+
+    class Listens(Fifo):
+        def __init__(self) -> None:
+            self.gone: list[str] = []
+
+        def withdrawn(self, job_id: str, now: float) -> None:
+            self.gone.append(job_id)
+
+    policy = Listens()
+    desk = Desk(policy, cluster_of(nodes=2))
+    desk.submit(
+        *(a_job(name, gpus=8) for name in ("runs", "ends", "waits")), a_job("wide", gpus=16)
+    )
+    desk.core.withdrawn("runs", 1.0, Reason.NOT_STARTED)
+    desk.core.withdrawn("waits", 1.0)
+    desk.core.change_node(0, None)
+    desk.core.decide(2.0)
+    assert policy.gone == ["runs", "waits", "wide"]
+    desk.end("ends", now=3.0)
+    assert policy.gone == ["runs", "waits", "wide"]
+
+
 def test_a_job_cannot_be_submitted_twice() -> None:
     desk = Desk(Fifo(), cluster_of())
     desk.submit(a_job("x"))

@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, insert, select
 
+from benchmarks.faulty import UpgradedDecider
 from features.job import Profile
 from scheduler.assembly import CoreSpec
 from scheduler.backends.events import Event, Kind
@@ -75,9 +76,9 @@ class Desk:
         self.decider = self.another()
         assert self.decider.take_over()
 
-    def another(self, holder: str = "one") -> Decider:
+    def another(self, holder: str = "one", kind: type[Decider] = Decider) -> Decider:
         """A decider of its own, not yet in charge."""
-        return Decider(
+        return kind(
             self.store,
             lambda: SimulatedBackend(self.world),
             self.bundle_store,
@@ -89,10 +90,15 @@ class Desk:
             wall=lambda: self.wall,
         )
 
-    def restart(self) -> None:
-        """The service dies and comes back; nothing that it had in memory is left."""
+    def restart(self, *, upgraded: bool = False) -> None:
+        """The service dies and comes back; nothing that it had in memory is left.
+
+        Args:
+            upgraded: as other code, that would have decided otherwise.
+        """
         self.wall += 60.0
-        self.decider = self.another(f"after {self.wall}")
+        kind = UpgradedDecider if upgraded else Decider
+        self.decider = self.another(f"after {self.wall}", kind)
         assert self.decider.take_over()
 
     # --- what people do -----------------------------------------------------------------------

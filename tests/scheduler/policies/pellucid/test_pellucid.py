@@ -7,13 +7,14 @@ from hypothesis import strategies as st
 
 from scheduler.core.cluster import Pool
 from scheduler.core.decisions import Action, Decision, Reason
+from scheduler.core.estimates import TableEstimator
 from scheduler.core.pairs import TablePairPredictor
 from scheduler.core.policy import Policy
 from scheduler.core.profiling import Stage, WaitingStage
 from scheduler.policies.pellucid.borrowing import Lending
 from scheduler.policies.pellucid.policy import Pellucid
 from scheduler.policies.pellucid.settings import Borrowing
-from scheduler.testing.builders import Likes, a_job, cluster_of, pellucid, play
+from scheduler.testing.builders import Desk, Likes, a_job, actions, cluster_of, pellucid, play
 from scheduler.testing.policy import PolicyContract
 from scheduler.testing.worlds import World, replay, watch, worlds
 
@@ -118,6 +119,42 @@ def test_removing_the_reservation_starts_the_job_it_blocks() -> None:
     assert (wait.reason, wait.blocker) == (Reason.RESERVED_FOR_STARVING_JOB, "wide")
     without = play(pellucid(max_wait_s=HOUR), cluster_of(nodes=1), long, small)
     assert without.result("small").queue_s == 0
+
+
+def test_jobs_past_their_bound_go_in_the_order_they_were_submitted() -> None:
+    """Whatever is predicted of them, and whether they fell behind while they waited here or came
+    back from elsewhere: the oldest goes first."""
+    names = ["huge", "large", "tiny", "small"]
+    hours = dict(zip(names, (40.0, 10.0, 0.1, 1.0), strict=True))
+    desk = Desk(
+        pellucid(max_wait_s=HOUR, overload=16.0, ageing=0.0),
+        cluster_of(),
+        TableEstimator("given", {name: hours[name] * HOUR for name in names}, default=HOUR),
+    )
+    desk.submit(a_job("first", gpus=8))
+    for i, name in enumerate(names):
+        desk.submit(a_job(name, gpus=8, at=60.0 * i), now=60.0 * i)
+    queue = desk.core.queues["vc"]
+    assert [queued.job.job_id for queued in queue] == ["tiny", "small", "large", "huge"]
+    desk.wake(10 * HOUR)
+    assert [queued.job.job_id for queued in queue] == names
+    for queued in list(queue):  # as a change of settings or of models does
+        desk.policy.prepare(queued, 10 * HOUR, desk.estimator)
+    queue.replace(list(queue))
+    assert [queued.job.job_id for queued in queue] == names
+    desk.end("first", now=10 * HOUR)
+    assert "huge" in desk.cluster.runs
+
+
+def test_gpus_kept_for_a_job_that_is_withdrawn_are_free_for_the_next() -> None:
+    desk = Desk(pellucid(max_wait_s=HOUR, overload=16.0), cluster_of(nodes=2))
+    desk.submit(a_job("long", gpus=8), a_job("wide", gpus=16))
+    desk.wake(10 * HOUR)
+    late = a_job("late", gpus=8, at=10 * HOUR)
+    kept = desk.submit(late, now=10 * HOUR)
+    assert [d.reason for d in kept if d.action is Action.WAIT] == [Reason.RESERVED_FOR_STARVING_JOB]
+    desk.core.withdrawn("wide", 11 * HOUR)
+    assert (Action.START, "late") in actions(desk.core.decide(11 * HOUR))
 
 
 def test_packs_before_it_must_only_pairs_that_hardly_slow() -> None:

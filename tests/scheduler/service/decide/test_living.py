@@ -1,7 +1,7 @@
 """A cluster that changes under the running service: nothing is lost, no job on a node that is gone.
 
-Submissions, ends, nodes that come, go, move and change their type, new settings and kills in any
-order; the log is folded anew from its start, and from snapshots.
+Submissions, ends, nodes that come, go, move and change their type, new settings, kills and new
+epochs in any order; the log is folded anew from its start, and from snapshots.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from hypothesis.stateful import (
     rule,
 )
 
+from benchmarks.asked import TYPES, a_node
 from benchmarks.faulty import hurry
 from scheduler.backends.events import Kind
 from scheduler.backends.simulated import JobOutcome
@@ -39,10 +40,6 @@ from tests.scheduler.service.desk import Desk, lasting
 
 JOBS = [f"job{i}" for i in range(14)]
 MIXED = ClusterSpec.mixed({"vc": [NodeGroup("V100", 1, 4), NodeGroup("V100", 2, 2)]})
-
-
-def a_node(vc: str = "vc", gpus: int = 4, gpu_type: str = "V100") -> dict[str, Any]:
-    return {"vc": vc, "gpus": gpus, "gpu_type": gpu_type, "gpu_memory_mib": 24_576.0}
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -138,9 +135,14 @@ class Living(RuleBasedStateMachine):
     def a_node_goes(self, node: int) -> None:
         self.desk.ask(Kind.NODE_REMOVED, node=node, reason="sold")
 
-    @rule(node=st.integers(0, 6), vc=st.sampled_from(["vc", "new"]), gpus=st.sampled_from([2, 4]))
-    def a_node_changes(self, node: int, vc: str, gpus: int) -> None:
-        self.desk.ask(Kind.NODE_CHANGED, node=node, **a_node(vc, gpus))
+    @rule(
+        node=st.integers(0, 6),
+        vc=st.sampled_from(["vc", "new"]),
+        gpus=st.sampled_from([2, 4]),
+        gpu_type=st.sampled_from(["V100", "A100"]),
+    )
+    def a_node_changes(self, node: int, vc: str, gpus: int, gpu_type: str) -> None:
+        self.desk.ask(Kind.NODE_CHANGED, node=node, **a_node(vc, gpus, gpu_type))
 
     @rule(node=st.integers(0, 6), is_open=st.booleans())
     def drain_or_open(self, node: int, is_open: bool) -> None:
@@ -151,7 +153,8 @@ class Living(RuleBasedStateMachine):
             [
                 {"ageing": 0.0},
                 {"max_wait_s": 60.0},
-                {"fairness": {"strength": 1.0}},
+                {"fairness": {"weight": 1.0}},
+                {"sharing": {"max_gpus": 2}},
                 {"nonsense": 1},
             ]
         )
@@ -167,9 +170,9 @@ class Living(RuleBasedStateMachine):
     def turn(self, wait_s: float) -> None:
         self.desk.turn(wait_s)
 
-    @rule()
-    def crash(self) -> None:
-        self.desk.restart()
+    @rule(upgraded=st.booleans())
+    def crash(self, upgraded: bool) -> None:
+        self.desk.restart(upgraded=upgraded)
 
     @precondition(lambda self: hasattr(self, "desk") and not self.desk.decider.state.pending)
     @invariant()
@@ -190,6 +193,7 @@ class Living(RuleBasedStateMachine):
                 continue
             assert state.core.held(record.job_id) is (record.hold is not None)
             assert state.core.known(record.job_id).job == record.submission.job()
+            assert state.core.known(record.job_id).priority == record.priority
             assert record.submission.owner == "ann"
             if record.phase is Phase.HELD:
                 queued = state.core.known(record.job_id)
@@ -205,8 +209,8 @@ class Living(RuleBasedStateMachine):
             return
         for node in range(20):
             self.desk.ask(Kind.NODE_SET, node=node, open=True)
-        for i in range(2):
-            self.desk.ask(Kind.NODE_ADDED, name=f"last{i}", **a_node("vc", 8))
+        for i in range(4):
+            self.desk.ask(Kind.NODE_ADDED, name=f"last{i}", **a_node("vc", 8, TYPES[i % 2]))
         for job_id in self.outcomes:
             self.desk.ask(Kind.RELEASED, job_id, operator=True)
             self.desk.ask(Kind.CHANGED, job_id, vc="vc", gpu_type=None)
@@ -260,8 +264,8 @@ def test_a_busy_node_leaves_after_its_job_and_a_new_one_has_a_number_of_its_own(
     desk.submit("runs", gpus=4)
     desk.turn()
     desk.ask(Kind.NODE_REMOVED, node=0)
-    desk.ask(Kind.NODE_ADDED, name="gpu09", **a_node(gpus=2))
-    desk.ask(Kind.NODE_ADDED, name="gpu09", **a_node(gpus=2))
+    desk.ask(Kind.NODE_ADDED, name="gpu09", **a_node("vc", 2))
+    desk.ask(Kind.NODE_ADDED, name="gpu09", **a_node("vc", 2))
     desk.turn()
     assert (desk.node(0).open, desk.node(0).change) == (False, "{}")
     assert desk.node(2).name == "gpu09"
