@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 
 import pytest
 
@@ -27,4 +28,4 @@ def test_a_bug_can_be_planted_and_its_tests_are_there(mutant: Mutant) -> None:
         assert (ROOT / path).exists(), test
         if names:
             told = (ROOT / path).read_text()
-            assert all(f"def {name}(" in told or f"class {name}(" in told for name in names), test
+            assert all(re.search(rf"(def|class) {name}\b", told) for name in names), test

@@ -71,6 +71,17 @@ def test_what_is_over_stays_so_and_only_what_was_let_go_runs() -> None:
     assert Stage.RUNNING not in {stage for stage, did in TRANSITIONS if did is Did.NOT_STARTED}
 
 
+@pytest.mark.parametrize("stage", [Stage.RELEASING, Stage.RELEASED])
+def test_a_job_seen_held_after_its_release_is_let_go_once_more(stage: Stage) -> None:
+    """The release was not heard, or died with the controller: else it would wait for ever."""
+    attempt = an_attempt(stage)
+    attempt.move(Did.HELD_AGAIN, 9.0)
+    assert (attempt.is_held, attempt.let_go) == (True, False)
+    for did in (Did.PLACE, Did.RELEASE, Did.HEARD):
+        attempt.move(did, 10.0)
+    assert attempt.stage is Stage.RELEASED
+
+
 def test_a_story_is_everything_that_happened_in_order() -> None:
     attempt = SlurmAttempt(KEY, LAUNCH)
     attempt.move(Did.SUBMIT, 1.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -146,7 +147,9 @@ def test_jobs_past_their_bound_go_in_the_order_they_were_submitted() -> None:
     assert "huge" in desk.cluster.runs
 
 
-def test_gpus_kept_for_a_job_that_is_withdrawn_are_free_for_the_next() -> None:
+@pytest.mark.parametrize("again", [False, True])
+def test_gpus_kept_for_a_job_that_is_withdrawn_are_free_for_the_next(again: bool) -> None:
+    """Also where one of the same name comes at once: it has not waited."""
     desk = Desk(pellucid(max_wait_s=HOUR, overload=16.0), cluster_of(nodes=2))
     desk.submit(a_job("long", gpus=8), a_job("wide", gpus=16))
     desk.wake(10 * HOUR)
@@ -154,6 +157,8 @@ def test_gpus_kept_for_a_job_that_is_withdrawn_are_free_for_the_next() -> None:
     kept = desk.submit(late, now=10 * HOUR)
     assert [d.reason for d in kept if d.action is Action.WAIT] == [Reason.RESERVED_FOR_STARVING_JOB]
     desk.core.withdrawn("wide", 11 * HOUR)
+    if again:
+        desk.core.submitted(a_job("wide", gpus=16, at=11 * HOUR).job, 11 * HOUR)
     assert (Action.START, "late") in actions(desk.core.decide(11 * HOUR))
 
 

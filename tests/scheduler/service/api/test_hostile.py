@@ -157,6 +157,19 @@ def test_anothers_job_is_not_there(service: Service) -> None:
     assert refused == [("alice", "not-yours")] * 7 + [("vera", "not-yours")] * 7
 
 
+def test_anothers_job_is_a_place_in_the_queue_and_a_mark_on_the_map(service: Service) -> None:
+    runs = service.submit("bob.noyce", 1000, gpus=8, name="zqruns")
+    service.turn(2)
+    waits = service.submit("bob.noyce", 1000, gpus=8, name="zqwaits")
+    service.turn(2)
+    hidden = (runs, waits, "bob.noyce", "zqruns", "zqwaits")
+    for path in ("/api/v1/queue?vc=vision", "/api/v1/cluster", "/?vc=vision", JOBS):
+        shown = service.by("alice").get(path)
+        assert shown.status_code == 200
+        assert not [mark for mark in hidden if mark in shown.text], path
+        assert any(mark in service.by("bob.noyce").get(path).text for mark in (runs, waits)), path
+
+
 def test_a_viewer_changes_nothing_even_of_their_own(service: Service) -> None:
     _, secret = tokens.create(
         service.store, "alice", Role.VIEWER, os_user=service_user(), now=time.time()

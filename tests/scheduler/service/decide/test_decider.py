@@ -270,6 +270,19 @@ class TestRestart:
         desk.turn()
         assert desk.phase("a") == "lost"
 
+    def test_what_was_decided_and_not_begun_begins_and_is_not_lost(self, desk: Desk) -> None:
+        desk.submit("a")
+        launch, SimulatedBackend.launch = SimulatedBackend.launch, lambda *_: None  # type: ignore[method-assign]
+        try:
+            desk.turn()
+        finally:
+            SimulatedBackend.launch = launch  # type: ignore[method-assign]
+        assert not desk.world.begun
+        desk.restart()
+        desk.until_idle()
+        assert desk.phase("a") == "ended"
+        assert list(desk.world.begun) == [("a", 1)]
+
     def test_a_stop_that_was_not_carried_out_is_repeated(self, desk: Desk) -> None:
         desk.submit("a")
         desk.turn()

@@ -276,3 +276,14 @@ def test_a_busy_node_leaves_after_its_job_and_a_new_one_has_a_number_of_its_own(
         2: Node("vc", 2, "V100"),
     }
     assert audit(desk.store, desk.bundle_store.find).clean
+
+
+def test_no_node_is_given_the_number_of_one_that_is_gone(desk: Desk) -> None:
+    desk.turn()
+    for name, number in (("first", 2), ("second", 3)):
+        desk.ask(Kind.NODE_ADDED, name=name, **a_node("vc", 2))
+        desk.turn()
+        assert desk.node(number).name == name
+        desk.ask(Kind.NODE_REMOVED, node=number)
+        desk.turn()
+    assert audit(desk.store, desk.bundle_store.find).clean

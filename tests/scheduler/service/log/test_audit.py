@@ -132,6 +132,19 @@ class TestOtherCode:
         assert len([key for key in upgraded.world.begun if key[0] == "runs"]) == 1
         assert not upgraded.world.problems
 
+    def test_what_an_operator_said_holds(self, upgraded: Desk) -> None:
+        upgraded.submit("urgent", gpus=8)
+        upgraded.ask(Kind.PRIORITY_SET, "urgent", priority=7)
+        upgraded.ask(Kind.NODE_SET, node=1, open=False, reason="fan")
+        upgraded.turn()
+        upgraded.restart()
+        core = upgraded.decider.state.core
+        assert [(q.job.job_id, q.priority) for q in core.queues["vc"]] == [
+            ("urgent", 7),
+            ("waits", 0),
+        ]
+        assert not core.cluster.pools["vc"].is_open(1)
+
     def test_from_there_on_the_log_replays_again(self, upgraded: Desk) -> None:
         upgraded.restart()
         upgraded.submit("new", gpus=4)
