@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -30,6 +30,10 @@ TOKEN = Annotated[
     ),
 ]
 JSON = Annotated[bool, typer.Option("--json", help="Print what the service answered, as JSON.")]
+REASON = Annotated[str, typer.Option(help="Why; kept in the log, and shown with a drained node.")]
+PREVIEW = Annotated[
+    bool, typer.Option("--preview", help="Change nothing; say whose start would move.")
+]
 JOB = Annotated[str, typer.Argument(metavar="JOB", help="Id of the job.")]
 
 
@@ -66,3 +70,55 @@ def forecast_words(forecast: Mapping[str, Any] | None, now: float) -> str:
     if forecast["end_p50"] is not None:
         words += f"; ends in {between(now, forecast['end_p50'])}"
     return words
+
+
+def change(
+    ask: Callable[[Client], Mapping[str, Any]],
+    done: str,
+    server: str | None,
+    token: str | None,
+    as_json: bool,
+) -> None:
+    """Ask for a change of nodes or settings, or for its preview, and say what came of it.
+
+    Args:
+        done: what is true of the node, or of the settings, once it is made.
+    """
+    from pipeline.console import user_errors
+
+    with user_errors(), connect(server, token) as client:
+        answer = ask(client)
+    if as_json:
+        print_json(answer)
+        return
+    effect = answer["effect"]
+    if effect is not None:
+        _preview(effect)
+    elif answer["changed"]:
+        typer.echo(f"{answer['name'] or 'it'} {done}")
+    else:
+        typer.echo(f"{answer['name'] or 'it'}: nothing to do, it is so already")
+    if answer["never"]:
+        can = "could" if effect is not None else "can"
+        typer.echo(
+            f"These jobs {can} not start any more, their virtual cluster being too small: "
+            + ", ".join(answer["never"])
+        )
+
+
+def _preview(effect: Mapping[str, Any]) -> None:
+    from scheduler.explain.words import duration
+
+    if effect["why_not"]:
+        typer.echo(f"Nothing is changed. No preview: {effect['why_not']}")
+        return
+    typer.echo(
+        f"Nothing is changed. Of {effect['waiting']} waiting jobs, {effect['examined']} looked at "
+        f"in {effect['futures']} futures:"
+    )
+    for job_id, by_s in sorted(effect["moved"].items(), key=lambda item: item[1]):
+        typer.echo(f"  {job_id} {duration(abs(by_s))} {'later' if by_s > 0 else 'earlier'}")
+    for job_id in effect["stuck"]:
+        typer.echo(f"  {job_id} would not start, as far as was looked")
+    if not (effect["moved"] or effect["stuck"]):
+        typer.echo("  nobody starts a minute or more earlier or later")

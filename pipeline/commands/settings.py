@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from typing import Annotated
 
 import typer
 
-from pipeline.commands.node import PREVIEW, REASON, told
 from pipeline.console import user_errors
 from pipeline.errors import UserError
-from pipeline.remote import JSON, SERVER, TOKEN, connect, print_json
+from pipeline.remote import JSON, PREVIEW, REASON, SERVER, TOKEN, change, connect, print_json
 
 HELP = """What the policy of a running service decides by. For operators.
 
@@ -30,6 +30,9 @@ def show(server: SERVER = None, token: TOKEN = None, as_json: JSON = False) -> N
         return
     for one in found:
         changed = "" if one["value"] == one["default"] else f" (default {one['default']})"
+        if one["since"] is not None:
+            changed += time.strftime(" (%F %R", time.localtime(one["since"]))
+            changed += f" by {one['actor']})" if one["actor"] else ")"
         unit = f" {one['unit']}" if one["unit"] else ""
         typer.echo(f"{one['name']} = {one['value']}{unit}{changed}: {one['description']}")
 
@@ -51,7 +54,7 @@ def set_settings(
 
       pellucid settings set ageing=0.5 fairness.weight=1 --preview
     """
-    import yaml
+    from scheduler.core.settings import value_of
 
     with user_errors():
         values = {}
@@ -59,9 +62,11 @@ def set_settings(
             name, equals, value = text.partition("=")
             if not (name and equals):
                 raise UserError(f"{text}: use NAME=VALUE")
-            try:
-                values[name] = yaml.safe_load(value)
-            except yaml.YAMLError:
-                raise UserError(f"{text}: the value is no YAML") from None
-        with connect(server, token) as client:
-            told(client.set_settings(values, reason=reason, preview=preview), "is set", as_json)
+            values[name] = value_of(value)
+    change(
+        lambda client: client.set_settings(values, reason=reason, preview=preview),
+        "is set",
+        server,
+        token,
+        as_json,
+    )

@@ -123,11 +123,12 @@ def with_assignments(values: Mapping[str, Any], texts: Sequence[str]) -> dict[st
         for section in sections:
             inner = place.get(section)
             place[section] = place = dict(inner) if isinstance(inner, Mapping) else {}
-        place[last] = _value(value)
+        place[last] = value_of(value)
     return found
 
 
-def _value(text: str) -> Any:
+def value_of(text: str) -> Any:
+    """What a person wrote, as in a cluster file. Raises InvalidSettings."""
     try:
         return json.loads(text)  # YAML takes 1e6 for a word
     except ValueError:

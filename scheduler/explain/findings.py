@@ -5,7 +5,9 @@ Everything here is computed at the moment it is asked. Jobs of others are counte
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from scheduler.core.core import Core
@@ -136,11 +138,19 @@ def _kept(core: Core, queued: QueuedJob) -> Kept | None:
 # --- in words, and as plain values ---------------------------------------------------------------
 
 
-def told(found: Answer, owner: str, futures: Futures, *, names: bool = False) -> dict[str, Any]:
+def told(
+    found: Answer,
+    owner: str,
+    futures: Futures,
+    *,
+    names: bool = False,
+    closed: Mapping[int, str] = MappingProxyType({}),
+) -> dict[str, Any]:
     """The answer as plain values for the owner of the job; others' jobs are not named.
 
     Args:
         names: name the jobs of others too (operators).
+        closed: nodes that are closed, by number, in words: name, by whom and why.
     """
 
     def shown(holder: Holder) -> str:
@@ -152,6 +162,7 @@ def told(found: Answer, owner: str, futures: Futures, *, names: bool = False) ->
             "kind": holder.kind.value,
             "job": shown(holder) if holder.job_id else "",
             "node": holder.node,
+            "closed": "" if holder.node is None else closed.get(holder.node, ""),
             "ran_s": holder.ran_s,
             "past_s": holder.past_s or None,
             "ends_in_s": holder.ends_in_s,
@@ -207,7 +218,7 @@ def _group(kind: Kind, holders: list[dict[str, Any]]) -> str:
     if not mine:
         return ""
     if kind is Kind.NODE:
-        return listed([f"node {h['node']}, which is closed" for h in mine])
+        return listed([h["closed"] or f"node {h['node']}, which is closed" for h in mine])
     named = [f"job {h['job']}" for h in mine if h["job"]]
     hidden = len(mine) - len(named)
     what = {

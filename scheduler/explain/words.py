@@ -80,6 +80,13 @@ def percent(share: float) -> str:
     return f"{value:.0f} %" if value >= 9.95 or value == 0 else f"{value:.1f} %"
 
 
+def drained_words(actor: str = "", reason: str = "", then: str = "") -> str:
+    """That a node is drained, by whom, why and what becomes of it once nothing runs there."""
+    by = f" by {actor}" if actor else ""
+    why = f": {reason}" if reason else ""
+    return f"drained{by}{why}" + (f"; {then} once nothing runs there" if then else "")
+
+
 def count(n: int, noun: str) -> str:
     """ "1 job", "2 jobs"."""
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"

@@ -241,6 +241,7 @@ class WhatIf:
             made.append(after)
         return {
             "moved": {m.job_id: m.by_s for m in _moved(futures, base, made, watched)},
+            "stuck": [j for j in watched if _starts_in(base, j) and not _starts_in(made, j)],
             "examined": len(watched),
             "waiting": len(waiting),
             "futures": len(made),
@@ -313,6 +314,11 @@ def _forecast(futures: Futures, worlds: list[World], job_id: str, *, held: bool)
     starts = [world[job_id][0] for world in worlds]
     ends = [world[job_id][1] for world in worlds]
     return summary(futures.now, starts, ends, futures.horizon_s)
+
+
+def _starts_in(worlds: list[World], job_id: str) -> bool:
+    """Whether a job starts in at least half of the futures, as far as they were followed."""
+    return 2 * sum(isfinite(world[job_id][0]) for world in worlds) >= max(len(worlds), 1)
 
 
 def _moved(

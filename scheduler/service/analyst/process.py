@@ -33,6 +33,7 @@ from scheduler.explain.whatif.forecasts import (
     end_of,
 )
 from scheduler.explain.whatif.memory import Memory, SubmittedJob
+from scheduler.explain.words import drained_words
 from scheduler.service.analyst.calibration import Correction
 from scheduler.service.analyst.records import body_of, ended, forecast_of, write
 from scheduler.service.analyst.threaded_store import ThreadedStore
@@ -42,6 +43,7 @@ from scheduler.service.log.fold import State
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store.store import Lease, LeaseLost, Store
 from scheduler.service.log.store.tables import forecasts, questions
+from scheduler.service.log.store.visibility import SOMEBODY
 
 if TYPE_CHECKING:
     from scheduler.service.settings import Settings
@@ -353,7 +355,8 @@ class Analyst:
                 return body_of(self.foresee([job_id])[job_id])
             if kind == "why":
                 futures = self.futures()
-                return reasons.told(reasons.answer(futures, job_id), owner, futures, names=names)
+                found, closed = reasons.answer(futures, job_id), self._closed(names)
+                return reasons.told(found, owner, futures, names=names, closed=closed)
             if kind == "after":
                 return self._after(job_id, str(body["other"]))
             asking = WhatIf(
@@ -373,6 +376,15 @@ class Analyst:
         except (NotPossible, LookupError) as error:
             return {"unavailable": str(error).strip("'\"")}
         return {"unavailable": f"no such question: {kind}"}
+
+    def _closed(self, names: bool) -> dict[int, str]:
+        """The drained nodes in words, by number; `names`: of who drained them."""
+        found = {}
+        for node, record in self.state.ledger.nodes.records.items():
+            if not record.open:
+                actor = record.actor if names or not record.actor else SOMEBODY
+                found[node] = f"node {record.name}, {drained_words(actor, record.reason)}"
+        return found
 
     def _after(self, job_id: str, other: str) -> dict[str, Any]:
         """Why another job went, or goes, before this one. LookupError when it was in no queue."""

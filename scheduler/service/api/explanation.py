@@ -62,6 +62,7 @@ class InTheWay:
     Attributes:
         kind: running job, waiting job, reservation, or closed node.
         job: its id; "" where it is another's, or a node.
+        closed: of a closed node: its name, who drained it and why, in words.
         ran_s, past_s: of a run: how long it has run, and how far past its prediction.
         ends_in_s: of a run: seconds until it has ended, with even odds.
     """
@@ -69,6 +70,7 @@ class InTheWay:
     kind: str
     job: str = ""
     node: int | None = None
+    closed: str = ""
     ran_s: float | None = None
     past_s: float | None = None
     ends_in_s: float | None = None

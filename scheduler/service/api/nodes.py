@@ -4,7 +4,7 @@ what the policy can be set to. Each request is an event; with `preview` nothing 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
@@ -47,6 +47,7 @@ class Effect:
     Attributes:
         moved: seconds by which jobs would start later (earlier: below 0), at the median over the
             futures; those by a minute or more.
+        stuck: jobs that would start, and would not any more as far as the futures were followed.
         examined, waiting: jobs that were looked at, and that wait.
     """
 
@@ -54,6 +55,7 @@ class Effect:
     examined: int
     waiting: int
     futures: int
+    stuck: list[str] = field(default_factory=list)
     why_not: str = ""
 
 
@@ -123,7 +125,7 @@ def present_in(store: Store, connection: Connection) -> Present:
 
 def _effect(answer: dict[str, Any]) -> Effect:
     if "unavailable" in answer:
-        return Effect({}, 0, 0, 0, answer["unavailable"])
+        return Effect({}, 0, 0, 0, why_not=answer["unavailable"])
     return Effect(**answer)
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.core.cluster import Cluster, ClusterSpec, NodeGroup
+from scheduler.core.cluster import Cluster, ClusterSpec, Node, NodeGroup
 from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.explain.whatif.changes import Change, NotPossible
@@ -216,3 +217,35 @@ def test_so_is_every_one_of_a_policy_that_profiles(world: World, name: str) -> N
                 assert starts == (d.job_id in begun), change
 
     replay(world, a_policy(name, world), look)
+
+
+def the_effect(change: Callable[[Core], None]) -> dict[str, object]:
+    """Of a change at 100 s, where `first` (6 of 8 GPUs) ends at 600, then `large` (4) runs until
+    1200, then `late` (all 8) starts."""
+    desk, memory = busy()
+    return WhatIf(Futures(desk.core, memory, 100.0), samples=9).effect(change)
+
+
+def test_the_effect_of_a_node_that_comes_is_whose_start_moves_by_how_much() -> None:
+    # large starts there at 100 and not at 600; late on the first node at 600 and not at 1200
+    told = the_effect(lambda core: core.add_node(1, Node("vc", 8)))
+    assert told["moved"] == {"large": -500.0, "late": -600.0}
+    assert (told["examined"], told["waiting"], told["futures"], told["stuck"]) == (2, 2, 9, [])
+    # one of 4 GPUs is large's only: late needs 8 on the fewest nodes, and has the first at 600
+    assert the_effect(lambda core: core.add_node(1, Node("vc", 4)))["moved"] == told["moved"]
+
+
+def test_the_effect_of_nothing_that_matters_is_nobody_s() -> None:
+    told = the_effect(lambda core: core.add_node(1, Node("other", 8)))
+    assert (told["moved"], told["stuck"]) == ({}, [])
+
+
+def test_jobs_that_a_change_would_keep_from_starting_are_named() -> None:
+    told = the_effect(lambda core: core.set_node(0, False))
+    assert (told["moved"], told["stuck"]) == ({}, ["large", "late"])
+
+
+def test_the_effect_of_a_node_that_shrinks() -> None:
+    # 4 GPUs from 600 on: large still starts then, late has not enough any more
+    told = the_effect(lambda core: core.change_node(0, Node("vc", 4)))
+    assert (told["moved"], told["stuck"]) == ({}, ["late"])

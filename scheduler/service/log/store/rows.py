@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from scheduler.explain.words import drained_words
+
 T = TypeVar("T")
 
 
@@ -143,12 +145,7 @@ class Node:
     @property
     def drained(self) -> str:
         """That it is drained, why and by whom, in words; "" when it is open."""
-        if self.open:
-            return ""
-        by = f" by {self.actor}" if self.actor else ""
-        why = f": {self.reason}" if self.reason else ""
-        then = f"; {self.change} once nothing runs there" if self.change else ""
-        return f"drained{by}{why}{then}"
+        return "" if self.open else drained_words(self.actor, self.reason, self.change)
 
 
 @dataclass(frozen=True, slots=True)

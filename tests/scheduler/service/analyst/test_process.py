@@ -260,3 +260,18 @@ def test_it_foresees_on_after_the_log_was_rebased(service: Service) -> None:
     told = service.ask("forecast", job_id="second")
     assert told["start_p50"] is not None
     assert [p.job.job_id for p in service.analyst.memory.arrivals] == ["first", "second"]
+
+
+def test_why_names_the_drained_node_who_drained_it_and_why(service: Service) -> None:
+    body = {"node": 0, "open": False, "reason": "fan broken"}
+    service.store.append([Event(Kind.NODE_SET, 0.0, actor="olga", body=body)])
+    service.submit("waits", 600)
+    service.decide()
+    told = service.ask("why", job_id="waits", names=True)
+    assert "In its way: node node000, drained by olga: fan broken." in told["in_the_way"]
+    assert told["holders"][0]["closed"] == "node node000, drained by olga: fan broken"
+    with service.store.writing() as connection:
+        connection.execute(questions.delete())
+    told = service.ask("why", job_id="waits")
+    assert "drained by an operator: fan broken" in told["in_the_way"]
+    assert "olga" not in json.dumps(told)

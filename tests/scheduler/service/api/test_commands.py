@@ -270,3 +270,33 @@ def test_without_tokens_others_are_themselves_or_nobody(
         command, user=nobody.pw_uid, group=nobody.pw_gid, capture_output=True, text=True, cwd="/"
     )
     assert " 401 " in told.stdout.splitlines()[0]
+
+
+def test_nodes_and_settings_are_changed_from_the_command_line(service: Service, run: Run) -> None:
+    service.turn()
+    assert run("olga", "node", "drain", "node000", "--preview").output.startswith(
+        "Nothing is changed. No preview: no analyst is running"
+    )
+    done = run("olga", "node", "drain", "node000", "--reason", "fan broken")
+    assert done.output == "node000 is drained\n"
+    service.turn()
+    again = run("olga", "node", "drain", "node000", "--reason", "fan broken")
+    assert again.output == "node000: nothing to do, it is so already\n"
+    listed = run("olga", "node", "list").output.splitlines()
+    assert re.search(r"^node000 .* drained by olga: fan broken \(since \d{4}-.*\)$", listed[0])
+    assert run("olga", "node", "add", "gpu9", "--vc", "vision").output == "gpu9 is added\n"
+    moved = run("olga", "node", "move", "node001", "--vc", "speech")
+    assert moved.output == "node001 goes to speech once nothing runs there\n"
+    retyped = run("olga", "node", "retype", "node002", "--gpu-memory-mib", "1e4")
+    assert retyped.output == "node002 changes once nothing runs there\n"
+    assert run("olga", "node", "open", "node000").output == "node000 is open\n"
+    service.turn()
+    removed = run("olga", "node", "remove", "node000", "--json")
+    assert json.loads(removed.output)["changed"] is True
+    done = run("olga", "settings", "set", "max_wait_s=1e6", "--reason", "holidays")
+    assert done.output == "it is set\n"
+    service.turn()
+    shown = run("olga", "settings", "show").output
+    assert re.search(r"^max_wait_s = 1000000.0 s \(default .*\) \(\d{4}-.* by olga\):", shown, re.M)
+    assert isinstance(run("olga", "node", "open", "none").exception, UserError)
+    assert isinstance(run("olga", "settings", "set", "x").exception, UserError)
