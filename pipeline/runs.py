@@ -47,6 +47,8 @@ class World(Protocol):
 
     def layout(self) -> Figures: ...
 
+    def traits(self, policy: str) -> dict[str, bool]: ...
+
     def simulate(
         self, name: str, *, sink: Sink | None = None, progress: Progress | None = None
     ) -> tuple[Outcome, Estimator]: ...
@@ -113,6 +115,7 @@ def _run(
                 **figures,
                 "jct_by_vc_s": jct_by_vc(outcome.jobs),
                 **scenario.layout(),
+                "traits": scenario.traits(policy),
                 **({"world": world} if world is not None else {}),
             },
         )

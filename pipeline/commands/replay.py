@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pipeline.cluster import KEEP_HELP, WHERE_HELP, Keep, place, question_of
-from pipeline.commands.simulate import JSON, LOOP_HELP
+from pipeline.commands.simulate import JSON, LOOP_HELP, SET
 from pipeline.console import bar, user_errors
 from pipeline.errors import UserError
 
@@ -58,6 +59,14 @@ def replay(
         str | None, typer.Option(help="Where the replays are made: " + WHERE_HELP)
     ] = None,
     loop: Annotated[str, typer.Option(help=LOOP_HELP)] = "open",
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            help="The policy that --set is about, by name or module:Class; one that is not among "
+            "the variants is played beside them. Default: the cluster file's, or pellucid."
+        ),
+    ] = None,
+    options: SET = None,
     keep: Annotated[Path | None, typer.Option(help=KEEP_HELP, metavar="FOLDER")] = None,
     anonymise: Annotated[
         bool, typer.Option("--anonymise", help="Hash users, job names and partitions.")
@@ -80,13 +89,15 @@ def replay(
       pellucid replay --sacct dump.txt --anonymise --json
 
       pellucid replay --sacct dump.txt --where slurm:16 --keep ~/replays
+
+      pellucid replay --sacct dump.txt --policy mine.policy:Mine --set patience=3
     """
     with user_errors():
         from features.files import write_whole
         from pipeline.replay.page import doubtful, render
         from pipeline.replay.runs import MOST_JOBS as UNASKED
-        from pipeline.replay.runs import VARIANTS, seeds_for
         from pipeline.replay.runs import replay as play
+        from pipeline.replay.runs import seeds_for, variants_with
         from pipeline.replay.site import read_site
         from scheduler.explain.words import duration
 
@@ -95,10 +106,13 @@ def replay(
         if last_days is not None and not last_days > 0:
             raise UserError(f"--last-days is {last_days:g}; it must be above 0")
         _readable(sacct)
+        name, values = _asked(cluster, policy, options or [])
+        variants = variants_with(name, values)
         kept = None
         if keep is not None:
             files = [path for path in (sacct, cluster, nodes) if path is not None]
-            kept = Keep(keep, question_of((timezone, last_days, anonymise, loop), files))
+            asked = (timezone, last_days, anonymise, loop, name, values)
+            kept = Keep(keep, question_of(asked, files))
 
         def read() -> Site:
             with (
@@ -125,8 +139,8 @@ def replay(
                 f"{sacct}: {jobs:,} jobs to replay; at most {MOST_JOBS:,}: give fewer --last-days"
             )
         times = seeds_for(site, seeds)
-        with bar("replaying", 1 + len(VARIANTS) * times, hush) as done:
-            found = play(site, times, where=at, keep=kept, progress=done)
+        with bar("replaying", 1 + len(variants) * times, hush) as done:
+            found = play(site, times, variants=variants, where=at, keep=kept, progress=done)
         write_whole(out, render(site, found))
     if as_json:
         told: dict[str, Any] = {
@@ -156,6 +170,19 @@ def replay(
     for variant in found["variants"]:
         typer.echo(f"{variant['title']}: average wait {duration(variant['avg_wait_s'])}")
     typer.echo(f"As recorded: {duration(found['recorded']['avg_wait_s'])}. {out} is written.")
+
+
+def _asked(
+    cluster: Path | None, policy: str | None, options: Sequence[str]
+) -> tuple[str, dict[str, Any]]:
+    """The policy asked for, and its settings: of the cluster file, and of `--set` over them."""
+    from pipeline.worlds.cluster_file import DEFAULT_POLICY, read_cluster
+    from pipeline.worlds.policy_options import given, over
+
+    file = read_cluster(cluster) if cluster is not None else None
+    name = policy or (file.policy if file is not None else DEFAULT_POLICY)
+    written = file.settings.plain() if file is not None and file.policy == name else {}
+    return name, over(written, given(name, options))
 
 
 def _readable(path: Path) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,6 +21,7 @@ from pipeline.replay.figures import Figures, backtest, by_name, of_record, of_re
 from pipeline.replay.knowledge import duration_knowledge
 from pipeline.replay.site import Site
 from pipeline.worlds.pairs import SIMULATED, simulated
+from pipeline.worlds.policy_options import over
 from pipeline.worlds.scenario import Scenario
 from pipeline.worlds.venus import jitter
 from scheduler.core.estimates import Estimator
@@ -48,6 +50,7 @@ class Variant:
 
     Attributes:
         short, title: names for a chart and for a table.
+        values: settings of the policy that are not its defaults.
         borrows: idle GPUs of other partitions are used.
         packs: two jobs may share a GPU, as `PACKING_SCENARIO` assumes.
     """
@@ -56,6 +59,7 @@ class Variant:
     short: str
     title: str
     policy: str
+    values: Mapping[str, Any] = field(default_factory=dict, hash=False)
     borrows: bool = False
     packs: bool = False
 
@@ -86,6 +90,15 @@ VARIANTS: tuple[Variant, ...] = (
 )
 
 
+def variants_with(policy: str, values: Mapping[str, Any]) -> tuple[Variant, ...]:
+    """The variants with these settings of a policy; where none of them plays it, it comes last."""
+    found = tuple(replace(v, values=values) if v.policy == policy else v for v in VARIANTS)
+    if any(variant.policy == policy for variant in found):
+        return found
+    name = policy.rpartition(":")[2]
+    return (*found, Variant(name, name, f"policy {policy}", policy, values))
+
+
 def scenario(site: Site, variant: Variant, seed: int) -> Scenario:
     """The world of one replay: submissions moved by U(0, 60) s, seed 0 exact."""
     workload = jitter(_profiled(site.workload, seed) if variant.packs else site.workload, seed)
@@ -104,7 +117,11 @@ def scenario(site: Site, variant: Variant, seed: int) -> Scenario:
         pairs_from=SIMULATED if variant.packs else "",
         profiling=profiling(site) if variant.packs else None,
         seed=seed,
-        settings={variant.policy: {"borrowing": {}}} if variant.borrows else {},
+        settings={
+            variant.policy: over(variant.values, {"borrowing": {}})
+            if variant.borrows
+            else variant.values
+        },
     )
 
 

@@ -29,6 +29,7 @@ class PolicyRun:
         name: of the policy.
         oracle: it reads true durations: a yardstick, not a contender.
         preemptive: it may stop running jobs.
+        estimates: it asks for durations.
         folder: the run.
         jobs: one row per job, times in seconds since the epoch (NaN = never).
         figures: of the comparison, `<figure>_mean` and `<figure>_sd` over the seeds.
@@ -37,6 +38,7 @@ class PolicyRun:
     name: str
     oracle: bool
     preemptive: bool
+    estimates: bool
     folder: RunFolder
     jobs: pd.DataFrame
     figures: Mapping[str, Any]
@@ -161,15 +163,26 @@ def read_comparison(folder: Path) -> Comparison:
 def _read_run(folder: Path, figures: Mapping[str, Any]) -> PolicyRun:
     run = RunFolder(folder)
     name = str(figures.get("policy", run.summary.get("policy", folder.name)))
-    kind = POLICIES.get(name)
+    traits = run.summary.get("traits") or _traits_of_ours(name)
     jobs = seconds(run.table(JOBS, _COLUMNS)).to_pandas()
     for column in ("user", "vc"):
         jobs[column] = jobs[column].astype(object).where(jobs[column].notna(), "(none)")
     return PolicyRun(
         name,
-        oracle=bool(kind and kind.oracle),
-        preemptive=bool(kind and kind.preemptive),
+        oracle=bool(traits["oracle"]),
+        preemptive=bool(traits["preemptive"]),
+        estimates=bool(traits["estimates"]),
         folder=run,
         jobs=jobs.astype({"end_time": np.float64, "queue_s": np.float64}),
         figures=figures,
     )
+
+
+def _traits_of_ours(name: str) -> dict[str, bool]:
+    """Of a run recorded before a summary held them. A page is made without loading a policy."""
+    kind = POLICIES.get(name)
+    return {
+        "oracle": bool(kind and kind.oracle),
+        "preemptive": bool(kind and kind.preemptive),
+        "estimates": kind is None or kind.estimates,
+    }

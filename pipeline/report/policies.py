@@ -15,7 +15,6 @@ from pipeline.report.svg import DURATION_TICKS, SERIES, Frame, legend, log_ticks
 from pipeline.report.usage import usage
 from pipeline.worlds import TRACKS
 from scheduler.explain.words import count, duration, factor, number, percent
-from scheduler.policies import POLICIES
 
 SHOWN_VCS = 18
 GPU_GROUPS = ((1, 1), (2, 2), (3, 4), (5, 8), (9, 16), (17, 32), (33, 10**9))
@@ -174,8 +173,7 @@ def kind(run: PolicyRun) -> str:
     """What a policy knows and may do, in a few words."""
     if run.oracle:
         return "knows durations" + (", preempts" if run.preemptive else "")
-    policy = POLICIES.get(run.name)
-    if policy is not None and not policy.estimates:
+    if not run.estimates:
         return "no estimates"
     durations = str(run.figures.get("durations", run.folder.summary.get("durations", "")))
     known = {"none": "no estimates", "own": "learns as it goes", "bundle": "trained models",

@@ -79,6 +79,13 @@ class Scenario:
             **({"pairs_from": self.pairs_from} if self.pairs_from else {}),
         }
 
+    def traits(self, policy: str) -> dict[str, bool]:
+        """What a policy knows and may do, for the summary of a run."""
+        kind = self.spec(policy).kind
+        return {
+            "oracle": kind.oracle, "preemptive": kind.preemptive, "estimates": kind.estimates
+        }  # fmt: skip
+
     def notes_on(self, policy: str) -> list[str]:
         """What a reader of a policy's figures must know, sentences."""
         said, jobs = list(self.notes), self.workload.jobs

@@ -8,6 +8,7 @@ from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -144,6 +145,31 @@ def test_nothing_of_a_person_is_left_in_an_anonymous_report(told: Path, tmp_path
     text = render(site, found) + json.dumps(found)
     for name in ("user1", "run1", "short", "long_"):
         assert name not in text.replace("shorter", "").replace("longer", "")
+
+
+def test_a_policy_and_its_settings_are_named_or_written_in_the_cluster_file(
+    told: Path, tmp_path: Path
+) -> None:
+    def replayed(*options: str) -> list[dict[str, Any]]:
+        out = ["--out", str(tmp_path / "page.html"), "--seeds", "1", "--json"]
+        result = CliRunner().invoke(app, ["replay", "--sacct", str(told), *out, *options])
+        assert result.exit_code == 0, result.output
+        return list(json.loads(result.stdout)["variants"])
+
+    cluster = tmp_path / "cluster.yaml"
+    shape = {"gpus_per_node": SHAPE.gpus_per_node, "vcs": dict(SHAPE.vcs)}
+    cluster.write_text(json.dumps({**shape, "policy": {"name": "sjf"}}))
+    *ours, last = replayed("--cluster", str(cluster))
+    assert [v["key"] for v in ours] == [v.key for v in VARIANTS]
+    assert (last["key"], last["title"]) == ("sjf", "policy sjf")
+    named = "scheduler.policies.sjf:Sjf"
+    assert replayed("--policy", named)[-1]["title"] == f"policy {named}"
+    plain = replayed("--cluster", str(cluster), "--policy", "pellucid")
+    assert [v["key"] for v in plain] == [v.key for v in VARIANTS]
+    bound = "max_wait_s=3600"
+    assert replayed("--cluster", str(cluster), "--policy", "pellucid", "--set", bound) != plain
+    result = CliRunner().invoke(app, ["replay", "--sacct", str(told), "--set", "nothing=1"])
+    assert "nothing: no such setting" in str(result.exception)
 
 
 def test_only_the_last_days_are_replayed_when_asked(told: Path, tmp_path: Path) -> None:

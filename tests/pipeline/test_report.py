@@ -301,7 +301,7 @@ def fake(name: str, jct: float, *, oracle: bool = False, seeds: int = 4) -> Poli
     folder: Any = SimpleNamespace(summary={"cluster": {"a": 2}, "gpus_per_node": 8})
     figures = {"avg_jct_s_mean": jct, "avg_jct_s_sd": 10.0, "runs": seeds}
     jobs = pd.DataFrame({"job_id": ["1", "2"]})
-    return PolicyRun(name, oracle, oracle, folder, jobs, figures)
+    return PolicyRun(name, oracle, oracle, True, folder, jobs, figures)
 
 
 def test_the_headline_names_winner_margin_certainty_and_yardstick() -> None:
@@ -369,6 +369,16 @@ def test_sample_jobs_are_the_telling_ones(whole: Report, comparison: Comparison)
     told = set(re.findall(r"<h3>Job (\S+)</h3>", whole.html))
     assert packed & told
     assert 3 <= len(told) <= 4  # one job may be telling in two ways
+
+
+def test_a_policy_of_ones_own_is_known_by_what_its_run_says(tmp_path: Path, inputs: Inputs) -> None:
+    assert inputs.trace is not None
+    scenario = open_scenario(inputs.trace, cluster=CLUSTER)
+    named = "scheduler.policies.srtf:Srtf"
+    runs.compare(lambda _: scenario, ["fifo", named], [0], out=tmp_path)
+    own = read_comparison(tmp_path).runs[1]
+    assert (own.name, own.oracle, own.preemptive) == (named, True, True)
+    assert read_comparison(tmp_path).best.name == "fifo"
 
 
 def test_recorded_scores_are_all_added_up(inputs: Inputs, tmp_path: Path) -> None:

@@ -46,6 +46,12 @@ class AllocationScenario:
             "gpus_per_node": max(node.gpus for node in nodes),
         }
 
+    def traits(self, policy: str) -> dict[str, bool]:
+        """What a policy knows and may do, for the summary of a run."""
+        made = self._policy(policy)
+        preemptive = Capability.PREEMPT in made.changes
+        return {"oracle": made.oracle, "preemptive": preemptive, "estimates": False}
+
     def check(self, name: str) -> None:
         """Raise UnmetNeeds when a policy needs what this workload has not.
 
