@@ -41,8 +41,6 @@ class Job:
         time_limit_s: limit the user asked for, seconds; None when there is none.
         share: may share its GPUs with another job; False is the user's opt-out.
         profile: may be looked at before it runs; False is the user's opt-out.
-        resumable: goes on where it was when stopped and started again; its owner says so.
-        checkpoint_s: what that costs, seconds of work.
     """
 
     job_id: str
@@ -57,5 +55,3 @@ class Job:
     time_limit_s: float | None = None
     share: bool = True
     profile: bool = True
-    resumable: bool = False
-    checkpoint_s: float = 30.0

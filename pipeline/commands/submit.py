@@ -44,16 +44,6 @@ def submit(
     priority: Annotated[
         int, typer.Option(help="Higher goes first. Above 0 is an operator's to give.")
     ] = 0,
-    resumable: Annotated[
-        bool,
-        typer.Option(
-            "--resumable/--not-resumable",
-            help="It goes on where it was when it is stopped and started again.",
-        ),
-    ] = False,
-    checkpoint: Annotated[
-        float, typer.Option(help="What that costs, seconds of work; for --resumable.")
-    ] = 30.0,
     key: Annotated[
         str | None,
         typer.Option(help="Idempotency key: submitting again under it submits nothing."),
@@ -77,7 +67,6 @@ def submit(
         "workdir": os.getcwd() if workdir is None else workdir,
         "environment": _environment(env or []), "gpu_type": gpu_type, "time_limit_s": time_limit,
         "share": share, "profile": profile, "priority": priority,
-        "resumable": resumable, "checkpoint_s": checkpoint,
     }  # fmt: skip
     with user_errors(), connect(server, token) as client:
         job = client.submit(command, key=key, **asked)

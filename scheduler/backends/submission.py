@@ -20,8 +20,6 @@ class Submission:
         user: operating-system user it runs as; "" = the service's own.
         memory_mib, time_limit_s: limits that are enforced; None = none.
         share, profile: opt-outs: False = never packed, never looked at beforehand.
-        resumable, checkpoint_s: goes on where it was when stopped and started again, at the cost
-            of so many seconds of work. No policy a service runs today makes use of it.
         priority: higher goes first; 0 for everybody, other values are an operator's.
     """
 
@@ -42,8 +40,6 @@ class Submission:
     share: bool = True
     profile: bool = True
     priority: int = 0
-    resumable: bool = False
-    checkpoint_s: float = 30.0
 
     def job(self) -> Job:
         """The job as the decision core knows it."""
@@ -60,8 +56,6 @@ class Submission:
             time_limit_s=self.time_limit_s,
             share=self.share,
             profile=self.profile,
-            resumable=self.resumable,
-            checkpoint_s=self.checkpoint_s,
         )
 
     def changed(self, to: Mapping[str, Any]) -> Submission:
@@ -74,8 +68,9 @@ class Submission:
 
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> Submission:
-        """The inverse of `body`."""
-        return cls(**{**body, "command": tuple(body["command"])})
+        """The inverse of `body`. What only earlier versions kept is left out."""
+        known = {name: body[name] for name in cls.__slots__ if name in body}
+        return cls(**{**known, "command": tuple(body["command"])})
 
 
 def is_change(body: Mapping[str, Any]) -> bool:

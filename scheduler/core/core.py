@@ -648,7 +648,6 @@ class Core:
     def stopped(self, run: Run, now: float) -> QueuedJob:
         """Bookkeeping of a preemption (called by a turn)."""
         self.estimator.stopped(run.job.job_id, now)
-        self.policy.stopped(run, now)
         del self.runs_by_vc[run.vc][run.job.job_id]
         return self._known[run.job.job_id]
 

@@ -82,7 +82,6 @@ class Policy:
         Settings: the model of its settings.
         name: as given on the command line.
         preemptive: may stop a running job.
-        requeues: may stop a job that was declared resumable, at the cost that was declared.
         oracle: reads the truth (`Turn.oracle`); a yardstick, not a contender.
         round_s: acts only at multiples of this many seconds; 0 = whenever something happens.
         profiles: wants a profiling stage in front of the queues.
@@ -101,7 +100,6 @@ class Policy:
     Settings: ClassVar[type[PolicySettings]] = PolicySettings
     name = ""
     preemptive = False
-    requeues = False
     oracle = False
     round_s = 0.0
     profiles = False
@@ -146,9 +144,6 @@ class Policy:
 
     def started(self, run: Run, now: float) -> None:
         """A run, not of the profiling partition, began."""
-
-    def stopped(self, run: Run, now: float) -> None:
-        """A run was stopped; its job waits again."""
 
     def ended(self, run: Run, now: float) -> None:
         """A run ended."""

@@ -23,8 +23,7 @@ class QueuedJob:
         reason: why it waited when last looked at.
         evidence: further numbers behind its place in line, by name.
         considered: the best partner that the policy considered when it last looked for one.
-        submit_time: when it began to wait: later than its submission by what it ran before it was
-            stopped, and by what it was held.
+        submit_time: when it began to wait: later than its submission by what it was held.
         held_since: since when it is kept back; None: it is not.
         type_costs: speed and cost by GPU type, when it was last placed among several.
         predicted_mib: memory it is believed to take on a GPU, MiB, by a policy that packs jobs

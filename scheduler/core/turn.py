@@ -27,6 +27,8 @@ class Declared(Protocol):
     @property
     def name(self) -> str: ...
     @property
+    def preemptive(self) -> bool: ...
+    @property
     def packs(self) -> bool: ...
     @property
     def borrows(self) -> bool: ...
@@ -213,7 +215,12 @@ class Turn:
         blocker: str | None = None,
         reason: Reason = Reason.SHORTER_JOB_WAITING,
     ) -> QueuedJob:
-        """Stop a run and put its job back in its queue under `key`."""
+        """Stop a run and put its job back in its queue under `key`.
+
+        Raises PolicyViolation where the policy has not declared that it preempts.
+        """
+        if not self._core.policy.preemptive:
+            self._refuse(f"stop job {run.job.job_id}", "it has not declared that it preempts")
         queued = self._core.stopped(run, self.now)
         self.cluster.release(run.job.job_id)
         queued.key, queued.reason = key, reason

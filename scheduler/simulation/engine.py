@@ -249,8 +249,7 @@ class Engine(EventLoop):
         run.version += 1  # its end will not come
         result = self.results[job_id]
         job = result.job
-        cost = job.checkpoint_s if self.core.policy.requeues else preemption_cost_s(job.gpus)
-        self._remaining[job_id] = run.left(now) + cost
+        self._remaining[job_id] = run.left(now) + preemption_cost_s(job.gpus)
         result.ran_s += now - run.started
         result.preemptions += 1
         self._counts["preemptions"] += 1

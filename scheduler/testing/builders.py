@@ -60,7 +60,6 @@ class Sample:
             "mem": work.profile.gpu_mem_mib if work.profile is not None else 0.0,
             "config": work.configuration.model if work.configuration is not None else None,
             "state": work.state,
-            "resumable": job.resumable,
         }
         if a_job(job.job_id, **said) != self:
             return f"Sample({job!r}, {work!r})"
@@ -111,14 +110,13 @@ def a_job(
     mem: float = 1000.0,
     config: str | None = None,
     state: State = State.COMPLETED,
-    resumable: bool = False,
 ) -> Sample:
     """A job of `gpus` GPUs, submitted `at`, that runs `for_` seconds.
 
     `mem` is what its profile shows (MiB on one GPU); `config` names its training configuration.
     """
     return Sample(
-        Job(job_id or f"job{next(_ids)}", at, gpus, user, vc, resumable=resumable),
+        Job(job_id or f"job{next(_ids)}", at, gpus, user, vc),
         Work(for_, state, a_configuration(config), Profile(50.0, 30.0, mem)),
     )
 

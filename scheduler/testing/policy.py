@@ -104,9 +104,7 @@ class PolicyContract:
         check_stories(watched)
         check_sentences(watched.decisions)
         done = {d.action for d in watched.decisions}
-        if policy.requeues:
-            check_requeues(watched)
-        elif not policy.preemptive:
+        if not policy.preemptive:
             assert Action.PREEMPT not in done
             assert watched.outcome.preemptions == 0
         if not policy.packs:
@@ -224,9 +222,7 @@ def check_work_is_conserved(watched: Watched) -> None:
             for seconds, other in shared[job_id]
         )
         job = result.job
-        requeues = watched.core.policy.requeues
-        cost = job.checkpoint_s if requeues else preemption_cost_s(job.gpus)
-        owed = result.duration_s + result.preemptions * cost
+        owed = result.duration_s + result.preemptions * preemption_cost_s(job.gpus)
         if result.ended_in_profiling:
             assert not on_gpus
             (slot,) = profiled[job_id]
@@ -331,31 +327,6 @@ def check_sentences(decisions: list[Decision]) -> None:
         assert "{" not in sentence
         assert "pending" not in sentence.lower()
         assert d.reason.value != "Pending"
-
-
-def check_requeues(watched: Watched) -> None:
-    """Only jobs declared resumable are stopped, once each, alone on their GPUs, for another."""
-    jobs = {s.id: s.job for s in watched.world.samples}
-    partners: dict[str, str] = {}
-    stopped: set[str] = set()
-    blockers: list[tuple[float, str]] = []
-    for d in watched.core.timeline:
-        gone = d if isinstance(d, str) else d.job_id if d.action is Action.PREEMPT else None
-        if isinstance(d, Decision) and d.action is Action.PREEMPT:
-            assert jobs[d.job_id].resumable, f"{d.job_id} cannot be stopped"
-            assert d.job_id not in stopped, f"{d.job_id} was stopped twice"
-            assert d.job_id not in partners, f"{d.job_id} shares its GPUs"
-            assert d.blocker is not None
-            stopped.add(d.job_id)
-            blockers.append((d.time, d.blocker))
-        elif isinstance(d, Decision) and d.action is Action.PACK:
-            assert d.partner is not None
-            partners[d.job_id], partners[d.partner] = d.partner, d.job_id
-        if gone is not None and gone in partners:
-            del partners[partners.pop(gone)]
-    begun = {(d.time, d.job_id) for d in watched.decisions if d.action in _BEGINS}
-    assert begun.issuperset(blockers), "whom a job was stopped for starts at once"
-    assert watched.outcome.preemptions == len(stopped)
 
 
 Stints = dict[str, list[tuple[float, float]]]

@@ -128,7 +128,6 @@ def worlds(draw: st.DrawFn) -> World:
                 mem=draw(st.sampled_from([100.0, 9_000.0, 12_288.0, 20_000.0])),
                 config=draw(st.sampled_from(["light", *CONFIGS, None])),
                 state=draw(st.sampled_from([State.COMPLETED, State.FAILED])),
-                resumable=draw(st.booleans()),
             )
         )
     pairs = [(a, b) for a in CONFIGS for b in CONFIGS]

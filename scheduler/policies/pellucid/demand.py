@@ -89,11 +89,6 @@ class Demand:
                 self._jobs[job_id] = where, gpus, came - waited_s / asked.slower
         asked.unseen_s.clear()
 
-    def ran(self, job_id: str, ran_s: float) -> None:
-        """A job was stopped: what it ran it has not waited, by the clock as it runs now."""
-        where, gpus, came = self._jobs[job_id]
-        self._jobs[job_id] = where, gpus, came + ran_s / self._asked[where].slower
-
     def waited_s(self, job_id: str, now: float) -> float | None:
         """What a job has waited by the fair clock; None: it is not counted."""
         if job_id not in self._jobs:

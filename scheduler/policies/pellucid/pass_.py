@@ -2,7 +2,7 @@
 
 First those about the whole queue: `promote` puts jobs past their bound in front, `reserve` keeps
 GPUs for the first of them. Then each waiting job is offered `moves`, one after the other, and waits
-where none of them serves it. Last, `requeue` may stop a resumable run for a job that waits.
+where none of them serves it.
 
 What is true of one pass only is kept here and goes with it.
 """
@@ -24,7 +24,6 @@ from scheduler.policies.pellucid.demand import Demand
 from scheduler.policies.pellucid.gputypes import TypedPlacement
 from scheduler.policies.pellucid.memo import Memo
 from scheduler.policies.pellucid.pairing import Pairing
-from scheduler.policies.pellucid.requeue import CheckpointPreemption
 from scheduler.policies.pellucid.reservation import (
     STARVING,
     Reservation,
@@ -49,7 +48,6 @@ class Parts(Protocol):
     demand: Demand
     lending: Lending
     pairing: Pairing
-    preemption: CheckpointPreemption | None
     starvation: StarvationBound
     types: TypedPlacement | None
     memos: dict[str, Memo]
@@ -63,10 +61,6 @@ class Parts(Protocol):
 
     def key(self, queued: QueuedJob, now: float) -> float:
         """Sort key of a waiting job."""
-        ...
-
-    def key_if_stopped(self, queued: QueuedJob, left_s: float, ran_s: float) -> float:
-        """Sort key that a running job would have if it were stopped now."""
         ...
 
 
@@ -118,8 +112,6 @@ class Pass:
             policy.memos[turn.vc] = self.memo
         if self.searches <= 0:
             policy.spent[turn.vc] = turn.now
-        if policy.preemption is not None:
-            self.requeue(policy.preemption)
 
     def _as_before(self) -> Callable[[QueuedJob], bool]:
         """Whether nothing else can be tried for a job whose reason still holds.
@@ -224,25 +216,6 @@ class Pass:
         if before and all(turn.pool.is_open(node) for node, _ in before):
             return exchange(where, before)
         return choose(where, queued.job.gpus, self._runs(), self._left_s)
-
-    def requeue(self, preemption: CheckpointPreemption) -> None:
-        """Stop a resumable job for a waiting one, where that pays."""
-        policy, turn, now = self.policy, self.turn, self.turn.now
-        swap = preemption.swap(
-            turn, self._runs(), lambda run: policy.pairing.left(turn, run), policy.key_if_stopped
-        )
-        if swap is None:
-            return
-        ran_s = now - swap.run.start_time
-        stopped = turn.known(swap.run)
-        stopped.estimate_s = swap.left_s
-        stopped.submit_time += ran_s  # what it ran it has not waited
-        policy.demand.ran(swap.run.job.job_id, ran_s)
-        stopped.profiled = True  # in the profiling partition it would lose its work
-        turn.preempt(swap.run, policy.key(stopped, now), blocker=swap.queued.job.job_id)
-        policy.starvation.expect(stopped, now)
-        self._start(swap.queued)
-        turn.again()
 
     # --- moves of a waiting job -------------------------------------------------------------
 

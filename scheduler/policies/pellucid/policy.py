@@ -26,7 +26,6 @@ from scheduler.policies.pellucid.gputypes import typed_placement
 from scheduler.policies.pellucid.memo import Memo
 from scheduler.policies.pellucid.pairing import Pairing
 from scheduler.policies.pellucid.pass_ import Pass
-from scheduler.policies.pellucid.requeue import CheckpointPreemption
 from scheduler.policies.pellucid.reservation import (
     ROUNDING_S,
     STARVING,
@@ -77,9 +76,6 @@ class Pellucid(Policy):
         self.pairing = Pairing(self.distribution, self.types)
         self.starvation = StarvationBound(chosen.max_wait_s, chosen.overload, self.demand)
         self.fairness = Fairness(chosen.fairness)
-        stops = chosen.requeue
-        self.preemption = CheckpointPreemption(stops.after_s) if stops is not None else None
-        self.requeues = self.preemption is not None
         self._estimates: dict[str, float] = {}  # of jobs that have not ended
         self.reservations: dict[str, Reservation] = {}  # by virtual cluster
         self.spent: dict[str, float] = {}
@@ -105,19 +101,12 @@ class Pellucid(Policy):
 
     def started(self, run: Run, now: float) -> None:
         self.fairness.began(run, now)
-        if self.preemption is not None:
-            self.preemption.began(run, now)
-
-    def stopped(self, run: Run, now: float) -> None:
-        self.fairness.over(run.job.job_id, now)
-        if self.preemption is not None:
-            self.preemption.stopped(run, now)
 
     def ended(self, run: Run, now: float) -> None:
-        ran_before = self._over(run.job.job_id, now)
+        self._over(run.job.job_id, now)
         estimate = self._estimates.pop(run.job.job_id, None)
         if estimate is not None:
-            ran_s = ran_before + now - run.start_time
+            ran_s = now - run.start_time
             self.distribution.learn(estimate, ran_s * self.type_speed(run))
 
     def withdrawn(self, job_id: str, now: float) -> None:
@@ -132,11 +121,9 @@ class Pellucid(Policy):
         self.withdrawn(job_id, now)
         self.demand.pause(job_id, waited_s)
 
-    def _over(self, job_id: str, now: float) -> float:
-        """A job is over. Returns what it ran before it was stopped, seconds."""
+    def _over(self, job_id: str, now: float) -> None:
         self.fairness.over(job_id, now)
         self.demand.over(job_id, now)
-        return self.preemption.over(job_id) if self.preemption is not None else 0.0
 
     def refuses(self, job: Job, cluster: ClusterSpec) -> Reason | None:
         if self.types is None or self.types.candidates(job):
@@ -182,11 +169,8 @@ class Pellucid(Policy):
             self._experience.learn(own, other, speed)
 
     def next_wake(self, now: float) -> float | None:
-        """When the next waiting job reaches its bound, or a run may first be stopped."""
-        times = [self.starvation.next(now)]
-        if self.preemption is not None:
-            times.append(self.preemption.next(now))
-        return min((time for time in times if time is not None), default=None)
+        """When the next waiting job reaches its bound."""
+        return self.starvation.next(now)
 
     def first(self, vcs: Iterable[str], now: float) -> str:
         return self.fairness.first(vcs, now)
@@ -202,9 +186,6 @@ class Pellucid(Policy):
 
     def knows(self, job_id: str) -> bool:
         return job_id in self._estimates
-
-    def key_if_stopped(self, queued: QueuedJob, left_s: float, ran_s: float) -> float:
-        return left_s + self.ageing * (queued.submit_time + ran_s)
 
     # --- said of itself ---------------------------------------------------------------------
 

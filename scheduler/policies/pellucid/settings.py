@@ -53,15 +53,6 @@ class GpuTypes(Settings):
     )
 
 
-class Requeue(Settings):
-    """One stop for jobs whose owner declared them resumable."""
-
-    after_s: float = setting(
-        1800.0, "a job that has run so long may be stopped once for one with less left to do",
-        unit="s", gt=0,
-    )  # fmt: skip
-
-
 class PellucidSettings(PolicySettings):
     """Settings of `pellucid`."""
 
@@ -108,6 +99,3 @@ class PellucidSettings(PolicySettings):
         None, "use idle GPUs of virtual clusters in which nobody waits; null: each keeps its own"
     )
     gpu_types: GpuTypes = setting(GpuTypes(), "placement where GPU types differ")
-    requeue: Requeue | None = setting(
-        None, "stop a resumable job for a shorter one; null: nothing is ever stopped"
-    )

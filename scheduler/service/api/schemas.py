@@ -91,12 +91,6 @@ class SubmitRequest(Request):
             description="Higher goes first. More than 0 is an operator's to give.",
         ),
     ] = 0
-    resumable: Annotated[
-        bool, Field(description="It goes on where it was when it is stopped and started again.")
-    ] = False
-    checkpoint_s: Annotated[
-        float, Field(ge=0, le=1e6, description="What that costs, seconds of work.")
-    ] = 30.0
 
     @model_validator(mode="after")
     def _runs_something(self) -> SubmitRequest:

@@ -26,6 +26,7 @@ from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import nodes
 
 FOLLOWED = "slurm-followed"  # backend of a service that decides nothing itself
+GONE = (("requeue", None),)  # settings of logs of earlier versions, which changed nothing there
 
 
 class LogHeaderError(ValueError):
@@ -46,12 +47,7 @@ def servable(spec: CoreSpec) -> Policy:
         raise LogHeaderError(
             f"policy {spec.policy!r} {how}; a service cannot run it, but: " + ", ".join(runnable())
         )
-    policy = policy_of(spec)
-    if policy.requeues:
-        raise LogHeaderError(
-            "policy.requeue: a service cannot stop a job and start it again yet; leave it out"
-        )
-    return policy
+    return policy_of(spec)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +138,8 @@ class LogHeader:
         }
         if partition is not None:
             partition = ProfilingPartition(**{**partition, "nodes": dict(partition["nodes"])})
-        spec = CoreSpec.of(
-            ClusterSpec(**cluster), rest.pop("policy"), rest.pop("settings", {}), partition
-        )
+        settings = {k: v for k, v in rest.pop("settings", {}).items() if (k, v) not in GONE}
+        spec = CoreSpec.of(ClusterSpec(**cluster), rest.pop("policy"), settings, partition)
         return cls(**{**rest, "spec": spec, "names": tuple(rest.get("names", ()))})
 
 

@@ -10,16 +10,15 @@ from pipeline.worlds.policy_options import given, given_to_all, over
 
 def test_options_are_read_as_what_they_are() -> None:
     options = [
-        "fairness.weight=0.3", "requeue.after_s=6e2", "pack_first_above=null", "max_wait_s=1e12",
-        "fairness.users={ann: 2}", "learns_speeds=false", "borrowing={}",
+        "fairness.weight=0.3", "borrowing.lend_s=6e2", "pack_first_above=null", "max_wait_s=1e12",
+        "fairness.users={ann: 2}", "learns_speeds=false",
     ]  # fmt: skip
     assert given("pellucid", options) == {
         "fairness": {"weight": 0.3, "users": {"ann": 2}},
-        "requeue": {"after_s": 600.0},
         "pack_first_above": None,
         "max_wait_s": 1e12,
         "learns_speeds": False,
-        "borrowing": {},
+        "borrowing": {"lend_s": 600.0},
     }
 
 
@@ -58,9 +57,9 @@ def test_an_option_is_for_every_policy_that_has_such_a_setting() -> None:
 
 
 def test_sections_are_laid_over_one_another() -> None:
-    below = {"ageing": 1, "borrowing": {"lend_s": 5, "quantile": 0.5}, "requeue": None}
-    above = {"borrowing": {"lend_s": 6}, "requeue": {"after_s": 9}}
+    below = {"ageing": 1, "borrowing": {"lend_s": 5, "quantile": 0.5}, "fairness": {}}
+    above = {"borrowing": {"lend_s": 6}, "fairness": {"weight": 0.5}}
     assert over(below, above) == {
-        "ageing": 1, "borrowing": {"lend_s": 6, "quantile": 0.5}, "requeue": {"after_s": 9},
+        "ageing": 1, "borrowing": {"lend_s": 6, "quantile": 0.5}, "fairness": {"weight": 0.5},
     }  # fmt: skip
     assert over(above, {"borrowing": None})["borrowing"] is None

@@ -147,7 +147,6 @@ events = st.one_of(
             "partner_searches": st.sampled_from([0, 1, 16]),
             "busy_above": st.sampled_from([0.0, 0.85]),
             "borrowing": st.sampled_from([None, None, {}]),
-            "requeue": st.sampled_from([None, None, {"after_s": 5.0}]),
         }
     ),
     happens=st.lists(events, min_size=5, max_size=40),

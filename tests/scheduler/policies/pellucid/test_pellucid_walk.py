@@ -58,7 +58,6 @@ options = st.builds(
             "max_wait_s": st.sampled_from([5.0, 200.0, 200.0, 1e6]),
             "overload": st.sampled_from([1.0, 1.0, 4.0, 1e12]),
             "fairness": st.sampled_from([{}, {"weight": 1.0}]),
-            "requeue": st.sampled_from([None, None, {"after_s": 5.0}]),
             "borrowing": st.sampled_from([None, {}, {"reserve_nodes": 1}, {"lend_s": 1e4}]),
             "pack_first_above": st.sampled_from([None, 1.2, 1.8]),
         }
@@ -130,7 +129,7 @@ class Walk(RuleBasedStateMachine):
         self.decided: list[Decision] = []
         self.line: dict[str, set[str]] = {vc: set() for vc in NODES}
         for gpus in (4, 2, 2, 4):  # "a" is full, but for the node that is lent
-            self.submit(gpus, "a", "ann", 1_000.0, "resumable", 1)
+            self.submit(gpus, "a", "ann", 1_000.0, "", 1)
         self.decide()
 
     def tell(self, event: str, *args: Any) -> Any:
@@ -145,7 +144,7 @@ class Walk(RuleBasedStateMachine):
         vc=st.sampled_from(["a", "a", "a", "b"]),
         user=st.sampled_from(["ann", "bob"]),
         mem=st.sampled_from([1_000.0, 9_000.0, 20_000.0]),
-        odd=st.sampled_from(["", "", "", "resumable", "alone", "unseen", "limited", "typed"]),
+        odd=st.sampled_from(["", "", "", "alone", "unseen", "limited", "typed"]),
         count=st.sampled_from([1, 1, 3]),
     )
     def submit(self, gpus: int, vc: str, user: str, mem: float, odd: str, count: int) -> None:
@@ -155,7 +154,6 @@ class Walk(RuleBasedStateMachine):
             job = a_job(name, gpus=gpus, vc=vc, user=user, at=self.now)
             self.jobs[name] = replace(
                 job.job,
-                resumable=odd == "resumable",
                 share=odd != "alone",
                 profile=odd != "unseen",
                 time_limit_s=900.0 if odd == "limited" else None,
@@ -236,20 +234,17 @@ class Walk(RuleBasedStateMachine):
     # --- what must hold -----------------------------------------------------------------------
 
     def follow(self, decisions: list[Decision]) -> None:
-        """A virtual cluster keeps its guarantee, told from the decisions alone; only resumable
-        jobs are ever stopped."""
+        """A virtual cluster keeps its guarantee, told from the decisions alone."""
         policy = self.core.policy
         assert isinstance(policy, Pellucid)
         for d in decisions:
-            if d.action in (Action.ENQUEUE, Action.PREEMPT):
+            if d.action is Action.ENQUEUE:
                 self.line[d.vc].add(d.job_id)
             elif d.action in (*BEGINS, Action.PROFILE, Action.CANCEL):
                 self.line[d.vc].discard(d.job_id)
             if d.action is Action.REFUSE:
                 self.gone.add(d.job_id)
-            if d.action is Action.PREEMPT:
-                assert policy.preemption is not None
-                assert self.jobs[d.job_id].resumable
+            assert d.action is not Action.PREEMPT
             for vc in {self.home[node] for node in d.nodes} - {d.vc}:
                 if d.action in BEGINS:
                     assert policy.borrows
@@ -281,8 +276,6 @@ class Walk(RuleBasedStateMachine):
     def check_counterfactuals(self, job_id: str) -> None:
         """What is said of a change is what a core decides that knew the job so from the start."""
         futures, was = self.futures(), self.core.known(job_id)
-        if was.submit_time != was.job.submit_time:
-            return  # it was stopped once: a core that knew it from the start would count otherwise
         asking = WhatIf(futures, samples=0)
         types = TYPES if self.chosen.typed else ()
         for change in candidates(was.job, list(self.core.queues), types):

@@ -255,7 +255,7 @@ _JSON = st.recursive(
 )
 _FIELDS = (
     "command", "gpus", "vc", "name", "workdir", "environment", "cpus", "memory_mib", "gpu_type",
-    "time_limit_s", "share", "profile", "priority", "resumable", "checkpoint_s",
+    "time_limit_s", "share", "profile", "priority",
 )  # fmt: skip
 
 

@@ -10,9 +10,10 @@ from structlog.testing import capture_logs
 from scheduler.assembly import CoreSpec
 from scheduler.backends.events import Kind
 from scheduler.backends.simulated import JobOutcome, SimulatedBackend
+from scheduler.backends.submission import Submission
 from scheduler.core.cluster import ClusterSpec
 from scheduler.core.decisions import Action, Reason
-from scheduler.core.settings import ProfilingPartition
+from scheduler.core.settings import InvalidSettings, ProfilingPartition
 from scheduler.service.log.audit import audit
 from scheduler.service.log.header import LogHeader, LogHeaderError, establish
 from scheduler.service.log.store.store import LeaseLost, Store
@@ -313,6 +314,19 @@ class TestRestart:
 
 
 class TestLogHeader:
+    def test_what_an_earlier_version_wrote_down_and_nothing_reads_any_more_is_left_out(
+        self,
+    ) -> None:
+        header = LogHeader(CoreSpec.of(ClusterSpec({"vc": 1}, 4), "pellucid"), 0.0)
+        body = header.body()
+        old = {**body, "settings": {**body["settings"], "requeue": None}}
+        assert LogHeader.from_body(old) == header
+        with pytest.raises(InvalidSettings, match="requeue: no such setting"):
+            LogHeader.from_body({**old, "settings": {"requeue": {"after_s": 60.0}}})
+        asked = Submission("j", ("train",), "ann", "vc", 1, 0.0)
+        gone = {"resumable": True, "checkpoint_s": 30.0}
+        assert Submission.from_body({**asked.body(), **gone}) == asked
+
     def test_another_cluster_is_refused(self, desk: Desk) -> None:
         other = LogHeader(
             CoreSpec.of(ClusterSpec({"vc": 3}, 4), "fifo"), START, backend="simulated"

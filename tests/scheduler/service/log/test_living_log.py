@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from scheduler.backends.events import Kind
-from scheduler.core.cluster import ClusterSpec
 from scheduler.service.log.audit import audit
 from scheduler.service.log.epochs import followed
 from scheduler.service.log.store.schema import prepare
@@ -28,21 +27,6 @@ def make(tmp_path: Path) -> Make:
         return Desk(store, tmp_path, **more)
 
     return desk
-
-
-def test_a_policy_that_a_service_cannot_run_is_not_begun_with_by_settings(make: Make) -> None:
-    long = {"long": lasting(1e5)}
-    desk = make(outcomes=long, policy="pellucid", cluster=ClusterSpec({"vc": 1}, 4))
-    desk.ask(Kind.SETTINGS_SET, settings={"requeue": {"after_s": 10.0}})
-    desk.submit("long", gpus=4, resumable=True)
-    desk.turn()
-    desk.submit("short", gpus=4)
-    for _ in range(5):
-        desk.turn(100.0)
-    assert (desk.phase("long"), desk.phase("short")) == ("running", "queued")
-    assert not desk.decider.state.core.policy.requeues
-    desk.restart()
-    assert audit(desk.store, desk.bundle_store.find).clean
 
 
 @pytest.mark.parametrize(
