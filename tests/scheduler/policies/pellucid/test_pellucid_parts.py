@@ -104,8 +104,9 @@ def test_demand_is_what_those_ask_for_that_have_not_ended(
     demand, asked = Demand(pooled), 0
     for i, (gpus, here, ends) in enumerate(jobs):
         job = a_job(f"j{i}", gpus=gpus, vc=VC if here else "other").job
-        demand.joins(job, 0.0)
-        demand.joins(job, 0.0)  # it comes back from profiling
+        queued = QueuedJob(job, i)
+        demand.joins(queued, 0.0)
+        demand.joins(queued, 0.0)  # it comes back from profiling
         if ends:
             demand.over(job.job_id, 0.0)
             demand.over(job.job_id, 0.0)
@@ -119,14 +120,14 @@ def test_demand_is_what_those_ask_for_that_have_not_ended(
 def test_the_fair_clock_shows_what_an_even_share_would_have_done() -> None:
     demand, turn = Demand(), Turn(Core(Cluster(ClusterSpec({VC: 2})), Fifo()), VC, 0.0)
     for i, gpus in enumerate((8, 8, 16)):
-        demand.joins(a_job(f"j{i}", gpus=gpus, vc=VC).job, 0.0)
+        demand.joins(QueuedJob(a_job(f"j{i}", gpus=gpus, vc=VC).job, i), 0.0)
     demand.begin(turn)
     assert demand.clock(VC, 100.0) == 50.0  # 32 are asked for, 16 are there
     demand.over("j2", 100.0)
     assert demand.clock(VC, 200.0) == 150.0
     demand.over("j1", 200.0)
     assert demand.clock(VC, 300.0) == 250.0  # never faster than the wall's
-    demand.joins(a_job("late", vc=VC, at=10.0).job, 300.0)
+    demand.joins(QueuedJob(a_job("late", vc=VC, at=10.0).job, 9), 300.0)
     assert demand.came("late") == -40.0  # what it waited elsewhere is all counted
 
 
@@ -138,7 +139,7 @@ def four_times_what_is_there(
     bound = StarvationBound(max_wait_s, overload, demand)
     jobs = [QueuedJob(a_job(f"j{i}", gpus=16, vc=VC).job, i) for i in range(4)]
     for queued in jobs:
-        demand.joins(queued.job, now)
+        demand.joins(queued, now)
         bound.expect(queued, now)
     demand.begin(turn)
     return demand, bound, jobs
@@ -157,7 +158,7 @@ def test_a_bound_that_another_cluster_passes_by_is_not_forgotten() -> None:
         StarvationBound(100.0, 1.0, demand),
         QueuedJob(a_job("j", gpus=32, vc=VC).job, 0),
     )
-    demand.joins(queued.job, 0.0)
+    demand.joins(queued, 0.0)
     demand.begin(turn)
     bound.expect(queued, 0.0)
     assert not bound.due(VC, 150.0)
