@@ -101,9 +101,10 @@ def create_app(
     app.include_router(system.router)
     app.include_router(session.router)
     if pages:
-        from scheduler.service.pages.routes import router as pages_router
+        from scheduler.service.pages import operations, routes
 
-        app.include_router(pages_router)
+        app.include_router(routes.router)
+        app.include_router(operations.router)
     hosts = [*LOOPBACK_NAMES, settings.host] if settings.loopback else None
     app.add_middleware(RequestGuard, hosts=hosts, body_bytes=limits.body_bytes)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]

@@ -32,7 +32,7 @@ from scheduler.core.decisions import Action
 from scheduler.service.log.header import code_version
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store.store import Store
-from scheduler.service.log.store.tables import decisions, events, jobs, leases, nodes
+from scheduler.service.log.store.tables import decisions, events, jobs, leases, nodes, settings
 
 WAIT_BUCKETS_S = (1, 10, 60, 300, 900, 3600, 10_800, 43_200, 86_400, 259_200, 604_800)
 BATCH = 5000
@@ -221,7 +221,12 @@ class Metrics(Collector):
         members = GaugeMetricFamily("pellucid_nodes", "Nodes by state.", labels=["vc", "state"])
         for (vc, state), n in sorted(count.items()):
             members.add_metric([vc, state], n)
-        yield from (gpus, members)
+        changes = CounterMetricFamily(
+            "pellucid_settings_changes", "Changes of the policy's settings that were taken."
+        )
+        taken = connection.execute(select(func.count()).select_from(settings)).scalar_one()
+        changes.add_metric([], taken)
+        yield from (gpus, members, changes)
 
     def _service(self, connection: Connection) -> Iterator[Metric]:
         build = GaugeMetricFamily("pellucid_build_info", "Code version.", labels=["version"])

@@ -14,7 +14,7 @@ from pipeline.demo.plan import JOB, USERS
 from pipeline.demo.run import OPERATOR, Running
 from tests.browser.conftest import Enter, shoot
 
-MENU = ("Now", "History", "Fairness", "Models", "Forecasts")
+MENU = ("Now", "Nodes", "History", "Fairness", "Models", "Forecasts")
 
 
 def accessible(page: Page, where: str) -> None:

@@ -57,7 +57,7 @@ COMMON = (
     "uvloop",
     "scheduler.service.analyst.process",
     "scheduler.service.app",
-    "scheduler.service.pages.routes",
+    "scheduler.service.pages.operations",
     "scheduler.backends.simulated",
 )
 PAUSES_S = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)  # before a process is started again

@@ -19,6 +19,7 @@ from scheduler.explain import words
 
 MENU = (
     ("/", "Now"),
+    ("/nodes", "Nodes"),
     ("/history", "History"),
     ("/fairness", "Fairness"),
     ("/models", "Models"),

@@ -49,7 +49,7 @@ Build = Callable[[PageQueries], Mapping[str, Any]]
 @router.get("/")
 def now(request: Request, viewer: Asking, vc: str = "", after: str = "") -> Response:
     """The cluster and its queues at this moment."""
-    return _show(
+    return show(
         request,
         viewer,
         "board.html",
@@ -61,7 +61,7 @@ def now(request: Request, viewer: Asking, vc: str = "", after: str = "") -> Resp
 @router.get("/jobs/{job_id}")
 def job(request: Request, viewer: Asking, job_id: str) -> Response:
     """One job."""
-    return _show(
+    return show(
         request,
         viewer,
         "job.html",
@@ -96,7 +96,7 @@ async def ask(
     def build(queries: PageQueries) -> Mapping[str, Any]:
         return {"job_id": job_id, "now": queries.now(), **told}
 
-    return await run_in_threadpool(_show, request, viewer, "answer.html", "", build, job_id=job_id)
+    return await run_in_threadpool(show, request, viewer, "answer.html", "", build, job_id=job_id)
 
 
 @router.get("/history")
@@ -118,7 +118,7 @@ def history(
         kept = urlencode({name: value for name, value in chosen.items() if value})
         return {"h": told, "vcs": queries.vcs(), "periods": figures.PERIODS, "kept": kept, **chosen}
 
-    return _show(request, viewer, "history.html", "/history", build)
+    return show(request, viewer, "history.html", "/history", build)
 
 
 @router.get("/fairness")
@@ -129,7 +129,7 @@ def fairness(request: Request, viewer: Asking, period: str = "week") -> Response
         told = figures.fairness(queries, figures.since(period, queries.now()))
         return {"f": told, "periods": figures.PERIODS, "period": period}
 
-    return _show(request, viewer, "fairness.html", "/fairness", build)
+    return show(request, viewer, "fairness.html", "/fairness", build)
 
 
 @router.get("/models")
@@ -142,13 +142,13 @@ def models_page(request: Request, viewer: Asking) -> Response:
         told = models(bundle, live, queries.outcomes()[:5000], sees_names=viewer.sees_all)
         return {"m": told, "policy": queries.policy()}
 
-    return _show(request, viewer, "models.html", "/models", build)
+    return show(request, viewer, "models.html", "/models", build)
 
 
 @router.get("/forecasts")
 def forecasts(request: Request, viewer: Asking) -> Response:
     """How forecasts turned out."""
-    return _show(
+    return show(
         request,
         viewer,
         "forecasts.html",
@@ -227,8 +227,15 @@ def _tail(store: Store) -> Tail:
 # --- how -----------------------------------------------------------------------------------------
 
 
-def _show(
-    request: Request, viewer: Viewer, template: str, here: str, build: Build, *, job_id: str = ""
+def show(
+    request: Request,
+    viewer: Viewer,
+    template: str,
+    here: str,
+    build: Build,
+    *,
+    job_id: str = "",
+    status: int = 200,
 ) -> Response:
     """A page, or the part of it that htmx asks for; in words when it cannot be."""
     reads: Reads = request.app.state.reads
@@ -243,7 +250,7 @@ def _show(
     part = request.headers.get("hx-target", "").removeprefix("part-")
     try:
         values = {**build(queries), "viewer": viewer, "csrf": authenticator.csrf_word(request)}
-        return _page(render(template, frame, part, here_url=_again(request), **values))
+        return _page(render(template, frame, part, here_url=_again(request), **values), status)
     except UnknownJob as unknown:
         request.app.state.refusals.missed(request, str(unknown))
         return _page(render("missing.html", frame, what="There is no such job of yours."), 404)

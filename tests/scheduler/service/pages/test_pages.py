@@ -10,7 +10,7 @@ import pytest
 from scheduler.service.pages.render import PLOTLY, assets
 from tests.scheduler.service.pages.conftest import Lived
 
-PAGES = ("/", "/history?period=all", "/fairness?period=all", "/models", "/forecasts")
+PAGES = ("/", "/nodes", "/history?period=all", "/fairness?period=all", "/models", "/forecasts")
 LOADED = re.compile(r'(?:src|href|action|hx-get)="([^"]*)"')
 
 
@@ -93,7 +93,8 @@ def test_odd_requests_are_turned_down(busy: Lived) -> None:
 
 def test_a_part_is_the_same_as_in_the_page(busy: Lived) -> None:
     browser = busy.browser("olga")
-    for path, part in (("/", "now"), ("/history?period=all", "history"), ("/fairness", "fairness")):
+    parts = {"/": "now", "/history?period=all": "history", "/fairness": "fairness"}
+    for path, part in {**parts, "/nodes": "nodes"}.items():
         page = browser.get(path).text
         fragment = browser.get(path, headers={"HX-Target": f"part-{part}"}).text
         assert fragment.strip().startswith(f'<div id="part-{part}"')

@@ -1,0 +1,103 @@
+"""The pages of nodes and settings: everybody sees the nodes, operators drain and open them.
+
+A change is previewed first, by a GET that changes nothing, and then confirmed by a form of that
+page, which carries what was previewed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import APIRouter, Request
+from pydantic import ValidationError
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import RedirectResponse, Response
+
+from scheduler.service.api.auth import Asking, Operator, form
+from scheduler.service.api.nodes import ClusterChange, Operations, present_in
+from scheduler.service.api.problems import Problem
+from scheduler.service.api.schemas import NodeRequest
+from scheduler.service.log.store.store import Store
+from scheduler.service.log.store.visibility import Role, Viewer
+from scheduler.service.pages.queries import PageQueries
+from scheduler.service.pages.routes import show
+
+router = APIRouter(include_in_schema=False)
+
+
+@router.get("/nodes")
+def nodes(request: Request, viewer: Asking) -> Response:
+    """Every node: what it has, whether it is open, and who drained it, when and why."""
+    changes = viewer.role is Role.OPERATOR and not request.app.state.settings.follows
+
+    def build(queries: PageQueries) -> Mapping[str, Any]:
+        return {"nodes": queries.cluster(), "changes": changes}
+
+    return show(request, viewer, "nodes.html", "/nodes", build)
+
+
+@router.get("/nodes/change")
+async def preview(
+    request: Request, viewer: Operator, node: str = "", open: str = "", reason: str = ""
+) -> Response:
+    """What draining or opening a node would do; it is done by the form on this page."""
+    fields = {"node": node, "open": open, "reason": reason}
+    return await _answer(request, viewer, fields, preview=True)
+
+
+@router.post("/nodes/change")
+async def change(request: Request, viewer: Operator) -> Response:
+    """Drain or open a node (`node`, `open`: 1 or "", `reason`)."""
+    return await _answer(request, viewer, form(request), preview=False)
+
+
+@router.get("/settings")
+def settings(request: Request, viewer: Asking) -> Response:
+    """The settings of the policy that are in force, for operators: they may name users."""
+    if viewer.role is not Role.OPERATOR:
+        what = "Only operators see the settings: they may name users."
+        return show(request, viewer, "missing.html", "", lambda _: {"what": what}, status=403)
+    store: Store = request.app.state.store
+    with store.reading() as connection:
+        in_force = present_in(store, connection).settings_in_force()
+
+    def build(queries: PageQueries) -> Mapping[str, Any]:
+        return {"settings": in_force, "policy": queries.policy()}
+
+    return show(request, viewer, "settings.html", "/settings", build)
+
+
+async def _answer(
+    request: Request, viewer: Viewer, fields: Mapping[str, str], *, preview: bool
+) -> Response:
+    node, is_open = fields.get("node", ""), bool(fields.get("open"))
+    told: dict[str, Any] = {"node": node, "open": is_open, "change": None, "problem": ""}
+    status = 200
+    try:
+        asked = NodeRequest(open=is_open, reason=fields.get("reason", "").strip())
+        told["change"] = await _asked(request, viewer, node, asked, preview)
+    except ValidationError:
+        told["problem"] = "The reason is one line of at most 256 characters."
+        status = 422
+    except Problem as problem:
+        status = problem.status
+        told["problem"] = problem.detail[:1].upper() + problem.detail[1:] + "."
+    if not preview and told["change"] is not None:
+        return RedirectResponse(f"{request.scope.get('root_path', '')}/nodes", 303)
+
+    def build(queries: PageQueries) -> Mapping[str, Any]:
+        return {"reason": fields.get("reason", "").strip(), **told}
+
+    return await run_in_threadpool(
+        show, request, viewer, "node_change.html", "", build, status=status
+    )
+
+
+async def _asked(
+    request: Request, viewer: Viewer, node: str, asked: NodeRequest, preview: bool
+) -> ClusterChange:
+    operations = Operations(request, viewer)
+    return await operations.make(
+        lambda there: there.set_open(node, asked.open, asked.reason), preview
+    )

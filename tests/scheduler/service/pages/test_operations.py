@@ -1,0 +1,120 @@
+"""Nodes drained and opened from the pages, and the settings in force."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+
+import pytest
+from fastapi.testclient import TestClient
+
+from scheduler.backends.events import Event, Kind
+from tests.scheduler.service.pages.conftest import Lived
+
+PREVIEW = "/nodes/change?node=node001&reason=fan+%3Cb%3Ebroken%3C%2Fb%3E"
+
+
+def fields(page: str) -> dict[str, str]:
+    """What the form that confirms a change sends."""
+    form = page[page.index('<form class="filter" method="post"') :]
+    found = re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', form)
+    return {name: unescape(value) for name, value in found}
+
+
+def settings(lived: Lived, seq_actor: str, reason: str, **values: object) -> None:
+    plain = {**lived.decider.state.present.spec.settings.plain(), **values}
+    body = {"settings": plain, "reason": reason}
+    lived.store.append([Event(Kind.SETTINGS_SET, lived.world.now(), actor=seq_actor, body=body)])
+    lived.settle(1)
+
+
+def test_an_operator_drains_a_node_after_a_preview_and_opens_it_again(lived: Lived) -> None:
+    lived.settle(1)
+    olga = lived.browser("olga")
+    assert "Drain node001" in olga.get("/nodes").text
+    seq = lived.store.last_seq()
+    preview = olga.get(PREVIEW)
+    assert preview.status_code == 200
+    assert "No preview: no analyst is running." in preview.text
+    assert "fan &lt;b&gt;broken&lt;/b&gt;" in preview.text
+    assert lived.store.last_seq() == seq, "a preview changes nothing"
+    sent = fields(preview.text)
+    assert sent.pop("csrf")
+    assert sent == {"node": "node001", "open": "", "reason": "fan <b>broken</b>"}
+    done = olga.post("/nodes/change", data=fields(preview.text))
+    assert (done.status_code, done.headers["location"]) == (303, "/nodes")
+    lived.settle(1)
+    for path in ("/nodes", "/"):
+        page = olga.get(path).text
+        assert "drained by olga: fan &lt;b&gt;broken&lt;/b&gt;" in page
+        assert "since <time" in page
+        others = lived.browser("ada.byron").get(path).text
+        assert "drained by an operator: fan &lt;b&gt;broken" in others
+        assert "olga" not in others
+    assert "nothing to do" in olga.get(PREVIEW).text
+    opened = olga.post("/nodes/change", data=fields(olga.get("/nodes/change?node=1&open=1").text))
+    assert opened.status_code == 303
+    lived.settle(1)
+    assert "drained" not in olga.get("/nodes").text
+    [drained, open_again] = lived.store.read(kinds=[Kind.NODE_SET])
+    assert (drained.actor, drained.body["reason"]) == ("olga", "fan <b>broken</b>")
+    assert (open_again.actor, open_again.body["open"]) == ("olga", True)
+
+
+def drains(browser: TestClient, **more: str) -> int:
+    return browser.post("/nodes/change", data={"node": "node001", "open": "", **more}).status_code
+
+
+def test_only_our_own_form_of_an_operator_changes_a_node(lived: Lived) -> None:
+    lived.settle(1)
+    olga, ada = lived.browser("olga"), lived.browser("ada.byron")
+    word = fields(olga.get(PREVIEW).text)["csrf"]
+    assert drains(olga) == 403
+    assert drains(olga, csrf="0" * 64) == 403
+    assert drains(ada, csrf=word) == 403
+    headers = {"Origin": "https://evil.example"}
+    sent = {"node": "node001", "csrf": word}
+    assert olga.post("/nodes/change", data=sent, headers=headers).status_code == 403
+    assert ada.get(PREVIEW).status_code == 403
+    page = ada.get("/nodes").text
+    assert "node001" in page
+    assert "Drain" not in page
+    assert lived.store.read(kinds=[Kind.NODE_SET]) == []
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "said"),
+    [
+        ("node=none", 404, "There is no node &#39;none&#39;."),
+        ("", 404, "There is no node &#39;&#39;."),
+        ("node=node001&reason=" + "x" * 257, 422, "at most 256 characters"),
+        ("node=node001&reason=a%0Ab", 422, "one line"),
+    ],
+)
+def test_what_cannot_be_is_said_on_the_page(
+    lived: Lived, query: str, status: int, said: str
+) -> None:
+    lived.settle(1)
+    answer = lived.browser("olga").get(f"/nodes/change?{query}")
+    assert (answer.status_code, said in answer.text) == (status, True), answer.text
+    assert '<form class="filter" method="post"' not in answer.text
+
+
+def test_settings_in_force_say_since_when_and_by_whom(lived: Lived) -> None:
+    lived.settle(1)
+    olga = lived.browser("olga")
+    assert 'href="/settings"' in olga.get("/").text
+    assert 'href="/settings"' not in lived.browser("ada.byron").get("/").text
+    assert lived.browser("ada.byron").get("/settings").status_code == 403
+    name = "sharing.max_gpus"
+    row = re.compile(rf"<tr[^>]*>\s*<th scope=\"row\"><code>{re.escape(name)}</code>.*?</tr>", re.S)
+    before = row.search(olga.get("/settings").text)
+    assert before is not None
+    assert "the log began" in before[0]
+    sharing = lived.decider.state.present.spec.settings.plain()["sharing"]
+    settings(lived, "olga", "large jobs <slow>", sharing={**sharing, "max_gpus": 2})
+    after = row.search(olga.get("/settings").text)
+    assert after is not None
+    assert ">2 GPUs</td>" in after[0]
+    assert " by olga<small" in after[0]
+    assert "large jobs &lt;slow&gt;" in after[0]
