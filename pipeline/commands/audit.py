@@ -67,6 +67,11 @@ def audit(
             f"{found.events:,} events, {found.passes:,} passes, {found.decisions:,} decisions, "
             f"{found.jobs:,} jobs; checked by code {found.code}"
         )
+        for first in found.otherwise:
+            typer.echo(
+                f"code {first.version} decided otherwise from event {first.seq} on, until the next "
+                "epoch: what it decided is followed, not decided anew"
+            )
         for divergence in found.divergences[:SHOWN]:
             typer.echo(divergence.sentence())
         if len(found.divergences) > SHOWN:

@@ -39,7 +39,7 @@ from scheduler.service.analyst.records import body_of, ended, forecast_of, write
 from scheduler.service.analyst.threaded_store import ThreadedStore
 from scheduler.service.log.bundles import BundleStore
 from scheduler.service.log.epochs import followed
-from scheduler.service.log.fold import State
+from scheduler.service.log.fold import Diverged, State
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store.store import Lease, LeaseLost, Store
 from scheduler.service.log.store.tables import forecasts, questions
@@ -124,6 +124,13 @@ class Analyst:
             except LeaseLost as lost:
                 self.log.warning("lease_lost", why=str(lost))
                 self.lease = None
+            except Diverged as diverged:  # after an upgrade, or in the middle of one
+                self.log.info("waits_for_epoch", why=str(diverged))
+                self._let_go()
+                time.sleep(min(self.lease_s / 4, 1.0))
+        self._let_go()
+
+    def _let_go(self) -> None:
         if self.lease is not None:
             self.store.let_go(self.lease)
             self.lease = None

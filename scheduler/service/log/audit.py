@@ -1,8 +1,9 @@
 """Whether a database still follows from its log.
 
 The log is folded anew: every pass must take the decisions it took then, to the byte, and every
-derived table must hold what the fold says. Earlier epochs (`service.rebase`) are followed up to
-there and decided anew from there.
+derived table must hold what the fold says. What code of another version decided otherwise before
+an epoch (`scheduler.service.log.epochs`) is followed up to there: its decisions must still be
+those that the log has the digest of.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from scheduler.service.log.header import FOLLOWED, code_version
 from scheduler.service.log.record import Phase
 from scheduler.service.log.snapshots import StateCheckpoints
 from scheduler.service.log.store.store import Store
-from scheduler.service.log.store.tables import jobs, nodes, settings
+from scheduler.service.log.store.tables import decisions, jobs, nodes, settings
 
 _OVER = [phase.value for phase in Phase if phase.over]
 
@@ -63,6 +64,8 @@ class Audit:
         code: version of the code that checked.
         new_epochs: how often a new core took over.
         divergences: in the order of the log.
+        otherwise: of each epoch that other code ended, the first pass which this code would have
+            taken otherwise; no divergences.
     """
 
     code: str
@@ -72,6 +75,7 @@ class Audit:
     new_epochs: int = 0
     jobs: int = 0
     divergences: list[Divergence] = field(default_factory=list)
+    otherwise: list[Divergence] = field(default_factory=list)
 
     @property
     def clean(self) -> bool:
@@ -117,6 +121,7 @@ class _Auditor:
         self.reigns: list[tuple[int, str, str]] = []  # from which pass on, code, bundle
         self.at = 0  # the event looked at
         self.off = False  # folding stopped at a divergence, until a new epoch
+        self.otherwise: Divergence | None = None  # there, by code of another version
 
     def run(self) -> Audit:
         try:
@@ -138,14 +143,28 @@ class _Auditor:
                 self.progress(found.events)
             if event.kind is Kind.EPOCH:
                 found.new_epochs += 1
-                self.state, self.off = self._followed(event.seq), False
+                if self.otherwise is not None:
+                    found.otherwise.append(self.otherwise)
+                self.state, self.off, self.otherwise = self._followed(event.seq), False, None
             elif not self.off:
                 self._fold(event)
+            elif event.kind is Kind.DECIDED:
+                self._follow(event)
             if event.kind is Kind.DECIDED:
                 found.passes += 1
                 found.decisions += event.body["count"]
+        if self.otherwise is not None:  # and nobody went on from there
+            found.divergences.append(self.otherwise)
         if self.off:
             self.state = self._followed(upto)
+
+    def _follow(self, event: Event) -> None:
+        """A pass that is not taken anew: its decisions are those that the log tells of."""
+        query = select(decisions.c.body).where(decisions.c.event == event.seq)
+        kept = list(self.connection.execute(query.order_by(decisions.c.seq)).scalars())
+        told = event.body["digest"]
+        if digest_of(kept) != told:
+            self._diverged(event.seq, "decisions", "digest", digest_of(kept), told)
 
     def _followed(self, upto: int) -> State:
         return followed(self.connection, self.store, self.bundles, upto, keep=True)
@@ -163,17 +182,24 @@ class _Auditor:
             finally:
                 self._reigns(event.seq)
         except Diverged as diverged:
-            self.off = True
-            now = [d.body() for d in diverged.decisions]
-            what, was, is_now = _first_difference(logged_bodies, now)
-            if not what:
-                texts = encoded(diverged.decisions)
-                what, was, is_now = "body", dict(event.body), state.passed(texts)
-            self._diverged(event.seq, "pass", what, was, is_now)
+            self._part(diverged, logged_bodies)
             return
         if digest_of(encoded(taken)) != event.body["digest"]:
             now = [d.body() for d in state.last]
             self._diverged(event.seq, "decisions", *_first_difference(logged_bodies, now))
+
+    def _part(self, diverged: Diverged, logged_bodies: list[Any]) -> None:
+        """From a pass on the log is not what this code makes of it."""
+        self.off, event = True, diverged.event
+        now = [d.body() for d in diverged.decisions]
+        what, was, is_now = _first_difference(logged_bodies, now)
+        if not what:
+            texts = encoded(diverged.decisions)
+            what, was, is_now = "body", dict(event.body), self.state.passed(texts)
+        self._diverged(event.seq, "pass", what, was, is_now)
+        if self.state.version != self.found.code:
+            self.otherwise = self.found.divergences.pop()
+            self._follow(event)
 
     def _reigns(self, seq: int) -> None:
         in_charge = self.state.version, self.state.bundle

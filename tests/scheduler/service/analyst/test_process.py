@@ -18,6 +18,7 @@ from scheduler.explain.words import CRUDE
 from scheduler.service.analyst import process
 from scheduler.service.analyst.process import LEASE, Analyst
 from scheduler.service.decide.decider import Decider
+from scheduler.service.log import fold
 from scheduler.service.log.bundles import BundleStore
 from scheduler.service.log.header import LogHeader, establish
 from scheduler.service.log.record import first_row
@@ -275,3 +276,26 @@ def test_why_names_the_drained_node_who_drained_it_and_why(service: Service) -> 
     told = service.ask("why", job_id="waits")
     assert "drained by an operator: fan broken" in told["in_the_way"]
     assert "olga" not in json.dumps(told)
+
+
+def test_after_an_upgrade_it_waits_for_the_epoch(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It and the decider begin at once: what to make of the old log is the decider's to say."""
+    service.submit("first", 600)
+    service.decide()
+    monkeypatch.setattr(fold, "digest_of", lambda texts: "as other code decides")
+    service.clock += 100.0
+    late, naps = service.an_analyst("late"), list[float]()
+
+    def nap(_: float) -> None:
+        holder = service.store.holder(LEASE)
+        assert holder is not None
+        naps.append(holder.expires_at)
+        if len(naps) == 1:
+            service.store.append([Event(Kind.EPOCH, service.clock, body={"why": "a test"})])
+
+    monkeypatch.setattr("time.sleep", nap)
+    late.run(lambda: len(naps) == 2, 0.0)
+    assert naps[0] <= service.clock, "another may try meanwhile"
+    assert late.state.core.jobs() == ["first"]

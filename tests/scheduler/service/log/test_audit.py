@@ -155,3 +155,23 @@ class TestOtherCode:
         assert found.new_epochs == 1
         [before] = [epoch.seq for epoch in upgraded.store.read(kinds=[Kind.EPOCH])]
         assert [d.seq > before for d in found.divergences] == [False]
+
+    def test_what_another_version_decided_before_an_epoch_is_followed(
+        self, upgraded: Desk, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for module in ("log.audit", "decide.decider"):
+            monkeypatch.setattr(f"scheduler.service.{module}.code_version", lambda: "newer")
+        assert [d.where for d in divergences(upgraded)] == ["pass"], "nobody went on from there yet"
+        upgraded.restart()
+        upgraded.until_idle()
+        found = audit(upgraded.store, upgraded.bundle_store.find)
+        assert found.clean
+        assert [(d.where, d.version != "newer") for d in found.otherwise] == [("pass", True)]
+        [epoch] = upgraded.store.read(kinds=[Kind.EPOCH])
+        with upgraded.store.reading() as connection:
+            before = decisions.select().where(decisions.c.event < epoch.seq)
+            row = connection.execute(before).first()
+        assert row is not None
+        body = canonical({**json.loads(row.body), "estimate_s": 7.0})
+        change(upgraded, update(decisions).where(decisions.c.seq == row.seq).values(body=body))
+        assert (row.event, "decisions") in [(d.seq, d.where) for d in divergences(upgraded)]

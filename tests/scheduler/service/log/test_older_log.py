@@ -1,0 +1,144 @@
+"""A service goes on with the log of an older version: nothing is lost, everything can be asked.
+
+`older/make.py` says how that log was made: jobs that ended, failed, were refused, cancelled and cut
+off, a pair that shares GPUs, one that is being profiled, some that wait, one that nobody has looked
+at, a drained node.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+
+from features.job import Profile
+from scheduler.backends.base import Launch
+from scheduler.backends.events import Kind
+from scheduler.backends.simulated import JobOutcome, SimulatedBackend, World, by_command
+from scheduler.service.analyst.process import Analyst
+from scheduler.service.api import tokens
+from scheduler.service.api.limits import Limits
+from scheduler.service.app import create_app
+from scheduler.service.decide.decider import Decider
+from scheduler.service.log.audit import audit
+from scheduler.service.log.bundles import BundleStore
+from scheduler.service.log.store.schema import prepare
+from scheduler.service.log.store.store import Store
+from scheduler.service.log.store.tables import jobs
+from scheduler.service.log.store.visibility import Role
+from scheduler.service.settings import Settings
+from scheduler.simulation.work import Work
+from tests.scheduler.service.api.conftest import address_of
+
+OLDER = Path(__file__).with_name("older")
+NAME, LATER = "9ff0a41", 1.7e9 + 1e6
+BUNDLE = "034891f3fa3204b9c9040f94bba3ffdabfc782e916d88649e0e6023bd4f22a5e"
+WAS = {
+    "short": "ended", "ended": "ended", "failed": "ended", "toolarge": "refused",
+    "timeout": "ended", "cancelled": "cancelled", "alone": "running", "packed": "running",
+    "other": "queued", "lost": "running", "waits": "queued", "urgent": "queued",
+    "looked-at": "profiling", "fresh": "submitted",
+}  # fmt: skip
+
+
+def outcome(launch: Launch) -> JobOutcome:
+    """As in the older world."""
+    work = by_command(launch).work
+    return JobOutcome(Work(work.duration_s, work.state, profile=Profile(10.0, 5.0, 1000.0, False)))
+
+
+class Upgraded:
+    """The same database, models and world, found by the code of today."""
+
+    def __init__(self, folder: Path):
+        with sqlite3.connect(folder / "pellucid.db") as database:
+            database.executescript((OLDER / f"{NAME}.sql").read_text())
+        shutil.copytree(OLDER / f"{NAME}.bundle", folder / "bundles" / BUNDLE)
+        shutil.copy(OLDER / f"{NAME}.world.jsonl", folder / "world.jsonl")
+        self.store = Store(f"sqlite:///{folder / 'pellucid.db'}")
+        prepare(self.store)
+        self.bundles = BundleStore(folder / "bundles")
+        self.world = World(outcome, start=0.0, path=folder / "world.jsonl")
+        self.decider = Decider(
+            self.store, lambda: SimulatedBackend(self.world), self.bundles,
+            holder="today", wall=lambda: LATER,
+        )  # fmt: skip
+
+    def phases(self) -> dict[str, str]:
+        with self.store.engine.connect() as connection:
+            return {row.job_id: row.phase for row in connection.execute(jobs.select())}
+
+
+@pytest.fixture
+def upgraded(tmp_path: Path) -> Iterator[Upgraded]:
+    made = Upgraded(tmp_path)
+    yield made
+    made.store.close()
+
+
+def test_it_goes_on_where_the_older_one_was(upgraded: Upgraded) -> None:
+    assert upgraded.phases() == WAS
+    begun = list(upgraded.world.begun)
+    assert upgraded.decider.take_over()
+    assert upgraded.phases() == WAS
+    assert list(upgraded.world.begun) == begun
+    core = upgraded.decider.state.core
+    partner = core.cluster.runs["packed"].partner
+    assert partner is not None
+    assert partner.job.job_id == "alone"
+    assert not core.cluster.pools["vc"].is_open(1)
+    assert core.known("urgent").priority == 5
+    assert upgraded.decider.state.bundle == BUNDLE
+    for _ in range(200):
+        upgraded.decider.turn(100.0)
+    now = upgraded.phases()
+    assert {name: now[name] for name in WAS if now[name] != "ended"} == {
+        "toolarge": "refused", "cancelled": "cancelled", "urgent": "queued",
+    }, "8 GPUs wait for the drained node"  # fmt: skip
+    assert upgraded.world.problems == []
+    again = [key for key in upgraded.world.begun if key[0] in ("alone", "packed", "lost")]
+    assert again == [key for key in begun if key in again]
+
+
+def test_its_log_is_clean(upgraded: Upgraded) -> None:
+    assert upgraded.decider.take_over()
+    for _ in range(5):
+        upgraded.decider.turn(100.0)
+    found = audit(upgraded.store, upgraded.bundles.find)
+    assert [one.sentence() for one in found.divergences] == []
+    assert found.jobs == len(WAS)
+
+
+def test_pages_and_explanations_answer_for_old_jobs(upgraded: Upgraded) -> None:
+    assert upgraded.decider.take_over()
+    upgraded.decider.turn(1.0)
+    store = upgraded.store
+    analyst = Analyst(store, upgraded.bundles, holder="today", samples=4, wall=lambda: LATER)
+    assert analyst.take_over()
+    _, secret = tokens.create(store, "olga", Role.OPERATOR, now=LATER)
+    settings = Settings(database=address_of(store), auth="on")
+    app = create_app(settings, store=store, limits=Limits(rate_per_s=1e6, burst=10**6))
+    olga = TestClient(app, headers={"Authorization": f"Bearer {secret}"})
+    for job in WAS:
+        for path in (f"/api/v1/jobs/{job}", f"/api/v1/jobs/{job}/explain",
+                     f"/api/v1/jobs/{job}/story", f"/jobs/{job}"):  # fmt: skip
+            answer = olga.get(path)
+            assert answer.status_code == 200, (path, answer.text)
+        assert job in olga.get(f"/jobs/{job}").text
+    assert "alone" in olga.get("/jobs/packed").text
+    for page in ("/", "/history?period=all", "/fairness?period=all", "/forecasts", "/models"):
+        assert olga.get(page).status_code == 200, page
+    for job in ("other", "waits", "urgent"):
+        why = analyst.reply("why", {"job_id": job, "names": True})
+        assert "unavailable" not in why, why
+    app.state.changes.close()
+
+
+def test_the_log_says_that_other_code_goes_on(upgraded: Upgraded) -> None:
+    assert upgraded.decider.take_over()
+    leases = upgraded.store.read(kinds=[Kind.LEASE])
+    assert len({event.body["version"] for event in leases}) == 2
