@@ -72,6 +72,9 @@ def test_an_altered_row_is_found(desk: Desk) -> None:
     assert (job.seq, job.what, job.logged, job.found) == (seq, "job3.exit_code", 9, 0)
     assert (gone.what, gone.logged, gone.found) == ("job4", None, "a row")
     assert (node.where, node.what) == ("nodes", "1.open")
+    spec = canonical({**json.loads(desk.row("job2").spec), "gpus": 3})
+    change(desk, update(jobs).where(jobs.c.job_id == "job2").values(spec=spec))
+    assert "job2.spec" in [d.what for d in divergences(desk)]
 
 
 def test_an_altered_event_is_found_where_it_first_matters(desk: Desk) -> None:
