@@ -7,6 +7,12 @@ import sys
 
 INTERRUPTED = 130  # as a shell says of SIGINT
 CLOSED_PIPE = 141  # and of SIGPIPE: `pellucid ... | head`
+# libraries that the base install leaves out, by the extra that brings them
+EXTRAS = {
+    "train": ("interpret", "lightgbm", "matplotlib", "mlflow", "scipy", "sklearn", "threadpoolctl"),
+    "profiler": ("pynvml", "torch"),
+    "cluster": ("cryptography", "dask", "dask_jobqueue", "distributed"),
+}
 
 
 def main() -> None:
@@ -35,6 +41,14 @@ def _run() -> int | str | None:
         app()
     except UserError as error:
         print(f"pellucid: {error}", file=sys.stderr)
+        return 2
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        extra = next((extra for extra, names in EXTRAS.items() if missing in names), None)
+        if extra is None:
+            raise
+        needs = f"this needs {missing}, which is not installed"
+        print(f"pellucid: {needs}: pip install 'pellucid[{extra}]'", file=sys.stderr)
         return 2
     except SystemExit as ended:
         # at a closed pipe typer wraps the stream, rich redirects it, and both exit with status 1

@@ -9,7 +9,6 @@ import numpy as np
 
 from features.job import Job
 from features.schema import State
-from models.training.helios import HeliosForest
 from scheduler.core.estimates import Estimate
 from scheduler.policies.helios import HeliosEstimator
 
@@ -45,6 +44,8 @@ class OnlineHelios(HeliosEstimator):
         return super().enqueued(job, now)
 
     def _fit(self) -> None:
+        from models.training.helios import HeliosForest
+
         jobs = [job for job, _ in self._past]
         seconds = np.array([duration_s for _, duration_s in self._past])
         model = HeliosForest(jobs, seconds, seed=self.seed)

@@ -4,9 +4,12 @@ Until the first fit the histories speak for themselves (`FeatureState.outlook`);
 blended with them by the jobs seen, so there is no step from one to the other.
 
 Training needs interpret, so this lives here and is handed to the decision core as an estimator.
+Where it is not installed (`TRAINS`), histories speak throughout, and commands say so.
 """
 
 from __future__ import annotations
+
+from importlib.util import find_spec
 
 import numpy as np
 import pandas as pd
@@ -22,6 +25,11 @@ from scheduler.core.estimates import COLD_START, BundleEstimator, Estimate, Feat
 DAY_S = 86_400.0
 # What a refit looks at: wider histories were no better and cost five times as much.
 FAMILIES = ("size", "survival", "burst")
+TRAINS = find_spec("interpret") is not None
+UNTRAINED = (
+    "Durations are predicted from histories alone: no model was trained, since this install "
+    "brings none of its libraries (pip install 'pellucid[train]')."
+)
 
 
 class OnlineEstimator(BundleEstimator):
@@ -83,7 +91,7 @@ class OnlineEstimator(BundleEstimator):
             self._next_fit = now + self.refit_s
         elif now >= self._next_fit:
             self._next_fit += self.refit_s * ((now - self._next_fit) // self.refit_s + 1)
-            if len(self._rows) >= self.min_rows:
+            if TRAINS and len(self._rows) >= self.min_rows:
                 self._refit(now)
         row = self.state.row(job, now)
         self._waiting[job.job_id] = now, row

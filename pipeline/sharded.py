@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from features.rows import Rows, streamed_rows
 from models.bundle import Bundle
-from models.training.evaluation import duration_metrics
+from models.training.metrics import duration_metrics
 from models.training.packing import fit_packing, fit_pair_speed
 from models.training.pairs import PairMeasurements
 from models.training.sharded import fit_sharded

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from features.rows import DAY_S, Rows
 from models.training.duration import DurationPreset, fit_duration
-from models.training.evaluation import LN10, TAILS_S, auc, duration_metrics
+from models.training.metrics import LN10, TAILS_S, auc, duration_metrics
 from models.training.yardsticks import fit_lightgbm
 
 Floats = NDArray[np.float64]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
@@ -94,6 +95,7 @@ def replay(
     """
     with user_errors():
         from features.files import write_whole
+        from pipeline.online import TRAINS, UNTRAINED
         from pipeline.replay.page import doubtful, render
         from pipeline.replay.runs import MOST_JOBS as UNASKED
         from pipeline.replay.runs import replay as play
@@ -111,7 +113,7 @@ def replay(
         kept = None
         if keep is not None:
             files = [path for path in (sacct, cluster, nodes) if path is not None]
-            asked = (timezone, last_days, anonymise, loop, name, values)
+            asked = (timezone, last_days, anonymise, loop, name, values, TRAINS)
             kept = Keep(keep, question_of(asked, files))
 
         def read() -> Site:
@@ -133,6 +135,8 @@ def replay(
 
         site = read() if kept is None else kept.once("site", read)
         site = site.in_loop(loop)
+        if not TRAINS:
+            site = replace(site, notes=[*site.notes, f"{UNTRAINED} Packing is left out as well."])
         jobs = len(site.workload.jobs)
         if jobs > MOST_JOBS:
             raise UserError(
@@ -165,6 +169,8 @@ def replay(
             f"Too many jobs to replay whole: the last {site.window['days']:.1f} of "
             f"{site.window['of_days']:.0f} days, {times} times. More: --last-days, --seeds."
         )
+    if not TRAINS:
+        typer.echo(f"{UNTRAINED} Packing is left out as well.")
     if doubtful(found.get("backtest")):
         typer.echo("The replay of Slurm's rule is far from what happened: see the page first.")
     for variant in found["variants"]:

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+
+from pipeline.student import bound
 
 Figures = dict[str, Any]
 
@@ -114,7 +115,7 @@ def _error(values: np.ndarray[Any, Any]) -> float | None:
 
 def _half_width(values: np.ndarray[Any, Any]) -> float | None:
     error = _error(values)
-    return None if error is None else float(stats.t.ppf(0.975, len(values) - 1)) * error
+    return None if error is None else bound(0.95, len(values) - 1) * error
 
 
 def by_name(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from models.training.errors import TrainingError
-from models.training.evaluation import duration_metrics
+from models.training.metrics import duration_metrics
 from pipeline.online import OnlineEstimator
 from pipeline.replay.site import DAY_S, Site
 

@@ -16,7 +16,7 @@ import pandas as pd
 
 from features.job import Profile
 from pipeline.cluster import HERE, Keep, mapped
-from pipeline.online import OnlineEstimator
+from pipeline.online import TRAINS, OnlineEstimator
 from pipeline.replay.figures import Figures, backtest, by_name, of_record, of_replay, over_seeds
 from pipeline.replay.knowledge import duration_knowledge
 from pipeline.replay.site import Site
@@ -91,8 +91,12 @@ VARIANTS: tuple[Variant, ...] = (
 
 
 def variants_with(policy: str, values: Mapping[str, Any]) -> tuple[Variant, ...]:
-    """The variants with these settings of a policy; where none of them plays it, it comes last."""
-    found = tuple(replace(v, values=values) if v.policy == policy else v for v in VARIANTS)
+    """The variants with these settings of a policy; where none of them plays it, it comes last.
+
+    Without the extra `train` none packs: which pairs to pack is learned.
+    """
+    played = (variant for variant in VARIANTS if TRAINS or not variant.packs)
+    found = tuple(replace(v, values=values) if v.policy == policy else v for v in played)
     if any(variant.policy == policy for variant in found):
         return found
     name = policy.rpartition(":")[2]

@@ -13,6 +13,7 @@ from pipeline.report.charts import cumulative, dots, lines, rows
 from pipeline.report.comparison import Comparison, PolicyRun
 from pipeline.report.svg import DURATION_TICKS, SERIES, Frame, legend, log_ticks, ticks
 from pipeline.report.usage import usage
+from pipeline.student import within
 from pipeline.worlds import TRACKS
 from scheduler.explain.words import count, duration, factor, number, percent
 
@@ -134,9 +135,7 @@ def certainty(errors: float, seeds: int) -> str:
         errors: the difference in standard errors.
         seeds: how many seeds it was paired over.
     """
-    from scipy.stats import t
-
-    chance = 2 * float(t.sf(abs(errors), max(seeds - 1, 1)))
+    chance = 1 - within(abs(errors), max(seeds - 1, 1))
     return "clear" if chance < 0.01 else "likely" if chance < 0.05 else "within the noise"
 
 

@@ -19,7 +19,7 @@ from features.files import write_json, write_whole
 from features.rows import training_rows
 from models.bundle import Bundle
 from models.training.duration import MIN_ROWS, fit_duration
-from models.training.evaluation import duration_metrics
+from models.training.metrics import duration_metrics
 from pipeline.stages.common import BUNDLE, METRICS, PLOTS, TRACE, Params, stage, test_from
 from pipeline.traces import read_dataset
 from pipeline.worlds import plain

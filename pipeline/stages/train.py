@@ -16,7 +16,8 @@ from models.bundle.gputypes import GpuTypeSpeed
 from models.training.arrivals import MIN_BINS, Arrivals, fit_arrivals
 from models.training.duration import fit_duration
 from models.training.edits import Edits, apply_edits, read_edits
-from models.training.evaluation import duration_metrics, tail_auc
+from models.training.evaluation import tail_auc
+from models.training.metrics import duration_metrics
 from models.training.packing import (
     evaluate_packing,
     evaluate_pair_speed,

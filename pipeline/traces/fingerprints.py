@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -21,9 +20,9 @@ _ODD = 0x9E3779B97F4A7C15
 
 
 def hash_texts(values: Any) -> Hashes:
-    """64-bit hashes of text; equal within a process for equal text."""
-    hashed: Hashes = pl.Series(values).cast(pl.String).hash().to_numpy()
-    return hashed
+    """64-bit hashes of text (Python's, keyed); equal within a process for equal text."""
+    texts = values.to_pylist()
+    return np.fromiter(map(hash, texts), np.int64, len(texts)).view(np.uint64)
 
 
 def fingerprint(table: pa.Table, ignore: Collection[str]) -> Hashes:

@@ -17,7 +17,8 @@ from features.rows import Rows
 from features.spec import FeatureSpec
 from models.training.duration import PRESETS, data_digest, fit_duration
 from models.training.errors import TrainingError
-from models.training.evaluation import auc, duration_metrics, evaluate_duration, tail_auc
+from models.training.evaluation import evaluate_duration, tail_auc
+from models.training.metrics import auc, duration_metrics
 from models.training.yardsticks import ewma_scores, fit_lightgbm
 
 

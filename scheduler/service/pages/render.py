@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -25,8 +23,8 @@ MENU = (
     ("/models", "Models"),
     ("/forecasts", "Forecasts"),
 )
-PLOTLY = "vendor/plotly.min.js"
-_OWN = ("style.css", "app.js", "charts.js", "icon.svg", "vendor/htmx.min.js")
+PLOTLY = "vendor/plotly-cartesian.min.js"
+_OWN = ("style.css", "app.js", "charts.js", "icon.svg", "vendor/htmx.min.js", PLOTLY)
 _FILTERS = ("duration", "clock", "moment", "number", "factor", "percent", "count", "listed")
 
 
@@ -107,21 +105,7 @@ def render(template: str, frame: Frame, part: str = "", **values: Any) -> str:
 def assets() -> dict[str, Asset]:
     """Every file that pages load, by name: no other name is ever looked up on disk."""
     own = files("scheduler.service.pages").joinpath("static")
-    found = {name: _asset(name, own.joinpath(name).read_bytes()) for name in _OWN}
-    plotly = _plotly()
-    if plotly is not None:
-        found[PLOTLY] = _asset(PLOTLY, plotly.read_bytes())
-    return found
-
-
-def _plotly() -> Path | None:
-    """plotly.js as the installed plotly package ships it (which is not imported)."""
-    spec = find_spec("plotly")
-    for folder in (spec and spec.submodule_search_locations) or ():
-        script = Path(folder) / "package_data" / "plotly.min.js"
-        if script.is_file():
-            return script
-    return None
+    return {name: _asset(name, own.joinpath(name).read_bytes()) for name in _OWN}
 
 
 def _asset(name: str, content: bytes) -> Asset:

@@ -105,7 +105,7 @@ def test_a_part_is_the_same_as_in_the_page(busy: Lived) -> None:
 def test_files_are_ours_and_kept(busy: Lived) -> None:
     browser = busy.browser("")
     names = assets()
-    assert PLOTLY in names, "plotly's script is not where its package keeps it"
+    assert PLOTLY in names
     page = busy.browser("ada.byron").get("/models").text
     for address in re.findall(r'(?:src|href)="(/static/[^"]+)"', page):
         answer = browser.get(address)
