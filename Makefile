@@ -7,7 +7,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export MLFLOW_DISABLE_TELEMETRY := true
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint unit mlflow benchmark mutants clean
+.PHONY: help install demo test lint unit mlflow benchmark mutants wheel wheel-test clean
 help: ## Show this help
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
@@ -47,6 +47,12 @@ benchmark: install ## Run the benchmarks that have budgets
 
 mutants: install ## Plant bugs, one at a time: would the tests notice?
 	python -m benchmarks.mutants --json
+
+wheel: install ## Build the wheel, into dist/
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps -w dist .
+
+wheel-test: install ## Install the wheel by itself, outside the repository, and use it
+	PELLUCID_WHEEL=1 $(BIN)/python -m pytest tests/wheel
 
 clean: ## Remove what the pipeline made (not .venv)
 	rm -rf data/trace data/features.parquet data/candidate data/bundle data/runs data/metrics data/plots data/report.html mlflow.db mlartifacts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from typer.core import TyperCommand
@@ -26,9 +27,8 @@ class WithSettings(TyperCommand):
 
         shown = [f"Policies: {', '.join(policies(ctx.info_name))}, or module:Class."]
         if ctx.info_name == "compare":
-            from scheduler.peers.registry import ALLOCATING
-
-            shown.append(f"On a --workload: {', '.join(ALLOCATING)}, or module:Class.")
+            names = ", ".join([*allocating(), "module:Class"])
+            shown.append(f"On a --workload: {names}.")
         typer.echo("\n\n".join([*shown, *map(settings_of, self._named or ("pellucid",))]))
 
 
@@ -43,14 +43,23 @@ def policies(command: str) -> list[str]:
     return list(POLICIES)
 
 
+def allocating() -> Mapping[str, Any]:
+    """Policies of allocations; none where scipy is not installed, which they are written with."""
+    try:
+        from scheduler.peers.registry import ALLOCATING
+    except ModuleNotFoundError:
+        return {}
+    return ALLOCATING
+
+
 def settings_of(policy: str) -> str:
     """The settings of a policy, one a line, with default, unit and limits."""
     from scheduler.core.settings import UnknownPolicy, describe
-    from scheduler.peers.registry import ALLOCATING
-    from scheduler.policies import policy_named
+    from scheduler.policies import POLICIES, policy_named
 
     try:
-        settings = (ALLOCATING.get(policy) or policy_named(policy)).Settings
+        peer = None if policy in POLICIES else allocating().get(policy)
+        settings = (peer or policy_named(policy)).Settings
     except UnknownPolicy as error:
         return str(error)
     lines = []

@@ -134,9 +134,8 @@ def replay(
                 )
 
         site = read() if kept is None else kept.once("site", read)
-        site = site.in_loop(loop)
-        if not TRAINS:
-            site = replace(site, notes=[*site.notes, f"{UNTRAINED} Packing is left out as well."])
+        untrained = [] if TRAINS else [f"{UNTRAINED} Packing is left out as well."]
+        site = replace(site.in_loop(loop), notes=[*site.notes, *untrained])
         jobs = len(site.workload.jobs)
         if jobs > MOST_JOBS:
             raise UserError(
@@ -169,8 +168,8 @@ def replay(
             f"Too many jobs to replay whole: the last {site.window['days']:.1f} of "
             f"{site.window['of_days']:.0f} days, {times} times. More: --last-days, --seeds."
         )
-    if not TRAINS:
-        typer.echo(f"{UNTRAINED} Packing is left out as well.")
+    for note in untrained:
+        typer.echo(note)
     if doubtful(found.get("backtest")):
         typer.echo("The replay of Slurm's rule is far from what happened: see the page first.")
     for variant in found["variants"]:
