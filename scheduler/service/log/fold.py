@@ -23,7 +23,7 @@ from scheduler.core.cluster import Node
 from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.policy import Policy
-from scheduler.service.log.header import LogHeader
+from scheduler.service.log.header import LogHeader, known
 from scheduler.service.log.ledger import Ledger
 from scheduler.service.log.nodes import node_of, well_formed
 from scheduler.service.log.present import Present
@@ -226,7 +226,7 @@ class State:
     def tell(self, core: Core, event: Event, now: float) -> None:
         """Tell a copy of the core of nodes or settings that are not in the log."""
         if event.kind is Kind.SETTINGS_SET:
-            spec = self.present.spec.with_settings(event.body["settings"])
+            spec = self.present.spec.with_settings(known(event.body["settings"]))
             core.use_policy(policy_of(replace(spec, cluster=self.ledger.nodes.spec())), now)
         else:
             TOLD[event.kind](self, core, event)

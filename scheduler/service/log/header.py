@@ -29,6 +29,11 @@ FOLLOWED = "slurm-followed"  # backend of a service that decides nothing itself
 GONE = (("requeue", None),)  # settings of logs of earlier versions, which changed nothing there
 
 
+def known(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of a log, without those that are gone."""
+    return {name: value for name, value in settings.items() if (name, value) not in GONE}
+
+
 class LogHeaderError(ValueError):
     """A cluster or policy that a service cannot run; one line."""
 
@@ -138,7 +143,7 @@ class LogHeader:
         }
         if partition is not None:
             partition = ProfilingPartition(**{**partition, "nodes": dict(partition["nodes"])})
-        settings = {k: v for k, v in rest.pop("settings", {}).items() if (k, v) not in GONE}
+        settings = known(rest.pop("settings", {}))
         spec = CoreSpec.of(ClusterSpec(**cluster), rest.pop("policy"), settings, partition)
         return cls(**{**rest, "spec": spec, "names": tuple(rest.get("names", ()))})
 

@@ -18,7 +18,7 @@ from scheduler.backends.events import ABOUT_NODES, Event, Kind, canonical
 from scheduler.core.cluster import ClusterSpec
 from scheduler.core.policy import Policy
 from scheduler.core.settings import InvalidSettings, describe, flat
-from scheduler.service.log.header import FOLLOWED, LogHeader, LogHeaderError, servable
+from scheduler.service.log.header import FOLLOWED, LogHeader, LogHeaderError, known, servable
 from scheduler.service.log.nodes import NodeRecord, NodeTable, node_of, well_formed
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import nodes, settings
@@ -40,7 +40,9 @@ class SettingsChange:
     def of(cls, event: Event) -> SettingsChange:
         """From a SETTINGS_SET event."""
         body = event.body
-        return cls(event.seq, event.at, event.actor, body.get("reason", ""), body["settings"])
+        return cls(
+            event.seq, event.at, event.actor, body.get("reason", ""), known(body["settings"])
+        )
 
     def row(self) -> dict[str, Any]:
         """As a row of the table `settings`."""
@@ -128,7 +130,7 @@ class Present:
         one only, or a job in a virtual cluster that is not there. "" when it can."""
         try:
             if event.kind is Kind.SETTINGS_SET:
-                chosen = settings_of(self.header.spec.policy, event.body["settings"])
+                chosen = settings_of(self.header.spec.policy, known(event.body["settings"]))
                 servable(replace(self.spec, settings=chosen, cluster=self.nodes.spec()))
             elif event.kind in (Kind.NODE_ADDED, Kind.NODE_CHANGED):
                 policy = self.policy_for(self.nodes.spec(node_of(event.body)))

@@ -118,7 +118,7 @@ def test_settings_that_were_not_taken_are_not_shown(service: Service) -> None:
     assert shown["ageing"]["value"] == 0.5
     assert (shown["ageing"]["actor"], shown["ageing"]["reason"]) == ("olga", "long waits")
     assert shown["ageing"]["since"] is not None
-    assert shown["requeue"]["since"] is None
+    assert shown["max_wait_s"]["since"] is None
 
 
 @pytest.mark.parametrize(

@@ -144,6 +144,15 @@ def test_what_is_applied_is_logged_as_its_author_s(desk: Desk) -> None:
     assert (shown["ageing"].value, shown["ageing"].actor) == (0.5, "root")
 
 
+def test_a_change_of_settings_that_an_earlier_version_logged_is_taken(desk: Desk) -> None:
+    settings = {**file(ageing=0.5).settings.plain(), "requeue": None}
+    desk.ask(Kind.SETTINGS_SET, settings=settings, reason="")
+    settled(desk, file(ageing=0.5))
+    desk.turn()
+    settled(desk, file(ageing=0.5))
+    assert desk.decider.state.present.spec.settings == file(ageing=0.5).settings
+
+
 def test_a_removal_that_has_not_happened_is_called_off(desk: Desk) -> None:
     desk.submit("long", gpus=4)
     desk.turn()
