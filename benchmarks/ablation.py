@@ -75,7 +75,7 @@ OFF: dict[str, Row] = {
     "pair speeds learned from pairs that ran": Row(settings={"learns_speeds": False}),
     "profiling (and with it packing)": Row(pair_predictor=False, stage=False, watches=False),
     "profiling before the start": Row(settings={"profile_above_s": 1e12}),
-    "choosing whom to profile (all are)": Row(settings={"profile_above_s": 0.0}),
+    "choosing which jobs to profile (all are)": Row(settings={"profile_above_s": 0.0}),
     "watching running jobs": Row(watches=False),
     "ageing": Row(settings={"ageing": 0.0}),
     "learned durations (all alike)": Row(durations="gpus"),

@@ -4,8 +4,8 @@
 
 Track `honest`, policy `pellucid`, seed 0. Forecasts are made, and learned from by the correction,
 from --learn-day on and scored on the last two weeks (from --from-day on). After the pass at its
-submission a job runs (its start is known), is looked at in the profiling partition, or stands in
-line. Everybody in line, and of those being looked at a random sample (--share, chosen by job id),
+submission a job runs (its start is known), is profiled, or stands in
+line. All in line, and of those being profiled a random sample (--share, chosen by job id),
 is forecast by running the core forward (--futures) from a snapshot taken right after that pass.
 
 Coverage is the share of jobs that start no later than their p90: `in_line` of those that had to
@@ -80,7 +80,7 @@ class Replay:
         raw, told: forecasts by job, before and after the correction.
         in_line: jobs forecast that stood in line.
         at_once: jobs started by the pass at their submission, in the days that are scored.
-        looked_at: jobs being looked at then, forecast or not.
+        looked_at: jobs being profiled then, forecast or not.
     """
 
     scenario: Scenario
@@ -262,7 +262,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--policy", default="pellucid")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--share", type=float, default=0.03, help="of those looked at, forecast")
+    parser.add_argument("--share", type=float, default=0.03, help="of those profiled, forecast")
     parser.add_argument("--futures", type=int, default=24, help="run per forecast")
     parser.add_argument("--learn-day", type=float, default=LEARN_DAY, help="forecasts begin")
     parser.add_argument("--from-day", type=float, default=FROM_DAY, help="forecasts are scored")

@@ -113,12 +113,12 @@ def _preview(effect: Mapping[str, Any]) -> None:
         typer.echo(f"Nothing is changed. No preview: {effect['why_not']}")
         return
     typer.echo(
-        f"Nothing is changed. Of {effect['waiting']} waiting jobs, {effect['examined']} looked at "
+        f"Nothing is changed. Of {effect['waiting']} waiting jobs, {effect['examined']} forecast "
         f"in {effect['futures']} futures:"
     )
     for job_id, by_s in sorted(effect["moved"].items(), key=lambda item: item[1]):
         typer.echo(f"  {job_id} {duration(abs(by_s))} {'later' if by_s > 0 else 'earlier'}")
     for job_id in effect["stuck"]:
-        typer.echo(f"  {job_id} would not start, as far as was looked")
+        typer.echo(f"  {job_id} would not start within the forecast")
     if not (effect["moved"] or effect["stuck"]):
-        typer.echo("  nobody starts a minute or more earlier or later")
+        typer.echo("  no job starts a minute or more earlier or later")

@@ -43,7 +43,7 @@ Workloads are `profiler/workloads` (synthetic data on the device, float16 with l
 AMP, TF32 as torch has it by default, cuDNN's autotuner off). Steps are counted by the workload
 itself with the device synchronised at irregular moments. Two worker processes stay alive, so the
 device's memory in use includes an idle CUDA context when one job is alone; `gpu_mem_mib` is
-the measured job's own where the driver tells. No clock, power limit or compute mode was changed.
+the measured job's own where the driver has it. No clock, power limit or compute mode was changed.
 
 ## Spread
 (highest - lowest) / mean of the steps per second over repeats of the same item:

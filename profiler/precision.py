@@ -33,11 +33,13 @@ def infer(means: Mapping[str, float]) -> Precision:
     if active is None or tensor is None:
         return Precision(None, None, "no tensor-core counters (Hopper's, or DCGM's, are needed)")
     if active < BUSY_PCT:
-        return Precision(None, None, f"SMs active {active:.1f} % of the time: too little to tell")
+        return Precision(None, None, f"SMs active {active:.1f} % of the time: too little to decide")
     if tensor < TENSOR_PCT:
         return Precision(False, False, f"tensor cores active {tensor:.2f} % of the time")
     if half is None:
-        return Precision(True, None, "tensor cores in use; no FP16 counter to tell AMP from TF32")
+        return Precision(
+            True, None, "tensor cores in use; no FP16 counter to distinguish AMP from TF32"
+        )
     if half >= HALF_PCT:
         return Precision(
             True, True, f"tensor cores active {tensor:.1f} %, FP16 pipe {half:.1f} % of the time"

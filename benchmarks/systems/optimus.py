@@ -155,7 +155,7 @@ def schedules(data: Path) -> Iterator[Figure]:
     clock = CpuClock()
     for label, settings in (
         ("all-reduce, no oracle", {}),
-        ("resized whenever gains say so", {"resize_cost_s": 0.0}),
+        ("resized at every gain", {"resize_cost_s": 0.0}),
         ("resized every 20 minutes at most", {"restart_share": 0.025}),
         ("with the published objective", {"objective": "seconds"}),
     ):
@@ -176,7 +176,7 @@ def schedules(data: Path) -> Iterator[Figure]:
     outcome = world.simulate(build("optimus", {"threshold": 0.002}))
     yield told(
         "optimus",
-        "average JCT on workload-6 when nobody tells the epochs, s",
+        "average JCT on workload-6 when the epochs are not given, s",
         fmean(r.jct_s for r in outcome.jobs),
         clock.lap(),
         reference=5301.875,

@@ -72,5 +72,5 @@ def schedules(data: Path) -> Iterator[Figure]:
             fmean(r.jct_s for r in outcome.jobs),
             clock.lap(),
             reference=3469.69,
-            note="not elastic, told the length of jobs; the reference is Tiresias",
+            note="not elastic, knows the length of jobs; the reference is Tiresias",
         )

@@ -40,7 +40,7 @@ def ingest(
     ],
     out: Annotated[Path, typer.Option("--out", help="Directory of the dataset.")],
     format: Annotated[
-        str, typer.Option("--format", help="Name of the format; auto looks at the file.")
+        str, typer.Option("--format", help="Name of the format; auto recognises the file.")
     ] = "auto",
     timezone: Annotated[
         str | None,

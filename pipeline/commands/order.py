@@ -20,7 +20,7 @@ def order(
     """Show the order of those who wait: place by place, the terms that make it (as `sprio`).
 
     A higher priority goes first whatever the terms; then the smaller sum does. You see your own
-    jobs; an operator sees everybody's.
+    jobs; an operator sees all.
 
     Example:
 

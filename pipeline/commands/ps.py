@@ -23,12 +23,12 @@ def ps(
     ] = None,
     vc: Annotated[str | None, typer.Option(help="Only of this virtual cluster.")] = None,
     owner: Annotated[str | None, typer.Option(help="Only of this user (operators).")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="How many jobs to look at.")] = 200,
+    limit: Annotated[int, typer.Option(min=1, help="How many jobs to show.")] = 200,
     server: SERVER = None,
     token: TOKEN = None,
     as_json: JSON = False,
 ) -> None:
-    """List your jobs, latest first; an operator sees everybody's.
+    """List your jobs, latest first; an operator sees all.
 
     Examples:
 

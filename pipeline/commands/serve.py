@@ -49,11 +49,11 @@ def serve(
     slurm_partitions: Annotated[
         str | None,
         typer.Option(
-            help="slurm: partitions to look at, a,b; all by default. For place they share no node."
+            help="slurm: partitions to schedule, a,b; all by default. For place they share no node."
         ),
     ] = None,
     slurm_profiling: Annotated[
-        str | None, typer.Option(help="slurm: partition whose nodes are for looking at jobs.")
+        str | None, typer.Option(help="slurm: partition whose nodes profile jobs.")
     ] = None,
     slurm_rest: Annotated[
         str | None,

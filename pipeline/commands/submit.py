@@ -39,7 +39,7 @@ def submit(
         bool, typer.Option("--share/--no-share", help="May share its GPUs with another job.")
     ] = True,
     profile: Annotated[
-        bool, typer.Option("--profile/--no-profile", help="May be looked at before it runs.")
+        bool, typer.Option("--profile/--no-profile", help="May be profiled before it runs.")
     ] = True,
     priority: Annotated[
         int, typer.Option(help="Higher goes first. Above 0 is an operator's to give.")

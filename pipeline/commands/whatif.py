@@ -23,7 +23,7 @@ from pipeline.remote import (
 def whatif(
     job: JOB,
     gpus: Annotated[int | None, typer.Option(help="If it asked for so many GPUs.")] = None,
-    first: Annotated[bool, typer.Option("--first", help="If it went before everybody.")] = False,
+    first: Annotated[bool, typer.Option("--first", help="If it went before all others.")] = False,
     priority: Annotated[int | None, typer.Option(help="If it had this priority.")] = None,
     vc: Annotated[str | None, typer.Option(help="If it were in this virtual cluster.")] = None,
     share: Annotated[

@@ -368,7 +368,7 @@ def _missing(table: pa.Table, summary: IngestSummary) -> list[str]:
     said = []
     if not table["gpu_util_pct"].is_valid().to_numpy().any():
         said.append(
-            "No profiles: nothing says how busy any job kept its GPUs, so packing is simulated "
+            "No profiles: how busy any job kept its GPUs is unknown, so packing is simulated "
             "from a stated scenario and is an assumption, not a measurement."
         )
     limits = table["time_limit_s"].is_valid().to_numpy().mean()
@@ -378,9 +378,9 @@ def _missing(table: pa.Table, summary: IngestSummary) -> list[str]:
             "last two of the same user."
         )
     if not any(_text(table, "name")):
-        said.append("No job names: the duration model cannot tell one script from another.")
+        said.append("No job names: the duration model cannot distinguish scripts.")
     if not any(_text(table, "user")):
-        said.append("No users: nobody's history can be learned from, and who gains is not told.")
+        said.append("No users: no user's history can be learned from, and who gains is not shown.")
     if not table["eligible_time"].is_valid().to_numpy().any():
         said.append("No Eligible times: waiting for a dependency counts as waiting in the queue.")
     bad = sum(n for why, n in summary.quarantined.items() if why != "no_gpu")

@@ -282,7 +282,7 @@ def _models_view(m: ModelFacts) -> dict[str, Any]:
 def _limits(c: Comparison | None, t: trace.TraceFacts | None, m: ModelFacts | None) -> list[str]:
     said = []
     if t and t.kind == "synthetic":
-        said.append("The trace is synthetic: calibrated to published statistics, nobody's cluster.")
+        said.append("The trace is synthetic: calibrated to published statistics, no real cluster.")
     if c:
         said.append("The schedules are simulated: what the policies would have done, not what ran.")
         if len(c.seeds) == 1:
@@ -302,8 +302,8 @@ def _limits(c: Comparison | None, t: trace.TraceFacts | None, m: ModelFacts | No
             "(granted for free on some tracks) is not counted."
         )
         said.append(
-            "A decision is recorded when its reason changes; what a policy did not look at behind "
-            "a blocked job was not examined."
+            "A decision is recorded when its reason changes; what stands behind a "
+            "blocked job was not examined."
         )
     if m:
         said.append(

@@ -118,7 +118,7 @@ def _confidence(c: Comparison, best: PolicyRun, second: PolicyRun) -> str:
     gap = difference.mean_s if difference else a - b
     text = f"It is {duration(-gap)} ahead of the next, {second.name}"
     if difference is None or difference.se_s is None:
-        return f"{text}; a single seed says nothing of how sure that is."
+        return f"{text}; a single seed does not show how sure that is."
     if difference.se_s == 0:
         return f"{text}, the same on every seed."
     sure = certainty(gap / difference.se_s, len(c.seeds))

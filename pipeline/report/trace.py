@@ -217,7 +217,7 @@ def gpu_counts(t: TraceFacts) -> Markup:
 
 def states(t: TraceFacts) -> Markup:
     """How jobs ended."""
-    shares = t.jobs["state"].replace("", "not said").value_counts(normalize=True)
+    shares = t.jobs["state"].replace("", "not stated").value_counts(normalize=True)
     items = [(str(s).replace("_", " "), float(v), percent(float(v))) for s, v in shares.items()]
     return rows("How jobs ended: " + _listing(items), items, left=100)
 

@@ -13,9 +13,9 @@ NAN = math.nan
 
 # field -> (unit, meaning). What a channel cannot give is listed in `missing`, never made up.
 FIELDS: dict[str, tuple[str, str]] = {
-    "util_pct": ("%", "share of time a kernel was running (says nothing of how full the GPU was)"),
+    "util_pct": ("%", "share of time a kernel was running (not how full the GPU was)"),
     "mem_util_pct": ("%", "share of time device memory was read or written"),
-    "mem_used_mib": ("MiB", "device memory in use, by whoever"),
+    "mem_used_mib": ("MiB", "device memory in use, by all processes"),
     "tree_mem_mib": ("MiB", "device memory held by the command's processes"),
     "tree_util_pct": ("%", "SM utilisation by the command's processes"),
     "power_w": ("W", "power drawn by the board"),

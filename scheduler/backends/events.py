@@ -17,7 +17,7 @@ class Kind(StrEnum):
     """What an event says. The body's fields are listed beside it."""
 
     HEADER = "genesis"  # cluster, policy, parameters, bundle, version: what the core is built from
-    SUBMITTED = "submitted"  # spec (see `service.submission.Submission`), owner
+    SUBMITTED = "submitted"  # spec (see `backends.submission.Submission`), owner
     CANCEL_ASKED = "cancel_asked"
     PRIORITY_SET = "priority_set"  # priority (higher goes first)
     # a waiting job is not to start until it is released: operator (only one may release it then)
@@ -31,7 +31,7 @@ class Kind(StrEnum):
     NODE_REMOVED = "node_removed"  # node, reason: it goes once nothing runs there
     SETTINGS_SET = "settings_set"  # settings (all of the policy's), reason
     DECIDED = "decided"  # upto, now, count, digest, keys: a pass over all events up to `upto`
-    EPOCH = "rebased"  # why: from here on a new core decides (see `service.rebase`)
+    EPOCH = "rebased"  # why: from here on a new core decides (see `service.log.epochs`)
     STARTED = "started"  # attempt, pid
     OBSERVED = "observed"  # attempt, profile
     PAIR_OBSERVED = "pair_observed"  # attempt, speed: beside its partner, over that of a run alone

@@ -19,7 +19,7 @@ class Submission:
         owner: who submitted it (name of the token, or the local user).
         user: operating-system user it runs as; "" = the service's own.
         memory_mib, time_limit_s: limits that are enforced; None = none.
-        share, profile: opt-outs: False = never packed, never looked at beforehand.
+        share, profile: opt-outs: False = never packed, never profiled beforehand.
         priority: higher goes first; 0 for everybody, other values are an operator's.
     """
 

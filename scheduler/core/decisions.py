@@ -147,19 +147,19 @@ _SUMMARY: dict[Reason, str] = {
         "{gpus} are free, but of a type so slow for it that it is expected to end sooner by "
         "waiting for faster ones"
     ),
-    Reason.NEXT_ROUND: "number {position} in line; this policy looks at its queues in rounds",
-    Reason.NOT_YET_EVALUATED: "not yet looked at",
+    Reason.NEXT_ROUND: "number {position} in line; this policy decides in rounds",
+    Reason.NOT_YET_EVALUATED: "not evaluated yet",
     Reason.EXCLUSIVE_GPUS: "{gpus} of its own were free",
     Reason.PARTNER_FOUND: "shares the GPUs of job {partner}",
-    Reason.BORROWED: "{gpus} were idle in virtual clusters where nobody waits",
+    Reason.BORROWED: "{gpus} were idle in virtual clusters without waiting jobs",
     Reason.WAITED_TOO_LONG: (
-        "has waited longer than the bound: {gpus} are kept for it, nobody else starts there"
+        "has waited longer than the bound: {gpus} are kept for it, no other job starts there"
     ),
     Reason.SHORTER_JOB_WAITING: "stopped in favour of job {blocker}, which has less left to do",
     Reason.MORE_SERVICE_ATTAINED: (
         "stopped in favour of job {blocker}: it has had more GPU-time than those that wait"
     ),
-    Reason.PROFILING_SLOT: "looked at for at most {limit} s on the profiling partition",
+    Reason.PROFILING_SLOT: "profiled for at most {limit} s on the profiling partition",
     Reason.PROFILE_COMPLETE: "its profile is known; it joins the queue of its virtual cluster",
     Reason.PROFILING_SKIPPED: "too large for the profiling partition (limit {limit} GPUs)",
     Reason.PROFILING_BACKLOG: "{position} jobs wait to be profiled: a node is lent",
@@ -171,10 +171,10 @@ _SUMMARY: dict[Reason, str] = {
     Reason.PROFILE_KNOWN: (
         "queued without profiling: a recent profile of the same job name is reused"
     ),
-    Reason.PROFILING_OPTED_OUT: "joined the queue without a look beforehand, as its owner asked",
+    Reason.PROFILING_OPTED_OUT: "joined the queue without profiling, as its owner asked",
     Reason.CANCELLED: "cancelled before it ran",
     Reason.NOT_STARTED: "could not be started on the {gpus} it was given",
-    Reason.LOST: "was begun, and nobody knows how it ended; it is not run again",
+    Reason.LOST: "was started; how it ended is unknown, and it is not run again",
     Reason.GAIN: "the cluster gains more by this than by giving its GPUs to others",
     Reason.NO_GAIN: "the cluster gains more by giving its GPUs to others",
     Reason.FAIR_SHARE: "within its fair share",

@@ -37,10 +37,10 @@ class NotExamined(StrEnum):
     """What a job was not examined for, in words."""
 
     NO_PAIR_PREDICTOR = "partners: nothing predicts how pairs would run"
-    PACKING_OFF = "partners: nobody is packed while few jobs are expected"
+    PACKING_OFF = "partners: no jobs are packed while few are expected"
     TOO_LARGE = "partners: jobs as large as this one never share"
     NO_PROFILE = "partners: it has not been profiled"
-    SEARCHES_SPENT = "partners: the last pass looked for those of other jobs only"
+    SEARCHES_SPENT = "partners: the last pass searched for other jobs only"
 
 
 @dataclass(frozen=True, slots=True)

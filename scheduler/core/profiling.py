@@ -126,10 +126,10 @@ class ProfilingStage:
     """The stage of the Lucid paper.
 
     Args:
-        limit_s, max_gpus: how long a job is looked at, seconds, and the largest that is.
+        limit_s, max_gpus: how long a job is profiled, seconds, and the largest that is.
         scaling: lend a node while many wait; None: the partition keeps its size.
         forecast: of arrivals, this stage's own; a lent node goes back when it is to be quiet.
-        known_s: a job like one that was looked at less than so many seconds ago takes over its
+        known_s: a job like one that was profiled less than so many seconds ago takes over its
             profile; 0: every job is looked at.
     """
 
@@ -289,7 +289,7 @@ class WaitingStage(ProfilingStage):
 
     A job that can start at once does, and is watched where it runs. One that waits is looked at
     when there is room, smallest first: its wait goes on meanwhile, and if it is short or fails
-    fast it is over. The policy may have others looked at before they start.
+    fast it is over. The policy may have others profiled before they start.
     """
 
     overlaps_waiting = True

@@ -65,7 +65,7 @@ class SharingRules(Settings):
 
 
 class ProfilingPartition(Settings):
-    """Nodes on which jobs are looked at before or while they wait.
+    """Nodes on which jobs are profiled before or while they wait.
 
     Without any, profiles of runs that are watched alone are still carried over (`known_s`).
     """
@@ -73,8 +73,8 @@ class ProfilingPartition(Settings):
     nodes: dict[str, Annotated[int, Field(ge=1)]] = setting(
         {}, "nodes that each virtual cluster lends for good", unit="nodes"
     )
-    limit_s: float = setting(200.0, "how long a job is looked at", unit="s", gt=0)
-    max_gpus: int = setting(8, "the largest job that is looked at", unit="GPUs", ge=1)
+    limit_s: float = setting(200.0, "how long a job is profiled", unit="s", gt=0)
+    max_gpus: int = setting(8, "the largest job that is profiled", unit="GPUs", ge=1)
     scale_from: str = setting("", "virtual cluster that lends one more node while many wait")
     known_s: float = setting(
         7 * 86_400.0,

@@ -264,7 +264,9 @@ def promise_words(found: Answer) -> str:
     if found.kept is not None and found.kept.own:
         held = found.kept.gpus - found.kept.free
         busy = f"{held} of them still busy" if held else "all of them free"
-        return f"{count(found.kept.gpus, 'GPU')} are kept for it, {busy}; nobody else starts there."
+        return (
+            f"{count(found.kept.gpus, 'GPU')} are kept for it, {busy}; no other job starts there."
+        )
     promise = found.promise
     if promise is None:
         return ""
@@ -274,7 +276,7 @@ def promise_words(found: Answer) -> str:
     when = f"in {duration(promise.left_s)}" if promise.left_s > 0 else "as the next of those"
     return (
         f"As things stand GPUs are kept for it {when} ({text}; later if more is asked for "
-        "meanwhile). A start then still waits for whoever is on them."
+        "meanwhile). A start then still waits for the jobs that run on them."
     )
 
 
@@ -305,7 +307,7 @@ _REFUSED = {
 }  # every reason of `rules.may_share`, and of a policy's own
 
 _STILL = {
-    Reason.NEXT_ROUND: "this policy looks at its queues in rounds",
+    Reason.NEXT_ROUND: "this policy decides in rounds",
     Reason.FASTER_GPUS_SOON: "it is expected to end sooner by waiting for faster GPUs",
     Reason.NO_MATCHING_GPU_TYPE: "no node has the GPU type it asks for",
     Reason.INVALID_REQUEST: "it asks for more than there is",

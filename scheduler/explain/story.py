@@ -547,7 +547,7 @@ def _problems(
         )
         if abs(told - job.queue_s) > 0.005 * (len(decisions) + len(aside) + 2):
             problems.append(
-                f"The decisions tell of {duration(told)} of waiting, the result of "
+                f"The decisions add up to {duration(told)} of waiting, the result of "
                 f"{duration(job.queue_s)}: part of its waiting is not explained."
             )
     return problems
@@ -571,7 +571,7 @@ def _limits(
     aside: Sequence[Decision],
     scores: Sequence[Breakdown],
 ) -> list[str]:
-    said = ["A decision is recorded when its reason changes, not each time the job is looked at."]
+    said = ["A decision is recorded when its reason changes, not each time the job is evaluated."]
     if aside:
         said.append(
             "This track grants profiling for free: it was profiled in a pass beside the clock, "

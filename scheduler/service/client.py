@@ -254,5 +254,5 @@ def _reason(error: httpx2.TransportError) -> str:
     if isinstance(error, httpx2.TimeoutException):
         return "no answer in time"
     if isinstance(error, httpx2.ConnectError):
-        return "nobody answers there (start it with `pellucid serve`, or give --server)"
+        return "no answer from there (start it with `pellucid serve`, or give --server)"
     return str(error) or type(error).__name__

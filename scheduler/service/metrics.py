@@ -238,7 +238,7 @@ class Metrics(Collector):
         )
         expires = GaugeMetricFamily(
             "pellucid_lease_expires_timestamp_seconds",
-            "When a lease runs out; in the past: nobody holds it.",
+            "When a lease runs out; in the past: it is free.",
             labels=["lease"],
         )
         for row in connection.execute(select(leases)):

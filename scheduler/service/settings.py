@@ -43,7 +43,7 @@ class Settings(BaseSettings):
         slurm_partitions: those that are virtual clusters, comma-separated; "" = all with GPUs.
         slurm_profiling: partition whose nodes are lent to look at jobs; "" = none.
         slurm_gpu_memory_mib: memory of one GPU, which Slurm does not know.
-        slurm_look_s: how long a job is looked at, on that partition or where it runs, seconds.
+        slurm_look_s: how long a job is profiled, on that partition or where it runs, seconds.
         slurm_interval_s: advise and order: the queue is read this often, seconds.
         slurm_rest: place: address of a slurmrestd that submits, releases and cancels; "" = none.
         slurm_rest_token: file with its token, read at every use; None: SLURM_JWT has it.

@@ -70,7 +70,7 @@ def test_somebody_who_waits_finds_out_why(running: Running, enter: Enter, width:
     page.goto(f"/jobs/{mine}")
     expect(page.get_by_role("heading", name="waits-long")).to_be_visible()
     expect(page.get_by_role("heading", name="Why it waits")).to_be_visible()
-    expect(page.locator(".why .lead")).to_contain_text(re.compile("GPU|partner|line|looked at"))
+    expect(page.locator(".why .lead")).to_contain_text(re.compile("GPU|partner|line|evaluated"))
     expect(page.locator(".why")).to_contain_text(re.compile(r"Number \d+ of \d+ in the queue"))
     expect(page.get_by_role("heading", name="Forecast")).to_be_visible()
     fits(page, "a waiting job")

@@ -228,7 +228,7 @@ def test_the_page_says_which_way_it_went_and_when_not_to_believe_it(
     assert "From 2026-03-02 to 2026-03-03 people waited" in text(100, 10)
     assert "100 &plusmn; 10 job-hours of waiting saved" in text(100, 10)
     assert "would have made people wait longer, 100 &plusmn; 10" in text(-100, 10)
-    assert "no difference that these replays can tell" in text(5, 10)
+    assert "no difference that these replays can show" in text(5, 10)
     assert "job-hours of waiting less than Pellucid without it" in text(5, 10)
     assert "FAR FROM WHAT HAPPENED" not in text(5, 10)
     far = {**found["backtest"], "avg_wait_replayed_s": 9e4}

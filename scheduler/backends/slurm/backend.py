@@ -41,7 +41,7 @@ class SlurmBackend:
         slurm: reaches the controller.
         adopts: take over jobs that users submit to the governed partitions.
         declared: what profiles of commands are said to be, on fake GPUs. Nothing reads the
-            counters of real ones yet: without it, jobs are looked at and no profile comes of it.
+            counters of real ones yet: without it, jobs are profiled in vain.
 
     Raises JournalError: another service uses the folder.
     """

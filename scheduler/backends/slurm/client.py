@@ -228,9 +228,9 @@ class Slurm:
         raise SlurmError(said.removeprefix(f"{command[0]}: error: "))
 
     def _wait_for_turn(self) -> None:
-        """Refuses while nobody answered lately; the caller looks again later."""
+        """Refuses while no recent answer; the caller looks again later."""
         if self._turns.left_s():
-            raise SlurmDown("nobody answered lately")
+            raise SlurmDown("no recent answer")
 
     def _put_down(self) -> None:
         if self._pen is not None:

@@ -63,7 +63,7 @@ class Change:
         if self.share is not None:
             said.append("sharing GPUs allowed" if self.share else "with GPUs of its own")
         if self.profile is not None:
-            said.append("looked at beforehand" if self.profile else "not looked at beforehand")
+            said.append("profiled beforehand" if self.profile else "not profiled beforehand")
         if self.vc is not None:
             said.append(f"in virtual cluster {self.vc}")
         if self.priority is not None:
@@ -71,7 +71,7 @@ class Change:
         if self.held is not None:
             said.append("held" if self.held else "released")
         if self.first:
-            said.append("going before everybody")
+            said.append("going before all others")
         return ", ".join(said)
 
     def job(self, job: Job) -> Job:
@@ -133,4 +133,4 @@ def _must_be_possible(core: Core, job: Job) -> None:
     if core.cluster.spec.mixes_types and core.policy.refuses(job, core.cluster.spec):
         raise NotPossible(f"virtual cluster {job.vc} has no such GPUs for it")
     if job.job_id in core.cluster.runs:
-        raise NotPossible("it is being looked at; ask again when that is over")
+        raise NotPossible("it is being profiled; ask again when that is over")

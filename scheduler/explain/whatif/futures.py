@@ -107,7 +107,7 @@ class Beliefs:
         quantiles: distribution of the duration of each of them.
         pieces: arrivals of the past that may come again: yesterday, the day before, ...
         piece_s: length of a piece: a day, or all there is; 0 when nobody is expected.
-        profiles: what a job not yet looked at may turn out to be.
+        profiles: what a job not yet profiled may turn out to be.
         user_correlation: of the (normal) scores of two jobs of one user: who sent a long job sent
             more of the kind.
     """
@@ -186,7 +186,7 @@ class Draw(dict[str, Work]):
         return at_level(quantiles, _NORMAL.cdf(sqrt(kin) * shared + sqrt(1.0 - kin) * own))
 
     def profile(self, job_id: str) -> Profile | None:
-        """What a job not looked at yet may look like."""
+        """The profile that a job not yet profiled may have."""
         seen = self._beliefs.profiles
         return seen[int(self.chance("profile", job_id) * len(seen))] if seen else None
 

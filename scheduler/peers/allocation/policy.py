@@ -93,7 +93,7 @@ class ActiveJob:
     def report(self, statistic: Statistic[T]) -> T:
         """A statistic that the policy declared in `needs`. Raises LookupError for others."""
         if self._ask is None:
-            raise LookupError(f"nobody reports {statistic.name}")
+            raise LookupError(f"nothing reports {statistic.name}")
         return self._ask(statistic, self.job.job_id)
 
     def settle(self, now: float) -> None:

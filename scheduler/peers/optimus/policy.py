@@ -56,7 +56,7 @@ class OptimusSettings(PolicySettings):
     )
     resize_cost_s: float = setting(
         30.0,
-        "cost of a checkpoint and restart until one was seen; 0: resize whenever gains say so",
+        "cost of a checkpoint and restart until one was seen; 0: resize at every gain",
         unit="s",
         ge=0,
     )

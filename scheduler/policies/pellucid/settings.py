@@ -19,7 +19,7 @@ class Borrowing(Settings):
     )
     reserve_nodes: int = setting(0, "wholly idle nodes that every lender keeps", unit="nodes", ge=0)
     scarce_below: float = setting(
-        0.05, "share of all GPUs: while more are free nobody is packed, or profiled first",
+        0.05, "share of all GPUs: while more are free, no job is packed or profiled first",
         ge=0, le=1,
     )  # fmt: skip
 
@@ -96,6 +96,6 @@ class PellucidSettings(PolicySettings):
     sharing: SharingRules = setting(SharingRules(), "which jobs may share GPUs")
     fairness: FairShare = setting(FairShare(), "shares by user and virtual cluster")
     borrowing: Borrowing | None = setting(
-        None, "use idle GPUs of virtual clusters in which nobody waits; null: each keeps its own"
+        None, "use idle GPUs of virtual clusters without waiting jobs; null: each keeps its own"
     )
     gpu_types: GpuTypes = setting(GpuTypes(), "placement where GPU types differ")

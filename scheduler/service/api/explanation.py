@@ -300,7 +300,7 @@ def _findings(job: JobRow, story: Story, now: float) -> list[Finding]:
     over = job.ended_at is not None and job.phase != Phase.REFUSED
     if not found and not over:
         reason = Reason.NOT_YET_EVALUATED
-        return [Finding(reason.value, job.detail or "not yet looked at", job.submitted_at)]
+        return [Finding(reason.value, job.detail or "not evaluated yet", job.submitted_at)]
     *earlier, latest = map(_finding, found.values()) if found else [None]
     if over:
         return [_end(job, story, now, latest), *([latest] if latest else [])]

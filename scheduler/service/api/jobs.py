@@ -102,7 +102,7 @@ async def set_priority(
     asked: PriorityRequest,
     request: Request,
     view: Seen,
-    preview: Annotated[bool, Query(description="Only tell the effect, change nothing.")] = False,
+    preview: Annotated[bool, Query(description="Show the effect only, change nothing.")] = False,
 ) -> PriorityEffect:
     """Higher goes first. Submitters may put off their own jobs (below 0); operators do both.
 

@@ -36,7 +36,7 @@ from scheduler.service.log.store.visibility import Viewer
 
 router = APIRouter(tags=["nodes and settings"])
 Named = Annotated[str, InPath(max_length=128, description="A node's name, or its number.")]
-Preview = Annotated[bool, Query(description="Change nothing; say what would come of it.")]
+Preview = Annotated[bool, Query(description="Change nothing; show the effect.")]
 Why = Annotated[str, Query(max_length=256, pattern=r"^[^\x00-\x1f\x7f]*$")]
 
 

@@ -82,7 +82,7 @@ class SubmitRequest(Request):
     share: Annotated[bool, Field(description="False: never share its GPUs with another job.")] = (
         True
     )
-    profile: Annotated[bool, Field(description="False: never look at it before it runs.")] = True
+    profile: Annotated[bool, Field(description="False: never profile it before it runs.")] = True
     priority: Annotated[
         int,
         Field(
@@ -155,7 +155,7 @@ class WhatIfRequest(Request):
     model_config = ConfigDict(json_schema_extra={"examples": [{"gpus": 4}, {"first": True}]})
 
     gpus: Annotated[int | None, Field(ge=1, le=1_000_000)] = None
-    first: Annotated[bool, Field(description="As if it went before everybody.")] = False
+    first: Annotated[bool, Field(description="As if it went before all others.")] = False
     priority: Annotated[int | None, Field(ge=-MAX_PRIORITY, le=MAX_PRIORITY)] = None
     share: bool | None = None
     profile: bool | None = None

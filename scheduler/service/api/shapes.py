@@ -78,9 +78,9 @@ class WhatIfAnswer:
     others_moved: Annotated[
         OthersMoved | None, Field(description="Jobs of others that would move, counted.")
     ] = None
-    not_examined: Annotated[
-        int | None, Field(description="Jobs of which it was not looked at whether they move.")
-    ] = None
+    not_examined: Annotated[int | None, Field(description="Jobs whose start was not forecast.")] = (
+        None
+    )
     assumed: Annotated[list[str], Field(description="What was taken for granted, in words.")] = (
         field(default_factory=list)
     )

@@ -59,7 +59,7 @@ _STANDS = {
     Phase.RUNNING: "has run for {ran} after waiting {waited}",
     Phase.CANCELLED: "was cancelled after waiting {waited}",
     Phase.REFUSED: "was refused: it can never run here",
-    Phase.LOST: "was lost: nobody knows how it ended, and it is not run again",
+    Phase.LOST: "was lost: how it ended is unknown, and it is not run again",
 }
 
 

@@ -43,7 +43,7 @@ def ready(request: Request) -> Health:
     except SQLAlchemyError:
         raise Problem(503, "not-ready", "the database does not answer") from None
     if expires is None or expires <= time():
-        raise Problem(503, "not-ready", "nobody decides: no decider holds the lease")
+        raise Problem(503, "not-ready", "no decisions are made: no decider holds the lease")
     return Health("ok", {"database": "answers", "decider": "decides"})
 
 

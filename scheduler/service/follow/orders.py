@@ -112,7 +112,7 @@ class Orders:
                 command=order.line(),
                 why=why,
                 again_in_s=AGAIN_S,
-                then=f"twice as late each time, up to {LONGEST_S:g} s, and not said again",
+                then=f"twice as late each time, up to {LONGEST_S:g} s, and not logged again",
             )
 
 

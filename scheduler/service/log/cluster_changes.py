@@ -73,7 +73,7 @@ class ClusterChanges:
                 if str(getattr(record, key)) != named:
                     continue
                 if record.name in self.present.coming:  # and has no number
-                    why = f"no decision pass has looked at node {record.name} yet: ask again"
+                    why = f"no decision pass has evaluated node {record.name} yet: ask again"
                     raise ChangeRefused("not-yet", why)
                 return record
         raise ChangeRefused("not-found", f"there is no node {named!r}")

@@ -151,7 +151,7 @@ class State:
             self.core = self.header.core()
             self.now, self.version = self.header.start, self.header.version
         elif event.kind is Kind.EPOCH:
-            raise ValueError(f"event {event.seq} begins a new core: see `service.rebase`")
+            raise ValueError(f"event {event.seq} begins a new core: see `service.log.epochs`")
         elif event.kind is Kind.LEASE:
             self.version = event.body.get("version", self.version)
         elif event.kind in INPUTS:

@@ -48,7 +48,7 @@ def servable(spec: CoreSpec) -> Policy:
     cluster."""
     kind = spec.kind
     if kind.oracle or kind.preemptive:
-        how = "is told the truth about durations" if kind.oracle else "stops running jobs"
+        how = "knows the true durations" if kind.oracle else "stops running jobs"
         raise LogHeaderError(
             f"policy {spec.policy!r} {how}; a service cannot run it, but: " + ", ".join(runnable())
         )

@@ -145,7 +145,7 @@ def _tiles(
         )
     }
     oldest = view.oldest_waits()
-    wait = duration(now - min(oldest.values())) if oldest else "nobody waits"
+    wait = duration(now - min(oldest.values())) if oldest else "no job waits"
     profiled = f"{total['profiling']} being profiled" if total["profiling"] else ""
     return [
         (f"{busy} of {len(gpus)}", "GPUs in use", f"{100 * busy // max(len(gpus), 1)} %"),

@@ -151,7 +151,7 @@ def test_the_job_that_gpus_are_kept_for_is_named_as_such() -> None:
     assert jobs_of(found.way.holders) == {("starving", "KEPT")}
     assert "1 job that GPUs are kept for of others" in told(found, "", futures)["in_the_way"]
     own = told(answer(futures, "starving"), "", futures)["promise"]
-    assert own == "8 GPUs are kept for it, 4 of them still busy; nobody else starts there."
+    assert own == "8 GPUs are kept for it, 4 of them still busy; no other job starts there."
 
 
 def test_behind_a_line_the_head_is_to_blame_only_if_it_is() -> None:

@@ -163,7 +163,7 @@ class TestBeginning:
         assert "(12 GPUs)" in serve("{vc: 3}", answer="apply\n")[0]
         told, _ = serve("{other: 3}")
         assert "node node001: " in told
-        assert "no decision pass has looked at node node001 yet" in told
+        assert "no decision pass has evaluated node node001 yet" in told
 
     @pytest.mark.parametrize(
         ("options", "names"),
