@@ -3,7 +3,7 @@
     python -m benchmarks.orchestrator --json [--data ../shared/data]
 
 The pass: 10,000 jobs wait for 2,048 GPUs that are all in use; jobs end one after the other and
-others arrive, and every look at the queue is timed in CPU seconds with its decisions turned into
+others arrive, and every pass over the queue is timed in CPU seconds with its decisions turned into
 the table that a recorder writes. The month: track `honest` with own predictions, which includes
 refitting the duration model. Prints the figures, and whether the budget in
 `orchestrator_budget.json` holds.

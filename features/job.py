@@ -1,4 +1,4 @@
-"""A job as its submitter describes it, and its profile once it has been looked at.
+"""A job as its submitter describes it, and its profile once it has one.
 
 Nothing here says how long the job runs: that is known only when it ends.
 """
@@ -40,7 +40,7 @@ class Job:
         gpu_type: required GPU type; None when any will do.
         time_limit_s: limit the user asked for, seconds; None when there is none.
         share: may share its GPUs with another job; False is the user's opt-out.
-        profile: may be looked at before it runs; False is the user's opt-out.
+        profile: may be profiled before it runs; False is the user's opt-out.
     """
 
     job_id: str

@@ -87,7 +87,7 @@ def train_sharded(
     """A bundle whose duration model was fitted shard by shard, what it was made from, its errors.
 
     With `keep`, the model of every fitted shard is kept in that folder and taken up again.
-    `progress` is told the share of shards fitted. The bundle holds no arrivals: those are fitted in
+    `progress` gets the share of shards fitted. The bundle holds no arrivals: those are fitted in
     memory.
     """
     files, since = write_shards(trace, scratch, cut=cut, families=families)

@@ -3,7 +3,7 @@
 It runs the command in a session of its own and is the *subreaper* of all it starts: a child that
 forks twice, calls setsid or loses its parent is handed to the guardian, not to init. It therefore
 finds the whole tree by parentage, and ends it when the command ends, at the time limit, over the
-memory limit, when told to, or when the profiler has died (its pipe closes, or the parent changes),
+memory limit, when asked to, or when the profiler has died (its pipe closes, or the parent changes),
 kill -9 included. If the guardian itself is killed, the command dies with it (PR_SET_PDEATHSIG)
 and the profiler sweeps up the rest by its environment marker.
 

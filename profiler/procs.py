@@ -158,7 +158,7 @@ class Gauge:
 
 
 def oom_kills() -> int:
-    """How often the kernel has killed for lack of memory since boot (0 where not told)."""
+    """How often the kernel has killed for lack of memory since boot (0 where unknown)."""
     for line in _read("/proc/vmstat").splitlines():
         if line.startswith(b"oom_kill "):
             return int(line.split()[1])

@@ -78,7 +78,7 @@ class Live:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A sampler and what the command is told to see."""
+    """A sampler and the devices that the command sees."""
 
     sampler: Sampler
     gpus: tuple[Gpu, ...]

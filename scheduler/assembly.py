@@ -68,7 +68,7 @@ class CoreSpec:
     def lent(self) -> Mapping[str, int]:
         """Nodes that virtual clusters lend to the profiling partition for good.
 
-        No job runs there but to be looked at: they count in no virtual cluster's GPUs.
+        Jobs run there only to be profiled: they count in no virtual cluster's GPUs.
         """
         return self.profiling.nodes if self.profiling is not None and self.kind.profiles else {}
 
@@ -118,7 +118,7 @@ def cluster_of(spec: CoreSpec, policy: Policy) -> Cluster:
 def stage_of(
     spec: CoreSpec, policy: Policy, predictors: Predictors = NO_PREDICTORS
 ) -> ProfilingStage | None:
-    """The profiling stage in front of the queues; None where no job is to be looked at."""
+    """The profiling stage in front of the queues; None where no job is to be profiled."""
     partition = spec.profiling
     if not policy.profiles or partition is None:
         return None

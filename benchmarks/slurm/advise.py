@@ -107,7 +107,7 @@ class Service:
             )
 
     def go_on(self) -> None:
-        """Go on: a look is due at once, and the next one after an interval."""
+        """Go on: a poll is due at once, and the next one after an interval."""
         self._taken = len(self._took())
         self.signal(signal.SIGCONT)
 
@@ -132,7 +132,7 @@ class Service:
         raise TimeoutError(f"advise did not look: {self._log.read_text()[-2000:]}")
 
     def look_s(self) -> float:
-        """Median length of a look, seconds."""
+        """Median length of a poll, seconds."""
         return statistics.median(self._took())
 
     def cpu_s(self) -> float:

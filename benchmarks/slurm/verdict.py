@@ -32,7 +32,7 @@ class Outcome:
         lost: not completed, in the log, in the accounts or by its own note.
         doubled: began more than once. undone: given GPUs more often than once.
         misplaced: on other nodes or GPUs than decided, by what Slurm was seen to say of it while it
-            ran or by what its script was told.
+            ran or by the environment of its script.
         disagree: log and sacct differ in state, exit code, nodes, number of GPUs or, by over a
             second, times.
         divergences: of `pellucid audit`.

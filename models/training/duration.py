@@ -105,7 +105,7 @@ def fit_duration(
     n_jobs: int = 1,
     elapsed_s: Floats | None = None,
 ) -> FittedDuration:
-    """Fits the duration GA2M on jobs that have ended and, told how long, on jobs that run.
+    """Fits the duration GA2M on jobs that have ended and, knowing how long, on jobs that run.
 
     With the family `survival` among the features, a job still running counts with the mean its
     own odds leave it, given how long it has run (Buckley and James, Biometrika 1979), and the

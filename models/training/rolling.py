@@ -71,7 +71,7 @@ def roll(
         since: first time anything is forecast.
         refit_s, preset, seed: see `fit_duration`.
         forest, tail_forest: whether LightGBM is fitted, and its classifiers and quantiles.
-        progress: told the number of refits done.
+        progress: called with the number of refits done.
     """
     out = Forecasts()
     first = float(np.floor(rows.time.min() / DAY_S) * DAY_S)

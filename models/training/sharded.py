@@ -203,7 +203,7 @@ def fit_sharded(
         files: Parquet of `Rows.table`, one per shard.
         map_shards: applies the fit to every shard, anywhere: `map`, or what `pipeline.cluster`
             gives for several processes or a Dask cluster.
-        progress: told the number of shards done.
+        progress: called with the number of shards done.
         seed, preset, interactions, sample_rows: see `plan`.
 
     Returns:

@@ -1,4 +1,4 @@
-"""`pellucid profile`: look at a command for a few minutes, from outside."""
+"""`pellucid profile`: profile a command for a few minutes, from outside."""
 
 from __future__ import annotations
 

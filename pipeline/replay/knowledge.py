@@ -16,7 +16,7 @@ LEAST = 50
 def duration_knowledge(site: Site) -> dict[str, float] | None:
     """Errors over the last days of an estimator that learned as the recorded weeks went by.
 
-    It is asked when a job was submitted and told of a duration when it ended, as recorded. None
+    It is asked when a job was submitted and learns a duration when it ended, as recorded. None
     when there are too few jobs to say.
     """
     record = site.judged  # what was cut by the window's opening has no duration of its own

@@ -194,7 +194,7 @@ def replay(
         site: what is replayed.
         seeds: replays of each variant.
         where, keep: see `pipeline.cluster.mapped`. What is kept is of this very site.
-        progress: told the cells done, of ``1 + seeds * len(variants)``.
+        progress: called with the cells done, of ``1 + seeds * len(variants)``.
 
     Returns ``{recorded, variants: [figures with standard errors], backtest, by_user, by_vc,
     duration_model}``.

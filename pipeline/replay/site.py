@@ -115,7 +115,7 @@ def read_site(
         last_days: keep only jobs submitted in the last so many days; None = all.
         most: without `last_days`, keep only as many last days as hold so many jobs.
         anonymise: replace users, job names and partitions by hashes with a key thrown away.
-        progress: told the bytes read.
+        progress: called with the bytes read.
 
     Raises UserError when nothing can be replayed, and what ingestion raises.
     """

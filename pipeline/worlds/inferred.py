@@ -53,7 +53,7 @@ def cluster_of(table: pa.Table) -> tuple[pa.Table, ClusterSpec, str]:
 
 
 def _by_type(table: pa.Table) -> tuple[pa.Table, list[str]]:
-    """Virtual clusters told apart by the GPU type that jobs ask for, where they ask for several.
+    """Virtual clusters separated by the GPU type that jobs ask for, where they ask for several.
 
     Jobs that ask for none go where most of their virtual cluster go.
     """

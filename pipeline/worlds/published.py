@@ -27,7 +27,7 @@ from scheduler.simulation.engine import Engine, Outcome
 from scheduler.simulation.free_profiling import LoanSchedule, profile_all
 from scheduler.simulation.work import PairTable
 
-# what Lucid's artifact sets: nodes lent to profiling, every job is looked at; when packing is off
+# what Lucid's artifact sets: nodes lent to profiling, every job is profiled; when packing is off
 PROFILING = ProfilingPartition(nodes={"vc8Gr": 1, "vcefl": 1}, scale_from="vcYVn", known_s=0.0)
 LUCID = {"quiet_jobs": 2.0}
 

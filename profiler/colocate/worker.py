@@ -1,4 +1,4 @@
-"""A process that trains what it is told (`python -m profiler.workloads --serve`), seen from the
+"""A process that trains what it is sent (`python -m profiler.workloads --serve`), seen from the
 bench. Starting torch and a CUDA context takes longer than a measurement, so workers are kept."""
 
 from __future__ import annotations

@@ -168,7 +168,7 @@ def _owners(nvml: Any, gpu: Gpu) -> list[int]:
 
 
 def _memory(nvml: Any, handle: Any) -> float:
-    """Device memory in use, MiB, without what the driver keeps where that can be told apart."""
+    """Device memory in use, MiB, without what the driver keeps where the two can be separated."""
     try:
         info = nvml.nvmlDeviceGetMemoryInfo(handle, version=MEMORY_V2)
     except (nvml.NVMLError, TypeError):

@@ -1,6 +1,6 @@
 """The backend contract: where decisions take effect.
 
-A backend carries out launches and stops, and reports what became of them. It is told everything
+A backend carries out launches and stops, and reports what became of them. It receives everything
 at least once and must do it at most once: `(job_id, attempt)` names an action for good, and asking
 again for one that was begun changes nothing. What it knows survives the death of the service.
 """
@@ -43,7 +43,7 @@ class Launch:
         watch_s: a run on GPUs of its own is watched for so long, seconds, and then OBSERVED, where
             there is something to watch it with; None = it is not watched.
         pair_watch_s: when it has shared GPUs with its partner for so long, seconds, both are
-            PAIR_OBSERVED, where their progress can be told; None = they are not.
+            PAIR_OBSERVED, where their progress can be measured; None = they are not.
     """
 
     job_id: str
@@ -141,7 +141,7 @@ class Backend(Protocol):
         ...
 
     def acknowledge(self, reports: Sequence[Report]) -> None:
-        """These are in the log: they need not be told again."""
+        """These are in the log: they need not be reported again."""
         ...
 
     def begun(self) -> frozenset[tuple[str, int]]:

@@ -1,4 +1,4 @@
-"""How much is about to arrive: what Lucid's mode switch and profiling partition look at."""
+"""How much is about to arrive: what Lucid's mode switch and profiling partition read."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class RecentForecaster:
 
 
 class BundleForecaster:
-    """Forecasts by the arrivals model of a bundle, from the arrivals it was told of.
+    """Forecasts by the arrivals model of a bundle, from the arrivals it was notified of.
 
     Until it has seen a day, the model has nothing to compare with: then the next hour is taken to
     look like the last.
@@ -108,7 +108,7 @@ class BundleForecaster:
         if place >= 0:
             self._counts["jobs"][place] += 1
             self._counts["gpus"][place] += gpus
-            # a job told of late changes a bin that has been looked at
+            # a job reported late changes a bin that has been read
             if place < len(self._counts["jobs"]) - 1:
                 self._made.clear()
 
@@ -143,7 +143,7 @@ class BundleForecaster:
         if self._first is None:
             self._first = place
         missing = place - self._first + 1 - len(self._counts["jobs"])
-        if missing > HISTORY_BINS:  # a long silence: nothing older is looked at
+        if missing > HISTORY_BINS:  # a long silence: nothing older is read
             self._first, missing = place - HISTORY_BINS, HISTORY_BINS + 1
             self._counts = {name: [] for name in self._counts}
         excess = max(0, len(self._counts["jobs"]) + missing - 2 * HISTORY_BINS)

@@ -28,7 +28,7 @@ class Core:
     Args:
         cluster: who holds what; owned by the core from now on.
         policy: decides order, partner and placement.
-        estimator: told of every event; asked for durations by policies that use them.
+        estimator: notified of every event; asked for durations by policies that use them.
         profiling: the stage in front of the queues, for policies that profile.
         oracle: the truth, for policies that declare it.
 
@@ -63,7 +63,7 @@ class Core:
         self._recheck = False  # who can: nodes came, went, or are about to
         self._held: dict[str, bool] = {}  # wait, and are kept back: whether they were in a queue
         self._known: dict[str, QueuedJob] = {}  # every job not yet ended
-        self._dirty: dict[str, None] = {}  # virtual clusters to look at, in order of first event
+        self._dirty: dict[str, None] = {}  # virtual clusters to serve, in order of first event
         self._decisions: list[Decision] = []
         self._seq = 0
         self._arrivals = 0
@@ -532,7 +532,7 @@ class Core:
         return found
 
     def wake(self, now: float) -> None:
-        """Time the policy or the profiling stage asked for has come: look at every queue."""
+        """Time the policy or the profiling stage asked for has come: serve every queue."""
         for vc, queue in self.queues.items():
             if len(queue):
                 self._dirty[vc] = None

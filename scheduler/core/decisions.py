@@ -1,7 +1,7 @@
 """A decision is a value, and carries its reasons.
 
 Nothing starts, packs, waits or is refused without a `Decision`. Explanations are computed from
-decisions, never told afterwards.
+decisions, never worked out afterwards.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ _SUMMARY: dict[Reason, str] = {
     ),
 }
 
-# said when no single job is to blame
+# used when no single job is to blame
 _NAMELESS: dict[Reason, str] = {
     Reason.BEHIND_HIGHER_PRIORITY: "number {position} in line, behind jobs that go first",
     Reason.RESERVED_FOR_STARVING_JOB: (

@@ -1,6 +1,6 @@
 """What a policy believes about durations.
 
-An estimator is told everything that happens, in order. What it answers when a job joins its queue
+An estimator is notified of every event, in order. What it answers when a job joins its queue
 (`enqueued`) is what a policy decides with; any other question (`estimate`) changes nothing. Oracles
 are estimators that were handed the truth: they exist for yardsticks and for nothing else.
 """

@@ -1,4 +1,4 @@
-"""What a policy found out about a waiting job when it last looked at it.
+"""What a policy found out about a waiting job when it last evaluated it.
 
 Findings are by-products of a decision: filled while it is made, and read when somebody asks why.
 Nothing is decided again to explain it.

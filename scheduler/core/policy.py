@@ -85,7 +85,7 @@ class Policy:
         oracle: reads the truth (`Turn.oracle`); a yardstick, not a contender.
         round_s: acts only at multiples of this many seconds; 0 = whenever something happens.
         profiles: wants a profiling stage in front of the queues.
-        profiles_waiting: the stage looks at jobs that have to wait, not at every job first.
+        profiles_waiting: the stage profiles jobs that have to wait, not at every job first.
         watches_runs: learns the profile of a job while it runs on GPUs of its own.
         watch_s: after so many seconds of it where there is no profiling stage; None = never.
         pace_s: `pair_speed_observed` is called after so many seconds together; None = never.
@@ -210,7 +210,7 @@ class Policy:
         return None
 
     def findings(self, queued: QueuedJob) -> Findings:
-        """What was found out about a waiting job when it was last looked at. Decides nothing."""
+        """What was found out about a waiting job when it was last evaluated. Decides nothing."""
         return Findings(queued.considered, queued.type_costs)
 
 
@@ -246,7 +246,7 @@ def by_quota(
 
     Args:
         line: running and waiting jobs, best first.
-        stop: told each running job for which no GPUs are left, and the first that takes them.
+        stop: called with a running job for which no GPUs are left, and the first that takes them.
     """
     quota = turn.pool.gpus
     inside: list[QueuedJob] = []

@@ -31,7 +31,7 @@ class Stage(Protocol):
 
     limit_s: float
     max_gpus: int
-    overlaps_waiting: bool  # looks at jobs that wait in their queues, after every queue's turn
+    overlaps_waiting: bool  # profiles jobs that wait in their queues, after every queue's turn
 
     def skips(self, job: Job) -> Reason | None:
         """Why a job goes straight to its queue; None when it is to be profiled."""
@@ -46,7 +46,7 @@ class Stage(Protocol):
         ...
 
     def learned(self, job: Job, profile: Profile, now: float) -> None:
-        """A job was looked at, here or where it runs, for as long as a profile takes."""
+        """A job was profiled, here or where it runs, for as long as a profile takes."""
         ...
 
     def use(self, bundle: Bundle) -> None:
@@ -80,7 +80,7 @@ class Scaling:
 
     Attributes:
         lender: virtual cluster the extra node comes from.
-        grow_above, grow_every_s: lend when more than this many jobs wait; looked at this often.
+        grow_above, grow_every_s: lend when more than this many jobs wait; checked this often.
         shrink_below, shrink_every_s: return when fewer than this many wait, a node is idle, and
             no more than `quiet_gpus` GPUs are forecast per bin.
     """
@@ -130,7 +130,7 @@ class ProfilingStage:
         scaling: lend a node while many wait; None: the partition keeps its size.
         forecast: of arrivals, this stage's own; a lent node goes back when it is to be quiet.
         known_s: a job like one that was profiled less than so many seconds ago takes over its
-            profile; 0: every job is looked at.
+            profile; 0: every job is profiled.
     """
 
     overlaps_waiting = False
@@ -287,7 +287,7 @@ class ProfilingStage:
 class WaitingStage(ProfilingStage):
     """Looks only at jobs that have to wait anyway, while they wait.
 
-    A job that can start at once does, and is watched where it runs. One that waits is looked at
+    A job that can start at once does, and is watched where it runs. One that waits is profiled
     when there is room, smallest first: its wait goes on meanwhile, and if it is short or fails
     fast it is over. The policy may have others profiled before they start.
     """

@@ -20,9 +20,9 @@ class QueuedJob:
         profile: what profiling saw; None when the job was not profiled.
         profiled: it has been in the profiling partition.
         pair_prediction: the prediction for the pair it was packed in; None when it was not.
-        reason: why it waited when last looked at.
+        reason: why it waited when last evaluated.
         evidence: further numbers behind its place in line, by name.
-        considered: the best partner that the policy considered when it last looked for one.
+        considered: the best partner that the policy considered when it last searched for one.
         submit_time: when it began to wait: later than its submission by what it was held.
         held_since: since when it is kept back; None: it is not.
         type_costs: speed and cost by GPU type, when it was last placed among several.

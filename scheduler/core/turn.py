@@ -64,7 +64,7 @@ class Host(Protocol):
 
 
 class Turn:
-    """One look at one virtual cluster: what a policy sees, and how it acts.
+    """One virtual cluster at one moment: what a policy sees, and how it acts.
 
     Every action is applied to the cluster at once and recorded as a decision.
     """

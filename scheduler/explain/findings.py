@@ -51,7 +51,7 @@ class Answer:
         position, waiting: place in line, from 1, and how many stand in it; None: in no line.
         order: terms of its place, seconds; the smaller sum goes first.
         priority: set by an operator; higher goes before all lower.
-        findings: what the policy found when it last looked at it.
+        findings: what the policy found when it last evaluated it.
     """
 
     job_id: str

@@ -82,7 +82,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A decision as it is told.
+    """A decision as it is shown.
 
     Attributes:
         aside: taken in a pass beside the clock, whose time the job was not charged for.
@@ -141,7 +141,7 @@ class Sharing:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """Everything that is told of one job; see the fields' own classes.
+    """Everything that is shown of one job; see the fields' own classes.
 
     Attributes:
         policy: that took the decisions; "" when not recorded.
@@ -322,7 +322,7 @@ def _sharing(
 
 
 def _from_host(path: Sequence[str]) -> tuple[str, ...]:
-    """A tree path as told to the job that was there first: it is the "partner" in it."""
+    """A tree path as shown to the job that was there first: it is the "partner" in it."""
     mine = "partner: "
     return tuple(
         f"this job: {step.removeprefix(mine)}" if step.startswith(mine) else f"newcomer: {step}"

@@ -179,7 +179,7 @@ class Horus(Policy):
 
 
 def _stronger(reason: Reason, refused: Reason) -> Reason:
-    """What is told of a job that waits, after one more candidate was refused."""
+    """What is recorded of a job that waits, after one more candidate was refused."""
     if refused is Reason.INTERFERENCE_GUARD:
         return refused
     tells = refused is Reason.MEMORY_GUARD and reason is not Reason.INTERFERENCE_GUARD

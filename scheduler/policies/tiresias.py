@@ -33,7 +33,7 @@ class TiresiasSettings(PolicySettings):
 
 
 class Tiresias(Policy):
-    """Queues by attained GPU-time, first come first served inside each, looked at in rounds."""
+    """Queues by attained GPU-time, first come first served inside each, in rounds."""
 
     Settings = TiresiasSettings
     name = "tiresias"

@@ -26,7 +26,7 @@ class SettingsError(ValueError):
 
 
 class Settings(BaseSettings):
-    """What `pellucid serve` and its processes are told.
+    """Settings of `pellucid serve` and its processes.
 
     Attributes:
         database: SQLAlchemy URL; `sqlite:///PATH` or `postgresql+psycopg://...`.
@@ -41,7 +41,7 @@ class Settings(BaseSettings):
         backend: where decisions take effect: simulated, local, slurm, or module:function.
         slurm_mode: what the `slurm` backend does: explain, order the queue, or place every job.
         slurm_partitions: those that are virtual clusters, comma-separated; "" = all with GPUs.
-        slurm_profiling: partition whose nodes are lent to look at jobs; "" = none.
+        slurm_profiling: partition whose nodes are lent to profile jobs; "" = none.
         slurm_gpu_memory_mib: memory of one GPU, which Slurm does not know.
         slurm_look_s: how long a job is profiled, on that partition or where it runs, seconds.
         slurm_interval_s: advise and order: the queue is read this often, seconds.
@@ -55,12 +55,12 @@ class Settings(BaseSettings):
         api_workers: API processes.
         auth: whether a token is asked for; `auto` = on anything but loopback.
         lease_s: a decider that is not heard of for so long is replaced, seconds.
-        poll_s: longest time between two looks at the log, seconds.
-        bundle_poll_s: the champion is looked at this often, seconds.
+        poll_s: longest time between two reads of the log, seconds.
+        bundle_poll_s: the champion is checked this often, seconds.
         export_every: finished jobs are exported each time so many have ended; 0 = never.
         max_waiting: jobs of one submitter that may wait at once; 0 = any number.
         keep_days: idempotency keys, and tokens that hold no more, are forgotten after this.
-        log_level: of what is told on standard error.
+        log_level: of what is logged on standard error.
     """
 
     model_config = SettingsConfigDict(env_prefix="PELLUCID_", extra="forbid")

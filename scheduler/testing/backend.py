@@ -109,7 +109,7 @@ def a_launch(command: Sequence[str], job_id: str = "a", attempt: int = 1, gpu: i
 
 
 def hear(backend: Backend, site: Site, count: int = 1, tries: int = 200) -> list[Report]:
-    """Wait until `count` attempts are over, acknowledging all but ends; everything told by then."""
+    """Wait until `count` attempts are over, acknowledging all but ends; all reported by then."""
     found: list[Report] = []
     for _ in range(tries):
         reports = list(backend.reports(site.step_s))
@@ -419,7 +419,7 @@ class BackendContract:
         source: random.Random,
         finals: dict[tuple[str, int], Report],
     ) -> None:
-        """Acknowledge some of what is told; the ends among it are final."""
+        """Acknowledge some of what is reported; the ends among it are final."""
         reports = list(backend.reports(site.step_s / 10))
         told = source.sample(reports, source.randint(0, len(reports)))
         for report in told:

@@ -192,7 +192,7 @@ class UserMeans(Estimator):
 
 
 class Likes:
-    """A predictor that likes every pair (sharing score 0), except those whose speeds it is told."""
+    """A predictor of sharing score 0 for every pair, but of those whose speeds it is given."""
 
     def __init__(
         self,
@@ -244,7 +244,7 @@ def play(
     speed: SpeedModel | None = None,
     quirks: Quirks = NONE,
 ) -> Played:
-    """Simulate. Policies that ask for estimates get the truth unless told otherwise."""
+    """Simulate. Policies that ask for estimates get the truth unless another is given."""
     core = Core(cluster, policy, estimator or truth(samples), profiling=stage)
     decisions: list[Decision] = []
     engine = Engine(

@@ -116,7 +116,7 @@ class PolicyContract:
     @settings(_common, max_examples=12)
     @given(world=worlds())
     def test_decides_the_same_twice_and_from_the_log(self, world: World) -> None:
-        """Byte-identical tables; and a core told the recorded events decides the same."""
+        """Byte-identical tables; and a core that gets the recorded events decides the same."""
         first = watch(world, self.core(world))
         check_same(first.decisions, watch(world, self.core(world)).decisions)
         fresh = self.core(world)
@@ -289,7 +289,7 @@ def check_gangs_and_sharing(watched: Watched) -> None:
 
 
 def check_stories(watched: Watched) -> None:
-    """Nobody starts out of the blue, and nobody waits without having been told why."""
+    """No job starts out of the blue, and no job waits without a recorded reason."""
     waiting = watched.core.policy.profiles_waiting
     story: dict[str, list[Decision]] = defaultdict(list)
     for d in watched.decisions:

@@ -29,7 +29,7 @@ class World:
     Attributes:
         lent: nodes of each virtual cluster that make up the profiling partition of policies
             that profile.
-        scores: sharing scores by job, as a pair predictor would be told them.
+        scores: sharing scores by job, as a pair predictor would give them.
     """
 
     spec: ClusterSpec
@@ -141,7 +141,7 @@ Event = tuple[str, tuple[Any, ...], dict[str, Any]]
 
 
 class WatchedCore(Core):
-    """A core that writes down what it is told, and is checked after everything that happens.
+    """A core that writes down its events, and is checked after everything that happens.
 
     Attributes:
         skips: whoever fits must have been started, not the head of the line alone.
@@ -214,7 +214,7 @@ class WatchedCore(Core):
                 assert memory <= self.cluster.gpu_memory_mib(run), "no GPU holds too much"
 
     def check_waiting(self, now: float) -> None:
-        """Every waiting job was told why, and the head of a line finds no room."""
+        """Every waiting job has a reason, and the head of a line finds no room."""
         for vc, queue in self.queues.items():
             keys = [(q.key, q.seq) for q in queue]
             assert keys == sorted(keys)

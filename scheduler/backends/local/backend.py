@@ -314,7 +314,7 @@ class LocalBackend:
         )
 
     def _unwatch(self, partner: str | None) -> None:
-        """A run gets company: what two do on one GPU cannot be told apart."""
+        """A run gets company: what two do on one GPU cannot be separated."""
         for attempt in self._attempts.values() if partner is not None else ():
             if attempt.key[0] == partner and not attempt.profiling:
                 attempt.end_watch()

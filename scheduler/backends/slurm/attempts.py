@@ -37,7 +37,7 @@ class Timing:
 
     Attributes:
         act_at, look_at: when to ask for something, and to look, next.
-        looked: when a look that succeeded began.
+        looked: when a poll that succeeded began.
         outage: since the epoch: the controller may have forgotten what it was asked before.
     """
 
@@ -93,7 +93,7 @@ class Attempts:
         return sorted(found, key=lambda report: (report.at, report.what.final))
 
     def acknowledge(self, reports: Iterable[Report]) -> None:
-        """These need not be told again."""
+        """These need not be reported again."""
         changed: dict[Key, SlurmAttempt] = {}
         for report in reports:
             attempt = self.live.get((report.job_id, report.attempt))

@@ -95,7 +95,7 @@ class Slurm:
 
     Args:
         environment: added to that of the commands (SLURM_CONF).
-        show: dry run: told every command that would change something, which is then not run.
+        show: dry run: called with every command that would change something, which is then not run.
         clock: seconds, never going back; for the pauses.
     """
 

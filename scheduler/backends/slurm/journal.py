@@ -117,7 +117,7 @@ class Journal:
         self._db.execute("DELETE FROM adopted WHERE job_id = ?", (job_id,))
 
     def set_closed(self, node: str, closed: bool) -> None:
-        """A node was told closed, or open again."""
+        """A node was closed, or opened again."""
         statement = "INSERT OR IGNORE INTO closed VALUES (?)"
         self._db.execute(statement if closed else "DELETE FROM closed WHERE node = ?", (node,))
 

@@ -301,7 +301,7 @@ def asked(entry: Mapping[str, Any], admin: str) -> tuple[int, str]:
 def gpus_in(tres: str) -> tuple[int, str] | None:
     """GPUs and type in a list like ``cpu=4,gres/gpu:a100=2`` or ``gres:gpu:2``; None: none.
 
-    Of several types the last is told.
+    Of several types the last counts.
     """
     found = gpu_types(tres)
     if found is None:

@@ -22,8 +22,8 @@ from scheduler.backends.submission import Submission
 from scheduler.core.decisions import Action, Decision, Reason
 
 ALONE = "pellucid:alone"  # in a job's comment: never share its GPUs
-NODES_S = 3.0  # between two looks at the nodes
-AGAIN_S = 10.0  # jobs that could not be adopted are looked at again
+NODES_S = 3.0  # between two polls of the nodes
+AGAIN_S = 10.0  # jobs that could not be adopted are tried again
 SHOW_S = 1.0  # reasons are written in batches, this often
 BATCH = 100
 _SLURM_ID = re.compile(r"\d{1,10}(_\d{1,7})?")  # the service's own ids are longer
@@ -58,7 +58,7 @@ class Queue:
     """What others do in Slurm; see the top.
 
     Args:
-        stray: told of every held job that no plugin holds, whenever it is read.
+        stray: called with every held job that no plugin holds, whenever it is read.
     """
 
     def __init__(
@@ -74,12 +74,12 @@ class Queue:
         self._arrived: dict[str, Event] = {}
         self._left: dict[str, Event] = {}
         self._turned: dict[str, Event] = {}
-        self._refused: dict[str, float] = {}  # looked at, and not to be adopted: when
+        self._refused: dict[str, float] = {}  # examined, and not to be adopted: when
         self._gone: dict[str, float] = {}
         self._words: dict[str, str] = {}
         self._unshown: dict[str, str] = {}
         self._uncancelled: set[str] = set()
-        self._seen: set[str] = set()  # of these, looked at since they were to be cancelled
+        self._seen: set[str] = set()  # of these, seen since they were to be cancelled
         self._show_at = self._nodes_at = self._read_at = 0.0
         self._rows: Mapping[str, Row] = {}
         self.log = structlog.get_logger("slurm")
@@ -239,7 +239,7 @@ class Queue:
         return self._adopted.get(job_id, (0.0, ""))[1]
 
     def _cancel(self) -> None:
-        """Cancel what waits as of a look later than the last attempt. Raises SlurmDown."""
+        """Cancel what waits as of a poll later than the last attempt. Raises SlurmDown."""
         for job_id in sorted(self._seen):
             row = self._rows.get(job_id)
             self._seen.discard(job_id)  # an answer that is lost leaves it to the next look

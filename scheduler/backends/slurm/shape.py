@@ -69,7 +69,7 @@ class Shape:
 
         Args:
             partitions: the virtual clusters; all with slots when empty. They share no node.
-            profiling: partition whose nodes are lent to look at jobs.
+            profiling: partition whose nodes are lent to profile jobs.
 
         Raises SlurmError naming what does not fit.
         """
@@ -126,7 +126,7 @@ class Shape:
         """The shape of a cluster that Slurm schedules: its nodes as they are, whatever they have.
 
         Args:
-            partitions: those to look at; all when empty.
+            partitions: those to follow; all when empty.
             together: lists of partitions (``a,b``) that jobs name: each is one virtual cluster.
 
         Raises SlurmError: there is no such partition, or no node.

@@ -1,4 +1,4 @@
-"""What a waiting job could be instead, and how a copy of the core is told."""
+"""What a waiting job could be instead, and how a copy of the core gets it."""
 
 from __future__ import annotations
 

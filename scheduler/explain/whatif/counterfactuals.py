@@ -53,7 +53,7 @@ class Outcome:
         gain_s: how much earlier it starts, median over the futures; below 0 is later.
         earlier, futures: in how many of the futures it starts earlier.
         moved: others whose start moves by a minute or more.
-        examined: how many others were looked at, and `waiting` how many wait.
+        examined: how many others were examined, and `waiting` how many wait.
         assumed: what was taken for granted.
     """
 

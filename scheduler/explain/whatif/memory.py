@@ -22,7 +22,7 @@ class SubmittedJob:
     """A job that was submitted, as far as it has been seen.
 
     Attributes:
-        predicted_s: what the policy was told; None when there is no prediction.
+        predicted_s: what the policy was given; None when there is no prediction.
         started: when it was given GPUs, seconds since the epoch; None while it waits.
         ran_s: seconds on GPUs once it has ended, else None.
     """

@@ -20,7 +20,7 @@ SHARING = frozenset({Capability.TYPE, Capability.PREEMPT, Capability.SHARE})
 
 
 class LeastAttainedService(GavelPolicy):
-    """Max-min fairness over throughput in proportional shares, GPU types told apart.
+    """Max-min fairness over throughput in proportional shares, GPU types distinguished.
 
     Identical jobs are merged before the program is solved.
     """

@@ -21,7 +21,7 @@ class Memo:
 
     Args:
         hold: what GPUs are kept for.
-        on: pass jobs over; otherwise each pass looks at everybody.
+        on: pass jobs over; otherwise each pass evaluates every job.
 
     Attributes:
         why: by number of GPUs, why a job waits for whom nothing can be done.
@@ -34,7 +34,7 @@ class Memo:
         self._hold = hold
         self._on = on
         self._left: int | None = None  # waiting jobs that `why` is not true of; None = not counted
-        self._waiting: list[QueuedJob] = []  # looked at in this pass, and left waiting
+        self._waiting: list[QueuedJob] = []  # evaluated in this pass, and left waiting
         self.countable = True
 
     def holds(self, pool: Pool, hold: object) -> bool:
@@ -72,7 +72,7 @@ class Memo:
             yield queued
 
     def waits(self, queued: QueuedJob, *, alike: bool, countable: bool) -> None:
-        """A job was looked at and waits on.
+        """A job was evaluated and waits on.
 
         Args:
             alike: for a reason that holds for all of its size for whom nothing can be done.

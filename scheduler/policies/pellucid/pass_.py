@@ -83,7 +83,7 @@ class Pass:
         self.scarce = False
         self.memo = Memo(0, None)
         self._pressure: Evidence = ()
-        self._refusal: Reason | None = None  # why the job looked at was not packed
+        self._refusal: Reason | None = None  # why the job at hand was not packed
         self._too_many: set[int] = set()  # GPU counts that did not fit; nothing is freed meanwhile
         self._choosy: tuple[QueuedJob, Evidence] | None = None  # refused what was free, and why
         self._fits_without: dict[int, bool] = {}  # by GPUs: would fit were nothing reserved

@@ -110,7 +110,7 @@ class StarvationBound:
             if heap:
                 fair_s = heap[0][0] - self._demand.clock(vc, now)
                 left_s = fair_s * self._demand.slower(vc) + ROUNDING_S
-                if now + left_s > now:  # else it was looked at since, or nobody waits there
+                if now + left_s > now:  # else it was evaluated since, or no job waits there
                     times.append(now + left_s)
         return min(times, default=None)
 

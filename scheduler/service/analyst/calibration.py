@@ -174,7 +174,7 @@ class Correction:
         )
 
     def promised(self, job_id: str, made: StartForecast, user: str = "") -> None:
-        """A forecast, as it was told to a user, is to be scored."""
+        """A forecast, as it was shown to a user, is to be scored."""
         if made.start_p50 is None or made.start_p90 is None or made.start_p50 == made.start_p90:
             return
         group, hour = _group(made.made_at, made.start_p90), int(made.made_at // 3600)

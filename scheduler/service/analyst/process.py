@@ -57,7 +57,7 @@ PAUSE_S = 0.2  # between two turns
 DUTY, SHORT_S = 0.3, 0.1  # share of a core that forecasts may take when they take long
 FORGET_S = 600.0  # questions are kept so long, answered or not
 PATIENCE_S = 30.0  # whoever asked longer ago has left
-AT_ONCE = 16  # questions answered before the log is looked at again
+AT_ONCE = 16  # questions answered before the log is read again
 
 
 class Analyst:
@@ -113,7 +113,7 @@ class Analyst:
     # --- life -------------------------------------------------------------------------------
 
     def run(self, stopping: Callable[[], bool], poll_s: float) -> None:
-        """Foresee, or stand by, until told to stop."""
+        """Foresee, or stand by, until stopped."""
         while not stopping():
             try:
                 if self.lease is None and not self.take_over():
@@ -164,7 +164,7 @@ class Analyst:
                 self._new.pop(job_id, None)
 
     def _remember(self, gone: Iterable[SubmittedJob] = ()) -> None:
-        """Listen to what the core is told, and recall what is known already."""
+        """Follow what the core is notified of, and recall what is known already."""
         core = self.state.core
         memory = Memory(core.estimator, asks=not core.policy.estimates)
         past = list(gone)
@@ -278,7 +278,7 @@ class Analyst:
         return {job_id: self.correction.corrected(one) for job_id, one in found.items()}
 
     def _foresee_new(self) -> None:
-        """Forecast jobs that a pass has looked at, for the log and the table."""
+        """Forecast jobs that a pass has evaluated, for the log and the table."""
         wanted = [job_id for job_id, seq in self._new.items() if seq <= self.state.covered]
         for job_id in wanted:
             del self._new[job_id]

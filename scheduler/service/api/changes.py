@@ -40,7 +40,7 @@ class Changes:
     Args:
         now: seconds since the epoch, as decisions count them.
         most_waiting: jobs of one submitter that may wait at once; 0: any number.
-        follows: the service only looks at Slurm: every request is turned down (409).
+        follows: the service only follows Slurm: every request is turned down (409).
     """
 
     def __init__(

@@ -67,7 +67,7 @@ def queue(
     limit: Limit = 50,
     after: After = None,
 ) -> Page[QueueEntry]:
-    """The queue of a virtual cluster. Of another's job only the place is told."""
+    """The queue of a virtual cluster. Of another's job only the place is shown."""
     if vc not in view.vcs():
         raise Problem(404, "not-found", "there is no virtual cluster of that name")
     return view.queue(vc, limit=limit, after=after)

@@ -106,7 +106,7 @@ async def set_priority(
 ) -> PriorityEffect:
     """Higher goes first. Submitters may put off their own jobs (below 0); operators do both.
 
-    The effect is told as of this moment: place in line before and after; of a preview also what
+    The effect is that of this moment: place in line before and after; of a preview also what
     the analyst foresees, expected start and reason.
     """
     changes: Changes = request.app.state.changes

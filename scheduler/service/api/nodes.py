@@ -48,7 +48,7 @@ class Effect:
         moved: seconds by which jobs would start later (earlier: below 0), at the median over the
             futures; those by a minute or more.
         stuck: jobs that would start, and would not any more as far as the futures were followed.
-        examined, waiting: jobs that were looked at, and that wait.
+        examined, waiting: jobs that were examined, and that wait.
     """
 
     moved: dict[str, float]
@@ -131,7 +131,7 @@ def _effect(answer: dict[str, Any]) -> Effect:
 
 @router.get("/nodes", summary="Every node: what it has, whether it is open, and why not")
 def list_nodes(view: Seen) -> list[NodeSeen]:
-    """Who drained a node is told to operators."""
+    """Who drained a node is shown to operators."""
     return view.cluster()
 
 

@@ -19,7 +19,7 @@ ESTABLISHED = "01"
 def peer_user(client: tuple[str, int], server: tuple[str, int]) -> str | None:
     """Name of the user whose process holds the client's end of a connection within this host.
 
-    None when that cannot be told: the connection comes from elsewhere, or is over.
+    None when that is unknown: the connection comes from elsewhere, or is over.
     """
     try:
         version = ipaddress.ip_address(client[0]).version

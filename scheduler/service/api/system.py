@@ -20,7 +20,7 @@ router = APIRouter(tags=["system"])
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """`ok`, and what was looked at."""
+    """`ok`, and what was checked."""
 
     status: str
     checks: dict[str, str]

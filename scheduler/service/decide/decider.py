@@ -87,7 +87,7 @@ class Decider:
     # --- life -------------------------------------------------------------------------------
 
     def run(self, stopping: Callable[[], bool], poll_s: float) -> None:
-        """Decide, or stand by, until told to stop. The jobs run on."""
+        """Decide, or stand by, until stopped. The jobs run on."""
         gc.set_threshold(*gc.get_threshold()[:2], NEVER)  # see `_tidy`
         while not stopping():
             try:

@@ -265,7 +265,7 @@ def _process(
     listening: socket.socket,
     *more: Any,
 ) -> None:  # in the child
-    """Body of a child process: runs until told to stop, or until its supervisor is gone."""
+    """Body of a child process: runs until stopped, or until its supervisor is gone."""
     told = _told_by_signal()
     if listening not in more:
         listening.close()  # or the port would be taken as long as we live

@@ -44,7 +44,7 @@ from scheduler.service.log.store.tables import jobs as job_rows
 from scheduler.service.settings import Settings
 
 LEASE = "decider"  # place and these exclude each other
-NODES_EVERY = 10  # looks at the queue per look at the nodes
+NODES_EVERY = 10  # polls of the queue per poll of the nodes
 FORESEEN = 64  # waiting jobs, first in line, whose start is foreseen
 LINE = 512  # jobs first in line that futures are made of
 SAMPLES = 24  # futures
@@ -61,10 +61,10 @@ class Follower:
         store: None: nothing is written anywhere.
         shape: nodes by the core's numbers.
         order: set priorities, too.
-        partitions: those to look at; all when empty.
+        partitions: those to follow; all when empty.
         table: read the queue by it. Not for `order`, which needs AdminComment, nor are nodes with
             slots read so, whose jobs' GPUs are there.
-        champion: folder of the champion bundle; looked at once per interval.
+        champion: folder of the champion bundle; checked once per interval.
     """
 
     def __init__(
@@ -284,7 +284,7 @@ class Follower:
     def run(
         self, stopping: Callable[[], bool], holder: str, interval_s: float, lease_s: float
     ) -> None:
-        """Follow until told to stop, while nobody else does."""
+        """Follow until stopped, while nobody else does."""
         due = 0.0
         while not stopping():
             try:

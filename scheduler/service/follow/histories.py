@@ -29,7 +29,7 @@ BACK, SUBMITTED, STARTED, LEFT = range(4)  # what happened to a job, in order wh
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A job as the memory was told of it."""
+    """A job as the memory was notified of it."""
 
     submit: float
     runs: bool = False
@@ -39,7 +39,7 @@ class Histories:
     """Tells a memory what happened since the last look, in the order it did.
 
     Attributes:
-        heard: the latest time the memory was told or asked about: it never goes back.
+        heard: the latest time the memory was notified of or asked about: it never goes back.
         vc_of: the virtual cluster of a job that names these partitions.
     """
 

@@ -65,7 +65,7 @@ class Orders:
         """What is to be changed now: not what was refused or said a short while ago.
 
         Args:
-            first: the jobs first in line, which are told why they wait.
+            first: the jobs first in line, which are shown why they wait.
         """
         there = {name for job in snapshot.waiting for name in (job, _array(job))}
         self._tried = {key: tried for key, tried in self._tried.items() if key[0] in there}
@@ -127,7 +127,7 @@ def _priorities(snapshot: ClusterSnapshot) -> Iterator[Order]:
 
 
 def _comments(snapshot: ClusterSnapshot, first: Collection[str]) -> Iterator[Order]:
-    """Why they wait, for those first in line and those told before.
+    """Why they wait, for those first in line and those answered before.
 
     What the site wrote there stays. A task is not changed by itself: that would take it out of
     its array. Everybody may read it, so no other job is named.

@@ -95,7 +95,7 @@ def audit(
 
     Args:
         since: begin at the newest of these snapshots, which is believed; rows of jobs that were
-            over by then are not looked at.
+            over by then are not checked.
 
     Raises BundleError when a bundle that was decided with is not to be found.
     """
@@ -121,7 +121,7 @@ class _Auditor:
         self.began = self.state.seen  # events up to here are believed
         self.found = Audit(code_version())
         self.reigns: list[tuple[int, str, str]] = []  # from which pass on, code, bundle
-        self.at = 0  # the event looked at
+        self.at = 0  # the event checked
         self.off = False  # folding stopped at a divergence, until a new epoch
         self.otherwise: Divergence | None = None  # there, by code of another version
 

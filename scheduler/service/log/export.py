@@ -46,7 +46,7 @@ def finished(store: Store) -> pa.Table:
 def keep_exporting(
     database: str, path: Path, every: int, stopping: Callable[[float], bool]
 ) -> None:
-    """Write `finished` to `path` each time `every` more jobs are over, until told to stop.
+    """Write `finished` to `path` each time `every` more jobs are over, until stopped.
 
     Args:
         stopping: waits for so many seconds at most; True: stop.

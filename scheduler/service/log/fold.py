@@ -33,7 +33,7 @@ Bundles = Callable[[Mapping[str, Any]], Bundle]  # the bundle that a BUNDLE even
 
 
 class Listener(Protocol):
-    """What the log is told to: the decision core, or whoever follows in its stead."""
+    """What folds the log: the decision core, or what follows in its stead."""
 
     def knows(self, job_id: str) -> bool: ...
     def submitted(self, job: Job, now: float, *, priority: int = 0) -> None: ...
@@ -301,7 +301,7 @@ class State:
         return sorted(waiting, key=lambda r: r.granted)
 
     def launch(self, record: Record) -> Launch:
-        """What the backend is told of an attempt; the same however often it is told."""
+        """What the backend is sent of an attempt; the same however often it is sent."""
         asked, grant, stage = record.submission, record.grant, self.core.profiling
         assert grant is not None
         policy = self.core.policy

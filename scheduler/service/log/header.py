@@ -90,7 +90,7 @@ class LogHeader:
     def lent(self) -> frozenset[int]:
         """Nodes that the virtual clusters lend to the profiling partition for good.
 
-        No job runs there but to be looked at: they count in no virtual cluster's GPUs.
+        Jobs run there only to be profiled: they count in no virtual cluster's GPUs.
         """
         return frozenset(Cluster(self.spec.cluster, self.spec.lent).profiling.nodes())
 

@@ -62,7 +62,7 @@ class Present:
     Attributes:
         header: how it began.
         changes: of settings, those that were taken, in order.
-        coming: names of nodes that no pass has looked at yet: they have no number.
+        coming: names of nodes that no pass has evaluated yet: they have no number.
     """
 
     header: LogHeader

@@ -18,7 +18,7 @@ from scheduler.core.transitions import Step, story
 class Phase(StrEnum):
     """Where a job stands."""
 
-    SUBMITTED = "submitted"  # not in a queue yet: not looked at, or waits for its profile
+    SUBMITTED = "submitted"  # not in a queue yet: not evaluated, or waits for its profile
     PROFILING = "profiling"  # on the profiling partition
     QUEUED = "queued"
     HELD = "held"  # waits, and does not start until it is released

@@ -33,7 +33,7 @@ def prune(store: Store, now: float, clock: float, keep_s: float) -> int:
 
 
 def keep_pruning(database: str, keep_days: float, stopping: Callable[[float], bool]) -> None:
-    """Prune once an hour, until told to stop.
+    """Prune once an hour, until stopped.
 
     Args:
         stopping: waits for so many seconds at most; True: stop.

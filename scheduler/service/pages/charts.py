@@ -23,7 +23,7 @@ class Chart:
     Attributes:
         name: id on the page.
         title, note: above it.
-        label: what a person who does not see it is told.
+        label: the text for readers who do not see it.
         data, layout: plotly's.
         head, rows: the table behind it.
     """

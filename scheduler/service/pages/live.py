@@ -1,10 +1,10 @@
-"""What changed, told to browsers as server-sent events.
+"""What changed, sent to browsers as server-sent events.
 
 An event carries topics, never content: what a topic became is fetched by the page, under the
 rights of its reader. So a stream can be shared by every reader, and needs no redaction.
 
 One `Tail` per process follows the log in the database, however many browsers listen and whoever
-appended. It keeps the last `KEPT` events; a reader that comes back from before them is told that
+appended. It keeps the last `KEPT` events; a reader that comes back from before them is sent that
 everything changed.
 """
 
@@ -94,7 +94,7 @@ class Tail:
     async def changes(self, after: int, job_id: str = "", user: str = "") -> AsyncIterator[Change]:
         """Changes after event `after` (0: from now), for at most `LIFE_S` seconds.
 
-        Topic "job" is told when something may have happened to `job_id`.
+        Topic "job" is sent when something may have happened to `job_id`.
         """
         self.admit(user)
         self._listeners[user] += 1

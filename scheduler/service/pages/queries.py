@@ -99,7 +99,7 @@ class PageQueries(VisibleQueries):
         return self._job_rows(self._all(query.order_by(jobs.c.started_at, jobs.c.submitted_seq)))
 
     def unqueued(self) -> list[JobRow]:
-        """The viewer's jobs that are in no queue yet: not looked at, or to be profiled first."""
+        """The viewer's jobs that are in no queue yet: not evaluated, or to be profiled first."""
         query = select(jobs).where(jobs.c.phase == Phase.SUBMITTED.value, self._mine())
         return self._job_rows(self._all(query.order_by(jobs.c.submitted_seq).limit(200)))
 

@@ -13,7 +13,7 @@ EVERY_S = 1.0
 
 
 def keep_checkpointed(database: str, stopping: Callable[[float], bool]) -> None:
-    """Checkpoint every `EVERY_S`, until told to stop. Of PostgreSQL there is nothing to do.
+    """Checkpoint every `EVERY_S`, until stopped. Of PostgreSQL there is nothing to do.
 
     Args:
         stopping: waits for so many seconds at most; True: stop.

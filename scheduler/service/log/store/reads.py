@@ -77,7 +77,7 @@ QUEUED = Phase.QUEUED.value
 
 
 class UnknownJob(LookupError):
-    """No such job, or not one this viewer may see: the two are not told apart."""
+    """No such job, or not one this viewer may see: the two are not distinguished."""
 
 
 class Reads:
@@ -91,7 +91,7 @@ class Reads:
         return VisibleQueries(self.engine, viewer)
 
     def exists(self, job_id: str) -> bool:
-        """Whether there is such a job at all. For the log of refusals; nobody is told."""
+        """Whether there is such a job at all. For the log of refusals; no user sees it."""
         if not JOB_ID.fullmatch(job_id):
             return False
         query = select(func.count()).where(jobs.c.job_id == job_id)

@@ -20,8 +20,8 @@ SOMEBODY = "an operator"
 class Role(StrEnum):
     """What a token allows. Each role may do what the one before it may."""
 
-    VIEWER = "viewer"  # look at the cluster, and at jobs of its own name
-    SUBMITTER = "submitter"  # submit, cancel and look at jobs of its own
+    VIEWER = "viewer"  # see the cluster, and jobs of its own name
+    SUBMITTER = "submitter"  # submit, cancel and see jobs of its own
     OPERATOR = "operator"  # everything
 
 

@@ -1,4 +1,4 @@
-"""Counting the waiting jobs of a user without looking at everybody's."""
+"""Counting the waiting jobs of a user without reading all jobs."""
 
 from __future__ import annotations
 
