@@ -132,10 +132,9 @@ class Changes:
             with self._store.reading() as connection:
                 present = Present.read(self._store, connection)
             shape: Shape = {}
-            for node, has in present.nodes.intended().items() if present is not None else ():
+            for has in present.nodes.for_jobs() if present is not None else ():
                 before, types = shape.get(has.vc, (0, set()))
-                lent = present is not None and present.nodes.records[node].profiling
-                shape[has.vc] = before + (0 if lent else has.gpus), types | {has.gpu_type}
+                shape[has.vc] = before + has.gpus, types | {has.gpu_type}
             if not shape:
                 raise Problem(
                     503,

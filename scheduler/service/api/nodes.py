@@ -12,7 +12,6 @@ from fastapi import Path as InPath
 from sqlalchemy import Connection
 from starlette.concurrency import run_in_threadpool
 
-from scheduler.backends.events import ABOUT_NODES
 from scheduler.service.api.auth import Operator, Seen
 from scheduler.service.api.changes import Changes
 from scheduler.service.api.problems import Problem, responses
@@ -65,7 +64,7 @@ class ClusterChange:
 
     Attributes:
         node: number of the node; None for one that is to come, and for settings.
-        never: waiting jobs that cannot start as the cluster then is.
+        never: waiting jobs that it makes too large for their virtual cluster.
         effect: of a preview.
     """
 
@@ -111,8 +110,7 @@ class Operations:
             except ChangeRefused as refused:
                 status = {"not-found": 404, "invalid-request": 422}.get(refused.kind, 409)
                 raise Problem(status, refused.kind, str(refused)) from None
-            about_nodes = wanted.kind in ABOUT_NODES
-            return wanted, changes.never(connection, wanted) if about_nodes else []
+            return wanted, changes.never(connection, wanted)
 
 
 def present_in(store: Store, connection: Connection) -> Present:

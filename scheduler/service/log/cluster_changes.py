@@ -165,22 +165,25 @@ class ClusterChanges:
 
     # --- what comes of it -------------------------------------------------------------------
 
-    def never(self, connection: Connection, wanted: Wanted | None = None) -> list[str]:
-        """Waiting jobs that are too large for their virtual cluster, after a change if given."""
-        records = self.present.nodes.records
-        intended = self.present.nodes.intended()
-        if wanted is not None and wanted.kind is Kind.NODE_REMOVED:
-            intended.pop(wanted.body["node"], None)
-        elif wanted is not None and wanted.kind in (Kind.NODE_ADDED, Kind.NODE_CHANGED):
-            intended[wanted.body.get("node", -1)] = node_of(wanted.body)
-        gpus: dict[str, int] = {}
-        for node, has in intended.items():
-            lent = node in records and records[node].profiling
-            gpus[has.vc] = gpus.get(has.vc, 0) + (0 if lent else has.gpus)
-        waits = [phase.value for phase in Phase if phase.waits]
-        query = select(jobs.c.job_id, jobs.c.vc, jobs.c.gpus).where(jobs.c.phase.in_(waits))
-        found = connection.execute(query.order_by(jobs.c.submitted_seq)).all()
-        return [row.job_id for row in found if row.gpus > gpus.get(row.vc, 0)]
+    def never(self, connection: Connection, *wanted: Wanted) -> list[str]:
+        """Waiting jobs that changes make too large for their virtual cluster. They are taken into
+        what is there."""
+        before = set(too_large(connection, self.present))
+        for one in wanted:
+            if one.needed:
+                self.present.take(one.event(0.0, ""))
+        return [job for job in too_large(connection, self.present) if job not in before]
+
+
+def too_large(connection: Connection, present: Present) -> list[str]:
+    """Waiting jobs that ask for more GPUs than their virtual cluster is to have."""
+    gpus: dict[str, int] = {}
+    for has in present.nodes.for_jobs():
+        gpus[has.vc] = gpus.get(has.vc, 0) + has.gpus
+    waits = [phase.value for phase in Phase if phase.waits]
+    query = select(jobs.c.job_id, jobs.c.vc, jobs.c.gpus).where(jobs.c.phase.in_(waits))
+    found = connection.execute(query.order_by(jobs.c.submitted_seq)).all()
+    return [row.job_id for row in found if row.gpus > gpus.get(row.vc, 0)]
 
 
 def fixed_nodes(backend: str, fake_gpus: bool) -> str:

@@ -214,6 +214,14 @@ class NodeTable:
         found = {node: record.intended for node, record in self.records.items()}
         return {node: has for node, has in found.items() if has is not None}
 
+    def for_jobs(self) -> list[Node]:
+        """The same without those that are lent to the profiling partition and stay so."""
+        return [
+            has
+            for node, has in self.intended().items()
+            if not (self.records[node].profiling and has.vc == self.records[node].has.vc)
+        ]
+
     def spec(self, *more: Node) -> ClusterSpec:
         """Every node as it is now, and as it is to be: what a policy has to be built for. `more`:
         of an event."""

@@ -7,9 +7,9 @@ log goes on and the file is ignored; nothing is decided for whoever starts the s
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
-from itertools import count
 from typing import Any, Literal
 
 from sqlalchemy import Connection, func, select
@@ -17,11 +17,13 @@ from sqlalchemy import Connection, func, select
 from scheduler.assembly import CoreSpec
 from scheduler.core.cluster import ClusterSpec, Node
 from scheduler.core.settings import ProfilingPartition, Settings, flat
+from scheduler.explain.words import count
 from scheduler.service.log.cluster_changes import (
     ChangeRefused,
     ClusterChanges,
     Wanted,
     fixed_nodes,
+    too_large,
 )
 from scheduler.service.log.header import LogHeader, LogHeaderError
 from scheduler.service.log.nodes import NodeRecord, names_of
@@ -91,9 +93,11 @@ def settle(
             return present
         lines = [line for one in found for line in one.lines]
         fixed = fixed_nodes(present.header.backend, fake_gpus)
+        before = set(too_large(connection, present))
         wanted, cannot = _carried_out(ClusterChanges(present, fixed), found)
         if choice is None or cannot:
-            never = ClusterChanges(present).never(connection) if not cannot else []
+            after = [] if cannot else too_large(connection, present)
+            never = [job for job in after if job not in before]
             raise _undecided(lines, cannot, never, choice)
         header = present.header
         store.append_in(connection, [one.event(at(header), actor) for one in wanted])
@@ -230,9 +234,9 @@ def _gone(present: Present, cluster: ClusterSpec, live: Mapping[str, int]) -> li
     """Virtual clusters that the file has not and that jobs are in."""
     return [
         Difference(
-            (f"virtual cluster {vc}: in the log with {live[vc]} jobs, not in the file",),
+            (f"virtual cluster {vc}: in the log with {count(live[vc], 'job')}, not in the file",),
             None,
-            f"virtual cluster {vc} has {live[vc]} jobs that are not over",
+            f"virtual cluster {vc}: {count(live[vc], 'job')} there not over",
         )
         for vc in sorted({r.has.vc for r in present.nodes.records.values()} | live.keys())
         if vc not in cluster.vcs and live.get(vc)
@@ -254,7 +258,7 @@ def _nodes(present: Present, cluster: ClusterSpec, names: tuple[str, ...]) -> li
     for alike in (_same, _going, _same_vc, _same_gpus):
         nameless, found = _matched(nameless, log, alike)
         pairs += found
-    numbered = (f"node{number:03d}" for number in count(present.nodes.next))
+    numbered = (f"node{number:03d}" for number in itertools.count(present.nodes.next))
     fresh = (name for name in numbered if name not in taken)
     missing += [(has, next(fresh)) for has in nameless]
     return [

@@ -76,6 +76,8 @@ def test_jobs_that_could_not_start_any_more_are_named(service: Service) -> None:
     service.turn()
     alice = service.by("alice")
     assert alice.get(f"{API}/jobs/{waits}").json()["reason"] == "VcTooSmall"
+    drained = olga.put(f"{API}/nodes/node001", json={"open": False})
+    assert drained.json()["never"] == [], "it could not start before, either"
     told = alice.get(f"{API}/jobs/{waits}/explain")
     assert told.status_code == 200
     assert "cannot start" in told.text

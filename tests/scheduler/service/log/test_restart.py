@@ -172,8 +172,8 @@ def test_what_cannot_be_applied_is_said(desk: Desk) -> None:
     desk.turn()
     other = CoreSpec.of(ClusterSpec.mixed({"other": [V100]}), "pellucid")
     told = lines(desk, other)
-    assert "virtual cluster vc: in the log with 1 jobs, not in the file" in told
-    assert "cannot be applied: virtual cluster vc has 1 jobs that are not over" in told
+    assert "virtual cluster vc: in the log with 1 job, not in the file" in told
+    assert "cannot be applied: virtual cluster vc: 1 job there not over" in told
     with pytest.raises(FileDiffers, match=r"--apply-file: .*nothing was changed: --keep-log"):
         settled(desk, other, "apply")
     assert lines(desk, file(policy="fifo"))[-1] == "cannot be applied: a log keeps its policy"
