@@ -122,3 +122,29 @@ def _preview(effect: Mapping[str, Any]) -> None:
         typer.echo(f"  {job_id} would not start within the forecast")
     if not (effect["moved"] or effect["stuck"]):
         typer.echo("  no job starts a minute or more earlier or later")
+
+
+def effect_lines(answer: Mapping[str, Any], now: float) -> list[str]:
+    """What a change would do to a waiting job and to others, as the analyst foresees it."""
+    if answer["unavailable"]:
+        return [f"estimate unavailable: {answer['unavailable']}"]
+    lines = [
+        f"as it is:  {forecast_words(answer['now'], now)}",
+        f"as asked:  {forecast_words(answer['then'], now)}",
+    ]
+    if answer["starts_now"]:
+        lines.append("It would start at once.")
+    gain = answer["gain_s"]
+    if gain is not None and abs(gain) >= 1:
+        word = "earlier" if gain > 0 else "later"
+        futures = f"earlier in {answer['earlier']} of {answer['futures']} futures"
+        lines.append(f"In the middle {between(0.0, abs(gain))} {word} ({futures}).")
+    for job_moved in answer["moved"]:
+        word = "later" if job_moved["by_s"] > 0 else "earlier"
+        by = between(0.0, abs(job_moved["by_s"]))
+        lines.append(f"Your job {job_moved['job_id']} would start {by} {word}.")
+    others = answer["others_moved"]
+    if others and (others["later"] or others["earlier"]):
+        lines.append(f"Others: {others['later']} would start later, {others['earlier']} earlier.")
+    lines += [f"Assumed: {assumed}." for assumed in answer["assumed"]]
+    return [*lines, f"Do it: {answer['command']}"] if answer["command"] else lines

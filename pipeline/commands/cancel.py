@@ -2,17 +2,43 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import sys
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pipeline.commands.ps import OVER
 from pipeline.console import user_errors
 from pipeline.errors import UserError
 from pipeline.remote import JSON, SERVER, TOKEN, connect, print_json
 
+if TYPE_CHECKING:
+    from scheduler.service.client import Client
+
+STATES = {
+    "waiting": ("submitted", "queued", "held"),
+    "held": ("held",),
+    "running": ("profiling", "starting", "running"),
+}
+
 
 def cancel(
-    jobs: Annotated[list[str], typer.Argument(metavar="JOB...", help="Ids of the jobs.")],
+    jobs: Annotated[
+        list[str] | None, typer.Argument(metavar="[JOB...]", help="Ids of the jobs.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(metavar="GLOB", help="Jobs of yours whose name fits: 'sweep-*'.")
+    ] = None,
+    state: Annotated[
+        str | None, typer.Option(help="Jobs of yours that are waiting, held or running.")
+    ] = None,
+    all_mine: Annotated[bool, typer.Option("--all-mine", help="All your jobs.")] = False,
+    owner: Annotated[
+        str | None, typer.Option(help="Of this user instead of yours (operators).")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask whether to.")] = False,
     server: SERVER = None,
     token: TOKEN = None,
     as_json: JSON = False,
@@ -20,21 +46,42 @@ def cancel(
     """Cancel jobs: those that wait leave the queue, those that run are stopped.
 
     A job that is over stays as it is. Of several, those that can be are cancelled whatever
-    becomes of the others, and exit status 2 says that not all were.
+    becomes of the others, and exit status 2 says that not all were. Jobs that are chosen by name,
+    state or owner are counted first, and cancelled when you say so.
 
-    Example:
+    Examples:
 
       pellucid cancel 7njjr7qk87fm
+
+      pellucid cancel --name 'sweep-*' --state waiting
+
+      pellucid cancel --all-mine --yes
     """
+    chosen = name is not None or state is not None or owner is not None or all_mine
+    if state is not None and state not in STATES:
+        raise UserError(f"--state {state}: choose among {', '.join(STATES)}")
+    if bool(jobs) is chosen:
+        raise UserError("give the ids of jobs, or one of --name, --state, --owner, --all-mine")
+    with user_errors(), connect(server, token) as client:
+        if jobs:
+            _each(client, jobs, as_json=as_json)
+            return
+        found = list(_matching(client, name, state, owner))
+        if not found:
+            print_json(_nobody()) if as_json else typer.echo("no such job")
+        elif yes or _agreed(found):
+            _together(client, [job["job_id"] for job in found], as_json=as_json)
+
+
+def _each(client: Client, jobs: list[str], *, as_json: bool) -> None:
     from scheduler.service.client import ServiceError
 
     asked, failed = [], []
-    with user_errors(), connect(server, token) as client:
-        for job_id in jobs:
-            try:
-                asked.append(client.cancel(job_id))
-            except ServiceError as error:
-                failed.append(f"{job_id}: {error}")
+    for job_id in jobs:
+        try:
+            asked.append(client.cancel(job_id))
+        except ServiceError as error:
+            failed.append(f"{job_id}: {error}")
     if as_json:
         print_json(asked)
     else:
@@ -43,3 +90,40 @@ def cancel(
             typer.echo(f"{job['job_id']} {'was over: ' + job['phase'] if over else 'is cancelled'}")
     if failed:
         raise UserError(f"not cancelled: {'; '.join(failed)}")
+
+
+def _matching(
+    client: Client, name: str | None, state: str | None, owner: str | None
+) -> Iterator[dict[str, Any]]:
+    """Jobs that are not over, of one owner."""
+    whose = client.whoami()["name"] if owner is None else owner
+    for job in client.jobs(owner=whose):
+        fits = name is None or fnmatchcase(job["name"], name)
+        right = job["phase"] not in OVER if state is None else job["phase"] in STATES[state]
+        if fits and right and not job["cancel_asked"]:
+            yield job
+
+
+def _agreed(found: list[dict[str, Any]]) -> bool:
+    """Whether a person at a terminal says so. Raises UserError where there is none."""
+    running = sum(job["phase"] in STATES["running"] for job in found)
+    what = f"{len(found):,} job{'' if len(found) == 1 else 's'}, {running:,} of them running"
+    if not sys.stdin.isatty():
+        raise UserError(f"that is {what}: say --yes to cancel")
+    return typer.confirm(f"Cancel {what}?", err=True)
+
+
+def _together(client: Client, ids: list[str], *, as_json: bool) -> None:
+    told = _nobody()
+    for part in client.cancel_many(ids):
+        for key, more in part.items():
+            told[key] += more
+    if as_json:
+        print_json(told)
+    else:
+        over = f"; {len(told['over']):,} were over by then" if told["over"] else ""
+        typer.echo(f"{len(told['asked']):,} cancelled{over}")
+
+
+def _nobody() -> dict[str, list[str]]:
+    return {"asked": [], "over": [], "unknown": []}

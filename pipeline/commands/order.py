@@ -41,9 +41,10 @@ def lines(one: dict[str, Any]) -> list[str]:
     if one["unavailable"]:
         return [f"{one['vc']}: unavailable: {one['unavailable']}"]
     rows = one["rows"]
+    held = [f"held, in no line: {h['job_id']} ({h['gpus']} GPUs)" for h in one["held"]]
     head = f"{one['vc']}: {one['waiting']:,} waiting"
     if not rows:
-        return [head + (", none of them yours" if one["waiting"] else "")]
+        return [head + (", none of them yours" if one["waiting"] else ""), *held]
     from scheduler.explain.words import signed
 
     whats = list(dict.fromkeys(term["what"] for row in rows for term in row["terms"]))
@@ -55,4 +56,4 @@ def lines(one: dict[str, Any]) -> list[str]:
         table.append([*start, *known, signed(sum(terms.values()))])
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     shown = ["  ".join(f"{cell:<{w}}" for cell, w in zip(r, widths, strict=True)) for r in table]
-    return [head, *(line.rstrip() for line in shown)]
+    return [head, *(line.rstrip() for line in shown), *held]

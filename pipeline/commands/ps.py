@@ -19,7 +19,7 @@ def ps(
     ] = False,
     phase: Annotated[
         str | None,
-        typer.Option(help="Only those: submitted, profiling, queued, starting, running, ended..."),
+        typer.Option(help="Only those: submitted, profiling, queued, held, running, ended..."),
     ] = None,
     vc: Annotated[str | None, typer.Option(help="Only of this virtual cluster.")] = None,
     owner: Annotated[str | None, typer.Option(help="Only of this user (operators).")] = None,
@@ -74,12 +74,14 @@ _RIGHT = ("GPUS", "WAITED", "RAN")
 
 
 def _cells(job: Mapping[str, Any], now: float) -> list[str]:
-    from scheduler.explain.words import phrase
+    from scheduler.explain.words import hold_words, phrase
 
     end = job["ended_at"] or now
     waited = between(job["submitted_at"], job["started_at"] or end)
     ran = between(job["started_at"], end)
     why = job["state"] if job["phase"] == "ended" else phrase(job["reason"] or "")
+    if job["hold"]:
+        why = hold_words(job["hold"], job["held_by"], job["held_at"], now)
     words = [job[name] for name in ("job_id", "name", "owner", "vc")]
     return [*words, str(job["gpus"]), job["phase"], waited, ran, _start(job, now), why or ""]
 

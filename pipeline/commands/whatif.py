@@ -8,16 +8,7 @@ import typer
 
 from pipeline.console import user_errors
 from pipeline.errors import UserError
-from pipeline.remote import (
-    JOB,
-    JSON,
-    SERVER,
-    TOKEN,
-    between,
-    connect,
-    forecast_words,
-    print_json,
-)
+from pipeline.remote import JOB, JSON, SERVER, TOKEN, connect, effect_lines, print_json
 
 
 def whatif(
@@ -57,24 +48,5 @@ def whatif(
     if as_json:
         print_json(answer)
         return
-    if answer["unavailable"]:
-        typer.echo(f"estimate unavailable: {answer['unavailable']}")
-        return
-    typer.echo(f"as it is:  {forecast_words(answer['now'], now)}")
-    typer.echo(f"as asked:  {forecast_words(answer['then'], now)}")
-    if answer["starts_now"]:
-        typer.echo("It would start at once.")
-    gain = answer["gain_s"]
-    if gain is not None and abs(gain) >= 1:
-        word = "earlier" if gain > 0 else "later"
-        futures = f"earlier in {answer['earlier']} of {answer['futures']} futures"
-        typer.echo(f"In the middle {between(0.0, abs(gain))} {word} ({futures}).")
-    for job_moved in answer["moved"]:
-        word = "later" if job_moved["by_s"] > 0 else "earlier"
-        by = between(0.0, abs(job_moved["by_s"]))
-        typer.echo(f"Your job {job_moved['job_id']} would start {by} {word}.")
-    others = answer["others_moved"]
-    if others and (others["later"] or others["earlier"]):
-        typer.echo(f"Others: {others['later']} would start later, {others['earlier']} earlier.")
-    for assumed in answer["assumed"]:
-        typer.echo(f"Assumed: {assumed}.")
+    for line in effect_lines(answer, now):
+        typer.echo(line)

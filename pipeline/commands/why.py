@@ -57,6 +57,8 @@ def told(explained: dict[str, Any], now: float, *, codes: bool = False) -> list[
     over, analysis = explained["phase"] in OVER, explained["analysis"]
     known = analysis is not None and not analysis["unavailable"]
     rows = []
+    if explained["hold"]:
+        rows.append(("Held", _held(explained, now)))
     if explained["detail"] not in ("", explained["dominant"]) and not over:
         rows.append(("Detail", explained["detail"]))
     rows += _about_the_wait(explained, analysis if known else None)
@@ -70,6 +72,15 @@ def told(explained: dict[str, Any], now: float, *, codes: bool = False) -> list[
         rows.append(("Not examined", f"what is in its way: {analysis['unavailable']}."))
     lines = _first_lines(explained, analysis if known else None, now, codes=codes)
     return lines + [_row(label, text) for label, text in rows]
+
+
+def _held(explained: dict[str, Any], now: float) -> str:
+    from scheduler.explain.words import hold_words
+
+    held = hold_words(explained["hold"], explained["held_by"], explained["held_at"], now)
+    only = "Only an operator can release it" if explained["hold"] == "operator" else "Release it"
+    then = "The time it is held counts as no waiting"
+    return f"{held.capitalize()}. {then}. {only}: pellucid release {explained['job_id']}"
 
 
 def _first_lines(
@@ -131,7 +142,8 @@ def _row(label: str, text: str) -> str:
 def _suggestion(one: dict[str, Any]) -> str:
     gain = "at once" if one["starts_now"] else f"{between(0.0, one['gain_s'])} earlier"
     assumed = f" Assumed: {'; '.join(one['assumed'])}." if one["assumed"] else ""
-    return f"{one['words']} it would start {gain} (tried).{assumed}"
+    how = f" {one['command']} keeps its place." if one["command"] else ""
+    return f"{one['words']} it would start {gain} (tried).{assumed}{how}"
 
 
 def _sharing(packing: dict[str, Any]) -> list[tuple[str, str]]:

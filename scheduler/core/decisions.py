@@ -112,8 +112,8 @@ class Reason(StrEnum):
 _SUMMARY: dict[Reason, str] = {
     Reason.INVALID_REQUEST: "asks for {gpus}; this virtual cluster has {limit}",
     Reason.NO_MATCHING_GPU_TYPE: "no node of this virtual cluster has the GPU type asked for",
-    Reason.HELD_BY_OWNER: "is held by its owner",
-    Reason.HELD_BY_OPERATOR: "is held by an operator",
+    Reason.HELD_BY_OWNER: "its owner holds it back",
+    Reason.HELD_BY_OPERATOR: "an operator holds it back",
     Reason.VC_TOO_SMALL: (
         "needs {gpus}, and its virtual cluster, since nodes were taken out, has {limit}: it cannot "
         "start"

@@ -174,6 +174,16 @@ def clock_time(epoch_s: float, now: float) -> str:
     return day + at.strftime("%H:%M")
 
 
+def hold_words(hold: str, by: str, since: float | None, now: float) -> str:
+    """Who holds a job, and since when: "held by its owner since 14:10".
+
+    Args:
+        hold: "owner" or "operator"; by: the name of that operator, or what stands for it.
+    """
+    who = "its owner" if hold == "owner" else by or "an operator"
+    return f"held by {who}" + ("" if since is None else f" since {clock_time(since, now)}")
+
+
 def starts(start_p50: float | None, start_p90: float | None, why_not: str, now: float) -> str:
     """When a waiting job should start: "starts about 16:40; by 18:10, nine times in ten"."""
     if start_p50 is None:

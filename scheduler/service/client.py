@@ -109,6 +109,25 @@ class Client:
     def cancel(self, job_id: str) -> Json:
         return self._json("POST", _path(job_id, "cancel"))
 
+    def cancel_many(self, job_ids: Sequence[str]) -> Iterator[Json]:
+        """Cancel jobs, a thousand a request: of each which were asked, over, or unknown."""
+        for i in range(0, len(job_ids), 1000):
+            body = {"jobs": list(job_ids[i : i + 1000])}
+            yield self._json("POST", "/jobs/cancel", json=body)
+
+    def change(self, job_id: str, *, preview: bool = False, **to: Any) -> Json:
+        """Let a waiting job ask for something else, and keep its place: gpus, time_limit_s, share,
+        profile, vc, gpu_type."""
+        return self._json("PATCH", _path(job_id), json=to, params={"preview": preview})
+
+    def hold(self, job_id: str, *, preview: bool = False) -> Json:
+        """Keep a waiting job from starting."""
+        return self._json("PUT", _path(job_id, "hold"), params={"preview": preview})
+
+    def release(self, job_id: str, *, preview: bool = False) -> Json:
+        """Let a held job start again."""
+        return self._json("DELETE", _path(job_id, "hold"), params={"preview": preview})
+
     def set_priority(self, job_id: str, priority: int, *, preview: bool = False) -> Json:
         """Change a job's priority, or only tell what that would do."""
         return self._json(

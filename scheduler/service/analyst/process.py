@@ -26,6 +26,7 @@ from scheduler.explain.whatif.changes import Change, NotPossible
 from scheduler.explain.whatif.counterfactuals import WhatIf, told
 from scheduler.explain.whatif.forecasts import (
     CRUDE,
+    HELD,
     NO_TIME,
     Futures,
     StartForecast,
@@ -353,10 +354,9 @@ class Analyst:
         if kind == "order":
             return self._order(str(body["vc"]), body.get("owner"), int(body["limit"]))
         job_id = str(body.get("job_id", ""))
-        record = self.state.ledger.records.get(job_id)
-        if record is None or job_id not in set(self.state.core.jobs()):
-            return {"unavailable": "the job is over, or not known yet"}
-        owner, names = record.submission.owner, bool(body.get("names"))
+        if why_not := self._unanswerable(kind, job_id):
+            return {"unavailable": why_not}
+        owner, names = self.state.ledger.records[job_id].submission.owner, bool(body.get("names"))
         try:
             if kind == "forecast":
                 return body_of(self.foresee([job_id])[job_id])
@@ -392,6 +392,13 @@ class Analyst:
                 actor = record.actor if names or not record.actor else SOMEBODY
                 found[node] = f"node {record.name}, {drained_words(actor, record.reason)}"
         return found
+
+    def _unanswerable(self, kind: str, job_id: str) -> str:
+        """Why a question about a job has no answer; "" when it may have one."""
+        core = self.state.core
+        if job_id not in self.state.ledger.records or not core.knows(job_id):
+            return "the job is over, or not known yet"
+        return HELD if kind in ("why", "suggest", "after") and core.held(job_id) else ""
 
     def _after(self, job_id: str, other: str) -> dict[str, Any]:
         """Why another job went, or goes, before this one. LookupError when it was in no queue."""
@@ -429,7 +436,13 @@ class Analyst:
             )
             if len(rows) == limit:
                 break
-        return {"waiting": len(queue), "rows": rows}
+        held = [
+            {"job_id": r.job_id, "gpus": r.submission.gpus, "priority": r.priority}
+            for r in self.state.ledger.records.values()
+            if r.phase is Phase.HELD and r.submission.vc == vc
+            if owner is None or r.submission.owner == owner
+        ]
+        return {"waiting": len(queue), "rows": rows, "held": held[:limit]}
 
 
 def _put(

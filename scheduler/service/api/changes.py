@@ -6,10 +6,10 @@ import hashlib
 import os
 import pwd
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from time import monotonic
-from typing import Any
+from typing import Any, Protocol
 
 from scheduler.backends.events import Event, Kind, canonical
 from scheduler.backends.submission import Submission
@@ -32,6 +32,17 @@ def new_job_id() -> str:
     """Twelve characters, 60 random bits: short enough to type, and not to be guessed."""
     drawn = secrets.randbits(60)  # at once: every draw asks the kernel
     return "".join(_ALPHABET[drawn >> 5 * i & 31] for i in range(12))
+
+
+class Wish(Protocol):
+    """What is asked for that has to be there."""
+
+    @property
+    def vc(self) -> str | None: ...
+    @property
+    def gpus(self) -> int: ...
+    @property
+    def gpu_type(self) -> str | None: ...
 
 
 class Changes:
@@ -66,7 +77,7 @@ class Changes:
         """Submit a job; what came of it, once it is committed. Raises Problem (403, 409, 422,
         429)."""
         self.in_charge("sbatch")
-        vc = self._vc(viewer, asked)
+        vc = self.vc_for(viewer, asked)
         if asked.priority > 0 and viewer.role is not Role.OPERATOR:
             raise Problem(403, "forbidden", "a priority above 0 is an operator's to give")
         fields = asked.model_dump()
@@ -90,8 +101,8 @@ class Changes:
         most = 0 if viewer.role is Role.OPERATOR else self._most_waiting
         return self._writer.append(event, once, most_waiting=most)
 
-    def _vc(self, viewer: Viewer, asked: SubmitRequest) -> str:
-        """The virtual cluster of a submission. Raises Problem unless it can run there, now or once
+    def vc_for(self, viewer: Viewer, asked: Wish) -> str:
+        """The virtual cluster of a job. Raises Problem unless it can run there, now or once
         the nodes are what they are to be."""
         if viewer.role is Role.VIEWER:
             raise Problem(403, "forbidden", "a viewer's token cannot submit jobs")
@@ -104,7 +115,7 @@ class Changes:
         self._shape = {}
         return self._fitting(viewer, asked)
 
-    def _fitting(self, viewer: Viewer, asked: SubmitRequest) -> str:
+    def _fitting(self, viewer: Viewer, asked: Wish) -> str:
         shape = self._cluster()
         open_to = [vc for vc in shape if viewer.may_submit_to(vc)]
         vc = asked.vc
@@ -192,6 +203,11 @@ class Changes:
     def close(self) -> None:
         """Write what was asked for, and end."""
         self._writer.close()
+
+    def write(self, events: Iterable[Event]) -> None:
+        """Append events, together with what others ask for meanwhile."""
+        for done in [self._writer.append(event) for event in events]:
+            done.result()
 
     def append(self, kind: Kind, actor: str, job_id: str = "", **body: Any) -> None:
         """Append one event that changes no table by itself."""

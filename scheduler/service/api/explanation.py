@@ -187,12 +187,22 @@ class OrderRow:
 
 
 @dataclass(frozen=True, slots=True)
+class HeldRow:
+    """A held job of the asker's, which stands in no line."""
+
+    job_id: str
+    gpus: int
+    priority: int
+
+
+@dataclass(frozen=True, slots=True)
 class Order:
-    """Who waits in a virtual cluster, in order. `waiting`: how many in all."""
+    """Who waits in a virtual cluster, in order. `waiting`: how many in all, but for the held."""
 
     vc: str
     waiting: int = 0
     rows: list[OrderRow] = field(default_factory=list)
+    held: list[HeldRow] = field(default_factory=list)
     unavailable: str = ""
 
     @classmethod
@@ -203,7 +213,7 @@ class Order:
             OrderRow(**{**row, "terms": [OrderTerm(**term) for term in row["terms"]]})
             for row in told["rows"]
         ]
-        return cls(vc, told["waiting"], rows)
+        return cls(vc, told["waiting"], rows, [HeldRow(**row) for row in told["held"]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +244,8 @@ class Explanation:
         forecast: None: no estimate yet.
         analysis: when it was asked for, of a job that waits.
         detail: what the backend says of it.
+        hold: "owner" or "operator", who may release it; held_by, held_at: by whom and since when it
+            is held. "": it is not.
     """
 
     job_id: str
@@ -253,6 +265,9 @@ class Explanation:
     headline: str = ""
     overtaken: Overtaken | None = None
     analysis: Analysis | None = None
+    hold: str = ""
+    held_by: str = ""
+    held_at: float | None = None
 
 
 def explain(view: VisibleQueries, job_id: str, now: float) -> Explanation:
@@ -280,6 +295,9 @@ def explain(view: VisibleQueries, job_id: str, now: float) -> Explanation:
         _packing(story),
         f"It {where_it_stands(job, story, now)}.",
         _overtaken(story),
+        hold=job.hold,
+        held_by=job.held_by,
+        held_at=job.held_at,
     )
 
 

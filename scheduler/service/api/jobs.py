@@ -142,7 +142,7 @@ async def explanation(
     """One dominant reason, at most four principal ones with their numbers, and a next step."""
     changes: Changes = request.app.state.changes
     told = await run_in_threadpool(explain, view, job_id, changes.now())
-    if not (analyse and Phase(told.phase).waits):
+    if not analyse or told.hold or not Phase(told.phase).waits:
         return told
     why = await _ask(request, view, "why", job_id)
     vcs = list(view.viewer.vcs)

@@ -105,6 +105,43 @@ class PriorityRequest(Request):
     priority: Annotated[int, Field(ge=-MAX_PRIORITY, le=MAX_PRIORITY, examples=[10])]
 
 
+class ChangeRequest(Request):
+    """What a waiting job is to ask for instead. At least one field."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"gpus": 2}, {"share": True}]})
+
+    gpus: Annotated[int | None, Field(ge=1, le=1_000_000)] = None
+    time_limit_s: Annotated[float | None, Field(gt=0, le=1e9)] = None
+    share: bool | None = None
+    profile: bool | None = None
+    vc: Annotated[Line | None, Field(min_length=1, max_length=128)] = None
+    gpu_type: Annotated[
+        Line | None, Field(max_length=64, description='"": any GPU type will do.')
+    ] = None
+
+    @model_validator(mode="after")
+    def _changes_something(self) -> ChangeRequest:
+        if not self.given():
+            raise ValueError("say what is to be different: gpus, time_limit_s, share, vc, ...")
+        return self
+
+    def given(self) -> dict[str, Any]:
+        """The fields that were given, as a job has them."""
+        given = {name: value for name, value in self.model_dump().items() if value is not None}
+        return given | ({"gpu_type": self.gpu_type or None} if "gpu_type" in given else {})
+
+
+MOST_CANCELLED = 1000  # in one request
+
+
+class CancelRequest(Request):
+    """Jobs to cancel."""
+
+    jobs: Annotated[
+        list[Annotated[str, Field(max_length=64)]], Field(min_length=1, max_length=MOST_CANCELLED)
+    ]
+
+
 class NodeRequest(Request):
     """Drain a node (nothing new starts there; what runs goes on), or open it again."""
 

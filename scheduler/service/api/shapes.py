@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from shlex import quote
 from typing import Annotated, Any
 
 from pydantic import Field
 
+from scheduler.backends.slurm.queue import is_slurm_id
 from scheduler.service.log.store.reads import JobRow, Standing, StartForecastRow
 
 
@@ -85,6 +87,9 @@ class WhatIfAnswer:
         field(default_factory=list)
     )
     unavailable: Annotated[str, Field(description="Why there is no answer; empty: there is.")] = ""
+    command: Annotated[
+        str, Field(description="What does it, and keeps the place; empty: nothing does.")
+    ] = ""
 
     @classmethod
     def of(cls, job_id: str, changes: dict[str, Any], answer: Mapping[str, Any]) -> WhatIfAnswer:
@@ -99,8 +104,46 @@ class WhatIfAnswer:
             moved=[Moved(one["job_id"], one["by_s"]) for one in answer.get("moved", ())],
             others_moved=OthersMoved(**others) if others else None,
             unavailable=str(answer.get("unavailable", "")),
+            command=command_of(job_id, changes),
             **{name: answer[name] for name in plain if name in answer},
         )
+
+
+_OPTIONS = {
+    "gpus": "--gpus {}", "time_limit_s": "--time-limit {}", "vc": "--vc {}",
+    "gpu_type": "--gpu-type {}", "share": "--{}share", "profile": "--{}profile",
+}  # fmt: skip
+
+
+def command_of(job_id: str, changes: Mapping[str, Any]) -> str:
+    """The command that makes a change to a waiting job; "" when none does."""
+    slurms = is_slurm_id(job_id) and changes.keys() - {"share"}
+    if not changes or slurms or changes.keys() - _OPTIONS.keys():
+        return ""
+    words = []
+    for name, value in changes.items():
+        given = ("" if value else "no-") if isinstance(value, bool) else quote(str(value))
+        if isinstance(value, float):
+            given = f"{value:g}"
+        words.append(_OPTIONS[name].format(given))
+    return f"pellucid change {job_id} {' '.join(words)}"
+
+
+@dataclass(frozen=True, slots=True)
+class JobChange:
+    """What was asked of a waiting job.
+
+    Attributes:
+        changes: what is different; empty: nothing.
+        needed: it was not so already. applied: False for a preview.
+        effect: of a preview: what the analyst foresees.
+    """
+
+    job_id: str
+    changes: dict[str, Any]
+    needed: bool
+    applied: bool
+    effect: WhatIfAnswer | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from models.bundle import Bundle, BundleError
 from scheduler.core.decisions import ANOTHER, Action, Decision, Reason
 from scheduler.explain.story import JobFacts, Story, build_story
 from scheduler.explain.terms import describe
-from scheduler.explain.words import duration
+from scheduler.explain.words import duration, hold_words
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store.reads import JobRow, Line, VisibleQueries
 
@@ -48,6 +48,8 @@ def where_it_stands(job: JobRow, story: Story, now: float) -> str:
             return f"{state} after {waited}, before it ran"
         status = f"; exit status {job.exit_code}" if job.exit_code else ""
         return f"{state} after {duration(ran)} on GPUs; it had waited {waited}{status}"
+    if job.hold:
+        return f"is {hold_words(job.hold, job.held_by, job.held_at, now)}"
     return _STANDS[Phase(job.phase)].format(waited=waited, ran=duration(ran))
 
 

@@ -32,6 +32,7 @@ TOPICS: dict[Kind, tuple[str, ...]] = {
     Kind.SUBMITTED: (_QUEUE,),
     Kind.CANCEL_ASKED: (_QUEUE,),
     Kind.PRIORITY_SET: (_QUEUE,),
+    **dict.fromkeys((Kind.HELD, Kind.RELEASED, Kind.CHANGED), (_QUEUE,)),
     **dict.fromkeys(ABOUT_NODES, (_CLUSTER,)),
     Kind.SETTINGS_SET: (_QUEUE,),
     Kind.DECIDED: (_QUEUE, _CLUSTER, "job"),

@@ -46,7 +46,7 @@ def test_a_held_job_is_passed_by_and_starts_when_it_is_released() -> None:
     desk.core.hold("a", 2.0)
     held = desk.core.decide(2.0)
     assert told(held[:1]) == [(Action.WAIT, Reason.HELD_BY_OWNER, "a")]
-    assert held[0].sentence() == "is held by its owner"
+    assert held[0].sentence() == "its owner holds it back"
     assert actions(desk.end("runs", now=3.0)) == [(Action.START, "b")]
     assert desk.end("b", now=4.0) == []
     desk.core.release("a", 5.0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -116,6 +116,13 @@ class VisibleQueries:
         if not found:
             raise UnknownJob(job_id)
         return self._job_rows(found)[0]
+
+    def those(self, ids: Iterable[str]) -> list[JobRow]:
+        """Those of some jobs that are the viewer's."""
+        wanted = [job_id for job_id in ids if JOB_ID.fullmatch(job_id)]
+        return self._job_rows(
+            self._all(select(jobs).where(jobs.c.job_id.in_(wanted), self._mine()))
+        )
 
     def fresh(self, row: Mapping[str, Any]) -> JobRow:
         """A job the viewer has just submitted, from its row."""
@@ -450,7 +457,12 @@ class VisibleQueries:
     def _job_rows(self, rows: Sequence[RowMapping]) -> list[JobRow]:
         visible = self._visible([row["partner"] for row in rows])
         starts = self._starts([row["job_id"] for row in rows if Phase(row["phase"]).waits])
-        return [replace(_job_row(row, visible), **starts.get(row["job_id"], {})) for row in rows]
+        found = []
+        for row in rows:
+            by = shown_actor(self.viewer, row["held_by"])
+            seen = {"held_by": by, **starts.get(row["job_id"], {})}
+            found.append(replace(_job_row(row, visible), **seen))
+        return found
 
     def _starts(self, ids: list[str]) -> dict[str, dict[str, Any]]:
         """When each of some waiting jobs should start, as last foreseen."""

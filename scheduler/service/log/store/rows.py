@@ -42,6 +42,8 @@ class JobRow:
         placement: GPU indices by node.
         partner: the job it shares its GPUs with; "another job" when that one is not shown.
         state, exit_code, detail: of its end.
+        hold: "owner" or "operator": who may release it; "": it is not held. held_by, held_at: by
+            whom and since when it is.
         start_p50, start_p90: of a job that waits, as last foreseen; None: unknown, for `why_not`.
     """
 
@@ -75,6 +77,9 @@ class JobRow:
     exit_code: int | None
     detail: str
     cancel_asked: bool
+    hold: str = ""
+    held_by: str = ""
+    held_at: float | None = None
     start_p50: float | None = None
     start_p90: float | None = None
     why_not: str = ""

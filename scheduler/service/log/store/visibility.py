@@ -87,6 +87,9 @@ _SHOWN_OF_EVENT: Mapping[str, tuple[str, ...]] = {
     Kind.SUBMITTED: (),  # the job itself says what was asked for
     Kind.CANCEL_ASKED: (),
     Kind.PRIORITY_SET: ("priority",),
+    Kind.HELD: ("operator",),
+    Kind.RELEASED: ("operator",),
+    Kind.CHANGED: ("gpus", "time_limit_s", "share", "profile", "vc", "gpu_type"),
     Kind.STARTED: ("attempt",),
     Kind.OBSERVED: ("attempt", "profile"),
     Kind.PAIR_OBSERVED: ("attempt", "speed"),

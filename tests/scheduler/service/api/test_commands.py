@@ -125,6 +125,59 @@ def test_of_several_jobs_those_that_can_be_are_cancelled(service: Service, run: 
     ]  # fmt: skip
 
 
+def test_a_waiting_job_is_changed_held_and_released(service: Service, run: Run) -> None:
+    service.submit("bob.noyce", 1000, gpus=8)
+    service.turn(2)
+    job = service.submit("alice", gpus=8)
+    service.turn(2)
+    seen = run("alice", "change", job, "--gpus", "4", "--no-share", "--preview").output.splitlines()
+    assert seen == [f"{job}, if it were so:", "  estimate unavailable: no analyst is running"]
+    done = run("alice", "change", job, "--gpus", "4", "--no-share")
+    assert done.output == f"{job} is changed, and keeps its place\n"
+    service.turn(2)
+    assert run("alice", "change", job, "--gpus", "4").output == f"{job} is so already\n"
+    assert run("alice", "hold", job).output == f"{job} is held until it is released\n"
+    service.turn(2)
+    assert "held by its owner since " in run("alice", "ps").output
+    told = run("alice", "why", job).output
+    assert told.startswith(f"{job} is held: its owner holds it back\n")
+    assert f"Release it: pellucid release {job}" in told
+    [shown] = json.loads(run("alice", "hold", job, "--json").output)
+    assert (shown["needed"], shown["applied"]) == (False, True)
+    lower = run("alice", "priority", job, "--to=-1")
+    assert lower.output == f"{job} has priority -1\n"
+    higher = run("alice", "priority", job, "--to", "1")
+    assert "an operator's to give" in str(higher.exception)
+    assert run("alice", "release", job, "nobody").output == f"{job} is released\n"
+    service.turn(2)
+    assert run("alice", "why", job).output.startswith(f"{job} is queued: ")
+    assert "say what is to be different" in str(run("alice", "change", job).exception)
+    nothing = run("alice", "change", job, "--gpus", "9")
+    assert isinstance(nothing.exception, UserError)
+    assert "more than the 8 GPUs of vision" in str(nothing.exception)
+
+
+def test_many_jobs_are_chosen_counted_and_cancelled(service: Service, run: Run) -> None:
+    jobs = [service.submit("alice", gpus=8, name=f"sweep-{i}") for i in range(3)]
+    other = service.submit("alice", gpus=1, vc="vision", name="keep")
+    theirs = service.submit("bob.noyce", gpus=8, name="sweep-9")
+    service.turn(2)
+    asked = run("alice", "cancel", "--name", "sweep-*")
+    assert str(asked.exception) == "that is 3 jobs, 1 of them running: say --yes to cancel"
+    assert "sweep" in run("alice", "ps").output
+    done = run("alice", "cancel", "--name", "sweep-*", "--state", "waiting", "--yes", "--json")
+    assert sorted(json.loads(done.output)["asked"]) == sorted(jobs[1:])
+    service.turn(2)
+    assert run("alice", "cancel", "--all-mine", "-y").output == "2 cancelled\n"
+    service.turn(3)
+    assert run("alice", "cancel", "--all-mine", "-y").output == "no such job\n"
+    over = {job: service.by("olga").get(f"/api/v1/jobs/{job}").json() for job in (other, theirs)}
+    assert over[other]["cancel_asked"]
+    assert not over[theirs]["cancel_asked"]
+    for words in (("cancel",), ("cancel", other, "--all-mine"), ("cancel", "--state", "odd")):
+        assert isinstance(run("alice", *words).exception, UserError)
+
+
 def test_of_a_job_that_is_over_it_is_said_how_it_ended(service: Service, run: Run) -> None:
     job = service.submit("alice", 100)
     service.turn(2)

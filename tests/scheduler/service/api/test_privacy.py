@@ -64,6 +64,9 @@ steps = st.lists(
         st.tuples(st.just("turn"), st.sampled_from([0.0, 10.0, 100.0])),
         st.tuples(st.just("cancel"), st.integers(0, 20)),
         st.tuples(st.just("priority"), st.integers(0, 20), st.integers(-3, 3)),
+        st.tuples(st.just("hold"), st.integers(0, 20)),
+        st.tuples(st.just("release"), st.integers(0, 20)),
+        st.tuples(st.just("change"), st.integers(0, 20), st.integers(1, 4)),
         st.tuples(st.just("lost"), st.integers(0, 20)),
     ),
     min_size=4,
@@ -88,18 +91,27 @@ def play(service: Service, story: list[tuple[Any, ...]]) -> dict[str, tuple[str,
             submit(service, jobs, who, gpus, seconds, share=share)
         elif kind == "turn":
             service.turn(2, rest[0])
-        else:
-            job = pick(rest[0])
-            olga = service.by("olga")
-            if kind == "cancel" and job:
-                olga.post(f"/api/v1/jobs/{job}/cancel")
-            elif kind == "priority" and job:
-                olga.put(f"/api/v1/jobs/{job}/priority", json={"priority": rest[1]})
-            elif kind == "lost" and job:
-                body = {"attempt": 99, "detail": f"zqdetail{jobs[job][1]}zq"}
-                service.store.append([Event(Kind.LOST, time.time(), job, body=body)])
+        elif job := pick(rest[0]):
+            act(service, kind, job, jobs[job][1], *rest[1:])
     service.turn(2)
     return jobs
+
+
+def act(service: Service, kind: str, job: str, number: int, *rest: Any) -> None:
+    """What an operator does about a job, or what becomes of it."""
+    olga, path = service.by("olga"), f"/api/v1/jobs/{job}"
+    if kind == "lost":
+        body = {"attempt": 99, "detail": f"zqdetail{number}zq"}
+        service.store.append([Event(Kind.LOST, time.time(), job, body=body)])
+        return
+    method, where, body = {
+        "cancel": ("POST", "/cancel", None),
+        "priority": ("PUT", "/priority", {"priority": rest and rest[0]}),
+        "hold": ("PUT", "/hold", None),
+        "release": ("DELETE", "/hold", None),
+        "change": ("PATCH", "", {"gpus": rest and rest[0], "vc": "speech"}),
+    }[kind]
+    olga.request(method, path + where, json=body)
 
 
 def submit(
@@ -191,6 +203,7 @@ def test_nothing_of_anothers_job_is_in_what_the_analyst_answers(
             ("suggest", {"vcs": ["vision", "speech"]}),
             ("whatif", {"changes": {"first": True}, "others": True}),
             ("whatif", {"changes": {"gpus": 1}, "others": True}),
+            ("whatif", {"changes": {"held": True}, "others": True}),
         ]
         answered = 0
         for job, (owner, _) in jobs.items():

@@ -1,0 +1,214 @@
+"""What a waiting job's owner, or an operator, does about it: change, hold, release, cancel many.
+
+Each is an event, taken by the next pass; with `preview` nothing is changed. Asked for again, each
+changes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from starlette.concurrency import run_in_threadpool
+
+from scheduler.backends.events import Event, Kind
+from scheduler.backends.slurm.queue import is_slurm_id
+from scheduler.service.api.auth import Seen
+from scheduler.service.api.changes import Changes
+from scheduler.service.api.problems import Problem, responses
+from scheduler.service.api.questions import Questions
+from scheduler.service.api.schemas import CancelRequest, ChangeRequest
+from scheduler.service.api.shapes import JobChange, WhatIfAnswer
+from scheduler.service.log.record import HoldBy, Phase
+from scheduler.service.log.store.reads import JobRow, VisibleQueries
+from scheduler.service.log.store.visibility import Role, Viewer
+
+router = APIRouter(tags=["jobs"])
+Preview = Annotated[bool, Query(description="Change nothing; say what would come of it.")]
+
+# what of a job that was submitted to Slurm is Slurm's, and how it is changed there
+_SLURMS = {
+    "gpus": "scancel {job}, and submit it again",
+    "time_limit_s": "scontrol update JobId={job} TimeLimit=...",
+    "vc": "scontrol update JobId={job} Partition=...",
+    "gpu_type": "scancel {job}, and submit it again",
+    "profile": "nothing: jobs of Slurm are never profiled",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What was asked for, checked: the event it becomes; None: it is so already."""
+
+    event: Event | None
+    differs: dict[str, Any] = field(default_factory=dict)  # as a question to the analyst
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    vc: str | None
+    gpus: int
+    gpu_type: str | None
+
+
+class Acting:
+    """Checks what a viewer asks of waiting jobs. Every method raises Problem (403, 409, 422)."""
+
+    def __init__(self, changes: Changes, viewer: Viewer):
+        self.changes, self.viewer = changes, viewer
+
+    def _event(self, kind: Kind, job: JobRow, **body: Any) -> Event:
+        return Event(kind, self.changes.now(), job.job_id, self.viewer.name, body=body)
+
+    def _may(self, instead: str) -> None:
+        self.changes.in_charge(instead)
+        if self.viewer.role is Role.VIEWER:
+            raise Problem(403, "forbidden", "a viewer's token cannot change jobs")
+
+    @property
+    def _operator(self) -> bool:
+        return self.viewer.role is Role.OPERATOR
+
+    def change(self, job: JobRow, asked: ChangeRequest) -> Asked:
+        """Let a waiting job ask for something else."""
+        self._may(f"scontrol update JobId={job.job_id}")
+        given = asked.given().items()
+        differs = {name: to for name, to in given if to != getattr(job, name)}
+        if job.phase == Phase.PROFILING:
+            why = "the job is being profiled: change it when that is over, in a few minutes"
+            raise Problem(409, "not-waiting", why)
+        if not Phase(job.phase).waits or job.cancel_asked:
+            stands = "cancelled" if job.cancel_asked else job.phase
+            why = f"the job is {stands}: only a job that waits can be changed"
+            raise Problem(409, "not-waiting", why)
+        theirs = [name for name in differs if name in _SLURMS]
+        if theirs and is_slurm_id(job.job_id):
+            how = _SLURMS[theirs[0]].format(job=job.job_id)
+            why = f"job {job.job_id} was submitted to Slurm, which keeps what it asks for: {how}"
+            raise Problem(409, "slurm-keeps-it", why)
+        if not differs:
+            return Asked(None)
+        if {"vc", "gpus", "gpu_type"} & differs.keys():
+            wants = {"vc": job.vc, "gpus": job.gpus, "gpu_type": job.gpu_type, **differs}
+            self.changes.vc_for(self.viewer, _Wish(wants["vc"], wants["gpus"], wants["gpu_type"]))
+        question = {name: "" if to is None else to for name, to in differs.items()}
+        return Asked(self._event(Kind.CHANGED, job, **differs), question)
+
+    def hold(self, job: JobRow) -> Asked:
+        """Keep a waiting job from starting. An operator's hold of another's job is the operators'
+        to release."""
+        self._may(f"scontrol hold {job.job_id}")
+        self._holdable(job)
+        operator = self._operator and job.owner != self.viewer.name
+        if job.hold == HoldBy.OPERATOR or (job.hold and not operator):
+            return Asked(None)
+        return Asked(self._event(Kind.HELD, job, operator=operator), {"held": True})
+
+    def release(self, job: JobRow) -> Asked:
+        """Let a held job start again."""
+        self._may(f"scontrol release {job.job_id}")
+        self._holdable(job)
+        if not job.hold:
+            return Asked(None)
+        if job.hold == HoldBy.OPERATOR and not self._operator:
+            why = "an operator holds this job: only an operator can release it"
+            raise Problem(403, "forbidden", why)
+        return Asked(self._event(Kind.RELEASED, job, operator=self._operator), {"held": False})
+
+    @staticmethod
+    def _holdable(job: JobRow) -> None:
+        if not (Phase(job.phase).waits or job.phase == Phase.PROFILING):
+            why = f"the job is {job.phase}: only a job that waits can be held or released"
+            raise Problem(409, "not-waiting", why)
+
+
+async def _act(
+    request: Request, view: VisibleQueries, asked: Asked, job: JobRow, preview: bool
+) -> JobChange:
+    effect = None
+    if preview and asked.event is not None and Phase(job.phase).waits:
+        questions: Questions = request.app.state.questions
+        body = {"job_id": job.job_id, "names": view.viewer.sees_all, "changes": asked.differs}
+        told = await questions.ask("whatif", {**body, "others": True})
+        effect = WhatIfAnswer.of(job.job_id, asked.differs, told)
+    elif asked.event is not None and not preview:
+        changes: Changes = request.app.state.changes
+        await run_in_threadpool(changes.write, [asked.event])
+    return JobChange(job.job_id, asked.differs, asked.event is not None, not preview, effect)
+
+
+def _acting(request: Request, view: VisibleQueries) -> Acting:
+    return Acting(request.app.state.changes, view.viewer)
+
+
+@router.patch(
+    "/jobs/{job_id}",
+    status_code=202,
+    summary="Change what a waiting job asks for",
+    responses=responses(403, 404, 409, 422),
+)
+async def change_job(
+    job_id: str, asked: ChangeRequest, request: Request, view: Seen, preview: Preview = False
+) -> JobChange:
+    """It keeps its place: when it was submitted, and what it has waited. Not for running jobs."""
+    job = await run_in_threadpool(view.job, job_id)
+    work = await run_in_threadpool(_acting(request, view).change, job, asked)
+    return await _act(request, view, work, job, preview)
+
+
+@router.put(
+    "/jobs/{job_id}/hold",
+    status_code=202,
+    summary="Hold a waiting job",
+    responses=responses(403, 404, 409),
+)
+async def hold(job_id: str, request: Request, view: Seen, preview: Preview = False) -> JobChange:
+    """It does not start until it is released; what it is held counts as no waiting."""
+    job = await run_in_threadpool(view.job, job_id)
+    return await _act(request, view, _acting(request, view).hold(job), job, preview)
+
+
+@router.delete(
+    "/jobs/{job_id}/hold",
+    status_code=202,
+    summary="Release a held job",
+    responses=responses(403, 404, 409),
+)
+async def release(job_id: str, request: Request, view: Seen, preview: Preview = False) -> JobChange:
+    """What an operator holds only an operator can release."""
+    job = await run_in_threadpool(view.job, job_id)
+    return await _act(request, view, _acting(request, view).release(job), job, preview)
+
+
+@dataclass(frozen=True, slots=True)
+class CancelledMany:
+    """What became of a request to cancel several jobs.
+
+    Attributes:
+        asked: jobs that leave the queue, or are stopped.
+        over: those that were over, or asked for before. unknown: no jobs of the asker's.
+    """
+
+    asked: list[str]
+    over: list[str]
+    unknown: list[str]
+
+
+@router.post("/jobs/cancel", status_code=202, summary="Cancel jobs", responses=responses(403, 409))
+def cancel_many(asked: CancelRequest, request: Request, view: Seen) -> CancelledMany:
+    """All that can be are cancelled, whatever is with the others."""
+    changes: Changes = request.app.state.changes
+    changes.in_charge("scancel")
+    if view.viewer.role is Role.VIEWER:
+        raise Problem(403, "forbidden", "a viewer's token cannot cancel jobs")
+    rows = view.those(dict.fromkeys(asked.jobs))
+    known = {row.job_id for row in rows}
+    unknown = [job_id for job_id in dict.fromkeys(asked.jobs) if job_id not in known]
+    for job_id in unknown:
+        request.app.state.refusals.missed(request, job_id)
+    over = [row.job_id for row in rows if Phase(row.phase).over or row.cancel_asked]
+    wanted = [row.job_id for row in rows if row.job_id not in set(over)]
+    now, by = changes.now(), view.viewer.name
+    changes.write([Event(Kind.CANCEL_ASKED, now, job_id, by) for job_id in wanted])
+    return CancelledMany(wanted, over, unknown)

@@ -1,0 +1,211 @@
+"""What owners and operators do about waiting jobs: who may, what comes of it, what is logged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scheduler.backends.events import Kind
+from scheduler.service.analyst.process import Analyst
+from scheduler.service.api.shapes import command_of
+from scheduler.service.log.audit import audit
+from tests.scheduler.service.api.conftest import Service
+
+JOBS = "/api/v1/jobs"
+
+
+@pytest.fixture
+def waiting(service: Service) -> str:
+    """A job of alice's that waits behind one that fills its virtual cluster."""
+    service.submit("bob.noyce", 1000, gpus=8)
+    service.turn(2)
+    job = service.submit("alice", 100, gpus=8, name="sweep-1")
+    service.turn(2)
+    return job
+
+
+def row(service: Service, job: str, who: str = "alice") -> dict[str, Any]:
+    found: dict[str, Any] = service.by(who).get(f"{JOBS}/{job}").json()
+    return found
+
+
+def test_a_change_is_logged_with_its_author_and_keeps_the_place(
+    service: Service, waiting: str
+) -> None:
+    before = row(service, waiting)
+    answer = service.by("alice").patch(f"{JOBS}/{waiting}", json={"gpus": 4, "share": False})
+    assert answer.status_code == 202
+    told = answer.json()
+    assert (told["changes"], told["needed"], told["applied"]) == (
+        {"gpus": 4, "share": False},
+        True,
+        True,
+    )
+    service.turn(2)
+    after = row(service, waiting)
+    assert (after["gpus"], after["share"], after["phase"]) == (4, False, "queued")
+    assert after["submitted_at"] == before["submitted_at"]
+    assert after["command"] == before["command"]
+    [event] = [e for e in service.events() if e.kind is Kind.CHANGED]
+    assert (event.actor, event.body) == ("alice", {"gpus": 4, "share": False})
+    again = service.by("alice").patch(f"{JOBS}/{waiting}", json={"gpus": 4})
+    assert (again.status_code, again.json()["needed"]) == (202, False)
+    lines = service.by("alice").get(f"{JOBS}/{waiting}/story").json()
+    [line] = [line for line in lines if line["kind"] == "changed"]
+    assert (line["actor"], line["body"]) == ("alice", {"gpus": 4, "share": False})
+    assert audit(service.store, service.decider.bundle_store.find).clean
+
+
+def test_a_changed_job_starts_as_what_it_is_then(service: Service, waiting: str) -> None:
+    changed = service.by("bob.noyce").patch(f"{JOBS}/{waiting}", json={"vc": "speech"})
+    assert changed.status_code == 404
+    body = {"gpus": 4, "vc": "speech"}
+    assert service.by("olga").patch(f"{JOBS}/{waiting}", json=body).status_code == 202
+    service.turn(2)
+    shown = row(service, waiting)
+    assert (shown["phase"], shown["vc"], list(shown["placement"])) == ("running", "speech", ["2"])
+    late = service.by("alice").patch(f"{JOBS}/{waiting}", json={"gpus": 1})
+    assert late.status_code == 409
+    assert "only a job that waits" in late.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "words"),
+    [
+        ({}, 422, "say what is to be different"),
+        ({"gpus": 0}, 422, "gpus"),
+        ({"gpus": 9}, 422, "more than the 8 GPUs of vision"),
+        ({"gpu_type": "A100"}, 422, "is in no node"),
+        ({"vc": "speech"}, 403, "you may submit to: vision"),
+        ({"vc": "nowhere"}, 403, "you may submit to: vision"),
+        ({"owner": "eve"}, 422, "owner"),
+        ({"priority": 3}, 422, "priority"),
+        ({"time_limit_s": -1}, 422, "time_limit_s"),
+    ],
+)
+def test_what_cannot_be_is_turned_down(
+    service: Service, waiting: str, body: dict[str, Any], status: int, words: str
+) -> None:
+    for preview in ("false", "true"):
+        answer = service.by("alice").patch(f"{JOBS}/{waiting}?preview={preview}", json=body)
+        assert answer.status_code == status, answer.text
+        assert words in answer.json()["detail"]
+    assert not [e for e in service.events() if e.kind is Kind.CHANGED]
+
+
+def test_a_held_job_does_not_start_and_says_by_whom_it_is_held(
+    service: Service, waiting: str
+) -> None:
+    alice = service.by("alice")
+    for _ in range(2):
+        assert alice.put(f"{JOBS}/{waiting}/hold").status_code == 202
+        service.turn(2)
+    assert len([e for e in service.events() if e.kind is Kind.HELD]) == 1
+    shown = row(service, waiting)
+    assert (shown["phase"], shown["hold"], shown["held_by"]) == ("held", "owner", "alice")
+    service.turn(5, 2000.0)
+    assert row(service, waiting)["phase"] == "held"
+    told = alice.get(f"{JOBS}/{waiting}/explain", params={"analyse": True}).json()
+    assert told["dominant"] == "its owner holds it back"
+    assert told["headline"].startswith("It is held by its owner since ")
+    assert told["analysis"] is None
+    queue = alice.get("/api/v1/queue", params={"vc": "vision"}).json()
+    assert queue["items"] == []
+    assert alice.delete(f"{JOBS}/{waiting}/hold").json()["needed"]
+    service.turn(2)
+    assert row(service, waiting)["phase"] == "running"
+    assert not alice.delete(f"{JOBS}/{waiting}/hold").is_success
+    assert audit(service.store, service.decider.bundle_store.find).clean
+
+
+def test_an_operators_hold_is_an_operators_to_release(service: Service, waiting: str) -> None:
+    alice, olga = service.by("alice"), service.by("olga")
+    alice.put(f"{JOBS}/{waiting}/hold")
+    service.turn(2)
+    assert olga.put(f"{JOBS}/{waiting}/hold").json()["needed"]
+    service.turn(2)
+    shown = row(service, waiting)
+    assert (shown["hold"], shown["held_by"]) == ("operator", "an operator")
+    assert row(service, waiting, "olga")["held_by"] == "olga"
+    refused = alice.delete(f"{JOBS}/{waiting}/hold")
+    assert refused.status_code == 403
+    assert "only an operator" in refused.json()["detail"]
+    assert not alice.put(f"{JOBS}/{waiting}/hold").json()["needed"]
+    assert olga.delete(f"{JOBS}/{waiting}/hold").status_code == 202
+    service.turn(2)
+    assert row(service, waiting)["phase"] == "queued"
+
+
+def test_nobody_acts_on_the_jobs_of_others(service: Service, waiting: str) -> None:
+    for who, status in (("bob.noyce", 404), ("vera", 404)):
+        other = service.by(who)
+        assert other.patch(f"{JOBS}/{waiting}", json={"gpus": 1}).status_code == status
+        assert other.put(f"{JOBS}/{waiting}/hold").status_code == status
+        assert other.delete(f"{JOBS}/{waiting}/hold").status_code == status
+        many = other.post(f"{JOBS}/cancel", json={"jobs": [waiting]})
+        if who == "vera":
+            assert many.status_code == 403
+        else:
+            assert many.json() == {"asked": [], "over": [], "unknown": [waiting]}
+    assert row(service, waiting)["phase"] == "queued"
+
+
+def test_many_are_cancelled_at_once(service: Service, waiting: str) -> None:
+    jobs = [waiting, *(service.submit("alice", 100, gpus=8) for _ in range(3))]
+    body = {"jobs": [*jobs, jobs[0], "nosuchjob"]}
+    told = service.by("alice").post(f"{JOBS}/cancel", json=body).json()
+    assert (sorted(told["asked"]), told["over"], told["unknown"]) == (
+        sorted(jobs),
+        [],
+        ["nosuchjob"],
+    )
+    service.turn(2)
+    assert {row(service, job)["phase"] for job in jobs} == {"cancelled"}
+    again = service.by("alice").post(f"{JOBS}/cancel", json={"jobs": jobs}).json()
+    assert sorted(again["over"]) == sorted(jobs)
+
+
+def test_a_preview_is_what_then_happens(service: Service, waiting: str) -> None:
+    analyst = Analyst(service.store, service.decider.bundle_store, holder="test", samples=12)
+    assert analyst.take_over()
+    queries = {
+        "change": {"gpus": 4, "vc": "speech"},
+        "hold": {"held": True},
+    }
+    told = {
+        name: analyst.reply("whatif", {"job_id": waiting, "changes": changes, "others": True})
+        for name, changes in queries.items()
+    }
+    assert told["change"]["starts_now"]
+    assert told["hold"]["then"]["start_p50"] is None
+    assert "held" in told["hold"]["then"]["why_not"]
+    assert service.by("olga").patch(f"{JOBS}/{waiting}", json=queries["change"]).is_success
+    service.turn(2)
+    assert row(service, waiting)["phase"] == "running"
+
+
+def test_of_a_held_job_the_analyst_says_so(service: Service, waiting: str) -> None:
+    service.by("alice").put(f"{JOBS}/{waiting}/hold")
+    service.turn(2)
+    analyst = Analyst(service.store, service.decider.bundle_store, holder="test", samples=12)
+    assert analyst.take_over()
+    assert "held" in analyst.reply("forecast", {"job_id": waiting})["why_not"]
+    assert "held" in analyst.reply("why", {"job_id": waiting})["unavailable"]
+    order = analyst.reply("order", {"vc": "vision", "owner": "alice", "limit": 9})
+    assert order["rows"] == []
+    assert order["held"] == [{"job_id": waiting, "gpus": 8, "priority": 0}]
+    free = analyst.reply("whatif", {"job_id": waiting, "changes": {"held": False}})
+    assert (free["now"]["start_p50"], free["then"]["start_p50"] is None) == (None, False)
+    assert free["earlier"] == free["futures"]
+
+
+def test_a_suggestion_names_the_command() -> None:
+    assert command_of("abc", {"gpus": 2}) == "pellucid change abc --gpus 2"
+    assert command_of("abc", {"share": True}) == "pellucid change abc --share"
+    assert command_of("abc", {"gpu_type": "", "time_limit_s": 1800.0}) == (
+        "pellucid change abc --gpu-type '' --time-limit 1800"
+    )
+    assert command_of("abc", {"first": True}) == ""
+    assert command_of("4711_3", {"gpus": 2}) == "", "Slurm keeps what its jobs ask for"
+    assert command_of("4711_3", {"share": False}) == "pellucid change 4711_3 --no-share"
