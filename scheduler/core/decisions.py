@@ -51,6 +51,7 @@ class Reason(StrEnum):
     INTERFERENCE_GUARD = "InterferenceGuard"
     PRIORITY_RATIO = "PriorityRatio"
     SHARING_OPTED_OUT = "SharingOptedOut"
+    LIMIT_REACHED = "LimitReached"
     BEHIND_HIGHER_PRIORITY = "BehindHigherPriority"
     RESERVED_FOR_STARVING_JOB = "ReservedForStarvingJob"
     WOULD_DELAY_FIRST = "WouldDelayFirst"
@@ -125,6 +126,7 @@ _SUMMARY: dict[Reason, str] = {
     Reason.GPUS_FRAGMENTED: (
         "needs {gpus} on the fewest nodes; {free} of {limit} are free but scattered"
     ),
+    Reason.LIMIT_REACHED: "a limit that Slurm sets keeps it waiting, whatever is free",
     Reason.NODE_DRAINED: "needs {gpus}; the nodes they are on take nothing new",
     Reason.MEMORY_GUARD: "no running job of {gpus} leaves enough GPU memory to share",
     Reason.INTERFERENCE_GUARD: "every possible partner would be slowed too much",

@@ -70,7 +70,13 @@ SHARING = {
 
 
 def start_fault(
-    cluster: Cluster, own: Pool, job: Job, placement: Placement, *, borrows: bool = False
+    cluster: Cluster,
+    own: Pool,
+    job: Job,
+    placement: Placement,
+    *,
+    borrows: bool = False,
+    cpus: bool = False,
 ) -> str:
     """What is wrong with the GPUs that a waiting job is to start on; "" when nothing is.
 
@@ -80,12 +86,14 @@ def start_fault(
     Args:
         own: nodes of its virtual cluster.
         borrows: those of other virtual clusters will do.
+        cpus: the policy places CPUs and memory, too, as a manager of whole nodes does: a job may
+            have none of a node's GPUs, and GPUs of several types.
     """
     given = seen = 0
     gpu_type = ""
     for node, gpus in placement:
         if node not in own or gpus <= 0 or gpus & ~own.open_on(node):
-            fault = _node_fault(cluster, own, node, gpus, borrows)
+            fault = _node_fault(cluster, own, node, gpus, borrows, cpus)
             if fault:
                 return fault
         if seen >> node & 1:
@@ -93,13 +101,15 @@ def start_fault(
         has = cluster.nodes[node].gpu_type
         if not suits(has, job.gpu_type):
             return f"node {node} has GPUs of type {has}, and it asked for {job.gpu_type}"
-        if seen and has != gpu_type and not same_type(has, gpu_type):
+        if seen and has != gpu_type and not (cpus or same_type(has, gpu_type)):
             return f"its GPUs would be of the types {gpu_type} and {has}"
         gpu_type, seen, given = has, seen | 1 << node, given + gpus.bit_count()
     return "" if given == job.gpus else f"they are {given} GPUs, and it asked for {job.gpus}"
 
 
-def _node_fault(cluster: Cluster, own: Pool, node: int, gpus: int, borrows: bool) -> str:
+def _node_fault(
+    cluster: Cluster, own: Pool, node: int, gpus: int, borrows: bool, cpus: bool
+) -> str:
     """Why these GPUs of a node cannot be given; "" when they can."""
     if node not in cluster.nodes:
         return f"there is no node {node}"
@@ -110,7 +120,7 @@ def _node_fault(cluster: Cluster, own: Pool, node: int, gpus: int, borrows: bool
         return f"node {node} is of virtual cluster {pool.name}, and the policy does not borrow"
     if not pool.is_open(node):
         return f"node {node} is drained"
-    if gpus <= 0 or gpus >> pool.gpus_of(node):
+    if gpus < 0 or not (gpus or cpus) or gpus >> pool.gpus_of(node):
         return f"node {node} has {pool.gpus_of(node)} GPUs, and no such ones"
     if busy := gpus & ~pool.free_on(node):
         holders = [run.job.job_id for run in cluster.runs.values() if _holds(run, node, busy)]

@@ -33,6 +33,8 @@ class Declared(Protocol):
     @property
     def borrows(self) -> bool: ...
     @property
+    def places_cpus(self) -> bool: ...
+    @property
     def memory_margin_mib(self) -> float: ...
 
 
@@ -141,8 +143,10 @@ class Turn:
 
         Raises PolicyViolation, and nothing is started, where `rules.start_fault` finds one.
         """
-        borrows = self._core.policy.borrows
-        fault = start_fault(self.cluster, self.pool, queued.job, placement, borrows=borrows)
+        own, job, policy = self.pool, queued.job, self._core.policy
+        fault = start_fault(
+            self.cluster, own, job, placement, borrows=policy.borrows, cpus=policy.places_cpus
+        )
         if fault:
             self._refuse(f"start {_asked(queued)} on {_named(placement)}", fault)
         self._leaves_queue(queued, "start")

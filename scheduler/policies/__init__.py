@@ -14,12 +14,13 @@ from scheduler.policies.lucid import Lucid
 from scheduler.policies.pellucid.policy import Pellucid
 from scheduler.policies.qssf import Qssf
 from scheduler.policies.sjf import Sjf
+from scheduler.policies.slurm.policy import Slurm
 from scheduler.policies.srtf import Srtf
 from scheduler.policies.tiresias import Tiresias
 
 POLICIES: dict[str, type[Policy]] = {
     policy.name: policy
-    for policy in (Fifo, FifoSkip, Easy, Sjf, Srtf, Qssf, Tiresias, Horus, Lucid, Pellucid)
+    for policy in (Fifo, FifoSkip, Easy, Slurm, Sjf, Srtf, Qssf, Tiresias, Horus, Lucid, Pellucid)
 }
 
 

@@ -41,7 +41,10 @@ def told(jobs: list[SlurmJob]) -> dict[str, SlurmJob]:
     found = {}
     for job in jobs:
         foreseen = {"start": None, "end": None} if job.state == "PENDING" else {}
-        found[job.id] = replace(job, max_nodes=0, admin_comment="", **foreseen)  # type: ignore[arg-type]
+        plain = replace(
+            job, max_nodes=0, admin_comment="", exclusive=False, min_cpus=1, least_mib=0
+        )
+        found[job.id] = replace(plain, nice=0, planned=(), per="", **foreseen)  # type: ignore[arg-type]
     return found
 
 

@@ -123,22 +123,22 @@ class Slurm:
     def rows(self) -> dict[str, parse.Row]:
         """Every job the controller knows, ended ones for `MinJobAge` too, by id."""
         columns = ",".join(f"{name}:|" for name in parse.ROW_FIELDS)
-        return parse.rows(self._read("squeue", "-h", "-a", "-r", "-t", "all", "-O", columns))
+        return parse.rows(self.read("squeue", "-h", "-a", "-r", "-t", "all", "-O", columns))
 
     def jobs(self) -> list[parse.SlurmJob]:
         """The same in full."""
-        return parse.jobs(self._read("squeue", "--json", "-a", "-t", "all"))
+        return parse.jobs(self.read("squeue", "--json", "-a", "-t", "all"))
 
     def table(self, columns: str) -> str:
         """`squeue -O` of all jobs; those of an array that wait are one record."""
-        return self._read("squeue", "-h", "-a", "-t", "all", "-O", columns)
+        return self.read("squeue", "-h", "-a", "-t", "all", "-O", columns)
 
     def detail(self, job_id: str) -> str:
         """What `scontrol` shows of one job, with its GPUs by node. Its text can be forged."""
         return self._run(("scontrol", "show", "job", "-d", word(job_id)), PATIENCE_S)
 
     def nodes(self) -> list[parse.Node]:
-        return parse.nodes(self._read("scontrol", "show", "nodes", "-o"))
+        return parse.nodes(self.read("scontrol", "show", "nodes", "-o"))
 
     def record(self, job_id: str, submitted: float | None) -> parse.Row | None:
         """What accounting kept of a job that the controller has forgotten; None: nothing.
@@ -148,12 +148,13 @@ class Slurm:
         """
         columns = "--format=State,ExitCode,Submit,Start,End"
         try:
-            told = self._read("sacct", "-n", "-P", "-X", "-D", "-j", job_id, columns)
+            told = self.read("sacct", "-n", "-P", "-X", "-D", "-j", job_id, columns)
         except SlurmError:
             return None  # accounting storage is disabled
         return parse.accounted(job_id, told, submitted)
 
-    def _read(self, *command: str) -> str:
+    def read(self, *command: str) -> str:
+        """What a command prints that changes nothing."""
         self.reads += 1
         return self._run(command, READ_PATIENCE_S)
 

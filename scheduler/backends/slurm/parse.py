@@ -13,6 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from scheduler.backends.slurm.tres import ParseError as ParseError
+from scheduler.backends.slurm.tres import counts, gpu_types
+
 ROW_FIELDS = (
     "JobArrayID",
     "State",
@@ -49,10 +52,6 @@ _CLOSING = frozenset(
         "UNKNOWN",
     ]
 )
-
-
-class ParseError(ValueError):
-    """Slurm printed something else than expected; one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +129,12 @@ class SlurmJob:
         submit, eligible, start, end: seconds since the epoch; None = not known.
         num_nodes, max_nodes: asked for while it waits; 0 = any number.
         placed: whether GPUs were set already (`tres_per_node` names slots).
+        account, qos, features, licences, nice, req_nodes: as squeue shows them.
+        planned: nodes on which Slurm means to start it. min_cpus: on every node.
+        per: what `least_mib` is of: node, cpu or gpu.
+        gpu_types: GPUs asked for by type, per job or (`gpus_per_node`) per node.
+        accrue: since when its age counts. `array_limit`: tasks that may run at once; 0: any number.
+        tres: what it is counted as, memory in MiB.
     """
 
     id: str
@@ -157,6 +162,22 @@ class SlurmJob:
     reservation: str = ""
     dependency: str = ""
     placed: bool = False
+    account: str = ""
+    qos: str = ""
+    features: str = ""
+    licences: str = ""
+    nice: int = 0
+    req_nodes: tuple[str, ...] = ()
+    planned: tuple[str, ...] = ()
+    min_cpus: int = 1
+    least_mib: float = 0.0
+    per: str = "node"
+    exclusive: bool = False
+    gpu_types: tuple[tuple[str, int], ...] = ()
+    gpus_per_node: bool = False
+    accrue: float | None = None
+    array_limit: int = 0
+    tres: tuple[tuple[str, float], ...] = ()
 
     @property
     def held(self) -> bool:
@@ -206,6 +227,21 @@ def _job(entry: Mapping[str, Any]) -> Iterator[SlurmJob]:
         reservation=text["resv_name"],
         dependency=text["dependency"],
         placed="slot:" in text["tres_per_node"],
+        account=text["account"],
+        qos=text["qos"],
+        features=text["features"],
+        licences=text["licenses"],
+        nice=number(entry.get("nice")) or 0,
+        req_nodes=hosts(text["required_nodes"]),
+        min_cpus=number(entry.get("minimum_cpus_per_node")) or 1,
+        accrue=_moment(entry.get("accrue_time")),
+        array_limit=number(entry.get("array_max_tasks")) or 0,
+        **asks_for(
+            text,
+            number(entry.get("tasks")) or 1,
+            text["tres_alloc_str"] or text["tres_req_str"],
+            (float(per_cpu), "cpu") if per_cpu else (float(per_node or 0), "node"),
+        ),
     )
     for job_id in _ids(entry):
         yield SlurmJob(**{**{n: getattr(made, n) for n in SlurmJob.__slots__}, "id": job_id})
@@ -221,7 +257,40 @@ _TEXTS = [
     "resv_name",
     "dependency",
     "tres_per_node",
+    "tres_per_job",
+    "tres_per_task",
+    "tres_alloc_str",
+    "tres_req_str",
+    "memory_per_tres",
+    "account",
+    "qos",
+    "features",
+    "licenses",
+    "required_nodes",
 ]
+
+
+def asks_for(
+    text: Mapping[str, str], tasks: int, counted: str, memory: tuple[float, str]
+) -> dict[str, Any]:
+    """GPUs by type and memory as they were asked for, as fields of a SlurmJob.
+
+    Args:
+        counted: the job as TRES.
+        memory: MiB, and what of: node or cpu.
+    """
+    least, per = memory
+    found: dict[str, Any] = {"tres": tuple(counts(counted).items())}
+    per_node = gpu_types(text["tres_per_node"])
+    if (types := gpu_types(text["tres_per_job"])) is not None:
+        found["gpu_types"] = tuple(types.items())
+    elif per_node is not None:
+        found |= {"gpu_types": tuple(per_node.items()), "gpus_per_node": True}
+    elif (types := gpu_types(text["tres_per_task"])) is not None:
+        found["gpu_types"] = tuple((kind, n * tasks) for kind, n in types.items())
+    if (per_gpu := gpu_types(text["memory_per_tres"])) is not None:
+        least, per = float(sum(per_gpu.values())), "gpu"
+    return found | {"least_mib": least, "per": per}
 
 
 def _ids(entry: Mapping[str, Any]) -> Iterator[str]:
@@ -271,7 +340,6 @@ def task_numbers(text: str) -> list[int]:
 # --- GPUs -----------------------------------------------------------------------------------------
 
 _ASK = re.compile(r"gpus=(\d{1,6})(?: type=([\w.+-]+))?(?=$|[;\s])")
-_IS_GPU = re.compile(r"(?:gres[:/])?gpu(?:[:=](?P<what>.*))?")
 
 
 def ask(admin_comment: str) -> tuple[int, str] | None:
@@ -307,36 +375,6 @@ def gpus_in(tres: str) -> tuple[int, str] | None:
     if found is None:
         return None
     return sum(found.values()), next((kind for kind in reversed(found) if kind), "")
-
-
-def gpu_types(tres: str) -> dict[str, int] | None:
-    """GPUs by type in such a list, "" of no type; None: it names no GPU.
-
-    A type may begin with a digit (``gpu:2080ti:8``); a number by itself is a count, as Slurm has
-    it. A typed entry says again what the plain one says (``gres/gpu=2,gres/gpu:a100=2``): GPUs that
-    the plain one counts beyond the typed ones are of no type.
-    """
-    found: dict[str, int] = {}
-    for part in tres.split(","):
-        match = _IS_GPU.fullmatch(part.strip())
-        if match is None:
-            continue
-        kind, count = _kind_and_count(match["what"] or "")
-        found[kind] = found.get(kind, 0) + count
-    if len(found) > 1 and "" in found:
-        plain = found.pop("")
-        typed = sum(found.values())
-        if plain > typed:
-            found[""] = plain - typed
-    return found or None
-
-
-def _kind_and_count(what: str) -> tuple[str, int]:
-    """``a100=2``, ``2080ti:8``, ``a100`` or ``8`` as type and count."""
-    if what.isdigit() or not what:
-        return "", int(what or 1)
-    kind, _, count = what.replace("=", ":").rpartition(":")
-    return (kind, int(count)) if kind and count.isdigit() else (what, 1)
 
 
 def _held(entry: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[tuple[int, ...], ...]]:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from features.job import Job
 from scheduler.backends.slurm.parse import Node, SlurmJob
 from scheduler.backends.slurm.shape import Shape
+from scheduler.backends.slurm.site import asks_of
 from scheduler.core.cluster import Cluster, Placement
 from scheduler.core.core import Core
 from scheduler.core.decisions import Decision
 from scheduler.core.estimates import Estimate, Estimator
+from scheduler.policies.slurm.policy import Slurm as SlurmPolicy
+from scheduler.policies.slurm.site import Site
 
 HOLDING = frozenset(("RUNNING", "SUSPENDED", "STOPPED", "COMPLETING", "CONFIGURING"))
 
@@ -94,24 +97,31 @@ def build_snapshot(
     now: float,
     *,
     by_slurm: bool = False,
+    site: Site | None = None,
 ) -> ClusterSnapshot:
     """Build a new core from the queue and let it decide.
 
     Args:
         by_slurm: keep Slurm's own priorities, to foresee what Slurm does.
+        site: what the policy `slurm` decides by.
     """
     snapshot = ClusterSnapshot(core, shape, now)
+    if site is not None and isinstance(core.policy, SlurmPolicy):
+        jobs = list(jobs)
+        core.policy.see(site, shape.names, asks_of(jobs, site))
     asked = [job for job in jobs if shape.vc_of(job.partition)]
     asked.sort(key=lambda job: (job.submit, job.id))
     for order, job in enumerate(j for j in asked if j.state in HOLDING):
         _run(snapshot, shape, job, order)
     for order, job in enumerate((j for j in asked if j.state == "PENDING"), len(asked)):
-        why = _not_eligible(job, now) or _not_ours(job, shape)
+        why = _not_eligible(job, now) or _not_ours(job, shape, core)
         if why:
             snapshot.left_out[job.id] = why
             continue
-        priority = job.priority if by_slurm else 0
+        priority = job.priority if by_slurm and site is None else 0
         asked_for = job_of(job, shape.vc_of(job.partition))
+        if core.policy.places_cpus:  # types are in what it asks for: a node may have several
+            asked_for = replace(asked_for, gpu_type=None)
         core.adopt(asked_for, now, order=order, priority=priority, queued_before=True)
         snapshot.waiting[job.id] = job
     snapshot.aside = {job.id: job for job in asked if job.id in snapshot.left_out}
@@ -136,8 +146,10 @@ def _not_eligible(job: SlurmJob, now: float) -> str:
     return "asks for a reservation" if job.reservation else ""
 
 
-def _not_ours(job: SlurmJob, shape: Shape) -> str:
+def _not_ours(job: SlurmJob, shape: Shape, core: Core) -> str:
     """Why a policy that places GPUs can say nothing of a job."""
+    if core.policy.places_cpus:
+        return ""
     if not job.gpus:
         return "asks for no GPU; this policy places GPUs only"
     if job.gpu_type and not shape.spec.has_type(job.gpu_type):
@@ -148,11 +160,14 @@ def _not_ours(job: SlurmJob, shape: Shape) -> str:
 
 def _run(snapshot: ClusterSnapshot, shape: Shape, job: SlurmJob, order: int) -> None:
     """Put a running job on its GPUs: alone, or beside the one that has the same."""
-    if not job.gpus:
+    whole = snapshot.core.policy.places_cpus
+    if not (job.gpus or whole):
         snapshot.left_out[job.id] = "has no GPU"
         return
     cluster = snapshot.core.cluster
     where = _placement(job, shape, cluster)
+    if where is None and whole:
+        where = _somewhere(job, snapshot)
     if where is None:
         snapshot.left_out[job.id] = "Slurm does not say on which GPUs it runs"
         return
@@ -166,6 +181,8 @@ def _run(snapshot: ClusterSnapshot, shape: Shape, job: SlurmJob, order: int) -> 
         partner = beside[0].job.job_id
     asked = job_of(job, shape.vc_of(job.partition))
     gpus_held = sum(mask.bit_count() for _, mask in where)
+    if gpus_held != asked.gpus and whole:  # more where it has whole nodes
+        asked = replace(asked, gpus=gpus_held)
     if gpus_held != asked.gpus:  # a gang that took the same slots on every node
         snapshot.left_out[job.id] = f"asked for {asked.gpus} GPUs and holds {gpus_held}"
         return
@@ -179,6 +196,23 @@ def _run(snapshot: ClusterSnapshot, shape: Shape, job: SlurmJob, order: int) -> 
         partner=partner,
     )
     snapshot.running[job.id] = job
+
+
+def _somewhere(job: SlurmJob, snapshot: ClusterSnapshot) -> Placement | None:
+    """As many free GPUs of its nodes as it has: Slurm counts them, and does not number them."""
+    core, shape = snapshot.core, snapshot.shape
+    assert isinstance(core.policy, SlurmPolicy)
+    found: Placement = []
+    for share in core.policy.ask(job_of(job, shape.vc_of(job.partition))).shares:
+        number = shape.node(share.node)
+        if number is None:
+            return None
+        mask, free = 0, core.cluster.pool_of(number).free_on(number)
+        for _ in range(min(sum(count for _, count in share.gpus), free.bit_count())):
+            low = free & -free
+            mask, free = mask | low, free ^ low
+        found.append((number, mask))
+    return found or None
 
 
 def _placement(job: SlurmJob, shape: Shape, cluster: Cluster) -> Placement | None:

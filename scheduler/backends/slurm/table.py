@@ -19,6 +19,7 @@ from scheduler.backends.slurm import parse
 from scheduler.backends.slurm.client import Slurm, SlurmError
 from scheduler.backends.slurm.job_states import RUNNING
 from scheduler.backends.slurm.parse import ParseError, SlurmJob
+from scheduler.backends.slurm.tres import counts, mib
 
 # what Slurm itself writes, then what users do
 COLUMNS = (
@@ -42,11 +43,20 @@ COLUMNS = (
     "tres-per-task",
     "tres-alloc",  # while it waits: what it asks for
     "NodeList",
+    "Account",
+    "QOS",
+    "Nice",
+    "ReqNodes",
+    "SchedNodes",
+    "MinCPUs",
+    "mem-per-tres",
+    "OverSubscribe",
+    "AccrueTime",
     "Reservation",
     "Dependency",
 )
+WRITTEN = ("Name", "Feature", "Licenses")  # by users, or with bars in them; and then the comment
 SINGLY = 64  # runs that began since the last look, up to which they are asked for one by one
-_UNIT_MIB = {"": 1.0, "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
 _LIMIT = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)")
 _GPUS = re.compile(r"^ +Nodes=(\S+) CPU_IDs=\S* Mem=\S+ GRES=(.*)$", re.MULTILINE)
 
@@ -58,7 +68,7 @@ class Table:
 
     def __init__(self, slurm: Slurm) -> None:
         self._slurm = slurm
-        self._kept: dict[tuple[str, str], list[SlurmJob]] = {}
+        self._kept: dict[tuple[str, ...], list[SlurmJob]] = {}
         self._warned = False
         self.log = structlog.get_logger("slurm")
 
@@ -78,21 +88,21 @@ class Table:
 
     def _read(self) -> list[SlurmJob]:
         mark = secrets.token_hex(8)
-        columns = ",".join([f"{name}:|" for name in COLUMNS] + [f"Name:|{mark}|,Comment:|{mark}."])
+        marked = [f"{name}:|{mark}|" for name in WRITTEN]
+        columns = ",".join([f"{name}:|" for name in COLUMNS] + marked + [f"Comment:|{mark}."])
         records = self._slurm.table(columns).split(f"|{mark}.\n")
         if records.pop():
             raise ParseError("squeue -O ended within a record")
-        before, kept = self._kept, dict[tuple[str, str], list[SlurmJob]]()
+        before, kept = self._kept, dict[tuple[str, ...], list[SlurmJob]]()
         was = {job.id: job for jobs in before.values() for job in jobs if job.held_gpus}
-        fresh: list[tuple[str, str]] = []
+        fresh: list[tuple[str, ...]] = []
         for record in records:
-            plain, middle, comment = record.partition(f"|{mark}|")
-            if not middle:
+            key = tuple(record.split(f"|{mark}|"))
+            if len(key) != len(WRITTEN) + 1:
                 raise ParseError(f"squeue -O printed {record[:80]!r}")
-            key = plain, comment
             known = before.get(key)
             if known is None:
-                known = read(plain, comment)
+                known = read(*key)
                 fresh.append(key)
             kept[key] = known
         self._fill([kept[key] for key in fresh], was)
@@ -142,7 +152,7 @@ def held(text: str, nodes: Sequence[str]) -> Held | None:
     return found if all(found) else ()
 
 
-def read(plain: str, comment: str) -> list[SlurmJob]:
+def read(plain: str, features: str, licences: str, comment: str) -> list[SlurmJob]:
     """One record, as the job or the tasks that it is of. ParseError."""
     parts = plain.split("|", len(COLUMNS))
     if len(parts) != len(COLUMNS) + 1 or not parts[0] or not parts[1]:
@@ -160,6 +170,7 @@ def read(plain: str, comment: str) -> list[SlurmJob]:
             "tres_per_task": said["tres-per-task"],
         }
         gpus, gpu_type = parse.asked(asked, "")
+        memory = _memory_asked(said["MinMemory"], said["tres-alloc"], nodes)
         made = SlurmJob(
             id="",
             state=said["State"],
@@ -177,12 +188,34 @@ def read(plain: str, comment: str) -> list[SlurmJob]:
             nodes=parse.hosts(said["NodeList"]),
             num_nodes=nodes,
             cpus=cpus,
-            memory_mib=_memory(said["MinMemory"], said["tres-alloc"], cpus, nodes),
+            memory_mib=memory[0] * (cpus if memory[1] == "cpu" else 1) or None,
             time_limit_s=_limit(said["TimeLimit"]),
             comment=_text(comment),
             reservation=_text(said["Reservation"]),
             dependency=_text(said["Dependency"]),
             placed="slot:" in said["tres-per-node"],
+            account=_text(said["Account"]),
+            qos=_text(said["QOS"]),
+            features=_text(features),
+            licences=_text(licences),
+            nice=int(said["Nice"]),
+            req_nodes=parse.hosts(said["ReqNodes"]),
+            planned=parse.hosts(said["SchedNodes"]),
+            min_cpus=int(said["MinCPUs"]),
+            exclusive=said["OverSubscribe"] == "NO",
+            accrue=parse.moment(said["AccrueTime"]),
+            array_limit=_array_limit(said["JobArrayID"]),
+            **parse.asks_for(
+                {
+                    "tres_per_job": said["tres-per-job"],
+                    "tres_per_node": said["tres-per-node"],
+                    "tres_per_task": said["tres-per-task"],
+                    "memory_per_tres": said["mem-per-tres"],
+                },
+                int(said["NumTasks"]),
+                said["tres-alloc"],
+                memory,
+            ),
         )
     except (ValueError, OverflowError) as error:
         raise ParseError(f"squeue -O printed {plain[:80]!r} ({error})") from None
@@ -191,6 +224,19 @@ def read(plain: str, comment: str) -> list[SlurmJob]:
         return [replace(made, id=job_id)]
     numbers = parse.task_numbers(tasks)
     return [replace(made, id=f"{job_id}_{number}") for number in numbers]
+
+
+def _memory_asked(least: str, tres: str, nodes: int) -> tuple[float, str]:
+    """Memory asked for, MiB, and what of. The column does not say whether it is of a node or of a
+    CPU; the total does."""
+    each, total = mib(least), counts(tres).get("mem")
+    return each, "node" if total is None or total == each * nodes else "cpu"
+
+
+def _array_limit(said: str) -> int:
+    """``13_[2-5%2]``: 2."""
+    limit = said.rstrip("]").rpartition("%")[2] if "%" in said else ""
+    return int(limit) if limit.isdigit() else 0
 
 
 def _text(said: str) -> str:
@@ -204,20 +250,3 @@ def _limit(said: str) -> float | None:
         return None
     days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
     return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds) or None
-
-
-def _memory(least: str, tres: str, cpus: int, nodes: int) -> float | None:
-    """Memory asked for, MiB: per node, or for all CPUs where it was asked for per CPU. The column
-    does not say which; the total does."""
-    each = _mib(least)
-    total = next((_mib(part[4:]) for part in tres.split(",") if part.startswith("mem=")), None)
-    if not each:
-        return None
-    return each if total is None or total == each * nodes else each * cpus
-
-
-def _mib(said: str) -> float:
-    match = re.fullmatch(r"([\d.]+)([KMGTP]?)[nc]?", said)
-    if match is None:
-        raise ParseError(f"an amount of memory {said[:20]!r}")
-    return float(match[1]) * _UNIT_MIB[match[2]]

@@ -25,10 +25,12 @@ from scheduler.core.decisions import PairPrediction, Score
 from scheduler.core.durations import DurationDistribution
 from scheduler.core.estimates import Estimator
 from scheduler.core.queue import QueuedJob
+from scheduler.policies.slurm.priority import Multifactor
+from scheduler.policies.slurm.site import Ask, Site
 
 _SHARED = (
     Job, Profile, Score, PairPrediction, Bundle, ArrivalModel, ClusterSpec, DurationDistribution,
-    TableForecaster, FunctionType,
+    TableForecaster, FunctionType, Site, Ask, Multifactor,
 )  # fmt: skip
 _ESTIMATOR, _ORACLE = -1, -2
 

@@ -25,6 +25,7 @@ from scheduler.backends.events import Event, Kind
 from scheduler.backends.slurm.client import Slurm, SlurmDown, SlurmError
 from scheduler.backends.slurm.parse import Node, ParseError, SlurmJob
 from scheduler.backends.slurm.shape import Shape
+from scheduler.backends.slurm.site import read_site
 from scheduler.backends.slurm.snapshot import Asking, ClusterSnapshot, build_snapshot
 from scheduler.backends.slurm.table import Table
 from scheduler.core.core import Core
@@ -32,6 +33,7 @@ from scheduler.core.decisions import Decision
 from scheduler.core.estimates import LiveEstimator
 from scheduler.explain.whatif.forecasts import Futures, StartForecast, end_of
 from scheduler.explain.whatif.memory import Memory
+from scheduler.policies.slurm.site import Site
 from scheduler.service.analyst.records import write as write_forecasts
 from scheduler.service.follow.histories import Histories, Over, ended_jobs
 from scheduler.service.follow.orders import PRIORITY, Order, Orders
@@ -51,7 +53,8 @@ SAMPLES = 24  # futures
 BUDGET_S = 1.0  # processor seconds for them
 REST = 99.0  # seconds of rest per processor second that futures took: a hundredth of a core
 NICE = 19
-SLURM = "easy"  # this policy stands for Slurm's own: its priorities, EASY backfilling
+TWIN = "slurm"  # the policy that is Slurm's own
+SLURM = ("easy", TWIN)  # policies that keep its priorities
 
 
 class Follower:
@@ -91,6 +94,7 @@ class Follower:
         self._champion, self._bundle_store = champion, bundle_store
         self._champion_seen: Signature | None = None
         self._nodes: list[Node] = []
+        self._site: Site | None = None
         self._looks = 0
         self._orders = Orders(slurm)
         self._begin()
@@ -112,6 +116,8 @@ class Follower:
         began = time.process_time()
         if self._looks % NODES_EVERY == 0:
             self._nodes = self.slurm.nodes()
+            if self.header.spec.policy == TWIN:
+                self._site = read_site(self.slurm, self._nodes)
         self._looks += 1
         jobs = self._read()
         self._reshape(jobs)
@@ -160,13 +166,22 @@ class Follower:
 
     def _build(self, jobs: Iterable[SlurmJob], now: float) -> ClusterSnapshot:
         self._asking.turn()
+        return self._draw(jobs, now)
+
+    def _draw(self, jobs: Iterable[SlurmJob], now: float) -> ClusterSnapshot:
         return build_snapshot(
-            self._core(), self.shape, jobs, self._nodes, now, by_slurm=self._by_slurm
+            self._core(),
+            self.shape,
+            jobs,
+            self._nodes,
+            now,
+            by_slurm=self._by_slurm,
+            site=self._site,
         )
 
     @property
     def _by_slurm(self) -> bool:
-        return self.header.spec.policy == SLURM
+        return self.header.spec.policy in SLURM
 
     def _reshape(self, jobs: Iterable[SlurmJob]) -> None:
         """Take nodes that came, went or changed; partitions that jobs name together are one."""
@@ -205,9 +220,7 @@ class Follower:
         began = time.process_time()
         if len(first) < len(snapshot.waiting):  # whoever is far behind hardly matters to the first
             jobs = chain(snapshot.running.values(), (snapshot.waiting[job] for job in first))
-            core = build_snapshot(
-                self._core(), self.shape, jobs, self._nodes, now, by_slurm=self._by_slurm
-            ).core
+            core = self._draw(jobs, now).core
         futures = Futures(core, self.memory, now, seed=self._looks)
         made |= futures.forecast(first[:FORESEEN], samples=SAMPLES, budget_s=BUDGET_S)
         self._foresee_at = time.monotonic() + REST * (time.process_time() - began)

@@ -22,7 +22,9 @@ PLAIN = {
     "TimeLimit": "1-02:00:00", "MinMemory": "50M", "tres-per-job": "N/A",
     "tres-per-node": "gres:gpu:a100:2", "tres-per-task": "N/A",
     "tres-alloc": "cpu=8,mem=400M,node=2,billing=8", "NodeList": "", "Reservation": "(null)",
-    "Dependency": "(null)",
+    "Dependency": "(null)", "Account": "ai", "QOS": "normal", "Nice": "0", "ReqNodes": "",
+    "SchedNodes": "(null)",
+    "MinCPUs": "1", "mem-per-tres": "N/A", "OverSubscribe": "OK", "AccrueTime": "N/A",
 }  # fmt: skip
 DETAIL = "     Nodes={} CPU_IDs=0 Mem=100 GRES=gpu:2(IDX:{})\n"
 
@@ -43,7 +45,10 @@ class Printed(Slurm):
     def table(self, columns: str) -> str:
         (between,) = re.findall(r"Name:(\|[0-9a-f]{16}\|)", columns)
         (end,) = re.findall(r"Comment:(\|[0-9a-f]{16}\.)$", columns)
-        return "".join(f"{plain}{between}{comment}{end}\n" for plain, comment in self.records)
+        return "".join(
+            f"{plain}{between}(null){between}(null){between}{comment}{end}\n"
+            for plain, comment in self.records
+        )
 
     def detail(self, job_id: str) -> str:
         self.asked.append(job_id)
@@ -55,11 +60,13 @@ class Printed(Slurm):
 
 
 def test_a_record_is_a_job() -> None:
-    (job,) = read(record("x|y"), "(null)")
+    (job,) = read(record("x|y"), "(null)", "(null)", "(null)")
     assert job == SlurmJob(
         "7", "PENDING", "ada", "x|y", "main", 1795284778.0, 1795284778.0, priority=4294901757,
         reason="Resources", gpus=4, gpu_type="a100", num_nodes=2, cpus=8, memory_mib=400.0,
-        time_limit_s=93_600.0,
+        time_limit_s=93_600.0, account="ai", qos="normal", least_mib=50.0, per="cpu",
+        gpu_types=(("a100", 2),), gpus_per_node=True,
+        tres=(("cpu", 8.0), ("mem", 400.0), ("node", 2.0), ("billing", 8.0)),
     )  # fmt: skip
 
 
@@ -68,7 +75,7 @@ def test_a_record_is_a_job() -> None:
     [("UNLIMITED", None), ("Partition_Limit", None), ("05:30", 330.0), ("10:00:00", 36_000.0)],
 )
 def test_time_limits(said: str, limit_s: float | None) -> None:
-    assert read(record(TimeLimit=said), "")[0].time_limit_s == limit_s
+    assert read(record(TimeLimit=said), "(null)", "(null)", "")[0].time_limit_s == limit_s
 
 
 @pytest.mark.parametrize(
@@ -78,20 +85,22 @@ def test_time_limits(said: str, limit_s: float | None) -> None:
 def test_memory_is_told_per_node_or_for_all_cpus(
     least: str, total: str, memory_mib: float | None
 ) -> None:
-    told = read(record(MinMemory=least, tres_alloc=f"cpu=8,mem={total},node=2"), "")
+    told = read(
+        record(MinMemory=least, tres_alloc=f"cpu=8,mem={total},node=2"), "(null)", "(null)", ""
+    )
     assert told[0].memory_mib == memory_mib
 
 
 def test_the_tasks_of_an_array_that_wait_are_jobs() -> None:
-    found = read(record(JobArrayID="9_[1-3,7%2]"), "")
+    found = read(record(JobArrayID="9_[1-3,7%2]"), "(null)", "(null)", "")
     assert [job.id for job in found] == ["9_1", "9_2", "9_3", "9_7"]
-    assert read(record(JobArrayID="9_4"), "")[0].id == "9_4"
+    assert read(record(JobArrayID="9_4"), "(null)", "(null)", "")[0].id == "9_4"
 
 
 @pytest.mark.parametrize("text", ["", "|", record(State=""), record(NumCPUs="x"), "1|2|3"])
 def test_anything_else_is_an_error(text: str) -> None:
     with pytest.raises(ParseError):
-        read(text, "")
+        read(text, "(null)", "(null)", "")
 
 
 def test_names_and_comments_forge_nothing() -> None:
@@ -162,7 +171,8 @@ def test_many_that_began_at_once_are_read_in_one() -> None:
     ids = [str(number) for number in range(SINGLY + 1)]
     slurm = Printed(*[(record(JobArrayID=job_id, **started), "") for job_id in ids])
     slurm.whole = [
-        replace(read(plain, "")[0], held_gpus=((0, 1), (0, 1))) for plain, _ in slurm.records
+        replace(read(plain, "(null)", "(null)", "")[0], held_gpus=((0, 1), (0, 1)))
+        for plain, _ in slurm.records
     ]
     assert {job.held_gpus for job in Table(slurm).jobs()} == {((0, 1), (0, 1))}
     assert slurm.asked == ["--json"]
@@ -174,7 +184,9 @@ def test_a_name_that_forges_gpus_has_the_job_read_by_json() -> None:
     started = {"State": "RUNNING", "StartTime": "1795284779", "NodeList": "n[1-2]"}
     slurm = Printed((record(**started), ""))
     slurm.details["7"] = text
-    slurm.whole = [replace(read(record(**started), "")[0], held_gpus=((5,), (5,)))]
+    slurm.whole = [
+        replace(read(record(**started), "(null)", "(null)", "")[0], held_gpus=((5,), (5,)))
+    ]
     assert Table(slurm).jobs()[0].held_gpus == ((5,), (5,))
     assert slurm.asked == ["7", "--json"]
 
@@ -185,7 +197,7 @@ def test_gpus_that_are_counted_only_are_not_known() -> None:
 
 def test_another_version_is_read_by_json_which_is_said_once() -> None:
     slurm = Printed(("nothing known", ""))
-    slurm.whole = [read(record(), "")[0]]
+    slurm.whole = [read(record(), "(null)", "(null)", "")[0]]
     table = Table(slurm)
     with capture_logs() as log:
         assert table.jobs() == slurm.whole == table.jobs()

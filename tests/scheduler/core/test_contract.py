@@ -27,6 +27,10 @@ class TestEasy(PolicyContract):
     name = "easy"
 
 
+class TestSlurm(PolicyContract):
+    name = "slurm"
+
+
 class TestSjf(PolicyContract):
     name = "sjf"
 

@@ -1,0 +1,339 @@
+"""What Slurm prints of itself as a `Site`, and its jobs as what they ask for.
+
+Every source can be read without rights. A cluster without slurmdbd has no associations and no QOS.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+
+from scheduler.backends.slurm import parse
+from scheduler.backends.slurm.client import Slurm, SlurmError
+from scheduler.backends.slurm.parse import Node, ParseError, SlurmJob
+from scheduler.backends.slurm.tres import counts
+from scheduler.policies.slurm.priority import duration_s
+from scheduler.policies.slurm.site import (
+    Ask,
+    Assoc,
+    AssocKey,
+    Limits,
+    Partition,
+    Qos,
+    Reservation,
+    Share,
+    Site,
+    SiteNode,
+)
+
+ASSOC = (
+    "Account", "User", "Partition", "ParentName", "Share", "Priority", "GrpTRES", "GrpJobs",
+    "MaxTRES", "MaxJobs", "MaxWall", "GrpTRESMins", "GrpTRESRunMins", "GrpWall", "MaxTRESMins",
+    "MaxTRESPerNode",
+)  # fmt: skip
+QOS = (
+    "Name", "Priority", "GrpTRES", "GrpJobs", "MaxTRES", "MaxWall", "MaxTRESPU", "MaxJobsPU",
+    "MaxTRESPA", "MaxJobsPA", "Preempt", "GrpTRESMins", "GrpTRESRunMins", "GrpWall", "MaxTRESMins",
+    "MaxTRESPerNode", "MinTRES", "Flags",
+)  # fmt: skip
+# set, these change what starts, and the twin does not know them
+_NOT_MODELLED = (
+    "Preempt", "GrpTRESMins", "GrpTRESRunMins", "GrpWall", "MaxTRESMins", "MaxTRESPerNode",
+    "MinTRES", "Flags",
+)  # fmt: skip
+
+
+def read_site(slurm: Slurm, nodes: Sequence[Node]) -> Site:
+    """The site as it is now. Raises SlurmDown, SlurmError, ParseError."""
+    config = config_of(slurm.read("scontrol", "show", "config"))
+    partitions = partitions_of(slurm.read("scontrol", "show", "partition", "-o"))
+    reservations = reservations_of(slurm.read("scontrol", "show", "reservation", "-o"))
+    licences = licences_of(slurm.read("scontrol", "show", "licenses", "-o"))
+    return Site(
+        {node.name: site_node(node) for node in nodes},
+        {part.name: part for part in partitions},
+        tuple(reservations),
+        licences,
+        *_accounts(slurm, config),
+        config,
+    )
+
+
+def _accounts(
+    slurm: Slurm, config: Mapping[str, str]
+) -> tuple[dict[str, Qos], dict[AssocKey, Assoc]]:
+    """QOS and associations, with the usage of each. Without slurmdbd there are none."""
+    if "slurmdbd" not in config.get("AccountingStorageType", ""):
+        return {}, {}
+    cluster = config.get("ClusterName", "")
+    manager = "sacctmgr", "-n", "-P", "show"
+    try:
+        qos = slurm.read(*manager, "qos", f"format={','.join(QOS)}")
+        assoc = slurm.read(
+            *manager, "assoc", "where", f"cluster={cluster}", f"format={','.join(ASSOC)}"
+        )
+        usage = slurm.read("sshare", "-h", "-P", "-a", "-o", "Account,User,RawUsage")
+    except SlurmError:
+        return {}, {}
+    return qos_of(qos), assocs_of(assoc, usage)
+
+
+# --- text -----------------------------------------------------------------------------------------
+
+
+def config_of(text: str) -> dict[str, str]:
+    """`scontrol show config`, by name."""
+    lines = (line.partition("=") for line in text.splitlines())
+    return {name.strip(): value.strip() for name, equals, value in lines if equals}
+
+
+def site_node(node: Node) -> SiteNode:
+    """A node as the twin has it."""
+    return SiteNode(
+        node.name,
+        node.cpus,
+        node.memory_mib,
+        node.types,
+        frozenset(node.features),
+        node.weight,
+        node.open,
+        node.state,
+        node.reason,
+    )
+
+
+def partitions_of(text: str) -> list[Partition]:
+    """`scontrol show partition`, one a line or over several."""
+    return [
+        _partition(parse.fields(" ".join(one.split()))) for one in _records(text, "PartitionName=")
+    ]
+
+
+def _partition(said: Mapping[str, str]) -> Partition:
+    return Partition(
+        said["PartitionName"],
+        frozenset(parse.hosts(said.get("Nodes", ""))),
+        int(said.get("PriorityTier", 1)),
+        int(said.get("PriorityJobFactor", 1)),
+        duration_s(said.get("MaxTime", "")),
+        duration_s(said.get("DefaultTime", "")),
+        _limit(said.get("MaxNodes", "")),
+        said.get("State", "UP") in ("UP", "DRAIN"),
+        said.get("OverSubscribe", "") == "EXCLUSIVE",
+        said.get("Default", "") == "YES",
+        "" if said.get("QoS", "N/A") == "N/A" else said["QoS"],
+        _allowed(said.get("AllowAccounts", "ALL")),
+        _allowed(said.get("AllowQos", "ALL")),
+        counts(said.get("TRES", "")),
+    )
+
+
+def _allowed(said: str) -> frozenset[str] | None:
+    return None if said in ("ALL", "(null)", "") else frozenset(said.split(","))
+
+
+def reservations_of(text: str) -> list[Reservation]:
+    """`scontrol show reservation`; times as Slurm prints them here, seconds since the epoch or in
+    the time zone of this host."""
+    found = []
+    for one in _records(text, "ReservationName="):
+        said = parse.fields(" ".join(one.split()))
+        found.append(
+            Reservation(
+                said["ReservationName"],
+                frozenset(parse.hosts(said.get("Nodes", ""))),
+                _moment(said["StartTime"]),
+                _moment(said["EndTime"]),
+                _names(said.get("Users", "")),
+                _names(said.get("Accounts", "")),
+                _names(said.get("Flags", "")),
+            )
+        )
+    return found
+
+
+def _moment(said: str) -> float:
+    return float(said) if said.isdigit() else datetime.fromisoformat(said).timestamp()
+
+
+def _names(said: str) -> frozenset[str]:
+    return frozenset() if said == "(null)" else frozenset(filter(None, said.split(",")))
+
+
+def licences_of(text: str) -> dict[str, int]:
+    """`scontrol show licenses`: how many there are of each that jobs may have."""
+    found = {}
+    for one in _records(text, "LicenseName="):
+        said = parse.fields(" ".join(one.split()))
+        found[said["LicenseName"]] = int(said.get("Total", 0)) - int(said.get("Reserved", 0))
+    return found
+
+
+def _records(text: str, begin: str) -> list[str]:
+    return [begin + one for one in re.split(rf"(?:^|\s){begin}", text)[1:]]
+
+
+def qos_of(text: str) -> dict[str, Qos]:
+    """`sacctmgr -n -P show qos` of the columns `QOS`."""
+    found = {}
+    for said in _table(text, QOS):
+        limits = Limits(
+            grp_tres=counts(said["GrpTRES"]),
+            grp_jobs=_limit(said["GrpJobs"]),
+            max_tres=counts(said["MaxTRES"]),
+            max_wall_s=duration_s(said["MaxWall"]),
+            max_tres_pu=counts(said["MaxTRESPU"]),
+            max_jobs_pu=_limit(said["MaxJobsPU"]),
+            max_tres_pa=counts(said["MaxTRESPA"]),
+            max_jobs_pa=_limit(said["MaxJobsPA"]),
+        )
+        name, not_modelled = said["Name"], _unknown(said)
+        found[name] = Qos(name, int(said["Priority"] or 0), limits, not_modelled)
+    return found
+
+
+def assocs_of(text: str, usage: str) -> dict[AssocKey, Assoc]:
+    """`sacctmgr -n -P show assoc` of the columns `ASSOC`, with `sshare`'s raw usage."""
+    used: dict[AssocKey, float] = {}
+    for line in usage.splitlines():
+        account, user, raw = (part.strip() for part in [*line.split("|"), "", ""][:3])
+        used[account, user] = float(raw or 0)
+    found: dict[AssocKey, Assoc] = {}
+    for said in _table(text, ASSOC):
+        if said["Partition"]:
+            continue  # of one partition: counted in `unmodelled_associations`
+        key = said["Account"], said["User"]
+        limits = Limits(
+            grp_tres=counts(said["GrpTRES"]),
+            grp_jobs=_limit(said["GrpJobs"]),
+            max_tres=counts(said["MaxTRES"]),
+            max_jobs=_limit(said["MaxJobs"]),
+            max_wall_s=duration_s(said["MaxWall"]),
+        )
+        found[key] = Assoc(
+            *key,
+            said["ParentName"],
+            int(said["Share"]) if said["Share"].isdigit() else None,
+            used.get(key, 0.0),
+            int(said["Priority"] or 0),
+            limits,
+            _unknown(said),
+        )
+    return found
+
+
+def _unknown(said: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(f"{name}={said[name]}" for name in _NOT_MODELLED if said.get(name))
+
+
+def _table(text: str, columns: Sequence[str]) -> Iterable[dict[str, str]]:
+    for line in text.splitlines():
+        parts = line.split("|")
+        if len(parts) != len(columns):
+            raise ParseError(f"sacctmgr printed {line[:80]!r}")
+        yield dict(zip(columns, parts, strict=True))
+
+
+def _limit(said: str) -> int | None:
+    return int(said) if said.isdigit() else None
+
+
+# --- jobs -----------------------------------------------------------------------------------------
+
+
+def asks_of(
+    jobs: Iterable[SlurmJob], site: Site, excluded: Callable[[str], Iterable[str]] = lambda _: ()
+) -> dict[str, Ask]:
+    """What jobs ask for, or have, by id.
+
+    Args:
+        excluded: nodes that a job (by id, or its array's) must not run on.
+    """
+    return {job.id: _ask(job, site, excluded) for job in jobs}
+
+
+def _ask(job: SlurmJob, site: Site, excluded: Callable[[str], Iterable[str]]) -> Ask:
+    array, task, _ = job.id.partition("_")
+    parts = tuple(name for name in job.partition.split(",") if name)
+    alone = any(site.partitions[name].exclusive for name in parts if name in site.partitions)
+    whole = alone or job.exclusive
+    return Ask(
+        job.id,
+        user=job.user,
+        account=job.account,
+        qos=job.qos,
+        partitions=parts,
+        nodes=job.num_nodes,
+        max_nodes=job.max_nodes or (1 if job.cpus == 1 and not job.gpus else 0),
+        cpus=job.cpus,
+        min_cpus=min(job.min_cpus, job.cpus),
+        memory_mib=job.least_mib,
+        per_cpu=job.per == "cpu",
+        per_gpu=job.per == "gpu",
+        gpus=job.gpu_types,
+        gpus_per_node=job.gpus_per_node,
+        features=job.features,
+        req_nodes=frozenset(job.req_nodes),
+        exc_nodes=frozenset(excluded(array)),
+        exclusive=whole,
+        licences=_licences(job.licences),
+        reservation=job.reservation,
+        time_limit_s=job.time_limit_s,
+        submit=job.submit,
+        accrue=job.accrue,
+        sized_cpus=sum(site.nodes[n].cpus for n in job.planned if n in site.nodes) if whole else 0,
+        nice=job.nice,
+        priority=job.priority,
+        array=array if task else "",
+        array_limit=job.array_limit,
+        reason=job.reason,
+        tres=dict(job.tres),
+        shares=_shares(job, site),
+    )
+
+
+def _licences(said: str) -> tuple[tuple[str, int], ...]:
+    found = (part.replace("=", ":").partition(":") for part in said.split(",") if part)
+    return tuple((name, int(count) if count.isdigit() else 1) for name, _, count in found)
+
+
+def _shares(job: SlurmJob, site: Site) -> tuple[Share, ...]:
+    """What a running job has of each node. How CPUs and memory lie over several nodes no column
+    tells: whole nodes where it has them to itself, even parts otherwise."""
+    there = [site.nodes[name] for name in job.nodes if name in site.nodes]
+    if not there:
+        return ()
+    count, counted = len(there), dict(job.tres)
+    cpus, memory = counted.get("cpu", job.cpus), counted.get("mem", 0.0)
+    whole = cpus == sum(node.cpus for node in there)
+    held = job.held_gpus if len(job.held_gpus) == count else ((),) * count
+    shares = []
+    for node, indices in zip(there, held, strict=True):
+        gpus = _kinds(node.gpus, indices) if indices else _even(node.gpus, job, count)
+        gpus = node.gpus if whole else gpus
+        mine = node.cpus if whole else -int(-cpus // count)
+        part = memory * node.cpus / cpus if whole and cpus else memory / count
+        shares.append(Share(node.name, mine, part, gpus))
+    return tuple(shares)
+
+
+def _kinds(has: Sequence[tuple[str, int]], indices: Sequence[int]) -> tuple[tuple[str, int], ...]:
+    found, first = [], 0
+    for kind, count in has:
+        taken = sum(first <= index < first + count for index in indices)
+        if taken:
+            found.append((kind, taken))
+        first += count
+    return tuple(found)
+
+
+def _even(has: Sequence[tuple[str, int]], job: SlurmJob, nodes: int) -> tuple[tuple[str, int], ...]:
+    """Where Slurm counts GPUs and does not number them."""
+    left, found = -(-job.gpus // nodes), []
+    for kind, count in has:
+        some = min(left, count)
+        if some:
+            found.append((kind, some))
+        left -= some
+    return tuple(found)

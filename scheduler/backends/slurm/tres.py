@@ -1,0 +1,62 @@
+"""Lists of trackable resources (TRES) and of GPUs as Slurm writes them."""
+
+from __future__ import annotations
+
+import re
+
+_IS_GPU = re.compile(r"(?:gres[:/])?gpu(?:[:=](?P<what>.*))?")
+
+
+class ParseError(ValueError):
+    """Slurm printed something else than expected; one line."""
+
+
+def gpu_types(tres: str) -> dict[str, int] | None:
+    """GPUs by type in such a list, "" of no type; None: it names no GPU.
+
+    A type may begin with a digit (``gpu:2080ti:8``); a number by itself is a count, as Slurm has
+    it. A typed entry says again what the plain one says (``gres/gpu=2,gres/gpu:a100=2``): GPUs that
+    the plain one counts beyond the typed ones are of no type.
+    """
+    found: dict[str, int] = {}
+    for part in tres.split(","):
+        match = _IS_GPU.fullmatch(part.strip())
+        if match is None:
+            continue
+        kind, count = _kind_and_count(match["what"] or "")
+        found[kind] = found.get(kind, 0) + count
+    if len(found) > 1 and "" in found:
+        plain = found.pop("")
+        typed = sum(found.values())
+        if plain > typed:
+            found[""] = plain - typed
+    return found or None
+
+
+def _kind_and_count(what: str) -> tuple[str, int]:
+    """``a100=2``, ``2080ti:8``, ``a100`` or ``8`` as type and count."""
+    if what.isdigit() or not what:
+        return "", int(what or 1)
+    kind, _, count = what.replace("=", ":").rpartition(":")
+    return (kind, int(count)) if kind and count.isdigit() else (what, 1)
+
+
+_UNIT_MIB = {"": 1.0, "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
+
+
+def mib(said: str) -> float:
+    """``40G`` or ``100M`` in MiB."""
+    match = re.fullmatch(r"([\d.]+)([KMGTP]?)[nc]?", said)
+    if match is None:
+        raise ParseError(f"an amount of memory {said[:20]!r}")
+    return float(match[1]) * _UNIT_MIB[match[2]]
+
+
+def counts(said: str) -> dict[str, float]:
+    """``cpu=4,mem=400M,gres/gpu:a100=2`` by name, memory in MiB."""
+    found: dict[str, float] = {}
+    for part in said.split(","):
+        name, equals, value = part.strip().partition("=")
+        if equals and value not in ("N", ""):
+            found[name] = mib(value) if name == "mem" else float(value)
+    return found

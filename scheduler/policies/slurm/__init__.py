@@ -1,0 +1,1 @@
+"""Policy `slurm`: decides as a site's own slurmctld would."""

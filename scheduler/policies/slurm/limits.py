@@ -1,0 +1,207 @@
+"""Limits of QOS and associations, with Slurm's own reason for each.
+
+After acct_policy.c of Slurm 22.05 (https://slurm.schedmd.com/resource_limits.html): the QOS first,
+then the association and every account above it. TRES minutes, wall-clock in all and accrual limits
+are not modelled (`unmodelled`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from scheduler.policies.slurm.site import Ask, Assoc, Limits, Partition, Qos, Site, Tres
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A limit that a job would go beyond.
+
+    Attributes:
+        reason: as squeue shows it.
+        whose: ``QOS limited``, ``account physics``, ``user anna in account physics``.
+        name: sacctmgr's, with the TRES: ``GrpTRES gres/gpu``.
+        limit, used, asked: what may be had, what is had, what the job would add.
+        ever: it is within the limit once others end.
+    """
+
+    reason: str
+    whose: str
+    name: str
+    limit: float
+    used: float
+    asked: float
+    ever: bool = True
+
+
+class Usage:
+    """What running jobs have, by whom it is counted."""
+
+    def __init__(self) -> None:
+        self._tres: dict[tuple[str, ...], Counter[str]] = {}
+        self._jobs: Counter[tuple[str, ...]] = Counter()
+
+    def add(self, ask: Ask, site: Site, sign: int = 1) -> None:
+        """A job runs; `sign` -1: no longer."""
+        for key in _keys(ask, site):
+            self._jobs[key] += sign
+            counted = self._tres.setdefault(key, Counter())
+            for name, count in ask.tres.items():
+                counted[name] += sign * count  # type: ignore[assignment]
+
+    def jobs(self, *key: str) -> int:
+        return self._jobs[key]
+
+    def tres(self, name: str, *key: str) -> float:
+        return self._tres.get(key, Counter())[name]
+
+
+def _keys(ask: Ask, site: Site) -> Iterator[tuple[str, ...]]:
+    for qos in (ask.qos, *_partition_qos(ask, site)):
+        yield "qos", qos
+        yield "qos-user", qos, ask.user
+        yield "qos-account", qos, ask.account
+    yield "user", ask.account, ask.user
+    for account in above(site, ask.account):
+        yield "account", account
+
+
+def _partition_qos(ask: Ask, site: Site) -> list[str]:
+    if not ask.shares:
+        return []
+    part = site.partitions.get(ask.partitions[0]) if ask.partitions else None
+    return [part.qos] if part is not None and part.qos and part.qos != ask.qos else []
+
+
+def above(site: Site, account: str) -> Iterator[str]:
+    """An account and those above it, up to root."""
+    seen = set()
+    while account and account not in seen:
+        yield account
+        seen.add(account)
+        assoc = site.assocs.get((account, ""))
+        account = assoc.parent if assoc is not None else ""
+
+
+def first_hit(ask: Ask, partition: Partition, site: Site, usage: Usage) -> Hit | None:
+    """The first limit that keeps a job waiting; None: none does."""
+    if not {"limits", "safe"} & site.enforced:
+        return None
+    for name in dict.fromkeys((partition.qos, ask.qos)):
+        qos = site.qos.get(name)
+        if qos is not None and (hit := _of_qos(ask, partition, qos, usage)):
+            return hit
+    own = site.assocs.get((ask.account, ask.user))
+    if own is not None and (hit := _of_assoc(ask, partition, own, usage)):
+        return hit
+    for account in above(site, ask.account):
+        assoc = site.assocs.get((account, ""))
+        if assoc is not None and (hit := _of_assoc(ask, partition, assoc, usage)):
+            return hit
+    return None
+
+
+def _of_qos(ask: Ask, partition: Partition, qos: Qos, usage: Usage) -> Hit | None:
+    limits, whose = qos.limits, f"QOS {qos.name}"
+    user, account = f"user {ask.user} in {whose}", f"account {ask.account} in {whose}"
+    keys = ("qos", qos.name), ("qos-user", qos.name, ask.user), (
+        "qos-account", qos.name, ask.account
+    )  # fmt: skip
+    hits = (
+        _wall(ask, partition, limits, "QOSMaxWallDurationPerJobLimit", whose),
+        _tres(ask, limits.max_tres, "QOSMax", "PerJob", "MaxTRESPerJob", whose, usage),
+        _jobs(limits.grp_jobs, "QOSGrpJobsLimit", "GrpJobs", whose, usage.jobs(*keys[0])),
+        _tres(ask, limits.grp_tres, "QOSGrp", "", "GrpTRES", whose, usage, keys[0]),
+        _jobs(limits.max_jobs_pa, "MaxJobsPerAccount", "MaxJobsPA", account, usage.jobs(*keys[2])),
+        _tres(
+            ask, limits.max_tres_pa, "QOSMax", "PerAccount", "MaxTRESPA", account, usage, keys[2]
+        ),
+        _jobs(
+            limits.max_jobs_pu, "QOSMaxJobsPerUserLimit", "MaxJobsPU", user, usage.jobs(*keys[1])
+        ),
+        _tres(ask, limits.max_tres_pu, "QOSMax", "PerUser", "MaxTRESPU", user, usage, keys[1]),
+    )
+    return next(filter(None, hits), None)
+
+
+def _of_assoc(ask: Ask, partition: Partition, assoc: Assoc, usage: Usage) -> Hit | None:
+    limits = assoc.limits
+    whose = f"account {assoc.account}"
+    whose = f"user {assoc.user} in {whose}" if assoc.user else whose
+    key = ("user", assoc.account, assoc.user) if assoc.user else ("account", assoc.account)
+    running = usage.jobs(*key)
+    hits = (
+        _wall(ask, partition, limits, "AssocMaxWallDurationPerJobLimit", whose),
+        _tres(ask, limits.max_tres, "AssocMax", "PerJob", "MaxTRES", whose, usage),
+        _jobs(limits.grp_jobs, "AssocGrpJobsLimit", "GrpJobs", whose, running),
+        _tres(ask, limits.grp_tres, "AssocGrp", "", "GrpTRES", whose, usage, key),
+        # MaxJobs of an account is the default of its users, not its own
+        _jobs(
+            limits.max_jobs if assoc.user else None, "AssocMaxJobsLimit", "MaxJobs", whose, running
+        ),
+    )
+    return next(filter(None, hits), None)
+
+
+def _jobs(limit: int | None, reason: str, name: str, whose: str, running: int) -> Hit | None:
+    if limit is None or running < limit:
+        return None
+    return Hit(reason, whose, name, limit, running, 1, ever=limit > 0)
+
+
+def _wall(ask: Ask, part: Partition, limits: Limits, reason: str, whose: str) -> Hit | None:
+    asked = ask.limit_s(part)
+    if limits.max_wall_s is None or asked <= limits.max_wall_s:
+        return None
+    return Hit(reason, whose, "MaxWall", limits.max_wall_s, 0.0, asked, ever=False)
+
+
+def _tres(
+    ask: Ask,
+    limits: Tres,
+    begin: str,
+    per: str,
+    name: str,
+    whose: str,
+    usage: Usage,
+    key: tuple[str, ...] | None = None,
+) -> Hit | None:
+    for tres, limit in limits.items():
+        asked = ask.tres.get(tres, 0.0)
+        used = usage.tres(tres, *key) if key is not None else 0.0
+        if asked and used + asked > limit:
+            reason = _reason(begin, tres, per)
+            return Hit(reason, whose, f"{name} {tres}", limit, used, asked, ever=asked <= limit)
+    return None
+
+
+_WORDS = {"cpu": "Cpu", "mem": "Mem", "node": "Node", "billing": "Billing"}
+
+
+def _reason(begin: str, tres: str, per: str) -> str:
+    """Slurm's name of a limit on TRES; it is not regular."""
+    if tres.startswith("gres/"):
+        return f"{begin}GRES{per}"
+    if tres.startswith("license/"):
+        return f"{begin}License{per}"
+    word = _WORDS.get(tres, "Unknown")
+    if word == "Billing":
+        return f"{begin}Billing{per}"
+    if not per:
+        return f"{begin}{word}Limit"
+    return f"{begin}Memory{per}" if word == "Mem" else f"{begin}{word}{per}Limit"
+
+
+def unmodelled(site: Site, asks: Iterable[Ask]) -> dict[str, int]:
+    """What the site sets that the twin does not model, and how many of these jobs it touches."""
+    found: Counter[str] = Counter()
+    for ask in asks:
+        qos = site.qos.get(ask.qos)
+        said = {f"QOS {qos.name}: {one}" for one in qos.not_modelled} if qos is not None else set()
+        for key in ((ask.account, ask.user), *((a, "") for a in above(site, ask.account))):
+            assoc = site.assocs.get(key)
+            if assoc is not None:
+                said |= {f"account {assoc.account}: {one}" for one in assoc.not_modelled}
+        found.update(said)
+    return dict(found)

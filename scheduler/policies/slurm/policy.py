@@ -1,0 +1,252 @@
+"""Slurm's own scheduler as a policy: multifactor priority, main pass, backfill, limits.
+
+What it decides by is a `Site`, read off Slurm (`see`), or made of the cluster alone, where only
+nodes are known (then: order of arrival, backfill by time limits, no limits).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from math import inf
+
+from features.job import Job
+from scheduler.core.cluster import Cluster, ClusterSpec, Placement, Run
+from scheduler.core.decisions import Reason
+from scheduler.core.estimates import Estimator
+from scheduler.core.policy import NO_CLUSTER, NO_PREDICTORS, OrderTerms, Policy, Predictors
+from scheduler.core.queue import QueuedJob
+from scheduler.core.quirks import NONE, Quirks
+from scheduler.core.settings import PolicySettings
+from scheduler.core.turn import Turn
+from scheduler.policies.slurm.capacity import Capacity
+from scheduler.policies.slurm.limits import Usage
+from scheduler.policies.slurm.passes import PRIORITY, RESOURCES, Passes, Ranked, Running, Verdict
+from scheduler.policies.slurm.passes import line_up as ranked_line
+from scheduler.policies.slurm.priority import Multifactor, Terms
+from scheduler.policies.slurm.site import Ask, Share, Site
+
+_REASONS = {RESOURCES: Reason.GPUS_BUSY, PRIORITY: Reason.BEHIND_HIGHER_PRIORITY}
+
+
+# Slurm's own defaults of SchedulerParameters
+INTERVAL_S, WINDOW_MIN, DEPTH, BACKFILL_DEPTH = 30, 1440, 100, 100
+
+
+class Slurm(Policy):
+    """A site's own Slurm.
+
+    Attributes:
+        site: what it decides by.
+        verdicts: why jobs wait, as of the last look at them.
+    """
+
+    name = "slurm"
+    mixes_types = True
+    borrows = True  # limits and licences reach beyond a virtual cluster: all look when one frees
+
+    def __init__(
+        self,
+        settings: PolicySettings | None = None,
+        cluster: ClusterSpec = NO_CLUSTER,
+        predictors: Predictors = NO_PREDICTORS,
+        quirks: Quirks = NONE,
+    ):
+        super().__init__(settings, cluster, predictors, quirks)
+        self.verdicts: dict[str, Verdict] = {}
+        self._asks: dict[str, Ask] = {}
+        self._running: dict[str, Running] = {}
+        self._names = [str(number) for number in range(len(cluster.nodes()))]
+        self._look(Site.of_cluster(cluster))
+        self._backfilled: dict[str, float] = {}  # when, by virtual cluster
+        self._due: set[str] = set()  # of these something happened that no backfill has seen
+
+    def _look(self, site: Site) -> None:
+        self.site = site
+        self.weights = Multifactor(site)
+        self._capacity, self._usage = Capacity.of(site), Usage()
+        self._every_s = site.parameter("bf_interval", INTERVAL_S)
+        self._window_s = 60 * site.parameter("bf_window", WINDOW_MIN)
+        self._depth = int(site.parameter("default_queue_depth", DEPTH))
+        self._bf_depth = int(site.parameter("bf_max_job_test", BACKFILL_DEPTH))
+
+    def see(self, site: Site, names: Iterable[str], asks: Mapping[str, Ask]) -> None:
+        """Decide by what Slurm prints. Before any job is known.
+
+        Args:
+            names: of the core's nodes, in order.
+            asks: what each job asks for, or has.
+        """
+        self._look(site)
+        self.places_cpus = True
+        self._names, self._asks = list(names), dict(asks)
+
+    # --- what it knows of jobs ------------------------------------------------------------------
+
+    def ask(self, job: Job) -> Ask:
+        """What a job asks for; one that comes again in a future asks for what it did before."""
+        found = self._asks.get(job.job_id)
+        if found is None:
+            before = self._asks.get(job.job_id.partition("~")[0])
+            found = Ask.of_job(job, self.site) if before is None else _again(before, job)
+            self._asks[job.job_id] = found
+        return found
+
+    def terms(self, job: Job, now: float) -> dict[str, Terms]:
+        """The terms of a job's priority by partition, as `sprio` shows them."""
+        line = ranked_line(self.site, [self.ask(job)], self.weights, now)
+        return {one.partition.name: one.terms for one in line}
+
+    def prepare(self, queued: QueuedJob, now: float, estimator: Estimator) -> None:
+        line = ranked_line(self.site, [self.ask(queued.job)], self.weights, now)
+        queued.key = _key(line[0]) if line else 0.0
+
+    def started(self, run: Run, now: float) -> None:
+        ask = self.ask(run.job)
+        if run.job.job_id in self._running:
+            return  # by a pass of ours
+        shares = ask.shares or self._shares(ask, run)
+        part = self.site.partitions.get(ask.partitions[0]) if ask.partitions else None
+        ran = _holding(ask, shares)
+        self._capacity.take(shares)
+        self._usage.add(ran, self.site)
+        self._running[run.job.job_id] = Running(ran, now + ask.limit_s(part))
+
+    def ended(self, run: Run, now: float) -> None:
+        self._left(run.job.job_id)
+
+    def stopped(self, run: Run, now: float) -> None:
+        self._left(run.job.job_id)
+
+    def withdrawn(self, job_id: str, now: float) -> None:
+        self._left(job_id)
+
+    def _left(self, job_id: str) -> None:
+        ran = self._running.pop(job_id, None)
+        if ran is not None:
+            self._capacity.take(ran.ask.shares, -1)
+            self._usage.add(ran.ask, self.site, -1)
+        self.verdicts.pop(job_id, None)
+
+    def _shares(self, ask: Ask, run: Run) -> tuple[Share, ...]:
+        """What a run holds, of which only its GPUs are known."""
+        cpus = -(-ask.cpus // max(1, len(run.nodes)))
+        found = []
+        for number, mask in zip(run.nodes, run.gpus, strict=True):
+            name = self._names[number]
+            gpus = _kinds(self.site.nodes[name].gpus, mask)
+            found.append(Share(name, cpus, ask.memory_mib, gpus))
+        return tuple(found)
+
+    # --- deciding -------------------------------------------------------------------------------
+
+    def serve(self, turn: Turn) -> None:
+        now = turn.now
+        waiting = {queued.job.job_id: queued for queued in turn.queue}
+        asks = [self.ask(queued.job) for queued in waiting.values()]
+        line = ranked_line(self.site, asks, self.weights, now)
+        self._order(turn, waiting, line)
+        look = Passes(self.site, now, self._capacity, self._usage, self._running)
+        look.main(line, self._depth)
+        if self.site.backfills and now >= self._backfilled.get(turn.vc, -inf) + self._every_s:
+            look.backfill(line, self._bf_depth, self._window_s)
+            self._backfilled[turn.vc] = now
+            self._due.discard(turn.vc)
+        elif self.site.backfills:
+            self._due.add(turn.vc)
+        for job_id, (ranked, shares) in look.started.items():
+            queued = waiting.pop(job_id)
+            placement = self._placement(turn, shares, queued.job.gpus)
+            turn.start(queued, placement, evidence=(("priority", ranked.priority),))
+        for job_id, queued in waiting.items():
+            verdict = look.verdicts.get(job_id)
+            before = self.verdicts.get(job_id)
+            if verdict is None:  # behind those that were looked at
+                verdict = before or Verdict(PRIORITY)
+            elif verdict.planned_at is None and before is not None:
+                verdict.planned_at, verdict.planned_on = before.planned_at, before.planned_on
+            self.verdicts[job_id] = verdict
+            reason = _REASONS.get(verdict.reason, Reason.LIMIT_REACHED)
+            turn.wait(queued, reason)
+
+    def _order(self, turn: Turn, waiting: Mapping[str, QueuedJob], line: list[Ranked]) -> None:
+        """Age and fair share move on: put the queue in the order of now."""
+        keys: dict[str, float] = {}
+        for ranked in reversed(line):
+            keys[ranked.ask.job_id] = _key(ranked)
+        moved = [q for job_id, q in waiting.items() if q.key != keys.get(job_id, q.key)]
+        if moved:
+            for queued in moved:
+                queued.key = keys[queued.job.job_id]
+            turn.queue.replace(list(waiting.values()))
+
+    def _placement(self, turn: Turn, shares: Iterable[Share], gpus: int) -> Placement:
+        """Shares as the core has them: which GPUs. A job alone on a node has all of its GPUs, and
+        is given as many as it asked for: nobody else is put there."""
+        numbers = {name: number for number, name in enumerate(self._names)}
+        found: Placement = []
+        for share in shares:
+            number = numbers[share.node]
+            free = turn.cluster.pool_of(number).open_on(number)
+            mask = _mask(self.site.nodes[share.node].gpus, free, dict(share.gpus))
+            while mask.bit_count() > gpus:
+                mask &= mask - 1
+            gpus -= mask.bit_count()
+            found.append((number, mask))
+        return found
+
+    def next_wake(self, now: float) -> float | None:
+        times = (self._backfilled[vc] + self._every_s for vc in self._due)
+        return min((at for at in times if at > now), default=None)
+
+    def cluster_changed(self, cluster: Cluster) -> None:
+        """Nodes are the site's: a core that is made of another is made anew."""
+
+    def order_terms(self, queued: QueuedJob, now: float) -> OrderTerms:
+        return (("priority", queued.key),)
+
+    def left_s(self, run: Run, queued: QueuedJob, now: float) -> float:
+        ran = self._running.get(run.job.job_id)
+        return inf if ran is None else max(0.0, ran.until - now)
+
+
+def _key(ranked: Ranked) -> float:
+    """Smaller goes first: tier, then priority."""
+    return -float(ranked.partition.tier * 2**33 + ranked.priority)
+
+
+def _holding(ask: Ask, shares: tuple[Share, ...]) -> Ask:
+    return replace(ask, shares=shares)
+
+
+def _again(before: Ask, job: Job) -> Ask:
+    at = job.submit_time
+    return replace(before, job_id=job.job_id, submit=at, accrue=at, shares=(), array_limit=0)
+
+
+def _kinds(has: Iterable[tuple[str, int]], mask: int) -> tuple[tuple[str, int], ...]:
+    """Which types the GPUs of a mask are of."""
+    found, first = [], 0
+    for kind, count in has:
+        taken = (mask >> first & (1 << count) - 1).bit_count()
+        if taken:
+            found.append((kind, taken))
+        first += count
+    return tuple(found)
+
+
+def _mask(has: Iterable[tuple[str, int]], free: int, wanted: Mapping[str, int]) -> int:
+    """Free GPUs of these types; where the core's books differ, others of the node."""
+    mask, first, short = 0, 0, 0
+    for kind, count in has:
+        own = free >> first & (1 << count) - 1
+        for _ in range(wanted.get(kind, 0)):
+            low = own & -own
+            short += not low
+            mask |= low << first
+            own ^= low
+        first += count
+    for _ in range(short):
+        rest = free & ~mask
+        mask |= rest & -rest
+    return mask

@@ -1,0 +1,168 @@
+"""priority/multifactor: the terms of a job's priority, as `sprio` shows them.
+
+After src/plugins/priority/multifactor of Slurm 22.05 and its manual page
+(https://slurm.schedmd.com/priority_multifactor.html, https://slurm.schedmd.com/fair_tree.html).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import inf
+
+from scheduler.policies.slurm.site import Ask, Assoc, AssocKey, Partition, Site
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Weighted terms; their sum, cut to a whole number, is the priority."""
+
+    site: float = 0.0
+    age: float = 0.0
+    assoc: float = 0.0
+    fairshare: float = 0.0
+    jobsize: float = 0.0
+    partition: float = 0.0
+    qos: float = 0.0
+    nice: int = 0
+    tres: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def total(self) -> int:
+        parts = (self.site, self.age, self.assoc, self.fairshare, self.jobsize, self.partition)
+        return max(1, int(sum(parts) + self.qos + sum(self.tres.values()) - self.nice))
+
+
+class Multifactor:
+    """Priorities of the jobs of a site."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        weight = {name: _number(site.config.get(f"PriorityWeight{name}", "0")) for name in _WEIGHTS}
+        self._weight = weight
+        self._tres = _tres_weights(site.config.get("PriorityWeightTRES", ""))
+        self._flags = frozenset(site.config.get("PriorityFlags", "").upper().split(","))
+        self._max_age = duration_s(site.config.get("PriorityMaxAge", "7-0")) or inf
+        self._small = site.config.get("PriorityFavorSmall", "").lower() == "yes"
+        most = max((part.job_factor for part in site.partitions.values()), default=0)
+        self._part_most = max(1, most)
+        self._qos_most = max((qos.priority for qos in site.qos.values()), default=0)
+        self._assoc_most = max((assoc.priority for assoc in site.assocs.values()), default=0)
+        self.fairshare = fair_tree(site.assocs) if site.assocs else {}
+
+    def terms(self, ask: Ask, partition: Partition, now: float) -> Terms:
+        """The terms of a job in one of its partitions, as they are computed at `now`."""
+        site, weight = self._site, self._weight
+        if not site.weighs:
+            return Terms()
+        qos, assoc = site.qos.get(ask.qos), site.assocs.get((ask.account, ask.user))
+        return Terms(
+            site=float(ask.site_factor),
+            age=weight["Age"] * self._age(ask, now),
+            assoc=weight["Assoc"] * _part(assoc.priority if assoc else 0, self._assoc_most),
+            fairshare=weight["FairShare"] * self.fairshare.get((ask.account, ask.user), 0.0),
+            jobsize=weight["JobSize"] * self._size(ask, partition) if weight["JobSize"] else 0.0,
+            partition=weight["Partition"] * partition.job_factor / self._part_most,
+            qos=weight["QOS"] * _part(qos.priority if qos else 0, self._qos_most),
+            nice=ask.nice,
+            tres={
+                name: each * _part(ask.tres.get(name, 0.0), partition.tres.get(name, 0.0))
+                for name, each in self._tres.items()
+            },
+        )
+
+    def _age(self, ask: Ask, now: float) -> float:
+        since = ask.submit if "ACCRUE_ALWAYS" in self._flags else ask.accrue
+        return 0.0 if since is None else min(1.0, max(0.0, now - since) / self._max_age)
+
+    def _size(self, ask: Ask, partition: Partition) -> float:
+        nodes, cpus = max(1, len(self._site.nodes)), max(1, self._site.cpus)
+        asked = ask.sized_cpus or ask.cpus
+        if "SMALL_RELATIVE_TO_TIME" in self._flags:
+            minutes = max(1.0, ask.limit_s(partition) / 60)
+            size = max(float(asked), ask.nodes * cpus / nodes) / minutes / cpus
+            return min(1.0, 1.0 - size if self._small else size)
+        size = (ask.nodes / nodes + asked / cpus) / 2
+        return min(1.0, max(0.0, 1.0 - size if self._small else size))
+
+
+_WEIGHTS = ("Age", "Assoc", "FairShare", "JobSize", "Partition", "QOS")
+
+
+def fair_tree(assocs: Mapping[AssocKey, Assoc]) -> dict[AssocKey, float]:
+    """Fair share of every user's association, from 0 to 1, by Fair Tree."""
+    children: dict[str, list[Assoc]] = {}
+    for assoc in assocs.values():
+        above = assoc.account if assoc.user else assoc.parent
+        if above:
+            children.setdefault(above, []).append(assoc)
+    count = sum(bool(assoc.user) for assoc in assocs.values())
+    found: dict[AssocKey, float] = {}
+    rank = tied_rank = count
+
+    def below(accounts: list[Assoc]) -> list[tuple[float, Assoc]]:
+        return [one for a in accounts for one in _levels(a, children.get(a.account, []))]
+
+    def walk(siblings: list[tuple[float, Assoc]], account_tied: bool) -> None:
+        nonlocal rank, tied_rank
+        siblings.sort(key=lambda one: (-one[0], not one[1].user))  # users before accounts
+        place, before = 0, None
+        while place < len(siblings):
+            level, assoc = siblings[place]
+            tied = account_tied if place == 0 else level == before
+            if assoc.user:
+                tied_rank = tied_rank if tied else rank
+                found[assoc.account, assoc.user] = tied_rank / count
+                rank -= 1
+                place += 1
+            else:  # accounts of one level are ranked as one
+                alike = [one for same, one in siblings[place:] if same == level]
+                walk(below(alike), tied)
+                place += len(alike)
+            before = level
+
+    walk(below([assocs["root", ""]] if ("root", "") in assocs else []), False)
+    return found
+
+
+def _levels(above: Assoc, siblings: list[Assoc]) -> list[tuple[float, Assoc]]:
+    """LevelFS of each: its part of the shares over its part of the usage."""
+    shares = sum(assoc.shares or 0 for assoc in siblings)
+    usage = max(above.usage, sum(assoc.usage for assoc in siblings))
+    found = []
+    for assoc in siblings:
+        mine = (assoc.shares or 0) / shares if shares else 0.0
+        used = assoc.usage / usage if usage else 0.0
+        found.append(((mine / used if used else inf) if mine else 0.0, assoc))
+    return found
+
+
+def _part(mine: float, most: float) -> float:
+    return mine / most if most else 0.0
+
+
+def _number(text: str) -> float:
+    return float(text) if text.replace(".", "", 1).isdigit() else 0.0
+
+
+def _tres_weights(text: str) -> dict[str, float]:
+    parts = (part.partition("=") for part in text.split(","))
+    return {name.lower(): _number(value) for name, _, value in parts if value}
+
+
+def duration_s(text: str) -> float | None:
+    """``7-00:00:00``, ``01:00:00``, ``30`` (minutes), ``5 sec`` in seconds; None: UNLIMITED."""
+    text = text.strip()
+    if text.endswith(" sec"):
+        return float(text[:-4])
+    days, dash, rest = text.rpartition("-")
+    parts = rest.split(":")
+    if not all(part.isdigit() for part in parts) or (dash and not days.isdigit()):
+        return None
+    if dash:
+        hours, minutes, seconds = (int(part) for part in [*parts, "0", "0"][:3])
+    elif len(parts) == 1:
+        hours, minutes, seconds = 0, int(parts[0]), 0
+    else:
+        hours, minutes, seconds = (int(part) for part in (["0", *parts])[-3:])
+    return float(((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds)

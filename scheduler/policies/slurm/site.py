@@ -1,0 +1,274 @@
+"""A Slurm cluster as values: what slurmctld decides by, and what a job asks of it.
+
+Words are Slurm's. Times are seconds (moments: since the epoch), memory MiB. TRES are named as
+Slurm names them: ``cpu``, ``mem``, ``node``, ``billing``, ``gres/gpu``, ``gres/gpu:a100``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from features.job import Job
+from scheduler.core.cluster import ClusterSpec
+
+Tres = Mapping[str, float]
+GPU = "gres/gpu"
+UNPLACED_S = 365 * 86_400.0  # Slurm's own for a job without a limit: a year
+
+
+@dataclass(frozen=True, slots=True)
+class SiteNode:
+    """A node. `gpus`: number by type, in the order of their indices."""
+
+    name: str
+    cpus: int
+    memory_mib: float
+    gpus: tuple[tuple[str, int], ...] = ()
+    features: frozenset[str] = frozenset()
+    weight: int = 1
+    open: bool = True
+    state: str = "IDLE"
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A partition. None: no limit.
+
+    Attributes:
+        tres: what it has in all, as Slurm counts it.
+        qos: whose limits hold for its jobs, too.
+        accounts, all_qos: that may use it; None: any.
+    """
+
+    name: str
+    nodes: frozenset[str]
+    tier: int = 1
+    job_factor: int = 1
+    max_time_s: float | None = None
+    default_time_s: float | None = None
+    max_nodes: int | None = None
+    up: bool = True
+    exclusive: bool = False
+    default: bool = False
+    qos: str = ""
+    accounts: frozenset[str] | None = None
+    all_qos: frozenset[str] | None = None
+    tres: Tres = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Nodes set apart from `start` to `end`, for these users and accounts."""
+
+    name: str
+    nodes: frozenset[str]
+    start: float
+    end: float
+    users: frozenset[str] = frozenset()
+    accounts: frozenset[str] = frozenset()
+    flags: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of an association or a QOS, by sacctmgr's names. None or absent: none."""
+
+    grp_tres: Tres = field(default_factory=dict)
+    grp_jobs: int | None = None
+    max_tres: Tres = field(default_factory=dict)  # per job
+    max_jobs: int | None = None  # of an association
+    max_wall_s: float | None = None
+    max_tres_pu: Tres = field(default_factory=dict)
+    max_jobs_pu: int | None = None
+    max_tres_pa: Tres = field(default_factory=dict)
+    max_jobs_pa: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Qos:
+    """A QOS. `not_modelled`: what it sets that the twin does not know."""
+
+    name: str
+    priority: int = 0
+    limits: Limits = Limits()
+    not_modelled: tuple[str, ...] = ()
+
+
+AssocKey = tuple[str, str]  # account, user; user "" = the account itself
+
+
+@dataclass(frozen=True, slots=True)
+class Assoc:
+    """An association. `parent`: account above; "" = none. `usage`: decayed, as sshare has it.
+
+    `shares` None: those of its parent (`Fairshare=parent`).
+    """
+
+    account: str
+    user: str = ""
+    parent: str = ""
+    shares: int | None = 1
+    usage: float = 0.0
+    priority: int = 0
+    limits: Limits = Limits()
+    not_modelled: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Site:
+    """Everything that slurmctld decides by.
+
+    Attributes:
+        licences: how many there are, by name.
+        config: of `scontrol show config`.
+    """
+
+    nodes: Mapping[str, SiteNode]
+    partitions: Mapping[str, Partition]
+    reservations: tuple[Reservation, ...] = ()
+    licences: Mapping[str, int] = field(default_factory=dict)
+    qos: Mapping[str, Qos] = field(default_factory=dict)
+    assocs: Mapping[AssocKey, Assoc] = field(default_factory=dict)
+    config: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def parameters(self) -> Mapping[str, str]:
+        """`SchedulerParameters`, by name."""
+        said = self.config.get("SchedulerParameters", "").split(",")
+        return dict(part.partition("=")[::2] for part in said if part and part != "(null)")
+
+    def parameter(self, name: str, default: float) -> float:
+        """A number of `SchedulerParameters`."""
+        try:
+            return float(self.parameters.get(name, default))
+        except ValueError:
+            return default
+
+    @cached_property
+    def enforced(self) -> frozenset[str]:
+        """What `AccountingStorageEnforce` sets."""
+        return frozenset(self.config.get("AccountingStorageEnforce", "").lower().split(","))
+
+    @cached_property
+    def backfills(self) -> bool:
+        return self.config.get("SchedulerType", "sched/backfill").endswith("backfill")
+
+    @cached_property
+    def weighs(self) -> bool:
+        """Whether priorities are computed (priority/multifactor), not given in order of arrival."""
+        return self.config.get("PriorityType", "").endswith("multifactor")
+
+    @cached_property
+    def cpus(self) -> int:
+        return sum(node.cpus for node in self.nodes.values())
+
+    @cached_property
+    def order(self) -> Mapping[str, tuple[int, int]]:
+        """Nodes by weight, then as they stand in slurm.conf."""
+        return {name: (node.weight, i) for i, (name, node) in enumerate(self.nodes.items())}
+
+    @classmethod
+    def of_cluster(cls, spec: ClusterSpec) -> Site:
+        """A cluster of which only nodes are known: each virtual cluster a partition, no limits,
+        multifactor without weights (so order of arrival), backfill. CPUs and memory are plenty."""
+        nodes: dict[str, SiteNode] = {}
+        members: dict[str, set[str]] = {vc: set() for vc in spec.vcs}
+        for number, has in enumerate(spec.nodes()):
+            gpus = ((has.gpu_type, has.gpus),) if has.gpus else ()
+            nodes[str(number)] = SiteNode(str(number), 1_000_000, 1e12, gpus)
+            members[has.vc].add(str(number))
+        partitions = {vc: Partition(vc, frozenset(names)) for vc, names in members.items()}
+        return cls(nodes, partitions)
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a job has, or would have, of a node; `gpus` by type."""
+
+    node: str
+    cpus: int
+    memory_mib: float
+    gpus: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What a job asks for.
+
+    Attributes:
+        nodes, max_nodes: at least, and at most (0: any number).
+        cpus: in all. `min_cpus`: on every node.
+        memory_mib: per node, or per CPU (`per_cpu`), or per GPU (`per_gpu`).
+        gpus: of each type ("" any), per job, or per node (`gpus_per_node`).
+        features: constraint, as written (``a&b``, ``a|b``).
+        accrue: since when its age counts; None: it does not.
+        sized_cpus: CPUs its size counts by, where not `cpus`: those of whole nodes it is to have.
+        priority: Slurm's own at the last look; 0 = held.
+        tres: what it is counted as.
+        shares: what it has while it runs.
+        array, array_limit: its array, and how many tasks of that may run at once (0: any number).
+        reason: Slurm's own.
+    """
+
+    job_id: str
+    user: str = ""
+    account: str = ""
+    qos: str = ""
+    partitions: tuple[str, ...] = ()
+    nodes: int = 1
+    max_nodes: int = 0
+    cpus: int = 1
+    min_cpus: int = 1
+    memory_mib: float = 0.0
+    per_cpu: bool = False
+    per_gpu: bool = False
+    gpus: tuple[tuple[str, int], ...] = ()
+    gpus_per_node: bool = False
+    features: str = ""
+    req_nodes: frozenset[str] = frozenset()
+    exc_nodes: frozenset[str] = frozenset()
+    exclusive: bool = False
+    licences: tuple[tuple[str, int], ...] = ()
+    reservation: str = ""
+    time_limit_s: float | None = None
+    submit: float = 0.0
+    accrue: float | None = None
+    sized_cpus: int = 0
+    nice: int = 0
+    site_factor: int = 0
+    priority: int = 1
+    array: str = ""
+    array_limit: int = 0
+    reason: str = ""
+    tres: Tres = field(default_factory=dict)
+    shares: tuple[Share, ...] = ()
+
+    def limit_s(self, partition: Partition | None) -> float:
+        """Seconds it may run in a partition."""
+        if self.time_limit_s is not None:
+            return self.time_limit_s
+        if partition is None:
+            return UNPLACED_S
+        return partition.default_time_s or partition.max_time_s or UNPLACED_S
+
+    @classmethod
+    def of_job(cls, job: Job, site: Site) -> Ask:
+        """What a job of a trace asks for."""
+        partitions = (job.vc,) if job.vc in site.partitions else tuple(site.partitions)[:1]
+        gpus = ((job.gpu_type or "", job.gpus),) if job.gpus else ()
+        cpus = int(job.cpus or 1)
+        return cls(
+            job.job_id,
+            user=job.user,
+            partitions=partitions,
+            cpus=cpus,
+            memory_mib=job.memory_mib or 0.0,
+            gpus=gpus,
+            time_limit_s=job.time_limit_s,
+            submit=job.submit_time,
+            accrue=job.submit_time,
+            tres={"cpu": cpus, "mem": job.memory_mib or 0.0, "node": 1, GPU: job.gpus},
+        )

@@ -1,0 +1,98 @@
+"""The policy `slurm` beside the slurmctld it stands for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from benchmarks.slurm import SlurmCluster
+from scheduler.backends.slurm.client import Slurm
+from scheduler.backends.slurm.site import asks_of, read_site
+from scheduler.backends.slurm.table import Table
+from scheduler.policies.slurm.priority import Multifactor, Terms
+from scheduler.policies.slurm.site import Ask, Site
+from tests.slurm.site import client
+
+USERS = ("nobody", "games", "mail")
+SPRIO = "%i|%r|%Y|%A|%F|%J|%P|%Q|%T|%B|%N|%S"
+
+
+@pytest.fixture(scope="module")
+def university() -> Iterator[SlurmCluster]:
+    """Full, with jobs of three users waiting for every kind of reason, and some usage."""
+    with SlurmCluster(university=True, accounting=True) as slurm:
+        for words in (
+            "add account physics Fairshare=30",
+            "add account chem Fairshare=10",
+            "add account bio parent=physics Fairshare=5",
+            "add user nobody Account=physics Fairshare=10",
+            "add user games Account=chem",
+            "add user mail Account=bio GrpTRES=gres/gpu=2",
+            "add qos high Priority=100",
+            "add qos limited Priority=10 MaxJobsPerUser=1 GrpTRES=gres/gpu=4",
+            "modify account physics set qos=normal,high,limited",
+        ):
+            slurm.run("sacctmgr", "-i", *words.split())
+        for user, asked in (
+            ("games", "-N3 --exclusive -t 9"),
+            ("games", "-N2 --gpus-per-node=2 --ntasks-per-node=2 --cpus-per-gpu=2 --exclude=n1"),
+            ("nobody", "--gpus=2080ti:8 -N1 -n1 -t 20"),
+            ("nobody", "--gres=gpu:2080ti:8 -t 20 --cpus-per-task=4"),
+            ("games", "--gres=gpu:a100:2 -p long -t 30"),
+            ("mail", "--gpus=2"),
+            ("mail", "--gpus=1"),
+            ("games", "-p cpu -n 4 -L matlab:2"),
+            ("games", "-p cpu -n 4 -L matlab:1"),
+            ("nobody", "-p long --gres=gpu:2080ti:8 --qos=high -t 120 --nice=50"),
+            ("nobody", "--qos=limited --gpus=1"),
+            ("nobody", "--qos=limited --gpus=1"),
+            ("nobody", "-t 300 --gpus=1"),
+            ("nobody", "--array=1-5%2 --gres=gpu:1 -C ampere --mem=40G"),
+            ("nobody", "-C ampere|turing --gpus=1 -p long -N1 --exclusive"),
+        ):
+            script = ["--output=/dev/null", "--chdir=/tmp", "--wrap", "sleep 600"]
+            slurm.run("sbatch", *asked.split(), *script, user=user)
+        yield slurm
+
+
+def rounded(terms: Terms) -> tuple[int, ...]:
+    """As `sprio` prints them."""
+    parts = (terms.age, terms.fairshare, terms.jobsize, terms.partition, terms.qos)
+    return tuple(round(one) for one in (*parts, terms.assoc, float(terms.nice)))
+
+
+def wrong(site: Site, asks: dict[str, Ask], told: list[list[str]], now: float) -> list[str]:
+    """Where terms, rounded as `sprio` does, or priorities are others when computed at `now`."""
+    weights, found = Multifactor(site), []
+    for job_id, part, priority, age, fair, size, in_part, qos, tres, assoc, nice, _ in told:
+        ask = asks.get(job_id) or next(a for a in asks.values() if a.array == job_id)
+        terms = weights.terms(ask, site.partitions[part], now)
+        said = tuple(int(one) for one in (age, fair, size, in_part, qos, assoc, nice))
+        by_name = dict(one.partition("=")[::2] for one in tres.split(","))
+        off = any(abs(a - b) > 1 for a, b in zip(rounded(terms), said, strict=True))
+        off |= any(abs(int(by_name.get(n, 0)) - x) > 1 for n, x in terms.tres.items())
+        if off or abs(terms.total - int(priority)) > 1:
+            found.append(f"{job_id} in {part}: {terms} = {terms.total}; {priority} {said} {tres}")
+    return found
+
+
+def test_terms_are_sprios_for_every_waiting_job(university: SlurmCluster) -> None:
+    slurm: Slurm = client(university)
+    table, least = Table(slurm), ["never computed"]
+    until = time.monotonic() + 150.0
+    while least and time.monotonic() < until:
+        time.sleep(2.0)
+        before = university.run("sprio", "-h", "-o", SPRIO).stdout
+        site = read_site(slurm, slurm.nodes())
+        asks = asks_of(table.jobs(), site)
+        if university.run("sprio", "-h", "-o", SPRIO).stdout != before:
+            continue  # it was computed anew meanwhile
+        told = [line.split("|") for line in before.splitlines()]
+        if len(told) < 9 or not any(assoc.usage for assoc in site.assocs.values()):
+            continue
+        now = time.time()  # Slurm computes them once a minute: at which moment it does not say
+        tries = [wrong(site, asks, told, now - back) for back in range(-2, 75)]
+        least = min(tries, key=len)
+    assert not least
