@@ -165,7 +165,8 @@ def serve(
             file, names = CoreSpec.of(shape.spec, profiling=partition), shape.names
         else:
             file = read_cluster(settings.cluster or DEMO_CLUSTER)
-        name = settings.policy or file.policy
+        own = "slurm" if settings.follows and settings.slurm_mode == "advise" else file.policy
+        name = settings.policy or own
         written = file.settings.plain() if name == file.policy else {}
         values = over(over(written, settings.policy_settings), given(name, options or []))
         spec = CoreSpec.of(file.cluster, name, values, file.profiling)

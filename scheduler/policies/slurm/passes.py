@@ -40,7 +40,7 @@ class Ranked:
 
 
 @dataclass(slots=True)
-class Verdict:
+class PendingReason:
     """Why a job waits, in Slurm's word.
 
     Attributes:
@@ -71,7 +71,7 @@ class Passes:
 
     Attributes:
         started: jobs to start now, in order, and where.
-        verdicts: of those that wait.
+        reasons: of those that wait.
     """
 
     site: Site
@@ -80,9 +80,9 @@ class Passes:
     usage: Usage
     running: dict[str, Running]
     started: dict[str, tuple[Ranked, tuple[Share, ...]]] = field(default_factory=dict)
-    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    reasons: dict[str, PendingReason] = field(default_factory=dict)
     licences: dict[str, int] = field(default_factory=dict)
-    tasks: dict[str, int] = field(default_factory=dict)  # of arrays with a limit, that run
+    tasks: dict[str, int] = field(default_factory=dict)  # of arrays, that run
 
     def __post_init__(self) -> None:
         self.licences = dict(self.site.licences)
@@ -92,7 +92,7 @@ class Passes:
     def _count(self, ask: Ask, sign: int) -> None:
         for name, count in ask.licences:
             self.licences[name] = self.licences.get(name, 0) - sign * count
-        if ask.array_limit:
+        if ask.array:
             self.tasks[ask.array] = self.tasks.get(ask.array, 0) + sign
 
     # --- the passes ---------------------------------------------------------------------------
@@ -109,7 +109,7 @@ class Passes:
                 self._wait(ask, kept)
                 continue
             if part.name in failed:
-                self._wait(ask, Verdict(PRIORITY))
+                self._wait(ask, PendingReason(PRIORITY))
                 continue
             names = self.nodes_of(ask, part, self.now)
             placed = choose(ask, self.capacity, [n for n in names if n not in closed], self.site)
@@ -143,9 +143,9 @@ class Passes:
                 continue
             limit_s = ask.limit_s(part)
             planned.append(Planned(at, at + limit_s, nodes))
-            verdict = self.verdicts.setdefault(ask.job_id, Verdict(PRIORITY))
-            if ask.job_id not in seen or at < (verdict.planned_at or at + 1):
-                verdict.planned_at, verdict.planned_on = at, tuple(sorted(nodes))
+            known = self.reasons.setdefault(ask.job_id, PendingReason(PRIORITY))
+            if ask.job_id not in seen or at < (known.planned_at or at + 1):
+                known.planned_at, known.planned_on = at, tuple(sorted(nodes))
             seen.add(ask.job_id)
 
     def _earliest(
@@ -190,32 +190,32 @@ class Passes:
         self.running[ask.job_id] = Running(ran, self.now + ask.limit_s(ranked.partition))
         self._count(ran, 1)
         self.started[ask.job_id] = ranked, placed
-        self.verdicts.pop(ask.job_id, None)
+        self.reasons.pop(ask.job_id, None)
 
-    def _wait(self, ask: Ask, verdict: Verdict) -> None:
+    def _wait(self, ask: Ask, found: PendingReason) -> None:
         """Of several partitions, the one in which it comes nearest to starting tells."""
-        before = self.verdicts.get(ask.job_id)
+        before = self.reasons.get(ask.job_id)
         if before is None or before.reason not in CAPACITY:
-            self.verdicts[ask.job_id] = verdict
+            self.reasons[ask.job_id] = found
 
-    def kept_from(self, ask: Ask, part: Partition) -> Verdict | None:
+    def kept_from(self, ask: Ask, part: Partition) -> PendingReason | None:
         """What keeps a job from being looked at, whatever is free; None: nothing."""
         if not part.up:
-            return Verdict("PartitionDown")
+            return PendingReason("PartitionDown")
         limit_s = ask.limit_s(part)
         if part.max_time_s is not None and limit_s > part.max_time_s:
-            return Verdict("PartitionTimeLimit")
+            return PendingReason("PartitionTimeLimit")
         most = part.max_nodes
         if (most is not None and ask.nodes > most) or ask.nodes > len(part.nodes):
-            return Verdict("PartitionNodeLimit")
+            return PendingReason("PartitionNodeLimit")
         if ask.array_limit and self.tasks.get(ask.array, 0) >= ask.array_limit:
-            return Verdict("JobArrayTaskLimit")
+            return PendingReason("JobArrayTaskLimit")
         if hit := first_hit(ask, part, self.site, self.usage):
-            return Verdict(hit.reason, hit)
+            return PendingReason(hit.reason, hit)
         if any(self.licences.get(name, 0) < count for name, count in ask.licences):
-            return Verdict("Licenses")
+            return PendingReason("Licenses")
         if ask.reservation and not any(r.name == ask.reservation for r in self._active()):
-            return Verdict("Reservation", reservation=ask.reservation)
+            return PendingReason("Reservation", reservation=ask.reservation)
         return None
 
     def _active(self) -> Iterable[Reservation]:
@@ -242,18 +242,18 @@ class Passes:
         ]
         return sorted(found, key=self.site.order.__getitem__)
 
-    def _lacking(self, ask: Ask, part: Partition, names: Sequence[str]) -> Verdict:
+    def _lacking(self, ask: Ask, part: Partition, names: Sequence[str]) -> PendingReason:
         """Why a job that could be looked at does not fit now."""
         everything = Capacity.of(self.site)
         if choose(ask, everything, names, self.site) is not None:
-            return Verdict(RESOURCES)
+            return PendingReason(RESOURCES)
         kept = [
             one
             for one in self.site.reservations
             if one.nodes & part.nodes and one.start < self.now + ask.limit_s(part)
         ]
         name = kept[0].name if kept else ""
-        return Verdict("ReqNodeNotAvail", reservation=name)
+        return PendingReason("ReqNodeNotAvail", reservation=name)
 
 
 def line_up(site: Site, asks: Iterable[Ask], weights: Multifactor, now: float) -> list[Ranked]:

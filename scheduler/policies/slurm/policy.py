@@ -21,7 +21,14 @@ from scheduler.core.settings import PolicySettings
 from scheduler.core.turn import Turn
 from scheduler.policies.slurm.capacity import Capacity
 from scheduler.policies.slurm.limits import Usage
-from scheduler.policies.slurm.passes import PRIORITY, RESOURCES, Passes, Ranked, Running, Verdict
+from scheduler.policies.slurm.passes import (
+    PRIORITY,
+    RESOURCES,
+    Passes,
+    PendingReason,
+    Ranked,
+    Running,
+)
 from scheduler.policies.slurm.passes import line_up as ranked_line
 from scheduler.policies.slurm.priority import Multifactor, Terms
 from scheduler.policies.slurm.site import Ask, Share, Site
@@ -38,7 +45,7 @@ class Slurm(Policy):
 
     Attributes:
         site: what it decides by.
-        verdicts: why jobs wait, as of the last look at them.
+        reasons: why jobs wait, as of the last look at them.
     """
 
     name = "slurm"
@@ -53,7 +60,7 @@ class Slurm(Policy):
         quirks: Quirks = NONE,
     ):
         super().__init__(settings, cluster, predictors, quirks)
-        self.verdicts: dict[str, Verdict] = {}
+        self.reasons: dict[str, PendingReason] = {}
         self._asks: dict[str, Ask] = {}
         self._running: dict[str, Running] = {}
         self._names = [str(number) for number in range(len(cluster.nodes()))]
@@ -126,7 +133,7 @@ class Slurm(Policy):
         if ran is not None:
             self._capacity.take(ran.ask.shares, -1)
             self._usage.add(ran.ask, self.site, -1)
-        self.verdicts.pop(job_id, None)
+        self.reasons.pop(job_id, None)
 
     def _shares(self, ask: Ask, run: Run) -> tuple[Share, ...]:
         """What a run holds, of which only its GPUs are known."""
@@ -159,14 +166,14 @@ class Slurm(Policy):
             placement = self._placement(turn, shares, queued.job.gpus)
             turn.start(queued, placement, evidence=(("priority", ranked.priority),))
         for job_id, queued in waiting.items():
-            verdict = look.verdicts.get(job_id)
-            before = self.verdicts.get(job_id)
-            if verdict is None:  # behind those that were looked at
-                verdict = before or Verdict(PRIORITY)
-            elif verdict.planned_at is None and before is not None:
-                verdict.planned_at, verdict.planned_on = before.planned_at, before.planned_on
-            self.verdicts[job_id] = verdict
-            reason = _REASONS.get(verdict.reason, Reason.LIMIT_REACHED)
+            found = look.reasons.get(job_id)
+            before = self.reasons.get(job_id)
+            if found is None:  # behind those that were looked at
+                found = before or PendingReason(PRIORITY)
+            elif found.planned_at is None and before is not None:
+                found.planned_at, found.planned_on = before.planned_at, before.planned_on
+            self.reasons[job_id] = found
+            reason = _REASONS.get(found.reason, Reason.LIMIT_REACHED)
             turn.wait(queued, reason)
 
     def _order(self, turn: Turn, waiting: Mapping[str, QueuedJob], line: list[Ranked]) -> None:

@@ -1,0 +1,214 @@
+"""The passes of policy `slurm` on small sites: who starts, and Slurm's reason for who does not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from scheduler.policies.slurm.capacity import Capacity
+from scheduler.policies.slurm.limits import Usage, unmodelled
+from scheduler.policies.slurm.passes import Passes, line_up
+from scheduler.policies.slurm.priority import Multifactor, duration_s, fair_tree
+from scheduler.policies.slurm.site import (
+    Ask,
+    Assoc,
+    Limits,
+    Partition,
+    Qos,
+    Reservation,
+    Site,
+    SiteNode,
+)
+
+NOW, HOUR = 1_000_000.0, 3600.0
+NODES = {
+    "a1": SiteNode("a1", 16, 64_000, (("2080ti", 8),), frozenset({"turing"}), weight=10),
+    "a2": SiteNode("a2", 32, 128_000, (("a100", 2), ("a100_3g.20gb", 2)), weight=20),
+    "c1": SiteNode("c1", 32, 96_000),
+}
+PARTITIONS = {
+    "short": Partition("short", frozenset(NODES), tier=10, max_time_s=HOUR),
+    "long": Partition("long", frozenset({"a1", "a2"}), tier=1),
+}
+SITE = Site(NODES, PARTITIONS, config={"AccountingStorageEnforce": "associations,limits,qos"})
+
+
+def job(name: str, *, priority: int = 100, **asked: Any) -> Ask:
+    said: dict[str, Any] = {"user": "ada", "account": "ai", "qos": "normal"}
+    said |= {"partitions": ("short",), "time_limit_s": HOUR, "submit": NOW} | asked
+    gpus = sum(count for _, count in said.get("gpus", ()))
+    tres = {"cpu": said.get("cpus", 1), "node": said.get("nodes", 1), "gres/gpu": gpus}
+    return Ask(name, priority=priority, tres=tres, **said)
+
+
+def look(site: Site, *asks: Ask, backfill: bool = True) -> Passes:
+    """Both passes over an empty cluster."""
+    passes = Passes(site, NOW, Capacity.of(site), Usage(), {})
+    line = line_up(site, asks, Multifactor(site), NOW)
+    passes.main(line, 100)
+    if backfill:
+        passes.backfill(line, 100, 86_400.0)
+    return passes
+
+
+def on(passes: Passes) -> dict[str, tuple[str, ...]]:
+    return {job: tuple(s.node for s in shares) for job, (_, shares) in passes.started.items()}
+
+
+def why(passes: Passes) -> dict[str, str]:
+    return {job: found.reason for job, found in passes.reasons.items()}
+
+
+def test_a_job_goes_where_it_fits_on_the_lowest_weight() -> None:
+    passes = look(
+        SITE,
+        job("cpu", cpus=4),
+        job("any", gpus=(("", 1),)),
+        job("mig", gpus=(("a100_3g.20gb", 2),)),
+        job("turing", features="turing", cpus=2),
+        job("wide", nodes=2, gpus=(("", 2),), gpus_per_node=True, priority=1),
+    )
+    assert on(passes) == {
+        "cpu": ("c1",), "any": ("a1",), "mig": ("a2",), "turing": ("a1",), "wide": ("a1", "a2")
+    }  # fmt: skip
+
+
+def test_a_tier_goes_before_a_priority_and_keeps_its_nodes_from_lower_ones() -> None:
+    full = job("full", gpus=(("2080ti", 8),), priority=9)
+    passes = look(
+        SITE,
+        full,
+        replace(full, job_id="next", priority=8),
+        job("behind", gpus=(("a100", 1),), priority=7),
+        job("low", partitions=("long",), gpus=(("a100", 1),), priority=999),
+        backfill=False,
+    )
+    assert on(passes) == {"full": ("a1",)}
+    assert why(passes) == {"next": "Resources", "behind": "Priority", "low": "Resources"}
+
+
+def test_backfill_starts_what_delays_nobody() -> None:
+    full = job("full", gpus=(("2080ti", 8),), priority=9)
+    passes = look(
+        SITE,
+        full,
+        replace(full, job_id="next", priority=8),
+        job("elsewhere", gpus=(("a100", 1),), priority=7),
+        job("cpus", cpus=8, features="turing", time_limit_s=HOUR, priority=6),
+        job("late", cpus=8, features="turing", partitions=("long",), time_limit_s=2 * HOUR),
+    )
+    assert set(on(passes)) == {"full", "elsewhere", "cpus"}
+    planned = {job: found.planned_at for job, found in passes.reasons.items()}
+    assert planned == {"next": NOW + HOUR, "late": NOW + 2 * HOUR}
+
+
+LIMITED = Qos("limited", 10, Limits(grp_tres={"gres/gpu": 4}, max_jobs_pu=1))
+
+
+@pytest.mark.parametrize(
+    ("changed", "asks", "reason"),
+    [
+        ({}, [{"time_limit_s": 2 * HOUR}], "PartitionTimeLimit"),
+        ({}, [{"nodes": 9}], "PartitionNodeLimit"),
+        ({"qos": {"limited": LIMITED}}, [{"qos": "limited"}] * 2, "QOSMaxJobsPerUserLimit"),
+        ({"qos": {"limited": LIMITED}}, [{"qos": "limited", "gpus": (("", 5),)}], "QOSGrpGRES"),
+        (
+            {"assocs": {("ai", ""): Assoc("ai", limits=Limits(grp_tres={"cpu": 8}))}},
+            [{"cpus": 8}, {}],
+            "AssocGrpCpuLimit",
+        ),
+        (
+            {"assocs": {("ai", "ada"): Assoc("ai", "ada", limits=Limits(max_jobs=1))}},
+            [{}, {}],
+            "AssocMaxJobsLimit",
+        ),
+        ({"licences": {"matlab": 2}}, [{"licences": (("matlab", 2),)}] * 2, "Licenses"),
+        ({}, [{"array": "7", "array_limit": 1}] * 2, "JobArrayTaskLimit"),
+        ({}, [{"reservation": "maint"}], "Reservation"),
+        (
+            {"reservations": (Reservation("maint", frozenset(NODES), NOW + 60, NOW + HOUR),)},
+            [{}],
+            "ReqNodeNotAvail",
+        ),
+    ],
+)
+def test_the_last_job_waits_for_slurms_own_reason(
+    changed: dict[str, Any], asks: Sequence[dict[str, Any]], reason: str
+) -> None:
+    site = replace(SITE, **changed)
+    jobs = [job(str(i), priority=100 - i, **asked) for i, asked in enumerate(asks)]
+    passes = look(site, *jobs)
+    assert set(on(passes)) == {one.job_id for one in jobs[:-1]}
+    assert why(passes) == {jobs[-1].job_id: reason}
+
+
+def test_a_limit_says_whose_it_is_and_how_far() -> None:
+    site = replace(SITE, qos={"limited": LIMITED})
+    asked: dict[str, Any] = {"qos": "limited", "gpus": (("", 3),)}
+    hit = look(site, job("1", **asked), job("2", user="bob", **asked)).reasons["2"].hit
+    assert hit is not None
+    assert (hit.whose, hit.name) == ("QOS limited", "GrpTRES gres/gpu")
+    assert (hit.limit, hit.used, hit.asked, hit.ever) == (4, 3, 3, True)
+
+
+def test_without_enforcement_nothing_is_limited() -> None:
+    site = replace(SITE, qos={"limited": LIMITED}, config={})
+    assert len(look(site, job("1", qos="limited"), job("2", qos="limited")).started) == 2
+
+
+def test_a_job_alone_on_nodes_has_all_of_them() -> None:
+    passes = look(
+        SITE, job("alone", nodes=2, exclusive=True), job("x", cpus=1, partitions=("long",))
+    )
+    (_, shares) = passes.started["alone"]
+    assert [(s.node, s.cpus, s.gpus) for s in shares] == [
+        ("c1", 32, ()), ("a1", 16, (("2080ti", 8),))
+    ]  # fmt: skip
+    assert on(passes)["x"] == ("a2",)
+
+
+def test_what_is_not_modelled_is_counted() -> None:
+    site = replace(SITE, qos={"odd": Qos("odd", not_modelled=("GrpTRESMins=cpu=100",))})
+    jobs = [job("1", qos="odd"), job("2", qos="odd"), job("3")]
+    assert unmodelled(site, jobs) == {"QOS odd: GrpTRESMins=cpu=100": 2}
+
+
+def test_fair_tree_is_sshares() -> None:
+    """As `sshare -l` had it on Slurm 22.05.8."""
+    assocs = [
+        Assoc("root", usage=3602.0),
+        Assoc("root", "root"),
+        Assoc("chem", "", "root", 10, 3390.0),
+        Assoc("chem", "games", "", 1, 3390.0),
+        Assoc("physics", "", "root", 30, 211.0),
+        Assoc("physics", "nobody", "", 10, 158.0),
+        Assoc("bio", "", "physics", 5, 52.0),
+        Assoc("bio", "mail", "", 1, 52.0),
+    ]
+    found = fair_tree({(a.account, a.user): a for a in assocs})
+    assert found == {
+        ("root", "root"): 1.0, ("bio", "mail"): 0.75,
+        ("physics", "nobody"): 0.5, ("chem", "games"): 0.25,
+    }  # fmt: skip
+
+
+def test_accounts_of_one_level_are_ranked_as_one() -> None:
+    assocs = [
+        Assoc("root", usage=4.0),
+        *(Assoc(name, "", "root", 1, 2.0) for name in ("a", "b")),
+        *(Assoc(account, f"{account}{i}", "", 1, 1.0) for account in ("a", "b") for i in (1, 2)),
+    ]
+    found = fair_tree({(a.account, a.user): a for a in assocs})
+    assert set(found.values()) == {1.0}
+
+
+@pytest.mark.parametrize(
+    ("said", "seconds"),
+    [("7-00:00:00", 604_800), ("1-0", 86_400), ("01:00:00", 3600), ("30", 1800), ("05:30", 330),
+     ("5 sec", 5), ("UNLIMITED", None), ("", None)],
+)  # fmt: skip
+def test_durations(said: str, seconds: float | None) -> None:
+    assert duration_s(said) == seconds
