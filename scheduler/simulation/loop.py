@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from typing import Any, NamedTuple, Protocol
 
@@ -98,7 +98,6 @@ class Outcome:
     preemptions: int
     busy_gpu_s: float  # GPU-seconds during which a GPU held at least one job
     held_back: int = 0  # submissions that waited for an end, in a closed loop
-    decision_times: list[float] = field(default_factory=list)
 
 
 class EventLoop(ABC):

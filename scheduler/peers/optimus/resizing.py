@@ -13,19 +13,6 @@ MARGIN = 2.0  # what is saved over what it costs
 BYTES_PER_PARAMETER = 16.0  # weights, gradients and Adam's moments in mixed precision
 
 
-def checkpoint_s(
-    parameters: float,
-    *,
-    write_bytes_per_s: float,
-    read_bytes_per_s: float,
-    start_s: float,
-    writers: int = 1,
-) -> float:
-    """Seconds to save the state, load it and start again, before any of it was seen."""
-    state = parameters * BYTES_PER_PARAMETER
-    return state / (write_bytes_per_s * writers) + state / read_bytes_per_s + start_s
-
-
 @dataclass(slots=True)
 class Resizing:
     """What a job's resizes cost and how long its allocations last, learnt as they happen.

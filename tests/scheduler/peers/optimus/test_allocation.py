@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from statistics import fmean
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,7 +12,7 @@ from pipeline.worlds.workloads.pollux import applications, open_workload, record
 from scheduler.peers.optimus.marginal import GpuJob, allocate_gpus
 from scheduler.peers.optimus.oracle import OptimusOracle
 from scheduler.peers.optimus.policy import Optimus
-from scheduler.peers.optimus.resizing import Resizing, checkpoint_s
+from scheduler.peers.optimus.resizing import Resizing
 
 # --- gains ----------------------------------------------------------------------------------------
 
@@ -97,13 +96,6 @@ def test_costs_and_lifetimes_are_learned() -> None:
     assert 120.0 < cost.cost_s < 130.0
     assert 600.0 < cost.lasts_s < 800.0
     assert not cost.worth(20_000.0, 19_000.0, 1e6), "little of it lasts so long"
-
-
-def test_a_checkpoint_costs_its_bytes() -> None:
-    seconds = checkpoint_s(
-        1e9, write_bytes_per_s=2e9, read_bytes_per_s=4e9, start_s=10.0, writers=2
-    )
-    assert seconds == pytest.approx(4.0 + 4.0 + 10.0)
 
 
 # --- schedules ------------------------------------------------------------------------------------

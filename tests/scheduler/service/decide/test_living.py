@@ -84,12 +84,13 @@ class Living(RuleBasedStateMachine):
         gpus=st.sampled_from([1, 2, 4, 6, 9]),
         seconds=st.sampled_from([0.0, 10.0, 50.0, 400.0]),
         share=st.booleans(),
+        profile=st.booleans(),
     )
-    def submit(self, gpus: int, seconds: float, share: bool) -> str | None:
+    def submit(self, gpus: int, seconds: float, share: bool, profile: bool) -> str | None:
         job_id = next(self.ids, None)
         if job_id is not None:
             self.outcomes[job_id] = lasting(seconds)
-            self.desk.submit(job_id, gpus=gpus, share=share)
+            self.desk.submit(job_id, gpus=gpus, share=share, profile=profile)
         return job_id
 
     @rule(job_id=submitted)
