@@ -105,6 +105,39 @@ def test_somebody_who_waits_finds_out_why(running: Running, enter: Enter, width:
     shoot(page, f"ada-cancelled-{width}")
 
 
+@pytest.mark.parametrize("width", [1280, 390])
+def test_an_operator_drains_a_node_and_opens_it(enter: Enter, width: int) -> None:
+    page = enter(OPERATOR, "light" if width > 600 else "dark", width)
+    page.goto("/nodes")
+    name = page.locator("tbody th[scope=row]").first.inner_text()
+    drain = page.get_by_role("button", name=f"Drain {name}", exact=True)
+    page.locator("form", has=drain).get_by_label("Reason").fill("fan broken")
+    drain.click()
+    expect(page.get_by_role("heading", name="What would come of it")).to_be_visible()
+    fits(page, "a preview")
+    accessible(page, "a preview")
+    shoot(page, f"operator-drains-{width}")
+    page.get_by_role("button", name="Drain it").click()
+    opened = page.get_by_role("button", name=f"Open {name}", exact=True)
+    expect(opened).to_be_visible(timeout=10_000)  # without loading the page again
+    expect(page.locator("tbody tr").first).to_contain_text(f"drained by {OPERATOR}: fan broken")
+    fits(page, "a drained node")
+    accessible(page, "a drained node")
+    page.goto("/")
+    said = f"{name} is drained by {OPERATOR}: fan broken"
+    expect(page.locator("#part-now")).to_contain_text(said)
+    accessible(page, "the board with a drained node")
+    page.goto("/nodes")
+    opened.click()
+    page.get_by_role("button", name="Open it").click()
+    expect(drain).to_be_visible(timeout=10_000)
+    page.get_by_role("link", name="Settings in force").click()
+    expect(page.get_by_role("heading", name="Settings in force")).to_be_visible()
+    fits(page, "settings")
+    accessible(page, "settings")
+    shoot(page, f"operator-settings-{width}")
+
+
 def test_a_job_that_shares_its_gpus(running: Running, enter: Enter) -> None:
     with running.client(OPERATOR) as client:
         paired = [j for p in ("running", "ended") for j in client.jobs(phase=p, limit=100)]
