@@ -7,6 +7,7 @@ object: what was simulated is what runs.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from itertools import chain
 from typing import Any
 
 from features.job import Job, Profile
@@ -333,25 +334,29 @@ class Core:
     def use_policy(self, policy: Policy, now: float) -> None:
         """Decide by a policy of the same kind with other settings from now on.
 
-        What runs runs on; who waits is put in the order of the new one. Estimates stay.
+        What runs runs on; who waits is put in the order of the new one. Estimates, and what the old
+        one learned, stay.
         """
-        for pool in self.cluster.pools.values():
-            pool.let_all_go()
         before, self.policy = self.policy, policy
-        policy.take_over(before)
         policy.cluster_changed(self.cluster)
         if self._bundle is not None:
             policy.use(self._bundle)
         runs = [run for run in self.cluster.runs.values() if not run.profiling]
-        for run in sorted(runs, key=lambda run: run.order):
-            self._prepare_again(self._known[run.job.job_id], now)
-            policy.started(run, run.start_time)
-        for queue in self.queues.values():
-            waiting = list(queue)
-            for queued in waiting:
+        runs.sort(key=lambda run: run.order)
+        waiting = {vc: list(queue) for vc, queue in self.queues.items()}
+        if not policy.take_over(before, self._known.values(), runs, now):
+            for run in runs:
+                self._prepare_again(self._known[run.job.job_id], now)
+                policy.started(run, run.start_time)
+            for queued in chain.from_iterable(waiting.values()):
                 self._prepare_again(queued, now)
-            queue.replace(waiting)
-        self._reshaped(*self.queues)
+        for vc, pool in self.cluster.pools.items():
+            kept = policy.reservation(vc)
+            pool.let_all_go()
+            pool.hold(kept[1] if kept is not None else [])
+            self.queues[vc].replace(waiting[vc])
+        self._recheck = True
+        self.wake(now)
 
     def _prepare_again(self, queued: QueuedJob, now: float) -> None:
         known = queued.estimate_s is not None

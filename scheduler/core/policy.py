@@ -177,8 +177,19 @@ class Policy:
     def node_leaves(self, cluster: Cluster, node: int) -> None:
         """Nothing runs on a node any more and it is about to go: hold none of its GPUs."""
 
-    def take_over(self, before: Policy) -> None:
-        """Go on for a policy of this kind with other settings: learn what it has learned."""
+    def take_over(
+        self, before: Policy, jobs: Iterable[QueuedJob], runs: Iterable[Run], now: float
+    ) -> bool:
+        """Go on for a policy of this kind with other settings, and know what it knew.
+
+        Whether it does: keys of waiting jobs are then those of these settings. Otherwise it is told
+        of every job again (`prepare`, `started`), and what the other had learned is lost.
+
+        Args:
+            jobs: all that have not ended.
+            runs: all but those of the profiling partition, oldest first.
+        """
+        return False
 
     def use(self, bundle: Bundle) -> None:
         """Other models are there: packing policies take their pair predictor from them."""

@@ -13,6 +13,8 @@ fixed bound that most jobs keep is days, and with it nothing is backfilled.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from features.job import Job
 from scheduler.core.cluster import ClusterSpec, Placement, Run
 from scheduler.core.decisions import Reason
@@ -59,6 +61,13 @@ class Easy(Policy):
             ran = now - run.start_time
             before = self._last_two.get(run.job.user)
             self._last_two[run.job.user] = (before[1] if before else ran, ran)
+
+    def take_over(
+        self, before: Policy, jobs: Iterable[QueuedJob], runs: Iterable[Run], now: float
+    ) -> bool:
+        if isinstance(before, Easy):
+            self._last_two = before._last_two
+        return True
 
     def serve(self, turn: Turn) -> None:
         held: Placement | None = None

@@ -9,7 +9,7 @@ two jobs may share when their predicted utilisations sum to no more than a limit
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 
 from features.job import Job, Profile
@@ -97,6 +97,13 @@ class Horus(Policy):
 
     def ended(self, run: Run, now: float) -> None:
         self._watched.discard(run.job.job_id)
+
+    def take_over(
+        self, before: Policy, jobs: Iterable[QueuedJob], runs: Iterable[Run], now: float
+    ) -> bool:
+        if isinstance(before, Horus):
+            self.belief, self._watched = before.belief, before._watched
+        return True
 
     def serve(self, turn: Turn) -> None:
         self._watch(turn)

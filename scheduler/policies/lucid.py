@@ -5,7 +5,7 @@ Known defects of its artifact are not copied; those its published figures need a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import floor
 
 from models.bundle import Bundle
@@ -77,6 +77,16 @@ class Lucid(Policy):
     def key(self, queued: QueuedJob, now: float) -> float:
         assert queued.estimate_s is not None
         return queued.estimate_s * queued.job.gpus
+
+    def take_over(
+        self, before: Policy, jobs: Iterable[QueuedJob], runs: Iterable[Run], now: float
+    ) -> bool:
+        """Forecasts that are switched on now begin with what arrives from now on."""
+        if isinstance(before, Lucid):
+            self._quiet = before._quiet
+            if self.forecast is not None and before.forecast is not None:
+                self.forecast = before.forecast
+        return True
 
     def use(self, bundle: Bundle) -> None:
         self.pair_predictor = pair_predictor_of(bundle)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from heapq import merge
 
 from scheduler.core.cluster import ClusterSpec, Run
@@ -45,6 +46,11 @@ class Srtf(Policy):
     def key(self, queued: QueuedJob, now: float) -> float:
         assert queued.estimate_s is not None
         return queued.estimate_s
+
+    def take_over(
+        self, before: Policy, jobs: Iterable[QueuedJob], runs: Iterable[Run], now: float
+    ) -> bool:
+        return True  # keys stay: of a job that was stopped, what was left of it then
 
     def serve(self, turn: Turn) -> None:
         queue, runs = turn.queue, turn.runs()

@@ -7,6 +7,7 @@ have had more than the threshold and others wait.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterable
 from math import floor
 from typing import Annotated
 
@@ -56,6 +57,15 @@ class Tiresias(Policy):
 
     def ended(self, run: Run, now: float) -> None:
         self._attained.pop(run.job.job_id, None)
+
+    def take_over(
+        self, before: Policy, jobs: Iterable[QueuedJob], runs: Iterable[Run], now: float
+    ) -> bool:
+        if isinstance(before, Tiresias):
+            self._attained = before._attained
+        for queued in jobs:
+            queued.key = self.key(queued, now)
+        return True
 
     def next_wake(self, now: float) -> float | None:
         return (floor(now / self.round_s) + 1) * self.round_s

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import math
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -112,6 +112,30 @@ class PolicyContract:
             assert watched.outcome.packings == 0
         if not policy.profiles:
             assert Action.PROFILE not in done
+
+    @settings(_common, max_examples=20)
+    @given(world=worlds(), every=st.integers(1, 9))
+    def test_goes_on_for_one_with_the_same_settings(self, world: World, every: int) -> None:
+        """One that takes over knows what the other had learned, and decides the same."""
+
+        def decided(change: Callable[[WatchedCore, float], None]) -> list[Decision]:
+            core, count = self.core(world), 0
+            decide = core.decide
+
+            def changing(now: float) -> list[Decision]:
+                nonlocal count
+                count += 1
+                if count % every == 0:
+                    change(core, now)
+                return decide(now)
+
+            core.decide = changing  # type: ignore[method-assign]
+            return watch(world, core).decisions
+
+        check_same(
+            decided(lambda core, now: core.use_policy(self.policy(world), now)),
+            decided(WatchedCore.wake),
+        )
 
     @settings(_common, max_examples=12)
     @given(world=worlds())

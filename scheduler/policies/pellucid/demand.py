@@ -13,6 +13,7 @@ is the work that a job would have had done.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from scheduler.core.queue import QueuedJob
@@ -75,6 +76,17 @@ class Demand:
         self.over(job.job_id, now)
         self._jobs[job.job_id] = where, job.gpus, came
         asked.change(now, job.gpus)
+
+    def take_over(self, other: Demand, jobs: Iterable[QueuedJob], now: float) -> None:
+        """Know what another counted; what each of `jobs` waited by its clock counts in this one."""
+        self._paused = other._paused
+        if self.pooled == other.pooled:
+            self._jobs, self._asked = other._jobs, other._asked
+            return
+        for queued in jobs:
+            job_id = queued.job.job_id
+            self.pause(job_id, other.waited_s(job_id, now))
+            self.joins(queued, now)
 
     def begin(self, turn: Turn) -> None:
         """A turn begins, in which so many GPUs are there."""

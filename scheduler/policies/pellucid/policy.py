@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import Any
 
 from features.job import Job
 from models.bundle import Bundle
@@ -146,9 +147,39 @@ class Pellucid(Policy):
                 cluster.pools[vc].let_go(reserved.placement)
                 del self.reservations[vc]
 
-    def take_over(self, before: Policy) -> None:
-        if isinstance(before, Pellucid):
-            self.distribution.take_over(before.distribution)
+    def take_over(
+        self, before: Policy, jobs: Iterable[QueuedJob], runs: Iterable[Run], now: float
+    ) -> bool:
+        """A reservation stays with its holder, where it would be chosen alike."""
+        if not isinstance(before, Pellucid):
+            return False
+        here = [queued for queued in jobs if before.knows(queued.job.job_id)]
+        self._estimates, self.spent = before._estimates, before.spent
+        self.distribution.take_over(before.distribution)
+        if self._experience is not None and before._experience is not None:
+            self._experience.take_over(before._experience)
+        self.demand.take_over(before.demand, here, now)
+        self.fairness.take_over(before.fairness, runs, now)
+        self.starvation.take_over(before.starvation, here, now)
+        if self._orders() != before._orders():
+            for queued in here:
+                self.fairness.withdraw(queued)
+                queued.key = self.key(queued, now)
+        if self._places() == before._places():
+            starving = {queued.job.job_id for queued in here if is_starving(queued)}
+            for vc, held in before.reservations.items():
+                if held.holder in starving:
+                    self.reservations[vc] = replace(held, changes=-1)  # tried anew
+        return True
+
+    def _orders(self) -> tuple[Any, ...]:
+        """The settings that keys depend on."""
+        chosen = self.settings
+        return chosen.ageing, chosen.fairness, chosen.max_wait_s, chosen.overload, self.borrows
+
+    def _places(self) -> tuple[Any, ...]:
+        """The settings that GPUs are reserved by."""
+        return self.settings.gpu_types, self.types is None
 
     def use(self, bundle: Bundle) -> None:
         self._believe(pair_predictor_of(bundle))

@@ -66,6 +66,17 @@ class StarvationBound:
         self._by_vc: dict[str, list[_Entry]] = defaultdict(list)  # by the end of their patience
         self._patient: dict[str, list[_Entry]] = defaultdict(list)  # past it, by the fair clock
 
+    def take_over(self, other: StarvationBound, jobs: Iterable[QueuedJob], now: float) -> None:
+        """Go on for another; the demand it counts by has taken over already."""
+        if self._terms() == other._terms():
+            self._by_vc, self._patient = other._by_vc, other._patient
+            return
+        for queued in jobs:
+            self.expect(queued, now)
+
+    def _terms(self) -> tuple[float, float, bool]:
+        return self.max_wait_s, self.overload, self._demand.pooled
+
     def left_s(self, queued: QueuedJob, now: float) -> float:
         """Seconds until a waiting job is starving, if neither more nor fewer GPUs are asked for."""
         vc = queued.job.vc

@@ -57,6 +57,16 @@ class _Group:
         self.members[member].change(gpus, now, half_life_s)
         self.whole.change(gpus, now, half_life_s)
 
+    def take_over(self, other: _Group, now: float, was_s: float, half_life_s: float) -> None:
+        """Know the usage of another, which fades by `half_life_s` from now on."""
+        self.members, self.whole = other.members, other.whole
+        self.due = 0.0
+        for member in self.members:
+            self.due += self.weights.get(member, 1.0)
+        if half_life_s != was_s:
+            for usage in (self.whole, *self.members.values()):
+                usage.amount, usage.since = usage.at(now, was_s), now
+
     def excess(self, member: str, now: float, half_life_s: float) -> float:
         whole = self.whole.at(now, half_life_s)
         if whole < 1.0 or member not in self.members:  # a GPU-second: nobody has had anything
@@ -79,6 +89,15 @@ class Shares:
         self._users: dict[str, _Group] = {}  # by virtual cluster
         # job -> virtual cluster, user, GPUs, whom it shares them with
         self._held: dict[str, tuple[str, str, int, str | None]] = {}
+
+    def take_over(self, other: Shares, now: float) -> None:
+        """Know what each has had, and go on with other weights and another half-life."""
+        was_s, half_life_s = other.half_life_s, self.half_life_s
+        self._held = other._held
+        self._vcs.take_over(other._vcs, now, was_s, half_life_s)
+        for vc, users in other._users.items():
+            group = self._users[vc] = _Group(self._weights)
+            group.take_over(users, now, was_s, half_life_s)
 
     def join(self, vc: str, user: str, now: float) -> None:
         """A user has work in a virtual cluster: both have a due from now on."""
@@ -144,11 +163,29 @@ class Fairness:
     SPAN_S = 86_400.0  # of predicted duration
 
     def __init__(self, settings: FairShare, *, rekey_s: float = 600.0):
+        self.settings = settings
         self.weight = settings.weight
         self.shares = Shares(settings)
         self.rekey_s = rekey_s
         self._next: dict[str, float] = {}  # virtual cluster -> when terms are due again
         self._terms: dict[str, float] = {}  # job -> the term in its key
+
+    def take_over(self, other: Fairness, runs: Iterable[Run], now: float) -> None:
+        """Know what another does; where it was off, only what runs now is known to have been used.
+
+        Where the settings are the same, so are the terms and when they are worked out again.
+        """
+        if other.weight:
+            self.shares.take_over(other.shares, now)
+        else:
+            for run in runs:
+                self.began(run, run.start_time)
+        if self.settings == other.settings:
+            self._terms, self._next = other._terms, other._next
+
+    def withdraw(self, queued: QueuedJob) -> None:
+        """The decisions of a job tell of no term any more."""
+        queued.evidence = tuple(one for one in queued.evidence if one[0] not in NAMES)
 
     def on(self, queued: QueuedJob, now: float) -> float:
         """The term of a job, seconds of predicted duration; its decisions tell it from now on."""
@@ -159,8 +196,8 @@ class Fairness:
         excess = self.shares.user(job.vc, job.user, now)
         term_s = self.weight * self.SPAN_S * excess
         self._terms[job.job_id] = term_s
-        others = tuple(one for one in queued.evidence if one[0] not in NAMES)
-        queued.evidence = (*others, *zip(NAMES, (term_s, excess), strict=True))
+        self.withdraw(queued)
+        queued.evidence = (*queued.evidence, *zip(NAMES, (term_s, excess), strict=True))
         return term_s
 
     def refresh(self, turn: Turn, exempt: Callable[[QueuedJob], bool]) -> None:

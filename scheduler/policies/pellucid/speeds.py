@@ -89,6 +89,10 @@ class Experienced:
             mean.total += error
         self.seen += 1
 
+    def take_over(self, other: Experienced) -> None:
+        """Know what another has seen."""
+        self._own, self._pairs, self.seen = other._own, other._pairs, other.seen
+
     def _corrected(self, own: Kind, other: Kind, predicted: float) -> float:
         alone = self._own.get(own)
         if alone is None:

@@ -55,14 +55,20 @@ def test_decisions_are_those_of_one_who_forgets(world: World, chosen: dict[str, 
     assert decisions(Pellucid, world, **chosen) == decisions(Forgetful, world, **chosen)
 
 
+def a_policy(kind: type[Pellucid], chosen: dict[str, Any], spec: ClusterSpec) -> Pellucid:
+    return kind(PellucidSettings(**chosen), spec, Predictors(Scores({})))
+
+
 class Both:
     """Two cores to which the same happens: one carries its findings over, one forgets them."""
 
+    kinds: tuple[type[Pellucid], type[Pellucid]] = Pellucid, Forgetful
+
     def __init__(self, chosen: dict[str, Any]):
-        self.cores = []
-        for kind in (Pellucid, Forgetful):
+        self.cores, self.chosen = [], chosen
+        for kind in self.kinds:
             spec = ClusterSpec({"a": 3, "b": 1}, 4)
-            policy = kind(PellucidSettings(**chosen), spec, Predictors(Scores({})))
+            policy = a_policy(kind, chosen, spec)
             self.cores.append(
                 Core(
                     Cluster(spec, {"a": 1}), policy, UserMeans(), profiling=WaitingStage(max_gpus=4)
