@@ -43,6 +43,7 @@ class Pellucid(Policy):
     """Pellucid. Without a pair predictor nobody shares."""
 
     Settings = PellucidSettings
+    settings: PellucidSettings
     name = "pellucid"
     profiles = True
     profiles_waiting = True
