@@ -89,7 +89,7 @@ class Present:
         found = cls(
             header,
             NodeTable(NodeRecord.of_row(dict(row)) for row in rows),
-            [SettingsChange(**{**r, "settings": json.loads(r["settings"])}) for r in taken],
+            [SettingsChange(**{**r, "settings": known(json.loads(r["settings"]))}) for r in taken],
         )
         passed = store.last_in(connection, Kind.DECIDED)
         upto = passed.body["upto"] if passed is not None else 0

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from alembic import command
 from sqlalchemy import Connection, insert
 
 from scheduler.assembly import CoreSpec
@@ -23,6 +24,7 @@ from scheduler.service.log.header import LogHeader, establish
 from scheduler.service.log.present import Present
 from scheduler.service.log.record import first_row
 from scheduler.service.log.restart import Choice, FileDiffers, settle
+from scheduler.service.log.store.schema import migrations, prepare
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import jobs
 from scheduler.service.settings import Settings
@@ -268,3 +270,17 @@ def _submit(store: Store, job_id: str, gpus: int, *command: str) -> int:
 
     event = Event(Kind.SUBMITTED, asked.submitted_at, job_id, "ann", body=asked.body())
     return store.append([event], row)[0].seq
+
+
+def test_a_database_of_an_earlier_version_knows_its_settings(desk: Desk) -> None:
+    settings = {**file(ageing=0.5).settings.plain(), "requeue": None}
+    desk.ask(Kind.SETTINGS_SET, settings=settings, reason="long waits")
+    desk.turn()
+    config = migrations()
+    with desk.store.writing() as connection:
+        config.attributes["connection"] = connection
+        command.downgrade(config, "0003")
+    prepare(desk.store)
+    settled(desk, file(ageing=0.5))
+    desk.restart()
+    assert audit(desk.store, desk.bundle_store.find).clean

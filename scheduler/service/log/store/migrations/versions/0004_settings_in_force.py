@@ -1,6 +1,12 @@
-"""The settings of the policy in force: each change that was taken, by whom, why and since when."""
+"""The settings of the policy in force: each change that was taken, by whom, why and since when.
+
+Changes that are in the log already are believed to have been taken; the decider, which knows,
+writes the table anew when it takes over.
+"""
 
 from __future__ import annotations
+
+import json
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,7 +16,7 @@ down_revision = "0003"
 
 
 def upgrade() -> None:
-    op.create_table(
+    table = op.create_table(
         "settings",
         sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),
         sa.Column("at", sa.Float(53), nullable=False),
@@ -18,6 +24,15 @@ def upgrade() -> None:
         sa.Column("reason", sa.Text, nullable=False, server_default=""),
         sa.Column("settings", sa.Text, nullable=False),
     )
+    assert table is not None
+    query = "SELECT seq, at, actor, body FROM events WHERE kind = 'settings_set' ORDER BY seq"
+    for row in op.get_bind().execute(sa.text(query)).all():
+        body = json.loads(row.body)
+        if isinstance(body.get("settings"), dict):
+            settings = json.dumps(body["settings"], sort_keys=True, separators=(",", ":"))
+            reason = str(body.get("reason", ""))
+            told = {"seq": row.seq, "at": row.at, "actor": row.actor, "reason": reason}
+            op.get_bind().execute(sa.insert(table).values({**told, "settings": settings}))
 
 
 def downgrade() -> None:
