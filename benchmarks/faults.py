@@ -159,7 +159,7 @@ class Scenario:
         for _ in range(draw.randint(0, 2)):
             node, at = str(draw.randrange(6)), START + draw.uniform(0, 200)
             todo += [(at, "drain", node), (at + draw.uniform(10, 100), "open", node)]
-        for i in range(draw.randint(0, 6)):
+        for i in range(draw.randint(0, 10)):
             what = draw.choice(["add", "remove", "change", "change", "set"])
             name = f"more{i // 2}" if what == "add" else str(draw.randrange(6))
             todo.append((START + draw.uniform(0, 250), what, name))

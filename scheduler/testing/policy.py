@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pyarrow.parquet as pq
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 from scheduler.assembly import settings_of
@@ -45,6 +45,11 @@ _BEGINS = (Action.START, Action.PACK)
 _common = settings(
     deadline=None, suppress_health_check=[HealthCheck.differing_executors, HealthCheck.too_slow]
 )
+
+
+def _shown(world: World) -> None:
+    """Print the world of a failure, also where another plug-in keeps Hypothesis from doing so."""
+    note(f"in this world:\n{world!r}")
 
 
 class PolicyContract:
@@ -95,6 +100,7 @@ class PolicyContract:
     @given(world=worlds())
     def test_keeps_the_contract(self, world: World) -> None:
         """One run per world, then every check on what it came to."""
+        _shown(world)
         watched = watch(world, self.core(world))
         policy = watched.core.policy
         check_every_job_ends_once(watched)
@@ -141,6 +147,7 @@ class PolicyContract:
     @given(world=worlds())
     def test_decides_the_same_twice_and_from_the_log(self, world: World) -> None:
         """Byte-identical tables; and a core that gets the recorded events decides the same."""
+        _shown(world)
         first = watch(world, self.core(world))
         check_same(first.decisions, watch(world, self.core(world)).decisions)
         fresh = self.core(world)
@@ -151,6 +158,7 @@ class PolicyContract:
     @given(world=worlds(), data=st.data())
     def test_cannot_see_the_future(self, world: World, data: st.DataObject) -> None:
         """Another truth about jobs that have not ended by some time changes nothing before it."""
+        _shown(world)
         if self.policy(world).oracle:
             return
         before = watch(world, self.core(world))

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from scheduler.assembly import CoreSpec
+from scheduler.core.cluster import ClusterSpec
 from scheduler.service.backends import open_backend
+from scheduler.service.log.header import LogHeader
 from scheduler.service.settings import Settings, SettingsError, read_settings
 from tests.docs.walk import commands, files, shell, walk
 
@@ -53,9 +55,18 @@ def test_a_backend_that_is_not_there_is_refused_in_one_line(backend: str, why: s
 def test_the_service_opens_a_backend_of_the_site(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "mine.py").write_text("def opened(settings, header): return settings, header")
+    for name, text in files("adding-a-backend.md").items():
+        (tmp_path / name).write_text(text)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", ["", *sys.path])
-    settings: Settings = read_settings(backend="mine:opened")
-    header: Any = object()
-    assert open_backend(settings, header) == (settings, header)
+    settings: Settings = read_settings(
+        backend="site_backend:open_backend", fake_gpus=True, state_dir=tmp_path
+    )
+    cluster = ClusterSpec({"vc": 1}, 4)
+    header = LogHeader(CoreSpec.of(cluster, "fifo"), 0.0, backend=settings.backend)
+    backend = open_backend(settings, header)
+    try:
+        assert backend.name == "threaded"
+        assert backend.begun() == frozenset()
+    finally:
+        backend.close()
