@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
-
 from pipeline.errors import UserError
+
+EVERY_S = 60.0  # between two lines of progress, where there is no terminal
 
 
 @contextmanager
@@ -40,14 +39,32 @@ _OURS = {"features", "models", "profiler", "scheduler", "pipeline"}
 
 @contextmanager
 def bar(text: str, total: int, quiet: bool) -> Iterator[Callable[[int], None]]:
-    """A progress bar on a terminal, nothing elsewhere. Yields a setter of the amount done."""
-    if quiet or not sys.stdout.isatty():
+    """A bar on a terminal, a line a minute elsewhere. Yields a setter of the amount done."""
+    if quiet:
         yield lambda _: None
         return
+    if not sys.stdout.isatty():
+        yield _minutely(text, total)
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
     with Progress(*columns, TimeElapsedColumn(), transient=True) as progress:
         task = progress.add_task(text, total=total)
         yield lambda done: progress.update(task, completed=done)
+
+
+def _minutely(text: str, total: int) -> Callable[[int], None]:
+    """Says on standard error how far it is, when a minute has passed since it last did."""
+    said = time.monotonic()
+
+    def done(amount: int) -> None:
+        nonlocal said
+        if time.monotonic() - said >= EVERY_S:
+            said = time.monotonic()
+            print(f"{text}: {amount:,} of {total:,}", file=sys.stderr, flush=True)
+
+    return done
 
 
 @contextmanager
@@ -56,6 +73,8 @@ def step(text: str, quiet: bool) -> Iterator[None]:
     if quiet or not sys.stdout.isatty():
         yield
         return
+    from rich.console import Console
+
     with Console().status(text):
         yield
 
@@ -78,6 +97,8 @@ _FIGURES: tuple[tuple[str, str, Callable[[float], str]], ...] = (
 
 def table(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
     """Print policies and their key figures."""
+    from rich.table import Table
+
     out = Table(title=title, title_justify="left")
     out.add_column("policy")
     loops = len({row.get("loop") for row in rows}) > 1
@@ -91,11 +112,13 @@ def table(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
             *([str(row["loop"])] if loops else []),
             *("-" if row.get(key) is None else show(row[key]) for key, _, show in _FIGURES),
         )
-    Console(width=None if sys.stdout.isatty() else 160).print(out)
+    _print(out)
 
 
 def metrics_table(title: str, models: Mapping[str, Mapping[str, float]]) -> None:
     """Print models and their errors."""
+    from rich.table import Table
+
     names = list(next(iter(models.values())))
     out = Table(title=title, title_justify="left")
     out.add_column("model")
@@ -103,4 +126,10 @@ def metrics_table(title: str, models: Mapping[str, Mapping[str, float]]) -> None
         out.add_column(name, justify="right")
     for model, row in models.items():
         out.add_row(model, *(f"{row[name]:.4g}" for name in names))
+    _print(out)
+
+
+def _print(out: Any) -> None:
+    from rich.console import Console
+
     Console(width=None if sys.stdout.isatty() else 160).print(out)

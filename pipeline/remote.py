@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -46,6 +46,16 @@ def connect(server: str | None, token: str | None) -> Client:
 
 def print_json(value: object) -> None:
     typer.echo(json.dumps(value, indent=2))
+
+
+def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
+    """Rows of cells as lines, column under column; columns numbered in `right` end together."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    sides = [">" if number in right else "<" for number in range(len(widths))]
+    return [
+        "  ".join(f"{c:{s}{w}}" for c, s, w in zip(row, sides, widths, strict=True)).rstrip()
+        for row in rows
+    ]
 
 
 def between(start: float | None, end: float | None) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from pipeline.console import user_errors
-from pipeline.remote import JSON, SERVER, TOKEN, connect, print_json
+from pipeline.remote import JSON, SERVER, TOKEN, aligned, connect, print_json
 
 
 def order(
@@ -54,6 +54,4 @@ def lines(one: dict[str, Any]) -> list[str]:
         known = [signed(terms[what]) if what in terms else "-" for what in whats]
         start = [str(row["position"]), row["job_id"], str(row["gpus"]), str(row["priority"])]
         table.append([*start, *known, signed(sum(terms.values()))])
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    shown = ["  ".join(f"{cell:<{w}}" for cell, w in zip(r, widths, strict=True)) for r in table]
-    return [head, *(line.rstrip() for line in shown), *held]
+    return [head, *aligned(table), *held]

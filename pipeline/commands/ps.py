@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from pipeline.console import user_errors
-from pipeline.remote import JSON, SERVER, TOKEN, between, connect, print_json
+from pipeline.remote import JSON, SERVER, TOKEN, aligned, between, connect, print_json
 
 OVER = ("ended", "cancelled", "refused", "lost")
 
@@ -44,33 +44,17 @@ def ps(
     if as_json:
         print_json(jobs)
         return
-    show(jobs, now)
+    for line in lines(jobs, now):
+        typer.echo(line)
 
 
-def show(jobs: list[dict[str, Any]], now: float) -> None:
-    """Print jobs as a table."""
-    import sys
-
-    from rich.console import Console
-
-    Console(width=None if sys.stdout.isatty() else 160, highlight=False).print(table(jobs, now))
-
-
-def table(jobs: list[dict[str, Any]], now: float) -> Any:
-    """Jobs as a table for a terminal."""
-    from rich.markup import escape
-    from rich.table import Table
-
-    rows = Table(box=None, pad_edge=False)
-    for heading in _HEADINGS:
-        rows.add_column(heading, justify="right" if heading in _RIGHT else "left")
-    for job in jobs:
-        rows.add_row(*map(escape, _cells(job, now)))
-    return rows
+def lines(jobs: list[dict[str, Any]], now: float) -> list[str]:
+    """Jobs as a table: a heading, and a line for each."""
+    return aligned([_HEADINGS, *(_cells(job, now) for job in jobs)], right=_RIGHT)
 
 
 _HEADINGS = ("JOB", "NAME", "OWNER", "VC", "GPUS", "PHASE", "WAITED", "RAN", "START", "WHY")
-_RIGHT = ("GPUS", "WAITED", "RAN")
+_RIGHT = [_HEADINGS.index(heading) for heading in ("GPUS", "WAITED", "RAN")]
 
 
 def _cells(job: Mapping[str, Any], now: float) -> list[str]:

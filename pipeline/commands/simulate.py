@@ -145,7 +145,9 @@ def simulate(
     pairs_from = scenario.layout().get("pairs_from")
     if pairs_from and figures["packed_jobs"]:
         typer.echo(f"Which pairs to pack was predicted by {pairs_from}.")
-    if out is not None:
+    if out is None:
+        typer.echo("Nothing was kept: --out FOLDER keeps every decision, for pellucid explain.")
+    else:
         typer.echo(f"Every decision is in {out}. Ask: pellucid explain JOB --run {out}")
 
 

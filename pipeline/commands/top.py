@@ -72,6 +72,7 @@ def drawn(look: dict[str, Any]) -> RenderableType:
     from rich.console import Group
     from rich.markup import escape
     from rich.table import Table
+    from rich.text import Text
 
     load = Table(box=None, pad_edge=False)
     for heading in ("VC", "GPUS BUSY", "", "RUNNING", "WAITING"):
@@ -83,4 +84,4 @@ def drawn(look: dict[str, Any]) -> RenderableType:
         lent = f" +{one['profiling']} for profiling" if one["profiling"] else ""
         counts = f"{busy}/{one['gpus']}{lent}", str(one["running"]), str(one["waiting"])
         load.add_row(escape(one["vc"]), bar, *counts)
-    return Group(load, "", ps.table(look["jobs"], look["now"]))
+    return Group(load, "", Text("\n".join(ps.lines(look["jobs"], look["now"]))))

@@ -13,11 +13,12 @@ import os
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from socket import gaierror
 from types import TracebackType
 from typing import Any, Self, cast
 from urllib.parse import quote
 
-import httpx2
+from scheduler.service.http import Answering, Asking, Http, TransportError
 
 DEFAULT_SERVER = "http://127.0.0.1:8400"
 PREFIX = "/api/v1"
@@ -55,7 +56,7 @@ class Client:
         token: str | None = None,
         *,
         timeout_s: float = 30.0,
-        http: httpx2.Client | None = None,
+        http: Asking | None = None,
     ):
         self.server = (server or os.environ.get("PELLUCID_SERVER") or DEFAULT_SERVER).rstrip("/")
         token = token or os.environ.get("PELLUCID_TOKEN") or ""
@@ -65,8 +66,8 @@ class Client:
             raise ServiceError("the token holds characters that no token has")
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         try:
-            self._http = http or httpx2.Client(base_url=self.server, timeout=timeout_s)
-        except httpx2.InvalidURL as error:
+            self._http = http or Http(self.server, timeout_s)
+        except ValueError as error:
             raise ServiceError(f"server is {self.server!r}: {error}") from None
 
     def __enter__(self) -> Self:
@@ -234,18 +235,18 @@ class Client:
             last = attempt == ATTEMPTS or not repeatable
             try:
                 answer = self._http.request(method, PREFIX + path, headers=headers, **request)
-            except httpx2.TransportError as error:
+            except TransportError as error:
                 if last:
                     raise ServiceError(f"{self.server}: {_reason(error)}") from None
             else:
                 if answer.status_code not in (429, 503) or last:
                     return self._read(answer)
-                pause_s = float(answer.headers.get("Retry-After", pause_s))
+                pause_s = float(answer.headers.get("retry-after", pause_s))
             time.sleep(min(pause_s, LONGEST_PAUSE_S))
             pause_s *= 2
         raise AssertionError("the last attempt returns or raises")
 
-    def _read(self, answer: httpx2.Response) -> Json:
+    def _read(self, answer: Answering) -> Json:
         try:
             body = answer.json()
         except ValueError:
@@ -253,7 +254,7 @@ class Client:
                 f"{self.server} answers {answer.status_code}, not in JSON: is it Pellucid?",
                 answer.status_code,
             ) from None
-        if answer.is_success:
+        if 200 <= answer.status_code < 300:
             return cast(Json, body)
         problem = body if isinstance(body, dict) else {}
         detail = problem.get("detail") or f"{self.server} answers {answer.status_code}"
@@ -269,9 +270,9 @@ def _path(job_id: str, *more: str) -> str:
     return "/".join(["/jobs", quote(job_id, safe=""), *more])
 
 
-def _reason(error: httpx2.TransportError) -> str:
-    if isinstance(error, httpx2.TimeoutException):
+def _reason(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
         return "no answer in time"
-    if isinstance(error, httpx2.ConnectError):
+    if isinstance(error, ConnectionRefusedError | gaierror):
         return "no answer from there (start it with `pellucid serve`, or give --server)"
     return str(error) or type(error).__name__

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 
 import pytest
+import typer
 
-from pipeline.app import COMMANDS, GROUPS
+from pipeline import console
+from pipeline.app import COMMANDS, GROUPS, Lazy, app
 
 MAIN = "import sys; sys.argv = ['pellucid', *{words!r}]; from pipeline.cli import main; "
 DEMO = ("simulate", "--help")
@@ -81,3 +84,51 @@ def test_any_locale_will_do(encoding: str) -> None:
         MAIN.format(words=DEMO) + "main()", env={**os.environ, "PYTHONIOENCODING": encoding}
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_every_command_that_ends_has_json() -> None:
+    group = Lazy(name="pellucid")
+    with typer.main.get_command(app).make_context("pellucid", ["ps"]) as context:
+        found = {name: group.get_command(context, name) for name in COMMANDS}
+    told = {
+        name: list(getattr(command, "commands", {"": command}).values())
+        for name, command in found.items()
+    }
+    without = {
+        name
+        for name, commands in told.items()
+        if not all(any("--json" in param.opts for param in one.params) for one in commands)
+    }
+    assert without == {"serve", "serve-demo"}  # they run until they are stopped
+
+
+def test_progress_goes_on_where_there_is_no_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(console, "EVERY_S", 0.0)
+    with console.bar("reading", 2_000, quiet=False) as done:
+        done(1_000)
+    with console.bar("reading", 2_000, quiet=True) as done:
+        done(1_500)
+    told = capsys.readouterr()
+    assert (told.out, told.err) == ("", "reading: 1,000 of 2,000\n")
+
+
+def test_no_color_means_none() -> None:
+    code = MAIN.format(words=["simulate", "--help"]) + "main()"
+    given = {"FORCE_COLOR": "1", "TERM": "xterm-256color"}
+    coloured, plain = (python(code, env={**os.environ, **given, **more}).stdout
+                       for more in ({}, {"NO_COLOR": "1"}))  # fmt: skip
+    colour = re.compile(r"\x1b\[[0-9;]*3[0-7]m")
+    assert colour.search(coloured)
+    assert not colour.search(plain)
+
+
+def test_commands_of_users_load_neither_rich_nor_an_http_library() -> None:
+    code = MAIN.format(words=["ps"]) + (
+        "import atexit\nheavy = 'rich', 'httpx2', 'numpy', 'pyarrow', 'sqlalchemy'\n"
+        "atexit.register(lambda: print([name for name in heavy if name in sys.modules]))\nmain()"
+    )
+    done = python(code, env={**os.environ, "PELLUCID_SERVER": "http://127.0.0.1:1"})
+    assert "no answer from there" in done.stderr
+    assert done.stdout.splitlines() == ["[]"]

@@ -64,6 +64,7 @@ def test_simulate_says_how_many_jobs_it_left_out_or_refused(trace: Path, tmp_pat
     assert done.returncode == 0, done.stderr
     assert "Left out: 3 jobs" in done.stdout
     assert "Refused: 1 jobs" in done.stdout
+    assert "Nothing was kept: --out FOLDER" in done.stdout
 
 
 def test_compare_prints_means_and_pairs(trace: Path) -> None:
