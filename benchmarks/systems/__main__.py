@@ -42,7 +42,7 @@ def measure(names: list[str], data: Path) -> Iterator[tuple[str, Figure]]:
 
 def sentence(figure: Figure) -> str:
     """One figure on one line."""
-    verdict = {True: "holds", False: "DOES NOT HOLD", None: "reported"}[figure.holds]
+    verdict = "holds" if figure.holds else "DOES NOT HOLD"
     return (
         f"{verdict}: {figure.system}, {figure.figure}: {number(figure.measured)} "
         f"(reference {number(figure.reference) or 'none'}, {figure.tolerance}; "
@@ -62,7 +62,7 @@ def markdown(rows: list[tuple[str, Figure]]) -> str:
         "|---|---|---|---|---|---|---|",
     ]
     for _, f in rows:
-        holds = {True: "yes", False: "**no**", None: "–"}[f.holds]
+        holds = "yes" if f.holds else "**no**"
         cells = (f.system, f.figure, number(f.reference), number(f.measured), f.tolerance, holds)
         lines.append(f"| {' | '.join(cells)} | {f.cpu_s:.1f} |")
     return "\n".join(lines)
@@ -96,7 +96,7 @@ def main() -> None:
         unfinished = arguments.out.with_name(arguments.out.name + ".part")
         unfinished.write_text(text + "\n")
         unfinished.replace(arguments.out)
-    sys.exit(1 if any(f.holds is False for _, f in rows) else 0)
+    sys.exit(1 if not all(f.holds for _, f in rows) else 0)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ A family of systems is a module of this package with
     def figures(data: Path) -> Iterable[Figure]: ...
 
 which yields each figure as soon as it is known; `data` is the folder of the public traces. Make
-figures with `within`, `exact`, `at_most`, `at_least`, `ordered` and `told`.
+figures with `within`, `exact`, `at_most`, `at_least` and `ordered`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Figure:
         reference: what the source reports, or the bound.
         measured: what was measured here.
         tolerance: how `measured` is held against `reference`, in words.
-        holds: whether it agrees; None for a figure that is reported and held to nothing.
+        holds: whether it agrees.
         cpu_s: CPU seconds spent on measuring.
         note: what a reader must know to read it right.
     """
@@ -37,7 +37,7 @@ class Figure:
     reference: float | str
     measured: float | str
     tolerance: str
-    holds: bool | None
+    holds: bool
     cpu_s: float
     note: str = ""
 
@@ -91,19 +91,6 @@ def ordered(
     return Figure(
         system, figure, " < ".join(order), " < ".join(found), "order", strictly, cpu_s, note
     )
-
-
-def told(
-    system: str,
-    figure: str,
-    measured: float | str,
-    cpu_s: float,
-    *,
-    reference: float | str = "",
-    note: str = "",
-) -> Figure:
-    """A figure that is reported and held to nothing."""
-    return Figure(system, figure, reference, measured, "none", None, cpu_s, note)
 
 
 class CpuClock:

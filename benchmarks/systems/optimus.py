@@ -9,23 +9,19 @@ from statistics import fmean
 
 import numpy as np
 
-from benchmarks.systems.figure import CpuClock, Figure, at_most, told
-from pipeline.worlds.workloads.pollux import applications, open_workload
+from benchmarks.systems.figure import CpuClock, Figure, at_most
+from pipeline.worlds.workloads.pollux import applications
 from scheduler.peers.optimus.convergence import fit, fit_envelope, smooth
 from scheduler.peers.optimus.speed import (
     AllReduceSpeed,
     StepObservation,
 )
-from scheduler.peers.registry import build
-
-WORKLOADS = range(1, 9)
 
 
 def figures(data: Path) -> Iterable[Figure]:
     yield from epochs()
     yield from all_reduce(data)
     yield from curves(data)
-    yield from schedules(data)
 
 
 # --- synthetic ------------------------------------------------------------------------------------
@@ -98,26 +94,6 @@ def all_reduce(data: Path) -> Iterator[Figure]:
             step_error(AllReduceSpeed.fit(seen), seen),
             clock.lap(),
         )
-        held = _held_out(rows)
-        yield told(
-            "optimus all-reduce",
-            f"the same on 30 % of placements held out, {folder.name}",
-            fmean(held),
-            clock.lap(),
-            reference="0.067 to 0.110",
-            note=f"of 5 splits; the worst {max(held):.3f}",
-        )
-
-
-def _held_out(rows: Sequence[tuple[str, StepObservation]]) -> list[float]:
-    placements = sorted({placement for placement, _ in rows})
-    errors = []
-    for seed in range(5):
-        rng = np.random.default_rng(seed)
-        held = set(rng.choice(placements, size=int(0.3 * len(placements)), replace=False).tolist())
-        model = AllReduceSpeed.fit([o for placement, o in rows if placement not in held])
-        errors.append(step_error(model, [o for placement, o in rows if placement in held]))
-    return errors
 
 
 def curves(data: Path) -> Iterator[Figure]:
@@ -140,45 +116,3 @@ def curves(data: Path) -> Iterator[Figure]:
             clock.lap(),
             note=f"signed {envelope:+.3f}; the published fit {plain:+.3f}",
         )
-
-
-# --- schedules ------------------------------------------------------------------------------------
-
-
-def schedules(data: Path) -> Iterator[Figure]:
-    """Without an oracle, on the recorded workloads. The oracle's figures are Pollux' family's."""
-    folder = data / "pollux"
-    apps = applications(folder / "traces")
-    worlds = {
-        n: open_workload(folder / "workloads" / f"workload-{n}.csv", apps=apps) for n in WORKLOADS
-    }
-    clock = CpuClock()
-    for label, settings in (
-        ("all-reduce, no oracle", {}),
-        ("resized at every gain", {"resize_cost_s": 0.0}),
-        ("resized every 20 minutes at most", {"restart_share": 0.025}),
-        ("with the published objective", {"objective": "seconds"}),
-    ):
-        jcts, restarts = [], []
-        for world in worlds.values():
-            outcome = world.simulate(build("optimus", settings))
-            jcts.append(fmean(r.jct_s for r in outcome.jobs))
-            restarts.append(fmean(r.resizes for r in outcome.jobs))
-        yield told(
-            "optimus",
-            f"mean JCT of workloads 1-8, {label}, s",
-            fmean(jcts),
-            clock.lap(),
-            reference=5681.9,
-            note=f"{fmean(restarts):.1f} resizes a job; the reference is the oracle",
-        )
-    world = worlds[6]
-    outcome = world.simulate(build("optimus", {"threshold": 0.002}))
-    yield told(
-        "optimus",
-        "average JCT on workload-6 when the epochs are not given, s",
-        fmean(r.jct_s for r in outcome.jobs),
-        clock.lap(),
-        reference=5301.875,
-        note="epochs from the loss; jobs still run the epochs they were submitted with",
-    )

@@ -16,7 +16,6 @@ from benchmarks.systems.figure import (
     at_most,
     exact,
     ordered,
-    told,
     within,
 )
 from pipeline.worlds.workloads.pollux import applications, open_workload, recorded
@@ -31,9 +30,6 @@ HELD_OUT, SEEDS = 0.3, 5  # share of placements that are not fitted; draws of th
 AVG_JCT_6 = {"tiresias-las": 3469.69375, "optimus-oracle": 5301.875, "pollux": 2446.13}
 MAKESPAN_H = 16.29  # of workload 6 under Pollux
 MEAN_8 = {"pollux": 2751.1, "tiresias-las": 4038.18, "optimus-oracle": 5681.94}
-# average JCT of other implementations of the same policies: on workload 6, mean of eight
-OTHERS = {"drf": (3550.0, 4066.8), "srtf": (2936.5, 3304.6)}
-PUBLISHED_H = {-1.0: 0.76, 1.0: 0.83, -10.0: 0.84}  # average JCT by fairness, testbed scale
 
 
 def figures(data: Path) -> Iterable[Figure]:
@@ -46,16 +42,9 @@ def figures(data: Path) -> Iterable[Figure]:
     yield from _recorded_exactly(world, "tiresias-las", "tiresias")
     yield from _recorded_exactly(world, "optimus-oracle", "optimus")
     yield from _pollux(world)
-    for name, (on_6, mean) in OTHERS.items():
-        yield from _reported(world, name, on_6, mean)
-    yield from _reported(world, "tetris", "", "")
     yield ordered(
         "all", "order of mean JCT", ("pollux", "tiresias-las", "optimus-oracle"), world.means, 0.0
     )
-    order = " < ".join(sorted(world.means, key=world.means.__getitem__))
-    note = "Optimus' gain in seconds serves the longest jobs, and leaves short ones on one GPU"
-    yield told("all", "order of mean JCT, all systems", order, 0.0, note=note)
-    yield from _fairness(world)
 
 
 class _World:
@@ -168,28 +157,3 @@ def _pollux(world: _World) -> Iterator[Figure]:
     yield within(0.05)(
         "pollux", "average JCT, mean of eight workloads, s", MEAN_8["pollux"], mean, 0.0
     )
-
-
-def _reported(world: _World, name: str, on_6: float | str, mean: float | str) -> Iterator[Figure]:
-    cpu_s = sum(seconds for _, _, seconds in world.run(name))
-    note = "" if on_6 == "" else "reference: another implementation of the same policy"
-    average = _average(world.on_6[name])
-    yield told(name, "average JCT on workload-6, s", average, 0.0, reference=on_6, note=note)
-    figure = "average JCT, mean of eight workloads, s"
-    yield told(name, figure, world.means[name], cpu_s, reference=mean, note=note)
-
-
-def _fairness(world: _World) -> Iterator[Figure]:
-    """The knob p: the paper's hours are of another scale, so their ratio is compared."""
-    path = world.folder / "workloads" / "workload-6.csv"
-    for p in (1.0, -10.0):
-        clock = CpuClock()
-        workload = open_workload(path, apps=world.apps)
-        average = _average(workload.simulate(build("pollux", {"fairness": p})))
-        yield told(
-            "pollux",
-            f"average JCT at fairness {p:g} over that at -1, workload-6",
-            average / _average(world.on_6["pollux"]),
-            clock.lap(),
-            reference=PUBLISHED_H[p] / PUBLISHED_H[-1.0],
-        )

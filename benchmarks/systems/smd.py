@@ -1,4 +1,4 @@
-"""SMD, a reconstruction: its knapsack against exact answers, and its place among the others.
+"""SMD, a reconstruction: its knapsack against exact answers.
 
 No figure of the paper is public; the bounds are what a prototype of this reconstruction reached.
 """
@@ -11,9 +11,7 @@ from statistics import fmean
 
 import numpy as np
 
-from benchmarks.systems.figure import CpuClock, Figure, at_least, exact, told
-from pipeline.worlds.workloads.pollux import applications, open_workload
-from scheduler.peers.registry import build
+from benchmarks.systems.figure import CpuClock, Figure, at_least, exact
 from scheduler.peers.smd.outer import Knapsack, approximate, select, select_exactly
 
 RESOURCES = 4
@@ -21,7 +19,6 @@ RESOURCES = 4
 
 def figures(data: Path) -> Iterable[Figure]:
     yield from outer()
-    yield from schedules(data)
 
 
 def a_knapsack(jobs: int, seed: int) -> Knapsack:
@@ -55,22 +52,3 @@ def outer() -> Iterator[Figure]:
             f"problems: mean {fmean(rounded):.4f}, worst {min(rounded):.4f}",
         )
     yield exact("smd outer", "infeasible selections", 0, infeasible, 0.0)
-
-
-def schedules(data: Path) -> Iterator[Figure]:
-    """On a recorded workload, where no utility is named: an illustration."""
-    folder = data / "pollux"
-    world = open_workload(
-        folder / "workloads" / "workload-6.csv", apps=applications(folder / "traces")
-    )
-    clock = CpuClock()
-    for label, shares in (("as many GPUs as asked for", []), ("or half of them", [0.5])):
-        outcome = world.simulate(build("smd", {"shares": shares}))
-        yield told(
-            "smd all-reduce",
-            f"average JCT on workload-6, {label}, s",
-            fmean(r.jct_s for r in outcome.jobs),
-            clock.lap(),
-            reference=3469.69,
-            note="not elastic, knows the length of jobs; the reference is Tiresias",
-        )

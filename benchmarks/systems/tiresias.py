@@ -6,14 +6,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.systems.figure import CpuClock, Figure, exact, told
+from benchmarks.systems.figure import CpuClock, Figure, exact
 from pipeline.worlds.workloads.tiresias import (
     TRACE,
     GangJob,
     read_trace,
     workload,
 )
-from scheduler.peers.registry import build
 from scheduler.peers.tiresias_las import TiresiasLas, TiresiasLasSettings
 from scheduler.simulation.loop import Outcome
 
@@ -49,7 +48,7 @@ def average_jct_s(outcome: Outcome) -> float:
 
 
 def figures(data: Path) -> Iterable[Figure]:
-    """The table of the published simulator, then what it cannot tell."""
+    """The table of the published simulator."""
     rows = workloads(data)
     clock = CpuClock()
     for schedule, settings in SCHEDULES.items():
@@ -79,21 +78,3 @@ def figures(data: Path) -> Iterable[Figure]:
                     policy.promotions,
                     0.0,
                 )
-    yield told(
-        "tiresias dlas-gpu",
-        "average JCT on x30 with wakes at the true time, s",
-        average_jct_s(workload(rows["x30"]).simulate(TiresiasLas())),
-        clock.lap(),
-        reference=PUBLISHED["dlas-gpu"]["x30"],
-        note="the published wakes forget the GPUs in what a job ran; this is without that",
-    )
-    for consolidate in ("skewed", "always"):
-        packed = build("tiresias-las", {"consolidate": consolidate})
-        outcome = workload(rows["x30"]).simulate(packed)
-        yield told(
-            "tiresias dlas-gpu",
-            f"average JCT on x30, {consolidate} consolidated, s",
-            average_jct_s(outcome),
-            clock.lap(),
-            note="what it costs; the trace does not say what spreading a job would cost",
-        )
