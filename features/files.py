@@ -43,24 +43,31 @@ class FolderBusy(OSError):
 
 @contextmanager
 def replacing(
-    path: str | Path, *, durable: bool = False, mode: int = 0o666, folders: bool = True
+    path: str | Path, *, durable: bool = False, mode: int | None = None, folders: bool = True
 ) -> Iterator[Path]:
     """An empty file to write, which becomes `path` when the block ends, and is removed when it
     fails. Through a link, what it points to is replaced.
 
     Args:
-        durable: on disk, and its name too, before this returns.
-        mode: of the new file, less the umask.
+        durable: on disk, and its name too, before this returns; so are folders that are made.
+        mode: of the new file, less the umask; None: as that of the file it replaces, else 0o666.
         folders: make those that are missing.
 
     Raises OSError: it cannot be written there, or `path` is no regular file.
     """
-    target = _target(path)
+    target, before = _target(path)
     if folders:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        _make(target.parent, durable=durable)
     own = f"{os.getpid()}.{secrets.token_hex(4)}"
     partial = target.with_name(f".{target.name[:50]}.{own}.partial")
-    os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode))
+    kept = before if mode is None else mode
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    file = os.open(partial, flags, 0o666 if kept is None else kept)
+    try:
+        if kept is not None and mode is None:
+            os.fchmod(file, kept)  # what the umask took away
+    finally:
+        os.close(file)
     try:
         yield partial
         if durable:
@@ -78,7 +85,7 @@ def write_whole(
     content: str | bytes,
     *,
     durable: bool = False,
-    mode: int = 0o666,
+    mode: int | None = None,
     folders: bool = True,
 ) -> None:
     """Write a file, whole or not at all; text as UTF-8. See `replacing`."""
@@ -117,6 +124,14 @@ def sync(path: Path) -> None:
         os.fsync(file)
     finally:
         os.close(file)
+
+
+def _make(folder: Path, *, durable: bool) -> None:
+    """Make a folder and those above it that are missing."""
+    missing = [one for one in (folder, *folder.parents) if not one.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for made in missing if durable else ():
+        sync(made.parent)
 
 
 def leftovers(folder: Path) -> list[Path]:
@@ -169,12 +184,14 @@ def _locked(path: Path) -> int:
         os.close(file)
 
 
-def _target(path: str | Path) -> Path:
+def _target(path: str | Path) -> tuple[Path, int | None]:
+    """The file to replace, links followed, and its permissions; None where there is none yet."""
     try:
-        kind = stat.S_IFMT(os.stat(path).st_mode)
+        mode = os.stat(path).st_mode
     except FileNotFoundError:
-        kind = stat.S_IFREG
+        return Path(os.path.realpath(path)), None
+    kind = stat.S_IFMT(mode)
     if kind != stat.S_IFREG:
         said = f"is {_KINDS.get(kind, 'something else')}, not a regular file"
         raise OSError(errno.EINVAL, said, str(path))
-    return Path(os.path.realpath(path))
+    return Path(os.path.realpath(path)), mode & 0o777

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
+from pathlib import Path
+from traceback import extract_tb
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -19,8 +21,20 @@ def load(name: str) -> Any:
         sys.path.insert(0, "")  # as `python -m` has it, and a console script has not
     try:
         return getattr(import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(f"{name!r} cannot be loaded: {error}") from error
+    except Exception as error:  # whatever a module of the user's own does when it is run
+        raise ValueError(f"{name!r} cannot be loaded: {_said(error)}") from error
+
+
+def _said(error: Exception) -> str:
+    """An error in a line: what it is where the text alone does not say, and where it happened."""
+    if isinstance(error, (AttributeError, ImportError, SyntaxError)):
+        text = str(error)
+    else:
+        text = f"{type(error).__name__}: {error}"
+    frames = [one for one in extract_tb(error.__traceback__) if "importlib" not in one.filename]
+    if len(frames) > 1 and not isinstance(error, SyntaxError):  # the first is ours
+        text += f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})"
+    return " ".join(text.split())
 
 
 def load_class(name: str, base: type[T]) -> type[T]:

@@ -81,6 +81,34 @@ def test_the_mode_is_the_umask_s_unless_it_is_a_secret(tmp_path: Path) -> None:
     assert modes == {"open": 0o640, "secret": 0o600}
 
 
+def test_a_file_that_is_replaced_keeps_its_mode_unless_another_is_asked_for(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "file"
+    before = os.umask(0o022)
+    try:
+        for kept in (0o600, 0o664):
+            path.write_text("secret")
+            path.chmod(kept)
+            write_whole(path, "new")
+            assert stat.S_IMODE(path.stat().st_mode) == kept
+        write_whole(path, "new", mode=0o600)
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    finally:
+        os.umask(before)
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_folders_that_are_made_for_a_durable_file_are_on_disk_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durable: bool
+) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr("features.files.sync", synced.append)
+    write_whole(tmp_path / "a" / "b" / "file", "x", durable=durable)
+    folders = {path for path in synced if path.is_dir()}
+    assert folders == ({tmp_path, tmp_path / "a", tmp_path / "a" / "b"} if durable else set())
+
+
 @pytest.mark.parametrize("durable", [True, False])
 def test_durable_is_the_content_before_the_name_and_then_the_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durable: bool
