@@ -58,7 +58,7 @@ def drive(folder: Path, jobs: int) -> None:
     log, marks = folder / "ends.jsonl", folder / "marks"
     over = {json.loads(line)["job"] for line in _lines(log)}
     waiting = [i for i in reversed(range(jobs)) if f"job{i}" not in over]
-    backend = LocalBackend(folder / "spool", Host.with_fake(WIDTH // 8, 8))
+    backend = LocalBackend(folder / "spool", Host.with_fake([8] * (WIDTH // 8)))
     in_flight: set[str] = set()
     with log.open("a") as ends:
         while waiting or in_flight:

@@ -14,6 +14,9 @@ from pipeline.console import user_errors
 if TYPE_CHECKING:
     from scheduler.service.log.restart import Choice, FileDiffers
 
+UNMEASURED = (
+    "learns_speeds is without effect here: nobody measures how fast jobs run that share GPUs."
+)
 DEMO_CLUSTER = Path(__file__).parents[1] / "worlds" / "clusters" / "demo.yaml"  # from any folder
 
 
@@ -130,6 +133,7 @@ def serve(
         from pipeline.worlds.cluster_file import read_cluster
         from pipeline.worlds.policy_options import given, over
         from scheduler.assembly import CoreSpec
+        from scheduler.core.settings import flat
         from scheduler.service import logs
         from scheduler.service.decide.supervisor import Supervisor, begin, listen
         from scheduler.service.log.restart import FileDiffers
@@ -185,6 +189,8 @@ def serve(
             f"Pellucid on {shown}: cluster {now.cluster.name} ({gpus} GPUs), policy "
             f"{now.policy}, backend {settings.backend}. Stop with Ctrl-C; jobs run on."
         )
+        if flat(now.settings).get("learns_speeds") and settings.backend in ("local", "slurm"):
+            typer.echo(UNMEASURED)
         Supervisor(settings, listening).run()
 
 

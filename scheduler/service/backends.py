@@ -109,8 +109,8 @@ def _open_slurm(settings: Settings, header: LogHeader) -> Backend:
 
 def host_of(settings: Settings, cluster: ClusterSpec) -> Host:
     """This host as the nodes of the cluster. HostError when it has not so many GPUs."""
-    nodes, per_node = sum(cluster.vcs.values()), cluster.gpus_per_node
+    sizes = [has.gpus for has in cluster.nodes()]
     if not settings.fake_gpus:
-        return Host.here(nodes, per_node)
+        return Host.here(sizes)
     declared = read_declared(settings.fake_profiles) if settings.fake_profiles else ()
-    return Host.with_fake(nodes, per_node, declared)
+    return Host.with_fake(sizes, declared)

@@ -26,7 +26,7 @@ def test_the_same_seed_sends_the_same_jobs() -> None:
 def test_every_job_can_be_asked_for_and_run(tmp_path: Path) -> None:
     file = tmp_path / "profiles.json"
     file.write_text(json.dumps(list(declared())))
-    host = Host.with_fake(1, 8, read_declared(file))
+    host = Host.with_fake([8], read_declared(file))
     sent = plan(300, 4.0, 0)
     assert [s.after_s for s in sent] == sorted(s.after_s for s in sent)
     assert sent[0].after_s >= 0

@@ -11,6 +11,7 @@ import pwd
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -84,18 +85,14 @@ class Host:
     declared: tuple[Declared, ...] = ()
 
     @classmethod
-    def with_fake(cls, nodes: int, per_node: int, declared: Sequence[Declared] = ()) -> Host:
-        """Nodes whose GPUs are declared, numbered through all of them."""
-        numbers = iter(range(nodes * per_node))
-        return cls(
-            tuple(tuple(str(next(numbers)) for _ in range(per_node)) for _ in range(nodes)),
-            fake=True,
-            declared=tuple(declared),
-        )
+    def with_fake(cls, sizes: Sequence[int], declared: Sequence[Declared] = ()) -> Host:
+        """Nodes of so many GPUs each, which are declared and numbered through all of them."""
+        there = [str(number) for number in range(sum(sizes))]
+        return cls(_dealt(there, sizes), fake=True, declared=tuple(declared))
 
     @classmethod
-    def here(cls, nodes: int, per_node: int, nvml_module: Any = None) -> Host:
-        """The GPUs there are, dealt out to `nodes` nodes in their order.
+    def here(cls, sizes: Sequence[int], nvml_module: Any = None) -> Host:
+        """The GPUs there are, dealt out in their order to nodes of so many each.
 
         Raises HostError when there are fewer.
         """
@@ -107,13 +104,12 @@ class Host:
             raise HostError(
                 f"this host has no GPU to run jobs on ({error}); declare fake GPUs instead"
             ) from None
-        if len(there) < nodes * per_node:
+        if len(there) < sum(sizes):
             raise HostError(
-                f"the cluster has {nodes} nodes of {per_node} GPUs, this host has {len(there)} GPUs"
+                f"the cluster has {len(sizes)} nodes with {sum(sizes)} GPUs, this host has "
+                f"{len(there)} GPUs"
             )
-        return cls(
-            tuple(tuple(there[n * per_node : (n + 1) * per_node]) for n in range(nodes)), fake=False
-        )
+        return cls(_dealt(there, sizes))
 
     def chosen(self, launch: Launch) -> tuple[str, ...]:
         """The GPUs of a launch, as CUDA_VISIBLE_DEVICES calls them. Raises HostError."""
@@ -182,3 +178,8 @@ def check_command(launch: Launch) -> None:
             raise HostError(f"the {what} holds a NUL byte")
     if launch.workdir and not os.path.isabs(launch.workdir):
         raise HostError(f"the workdir {launch.workdir!r} is no absolute path")
+
+
+def _dealt(gpus: Sequence[str], sizes: Sequence[int]) -> tuple[tuple[str, ...], ...]:
+    left = iter(gpus)
+    return tuple(tuple(islice(left, size)) for size in sizes)

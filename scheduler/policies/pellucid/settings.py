@@ -91,7 +91,9 @@ class PellucidSettings(PolicySettings):
         16, "waiting jobs that are matched with partners in one turn", unit="jobs", ge=0
     )
     learns_speeds: bool = setting(
-        True, "predicted pair speeds are corrected by those of pairs that ran"
+        True,
+        "predicted pair speeds are corrected by those of pairs that ran, as a simulation measures"
+        " them; without effect on GPUs of this host and under Slurm, where nobody does",
     )
     sharing: SharingRules = setting(SharingRules(), "which jobs may share GPUs")
     fairness: FairShare = setting(FairShare(), "shares by user and virtual cluster")

@@ -32,7 +32,7 @@ WITHIN_S = 30.0
 
 def a_service(folder: Path, policy: str = "fifo", start: float = 0.0) -> Service:
     bounds = Bounds(grace_s=0.3, check_s=0.1)
-    host = Host.with_fake(3, 2)
+    host = Host.with_fake([2, 2, 2])
     header = LogHeader(CoreSpec.of(CLUSTER, policy, profiling=PARTITION), start or time.time())
     return Service(folder, header, lambda: LocalBackend(folder / "local", host, bounds=bounds))
 

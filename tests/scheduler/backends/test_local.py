@@ -58,7 +58,7 @@ class ThisHost:
             crash(self.backend)
         bound = Bounds(**{"grace_s": 0.5, "check_s": 0.2, **bounds})
         self.backend = LocalBackend.__new__(LocalBackend)  # it may die while it is opened
-        self.backend.__init__(self.folder / "spool", Host.with_fake(2, 4), bounds=bound)  # type: ignore[misc]
+        self.backend.__init__(self.folder / "spool", Host.with_fake([4, 4]), bounds=bound)  # type: ignore[misc]
         return self.backend
 
     def command(self, does: Does) -> tuple[str, ...]:
@@ -196,7 +196,7 @@ def test_gpus_that_a_host_has_not_may_be_declared_later(
     change: dict[str, object], word: str
 ) -> None:
     launch = replace(a_launch(("true",)), **change)  # type: ignore[arg-type]
-    host = Host.with_fake(2, 4)
+    host = Host.with_fake([4, 4])
     with pytest.raises(HostError, match=word):
         replace(host, fake=False).chosen(launch)
     (later,) = host.chosen(launch)
@@ -381,7 +381,7 @@ def test_a_second_service_is_told_so(site: ThisHost, monkeypatch: pytest.MonkeyP
     site.open()
     monkeypatch.setattr("scheduler.backends.local.backend.LOCK_PATIENCE_S", 0.1)
     with pytest.raises(SpoolError, match="in use by another service"):
-        LocalBackend(site.folder / "spool", Host.with_fake(1, 1))
+        LocalBackend(site.folder / "spool", Host.with_fake([1]))
 
 
 def test_the_spool_is_nobody_elses(tmp_path: Path) -> None:

@@ -16,6 +16,9 @@ from features.schema import State
 from scheduler.backends.base import Happened, Launch, Purpose, Report
 from scheduler.backends.local.backend import Bounds, LocalBackend
 from scheduler.backends.local.host import Host, HostError, read_declared
+from scheduler.core.cluster import ClusterSpec, NodeGroup
+from scheduler.service.backends import host_of
+from scheduler.service.settings import Settings
 from scheduler.testing.backend import a_launch
 from tests.profiler.fake_nvml import FakeGpu, FakeNvml
 from tests.scheduler.backends.test_local import crash, sh
@@ -67,7 +70,7 @@ def fake(tmp_path: Path) -> Iterator[Lab]:
     path = tmp_path / "profiles.json"
     entry = {"command": "*train_*", "gpu_util_pct": 70, "gpu_mem_util_pct": 35}
     path.write_text(json.dumps([{**entry, "gpu_mem_mib": 9000, "amp": True}]))
-    lab = Lab(tmp_path / "spool", Host.with_fake(1, 2, read_declared(path)))
+    lab = Lab(tmp_path / "spool", Host.with_fake([2], read_declared(path)))
     yield lab
     lab.close()
 
@@ -81,7 +84,7 @@ def gpu() -> FakeGpu:
 def real(tmp_path: Path, gpu: FakeGpu) -> Iterator[Lab]:
     """GPUs with a driver, faked at the driver."""
     nvml = FakeNvml(gpu, FakeGpu("GPU-1"))
-    lab = Lab(tmp_path / "spool", Host.here(1, 2, nvml), nvml)
+    lab = Lab(tmp_path / "spool", Host.here([2], nvml), nvml)
     yield lab
     lab.close()
 
@@ -224,13 +227,15 @@ def test_its_own_time_limit_ends_it_for_good_if_it_is_shorter(fake: Lab) -> None
 
 def test_gpus_are_dealt_out_to_nodes() -> None:
     nvml = FakeNvml(*(FakeGpu(f"GPU-{i}") for i in range(5)))
-    host = Host.here(2, 2, nvml)
+    host = Host.here([2, 2], nvml)
     assert host.devices == (("GPU-0", "GPU-1"), ("GPU-2", "GPU-3"))
     assert not host.fake
-    with pytest.raises(HostError, match="2 nodes of 4 GPUs, this host has 5 GPUs"):
-        Host.here(2, 4, nvml)
+    uneven = Host.here([3, 1], nvml)
+    assert uneven.devices == (("GPU-0", "GPU-1", "GPU-2"), ("GPU-3",))
+    with pytest.raises(HostError, match="2 nodes with 8 GPUs, this host has 5 GPUs"):
+        Host.here([4, 4], nvml)
     with pytest.raises(HostError, match="declare fake GPUs instead"):
-        Host.here(1, 1, FakeNvml(broken=12))
+        Host.here([1], FakeNvml(broken=12))
 
 
 @pytest.mark.parametrize(
@@ -253,3 +258,9 @@ def test_a_wrong_file_of_profiles_is_named(tmp_path: Path, text: str, word: str)
     path.write_text(text)
     with pytest.raises(HostError, match=word):
         read_declared(path)
+
+
+def test_a_cluster_whose_nodes_differ_asks_for_no_more_gpus_than_it_has() -> None:
+    groups = {"vc": [NodeGroup("", 1, 8), NodeGroup("", 2, 1)]}
+    host = host_of(Settings(fake_gpus=True), ClusterSpec.mixed(groups))
+    assert [len(gpus) for gpus in host.devices] == [8, 1, 1]
