@@ -67,3 +67,17 @@ def _classes() -> dict[str, str]:
         for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.ClassDef)
     }
+
+
+def test_pages_and_reasons_use_an_administrators_words() -> None:
+    """Jobs are profiled, evaluated and forecast, not looked at; readers are shown, not told."""
+    private = re.compile(r"\b(looked at|look at|told|nobody|everybody|whoever)\b", re.IGNORECASE)
+    code = re.compile(r"\{#.*?#\}|\{%.*?%\}|\{\{.*?\}\}|<script.*?</script>", re.DOTALL)
+    texts = {
+        str(file.relative_to(ROOT)): code.sub("", file.read_text())
+        for package in PACKAGES
+        for file in (ROOT / package).rglob("*.html")
+    }
+    assert len(texts) > 10
+    texts |= {"docs/reasons.md": (ROOT / "docs" / "reasons.md").read_text()}
+    assert {name: found for name, text in texts.items() if (found := private.findall(text))} == {}

@@ -94,6 +94,6 @@ def _cancel(lived: Lived, job_id: str) -> None:
 
 
 def test_a_service_that_stopped_deciding_says_so(lived: Lived) -> None:
-    assert "Nobody decides" not in lived.browser("ada.byron").get("/").text
+    assert "No decider is active" not in lived.browser("ada.byron").get("/").text
     lived.decider.let_go()
-    assert "Nobody decides" in lived.browser("ada.byron").get("/").text
+    assert "No decider is active" in lived.browser("ada.byron").get("/").text
