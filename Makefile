@@ -44,6 +44,7 @@ benchmark: install ## Run the benchmarks that have budgets
 	python -m benchmarks.orchestrator --json
 	python -m benchmarks.local --json
 	python -m benchmarks.load --json
+	python -m benchmarks.front_door --json --quick
 
 mutants: install ## Plant bugs, one at a time: would the tests notice?
 	python -m benchmarks.mutants --json

@@ -62,6 +62,14 @@ def _files(path: Path) -> list[Path]:
 
 
 def _pip(python: Path, *words: str) -> None:
-    command = [str(python), "-m", "pip", "--quiet", "--disable-pip-version-check", *words]
+    command = [
+        str(python),
+        "-m",
+        "pip",
+        "--quiet",
+        "--quiet",
+        "--disable-pip-version-check",
+        *words,
+    ]
     clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     subprocess.run(command, check=True, env=clean)

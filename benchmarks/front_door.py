@@ -1,0 +1,162 @@
+"""What a newcomer meets first: how fast, how large, how long, and whether it leads anywhere.
+
+    python -m benchmarks.front_door --json [--quick]
+
+CPU seconds of `--version`, `--help`, and of `ps` and `why` against a service with one waiting job
+(the least of five, user and system time of the process); what the base install takes on disk, and
+which files of the packages its wheel lacks (`--quick` leaves both out: they take a minute); words
+of the README and of a report, the size of that report; links of all pages that lead nowhere and
+commands that cannot be meant. Prints whether the budget in `front_door_budget.json` holds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from benchmarks.calibration import Calibration
+from benchmarks.pages import ROOT, broken_links, commands, mistake, pages, words
+from benchmarks.wheel import build, install, left_out, sizes_mb
+from pipeline import runs
+from pipeline.report.build import Inputs
+from pipeline.report.build import build as build_report
+from pipeline.traces.synthetic import generate as synthetic
+from pipeline.worlds import open_scenario
+
+BUDGET = Path(__file__).with_name("front_door_budget.json")
+REPEATS = 5
+GPUS = "8"  # of the job that waits, on a cluster of four
+CLUSTER = "name: door\ngpus_per_node: 4\nvcs: {door: 2}\n"
+PELLUCID = (sys.executable, "-m", "pipeline.cli")
+
+
+def cpu_s(*said: str) -> float:
+    """CPU seconds of a command, the least of some."""
+    return min(_once(said) for _ in range(REPEATS))
+
+
+def _once(said: tuple[str, ...]) -> float:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([*PELLUCID, *said], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+@contextmanager
+def service() -> Iterator[str]:
+    """A service in which one job runs and another waits: the id of that one."""
+    with TemporaryDirectory() as folder:
+        Path(folder, "cluster.yaml").write_text(CLUSTER)
+        words = ("serve", "--fake-gpus", "--port", "0", "--cluster", "cluster.yaml")
+        process = subprocess.Popen(
+            [*PELLUCID, *words, "--policy", "fifo", "--log-level", "error"],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert process.stdout is not None
+            found = re.search(r"http://\S+:\d+", process.stdout.readline())
+            if found is None:
+                raise RuntimeError("the service did not start")
+            os.environ["PELLUCID_SERVER"] = found[0]
+            os.environ.pop("PELLUCID_TOKEN", None)
+            first, last = _submitted(), _submitted()
+            yield last
+            for job in (last, first):
+                subprocess.run([*PELLUCID, "cancel", job], cwd=ROOT, stdout=subprocess.DEVNULL)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=60)
+
+
+def _submitted() -> str:
+    command = [*PELLUCID, "submit", "--vc", "door", "--gpus", GPUS, "--", "sleep", "600"]
+    done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    return done.stdout.split()[0]
+
+
+def start() -> dict[str, float]:
+    """How soon commands are there."""
+    figures = {"version_cpu_s": cpu_s("--version"), "help_cpu_s": cpu_s("--help")}
+    with service() as waiting:
+        return figures | {"ps_cpu_s": cpu_s("ps"), "why_cpu_s": cpu_s("why", waiting)}
+
+
+def installed() -> dict[str, Any]:
+    """What the wheel lacks and what it takes with all it needs."""
+    with TemporaryDirectory() as folder:
+        wheel = build(Path(folder, "wheel"))
+        sizes = sizes_mb(install(wheel, Path(folder, "venv")))
+        largest = {name: round(size) for name, size in list(sizes.items())[:6]}
+        return {
+            "wheel_mb": wheel.stat().st_size / 1e6,
+            "left_out": len(left_out(wheel)),
+            "installed_mb": sum(sizes.values()),
+            "largest_mb": largest,
+        }
+
+
+def reading() -> dict[str, float]:
+    """How much there is to read, and what leads nowhere."""
+    every = pages()
+    shown = [said for page in every for said in commands(page)]
+    return {
+        "readme_words": words(ROOT / "README.md"),
+        "pages": len(every),
+        "broken_links": sum(len(broken_links(page)) for page in every),
+        "commands": len(shown),
+        "wrong_commands": sum(mistake(said) is not None for said in shown),
+    }
+
+
+def report() -> dict[str, float]:
+    """Size and words (those of tables apart) of a report on a small trace."""
+    with TemporaryDirectory() as folder:
+        trace, compared = Path(folder, "trace"), Path(folder, "compared")
+        synthetic.write(synthetic.default_config("small"), trace)
+        world = open_scenario(trace, durations="histories")
+        runs.compare(lambda _: world, ["fifo", "qssf", "srtf"], [0], out=compared)
+        html = build_report(Inputs(compare=compared, trace=trace)).html
+    text = re.sub(r"<(style|svg|script|table)\b.*?</\1>", " ", html, flags=re.DOTALL)
+    return {
+        "report_mb": len(html.encode()) / 1e6,
+        "report_words": len(re.sub(r"<[^>]+>", " ", text).split()),
+    }
+
+
+def main() -> int:
+    """Measures, compares with the budget, prints."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.front_door", description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--quick", action="store_true", help="build and install no wheel")
+    options = parser.parse_args()
+    calibration = Calibration()
+    figures: dict[str, Any] = start() | reading() | report()
+    if not options.quick:
+        figures |= installed()
+    verdict = calibration.judge(figures, BUDGET)
+    if options.json:
+        print(json.dumps({**figures, "budget": verdict}))
+    else:
+        for name, value in figures.items():
+            over = "   over budget" if name in verdict["exceeded"] else ""
+            shown = f"{value:12.4g}" if isinstance(value, int | float) else value
+            print(f"{name:20s} {shown}{over}")
+    return 0 if verdict["holds"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
