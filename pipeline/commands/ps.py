@@ -58,14 +58,14 @@ _RIGHT = [_HEADINGS.index(heading) for heading in ("GPUS", "WAITED", "RAN")]
 
 
 def _cells(job: Mapping[str, Any], now: float) -> list[str]:
-    from scheduler.explain.words import hold_words, phrase
+    from scheduler.explain.words import clock_time, hold_words, phrase
 
     end = job["ended_at"] or now
     waited = between(job["submitted_at"], job["started_at"] or end)
     ran = between(job["started_at"], end)
     why = job["state"] if job["phase"] == "ended" else phrase(job["reason"] or "")
     if job["hold"]:
-        why = hold_words(job["hold"], job["held_by"], job["held_at"], now)
+        why = f"{hold_words(job['hold'], job['held_by'])} since {clock_time(job['held_at'], now)}"
     words = [job[name] for name in ("job_id", "name", "owner", "vc")]
     return [*words, str(job["gpus"]), job["phase"], waited, ran, _start(job, now), why or ""]
 

@@ -75,12 +75,13 @@ def told(explained: dict[str, Any], now: float, *, codes: bool = False) -> list[
 
 
 def _held(explained: dict[str, Any], now: float) -> str:
-    from scheduler.explain.words import hold_words
+    from scheduler.explain.words import clock_time, hold_words
 
-    held = hold_words(explained["hold"], explained["held_by"], explained["held_at"], now)
+    since = clock_time(explained["held_at"], now)
+    held = f"{hold_words(explained['hold'], explained['held_by'])} since {since}"
     only = "Only an operator can release it" if explained["hold"] == "operator" else "Release it"
     then = "The time it is held counts as no waiting"
-    return f"{held.capitalize()}. {then}. {only}: pellucid release {explained['job_id']}"
+    return f"{held[:1].upper()}{held[1:]}. {then}. {only}: pellucid release {explained['job_id']}"
 
 
 def _first_lines(

@@ -95,6 +95,9 @@ _CHANGEABLE: Mapping[str, Callable[[Any], bool]] = {
 }
 
 
+CHANGEABLE = tuple(_CHANGEABLE)
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return list(value)

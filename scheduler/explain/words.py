@@ -174,14 +174,13 @@ def clock_time(epoch_s: float, now: float) -> str:
     return day + at.strftime("%H:%M")
 
 
-def hold_words(hold: str, by: str, since: float | None, now: float) -> str:
-    """Who holds a job, and since when: "held by its owner since 14:10".
+def hold_words(hold: str, by: str) -> str:
+    """Who holds a job: "held by its owner".
 
     Args:
         hold: "owner" or "operator"; by: the name of that operator, or what stands for it.
     """
-    who = "its owner" if hold == "owner" else by or "an operator"
-    return f"held by {who}" + ("" if since is None else f" since {clock_time(since, now)}")
+    return f"held by {'its owner' if hold == 'owner' else by or 'an operator'}"
 
 
 def starts(start_p50: float | None, start_p90: float | None, why_not: str, now: float) -> str:

@@ -30,7 +30,7 @@ from sqlalchemy import Connection, func, select
 from scheduler.backends.events import Kind
 from scheduler.core.decisions import Action
 from scheduler.service.log.header import code_version
-from scheduler.service.log.record import Phase
+from scheduler.service.log.record import ELIGIBLE, Phase
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import decisions, events, jobs, leases, nodes, settings
 
@@ -181,7 +181,7 @@ class Metrics(Collector):
         )
         oldest = GaugeMetricFamily(
             "pellucid_oldest_waiting_submit_timestamp_seconds",
-            "When the longest waiting job was submitted, on the service's clock.",
+            "When the longest waiting job, not held, was submitted, on the service's clock.",
             labels=["vc"],
         )
         query = select(
@@ -197,7 +197,7 @@ class Metrics(Collector):
         ):
             standing.add_metric([row.vc, row.phase], row.n)
             asked.add_metric([row.vc, row.phase], row.gpus)
-            if Phase(row.phase).waits:
+            if Phase(row.phase) in ELIGIBLE:
                 first[row.vc] = min(first.get(row.vc, row.first), row.first)
         for vc, at in sorted(first.items()):
             oldest.add_metric([vc], at)

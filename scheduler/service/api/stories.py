@@ -49,7 +49,8 @@ def where_it_stands(job: JobRow, story: Story, now: float) -> str:
         status = f"; exit status {job.exit_code}" if job.exit_code else ""
         return f"{state} after {duration(ran)} on GPUs; it had waited {waited}{status}"
     if job.hold:
-        return f"is {hold_words(job.hold, job.held_by, job.held_at, now)}"
+        held = duration(max(0.0, now - (job.held_at or now)))
+        return f"is {hold_words(job.hold, job.held_by)}, for {held} now"
     return _STANDS[Phase(job.phase)].format(waited=waited, ran=duration(ran))
 
 

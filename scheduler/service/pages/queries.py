@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import RowMapping, case, func, select
 
 from scheduler.backends.events import Kind
-from scheduler.service.log.record import Phase
+from scheduler.service.log.record import ELIGIBLE, Phase
 from scheduler.service.log.store.paging import cursor, opened
 from scheduler.service.log.store.reads import JobRow, Line, Page, StartForecastRow, VisibleQueries
 from scheduler.service.log.store.tables import decisions, events, forecasts, jobs, leases
@@ -99,8 +99,8 @@ class PageQueries(VisibleQueries):
         return self._job_rows(self._all(query.order_by(jobs.c.started_at, jobs.c.submitted_seq)))
 
     def unqueued(self) -> list[JobRow]:
-        """The viewer's jobs that are in no queue yet: not evaluated, or to be profiled first."""
-        query = select(jobs).where(jobs.c.phase == Phase.SUBMITTED.value, self._mine())
+        """The viewer's jobs that are in no queue: not evaluated, to be profiled first, or held."""
+        query = select(jobs).where(jobs.c.phase.in_((Phase.SUBMITTED, Phase.HELD)), self._mine())
         return self._job_rows(self._all(query.order_by(jobs.c.submitted_seq).limit(200)))
 
     def over(
@@ -204,9 +204,9 @@ class PageQueries(VisibleQueries):
         )  # fmt: skip
 
     def oldest_waits(self) -> dict[str, float]:
-        """When the longest waiting job of each virtual cluster was submitted."""
+        """When the longest waiting job of each virtual cluster, not held, was submitted."""
         query = select(jobs.c.vc, func.min(jobs.c.submitted_at).label("at"))
-        rows = self._all(query.where(jobs.c.phase.in_(WAITING)).group_by(jobs.c.vc))
+        rows = self._all(query.where(jobs.c.phase.in_(ELIGIBLE)).group_by(jobs.c.vc))
         return {r["vc"]: r["at"] for r in rows}
 
     def phases(self) -> dict[tuple[str, str], int]:

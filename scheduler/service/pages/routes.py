@@ -22,7 +22,7 @@ from scheduler.service.api.session import local_path
 from scheduler.service.api.stories import read_bundle
 from scheduler.service.log.store.reads import BadCursor, Reads, UnknownJob
 from scheduler.service.log.store.store import Store
-from scheduler.service.log.store.visibility import Viewer
+from scheduler.service.log.store.visibility import Role, Viewer
 from scheduler.service.pages import figures
 from scheduler.service.pages.board import board, others
 from scheduler.service.pages.live import Line, Tail, TooManyListeners
@@ -61,12 +61,18 @@ def now(request: Request, viewer: Asking, vc: str = "", after: str = "") -> Resp
 @router.get("/jobs/{job_id}")
 def job(request: Request, viewer: Asking, job_id: str) -> Response:
     """One job."""
+    acts = viewer.role is not Role.VIEWER and not request.app.state.settings.follows
     return show(
         request,
         viewer,
         "job.html",
         "",
-        lambda queries: {"s": page_of(queries, job_id), "policy": queries.policy()},
+        lambda queries: {
+            "s": page_of(queries, job_id),
+            "policy": queries.policy(),
+            "acts": acts,
+            "vcs": queries.vcs() if viewer.sees_all else viewer.vcs,
+        },
         job_id=job_id,
     )
 

@@ -9,6 +9,7 @@ from typing import Any
 from scheduler.backends.events import Kind
 from scheduler.explain.drawing import StoryView, view
 from scheduler.explain.story import PRINCIPAL_REASONS, Event, Wait
+from scheduler.explain.whatif.changes import Change
 from scheduler.explain.words import duration
 from scheduler.service.api.stories import story_of, where_it_stands
 from scheduler.service.log.store.reads import JobRow, Line, Standing, StartForecastRow
@@ -18,6 +19,9 @@ SAID = {
     Kind.SUBMITTED: "submitted",
     Kind.CANCEL_ASKED: "asked to be cancelled",
     Kind.PRIORITY_SET: "priority changed",
+    Kind.HELD: "held",
+    Kind.RELEASED: "released",
+    Kind.CHANGED: "changed",
     Kind.STARTED: "runs",
     Kind.OBSERVED: "measured while running",
     Kind.PAIR_OBSERVED: "speed beside its partner measured",
@@ -121,6 +125,8 @@ def _told(line: Line, events: Mapping[int, Event], job: JobRow) -> Told:
     known = line.kind in SAID
     what = SAID[Kind(line.kind)] if known else line.kind
     text = "" if line.kind == Kind.SUBMITTED else _particulars(body)
+    if line.kind == Kind.CHANGED:
+        text = Change.from_body({k: "" if v is None else v for k, v in body.items()}).words()
     return Told(line.at, since, what, "", "", text, line.actor)
 
 

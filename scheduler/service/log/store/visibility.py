@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from scheduler.backends.events import Kind
+from scheduler.backends.submission import CHANGEABLE
 from scheduler.core.decisions import AHEAD, ANOTHER
 
 SOMEBODY = "an operator"
@@ -89,7 +90,7 @@ _SHOWN_OF_EVENT: Mapping[str, tuple[str, ...]] = {
     Kind.PRIORITY_SET: ("priority",),
     Kind.HELD: ("operator",),
     Kind.RELEASED: ("operator",),
-    Kind.CHANGED: ("gpus", "time_limit_s", "share", "profile", "vc", "gpu_type"),
+    Kind.CHANGED: CHANGEABLE,
     Kind.STARTED: ("attempt",),
     Kind.OBSERVED: ("attempt", "profile"),
     Kind.PAIR_OBSERVED: ("attempt", "speed"),

@@ -108,7 +108,7 @@ def test_a_held_job_does_not_start_and_says_by_whom_it_is_held(
     assert row(service, waiting)["phase"] == "held"
     told = alice.get(f"{JOBS}/{waiting}/explain", params={"analyse": True}).json()
     assert told["dominant"] == "its owner holds it back"
-    assert told["headline"].startswith("It is held by its owner since ")
+    assert told["headline"].startswith("It is held by its owner, for ")
     assert told["analysis"] is None
     queue = alice.get("/api/v1/queue", params={"vc": "vision"}).json()
     assert queue["items"] == []

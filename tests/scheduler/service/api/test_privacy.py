@@ -141,8 +141,9 @@ def addresses(service: Service, jobs: dict[str, tuple[str, int]]) -> Iterator[st
         found += 1
         if "{job_id}" in route.path:
             for job in jobs:
-                other = f"?other={job}" if route.path.endswith("/after") else ""
-                yield route.path.replace("{job_id}", job) + other
+                last = route.path.rpartition("/")[2]
+                asked = {"after": f"?other={job}", "act": "?do=cancel"}.get(last, "")
+                yield route.path.replace("{job_id}", job) + asked
         else:
             assert "{" not in route.path, f"{route.path}: say here what stands for its parts"
             yield route.path

@@ -1,0 +1,116 @@
+"""What is done about a job from its page: changed, held, released, cancelled.
+
+Each is previewed first, by a GET that changes nothing, and then confirmed by a form of that page,
+which carries what was previewed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import APIRouter, Request
+from pydantic import ValidationError
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import RedirectResponse, Response
+
+from scheduler.service.api import acting as api
+from scheduler.service.api import jobs
+from scheduler.service.api.auth import Asking, form
+from scheduler.service.api.problems import Problem
+from scheduler.service.api.schemas import ChangeRequest
+from scheduler.service.api.shapes import JobChange
+from scheduler.service.log.record import Phase
+from scheduler.service.log.store.reads import UnknownJob, VisibleQueries
+from scheduler.service.log.store.visibility import Viewer
+from scheduler.service.pages.queries import PageQueries
+from scheduler.service.pages.routes import show
+
+router = APIRouter(include_in_schema=False)
+FIELDS = ("do", "gpus", "limit_h", "share", "vc")
+DEEDS = ("change", "hold", "release", "cancel")
+HOUR_S = 3600.0
+
+
+@router.get("/jobs/{job_id}/act")
+async def preview(
+    request: Request,
+    viewer: Asking,
+    job_id: str,
+    do: str = "",
+    gpus: str = "",
+    limit_h: str = "",
+    share: str = "",
+    vc: str = "",
+) -> Response:
+    """What would come of it; it is done by the form on this page."""
+    fields = {"do": do, "gpus": gpus, "limit_h": limit_h, "share": share, "vc": vc}
+    return await _answer(request, viewer, job_id, fields, preview=True)
+
+
+@router.post("/jobs/{job_id}/act")
+async def act(request: Request, viewer: Asking, job_id: str) -> Response:
+    """Do it (`do`: change, hold, release or cancel; of a change also what is different)."""
+    return await _answer(request, viewer, job_id, form(request), preview=False)
+
+
+async def _answer(
+    request: Request, viewer: Viewer, job_id: str, fields: Mapping[str, str], *, preview: bool
+) -> Response:
+    given = {name: fields.get(name, "").strip() for name in FIELDS}
+    told: dict[str, Any] = {"change": None, "problem": "", "given": given, "deeds": DEEDS}
+    status = 200
+    try:
+        told["change"] = await _asked(request, viewer, job_id, given, preview)
+        if not preview:
+            return RedirectResponse(f"{request.scope.get('root_path', '')}/jobs/{job_id}", 303)
+    except (ValidationError, ValueError):
+        told["problem"] = (
+            "Say what is to be different: GPUs from 1 on, hours above 0, sharing, or a virtual "
+            "cluster."
+        )
+        status = 422
+    except Problem as problem:
+        told["problem"] = problem.detail[:1].upper() + problem.detail[1:] + "."
+        status = problem.status
+    except UnknownJob:
+        pass  # said below
+
+    def build(queries: PageQueries) -> Mapping[str, Any]:
+        return {"job": queries.job(job_id), "now": queries.now(), **told}
+
+    return await run_in_threadpool(
+        show, request, viewer, "job_change.html", "", build, job_id=job_id, status=status
+    )
+
+
+async def _asked(
+    request: Request, viewer: Viewer, job_id: str, given: Mapping[str, str], preview: bool
+) -> JobChange:
+    view: VisibleQueries = request.app.state.reads.seen_by(viewer)
+    deed = given["do"]
+    if deed == "change":
+        return await api.change_job(job_id, _wanted(given), request, view, preview)
+    if deed == "hold":
+        return await api.hold(job_id, request, view, preview)
+    if deed == "release":
+        return await api.release(job_id, request, view, preview)
+    if deed != "cancel":
+        raise Problem(422, "invalid-request", "a job can be changed, held, released or cancelled")
+    job = await run_in_threadpool(view.job, job_id)
+    if not preview:
+        await run_in_threadpool(jobs.cancel, job_id, request, view)
+    needed = not job.cancel_asked and not Phase(job.phase).over
+    return JobChange(job_id, {}, needed, not preview)
+
+
+def _wanted(given: Mapping[str, str]) -> ChangeRequest:
+    """Raises ValueError, ValidationError."""
+    return ChangeRequest.model_validate(
+        {
+            "gpus": given["gpus"] or None,
+            "time_limit_s": float(given["limit_h"]) * HOUR_S if given["limit_h"] else None,
+            "share": {"yes": True, "no": False}.get(given["share"]),
+            "vc": given["vc"] or None,
+        }
+    )

@@ -1,0 +1,152 @@
+"""Waiting jobs changed, held, released and cancelled from their page."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from typing import Any
+
+import pytest
+
+from scheduler.backends.events import Kind
+from scheduler.service.analyst.process import Analyst
+from tests.scheduler.service.pages.conftest import Lived
+from tests.scheduler.service.pages.test_operations import fields
+
+
+@pytest.fixture
+def waiting(lived: Lived) -> str:
+    """A job of Ada's that waits: the other node of vision is for profiling."""
+    lived.submit("grace.hopper", gpus=4, vc="vision")
+    lived.settle(1)
+    job = lived.submit("ada.byron", gpus=4, vc="vision", name="sweep")
+    lived.settle(1)
+    assert lived.see("ada.byron").job(job).phase == "queued"
+    return job
+
+
+def test_its_owner_changes_a_waiting_job_after_a_preview(lived: Lived, waiting: str) -> None:
+    ada = lived.browser("ada.byron")
+    page = ada.get(f"/jobs/{waiting}").text
+    assert "Preview the change" in page
+    seq = lived.store.last_seq()
+    asked = f"/jobs/{waiting}/act?do=change&gpus=3&limit_h=0.5&share=no&vc="
+    preview = ada.get(asked)
+    assert preview.status_code == 200
+    assert "It keeps its place" in preview.text
+    assert "4 → 3" in preview.text
+    assert "none → 30 min" in preview.text
+    assert "No preview: no analyst is running." in preview.text
+    assert lived.store.last_seq() == seq, "a preview changes nothing"
+    done = ada.post(f"/jobs/{waiting}/act", data=fields(preview.text))
+    assert (done.status_code, done.headers["location"]) == (303, f"/jobs/{waiting}")
+    lived.settle(1)
+    [event] = lived.store.read(kinds=[Kind.CHANGED])
+    assert (event.actor, event.body) == (
+        "ada.byron", {"gpus": 3, "time_limit_s": 1800.0, "share": False}
+    )  # fmt: skip
+    assert lived.see("ada.byron").job(waiting).gpus == 3
+    assert "with 3 GPUs, with a time limit of 0.5 h" in ada.get(f"/jobs/{waiting}").text
+    assert "nothing to do" in ada.get(asked).text
+
+
+def test_it_is_held_released_and_cancelled(lived: Lived, waiting: str) -> None:
+    ada, olga = lived.browser("ada.byron"), lived.browser("olga")
+
+    def does(browser: object, what: str) -> None:
+        preview = browser.get(f"/jobs/{waiting}/act?do={what}")  # type: ignore[attr-defined]
+        assert preview.status_code == 200
+        sent = fields(preview.text)
+        assert browser.post(f"/jobs/{waiting}/act", data=sent).status_code == 303  # type: ignore[attr-defined]
+        lived.settle(1)
+
+    does(ada, "hold")
+    page = ada.get(f"/jobs/{waiting}").text
+    assert "Held by its owner since <time" in page
+    assert 'value="release"' in page
+    assert 'value="hold"' not in page
+    assert "What would get it in sooner?" not in page
+    assert "held by its owner since <time" in ada.get("/").text
+    assert "held by" not in lived.browser("grace.hopper").get("/").text
+    does(olga, "hold")
+    page = ada.get(f"/jobs/{waiting}").text
+    assert "Held by an operator since <time" in page
+    assert "Only an operator can release it." in page
+    assert 'value="release"' not in page
+    assert "olga" not in page
+    refused = ada.get(f"/jobs/{waiting}/act?do=release")
+    assert refused.status_code == 403
+    assert '<form class="filter" method="post"' not in refused.text
+    does(olga, "release")
+    assert 'value="hold"' in ada.get(f"/jobs/{waiting}").text
+    does(ada, "cancel")
+    assert lived.see("ada.byron").job(waiting).phase == "cancelled"
+    assert 'value="cancel"' not in ada.get(f"/jobs/{waiting}").text
+    assert "nothing to do" in ada.get(f"/jobs/{waiting}/act?do=cancel").text
+
+
+def test_only_our_own_form_of_its_owner_does_anything(lived: Lived, waiting: str) -> None:
+    ada, grace = lived.browser("ada.byron"), lived.browser("grace.hopper")
+    where = f"/jobs/{waiting}/act"
+    word = fields(ada.get(f"{where}?do=hold").text)["csrf"]
+    theirs = fields(grace.get("/nodes").text + '<form class="filter" method="post"')
+    assert theirs == {}
+    assert ada.post(where, data={"do": "hold"}).status_code == 403
+    assert ada.post(where, data={"do": "hold", "csrf": "0" * 64}).status_code == 403
+    headers = {"Origin": "https://evil.example"}
+    assert ada.post(where, data={"do": "hold", "csrf": word}, headers=headers).status_code == 403
+    assert grace.post(where, data={"do": "hold", "csrf": word}).status_code == 403
+    assert grace.get(f"{where}?do=hold").status_code == 404
+    assert lived.store.read(kinds=[Kind.HELD]) == []
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "said"),
+    [
+        ("do=change", 422, "Say what is to be different"),
+        ("do=change&gpus=x", 422, "Say what is to be different"),
+        ("do=change&limit_h=long", 422, "Say what is to be different"),
+        ("do=change&limit_h=-1", 422, "Say what is to be different"),
+        ("do=change&limit_h=nan", 422, "Say what is to be different"),
+        ("do=change&gpus=400", 422, "more than the 4 GPUs of vision"),
+        ("do=change&vc=speech", 403, "you may submit to: vision"),
+        ("do=explode", 422, "A job can be changed, held"),
+        ("", 422, "A job can be changed, held"),
+    ],
+)
+def test_what_cannot_be_is_said_on_the_page(
+    lived: Lived, waiting: str, query: str, status: int, said: str
+) -> None:
+    answer = lived.browser("ada.byron").get(f"/jobs/{waiting}/act?{query}")
+    assert (answer.status_code, said in answer.text) == (status, True), answer.text
+    assert '<form class="filter" method="post"' not in answer.text
+
+
+def test_what_helps_leads_to_its_preview_and_does_what_was_said(
+    lived: Lived, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lived.submit("grace.hopper", gpus=4, vc="vision")
+    lived.settle(1)
+    job = lived.submit("grace.hopper", gpus=4, vc="vision", name="sweep", profile=False)
+    lived.settle(1)
+    analyst = Analyst(lived.store, lived.decider.bundle_store, holder="test", samples=12)
+    assert analyst.take_over()
+
+    async def ask(kind: str, body: dict[str, Any]) -> dict[str, Any]:
+        return analyst.reply(kind, body)
+
+    monkeypatch.setattr(lived.app.state.questions, "ask", ask)
+    grace = lived.browser("grace.hopper")
+    answer = grace.get(f"/jobs/{job}/ask?help=1").text
+    assert f"<code>pellucid change {job} --vc speech</code>" in answer
+    [link] = [
+        unescape(found)
+        for found in re.findall(r'<a href="([^"]*/act[^"]*)">Do it here</a>', answer)
+        if "vc=speech" in found
+    ]
+    preview = grace.get(link)
+    assert "vision → speech" in preview.text
+    assert "it starts at once" in preview.text
+    assert grace.post(f"/jobs/{job}/act", data=fields(preview.text)).status_code == 303
+    lived.settle(1)
+    assert lived.see("grace.hopper").job(job).phase in ("starting", "running")
