@@ -25,8 +25,8 @@ class Kept(Desk):
     every = 7
     version = "now"
 
-    def another(self, holder: str = "one") -> Decider:
-        decider = super().another(holder)
+    def another(self, holder: str = "one", kind: type[Decider] = Decider) -> Decider:
+        decider = super().another(holder, kind)
         decider.snapshots = self.snapshots()
         decider.snapshot_every = self.every
         return decider
