@@ -227,7 +227,7 @@ def _tiles(c: Comparison) -> list[tuple[str, str, str]]:
     for key, what, show in (
         ("avg_jct_s", "average JCT", duration),
         ("p99_queue_s", "wait exceeded by 1 job in 100", duration),
-        ("gpu_utilisation", "of GPU-time in use", percent),
+        ("gpu_utilisation", "of GPU-time in use (less where jobs share)", percent),
         ("packed_jobs", "jobs packed", lambda v: f"{v:,.0f}"),
     ):
         value = best.mean(key)

@@ -62,7 +62,13 @@ FIGURES = (
     Figure("p999_queue_s", "p99.9 wait", "one job in 1,000 waits longer", duration),
     Figure("max_queue_large_s", "longest wait, wide", "jobs of more than 8 GPUs", duration),
     Figure("makespan_s", "makespan", "first submission to last end", duration),
-    Figure("gpu_utilisation", "GPUs busy", "share of GPU-time over the makespan", percent, 0),
+    Figure(
+        "gpu_utilisation",
+        "GPUs busy",
+        "share of GPU-time; lower where jobs share GPUs: the same work in less",
+        percent,
+        0,
+    ),
     Figure("ftf_user_p50", "fairness, median user", "user's total JCT over alone", _ratio),
     Figure("ftf_user_p99", "fairness, p99 user", "the same, for the worst off", _ratio),
     Figure("packed_jobs", "packed", "jobs started beside another", number, 0),
@@ -72,6 +78,9 @@ FIGURES = (
 
 
 # --- words ---------------------------------------------------------------------------------------
+
+
+JCT = "job completion time (JCT, from submission to end)"
 
 
 def headline(c: Comparison) -> list[str]:
@@ -100,10 +109,10 @@ def _winner(c: Comparison, best: PolicyRun, contenders: list[PolicyRun], jct: fl
     if len(c.runs) == 1:
         return f"Under {best.name} a job takes {duration(jct)} from submission to end on average."
     if best.oracle:
-        return f"{best.name} has the shortest average JCT: {duration(jct)}."
+        return f"{best.name} has the shortest average {JCT}: {duration(jct)}."
     text = (
-        f"{best.name} has the shortest average JCT of the policies that do not know the future: "
-        f"{duration(jct)}"
+        f"{best.name} has the shortest average {JCT} of the policies that do not know the "
+        f"future: {duration(jct)}"
     )
     reference = c.run("fifo") or contenders[-1]
     other = reference.mean("avg_jct_s")

@@ -313,7 +313,7 @@ def test_the_headline_names_winner_margin_certainty_and_yardstick() -> None:
     ]
     paired = [Difference("qssf", "lucid", 400.0, 60.0)]
     said = policies.headline(Comparison("published", [0, 1, 2, 3], made, paired))
-    assert "lucid has the shortest average JCT" in said[0]
+    assert "lucid has the shortest average job completion time (JCT, " in said[0]
     assert "1 h, 50 % less than fifo (2 h)" in said[0]
     assert "6 min 40 s ahead of the next, qssf (± 60 s standard error" in said[1]
     assert said[1].endswith("clear.")
