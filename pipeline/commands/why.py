@@ -59,9 +59,14 @@ def told(explained: dict[str, Any], now: float, *, codes: bool = False) -> list[
     rows = []
     if explained["hold"]:
         rows.append(("Held", _held(explained, now)))
-    if explained["detail"] not in ("", explained["dominant"]) and not over:
+    by_slurm = explained["dominant"].startswith("Slurm says ")
+    if by_slurm:
+        rows += _slurms_lines(explained["detail"])
+        analysis, known = None, False
+        explained = {**explained, "next_step": ""}
+    elif explained["detail"] not in ("", explained["dominant"]) and not over:
         rows.append(("Detail", explained["detail"]))
-    rows += _about_the_wait(explained, analysis if known else None)
+    rows += [] if by_slurm else _about_the_wait(explained, analysis if known else None)
     for finding in explained["principal"][1:]:
         when = f"{between(finding['since'], now)} ago"
         rows.append(("Last decided" if over else "Earlier", f"{when}: {finding['text']}"))
@@ -72,6 +77,12 @@ def told(explained: dict[str, Any], now: float, *, codes: bool = False) -> list[
         rows.append(("Not examined", f"what is in its way: {analysis['unavailable']}."))
     lines = _first_lines(explained, analysis if known else None, now, codes=codes)
     return lines + [_row(label, text) for label, text in rows]
+
+
+def _slurms_lines(detail: str) -> list[tuple[str, str]]:
+    """What a followed Slurm, and the policy that stands for it, say beyond the first line."""
+    found = (line.partition(": ") for line in detail.splitlines()[1:])
+    return [(label, text) for label, _, text in found]
 
 
 def _held(explained: dict[str, Any], now: float) -> str:

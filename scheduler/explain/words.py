@@ -196,3 +196,4 @@ def starts(start_p50: float | None, start_p90: float | None, why_not: str, now: 
 
 
 CRUDE = "crude estimate"
+SAYS = "Slurm says "  # begins what is told of a job that a followed Slurm has waiting

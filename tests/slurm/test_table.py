@@ -44,7 +44,7 @@ def told(jobs: list[SlurmJob]) -> dict[str, SlurmJob]:
         plain = replace(
             job, max_nodes=0, admin_comment="", exclusive=False, min_cpus=1, least_mib=0
         )
-        found[job.id] = replace(plain, nice=0, planned=(), per="", **foreseen)  # type: ignore[arg-type]
+        found[job.id] = replace(plain, nice=0, planned=(), array_limit=0, per="", **foreseen)  # type: ignore[arg-type]
     return found
 
 

@@ -8,11 +8,17 @@ from collections.abc import Iterator
 import pytest
 
 from benchmarks.slurm import SlurmCluster
+from scheduler.assembly import CoreSpec
 from scheduler.backends.slurm.client import Slurm
+from scheduler.backends.slurm.shape import Shape
 from scheduler.backends.slurm.site import asks_of, read_site
 from scheduler.backends.slurm.table import Table
+from scheduler.policies.slurm.policy import Slurm as SlurmPolicy
 from scheduler.policies.slurm.priority import Multifactor, Terms
 from scheduler.policies.slurm.site import Ask, Site
+from scheduler.service.follow.follower import Follower
+from scheduler.service.follow.words import slurm_word
+from scheduler.service.log.header import FOLLOWED, LogHeader
 from tests.slurm.site import client
 
 USERS = ("nobody", "games", "mail")
@@ -96,3 +102,34 @@ def test_terms_are_sprios_for_every_waiting_job(university: SlurmCluster) -> Non
         tries = [wrong(site, asks, told, now - back) for back in range(-2, 75)]
         least = min(tries, key=len)
     assert not least
+
+
+def test_every_job_is_told_slurms_own_reason_and_priority(university: SlurmCluster) -> None:
+    slurm = client(university)
+    shape = Shape.followed(slurm.nodes())
+    spec = CoreSpec.of(shape.spec, "slurm")
+    header = LogHeader(spec, time.time(), backend=FOLLOWED, names=shape.names)
+    snapshot = Follower(header, shape, slurm, None, table=Table(slurm)).look()
+    policy = snapshot.core.policy
+    assert isinstance(policy, SlurmPolicy)
+    assert not snapshot.left_out
+    assert len(snapshot.waiting) >= 12
+    assert not [d for d in snapshot.decisions if d.job_id in snapshot.core.cluster.runs]
+    reasons = {job.id: slurm_word(job.reason) for job in snapshot.waiting.values()}
+    assert {job_id: policy.reasons[job_id].reason for job_id in reasons} == reasons
+    for job_id, job in snapshot.waiting.items():
+        first, *more = snapshot.told[job_id].split("\n")
+        assert first.startswith(f"Slurm says {reasons[job_id]}: ")
+        if job.accrue is not None and job.qos != "high":
+            (priority,) = [line for line in more if line.startswith("Priority: ")]
+            total, _, terms = priority.removeprefix("Priority: ").rstrip(".").partition(" = ")
+            added = sum(float(term.rpartition(" ")[2]) for term in terms.split(" + "))
+            assert int(total) == job.priority
+            assert abs(added - job.priority) <= 4
+    told = " ".join(snapshot.told.values())
+    assert "user mail in account bio may have 2 gres/gpu at once (GrpTRES), has 2" in told
+    assert (
+        "user nobody in QOS limited may have 1 running job at once (MaxJobsPU), and has 1" in told
+    )
+    assert "partition short allows 1 h" in told
+    assert "Pellucid: its own policy" in told

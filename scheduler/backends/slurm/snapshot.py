@@ -75,6 +75,7 @@ class ClusterSnapshot:
 
     Attributes:
         core: after its decisions. order: waiting jobs, those it would start first.
+        told: lines about why jobs wait.
         left_out: jobs that could not be drawn, and why. aside: these, as Slurm has them.
     """
 
@@ -87,6 +88,7 @@ class ClusterSnapshot:
     aside: dict[str, SlurmJob] = field(default_factory=dict)
     decisions: list[Decision] = field(default_factory=list)
     order: list[str] = field(default_factory=list)
+    told: dict[str, str] = field(default_factory=dict)
 
 
 def build_snapshot(

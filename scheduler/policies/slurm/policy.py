@@ -19,7 +19,7 @@ from scheduler.core.queue import QueuedJob
 from scheduler.core.quirks import NONE, Quirks
 from scheduler.core.settings import PolicySettings
 from scheduler.core.turn import Turn
-from scheduler.policies.slurm.capacity import Capacity
+from scheduler.policies.slurm.capacity import Capacity, choose
 from scheduler.policies.slurm.limits import Usage
 from scheduler.policies.slurm.passes import (
     PRIORITY,
@@ -31,7 +31,7 @@ from scheduler.policies.slurm.passes import (
 )
 from scheduler.policies.slurm.passes import line_up as ranked_line
 from scheduler.policies.slurm.priority import Multifactor, Terms
-from scheduler.policies.slurm.site import Ask, Share, Site
+from scheduler.policies.slurm.site import Ask, Partition, Share, Site
 
 _REASONS = {RESOURCES: Reason.GPUS_BUSY, PRIORITY: Reason.BEHIND_HIGHER_PRIORITY}
 
@@ -144,6 +144,33 @@ class Slurm(Policy):
             gpus = _kinds(self.site.nodes[name].gpus, mask)
             found.append(Share(name, cpus, ask.memory_mib, gpus))
         return tuple(found)
+
+    # --- said of itself -------------------------------------------------------------------------
+
+    def asked(self, job_id: str) -> Ask | None:
+        """What a job that is known asks for."""
+        return self._asks.get(job_id)
+
+    def line(self, now: float) -> list[Ranked]:
+        """The jobs that wait, as of the last look at them, in the order they are looked at."""
+        asks = (self._asks[job_id] for job_id in self.reasons if job_id in self._asks)
+        return ranked_line(self.site, asks, self.weights, now)
+
+    def suiting(self, ask: Ask, part: Partition, now: float) -> list[str]:
+        """Open nodes of a partition that an empty cluster would let a job have now."""
+        look = Passes(self.site, now, self._capacity, self._usage, self._running)
+        names = look.nodes_of(ask, part, now)
+        empty = Capacity.of(self.site)
+        one = replace(ask, nodes=1, req_nodes=frozenset(), gpus_per_node=False)
+        return [n for n in names if ask.nodes > 1 or choose(one, empty, [n], self.site)]
+
+    def licences_used(self) -> dict[str, int]:
+        """Licences that running jobs have."""
+        found: dict[str, int] = {}
+        for run in self._running.values():
+            for name, count in run.ask.licences:
+                found[name] = found.get(name, 0) + count
+        return found
 
     # --- deciding -------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from scheduler.core.decisions import Action, Reason
 from scheduler.explain.story import PRINCIPAL_REASONS, Event, Story
-from scheduler.explain.words import overtaken_words
+from scheduler.explain.words import SAYS, overtaken_words
 from scheduler.service.api.shapes import WhatIfAnswer
 from scheduler.service.api.stories import story_of, where_it_stands
 from scheduler.service.log.record import Phase
@@ -316,6 +316,8 @@ def _findings(job: JobRow, story: Story, now: float) -> list[Finding]:
         found.pop(event.decision.reason, None)
         found[event.decision.reason] = event
     over = job.ended_at is not None and job.phase != Phase.REFUSED
+    if job.detail.startswith(SAYS) and not over:
+        return _as_slurm_says(job)
     if not found and not over:
         reason = Reason.NOT_YET_EVALUATED
         return [Finding(reason.value, job.detail or "not evaluated yet", job.submitted_at)]
@@ -327,6 +329,13 @@ def _findings(job: JobRow, story: Story, now: float) -> list[Finding]:
     before = [f for f in earlier if f is not None and f.reason in order]
     assert latest is not None
     return [latest, *sorted(before, key=lambda f: order.index(f.reason))][:PRINCIPAL_REASONS]
+
+
+def _as_slurm_says(job: JobRow) -> list[Finding]:
+    """Of a job of a followed Slurm: its own reason, explained."""
+    first = job.detail.partition("\n")[0]
+    word = first.removeprefix(SAYS).partition(":")[0]
+    return [Finding(word, first, job.submitted_at)]
 
 
 def _finding(event: Event) -> Finding:

@@ -20,7 +20,7 @@ import structlog
 from sqlalchemy import Connection, delete, select
 
 from models.bundle import BundleError
-from scheduler.assembly import assemble
+from scheduler.assembly import CoreSpec, assemble
 from scheduler.backends.events import Event, Kind
 from scheduler.backends.slurm.client import Slurm, SlurmDown, SlurmError
 from scheduler.backends.slurm.parse import Node, ParseError, SlurmJob
@@ -33,11 +33,13 @@ from scheduler.core.decisions import Decision
 from scheduler.core.estimates import LiveEstimator
 from scheduler.explain.whatif.forecasts import Futures, StartForecast, end_of
 from scheduler.explain.whatif.memory import Memory
+from scheduler.policies.slurm.policy import Slurm as SlurmPolicy
 from scheduler.policies.slurm.site import Site
 from scheduler.service.analyst.records import write as write_forecasts
 from scheduler.service.follow.histories import Histories, Over, ended_jobs
 from scheduler.service.follow.orders import PRIORITY, Order, Orders
 from scheduler.service.follow.rows import JobRows, write_decisions, write_jobs, write_nodes
+from scheduler.service.follow.words import told
 from scheduler.service.log.bundles import BundleStore, Signature, signature
 from scheduler.service.log.header import LogHeader, followed_header
 from scheduler.service.log.store.store import Lease, LeaseLost, Store
@@ -129,6 +131,7 @@ class Follower:
         snapshot = self._build(mine, now)
         first = self._first(snapshot)
         made = self._foresee(snapshot, first)
+        self._tell(snapshot, first)
         orders = self._orders.wanted(snapshot, set(first)) if self.order else []
         if self.store is not None:
             self._write(snapshot, made, orders, ended)
@@ -225,6 +228,23 @@ class Follower:
         made |= futures.forecast(first[:FORESEEN], samples=SAMPLES, budget_s=BUDGET_S)
         self._foresee_at = time.monotonic() + REST * (time.process_time() - began)
         return made
+
+    def _tell(self, snapshot: ClusterSnapshot, first: Sequence[str]) -> None:
+        """Why jobs wait, for those first in line and those that Slurm does not look at."""
+        policy = snapshot.core.policy
+        if isinstance(policy, SlurmPolicy):
+            jobs = {job_id: snapshot.waiting[job_id] for job_id in first}
+            waits = (job for job in snapshot.aside.values() if job.state == "PENDING")
+            jobs |= {job.id: job for job in waits}
+            snapshot.told = told(snapshot, jobs, policy, self._own(snapshot, first))
+
+    def _own(self, snapshot: ClusterSnapshot, first: Sequence[str]) -> ClusterSnapshot:
+        """What Pellucid's own policy makes of the jobs that run and those first in line."""
+        spec = CoreSpec.of(self.shape.spec)
+        waiting = (snapshot.waiting[job_id] for job_id in first)
+        jobs = chain(snapshot.running.values(), waiting)
+        core = assemble(spec, self._asking)
+        return build_snapshot(core, self.shape, jobs, self._nodes, snapshot.now)
 
     # --- what is written ----------------------------------------------------------------------
 

@@ -67,7 +67,8 @@ class JobRows:
             plain[job.id] = known
             job_id = job.id
             if job_id in snapshot.left_out:
-                found[job_id] = known[1] | {"detail": snapshot.left_out[job_id]}
+                detail = snapshot.told.get(job_id) or snapshot.left_out[job_id]
+                found[job_id] = known[1] | {"detail": detail}
                 continue
             queued = snapshot.core.known(job_id)
             more: dict[str, Any] = {
@@ -83,7 +84,7 @@ class JobRows:
                 more["partner"] = run.partner.job.job_id if run and run.partner else None
             else:
                 more["phase"] = Phase.QUEUED.value
-                more["detail"] = f"Slurm: {job.reason}"
+                more["detail"] = snapshot.told.get(job_id) or f"Slurm: {job.reason}"
             found[job_id] = known[1] | more
         self._plain = plain
         return found
