@@ -57,8 +57,8 @@ class Connections:
         if count <= self.most:
             return
         if self._idle:
-            crowd = max(self._idle.values(), key=len)
-            self.close(next(iter(crowd)))
+            most = max(self._idle.values(), key=len)
+            self.close(next(iter(most)))
         else:
             self.close(new)
 
@@ -77,7 +77,7 @@ class Connections:
 class Guarded(HttpToolsProtocol):
     """A connection that is closed when no whole request comes in time."""
 
-    crowd: Connections  # of this process; set on a subclass by `guarded`
+    counted: Connections  # of this process; set on a subclass by `guarded`
     address = ""
     _deadline: asyncio.TimerHandle | None = None
 
@@ -85,7 +85,7 @@ class Guarded(HttpToolsProtocol):
         super().connection_made(transport)
         self.address = self.client[0] if self.client else ""
         self._wait()
-        self.crowd.make_room(self, len(self.connections))
+        self.counted.make_room(self, len(self.connections))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._done_waiting()
@@ -110,19 +110,19 @@ class Guarded(HttpToolsProtocol):
 
     def _wait(self) -> None:
         self._done_waiting()
-        self.crowd.idle(self)
-        self._deadline = self.loop.call_later(self.crowd.request_s, self.crowd.close, self)
+        self.counted.idle(self)
+        self._deadline = self.loop.call_later(self.counted.request_s, self.counted.close, self)
 
     def _done_waiting(self) -> None:
-        self.crowd.busy(self)
+        self.counted.busy(self)
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
 
 
-def guarded(crowd: Connections) -> type[Guarded]:
-    """The protocol of a server whose connections are counted in `crowd`."""
-    return type("GuardedHere", (Guarded,), {"crowd": crowd})
+def guarded(counted: Connections) -> type[Guarded]:
+    """The protocol of a server whose connections are counted in `counted`."""
+    return type("GuardedHere", (Guarded,), {"counted": counted})
 
 
 def raise_file_limit() -> int:

@@ -25,10 +25,10 @@ GRACE_S = 60.0
 
 
 @contextmanager
-def served(service: Any, crowd: Connections) -> Iterator[tuple[str, int]]:
+def served(service: Any, counted: Connections) -> Iterator[tuple[str, int]]:
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
-    server = uvicorn.Server(server_config(service.app, crowd))  # type: ignore[arg-type]
+    server = uvicorn.Server(server_config(service.app, counted))  # type: ignore[arg-type]
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     while not server.started:
