@@ -7,6 +7,7 @@ object: what was simulated is what runs.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from copy import copy
 from itertools import chain
 from typing import Any
 
@@ -667,6 +668,18 @@ class Core:
     def jobs(self) -> list[str]:
         """Every job that has not ended, in order of submission."""
         return list(self._known)
+
+    def among(self, kept: Collection[str]) -> Core:
+        """This core as if no other job waited: to be copied, not to be run, since the two share
+        what they are made of. What is asked for in all still counts as it does here."""
+        core = copy(self)
+        core._known = {job_id: self._known[job_id] for job_id in self._known if job_id in kept}
+        core._set_aside = {j: queued for j, queued in self._set_aside.items() if j in kept}
+        core.queues = {vc: queue.among(kept) for vc, queue in self.queues.items()}
+        core.policy = self.policy.among(kept)
+        if self.profiling is not None:
+            core.profiling = self.profiling.among(kept)
+        return core
 
     def record(
         self,

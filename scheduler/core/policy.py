@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from math import inf
 from typing import ClassVar, Protocol
@@ -215,6 +215,11 @@ class Policy:
     def reservation(self, vc: str) -> tuple[str, Placement] | None:
         """The job that GPUs of a virtual cluster are kept for, and which; None: no job."""
         return None
+
+    def among(self, kept: Collection[str]) -> Policy:
+        """This policy without what it keeps of waiting jobs that are not among `kept`; see
+        `Core.among`. One that goes by its queues alone is as it was."""
+        return self
 
     def promise(self, queued: QueuedJob, now: float) -> Promise | None:
         """From when on GPUs are kept for a waiting job; None: nothing is promised."""

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import OrderedDict
+from collections.abc import Collection
+from copy import copy
 from dataclasses import dataclass
 from math import floor
 from typing import Protocol
@@ -63,6 +65,14 @@ class Stage(Protocol):
 
     def remove(self, queued: QueuedJob) -> None:
         """A job, if it waits here, leaves."""
+        ...
+
+    def before(self, queued: QueuedJob) -> list[str]:
+        """Jobs that are to be looked at before this one; none where it does not wait for that."""
+        ...
+
+    def among(self, kept: Collection[str]) -> Stage:
+        """This stage without the waiting jobs that are not among `kept`; see `Core.among`."""
         ...
 
     def serve(self, core: Host, now: float) -> None:
@@ -190,6 +200,15 @@ class ProfilingStage:
 
     def remove(self, queued: QueuedJob) -> None:
         self._queue = [entry for entry in self._queue if entry[-1] is not queued]
+
+    def before(self, queued: QueuedJob) -> list[str]:
+        line = [entry[-1] for entry in self._queue]
+        return [other.job.job_id for other in line[: line.index(queued)]] if queued in line else []
+
+    def among(self, kept: Collection[str]) -> ProfilingStage:
+        stage = copy(self)
+        stage._queue = [entry for entry in self._queue if entry[-1].job.job_id in kept]
+        return stage
 
     def serve(self, core: Host, now: float) -> None:
         self._place(core, now)

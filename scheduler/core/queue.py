@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from features.job import Job, Profile
 from scheduler.core.decisions import Evidence, PairPrediction, Reason, Score
@@ -119,6 +119,14 @@ class Queue:
         """Take a new content, sorted anew. For policies that change keys."""
         self._jobs = sorted(jobs)
         self.resorted = True
+
+    def among(self, kept: Collection[str]) -> Queue:
+        """A queue of the same jobs, less those that are not among `kept`."""
+        found = Queue()
+        found._jobs = [queued for queued in self._jobs if queued.job.job_id in kept]
+        found.fresh = [queued for queued in self.fresh if queued.job.job_id in kept]
+        found.resorted = self.resorted
+        return found
 
     def position(self, queued: QueuedJob) -> int:
         """Place in line, from 1."""

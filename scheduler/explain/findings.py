@@ -74,7 +74,7 @@ class Answer:
 
 def answer(futures: Futures, job_id: str) -> Answer:
     """Explain a job that waits. LookupError when it does not."""
-    core, now = futures.still, futures.now
+    core, now = futures.core, futures.now
     queued = core.known(job_id)
     run = core.cluster.runs.get(job_id)
     if run is not None:
@@ -145,20 +145,22 @@ def told(
     *,
     names: bool = False,
     closed: Mapping[int, str] = MappingProxyType({}),
+    most: int | None = LISTED,
 ) -> dict[str, Any]:
     """The answer as plain values for the owner of the job; others' jobs are not named.
 
     Args:
         names: name the jobs of others too (operators).
         closed: nodes that are closed, by number, in words: name, by whom and why.
+        most: holders that are listed; None: all.
     """
 
     def shown(holder: Holder) -> str:
-        mine = futures.beliefs.jobs[holder.job_id].job.user == owner
+        mine = futures.core.known(holder.job_id).job.user == owner
         return holder.job_id if mine or names else ""
 
-    holders = [
-        {
+    def plain(holder: Holder) -> dict[str, Any]:
+        return {
             "kind": holder.kind.value,
             "job": shown(holder) if holder.job_id else "",
             "node": holder.node,
@@ -167,8 +169,8 @@ def told(
             "past_s": holder.past_s or None,
             "ends_in_s": holder.ends_in_s,
         }
-        for holder in found.way.holders
-    ]
+
+    holders = [plain(holder) for holder in found.way.holders]
     return {
         "at": found.at,
         "reason": found.reason.value,
@@ -176,9 +178,11 @@ def told(
         "need": found.need,
         "free": found.free,
         "limit": found.limit,
-        "holders": holders[:LISTED],
+        "holders": holders[:most],
         "in_all": len(holders),
-        "alternatives": found.way.alternatives,
+        "either": [plain(holder) for holder in found.way.alternatives][:most],
+        "alternatives": len(found.way.alternatives),
+        "still": "" if found.way.still is None else _STILL.get(found.way.still, _UNSAID),
         "in_the_way": way_words(found, holders),
         "position": found.position,
         "waiting": found.waiting,
@@ -200,11 +204,11 @@ def way_words(found: Answer, holders: list[dict[str, Any]]) -> str:
     if not holders:
         if found.way.still is None:
             return f"{numbers} What holds it up was not found."
-        even_then = _STILL.get(found.way.still, "the policy would keep it waiting")
+        even_then = _STILL.get(found.way.still, _UNSAID)
         return f"{numbers} Even with nothing in its way it would not start yet: {even_then}."
     parts = [_group(kind, holders) for kind in Kind]
     text = f"{numbers} In its way: {listed([part for part in parts if part])}."
-    others = found.way.alternatives
+    others = len(found.way.alternatives)
     if others:
         text += f" Any of {others + 1} would do: without one of them it starts (tried)."
     else:
@@ -314,6 +318,9 @@ _STILL = {
     Reason.VC_TOO_SMALL: "its virtual cluster has fewer GPUs than it asks for",
     Reason.INFEASIBLE: "no allocation meets what is asked of this policy",
 }
+
+
+_UNSAID = "the policy would keep it waiting"
 
 
 def compared(

@@ -9,21 +9,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from time import process_time
 
 from scheduler.core.cluster import Pool, Run
 from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Decision, Reason
-from scheduler.core.durations import at_level
 from scheduler.core.queue import QueuedJob
 from scheduler.explain.whatif.copies import CoreCopy
 from scheduler.explain.whatif.forecasts import Futures
 from scheduler.explain.whatif.futures import Believed
 
-SINGLES = 24  # running jobs, and as many waiting ones, that are tried alone
+SINGLES = 12  # running jobs, and as many waiting ones, that are tried alone
 SEEDS = 4  # nodes whose runs are tried together
-LONG = 100  # jobs behind it from which on they are left out while searching
-TRIES, BUDGET_S = 160, 1.5  # copies tried, and processor seconds spent on them, at most
+LINE = 100  # of more jobs before it, none is tried by itself
+SMALL = 1000  # jobs in a core up to which what was found is tried once more on all of it
+BUDGET_S = 0.2  # processor seconds after which no copy is begun
 BEGINS = (Action.START, Action.PACK, Action.PROFILE)
 Item = str | int  # a job that leaves, or a closed node that opens
 
@@ -69,20 +70,20 @@ class Way:
 
     Attributes:
         holders: the smallest set found without which the job starts at once; empty: none was.
-        alternatives: other single jobs or nodes that would do as well.
+        alternatives: other single ones that would do as well.
         not_examined: what was not tried, in words.
         still: with everything removed, why it would wait even then; None: it starts.
     """
 
     holders: tuple[Holder, ...] = ()
-    alternatives: int = 0
+    alternatives: tuple[Holder, ...] = ()
     not_examined: tuple[str, ...] = ()
     still: Reason | None = None
 
 
 def starts_without(futures: Futures, job_id: str, gone: Iterable[Item]) -> bool:
     """Whether the core gives a waiting job its GPUs at once when some others leave."""
-    return _begins(_decided_without(futures, gone), job_id)
+    return _begins(_decided_without(futures.copy(), gone, futures.now), job_id)
 
 
 def in_the_way(futures: Futures, job_id: str) -> Way:
@@ -90,125 +91,105 @@ def in_the_way(futures: Futures, job_id: str) -> Way:
     return _Search(futures, job_id).run()
 
 
-def _decided_without(
-    futures: Futures, gone: Iterable[Item], base: CoreCopy | None = None
-) -> list[Decision]:
-    """What the core decides at once when some leave; `base`: a copy with fewer in line."""
-    core = futures.copy() if base is None else base.restore(Believed({}))
+def _decided_without(core: Core, gone: Iterable[Item], now: float) -> list[Decision]:
+    """What a copy decides at once when some leave."""
     for item in gone:
         if isinstance(item, int):
             core.set_node(item, True)
         else:
-            core.withdrawn(item, futures.now)
-    return core.decide(futures.now)
+            core.withdrawn(item, now)
+    return core.decide(now)
 
 
 def _begins(decisions: Iterable[Decision], job_id: str) -> bool:
     return any(d.job_id == job_id and d.action in BEGINS for d in decisions)
 
 
-class _OutOfTries(Exception):
+class _OutOfTime(Exception):
     """No more copies may be tried."""
 
 
 class _Search:
-    """One search, with its budget."""
+    """One search, on copies without those behind it in line, which are made faster.
+
+    Of a very long line nobody before it is in the copies either: they are one thing, named whole.
+    """
 
     def __init__(self, futures: Futures, job_id: str):
         self.futures, self.job_id = futures, job_id
-        self.core = futures.still
+        self.core = futures.core
         self.queued = self.core.known(job_id)
-        self.tries, self.until = TRIES, process_time() + BUDGET_S
+        self.until = process_time() + BUDGET_S
         self.waiting = _ahead(self.core, self.queued)
+        self.crowd = self.waiting if len(self.waiting) > LINE else []
         self.runs = _runs(futures, self.queued)
-        self.nodes = _closed(self.core, self.queued)
+        self.nodes: list[Item] = [*_closed(self.core, self.queued)]
+        self.best: tuple[Item, ...] = ()  # without these it starts
         self.not_examined: list[str] = []
-        self.base: CoreCopy | None = None
+        self.base = self._copy()
+
+    def _copy(self) -> CoreCopy:
+        """The core with whom it has to do with."""
+        core, line = self.core, [] if self.crowd else self.waiting
+        kept = {*core.cluster.runs, *line, self.job_id}
+        if len(core.jobs()) <= SMALL:
+            kept.update(core.jobs())
+            kept.difference_update(self.crowd)
+        return CoreCopy(core.among(kept), self.futures.now)
 
     def run(self) -> Way:
         try:
-            self._shorten()
             found = self._singles()
             if found:
-                self.not_examined.clear()  # what it was about has been found
-                return self._way(found[:1], len(found) - 1)
-            best = min(self._sets(), key=len, default=())
-            if best and (self.base is None or starts_without(self.futures, self.job_id, best)):
-                return self._way(best)
-            everything: list[Item] = [
-                *self.waiting,
-                *self.nodes,
-                *(r.job.job_id for r in self.runs),
-            ]
-            return Way(still=self._why_even_then(everything), not_examined=self._left_out())
-        except _OutOfTries:
-            self.not_examined.append("further sets of jobs in its way: too many wait or run")
-            return Way(not_examined=self._left_out())
+                return self._way(found[:1], found[1:])
+            for items in self._sets():
+                if self._starts(items):
+                    self.best = tuple(items)
+                    break
+            else:
+                return Way(still=self._even_then(), not_examined=tuple(self.not_examined))
+            self.best = tuple(self._fewest(list(self.best)))
+        except _OutOfTime:
+            said = "whether fewer of these would do" if self.best else "further sets of jobs"
+            self.not_examined.append(said)
+        return self._way([*self.crowd, *self.best] if self.best else [])
 
-    def _way(self, found: Sequence[Item], alternatives: int = 0) -> Way:
-        holders = tuple(self._holder(item) for item in found)
-        return Way(holders, alternatives, self._left_out())
+    def _way(self, found: Sequence[Item], others: Sequence[Item] = ()) -> Way:
+        holders, alternatives = (tuple(map(self._holder, items)) for items in (found, others))
+        return Way(holders, alternatives, tuple(self.not_examined))
 
-    def _left_out(self) -> tuple[str, ...]:
-        return tuple(self.not_examined)
+    def _decided(self, gone: Iterable[Item]) -> list[Decision]:
+        return _decided_without(self.base.restore(Believed({})), gone, self.futures.now)
 
-    def _starts(self, gone: Sequence[Item]) -> bool:
-        if not self._time():
-            raise _OutOfTries
-        self.tries -= 1
-        return _begins(_decided_without(self.futures, gone, self.base), self.job_id)
-
-    def _shorten(self) -> None:
-        """Of a long line, search on a copy without those behind it, which is made faster.
-
-        What is found there is tried on a whole copy before it is said.
-        """
-        core, vc = self.core, self.queued.job.vc
-        kept = {*self.waiting, self.job_id}
-        behind = [
-            other.job.job_id
-            for name, queue in core.queues.items()
-            if name == vc or not core.policy.borrows
-            for other in queue
-            if other.job.job_id not in kept
-        ]
-        if len(behind) < LONG:
-            return
-        short = self.futures.copy()
-        for job_id in behind:
-            short.withdrawn(job_id, self.futures.now)
-        short.forget_decisions()
-        base = CoreCopy(short, self.futures.now)
-        if not _begins(_decided_without(self.futures, (), base), self.job_id):
-            self.base = base
+    def _starts(self, gone: Iterable[Item]) -> bool:
+        if process_time() > self.until:
+            raise _OutOfTime
+        return _begins(self._decided(gone), self.job_id)
 
     # --- sets to try ------------------------------------------------------------------------
 
     def _singles(self) -> list[Item]:
-        """Single jobs and nodes that do, those that should be gone first in front."""
-        kept = _reserved_for(self.core, self.queued.job.vc)
-        first = [kept] if kept is not None and kept in self.waiting else []
-        ahead = first + [job for job in self.waiting if job not in first]
-        runs = [run.job.job_id for run in self.runs if self._may_do_alone(run)]
-        for what, items in (("running jobs", runs), ("jobs ahead in line", ahead)):
-            if len(items) > SINGLES:
-                self.not_examined.append(
-                    f"{len(items) - SINGLES} {what} were not tried as the only cause"
-                )
-        tried: list[Item] = [*ahead[:SINGLES], *self.nodes, *runs[:SINGLES]]
-        found: list[Item] = []
-        for item in tried:
-            if process_time() > self.until - 0.6 * BUDGET_S:
-                self.not_examined.append("whether one of the other jobs alone is in its way")
-                break
-            if self._starts([item]):
-                found.append(item)
-        if (
-            found
-            and self.base is not None
-            and not starts_without(self.futures, self.job_id, found[:1])
-        ):
+        """Single jobs and nodes that do, those that should be gone first in front.
+
+        A group is tried as one first: where all of it does not do, none of it does.
+        """
+        if self.crowd:
             return []
+        kept = _reserved_for(self.core, self.queued.job.vc)
+        ahead = sorted(self.waiting, key=lambda job_id: job_id != kept)
+        runs = [run.job.job_id for run in self.runs if self._may_do_alone(run)]
+        found: list[Item] = []
+        for what, group in (("waiting jobs", ahead), ("closed nodes", self.nodes), ("runs", runs)):
+            if not group or not self._starts(group):
+                continue
+            self.best = min((self.best or tuple(group), tuple(group)), key=len)
+            if len(group) == 1:
+                found += group
+                continue
+            found += [item for item in group[:SINGLES] if self._starts([item])]
+            if len(group) > SINGLES and found:
+                left = len(group) - SINGLES
+                self.not_examined.append(f"whether one of {left:,} other {what} is in its way")
         return found
 
     def _may_do_alone(self, run: Run) -> bool:
@@ -219,73 +200,90 @@ class _Search:
         spare = max(pool.free for pool in _pools(self.core, self.queued))
         return freed + spare >= self.queued.job.gpus
 
-    def _sets(self) -> Iterator[tuple[Item, ...]]:
-        """Sets that do, each thinned out."""
-        runs = [run.job.job_id for run in self.runs]
-        lists: list[list[Item]] = [[*self.waiting], [*self.nodes]]
-        for seed in self._seeds():
-            lists += [[*seed], [*seed, *self.waiting]]
-        lists += [[*runs], [*self.waiting, *runs], [*self.waiting, *self.nodes, *runs]]
-        for items in lists:
-            found = self._fewest(items) if len(items) > 1 else []
-            if found:
-                yield tuple(found)
-                if len(found) == 2 or set(found) == set(items) or not self._time():
-                    return
-
-    def _time(self) -> bool:
-        return bool(self.tries) and process_time() < self.until
+    def _sets(self) -> Iterator[list[Item]]:
+        """Sets that may do: those who wait, closed nodes, the runs of some node, and mixtures."""
+        line: list[Item] = [] if self.crowd else [*self.waiting]
+        seeds: list[list[Item]] = [[*seed] for seed in self._seeds()]
+        if self.crowd:
+            yield []
+        yield from seeds
+        if line:
+            yield from ([*seed, *line] for seed in seeds)
+        if self.best:
+            yield [*self.best]
+        runs: list[Item] = [run.job.job_id for run in self.runs]
+        yield runs
+        if self.nodes:
+            yield [*self.nodes, *line]
+            yield [*self.nodes, *runs]
+        yield [*line, *self.nodes, *runs]
 
     def _seeds(self) -> list[list[str]]:
-        """Runs of one node that together hold enough of its GPUs, the fewest first."""
+        """Runs of one node that together hold enough of its GPUs, the fewest first; of as many
+        nodes as it needs, where one is not enough."""
         seeds = []
         for pool in _pools(self.core, self.queued):
-            for node in pool.nodes():
-                seed = self._seed(pool, node)
-                if seed:
-                    seeds.append(seed)
-        return [names for _, names in sorted(seeds, key=lambda s: (len(s[1]), s[0]))[:SEEDS]]
+            found = sorted(
+                (len(names), last, names)
+                for node in pool.nodes()
+                if pool.is_open(node) and (seed := self._seed(pool, node)) is not None
+                for last, names in [seed]
+            )
+            whole = -(-self.queued.job.gpus // max(1, pool.per_node))
+            for i in range(0, min(len(found), SEEDS * whole), whole):
+                names = dict.fromkeys(name for *_, those in found[i : i + whole] for name in those)
+                if len(found[i : i + whole]) == whole:
+                    seeds.append([*names])
+        return sorted(seeds, key=len)[:SEEDS]
 
     def _seed(self, pool: Pool, node: int) -> tuple[float, list[str]] | None:
         mask, names, last = pool.free_on(node), list[str](), 0.0
         need = min(self.queued.job.gpus, pool.per_node)
-        for run in self.runs:
+        for run, end in self._on.get(node, ()):
             if mask.bit_count() >= need:
                 break
             for at, gpus in zip(run.nodes, run.gpus, strict=True):
-                if at == node and gpus:
+                if at == node:
                     mask |= gpus
-                    names.append(run.job.job_id)
-                    last = max(last, _end(self.futures, run))
-        return (last, names) if names and mask.bit_count() >= need else None
+            names.append(run.job.job_id)
+            last = max(last, end)
+        return (last, names) if mask.bit_count() >= need else None
 
-    def _fewest(self, items: Sequence[Item]) -> list[Item]:
-        """A set without which it starts, of which nothing tried could be left out; [] if none.
+    @cached_property
+    def _on(self) -> dict[int, list[tuple[Run, float]]]:
+        """Runs by node, with their ends."""
+        found: dict[int, list[tuple[Run, float]]] = {}
+        for run in self.runs:
+            end = self.futures.ends_at(run)
+            for node in run.nodes:
+                found.setdefault(node, []).append((run, end))
+        return found
 
-        The shortest head of the list that does, by bisection, then thinned out.
-        """
-        if not self._starts(items):
-            return []
+    def _fewest(self, items: list[Item]) -> list[Item]:
+        """Without what can be left out and it still starts: the tail, then piece by piece."""
         low, high = 0, len(items)  # a head of `low` does not do, one of `high` does
-        group = list(items)
-        try:
-            while high - low > 1:
-                middle = (low + high) // 2
-                if self._starts(items[:middle]):
-                    high = middle
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self._starts(items[:middle]) else (middle, high)
+            self.best = tuple(items[:high])
+        piece, group = max(1, high // 2), items[:high]
+        while len(group) > 1:
+            left = 0
+            while left < len(group):
+                rest = group[:left] + group[left + piece :]
+                if rest and self._starts(rest):
+                    group, self.best = rest, tuple(rest)
                 else:
-                    low = middle
-                group = list(items[:high])
-            for other in list(group[:-1])[:SINGLES]:
-                rest = [o for o in group if o != other]
-                if self._starts(rest):
-                    group = rest
-        except _OutOfTries:
-            self.not_examined.append("whether fewer of these would do")
+                    left += piece
+            if piece == 1:
+                break
+            piece //= 2
         return group
 
-    def _why_even_then(self, everything: Sequence[Item]) -> Reason | None:
-        decided = _decided_without(self.futures, everything)
+    def _even_then(self) -> Reason | None:
+        """Why it waits with nothing in its way; None: it would start."""
+        line = [] if self.crowd else self.waiting
+        decided = self._decided([*line, *self.nodes, *(r.job.job_id for r in self.runs)])
         if _begins(decided, self.job_id):
             return None
         last = [d.reason for d in decided if d.job_id == self.job_id]
@@ -299,7 +297,7 @@ class _Search:
             kept = _reserved_for(self.core, self.queued.job.vc) == item
             return Holder(Kind.KEPT if kept else Kind.AHEAD, item)
         now = self.futures.now
-        ends_in = max(0.0, _end(self.futures, run) - now)
+        ends_in = max(0.0, self.futures.ends_at(run) - now)
         expected = self.core.known(item).estimate_s
         return Holder(Kind.RUN, item, None, now - run.start_time, expected, ends_in)
 
@@ -310,8 +308,11 @@ def _reserved_for(core: Core, vc: str) -> str | None:
 
 
 def _ahead(core: Core, queued: QueuedJob) -> list[str]:
+    """Who goes first of those who wait, in its queue or to be looked at before."""
     queue = core.queues[queued.job.vc]
-    return [other.job.job_id for other in queue if other < queued] if queued in queue else []
+    if queued in queue:
+        return [other.job.job_id for other in queue if other < queued]
+    return core.profiling.before(queued) if core.profiling is not None else []
 
 
 def _pools(core: Core, queued: QueuedJob) -> list[Pool]:
@@ -324,7 +325,7 @@ def _pools(core: Core, queued: QueuedJob) -> list[Pool]:
 
 def _runs(futures: Futures, queued: QueuedJob) -> list[Run]:
     """Runs that may hold its GPUs, those expected to end first in front."""
-    core = futures.still
+    core = futures.core
     profiling = queued.reason is Reason.AWAITING_PROFILE
     vc = None if core.policy.borrows or profiling else queued.job.vc
     runs = [
@@ -332,12 +333,7 @@ def _runs(futures: Futures, queued: QueuedJob) -> list[Run]:
         for run in core.cluster.runs.values()
         if run.profiling is profiling and vc in (None, run.vc) and run.job is not queued.job
     ]
-    return sorted(runs, key=lambda run: _end(futures, run))
-
-
-def _end(futures: Futures, run: Run) -> float:
-    """When a run has ended with even odds."""
-    return run.start_time + at_level(futures.beliefs.quantiles[run.job.job_id], 0.5)
+    return sorted(runs, key=futures.ends_at)
 
 
 def _closed(core: Core, queued: QueuedJob) -> list[int]:

@@ -6,7 +6,7 @@ lent. The rest then enter their queues at their original submit time, as if prof
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from features.job import Job, Profile
@@ -108,6 +108,12 @@ class LoanSchedule:
 
     def remove(self, queued: QueuedJob) -> None:
         """No job waits here."""
+
+    def before(self, queued: QueuedJob) -> list[str]:
+        return []
+
+    def among(self, kept: Collection[str]) -> LoanSchedule:
+        return self
 
     def serve(self, core: Host, now: float) -> None:
         while self._loans and self._loans[-1][0] <= now:

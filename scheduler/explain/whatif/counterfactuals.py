@@ -20,6 +20,7 @@ from scheduler.core.core import Core
 from scheduler.core.decisions import Action
 from scheduler.core.durations import Quantiles
 from scheduler.explain.whatif.changes import Change, NotPossible, apply
+from scheduler.explain.whatif.copies import CoreCopy
 from scheduler.explain.whatif.forecasts import (
     HELD,
     LEAST,
@@ -28,8 +29,10 @@ from scheduler.explain.whatif.forecasts import (
     StartForecast,
     summary,
 )
+from scheduler.explain.whatif.futures import Believed
 
 MINUTE_S = 60.0
+MANY = 1000  # jobs from which on a change is tried among the running ones first
 CHANCES = 32  # waiting jobs at most whose starts are compared
 World = dict[str, tuple[float, float]]  # start and end of the jobs watched, in one future
 Predict = Callable[[Job], float | None]  # duration believed of a job, seconds
@@ -73,9 +76,9 @@ class Outcome:
 
     @property
     def helps(self) -> bool:
-        """It starts at once, or earlier in most futures and by a minute or more."""
+        """It starts at once, or earlier in two of three futures and by a minute or more."""
         gain = self.gain_s is not None and self.gain_s >= MINUTE_S and self.futures >= LEAST
-        return self.starts_now or (gain and 2 * self.earlier > self.futures)
+        return self.starts_now or (gain and 3 * self.earlier >= 2 * self.futures)
 
 
 @dataclass
@@ -94,17 +97,26 @@ class WhatIf:
     samples: int = SAMPLES
     budget_s: float = inf
     _bases: dict[str, dict[int, World]] = field(default_factory=dict)
+    _alones: dict[str, CoreCopy] = field(default_factory=dict)
 
-    def ask(self, job_id: str, change: Change, *, others: bool = False) -> Outcome:
+    def ask(
+        self,
+        job_id: str,
+        change: Change,
+        *,
+        others: bool = False,
+        budget_s: float | None = None,
+    ) -> Outcome:
         """The start of a job as it is and as it would be.
 
         Args:
             others: also say whose start moves.
+            budget_s: instead of this object's.
 
         Raises NotPossible.
         """
         futures = self.futures
-        job = futures.beliefs.jobs[job_id].job
+        job = futures.core.known(job_id).job
         predicted, assumed = self._predicted(job, change)
         otherwise = {}
         if change.shape:
@@ -118,7 +130,7 @@ class WhatIf:
         waiting = self._others(job_id, change)
         beside = waiting[:CHANCES] if others else []
         watched = [job_id, *beside]
-        until = time.process_time() + self.budget_s
+        until = time.process_time() + (self.budget_s if budget_s is None else budget_s)
         base: list[World] = []
         made: list[World] = []
         for sample in range(self.samples):
@@ -135,7 +147,7 @@ class WhatIf:
         middle = median(gains) if gains else None
         return Outcome(
             change,
-            _forecast(futures, base, job_id, held=futures.still.held(job_id)),
+            _forecast(futures, base, job_id, held=futures.core.held(job_id)),
             _forecast(futures, made, job_id, held=trial.held(job_id)),
             started,
             middle if middle is not None and isfinite(middle) else None,
@@ -159,27 +171,58 @@ class WhatIf:
         """
         at_once: list[Change] = []
         others: list[Change] = []
-        job = self.futures.beliefs.jobs[job_id].job
+        until = time.process_time() + self.budget_s
+        job = self.futures.core.known(job_id).job
         for change in candidates(job, vcs, self._types(job)):
+            if _kind(change) in map(_kind, at_once):
+                continue  # the least that is enough
             try:  # a decision costs milliseconds, the futures behind a gain seconds
                 (at_once if self.starts(job_id, change) else others).append(change)
             except NotPossible:
                 continue
-        found = [self.ask(job_id, change) for change in at_once[:most]]
-        if len(found) < most:
-            later = [o for o in (self.ask(job_id, change) for change in others) if o.helps]
-            found += sorted(later, key=lambda o: -(o.gain_s or 0.0))
+        found = [self._at_once(job_id, change) for change in at_once[:most]]
+        later: list[Outcome] = []
+        for change in others:
+            left_s = until - time.process_time()
+            if len(found) == most or left_s <= 0:
+                break
+            if _kind(change) not in map(_kind, at_once):
+                later.append(self.ask(job_id, change, budget_s=left_s))
+        later = sorted((o for o in later if o.helps), key=lambda o: -(o.gain_s or 0.0))
+        kinds = dict.fromkeys(_kind(o.change) for o in later)
+        found += [next(o for o in later if _kind(o.change) == kind) for kind in kinds]
         return found[:most]
+
+    def _at_once(self, job_id: str, change: Change) -> Outcome:
+        """A start that was decided: no future need be looked into."""
+        _, assumed = self._predicted(self.futures.core.known(job_id).job, change)
+        now = self.futures.now
+        then = StartForecast(now, now, now)
+        return Outcome(change, StartForecast(now), then, True, None, 0, 0, assumed=assumed)
 
     def _types(self, job: Job) -> list[str]:
         """GPU types of its virtual cluster, where there are several."""
-        spec = self.futures.still.cluster.spec
+        spec = self.futures.core.cluster.spec
         return [group.gpu_type for group in spec.groups_of(job.vc)] if spec.groups else []
 
     def starts(self, job_id: str, change: Change) -> bool:
         """Whether the core starts the changed job at once. Raises NotPossible."""
-        predicted, _ = self._predicted(self.futures.beliefs.jobs[job_id].job, change)
-        return _starts(self._changed(job_id, change, predicted), job_id, self.futures.now)
+        futures, core = self.futures, self.futures.core
+        predicted, _ = self._predicted(core.known(job_id).job, change)
+        if len(core.jobs()) > MANY:  # who does not start with nobody beside it does not at all
+            alone = self._alone(job_id)
+            apply(alone, job_id, change, futures.now, predicted)
+            if not _starts(alone, job_id, futures.now):
+                return False
+        return _starts(self._changed(job_id, change, predicted), job_id, futures.now)
+
+    def _alone(self, job_id: str) -> Core:
+        """A copy in which nobody else waits."""
+        core = self.futures.core
+        if job_id not in self._alones:
+            kept = {*core.cluster.runs, job_id}
+            self._alones[job_id] = CoreCopy(core.among(kept), self.futures.now)
+        return self._alones[job_id].restore(Believed({job_id: core.known(job_id).estimate_s}))
 
     def _changed(self, job_id: str, change: Change, predicted: float | None) -> Core:
         core = self.futures.copy()
@@ -208,7 +251,7 @@ class WhatIf:
 
     def _others(self, job_id: str, change: Change) -> list[str]:
         """Waiting jobs whose start may move: those of the virtual clusters concerned."""
-        core = self.futures.still
+        core = self.futures.core
         vcs = dict.fromkeys((core.known(job_id).job.vc, change.vc))
         return [
             queued.job.job_id
@@ -224,7 +267,7 @@ class WhatIf:
             change: makes it, to a copy of the core.
         """
         futures = self.futures
-        waiting = [q.job.job_id for queue in futures.still.queues.values() for q in queue]
+        waiting = [q.job.job_id for queue in futures.core.queues.values() for q in queue]
         watched = waiting[:CHANCES]
         until = time.process_time() + self.budget_s
         base: list[World] = []
@@ -282,6 +325,11 @@ def candidates(job: Job, vcs: Iterable[str] = (), gpu_types: Iterable[str] = ())
         found += [Change(time_limit_s=limit) for limit in shorter if limit < job.time_limit_s]
     found += [Change(vc=vc) for vc in vcs if vc != job.vc]
     return list(dict.fromkeys(found))
+
+
+def _kind(change: Change) -> tuple[str, ...]:
+    """What a change is about: of several alike the one that helps most is enough."""
+    return tuple(change.body())
 
 
 def _starts(core: Core, job_id: str, now: float) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from math import ceil, inf, isfinite
 from types import MappingProxyType
 
@@ -47,7 +48,8 @@ class Futures:
     """The possible futures of a core at one moment.
 
     Args:
-        core: as it stands after its decisions at `now`; only read.
+        core: as it stands after its decisions at `now`; only read, and to be left as it is while
+            these are in use: what is not asked for is not worked out.
         memory: what was remembered beside it.
         seed: the same seed gives the same futures.
         horizon_s: how far they are followed.
@@ -64,25 +66,38 @@ class Futures:
         horizon_s: float = 7 * DAY_S,
     ):
         self.now = now
-        self.snapshot = CoreCopy(core, now)
-        self.beliefs = Beliefs.of(memory, core, now, user_correlation=user_correlation)
+        self.core = core
+        self.memory = memory
         self.seed = seed
         self.horizon_s = horizon_s
         self.durations = memory.durations
+        self._user_correlation = user_correlation
         self._walls = not core.policy.borrows
-        self._still: Core | None = None
+        self._ends: dict[str, float] = {}
 
-    @property
-    def still(self) -> Core:
-        """A copy to look at, which is not run."""
-        if self._still is None:
-            self._still = self.copy()
-        return self._still
+    @cached_property
+    def snapshot(self) -> CoreCopy:
+        """The whole core as it stands."""
+        return CoreCopy(self.core, self.now)
+
+    @cached_property
+    def beliefs(self) -> Beliefs:
+        """What the futures are drawn from."""
+        return Beliefs.of(
+            self.memory, self.core, self.now, user_correlation=self._user_correlation
+        )
 
     def copy(self) -> Core:
         """A copy of the core that asks no model."""
         predicted = {job_id: past.predicted_s for job_id, past in self.beliefs.jobs.items()}
         return self.snapshot.restore(Believed(predicted))
+
+    def ends_at(self, run: Run) -> float:
+        """When a run has ended with even odds."""
+        job_id = run.job.job_id
+        if job_id not in self._ends:
+            self._ends[job_id] = self.now + _left_s(self.core, self.memory, run, self.now)
+        return self._ends[job_id]
 
     def follow(
         self,
@@ -131,7 +146,7 @@ class Futures:
         held = {
             job_id: StartForecast(self.now, why_not=HELD)
             for job_id in awaited
-            if self.still.held(job_id)
+            if self.core.held(job_id)
         }
         awaited = [job_id for job_id in awaited if job_id not in held]
         if not awaited:
@@ -155,8 +170,7 @@ class Futures:
 
     def end_of(self, job_id: str) -> StartForecast:
         """The forecast of a job that runs."""
-        run = self.still.cluster.runs[job_id]
-        return _end(self.now, run.start_time, self.beliefs.quantiles[job_id])
+        return end_of(self.core, self.memory, self.now, job_id)
 
 
 def crude(core: Core, memory: Memory, now: float) -> dict[str, StartForecast]:

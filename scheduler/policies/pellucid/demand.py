@@ -13,7 +13,8 @@ is the work that a job would have had done.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from copy import copy
 from dataclasses import dataclass, field
 
 from scheduler.core.queue import QueuedJob
@@ -124,6 +125,12 @@ class Demand:
     def clock(self, vc: str, now: float) -> float:
         """What the fair clock of a virtual cluster shows, seconds."""
         return self._asked[self._where(vc)].clock(now)
+
+    def among(self, kept: Collection[str]) -> Demand:
+        """The same count; of the jobs themselves only those among `kept` are known."""
+        demand = copy(self)
+        demand._jobs = {job_id: job for job_id, job in self._jobs.items() if job_id in kept}
+        return demand
 
     def came(self, job_id: str) -> float | None:
         """What it showed when a job came; None: it is not counted."""

@@ -5,7 +5,8 @@ Nothing is preempted. How the parts earn their keep, and what they cost, is in `
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -239,6 +240,14 @@ class Pellucid(Policy):
         if ran_s < predicted_s:
             return predicted_s - ran_s
         return self.distribution.expected_s(predicted_s, ran_s)
+
+    def among(self, kept: Collection[str]) -> Pellucid:
+        policy = copy(self)
+        policy.demand = self.demand.among(kept)
+        policy.starvation = self.starvation.among(kept, policy.demand)
+        policy._estimates = {j: s for j, s in self._estimates.items() if j in kept}
+        policy.memos = {}  # of passes over the whole line
+        return policy
 
     def promise(self, queued: QueuedJob, now: float) -> Promise | None:
         left_s = self.starvation.left_s(queued, now)

@@ -12,7 +12,7 @@ far more than it gives them (`docs/policy.md`).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
@@ -76,6 +76,14 @@ class StarvationBound:
 
     def _terms(self) -> tuple[float, float, bool]:
         return self.max_wait_s, self.overload, self._demand.pooled
+
+    def among(self, kept: Collection[str], demand: Demand) -> StarvationBound:
+        """The same bound on the jobs among `kept`, by another's clock."""
+        found = StarvationBound(self.max_wait_s, self.overload, demand)
+        for ours, theirs in ((found._by_vc, self._by_vc), (found._patient, self._patient)):
+            for vc, heap in theirs.items():
+                ours[vc] = sorted(entry for entry in heap if entry[-1].job.job_id in kept)
+        return found
 
     def left_s(self, queued: QueuedJob, now: float) -> float:
         """Seconds until a waiting job is starving, if neither more nor fewer GPUs are asked for."""

@@ -97,7 +97,7 @@ def test_the_running_job_that_is_in_the_way_is_found() -> None:
     way = in_the_way(Futures(desk.core, memory, 60.0), "next")
     assert jobs_of(way.holders) == {("large", "RUN")}
     assert way.holders[0].ran_s == 60.0
-    assert (way.alternatives, way.not_examined) == (0, ())
+    assert (way.alternatives, way.not_examined) == ((), ())
 
 
 def test_when_no_single_job_is_in_the_way_the_fewest_are_named_together() -> None:
@@ -132,7 +132,7 @@ def test_a_closed_node_is_in_the_way_alone_or_beside_others() -> None:
     futures = Futures(desk.core, memory, 1.0)
     found = answer(futures, "next")
     assert [holder.node for holder in found.way.holders] == [1 - full]
-    assert found.way.alternatives == 1
+    assert len(found.way.alternatives) == 1
     assert f"node {1 - full}, which is closed" in told(found, "", futures)["in_the_way"]
     kinds = [holder.kind for holder in in_the_way(futures, "both").holders]
     assert sorted(kinds) == [Kind.NODE, Kind.RUN, Kind.AHEAD]
@@ -191,7 +191,7 @@ def test_the_answer_has_numbers_place_and_promise_of_now_and_names_nobody_else()
     for word in ("large", "'other'", "ann"):
         assert word not in str(plain)
     assert "large" in str(told(found, "user", futures, names=True))
-    beside = compared(futures.still, "next", desk.core.known("other"), 600.0)
+    beside = compared(futures.core, "next", desk.core.known("other"), 600.0)
     assert beside["first"]
     for which, job_id in (("this", "next"), ("other", "other")):
         terms = sum(row[which] for row in beside["terms"])

@@ -77,7 +77,7 @@ def test_suggestions_help_and_those_that_do_not_are_not_shown() -> None:
     desk, memory = busy()
     asking = WhatIf(Futures(desk.core, memory, 100.0), samples=9)
     shown = asking.suggestions("large", ["vc", "nowhere"])
-    assert [o.change for o in shown] == [Change(gpus=2), Change(gpus=1)]
+    assert [o.change for o in shown] == [Change(gpus=2)]  # the least that is enough
     assert all(o.starts_now for o in shown)
 
 
@@ -119,10 +119,7 @@ def test_another_gpu_type_is_tried() -> None:
         desk.core.submitted(asking, asking.submit_time)
         desk.core.decide(asking.submit_time)
     shown = WhatIf(Futures(desk.core, memory, 2.0), samples=9).suggestions("second")
-    assert [o.change for o in shown if o.starts_now] == [
-        Change(gpu_type=""),
-        Change(gpu_type="P100"),
-    ]
+    assert [o.change for o in shown if o.starts_now] == [Change(gpu_type="")]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,207 @@
+"""Waits of a simulated world, sampled, explained by the product and judged."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from benchmarks.explanations.judge import Account, Judge, Verdict, aside, begins
+from benchmarks.explanations.predictions import Foretold, Promises
+from benchmarks.explanations.reading import rendered
+from benchmarks.explanations.worlds import AuditWorld, Drains
+from scheduler.core.core import Core
+from scheduler.core.decisions import Decision
+from scheduler.explain import findings
+from scheduler.explain.whatif import counterfactuals
+from scheduler.explain.whatif.changes import Change, apply
+from scheduler.explain.whatif.counterfactuals import Outcome, WhatIf
+from scheduler.explain.whatif.forecasts import Futures
+from scheduler.explain.whatif.memory import Memory
+from scheduler.simulation.engine import Engine, Progress
+
+AT_ONCE = 6  # waits looked at in one moment
+MOMENTS = 3  # as many moments are tried as would be needed, since in some nobody waits
+FUTURES = 12  # of a forecast, a suggestion, and of its judgement
+FORECAST_S, SUGGEST_S = 1.0, 1.5  # processor seconds for either
+
+
+@dataclass
+class Found:
+    """What was found in one world.
+
+    Attributes:
+        waits: verdicts, each with the job and the moment.
+        shown, true, other: suggestions; those that came true; waits with one of another kind than
+            fewer GPUs; asked: waits for which suggestions were asked for.
+        cpu_s: of each answer to "why".
+    """
+
+    world: str
+    waits: list[tuple[str, float, Verdict]] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    asked: int = 0
+    shown: int = 0
+    true: int = 0
+    other: int = 0
+    untrue: list[str] = field(default_factory=list)
+    cpu_s: list[float] = field(default_factory=list)
+    foretold: list[Foretold] = field(default_factory=list)
+    skipped: str = ""
+
+
+class Audited(Engine):
+    """Stops at moments of the world and has the waits of then explained and judged.
+
+    Args:
+        wanted: waits to be judged.
+        ask_every: suggestions are asked for in every so many moments.
+    """
+
+    def __init__(
+        self, world: AuditWorld, data: Path, seed: int, wanted: int, *, ask_every: int = 3
+    ):
+        scenario = world.made(data, seed)
+        work = scenario.workload
+        policy = scenario.policy(world.policy)
+        self.memory = Memory(scenario.estimators(policy), asks=not policy.estimates)
+        core = scenario.core(policy, self.memory)
+        super().__init__(core, work.jobs, work.work, scenario.speed, after=work.after)
+        self.found = Found(world.name)
+        self.wanted, self.ask_every, self.seed = wanted, ask_every, seed
+        self.account = Account()
+        self.judge = Judge(core, self.account, seed)
+        self.drains = Drains(core, world.drains, seed)
+        self.promises = Promises(self.memory)
+        first, last = work.jobs[0].submit_time, work.jobs[-1].submit_time
+        self._every = (last - first) * AT_ONCE / (MOMENTS * wanted)
+        self._next = first + 0.05 * (last - first)  # before, nothing has been learned
+        self._moments = 0
+
+    # --- what happens -----------------------------------------------------------------------
+
+    def _carry_out(self, decisions: list[Decision], now: float) -> None:
+        self.account.decided(decisions, now)
+        super()._carry_out(decisions, now)
+        self.promises.decided(decisions, self.core, now)
+
+    def _end(self, run: Progress, now: float) -> None:
+        self.account.left(run.job_id)
+        super()._end(run, now)
+
+    def _decided(self, now: float) -> None:
+        self.drains.passed(now)  # the next pass is told
+        if now < self._next or len(self.found.waits) >= self.wanted:
+            return
+        self._carry_out(self.core.decide(now), now)
+        waiting = [j for j in self.core.jobs() if j not in self.core.cluster.runs]
+        if waiting:
+            self._next = now + self._every
+            chosen = Random(f"{self.seed}/{now}").sample(waiting, min(AT_ONCE, len(waiting)))
+            self._look(chosen, now)
+
+    # --- what is asked ----------------------------------------------------------------------
+
+    def _look(self, chosen: Sequence[str], now: float) -> None:
+        futures = Futures(self.core, self.memory, now)
+        made = self.promises.made(futures, self.core, chosen, FUTURES, FORECAST_S)
+        asking = self._moments % self.ask_every == 0
+        self._moments += 1
+        for number, job_id in enumerate(chosen):
+            began = time.process_time()
+            answer = findings.told(
+                findings.answer(futures, job_id), "", futures, names=True, most=None
+            )
+            self.found.cpu_s.append(time.process_time() - began)
+            suggested = self._suggested(futures, job_id) if asking and number == 0 else []
+            queued = self.core.known(job_id)
+            told = {
+                "job_id": job_id,
+                "submitted_at": queued.job.submit_time,
+                "eligible_at": queued.job.submit_time if answer["position"] else None,
+                "estimate_s": queued.estimate_s,
+                "forecast": made[job_id],
+                "suggestions": [counterfactuals.told(one, queued.job.user) for one in suggested],
+            }
+            self.found.texts.append(rendered(answer, told, now))
+            self.found.waits.append((job_id, now, self.judge.verdict(answer, job_id, now)))
+
+    def _suggested(self, futures: Futures, job_id: str) -> list[Outcome]:
+        core, found = self.core, self.found
+        vcs = [vc for vc in core.queues if vc != core.known(job_id).job.vc]
+        asking = WhatIf(
+            futures, lambda job: self.memory.predicted(job, futures.now), FUTURES, SUGGEST_S
+        )
+        outcomes = asking.suggestions(job_id, vcs[:2])
+        found.asked += 1
+        found.shown += len(outcomes)
+        found.other += any(one.change.gpus is None for one in outcomes)
+        for one in outcomes:
+            why_not = untrue(core, self.memory, one, job_id, futures.now)
+            found.true += not why_not
+            if why_not:
+                found.untrue.append(f"{job_id} {one.change.words()}: {why_not}")
+        return outcomes
+
+
+def untrue(core: Core, memory: Memory, shown: Outcome, job_id: str, now: float) -> str:
+    """What is not as a suggestion says when it is carried out; "" when it comes true.
+
+    A start at once is decided by the core itself. An earlier one is sought in futures drawn anew,
+    each with and without the change.
+    """
+    if shown.starts_now:
+        return "" if starts_when(core, shown.change, job_id, now) else "it does not start"
+    anew = Futures(core, memory, now, seed=1)
+    again = WhatIf(anew, lambda job: memory.predicted(job, now), 2 * FUTURES).ask(
+        job_id, shown.change
+    )
+    if again.gain_s is None or again.gain_s <= 0 or 2 * again.earlier <= again.futures:
+        gain = "never" if again.gain_s is None else f"{again.gain_s:.0f} s"
+        return f"{gain} earlier, in {again.earlier} of {again.futures} futures"
+    return ""
+
+
+def starts_when(core: Core, change: Change, job_id: str, now: float) -> bool:
+    """Whether the deciding core starts a job that is changed."""
+
+    def act() -> bool:
+        apply(core, job_id, change, now, None)
+        return begins(core, job_id, now)
+
+    return aside(act)
+
+
+def audit(world: AuditWorld, data: Path, seed: int, wanted: int) -> Found:
+    """Play a world and judge `wanted` of its waits."""
+    if world.shared and not data.exists():
+        return Found(world.name, skipped="without the shared data")
+    engine = Audited(world, data, seed, wanted)
+    engine.run()
+    engine.found.foretold = engine.promises.scored()
+    return engine.found
+
+
+def shares(found: Sequence[Found]) -> dict[str, Any]:
+    """Shares over all waits, as the benchmark prints them."""
+    verdicts = [verdict for one in found for _, _, verdict in one.waits]
+
+    def share(name: str) -> float | None:
+        values = [v for one in verdicts if (v := getattr(one, name)) is not None]
+        return round(sum(values) / len(values), 4) if values else None
+
+    shown, true = sum(one.shown for one in found), sum(one.true for one in found)
+    asked = sum(one.asked for one in found)
+    return {
+        "waits": len(verdicts),
+        **{name: share(name) for name in ("named", "necessary", "minimal", "specific", "fresh")},
+        "counterfactuals": {
+            "asked": asked,
+            "shown": shown,
+            "true": round(true / shown, 4) if shown else None,
+            "other_than_fewer_gpus": round(sum(o.other for o in found) / max(1, asked), 4),
+        },
+    }

@@ -1,0 +1,273 @@
+"""The judge: carries out what an answer says, and keeps its own account of the cluster.
+
+It reads an answer as a reader does (plain values and sentences) and knows the decisions and ends as
+they come. What is to be tried is done to the very core that decides, in a forked process: a run
+ends as runs end, a waiting job is cancelled, a closed node is opened, and the core decides. Nothing
+of `scheduler.explain` is asked whether it is right.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from features.schema import State
+from scheduler.core.core import Core
+from scheduler.core.decisions import Action, Decision, Reason
+
+BEGINS = (Action.START, Action.PACK, Action.PROFILE)
+Holder = Mapping[str, Any]  # of an answer: kind, job, node, ran_s, ...
+
+
+class TrialFailed(RuntimeError):
+    """What was tried in a copy of this process ended there in an error."""
+
+
+def aside(act: Callable[[], bool]) -> bool:
+    """What comes of an act in a copy of this process, of which nothing else is left."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            told = pickle.dumps((None, act()))
+        except BaseException as error:
+            told = pickle.dumps((repr(error), None))
+        with os.fdopen(write, "wb") as out:
+            out.write(told)
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as into:
+        answer = into.read()
+    os.waitpid(pid, 0)
+    failed, found = pickle.loads(answer) if answer else ("the copy died", None)
+    if failed is not None:
+        raise TrialFailed(failed)
+    return bool(found)
+
+
+@dataclass
+class Account:
+    """Who is on which GPUs, from decisions and ends alone.
+
+    Attributes:
+        held: by job, the GPUs of each node as a bit mask; since: when each began, seconds.
+    """
+
+    held: dict[str, dict[int, int]] = field(default_factory=dict)
+    since: dict[str, float] = field(default_factory=dict)
+
+    def decided(self, decisions: Iterable[Decision], now: float) -> None:
+        """What was decided takes effect."""
+        for d in decisions:
+            if d.action in BEGINS:
+                self.held[d.job_id] = dict(zip(d.nodes, d.gpus, strict=True))
+                self.since[d.job_id] = now
+            elif d.action is Action.PREEMPT:
+                self.left(d.job_id)
+
+    def left(self, job_id: str) -> None:
+        """A job ended, or lost its GPUs."""
+        self.held.pop(job_id, None)
+        self.since.pop(job_id, None)
+
+    def taken(self, node: int) -> int:
+        """GPUs of a node that somebody is on, as a bit mask."""
+        mask = 0
+        for gpus in self.held.values():
+            mask |= gpus.get(node, 0)
+        return mask
+
+    def free(self, core: Core, nodes: Iterable[int]) -> int:
+        """GPUs of open nodes that nobody is on."""
+        return sum(
+            core.cluster.nodes[node].gpus - self.taken(node).bit_count()
+            for node in nodes
+            if core.cluster.pool_of(node).is_open(node)
+        )
+
+
+def remove(core: Core, holders: Iterable[Holder], now: float) -> None:
+    """Do what an answer says is in the way away with: runs end, others leave, nodes open."""
+    for holder in holders:
+        if holder["node"] is not None:
+            core.set_node(holder["node"], True)
+        elif (run := core.cluster.runs.get(holder["job"])) is not None:
+            core.ended(holder["job"], State.COMPLETED, now - run.start_time, now)
+        else:
+            core.withdrawn(holder["job"], now)
+
+
+def begins(core: Core, job_id: str, now: float) -> bool:
+    """Whether the core gives a job its GPUs when it is asked to decide."""
+    return any(d.job_id == job_id and d.action in BEGINS for d in core.decide(now))
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the judge found of one answer; None: there was nothing to try.
+
+    Attributes:
+        named: something is named beside need and free GPUs: holders, or why it would wait even
+            with nothing in its way.
+        necessary: with what is named away it starts (or, even then, still waits as was said).
+        minimal: with one of several that are named left, it still waits.
+        specific: with as much of the same kinds away that is not named, it still waits.
+        fresh: the numbers are those of the cluster at that moment.
+        wrong: what was not as said, in words.
+    """
+
+    named: bool
+    necessary: bool | None
+    minimal: bool | None
+    specific: bool | None
+    fresh: bool
+    wrong: tuple[str, ...] = ()
+
+
+class Judge:
+    """Judges answers about jobs that wait in a core.
+
+    Args:
+        core: that decides; looked at, and copied with the whole process.
+        account: of its decisions and ends.
+        seed: of what is removed instead of what is named.
+    """
+
+    def __init__(self, core: Core, account: Account, seed: int = 0):
+        self.core, self.account, self.seed = core, account, seed
+
+    def verdict(self, told: Mapping[str, Any], job_id: str, now: float) -> Verdict:
+        """Judge an answer with names, as operators get it (`scheduler.explain.findings.told`)."""
+        holders: Sequence[Holder] = told["holders"]
+        wrong = self._stale(told, job_id, now)
+        fresh = not wrong
+        named = bool(holders) or told["still"] != ""
+        necessary = minimal = specific = None
+        if told["in_all"] > len(holders):
+            wrong.append(f"only {len(holders)} of {told['in_all']} in the way are listed")
+        if holders:
+            necessary = self._starts_without(holders, job_id, now)
+            minimal, specific = self._only_these(told, job_id, now)
+        elif named:
+            necessary = not self._starts_without(self._everything(job_id), job_id, now)
+        if necessary is False:
+            wrong.append("what is named is not what it waits for")
+        if minimal is False:
+            wrong.append("it starts with one of those left")
+        if specific is False:
+            wrong.append("it starts without others as well")
+        return Verdict(named, necessary, minimal, specific, fresh, tuple(wrong))
+
+    def _starts_without(self, holders: Sequence[Holder], job_id: str, now: float) -> bool:
+        def act() -> bool:
+            remove(self.core, holders, now)
+            return begins(self.core, job_id, now)
+
+        return aside(act)
+
+    def _only_these(
+        self, told: Mapping[str, Any], job_id: str, now: float
+    ) -> tuple[bool | None, bool | None]:
+        """Whether all of them are needed, and nothing else of the kind would do."""
+        holders, random = told["holders"], Random(f"{self.seed}/{job_id}/{now}")
+        minimal = None
+        if len(holders) > 1:
+            left = random.randrange(len(holders))
+            rest = [h for i, h in enumerate(holders) if i != left]
+            minimal = not self._starts_without(rest, job_id, now)
+        others = self._others(holders, told["either"], job_id, random)
+        if others is None:
+            return minimal, None
+        return minimal, not self._starts_without(others, job_id, now)
+
+    def _others(
+        self, holders: Sequence[Holder], either: Sequence[Holder], job_id: str, random: Random
+    ) -> list[Holder] | None:
+        """As many of each kind that are not named; None: there are not so many."""
+        said = {(h["job"], h["node"]) for h in (*holders, *either)}
+        by_kind: dict[str, list[Holder]] = {"run": [], "wait": [], "node": []}
+        for one in self._everything(job_id):
+            if (one["job"], one["node"]) not in said:
+                by_kind[self._kind(one)].append(one)
+        chosen: list[Holder] = []
+        for kind, those in by_kind.items():
+            wanted = sum(self._kind(h) == kind for h in holders)
+            if len(those) < wanted:
+                return None
+            chosen += random.sample(those, wanted)
+        return chosen
+
+    def _kind(self, one: Holder) -> str:
+        if one["node"] is not None:
+            return "node"
+        return "run" if one["job"] in self.core.cluster.runs else "wait"
+
+    def _everything(self, job_id: str) -> list[Holder]:
+        """All that might be in its way: runs, waiting jobs and closed nodes it has to do with."""
+        core = self.core
+        queued = core.known(job_id)
+        profiling = queued.reason is Reason.AWAITING_PROFILE
+        vc = None if core.policy.borrows or profiling else queued.job.vc
+        runs = [r.job.job_id for r in core.cluster.runs.values()
+                if r.profiling == profiling and vc in (None, r.vc)]  # fmt: skip
+        waiting = [other for other in core.jobs()
+                   if other != job_id and other not in core.cluster.runs
+                   and vc in (None, core.known(other).job.vc)]  # fmt: skip
+        pools = list(core.cluster.pools.values()) if vc is None else [core.cluster.pools[vc]]
+        pools = [core.cluster.profiling] if profiling else pools
+        nodes = [node for pool in pools for node in pool.nodes() if not pool.is_open(node)]
+        found: list[Holder] = [{"job": one, "node": None} for one in sorted(runs + waiting)]
+        return found + [{"job": "", "node": node} for node in nodes]
+
+    # --- the numbers ------------------------------------------------------------------------
+
+    def _stale(self, told: Mapping[str, Any], job_id: str, now: float) -> list[str]:
+        """Numbers, in values and in words, that are not those of this moment."""
+        core, queued = self.core, self.core.known(job_id)
+        profiling = queued.reason is Reason.AWAITING_PROFILE
+        pool = core.cluster.profiling if profiling else core.cluster.pools[queued.job.vc]
+        nodes = list(pool.nodes())
+        line = [q.job.job_id for q in core.queues[queued.job.vc]]
+        place = line.index(job_id) + 1 if job_id in line else None
+        true = {
+            "at": now,
+            "need": queued.job.gpus,
+            "free": self.account.free(core, nodes),
+            "limit": sum(core.cluster.nodes[node].gpus for node in nodes),
+            "position": place,
+            "waiting": len(line),
+        }
+        wrong = [f"{n} is {told[n]}, truly {t}" for n, t in true.items() if told[n] != t]
+        for holder in told["holders"]:
+            since = self.account.since.get(holder["job"])
+            ran = None if since is None else now - since
+            if holder["ran_s"] != ran:
+                wrong.append(f"a run of {ran} s is said to have run {holder['ran_s']} s")
+        return wrong + _words_against(told, true)
+
+
+_NEED = re.compile(r"needs ([\d,]+) GPUs?; ([\d,]+) of ([\d,]+) (?:is|are) free now")
+_PLACE = re.compile(r"Number ([\d,]+) of ([\d,]+) in ")
+
+
+def _words_against(told: Mapping[str, Any], true: Mapping[str, Any]) -> list[str]:
+    """Numbers in the sentences that are not the true ones."""
+    wrong = []
+    for text, shape, names in (
+        (told["in_the_way"], _NEED, ("need", "free", "limit")),
+        (told["place"], _PLACE, ("position", "waiting")),
+    ):
+        found = shape.search(text)
+        if found is None:
+            if names[0] != "position" or true["position"] is not None:
+                wrong.append(f"no numbers in {text!r}")
+            continue
+        said = [int(number.replace(",", "")) for number in found.groups()]
+        if said != [true[name] for name in names]:
+            wrong.append(f"{text!r} is not so")
+    return wrong

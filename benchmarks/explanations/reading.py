@@ -1,0 +1,75 @@
+"""How an answer reads: words, codes and raw feature names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
+from typing import Any
+
+from features.state import FEATURES
+from models.bundle import PACKING_FEATURES, PAIR_FEATURES
+from pipeline.commands.why import told as lines_of
+from scheduler.core.decisions import Reason
+
+_COLUMNS = {*(spec.name for spec in FEATURES), *PACKING_FEATURES, *PAIR_FEATURES}
+RAW_NAMES = sorted(name for name in _COLUMNS if "_" in name)
+CODES = sorted(reason.value for reason in Reason if re.search("[a-z][A-Z]", reason.value))
+_WORD = re.compile(r"[^\W_]+(?:[.,:'-][^\W_]+)*")
+
+
+def found_in(text: str, names: Iterable[str]) -> list[str]:
+    """Which of some names stand in a text as words of their own."""
+    return [name for name in names if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text)]
+
+
+def rendered(told: Mapping[str, Any], job: Mapping[str, Any], now: float) -> str:
+    """What `pellucid why` prints, from an answer without a service around it.
+
+    Args:
+        job: job_id, submitted_at, eligible_at, estimate_s, forecast, suggestions.
+    """
+    explained = {
+        "job_id": job["job_id"],
+        "phase": "queued",
+        "reason": told["reason"],
+        "dominant": told["dominant"],
+        "detail": "",
+        "next_step": "",
+        "principal": [{}],
+        "standing": {"position": told["position"], "waiting": told["waiting"]},
+        "forecast": job["forecast"],
+        "estimate_s": job["estimate_s"],
+        "times": {
+            "submitted_at": job["submitted_at"],
+            "eligible_at": job["eligible_at"],
+            "started_at": None,
+            "ended_at": None,
+        },
+        "packing": None,
+        "overtaken": None,
+        "analysis": {**told, "unavailable": "", "suggestions": job["suggestions"]},
+    }
+    return "\n".join(lines_of(explained, now))
+
+
+def readable(texts: Sequence[str]) -> dict[str, Any]:
+    """Words per answer, and the shares that hold a code or a raw feature name."""
+    if not texts:
+        return {"words_p50": None, "words_p90": None, "codes": None, "raw_names": None}
+    words = sorted(len(_WORD.findall(text)) for text in texts)
+    return {
+        "words_p50": median(words),
+        "words_p90": words[int(0.9 * (len(words) - 1))],
+        "codes": sum(bool(found_in(text, CODES)) for text in texts) / len(texts),
+        "raw_names": sum(bool(found_in(text, RAW_NAMES)) for text in texts) / len(texts),
+        "flesch": round(sum(map(_flesch, texts)) / len(texts), 1),
+    }
+
+
+def _flesch(text: str) -> float:
+    """Flesch reading ease; 60-70 is plain English."""
+    words = _WORD.findall(text)
+    sentences = max(1, len(re.findall(r"[.!?](?:\s|$)", text)))
+    syllables = sum(max(1, len(re.findall(r"[aeiouy]+", word.lower()))) for word in words)
+    return 206.835 - 1.015 * len(words) / sentences - 84.6 * syllables / max(1, len(words))

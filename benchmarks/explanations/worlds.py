@@ -1,0 +1,76 @@
+"""The worlds that are audited: simulated ones here, a service that lives in `live`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from benchmarks.worlds.make import read_worlds, scenario
+from pipeline.worlds.scenario import Scenario
+from scheduler.core.core import Core
+
+DAY_S = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class AuditWorld:
+    """A world and the policy that decides in it.
+
+    Attributes:
+        made: from the folder of shared data and a seed.
+        drains: share of the nodes that are closed, others day by day.
+        shared: it needs the shared data.
+    """
+
+    name: str
+    made: Callable[[Path, int], Scenario]
+    policy: str = "pellucid"
+    drains: float = 0.0
+    shared: bool = True  # needs the shared data
+
+
+def _reported(name: str, durations: str = "histories") -> Callable[[Path, int], Scenario]:
+    """A world of `worlds.yaml` on which nothing was chosen."""
+    return lambda data, seed: scenario(
+        name, read_worlds()["reported"][name], data, seed, durations
+    )
+
+
+WORLDS = (
+    AuditWorld("synthetic-sweeps", _reported("synthetic-sweeps"), shared=False),
+    AuditWorld("synthetic-drained", _reported("synthetic-long"), drains=0.25, shared=False),
+    AuditWorld("synthetic-fifo", _reported("synthetic-long"), policy="fifo", shared=False),
+    AuditWorld("venus-busy-open", _reported("venus-busy-open")),
+    AuditWorld("venus-unisolated-busy", _reported("venus-unisolated-busy")),
+    AuditWorld("venus-four-nodes", _reported("venus-four-nodes", "own")),
+    AuditWorld("philly-overload", _reported("philly-overload")),
+    AuditWorld("openb-overload-bare", _reported("openb-overload-bare")),
+)
+
+
+class Drains:
+    """Closes nodes and opens them again: each day others.
+
+    Args:
+        share: of the nodes that are closed.
+    """
+
+    def __init__(self, core: Core, share: float, seed: int):
+        self.core, self.share, self.seed = core, share, seed
+        self._day = -1
+
+    def passed(self, now: float) -> None:
+        """Time has passed."""
+        day = int(now // DAY_S)
+        if not self.share or day == self._day:
+            return
+        self._day = day
+        core, random = self.core, Random(f"{self.seed}/{day}")
+        for pool in core.cluster.pools.values():
+            nodes = sorted(pool.nodes())
+            shut = set(random.sample(nodes, round(self.share * len(nodes))))
+            for node in nodes:
+                if pool.is_open(node) == (node in shut):
+                    core.set_node(node, node not in shut)
