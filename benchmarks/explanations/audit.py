@@ -37,7 +37,12 @@ class Found:
         waits: verdicts, each with the job and the moment.
         shown, true, other: suggestions; those that came true; waits with one of another kind than
             fewer GPUs; asked: waits for which suggestions were asked for.
-        cpu_s: of each answer to "why".
+        untrue: suggestions that did not come true, in words.
+        texts: the answers as they are read.
+        cpu_s: processor seconds of each answer to "why"; spent_s: of the whole audit.
+        foretold: forecasts and what came of them.
+        agreed: how far the first terms of predictions agree from fit to fit.
+        skipped: why this world was not audited.
     """
 
     world: str
@@ -50,6 +55,8 @@ class Found:
     untrue: list[str] = field(default_factory=list)
     cpu_s: list[float] = field(default_factory=list)
     foretold: list[Foretold] = field(default_factory=list)
+    agreed: list[float] = field(default_factory=list)
+    spent_s: float = 0.0
     skipped: str = ""
 
 
@@ -179,9 +186,12 @@ def audit(world: AuditWorld, data: Path, seed: int, wanted: int) -> Found:
     """Play a world and judge `wanted` of its waits."""
     if world.shared and not data.exists():
         return Found(world.name, skipped="without the shared data")
+    began = time.process_time()
     engine = Audited(world, data, seed, wanted)
     engine.run()
     engine.found.foretold = engine.promises.scored()
+    engine.found.agreed = list(getattr(engine.memory, "agreed", ()))
+    engine.found.spent_s = time.process_time() - began
     return engine.found
 
 

@@ -72,16 +72,17 @@ class Promises:
             self.correction.started(d.job_id, now)
             batch, made, average, roughly = promised
             p50, p90 = (
-                None if at is None else at - made.made_at
-                for at in (made.start_p50, made.start_p90)
+                None if at is None else at - made.made_at for at in (made.start_p50, made.start_p90)
             )
-            self._scored.append(
-                Foretold(batch, p50, p90, average, roughly, now - made.made_at)
-            )
+            self._scored.append(Foretold(batch, p50, p90, average, roughly, now - made.made_at))
         self.correction.passed(now)
 
     def made(
-        self, futures: Futures, core: Core, jobs: Sequence[str], samples: int,
+        self,
+        futures: Futures,
+        core: Core,
+        jobs: Sequence[str],
+        samples: int,
         budget_s: float,
     ) -> dict[str, dict[str, Any]]:
         """Forecasts of waiting jobs as they are told; the first of each is kept to be scored."""
@@ -94,13 +95,18 @@ class Promises:
             one = self.correction.corrected(raw[job_id])
             if one.why_not == NO_TIME:
                 one = roughly[job_id]
-            told[job_id] = {name: getattr(one, name) for name in ("start_p50", "start_p90", "why_not")}
+            told[job_id] = {
+                name: getattr(one, name) for name in ("start_p50", "start_p90", "why_not")
+            }
             if job_id in self._open:
                 continue
             batch = f"{job.user}/{job.submit_time // 3600:.0f}"
             at = roughly[job_id].start_p50
-            self._open[job_id] = batch, one, self._average(job.vc, now - job.submit_time), (
-                None if at is None else at - now
+            self._open[job_id] = (
+                batch,
+                one,
+                self._average(job.vc, now - job.submit_time),
+                (None if at is None else at - now),
             )
             self.correction.promised(job_id, one, job.user)
         return told
@@ -153,10 +159,7 @@ def _batches(told: Sequence[Foretold]) -> float | None:
 
 def _losses(scored: Sequence[Foretold]) -> Mapping[str, Any]:
     """Mean pinball loss in seconds, over forecasts for which all three rules say something."""
-    rows = [
-        (one, one.p50, one.p90, one.average, one.roughly)
-        for one in scored
-    ]
+    rows = [(one, one.p50, one.p90, one.average, one.roughly) for one in scored]
     full = [
         (one.true, p50, p90, average, roughly)
         for one, p50, p90, average, roughly in rows

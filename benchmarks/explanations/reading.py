@@ -29,6 +29,7 @@ def rendered(told: Mapping[str, Any], job: Mapping[str, Any], now: float) -> str
     Args:
         job: job_id, submitted_at, eligible_at, estimate_s, forecast, suggestions.
     """
+    suggested = [{"command": "", **one} for one in job["suggestions"]]
     explained = {
         "job_id": job["job_id"],
         "phase": "queued",
@@ -47,8 +48,9 @@ def rendered(told: Mapping[str, Any], job: Mapping[str, Any], now: float) -> str
             "ended_at": None,
         },
         "packing": None,
+        "hold": "",
         "overtaken": None,
-        "analysis": {**told, "unavailable": "", "suggestions": job["suggestions"]},
+        "analysis": {**told, "unavailable": "", "suggestions": suggested},
     }
     return "\n".join(lines_of(explained, now))
 

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
+from benchmarks.explanations.stable import Refitted
 from benchmarks.worlds.make import read_worlds, scenario
 from pipeline.worlds.scenario import Scenario
 from scheduler.core.core import Core
+from scheduler.core.estimates import Estimator
 
 DAY_S = 86_400.0
 
@@ -31,11 +33,18 @@ class AuditWorld:
     shared: bool = True  # needs the shared data
 
 
-def _reported(name: str, durations: str = "histories") -> Callable[[Path, int], Scenario]:
-    """A world of `worlds.yaml` on which nothing was chosen."""
+def _reported(name: str) -> Callable[[Path, int], Scenario]:
+    """A world of `worlds.yaml` on which nothing was chosen; durations from histories alone."""
     return lambda data, seed: scenario(
-        name, read_worlds()["reported"][name], data, seed, durations
+        name, read_worlds()["reported"][name], data, seed, "histories"
     )
+
+
+def _refitted(data: Path, seed: int) -> Scenario:
+    """Venus' users on four nodes, with own predictions whose fits are compared."""
+    made = _reported("venus-four-nodes")(data, seed)
+    made.estimators = lambda policy: Refitted(seed=seed) if policy.estimates else Estimator()
+    return made
 
 
 WORLDS = (
@@ -44,7 +53,7 @@ WORLDS = (
     AuditWorld("synthetic-fifo", _reported("synthetic-long"), policy="fifo", shared=False),
     AuditWorld("venus-busy-open", _reported("venus-busy-open")),
     AuditWorld("venus-unisolated-busy", _reported("venus-unisolated-busy")),
-    AuditWorld("venus-four-nodes", _reported("venus-four-nodes", "own")),
+    AuditWorld("venus-four-nodes", _refitted),
     AuditWorld("philly-overload", _reported("philly-overload")),
     AuditWorld("openb-overload-bare", _reported("openb-overload-bare")),
 )

@@ -11,7 +11,9 @@ from pipeline.console import user_errors
 from pipeline.remote import JOB, JSON, SERVER, TOKEN, between, connect, print_json
 
 LABEL = 13  # columns of the labels
+BRIEFLY = 2  # changes that are told unless asked for all
 CODES = Annotated[bool, typer.Option("--codes", help="Also print reason codes.")]
+FULL = Annotated[bool, typer.Option("--full", help="Say all that is known of its wait.")]
 
 
 def why(
@@ -24,12 +26,13 @@ def why(
         typer.Option(metavar="OTHER", help="Say why this other job of yours went first."),
     ] = None,
     codes: CODES = False,
+    full: FULL = False,
 ) -> None:
     """Say why a job waits (or runs where it does, or how it ended), and when it will start.
 
-    What is in its way at this moment, what makes its place in line, who overtook it and why they
-    could, what is promised, and what would help: each tried on a copy of the scheduler before it
-    is said. In front of Slurm, ids are Slurm's.
+    What is in its way at this moment, who overtook it and why they could, and what would help:
+    each tried on a copy of the scheduler before it is said. With --full also what makes its place
+    in line, what is promised, and what was not tried. In front of Slurm, ids are Slurm's.
 
     Examples:
 
@@ -44,7 +47,7 @@ def why(
             return
         explained = client.explain(job, analyse=True)
         now = client.cluster()["now"]
-    print_json(explained) if as_json else _print(told(explained, now, codes=codes))
+    print_json(explained) if as_json else _print(told(explained, now, codes=codes, full=full))
 
 
 def _print(lines: list[str]) -> None:
@@ -52,10 +55,14 @@ def _print(lines: list[str]) -> None:
         typer.echo(line)
 
 
-def told(explained: dict[str, Any], now: float, *, codes: bool = False) -> list[str]:
+def told(
+    explained: dict[str, Any], now: float, *, codes: bool = False, full: bool = False
+) -> list[str]:
     """An explanation in lines."""
     over, analysis = explained["phase"] in OVER, explained["analysis"]
     known = analysis is not None and not analysis["unavailable"]
+    if known and not full:
+        return _briefly(explained, now, codes=codes)
     rows = []
     if explained["hold"]:
         rows.append(("Held", _held(explained, now)))
@@ -95,20 +102,39 @@ def _held(explained: dict[str, Any], now: float) -> str:
     return f"{held[:1].upper()}{held[1:]}. {then}. {only}: pellucid release {explained['job_id']}"
 
 
+def _briefly(explained: dict[str, Any], now: float, *, codes: bool) -> list[str]:
+    """Of a job that waits: when it starts, what is in its way, and what would help."""
+    analysis = explained["analysis"]
+    code = f" [{explained['reason']}]" if codes else ""
+    place = "" if analysis["position"] is None else f", {analysis['position']:,} of "
+    place += f"{analysis['waiting']:,}" * bool(place)
+    head = f"{explained['job_id']} is {explained['phase']}{place}: {_starts(explained, now)}.{code}"
+    rows = [("Held", _held(explained, now))] if explained["hold"] else []
+    rows.append(("In the way", analysis["in_the_way"]))
+    if explained["overtaken"]:
+        rows.append(("Overtaken", explained["overtaken"]["text"]))
+    rows += [("You could", _suggestion(one)) for one in analysis["suggestions"][:BRIEFLY]]
+    return [head, *(_row(label, text) for label, text in rows)]
+
+
+def _starts(explained: dict[str, Any], now: float) -> str:
+    from scheduler.explain.words import starts
+
+    made = explained["forecast"] or {"start_p50": None, "start_p90": None, "why_not": ""}
+    return starts(made["start_p50"], made["start_p90"], made["why_not"], now)
+
+
 def _first_lines(
     explained: dict[str, Any], analysis: dict[str, Any] | None, now: float, *, codes: bool
 ) -> list[str]:
     """Where it stands and why, when it should start, and when it was what."""
-    from scheduler.explain.words import starts
-
     stands = "over" if explained["phase"] in OVER else explained["phase"]
     dominant = explained["dominant"] if analysis is None else analysis["dominant"]
     code = f" [{explained['reason']}]" if codes else ""
     lines = [f"{explained['job_id']} is {stands}: {dominant}{code}"]
     if explained["standing"] is not None:
-        made = explained["forecast"] or {"start_p50": None, "start_p90": None, "why_not": ""}
-        text = starts(made["start_p50"], made["start_p90"], made["why_not"], now)
-        lines.append(f"It {text}.")
+        when = _starts(explained, now)
+        lines.append(f"{when[0].upper()}{when[1:]}." if when.startswith("its") else f"It {when}.")
     return [*lines, f"It was {_times(explained['times'], now)}."]
 
 
@@ -137,7 +163,9 @@ def _what_would_help(
 
     rows: list[tuple[str, str]] = []
     if analysis is not None:
-        rows += [("You could", _suggestion(one)) for one in analysis["suggestions"]]
+        for one in analysis["suggestions"]:
+            assumed = f" Assumed: {'; '.join(one['assumed'])}." if one["assumed"] else ""
+            rows.append(("You could", _suggestion(one) + assumed))
     elif explained["next_step"]:
         rows.append(("You could", f"{explained['next_step']}"))
     if explained["estimate_s"] is not None:
@@ -152,10 +180,11 @@ def _row(label: str, text: str) -> str:
 
 
 def _suggestion(one: dict[str, Any]) -> str:
-    gain = "at once" if one["starts_now"] else f"{between(0.0, one['gain_s'])} earlier"
-    assumed = f" Assumed: {'; '.join(one['assumed'])}." if one["assumed"] else ""
-    how = f" {one['command']} keeps its place." if one["command"] else ""
-    return f"{one['words']} it would start {gain} (tried).{assumed}{how}"
+    from scheduler.explain.words import roughly
+
+    gain = "at once" if one["starts_now"] else f"{roughly(one['gain_s'])} earlier"
+    how = f" ({one['command']} keeps its place)" if one["command"] else ""
+    return f"{one['words']}: {gain}{how}."
 
 
 def _sharing(packing: dict[str, Any]) -> list[tuple[str, str]]:

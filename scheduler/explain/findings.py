@@ -17,11 +17,11 @@ from scheduler.core.policy import OrderTerms, Promise
 from scheduler.core.queue import QueuedJob
 from scheduler.explain.way import Holder, Kind, Way, in_the_way, starts_without
 from scheduler.explain.whatif.forecasts import Futures
-from scheduler.explain.words import count, duration, listed, sentence_of, signed
+from scheduler.explain.words import count, duration, listed, roughly, sentence_of, signed
 
 __all__ = ["Answer", "Kept", "answer", "compared", "in_the_way", "starts_without", "told"]
 
-SHOWN = 3  # runs that are told one by one
+SHOWN = 2  # jobs that are named in a sentence
 LISTED = 20  # holders that are listed beside the words
 
 
@@ -207,13 +207,11 @@ def way_words(found: Answer, holders: list[dict[str, Any]]) -> str:
         even_then = _STILL.get(found.way.still, _UNSAID)
         return f"{numbers} Even with nothing in its way it would not start yet: {even_then}."
     parts = [_group(kind, holders) for kind in Kind]
-    text = f"{numbers} In its way: {listed([part for part in parts if part])}."
     others = len(found.way.alternatives)
-    if others:
-        text += f" Any of {others + 1} would do: without one of them it starts (tried)."
-    else:
-        text += f" Without {'it' if len(holders) == 1 else 'them'} it starts (tried)."
-    return text
+    instead = f", or without any of {count(others, 'other')}" if others > 1 else ""
+    instead = ", or without one other" if others == 1 else instead
+    without = listed([part for part in parts if part])
+    return f"{numbers} It starts without {without}{instead} (tried)."
 
 
 def _group(kind: Kind, holders: list[dict[str, Any]]) -> str:
@@ -222,33 +220,37 @@ def _group(kind: Kind, holders: list[dict[str, Any]]) -> str:
     if not mine:
         return ""
     if kind is Kind.NODE:
-        return listed([h["closed"] or f"node {h['node']}, which is closed" for h in mine])
-    named = [f"job {h['job']}" for h in mine if h["job"]]
-    hidden = len(mine) - len(named)
-    what = {
-        Kind.RUN: "running job",
-        Kind.AHEAD: "waiting job",
-        Kind.KEPT: "job that GPUs are kept for",
-    }[kind]
-    who = [f"{what} {name.removeprefix('job ')}" for name in named[:SHOWN]]
-    if len(named) > SHOWN:
-        who.append(count(len(named) - SHOWN, f"more {what} of yours"))
-    if hidden:
-        who.append(f"{count(hidden, what)} of others")
-    text = listed(who)
-    if kind is Kind.AHEAD:
-        text += " that goes first" if len(mine) == 1 else " that go first"
+        nodes = [h["closed"] or f"node {h['node']}, which is closed" for h in mine]
+        return listed(nodes) if len(nodes) <= SHOWN else f"{len(nodes)} closed nodes"
+    text = _who(_WHAT[kind], mine)
     if kind is Kind.RUN:
-        text += f" ({'; '.join(_end(h) for h in mine[:SHOWN])})"
+        text += f" ({_end(mine)})"
     return text
 
 
-def _end(holder: dict[str, Any]) -> str:
-    """When a run should end, and how far it has outlived what was expected."""
-    text = f"should end in {duration(holder['ends_in_s'])}"
-    if holder["past_s"]:
-        expected = holder["ran_s"] - holder["past_s"]
-        text += f", has run {duration(holder['ran_s'])}, {duration(expected)} was expected"
+def _who(what: str, mine: list[dict[str, Any]]) -> str:
+    """Jobs by name where they are few and may be named, else how many."""
+    named = [h["job"] for h in mine if h["job"]]
+    hidden = len(mine) - len(named)
+    who = [f"{what} {name}" for name in named]
+    if len(named) > SHOWN:
+        who = [count(len(named), what) + " of yours" * bool(hidden)]
+    return listed([*who, *([f"{count(hidden, what)} of others"] if hidden else [])])
+
+
+_WHAT = {
+    Kind.RUN: "running job",
+    Kind.AHEAD: "waiting job",
+    Kind.KEPT: "job that GPUs are kept for",
+}
+
+
+def _end(runs: list[dict[str, Any]]) -> str:
+    """When the last of some runs should end, and how far it has outlived what was expected."""
+    last = max(runs, key=lambda run: float(run["ends_in_s"]))
+    text = f"{'the last ' * (len(runs) > 1)}should end in {roughly(last['ends_in_s'])}"
+    if last["past_s"]:
+        text += f", {roughly(last['past_s'])} overdue"
     return text
 
 

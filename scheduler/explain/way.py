@@ -19,8 +19,8 @@ from scheduler.core.queue import QueuedJob
 from scheduler.explain.whatif.copies import CoreCopy
 from scheduler.explain.whatif.forecasts import Futures
 from scheduler.explain.whatif.futures import Believed
+from scheduler.explain.words import count
 
-SINGLES = 12  # running jobs, and as many waiting ones, that are tried alone
 SEEDS = 4  # nodes whose runs are tried together
 LINE = 100  # of more jobs before it, none is tried by itself
 SMALL = 1000  # jobs in a core up to which what was found is tried once more on all of it
@@ -150,9 +150,20 @@ class _Search:
                 return Way(still=self._even_then(), not_examined=tuple(self.not_examined))
             self.best = tuple(self._fewest(list(self.best)))
         except _OutOfTime:
+            self.best = self.best or self._anybody()
             said = "whether fewer of these would do" if self.best else "further sets of jobs"
             self.not_examined.append(said)
         return self._way([*self.crowd, *self.best] if self.best else [])
+
+    def _anybody(self) -> tuple[Item, ...]:
+        """Without time for more: the runs of one node and who waits before it, or everything."""
+        line: list[Item] = [] if self.crowd else [*self.waiting]
+        runs: list[Item] = [run.job.job_id for run in self.runs]
+        seeds = self._seeds()[:1]
+        for items in (*([*seed, *line] for seed in seeds), [*line, *self.nodes, *runs]):
+            if _begins(self._decided(items), self.job_id):
+                return tuple(items)
+        return ()
 
     def _way(self, found: Sequence[Item], others: Sequence[Item] = ()) -> Way:
         holders, alternatives = (tuple(map(self._holder, items)) for items in (found, others))
@@ -179,17 +190,22 @@ class _Search:
         ahead = sorted(self.waiting, key=lambda job_id: job_id != kept)
         runs = [run.job.job_id for run in self.runs if self._may_do_alone(run)]
         found: list[Item] = []
-        for what, group in (("waiting jobs", ahead), ("closed nodes", self.nodes), ("runs", runs)):
+        for what, group in (("waiting job", ahead), ("closed node", self.nodes), ("run", runs)):
             if not group or not self._starts(group):
                 continue
             self.best = min((self.best or tuple(group), tuple(group)), key=len)
             if len(group) == 1:
                 found += group
                 continue
-            found += [item for item in group[:SINGLES] if self._starts([item])]
-            if len(group) > SINGLES and found:
-                left = len(group) - SINGLES
-                self.not_examined.append(f"whether one of {left:,} other {what} is in its way")
+            tried = 0
+            for item in group:
+                if process_time() > self.until - BUDGET_S / 2:
+                    break
+                found += [item] * self._starts([item])
+                tried += 1
+            if found and tried < len(group):
+                left = count(len(group) - tried, f"other {what}")
+                self.not_examined.append(f"whether {left} would do as well")
         return found
 
     def _may_do_alone(self, run: Run) -> bool:

@@ -33,6 +33,16 @@ def duration(seconds: float | None) -> str:
     return f"{whole} s"
 
 
+def roughly(seconds: float) -> str:
+    """Seconds in one unit: "47 min", "1.9 h", "3 d"."""
+    if not math.isfinite(seconds):
+        return "unknown"
+    unit, size = next(((u, s) for u, s in _UNITS if seconds >= 0.95 * s), _UNITS[-1])
+    return (
+        f"{seconds / size:.2g} {unit}" if seconds / size < 9.5 else f"{seconds / size:.0f} {unit}"
+    )
+
+
 def signed(seconds: float) -> str:
     """A term of an order: "+25 min", "-8 min"."""
     return f"{'-' if seconds < 0 else '+'}{duration(abs(seconds))}"
@@ -146,7 +156,7 @@ def overtaking(action: Action, reason: Reason, fewer: bool) -> str:
         return "ran on idle GPUs of another virtual cluster"
     if reason is Reason.WAITED_TOO_LONG:
         return "had GPUs kept for it"
-    return "asked for fewer GPUs, which were free" if fewer else "was before it in line by then"
+    return "asked for fewer GPUs" if fewer else "was before it in line by then"
 
 
 def overtaken_words(by: Mapping[str, int]) -> str:
@@ -156,7 +166,7 @@ def overtaken_words(by: Mapping[str, int]) -> str:
     total = sum(by.values())
     ranked = sorted(by.items(), key=lambda item: -item[1])
     how = ranked[0][0] if len(ranked) == 1 else listed([f"{n:,} {why}" for why, n in ranked])
-    jobs = count(total, "job") + " submitted later started first"
+    jobs = count(total, "later job") + " started first"
     return f"{jobs}: {how}." if len(ranked) > 1 or total == 1 else f"{jobs}: each {how}."
 
 
@@ -184,14 +194,14 @@ def hold_words(hold: str, by: str) -> str:
 
 
 def starts(start_p50: float | None, start_p90: float | None, why_not: str, now: float) -> str:
-    """When a waiting job should start: "starts about 16:40; by 18:10, nine times in ten"."""
+    """When a waiting job should start: "starts about 16:40; by 18:10, nine in ten"."""
     if start_p50 is None:
-        return f"start unknown: {why_not or 'no estimate was made yet'}"
+        return f"its start is unknown: {why_not or 'no estimate was made yet'}"
     if why_not.startswith(CRUDE):
-        return f"starts very roughly about {clock_time(start_p50, now)} ({why_not})"
+        return f"starts about {clock_time(start_p50, now)} ({CRUDE})"
     text = f"starts about {clock_time(start_p50, now)}"
     if start_p90 is not None:
-        return f"{text}; by {clock_time(start_p90, now)}, nine times in ten"
+        return f"{text}; by {clock_time(start_p90, now)}, nine in ten"
     return f"{text}, or much later"
 
 

@@ -19,7 +19,7 @@ from scheduler.explain.whatif.memory import DAY_S, Memory, SubmittedJob
 
 SAMPLES = 64
 NO_TIME = "there was no time to run enough futures"
-CRUDE = "crude estimate: the work ahead of it, divided by the GPUs there are"
+CRUDE = "crude estimate: work ahead over GPUs"
 HELD = "it is held, and does not start until it is released"
 LEAST = 9  # fewer futures than this say nothing of a p90
 
@@ -83,9 +83,7 @@ class Futures:
     @cached_property
     def beliefs(self) -> Beliefs:
         """What the futures are drawn from."""
-        return Beliefs.of(
-            self.memory, self.core, self.now, user_correlation=self._user_correlation
-        )
+        return Beliefs.of(self.memory, self.core, self.now, user_correlation=self._user_correlation)
 
     def copy(self) -> Core:
         """A copy of the core that asks no model."""

@@ -91,7 +91,9 @@ class Analysis:
     Attributes:
         at: that moment, seconds since the epoch; `need`, `free`, `limit` are GPUs at it.
         holders: the smallest set found without which it starts, of `in_all` the first 20;
-            `alternatives`: how many other single ones would do as well; `in_the_way`: in words.
+            `in_the_way`: in words.
+        either: others of which a single one would do as well, of `alternatives` the first 20.
+        still: with everything out of its way, why it would wait even then; "" where it starts.
         order: terms of its place; `place`: the same in words.
         bound_s: seconds until GPUs are kept for it, as things stand; None: nothing is promised.
         promise: the same in words, with its condition.
@@ -108,7 +110,9 @@ class Analysis:
     limit: int | None = None
     holders: list[InTheWay] = field(default_factory=list)
     in_all: int = 0
+    either: list[InTheWay] = field(default_factory=list)
     alternatives: int = 0
+    still: str = ""
     in_the_way: str = ""
     position: int | None = None
     waiting: int | None = None
@@ -129,6 +133,7 @@ class Analysis:
         return cls(
             **told,
             holders=[InTheWay(**holder) for holder in why["holders"]],
+            either=[InTheWay(**holder) for holder in why["either"]],
             order=[OrderTerm(**term) for term in why["order"]],
             suggestions=[
                 WhatIfAnswer.of(job_id, one["change"], one)
@@ -138,7 +143,7 @@ class Analysis:
 
 
 _TOLD = (
-    "at", "dominant", "need", "free", "limit", "in_all", "alternatives", "in_the_way",
+    "at", "dominant", "need", "free", "limit", "in_all", "alternatives", "still", "in_the_way",
     "position", "waiting", "place", "bound_s", "promise", "sharing", "not_examined",
 )  # fmt: skip
 

@@ -1,0 +1,79 @@
+"""The figures of the audit, over all worlds and of each."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import structlog
+
+from benchmarks.calibration import Calibration
+from benchmarks.explanations import live
+from benchmarks.explanations.audit import Found, audit, shares
+from benchmarks.explanations.predictions import forecasts
+from benchmarks.explanations.reading import readable
+from benchmarks.explanations.worlds import WORLDS
+
+BUDGET = Path(__file__).parents[1] / "explanations_budget.json"
+LIVE = "live-service"
+NAMES = [*(world.name for world in WORLDS), LIVE]
+
+
+def one(name: str, data: Path, seed: int, waits: int) -> Found:
+    """One world, in a process of its own."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+    os.nice(5)
+    if name == LIVE:
+        began = time.process_time()
+        found = live.audit(waits, seed)
+        found.spent_s = time.process_time() - began
+        return found
+    return audit(next(world for world in WORLDS if world.name == name), data, seed, waits)
+
+
+def figures(found: Sequence[Found]) -> dict[str, Any]:
+    """Everything that is printed but the verdict."""
+    told = [o for o in found if not o.skipped]
+    agreed = [share for o in told for share in o.agreed]
+    seconds = sorted(s for o in told for s in o.cpu_s)
+    return {
+        **shares(told),
+        "stable": round(fmean(agreed), 4) if agreed else None,
+        "readable": readable([text for o in told for text in o.texts]),
+        "forecasts": forecasts([f for o in told for f in o.foretold]),
+        "answer_cpu_p50_s": round(seconds[len(seconds) // 2], 3) if seconds else None,
+        "answer_cpu_p99_s": round(seconds[int(0.99 * (len(seconds) - 1))], 3) if seconds else None,
+        "worlds": [_of_world(o) for o in found],
+    }
+
+
+def _of_world(o: Found) -> dict[str, Any]:
+    if o.skipped:
+        return {"world": o.world, "skipped": o.skipped}
+    told = forecasts(o.foretold)
+    names = ("jobs", "jobs_p90", "batches_p90", "jobs_without_p90", "pinball")
+    return {
+        "world": o.world,
+        **shares([o]),
+        "words_p50": readable(o.texts)["words_p50"],
+        "forecasts": {name: told[name] for name in names},
+        "cpu_s": round(o.spent_s, 1),
+        "wrong": [f"{j} at {at:.0f}: {'; '.join(v.wrong)}" for j, at, v in o.waits if v.wrong],
+        "unnamed": [f"{j} at {at:.0f}" for j, at, v in o.waits if not v.named],
+        "untrue": o.untrue,
+    }
+
+
+def verdict(found: dict[str, Any], calibration: Calibration) -> dict[str, Any]:
+    """The bounds, on the figures by their names."""
+    flat = {name: value for name, value in found.items() if isinstance(value, int | float)}
+    flat["counterfactuals_true"] = found["counterfactuals"]["true"]
+    flat |= {name: found["readable"][name] for name in ("words_p50", "codes", "raw_names")}
+    flat["jobs_without_any"] = found["forecasts"]["jobs_without_any"]
+    known = {name: value for name, value in flat.items() if value is not None}
+    return calibration.judge(known, BUDGET)

@@ -1,0 +1,46 @@
+"""Whether the first terms of a prediction stay the first when the model is fitted anew."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from features.spec import Value
+from models.bundle import Bundle
+from pipeline.online import OnlineEstimator
+
+FIRST = 3  # terms that are compared
+ROWS = 100  # latest ended jobs that are explained by either model
+
+
+class Refitted(OnlineEstimator):
+    """Own predictions that compare every fit with the one before.
+
+    Attributes:
+        agreed: of each job explained by two fits, how far their first terms agree, 0 to 1.
+    """
+
+    def __init__(self, **options: Any):
+        super().__init__(**options)
+        self.agreed: list[float] = []
+
+    def use(self, bundle: Bundle) -> None:
+        before: Bundle | None = getattr(self, "bundle", None)
+        super().use(bundle)
+        if before is not None:
+            for row in self._rows[-ROWS:]:
+                self.agreed.append(agreement(leading(before, row), leading(bundle, row)))
+
+
+def leading(bundle: Bundle, row: Sequence[Value]) -> list[str]:
+    """Names of the largest terms of a prediction, the largest first."""
+    told = bundle.duration.explain(row).terms
+    by_size = sorted(zip(told, bundle.duration.term_names, strict=True), key=lambda t: -abs(t[0]))
+    return [name for _, name in by_size[:FIRST]]
+
+
+def agreement(one: Sequence[str], other: Sequence[str]) -> float:
+    """Average overlap of two rankings: the share in common at depth 1, 2, ..., averaged."""
+    depth = max(len(one), len(other))
+    shares = [len({*one[:k]} & {*other[:k]}) / k for k in range(1, depth + 1)]
+    return sum(shares) / depth if depth else 1.0
