@@ -16,6 +16,8 @@ import json
 import random
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +30,7 @@ from pipeline.runs import run
 from pipeline.worlds import open_scenario
 from scheduler.core.cluster import Cluster, ClusterSpec
 from scheduler.core.core import Core
-from scheduler.core.estimates import TableEstimator
+from scheduler.core.estimates import Estimator, TableEstimator
 from scheduler.core.pairs import TablePairPredictor
 from scheduler.core.policy import Predictors
 from scheduler.core.profiling import WaitingStage
@@ -41,42 +43,64 @@ NODES = 256
 SIZES = (1, 1, 1, 1, 2, 4, 8, 8, 16, 32)
 
 
-def decision_passes(passes: int = 400, seed: int = 0) -> dict[str, float]:
-    """Percentiles of a decision pass, milliseconds of CPU time, recording included."""
-    rng = random.Random(seed)
-    pairs = TablePairPredictor(_Everyone(), lambda a, b: (0.9, 0.85))
-    policy = Pellucid(predictors=Predictors(pairs))
-    seconds = {f"j{i}": rng.lognormvariate(6.0, 2.0) for i in range(QUEUED * 3)}
-    cluster = Cluster(ClusterSpec({"vc": NODES + 2}), {"vc": 2})
-    core = Core(cluster, policy, TableEstimator("given", seconds), profiling=WaitingStage())
-    now, next_id = 0.0, 0
+@dataclass
+class DeepLine:
+    """A core with many in line, which goes on second by second."""
 
-    def submit() -> None:
-        nonlocal next_id
-        size = rng.choice(SIZES)
-        core.submitted(Job(f"j{next_id}", now, size, f"u{next_id % 50}", "vc"), now)
-        next_id += 1
+    core: Core
+    now: float
+    rng: random.Random
+    submitted: int = 0
 
-    while sum(len(queue) for queue in core.queues.values()) < QUEUED:
-        submit()
-        if next_id % 500 == 0:
-            core.decide(now)
-    core.decide(now)
-    times = []
-    for _ in range(passes):
-        now += 1.0
-        running = list(cluster.runs.values())
-        gone = rng.choice(running)
+    def submit(self) -> None:
+        size = self.rng.choice(SIZES)
+        name, user = f"j{self.submitted}", f"u{self.submitted % 50}"
+        self.core.submitted(Job(name, self.now, size, user, "vc"), self.now)
+        self.submitted += 1
+
+    def step(self) -> None:
+        """A job ends, another is seen at work, one more comes; nothing is decided yet."""
+        self.now += 1.0
+        core, rng, now = self.core, self.rng, self.now
+        gone = rng.choice(list(core.cluster.runs.values()))
         if gone.profiling:
             core.profile_ended(gone.job.job_id, _profile(rng), now)
         else:
             core.ended(gone.job.job_id, State.COMPLETED, now - gone.start_time, now)
-        watched = rng.choice(list(cluster.runs.values()))
+        watched = rng.choice(list(core.cluster.runs.values()))
         if not watched.profiling and watched.partner is None:
             core.observed(watched.job.job_id, _profile(rng), now)
-        submit()
+        self.submit()
+
+
+def deep_line(beside: Callable[[Estimator], Estimator] = lambda given: given) -> DeepLine:
+    """10,000 waiting for GPUs that are all in use.
+
+    Args:
+        beside: puts something around the estimator.
+    """
+    rng = random.Random(0)
+    pairs = TablePairPredictor(_Everyone(), lambda a, b: (0.9, 0.85))
+    policy = Pellucid(predictors=Predictors(pairs))
+    seconds = {f"j{i}": rng.lognormvariate(6.0, 2.0) for i in range(QUEUED * 3)}
+    cluster = Cluster(ClusterSpec({"vc": NODES + 2}), {"vc": 2})
+    estimator = beside(TableEstimator("given", seconds))
+    line = DeepLine(Core(cluster, policy, estimator, profiling=WaitingStage()), 0.0, rng)
+    while sum(len(queue) for queue in line.core.queues.values()) < QUEUED:
+        line.submit()
+        if line.submitted % 500 == 0:
+            line.core.decide(line.now)
+    line.core.decide(line.now)
+    return line
+
+
+def decision_passes(passes: int = 400) -> dict[str, float]:
+    """Percentiles of a decision pass, milliseconds of CPU time, recording included."""
+    line, times = deep_line(), []
+    for _ in range(passes):
+        line.step()
         begun = time.process_time()
-        decision_table(core.decide(now))
+        decision_table(line.core.decide(line.now))
         times.append(1000 * (time.process_time() - begun))
     p50, p99 = np.percentile(times, (50, 99))
     return {"pass_p50_ms": round(float(p50), 2), "pass_p99_ms": round(float(p99), 2)}

@@ -21,6 +21,7 @@ from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Decision, Reason
 
 BEGINS = (Action.START, Action.PACK, Action.PROFILE)
+LEFT = 3  # of several that are named, so many are left one by one
 Holder = Mapping[str, Any]  # of an answer: kind, job, node, ran_s, ...
 
 
@@ -177,9 +178,11 @@ class Judge:
         holders, random = told["holders"], Random(f"{self.seed}/{job_id}/{now}")
         minimal = None
         if len(holders) > 1:
-            left = random.randrange(len(holders))
-            rest = [h for i, h in enumerate(holders) if i != left]
-            minimal = not self._starts_without(rest, job_id, now)
+            left = random.sample(range(len(holders)), min(LEFT, len(holders)))
+            minimal = not any(
+                self._starts_without([h for i, h in enumerate(holders) if i != one], job_id, now)
+                for one in left
+            )
         others = self._others(holders, told["either"], job_id, random)
         if others is None:
             return minimal, None

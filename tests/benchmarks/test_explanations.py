@@ -1,0 +1,214 @@
+"""The audit of explanations: it finds nothing wrong in what is right, and every planted lie."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.explanations import live
+from benchmarks.explanations.audit import Audited, starts_when, untrue
+from benchmarks.explanations.figures import BUDGET, figures, verdict
+from benchmarks.explanations.judge import Account, Judge, TrialFailed, aside
+from benchmarks.explanations.predictions import Foretold, forecasts
+from benchmarks.explanations.reading import CODES, RAW_NAMES, found_in, readable
+from benchmarks.explanations.stable import agreement
+from benchmarks.explanations.worlds import AuditWorld
+from benchmarks.worlds.small import synthetic
+from pipeline.worlds.scenario import Scenario
+from scheduler.core.core import Core
+from scheduler.core.estimates import LiveEstimator
+from scheduler.explain.findings import answer, told
+from scheduler.explain.whatif.changes import Change
+from scheduler.explain.whatif.counterfactuals import WhatIf
+from scheduler.explain.whatif.forecasts import Futures
+from scheduler.explain.whatif.memory import Memory
+from scheduler.policies.fifo import FifoSkip
+from scheduler.simulation.work import SimulatedContention
+from scheduler.testing.builders import Desk, a_job, cluster_of
+
+Said = dict[str, Any]
+NOW = 60.0
+
+
+def account_of(core: Core) -> Account:
+    runs = core.cluster.runs.values()
+    return Account(
+        {run.job.job_id: dict(zip(run.nodes, run.gpus, strict=True)) for run in runs},
+        {run.job.job_id: run.start_time for run in runs},
+    )
+
+
+def asked(*runs: int, need: int = 4) -> tuple[Judge, Said, Desk, Memory]:
+    """Why `next` waits for GPUs of one node of eight, held by runs of so many."""
+    desk = Desk(FifoSkip(), cluster_of(nodes=1, gpus=8))
+    memory = desk.core.estimator = Memory(desk.core.estimator, asks=True)
+    desk.submit(*(a_job(f"r{i}", gpus=gpus) for i, gpus in enumerate(runs)))
+    desk.submit(a_job("next", gpus=need, at=NOW), now=NOW)
+    futures = Futures(desk.core, memory, NOW)
+    said = told(answer(futures, "next"), "", futures, names=True, most=None)
+    return Judge(desk.core, account_of(desk.core)), said, desk, memory
+
+
+def test_what_is_right_is_found_right() -> None:
+    for runs in ((2, 6), (4, 4), (2, 3, 3)):
+        judge, said, *_ = asked(*runs)
+        found = judge.verdict(said, "next", NOW)
+        assert [why for why in found.wrong if "without others" not in why] == []
+        assert (found.named, found.necessary, found.fresh) == (True, True, True)
+        assert found.minimal is (None if len(said["holders"]) == 1 else True)
+
+
+def _somebody_else(said: Said) -> None:
+    said["holders"] = [said["holders"][0] | {"job": "r0"}]
+
+
+def _one_too_many(said: Said) -> None:
+    said["holders"] = [said["holders"][0], said["holders"][0] | {"job": "r0"}]
+
+
+def _nobody(said: Said) -> None:
+    said["holders"], said["in_all"] = [], 0
+
+
+def _in_vain(said: Said) -> None:
+    _nobody(said)
+    said["still"] = "the policy would keep it waiting"
+
+
+def _free(said: Said) -> None:
+    said["free"] += 1
+
+
+def _of_yesterday(said: Said) -> None:
+    said["in_the_way"] = said["in_the_way"].replace("0 of 8", "1 of 8")
+
+
+def _older(said: Said) -> None:
+    said["holders"][0]["ran_s"] += 1.0
+
+
+def _place(said: Said) -> None:
+    said["place"] = said["place"].replace("Number 1", "Number 2")
+
+
+@pytest.mark.parametrize(
+    ("lie", "name"),
+    [
+        (_somebody_else, "necessary"),
+        (_one_too_many, "minimal"),
+        (_nobody, "named"),
+        (_in_vain, "necessary"),
+        (_free, "fresh"),
+        (_of_yesterday, "fresh"),
+        (_older, "fresh"),
+        (_place, "fresh"),
+    ],
+)
+def test_a_planted_lie_is_found(lie: Callable[[Said], None], name: str) -> None:
+    judge, said, *_ = asked(2, 6)
+    lie(said)
+    found = judge.verdict(said, "next", NOW)
+    assert getattr(found, name) is False
+    assert found.wrong or name == "named"
+
+
+def test_who_is_not_said_to_do_as_well_must_not() -> None:
+    judge, said, *_ = asked(4, 4)
+    assert len(said["either"]) == 1
+    assert judge.verdict(said, "next", NOW).specific is None  # nobody else is left to remove
+    said["either"] = []
+    assert judge.verdict(said, "next", NOW).specific is False
+
+
+def test_a_suggestion_that_does_not_come_true_is_found() -> None:
+    judge, _, desk, memory = asked(2, 5, need=4)
+    assert starts_when(desk.core, Change(gpus=1), "next", NOW)
+    assert not starts_when(desk.core, Change(gpus=3), "next", NOW)
+    (shown, *_) = WhatIf(Futures(desk.core, memory, NOW), samples=9).suggestions("next")
+    assert untrue(desk.core, memory, shown, "next", NOW) == ""
+    lie = type(shown)(Change(gpus=3), shown.now, shown.then, True, None, 0, 0)
+    assert untrue(desk.core, memory, lie, "next", NOW) == "it does not start"
+    assert "next" in [queued.job.job_id for queued in judge.core.queues["vc"]]
+
+
+def test_a_trial_leaves_nothing_behind_and_its_errors_are_told() -> None:
+    seen: list[int] = []
+    assert aside(lambda: seen.append(1) is None)
+    assert seen == []
+    with pytest.raises(TrialFailed, match="ZeroDivisionError"):
+        aside(lambda: bool(1 // 0))
+
+
+def _small(_: Path, seed: int) -> Scenario:
+    return Scenario(
+        "small", synthetic(1, seed), SimulatedContention(), lambda policy: LiveEstimator()
+    )
+
+
+def test_a_small_world_is_audited() -> None:
+    engine = Audited(AuditWorld("small", _small, drains=0.0, shared=False), Path(), 1, 8)
+    engine.run()
+    found = engine.found
+    found.foretold = engine.promises.scored()
+    made = figures([found])
+    assert made["waits"] >= 8
+    assert made["necessary"] == 1.0
+    assert made["fresh"] == 1.0
+    assert made["named"] == 1.0
+    assert made["counterfactuals"]["true"] in (None, 1.0)
+    assert made["readable"]["codes"] == made["readable"]["raw_names"] == 0
+    assert made["forecasts"]["jobs"] > 0
+    assert json.loads(json.dumps(made["worlds"]))[0]["world"] == "small"
+
+
+def test_a_service_that_lives_is_audited() -> None:
+    found = live.audit(2, 3)
+    assert len(found.waits) >= 2
+    assert all(v.named and v.fresh and v.necessary for _, _, v in found.waits)
+    assert found.true == found.shown
+    assert readable(found.texts)["codes"] == 0
+
+
+class _Unit:
+    def judge(self, known: dict[str, Any], file: Path) -> dict[str, Any]:
+        limits = json.loads(file.read_text())
+        assert set(limits["at_least"]) <= set(known)
+        return {"holds": True}
+
+
+def test_every_bound_is_on_a_figure_that_is_printed() -> None:
+    engine = Audited(AuditWorld("small", _small, shared=False), Path(), 1, 2)
+    engine.run()
+    engine.found.agreed = [1.0]
+    made = figures([engine.found])
+    made["counterfactuals"]["true"] = 1.0
+    made["specific"] = 1.0
+    assert BUDGET.exists()
+    assert verdict(made, _Unit())["holds"]  # type: ignore[arg-type]
+
+
+def test_codes_and_raw_names_are_seen_in_a_text() -> None:
+    assert found_in("it waits: GpusBusy.", CODES) == ["GpusBusy"]
+    assert found_in("since gpu_util_pct 14 <= 43", RAW_NAMES) == ["gpu_util_pct"]
+    assert found_in("the GPUs are busy", CODES) == []
+    assert readable(["Two words."])["words_p50"] == 2
+
+
+def test_agreement_counts_the_first_most() -> None:
+    assert agreement("abc", "abc") == 1.0
+    assert agreement("abc", "xyz") == 0.0
+    assert agreement("abc", "abx") > agreement("abc", "xab")
+
+
+def test_a_forecast_is_kept_or_not() -> None:
+    kept = Foretold("a", 10.0, 20.0, None, None, 15.0)
+    late = Foretold("b", 10.0, 20.0, None, None, 25.0)
+    crude = Foretold("b", 10.0, None, None, None, 25.0)
+    made = forecasts([kept, kept, late, crude])
+    assert made["jobs_p90"] == pytest.approx(0.6667)
+    assert made["batches_p90"] == 0.5
+    assert (made["jobs_without_any"], made["jobs_without_p90"]) == (0, 1)
