@@ -2,16 +2,19 @@
 
     python -m benchmarks.digests [--only NAME ...] [--update] [--json] [--data ../shared/data]
 
-Plays each run below and hashes the record of its decisions in two ways:
+Plays each run below and hashes the record of its decisions in three ways:
 
 - `record`: every decision with all that is kept of it, in order: reason, priority, estimate, terms,
-  evidence, ... as `decisions.parquet` holds them; but for whom a wait was reckoned to be held by.
+  evidence, ... as `decisions.parquet` holds them; but for what `holders` tells.
 - `effects`: only what was done, without the waits: time, action, job, nodes, GPUs, partner.
+- `holders`: whom each wait names as in its way, and in how many seconds they are expected to be
+  gone. Compared where it is expected.
 
-A change of reasons or evidence alters the first alone; a change of what is scheduled alters both; a
-change that is only one of structure alters neither. Names of columns and values count, names in
-Python do not. Expected values are in `digests.json`, which `--update` writes. Exits with 1 and
-names the run, the digest, and the block of decisions in which they first differ.
+A change of reasons or evidence alters the first alone, one of what waits name the last alone; a
+change of what is scheduled alters all; one that is only of structure alters none. Names of columns
+and values count, names in Python do not. Expected values are in `digests.json`, which `--update`
+writes. Exits with 1 and names the run, the digest, and the block of decisions in which they first
+differ.
 
 The demo runs train nothing. Those of track `honest` (but for given durations) fit models, and hold
 for the versions in `constraints.txt`.
@@ -130,7 +133,7 @@ class Digests:
     """A sink for decisions."""
 
     def __init__(self) -> None:
-        self.record, self.effects = Digest(), Digest()
+        self.record, self.effects, self.holders = Digest(), Digest(), Digest()
         self._buffer: list[Decision] = []
         self._models: dict[str, int] = {}  # by digest, numbered as they come
 
@@ -143,6 +146,8 @@ class Digests:
         for row in _rows(self._buffer):
             if "bundle" in row:  # how a model is stored is not what it decided
                 row["bundle"] = self._models.setdefault(row["bundle"], len(self._models))
+            if holders := _holders(row):
+                self.holders.add(_line({"job_id": row["job_id"], **holders}))
             self.record.add(_line(row))
             if row["action"] != "wait":
                 self.effects.add(_line({key: row[key] for key in EFFECT if key in row}))
@@ -151,15 +156,21 @@ class Digests:
 
 def _rows(decisions: list[Decision]) -> Iterator[Found]:
     """Decisions as their record holds them, without what is empty; times in milliseconds."""
-    # the order says `seq`; whom a wait names is told of what was decided, and decides nothing
-    table = decision_table(decisions).drop_columns(["seq", "held_by"])
+    table = decision_table(decisions).drop_columns(["seq"])  # the order says it
     for i, field in enumerate(table.schema):
         if pa.types.is_timestamp(field.type):
             table = table.set_column(i, field.name, table.column(i).cast(pa.int64()))
     for row in table.to_pylist():
-        if row["evidence"] is not None:
-            row["evidence"] = [e for e in row["evidence"] if e[0] != "free_in_s"] or None
         yield {key: value for key, value in row.items() if value is not None}
+
+
+def _holders(row: Found) -> Found:
+    """Takes out of a wait whom it names, and for how long."""
+    evidence = row.pop("evidence", ())
+    if others := [part for part in evidence if part[0] != "free_in_s"]:
+        row["evidence"] = others
+    found = dict(part for part in evidence if part[0] == "free_in_s")
+    return {**found, "held_by": row.pop("held_by")} if "held_by" in row else found
 
 
 def _line(row: Mapping[str, Any]) -> str:
@@ -185,6 +196,7 @@ def play(name: str, data: Path) -> Found:
         "avg_jct_s": round(fsum(spans) / len(spans), 1),
         "record": sink.record.found(),
         "effects": sink.effects.found(),
+        "holders": sink.holders.found(),
     }
 
 
@@ -193,8 +205,9 @@ def differences(expected: Found | None, found: Found) -> list[str]:
     if expected is None:
         return ["nothing is expected yet (--update)"]
     lines = []
-    for kind in ("record", "effects"):
-        was, now = expected[kind], found[kind]
+    for kind in ("record", "effects", "holders"):
+        now = found[kind]
+        was = expected[kind] if kind in expected else now
         if was["digest"] != now["digest"]:
             pairs = zip(was["blocks"].split(), now["blocks"].split(), strict=False)
             same = next((i for i, (a, b) in enumerate(pairs) if a != b), None)

@@ -41,7 +41,10 @@ START = Decision(
     0, 1.5e9, Action.START, Reason.EXCLUSIVE_GPUS, "a", "vc", (1,), (3,), priority=7.0,
     score=Score(1.0, 0.5, (0.25, 0.25), "model-1"), evidence=(("head_room", 0.5),),
 )  # fmt: skip
-WAIT = Decision(1, 1.5e9, Action.WAIT, Reason.GPUS_BUSY, "b", "vc", need=2, free=1)
+WAIT = Decision(
+    1, 1.5e9, Action.WAIT, Reason.GPUS_BUSY, "b", "vc", need=2, free=1, held_by=("a",),
+    evidence=(("free_in_s", 90.0),),
+)  # fmt: skip
 
 
 def found(decisions: Iterable[Decision]) -> Found:
@@ -49,7 +52,8 @@ def found(decisions: Iterable[Decision]) -> Found:
     for decision in decisions:
         sink([decision])
     sink.flush()
-    return {"record": sink.record.found(), "effects": sink.effects.found()}
+    kinds = {"record": sink.record, "effects": sink.effects, "holders": sink.holders}
+    return {kind: digest.found() for kind, digest in kinds.items()}
 
 
 @pytest.mark.parametrize(
@@ -59,7 +63,9 @@ def found(decisions: Iterable[Decision]) -> Found:
         ([replace(START, priority=7.001), WAIT], ["record"]),
         ([replace(START, evidence=(("head_room", 0.4),)), WAIT], ["record"]),
         ([START, replace(WAIT, reason=Reason.GPUS_FRAGMENTED)], ["record"]),
-        ([START], ["record"]),
+        ([START, replace(WAIT, held_by=("c",))], ["holders"]),
+        ([START, replace(WAIT, evidence=(("free_in_s", 80.0),))], ["holders"]),
+        ([START], ["record", "holders"]),
         ([WAIT, START], ["record"]),
         ([replace(START, gpus=(5,)), WAIT], ["record", "effects"]),
         ([replace(START, partner="c"), WAIT], ["record", "effects"]),
