@@ -206,8 +206,8 @@ def differences(expected: Found | None, found: Found) -> list[str]:
         return ["nothing is expected yet (--update)"]
     lines = []
     for kind in ("record", "effects", "holders"):
-        now = found[kind]
-        was = expected[kind] if kind in expected else now
+        now: Found = found[kind]
+        was: Found = expected.get(kind, now)
         if was["digest"] != now["digest"]:
             pairs = zip(was["blocks"].split(), now["blocks"].split(), strict=False)
             same = next((i for i, (a, b) in enumerate(pairs) if a != b), None)
