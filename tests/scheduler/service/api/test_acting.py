@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from scheduler.backends.events import Kind
+from scheduler.backends.submission import Submission
+from scheduler.core.decisions import Reason
 from scheduler.service.analyst.process import Analyst
+from scheduler.service.api.acting import Acting
+from scheduler.service.api.changes import Changes
+from scheduler.service.api.problems import Problem
+from scheduler.service.api.schemas import ChangeRequest
 from scheduler.service.api.shapes import command_of
+from scheduler.service.api.writer import Writer
 from scheduler.service.log.audit import audit
+from scheduler.service.log.fold import encoded
+from scheduler.service.log.store.visibility import Role, Viewer
 from tests.scheduler.service.api.conftest import Service
 
 JOBS = "/api/v1/jobs"
+ALICE = Viewer("alice", Role.SUBMITTER, ("vision", "speech"))
 
 
 @pytest.fixture
@@ -209,3 +221,70 @@ def test_a_suggestion_names_the_command() -> None:
     assert command_of("abc", {"first": True}) == ""
     assert command_of("4711_3", {"gpus": 2}) == "", "Slurm keeps what its jobs ask for"
     assert command_of("4711_3", {"share": False}) == "pellucid change 4711_3 --no-share"
+
+
+def test_what_slurm_keeps_is_refused_with_its_command(service: Service) -> None:
+    service.submit("bob.noyce", 1000, gpus=8)
+    service.turn(2)
+    job = service.submit("alice", 100, gpus=8)
+    service.turn(2)
+    row = replace(service.app.state.reads.seen_by(ALICE).job(job), job_id="4711_3")
+    acting = Acting(service.app.state.changes, ALICE)
+    for asked, how in (
+        ({"time_limit_s": 60.0}, "scontrol update JobId=4711_3 TimeLimit=..."),
+        ({"vc": "speech"}, "scontrol update JobId=4711_3 Partition=..."),
+        ({"gpus": 1}, "scancel 4711_3, and submit it again"),
+    ):
+        with pytest.raises(Problem, match="was submitted to Slurm") as refused:
+            acting.change(row, ChangeRequest.model_validate(asked))
+        assert (refused.value.status, how in refused.value.detail) == (409, True)
+    assert acting.change(row, ChangeRequest(share=False)).event is not None
+    assert acting.hold(row).event is not None
+
+
+def test_where_slurm_decides_its_own_command_is_named(service: Service, waiting: str) -> None:
+    row = service.app.state.reads.seen_by(ALICE).job(waiting)
+    writer = Writer(service.store)
+    follows = Changes(service.store, writer, lambda: 0.0, follows=True)
+    acting = Acting(follows, ALICE)
+    for act, how in (
+        (lambda: acting.change(row, ChangeRequest(gpus=1)), f"scontrol update JobId={waiting}"),
+        (lambda: acting.hold(row), f"scontrol hold {waiting}"),
+        (lambda: acting.release(row), f"scontrol release {waiting}"),
+    ):
+        with pytest.raises(Problem, match="Slurm decides here") as refused:
+            act()
+        assert (refused.value.status, how in refused.value.detail) == (409, True)
+
+
+def test_what_was_simulated_is_what_the_service_decides(service: Service, waiting: str) -> None:
+    """A core that is told the same at the same times decides the same."""
+    header = service.decider.state.header
+    assert header is not None
+    core, told = header.core(), []
+    service.by("alice").put(f"{JOBS}/{waiting}/hold")
+    service.turn(2, 5.0)
+    service.by("alice").patch(f"{JOBS}/{waiting}", json={"gpus": 4, "vc": "vision"})
+    service.turn(2, 5.0)
+    service.by("alice").delete(f"{JOBS}/{waiting}/hold")
+    service.turn(2, 5.0)
+    seen = 0
+    for event in service.events():
+        if event.kind is not Kind.DECIDED:
+            continue
+        now = event.body["now"]
+        for one in [e for e in service.events() if seen < e.seq <= event.body["upto"]]:
+            if one.kind is Kind.SUBMITTED:
+                core.submitted(Submission.from_body(one.body).job(), now)
+            elif one.kind is Kind.HELD:
+                core.hold(one.job_id, now, Reason.HELD_BY_OWNER)
+            elif one.kind is Kind.RELEASED:
+                core.release(one.job_id, now)
+            elif one.kind is Kind.CHANGED:
+                core.change_job(replace(core.known(one.job_id).job, **one.body), now)
+        seen = event.body["upto"]
+        told += encoded(core.decide(now))
+    with service.store.engine.connect() as connection:
+        logged = connection.exec_driver_sql("SELECT body FROM decisions ORDER BY seq").scalars()
+        assert told == list(logged)
+    assert {"HeldByOwner", "Released"} <= {json.loads(text)["reason"] for text in told}

@@ -205,9 +205,24 @@ class Living(RuleBasedStateMachine):
         if hasattr(self, "desk"):
             assert self.desk.world.problems == []
 
+    def a_new_epoch_would_go_on_with_the_same_jobs(self) -> None:
+        core = self.desk.decider.state.core
+        with self.store.reading() as connection:
+            upto = self.store.last_seq_in(connection)
+            anew = followed(connection, self.store, self.desk.bundle_store.find, upto).core
+        assert set(anew.jobs()) == set(core.jobs())
+        for job_id in core.jobs():
+            was, is_now = core.known(job_id), anew.known(job_id)
+            assert (is_now.job, is_now.priority) == (was.job, was.priority)
+            assert anew.held(job_id) is core.held(job_id)
+            assert (is_now.profile, is_now.profiled) == (was.profile, was.profiled)
+            assert abs(is_now.submit_time - was.submit_time) < 1.0
+
     def teardown(self) -> None:
         if not hasattr(self, "desk"):
             return
+        self.desk.turn()
+        self.a_new_epoch_would_go_on_with_the_same_jobs()
         for node in range(20):
             self.desk.ask(Kind.NODE_SET, node=node, open=True)
         for i in range(4):
