@@ -137,7 +137,7 @@ def serve(
         from scheduler.service import logs
         from scheduler.service.decide.supervisor import Supervisor, begin, listen
         from scheduler.service.log.restart import FileDiffers
-        from scheduler.service.settings import read_settings
+        from scheduler.service.settings import SettingsError, read_settings
 
         settings = read_settings(
             config,
@@ -174,6 +174,9 @@ def serve(
         written = file.settings.plain() if name == file.policy else {}
         values = over(over(written, settings.policy_settings), given(name, options or []))
         spec = CoreSpec.of(file.cluster, name, values, file.profiling)
+        if settings.follows and file.cluster.mixes_types and not spec.kind.mixes_types:
+            why = "needs GPUs of one type, and this cluster has several: use slurm or pellucid"
+            raise SettingsError(f"policy {name} {why}")
         choice: Choice | None = None
         if apply_file is not None:
             choice = "apply" if apply_file else "keep"

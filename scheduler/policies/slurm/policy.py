@@ -66,6 +66,7 @@ class Slurm(Policy):
         self._names = [str(number) for number in range(len(cluster.nodes()))]
         self._look(Site.of_cluster(cluster))
         self._backfilled: dict[str, float] = {}  # when, by virtual cluster
+        self._lines: dict[str, list[Ranked]] = {}  # as it was last looked at
         self._due: set[str] = set()  # of these something happened that no backfill has seen
 
     def _look(self, site: Site) -> None:
@@ -105,8 +106,7 @@ class Slurm(Policy):
         return {one.partition.name: one.terms for one in line}
 
     def prepare(self, queued: QueuedJob, now: float, estimator: Estimator) -> None:
-        line = ranked_line(self.site, [self.ask(queued.job)], self.weights, now)
-        queued.key = _key(line[0]) if line else 0.0
+        queued.key = -float(self.ask(queued.job).priority)  # until it is next looked at
 
     def started(self, run: Run, now: float) -> None:
         ask = self.ask(run.job)
@@ -151,10 +151,13 @@ class Slurm(Policy):
         """What a job that is known asks for."""
         return self._asks.get(job_id)
 
-    def line(self, now: float) -> list[Ranked]:
-        """The jobs that wait, as of the last look at them, in the order they are looked at."""
-        asks = (self._asks[job_id] for job_id in self.reasons if job_id in self._asks)
-        return ranked_line(self.site, asks, self.weights, now)
+    def line(self) -> list[Ranked]:
+        """The jobs that were looked at last, of every virtual cluster, in order."""
+        return [one for line in self._lines.values() for one in line]
+
+    def __getstate__(self) -> dict[str, object]:
+        """A copy that is run forward lines its jobs up itself."""
+        return self.__dict__ | {"_lines": {}}
 
     def suiting(self, ask: Ask, part: Partition, now: float) -> list[str]:
         """Open nodes of a partition that an empty cluster would let a job have now."""
@@ -179,6 +182,7 @@ class Slurm(Policy):
         waiting = {queued.job.job_id: queued for queued in turn.queue}
         asks = [self.ask(queued.job) for queued in waiting.values()]
         line = ranked_line(self.site, asks, self.weights, now)
+        self._lines[turn.vc] = line
         self._order(turn, waiting, line)
         look = Passes(self.site, now, self._capacity, self._usage, self._running)
         look.main(line, self._depth)

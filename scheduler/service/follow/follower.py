@@ -200,7 +200,10 @@ class Follower:
             self._seen = seen
 
     def _core(self) -> Core:
-        core = assemble(replace(self.header.spec, cluster=self.shape.spec), self._asking)
+        try:
+            core = assemble(replace(self.header.spec, cluster=self.shape.spec), self._asking)
+        except ValueError as error:  # a node of another type of GPU came
+            raise SlurmError(f"{error}: use policy slurm or pellucid") from None
         if isinstance(self.memory.inner, LiveEstimator) and self.memory.inner.bundle is not None:
             core.policy.use(self.memory.inner.bundle)
         return core

@@ -51,14 +51,15 @@ def told(
     Args:
         own: what Pellucid's own policy decides of the same queue.
     """
-    line = policy.line(snapshot.now)
+    line = policy.line()
     places: dict[str, list[tuple[int, Ranked]]] = {}
     ahead: dict[str, int] = {}
     for ranked in line:
         name, job_id = ranked.partition.name, ranked.ask.job_id
         if job_id in jobs:
             places.setdefault(job_id, []).append((ahead.get(name, 0), ranked))
-        if policy.reasons[job_id].reason in CAPACITY:  # no limit keeps it from going first
+        pending = policy.reasons.get(job_id)
+        if pending is not None and pending.reason in CAPACITY:  # no limit keeps it from going first
             ahead[name] = ahead.get(name, 0) + 1
     return {
         job_id: "\n".join(
