@@ -312,6 +312,7 @@ class WaitingStage(ProfilingStage):
     """
 
     overlaps_waiting = True
+    _sweep_above = 1000
 
     def skips(self, job: Job) -> Reason | None:
         if not job.profile:
@@ -328,9 +329,15 @@ class WaitingStage(ProfilingStage):
         if not pool.gpus and self.scaling is None:
             self._queue.clear()  # profiles come from runs that are watched alone
             return
-        for entry in self._queue:
+        if len(self._queue) > self._sweep_above:  # those that started stay in it till they are met
+            self._queue = [entry for entry in self._queue if core.waits(entry[-1])]
+            self._sweep_above = 2 * len(self._queue) + 1000
+        for at, entry in enumerate(self._queue):
             queued = entry[-1]
-            if not core.waits(queued):
+            if self.scaling is None and entry[0] > pool.free:  # the smallest come first
+                left += self._queue[at:]
+                break
+            if queued.profiled or not core.waits(queued):
                 continue
             placement = pool.place(queued.job.gpus)
             if placement is None:
