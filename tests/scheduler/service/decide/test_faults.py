@@ -45,5 +45,5 @@ def test_the_harness_would_notice(bundles: list[Path], monkeypatch: pytest.Monke
     monkeypatch.setattr(Decider, "recover", lambda self: None)
     patient = faults.Scenario.run
     monkeypatch.setattr(faults.Scenario, "run", lambda self: patient(self, turns=400))
-    found = faults.run(None, 60, first=20_000, bundles=bundles)
+    found = faults.run(None, 150, first=20_000, bundles=bundles)
     assert found.lost
