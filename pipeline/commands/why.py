@@ -166,7 +166,7 @@ def _what_would_help(
         for one in analysis["suggestions"]:
             assumed = f" Assumed: {'; '.join(one['assumed'])}." if one["assumed"] else ""
             rows.append(("You could", _suggestion(one) + assumed))
-    elif explained["next_step"]:
+    elif explained["next_step"] and not explained["hold"]:
         rows.append(("You could", f"{explained['next_step']}"))
     if explained["estimate_s"] is not None:
         rows.append(("Prediction", f"It is expected to run {duration(explained['estimate_s'])}."))

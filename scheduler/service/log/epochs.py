@@ -25,6 +25,7 @@ from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.estimates import LiveEstimator
 from scheduler.core.policy import Policy
 from scheduler.service.log.fold import Bundles, Diverged, State
+from scheduler.service.log.record import Phase
 from scheduler.service.log.snapshots import StateCheckpoints
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import decisions
@@ -147,7 +148,7 @@ class Followed(State):
                 priority=record.priority,
                 profile=record.profile,
                 profiled=record.profiled,
-                queued_before=record.queued_at is not None,
+                queued_before=record.queued_at is not None and record.phase is not Phase.SUBMITTED,
                 placement=list(zip(grant.nodes, grant.gpus, strict=True)) if grant else None,
                 profiling=grant is not None and grant.purpose is Purpose.PROFILE,
                 since=grant.at if grant else None,

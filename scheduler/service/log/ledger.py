@@ -172,7 +172,7 @@ class Ledger:
         was, record.changed = record.submission, True
         record.submission = was.changed(event.body)
         if record.submission.gpus != was.gpus:  # what was seen is not of so many GPUs
-            record.profile, record.profiled, record.queued_at = None, False, None
+            record.profile, record.profiled = None, False
         if record.phase is not Phase.HELD:
             record.phase = Phase.SUBMITTED  # until the pass puts it in its queue
 

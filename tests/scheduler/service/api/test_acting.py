@@ -58,6 +58,7 @@ def test_a_change_is_logged_with_its_author_and_keeps_the_place(
     after = row(service, waiting)
     assert (after["gpus"], after["share"], after["phase"]) == (4, False, "queued")
     assert after["submitted_at"] == before["submitted_at"]
+    assert after["queued_at"] == before["queued_at"] is not None
     assert after["command"] == before["command"]
     [event] = [e for e in service.events() if e.kind is Kind.CHANGED]
     assert (event.actor, event.body) == ("alice", {"gpus": 4, "share": False})
