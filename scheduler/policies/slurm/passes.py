@@ -16,7 +16,7 @@ from scheduler.policies.slurm.limits import Hit, Usage, first_hit
 from scheduler.policies.slurm.priority import Multifactor, Terms
 from scheduler.policies.slurm.site import Ask, Partition, Reservation, Share, Site
 
-RESOURCES, PRIORITY = "Resources", "Priority"
+RESOURCES, PRIORITY, LICENSES = "Resources", "Priority", "Licenses"
 # waits for what others have or for their turn, not for a limit or a hold
 CAPACITY = frozenset((RESOURCES, PRIORITY))
 
@@ -105,10 +105,14 @@ class Passes:
             ask, part = ranked.ask, ranked.partition
             if ask.job_id in self.started:
                 continue
-            if (kept := self.kept_from(ask, part)) is not None:
+            kept = self.kept_from(ask, part)
+            behind = (
+                part.name in failed
+            )  # licences are counted when nodes are, so not behind others
+            if kept is not None and not (behind and kept.reason == LICENSES):
                 self._wait(ask, kept)
                 continue
-            if part.name in failed:
+            if behind:
                 self._wait(ask, PendingReason(PRIORITY))
                 continue
             names = self.nodes_of(ask, part, self.now)
@@ -213,7 +217,7 @@ class Passes:
         if hit := first_hit(ask, part, self.site, self.usage):
             return PendingReason(hit.reason, hit)
         if any(self.licences.get(name, 0) < count for name, count in ask.licences):
-            return PendingReason("Licenses")
+            return PendingReason(LICENSES)
         if ask.reservation and not any(r.name == ask.reservation for r in self._active()):
             return PendingReason("Reservation", reservation=ask.reservation)
         return None

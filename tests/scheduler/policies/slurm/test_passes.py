@@ -145,6 +145,14 @@ def test_the_last_job_waits_for_slurms_own_reason(
     assert why(passes) == {jobs[-1].job_id: reason}
 
 
+def test_behind_others_a_job_waits_for_its_turn_and_not_yet_for_a_licence() -> None:
+    site = replace(SITE, licences={"matlab": 1})
+    full = job("full", gpus=(("2080ti", 8),), priority=9, licences=(("matlab", 1),))
+    blocked = replace(full, job_id="next", licences=(), priority=8)
+    passes = look(site, full, blocked, job("1", licences=(("matlab", 1),), priority=7))
+    assert why(passes) == {"next": "Resources", "1": "Priority"}
+
+
 def test_a_limit_says_whose_it_is_and_how_far() -> None:
     site = replace(SITE, qos={"limited": LIMITED})
     asked: dict[str, Any] = {"qos": "limited", "gpus": (("", 3),)}
