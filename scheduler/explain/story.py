@@ -15,6 +15,7 @@ from typing import Any
 from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.explain.terms import Breakdown, breakdowns
 from scheduler.explain.words import (
+    comparison,
     count,
     duration,
     moment,
@@ -312,12 +313,14 @@ def _sharing(
     for d in own:
         if d.action is Action.PACK and d.partner is not None:
             end = _first_end(job.end_time, ends.get(d.partner))
-            found.append(Sharing(d.partner, True, d.time, end, d.speeds, d.tree_path))
+            path = tuple(map(comparison, d.tree_path))
+            found.append(Sharing(d.partner, True, d.time, end, d.speeds, path))
     for d in joined:
         if d.action is Action.PACK:
             end = _first_end(job.end_time, ends.get(d.job_id))
             speeds = (d.speeds[1], d.speeds[0]) if d.speeds else None
-            found.append(Sharing(d.job_id, False, d.time, end, speeds, _from_host(d.tree_path)))
+            path = _from_host(tuple(map(comparison, d.tree_path)))
+            found.append(Sharing(d.job_id, False, d.time, end, speeds, path))
     return sorted(found, key=lambda s: s.start)
 
 

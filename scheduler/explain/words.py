@@ -170,6 +170,32 @@ def overtaken_words(by: Mapping[str, int]) -> str:
     return f"{jobs}: {how}." if len(ranked) > 1 or total == 1 else f"{jobs}: each {how}."
 
 
+def comparison(step: str) -> str:
+    """A step through a packing tree: "GPU utilisation 14 %, at most 43.6 %"."""
+    found = _STEP.match(step)
+    if found is None:
+        return step
+    whose, name, seen, sign, cut = found.groups()
+    what, unit = _MEASURED[name]
+    if name == "amp":
+        return f"{whose}{'no ' * (sign == '<=')}{what}"
+    than = "at most" if sign == "<=" else "above"
+    value = "not measured" if seen.startswith("missing") else f"{float(seen):.3g} {unit}"
+    return f"{whose}{what} {value}, {than} {float(cut):.3g} {unit}"
+
+
+_MEASURED = {
+    "gpu_util_pct": ("GPU utilisation", "%"),
+    "gpu_mem_util_pct": ("memory utilisation", "%"),
+    "gpu_mem_mib": ("GPU memory", "MiB"),
+    "amp": ("mixed precision", ""),
+    "gpu_util_minus_partner_pct": ("GPU utilisation less the partner's", "%"),
+    "gpu_util_sum_pct": ("GPU utilisation of both", "%"),
+    "gpu_mem_util_sum_pct": ("memory utilisation of both", "%"),
+}
+_STEP = re.compile(rf"((?:\w+: )?)({'|'.join(_MEASURED)}) (.+) (<=|>) (\S+)$")
+
+
 def phrase(code: str) -> str:
     """A reason code as a few words: "GPUs busy", "behind higher priority"."""
     words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", code).lower()
