@@ -114,10 +114,9 @@ def test_a_dry_run_of_each_mode_shows_its_commands_and_changes_nothing(
     assert "scancel" not in every
     assert " requeue" not in every
     assert standing(site) == was
-    assert f"{waiting} is queued: " in why
     assert "submitted " in why
     assert ", eligible 0" in why
-    assert "  Slurm: " in why
-    assert "7 is submitted: its begin time has not come (BeginTime)" in later
+    assert f"{waiting} is queued: Slurm says " in why
+    assert "7 is submitted: Slurm says BeginTime: it may not begin before " in later
     assert "use sbatch" in str(asked.exception)
     assert "no such job" in str(unknown.exception)
