@@ -147,6 +147,7 @@ class Core:
         if job_id in self._held:
             self.policy.set_aside(job_id, now)
             self._held[job_id], queued.held_since = True, now
+            self._dirty[queued.job.vc] = None  # GPUs may have been kept for it
         else:
             self.enqueue(queued, now, Reason.PROFILE_COMPLETE)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from scheduler.core.decisions import Action, Decision, Reason
-from scheduler.core.profiling import ProfilingStage
+from scheduler.core.profiling import ProfilingStage, WaitingStage
 from scheduler.policies.fifo import Fifo
 from scheduler.testing.builders import (
     Desk,
@@ -122,6 +122,23 @@ def test_gpus_are_no_longer_kept_for_a_job_that_is_held() -> None:
     desk.submit(a_job("b", gpus=1, at=1003.0), now=1003.0)
     assert desk.core.policy.reservation("vc") is None
     assert actions(desk.end("runs", now=1004.0)) == [(Action.START, "b")]
+
+
+def test_gpus_are_no_longer_kept_for_a_job_that_is_held_once_its_profiling_run_ends() -> None:
+    policy, stage = pellucid(max_wait_s=100.0, overload=1.0), WaitingStage(limit_s=2000.0)
+    desk = Desk(policy, cluster_of(nodes=2, profiling=1), stage=stage)
+    desk.submit(a_job("runs", gpus=8, for_=1e6))
+    desk.submit(a_job("b", gpus=8, for_=1e6), now=1.0)  # in the partition at once, "a" after it
+    desk.submit(a_job("a", gpus=6, for_=1e6), now=2.0)
+    desk.wake(1000.0)
+    desk.end("b", now=2001.0)
+    desk.end("runs", now=2100.0)
+    kept = desk.core.policy.reservation("vc")
+    assert desk.run("a").profiling
+    assert kept is not None and kept[0] == "a"
+    desk.core.hold("a", 2150.0)
+    desk.core.decide(2150.0)
+    assert actions(desk.end("a", now=4001.0)) == [(Action.START, "b")]
 
 
 @pytest.mark.parametrize("to", [{"gpus": 4}, {"share": False}, {"time_limit_s": 60.0}])
