@@ -37,7 +37,7 @@ def policies(command: str) -> list[str]:
     if command == "serve":
         from scheduler.service.log.header import runnable
 
-        return list(runnable())
+        return runnable(follows=True)
     from scheduler.policies import POLICIES
 
     return list(POLICIES)

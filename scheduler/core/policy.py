@@ -83,6 +83,7 @@ class Policy:
         name: as given on the command line.
         preemptive: may stop a running job.
         oracle: reads the truth (`Turn.oracle`); a yardstick, not a contender.
+        twin: decides as another scheduler does, for nodes and jobs that stay as they are.
         round_s: acts only at multiples of this many seconds; 0 = whenever something happens.
         profiles: wants a profiling stage in front of the queues.
         profiles_waiting: the stage profiles jobs that have to wait, not at every job first.
@@ -101,6 +102,7 @@ class Policy:
     name = ""
     preemptive = False
     oracle = False
+    twin = False
     round_s = 0.0
     profiles = False
     profiles_waiting = False

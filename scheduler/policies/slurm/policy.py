@@ -49,6 +49,7 @@ class Slurm(Policy):
     """
 
     name = "slurm"
+    twin = True
     mixes_types = True
     borrows = True  # limits and licences reach beyond a virtual cluster: all look when one frees
 

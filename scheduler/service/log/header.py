@@ -38,20 +38,28 @@ class LogHeaderError(ValueError):
     """A cluster or policy that a service cannot run; one line."""
 
 
-def runnable() -> list[str]:
-    """Names of the policies a service can run: those that neither see the future nor preempt."""
-    return [name for name, kind in POLICIES.items() if not (kind.oracle or kind.preemptive)]
+def runnable(*, follows: bool = False) -> list[str]:
+    """Names of the policies a service can run. `follows`: one that decides nothing itself."""
+    return [name for name, kind in POLICIES.items() if not _unfit(kind, follows)]
 
 
-def servable(spec: CoreSpec) -> Policy:
+def _unfit(kind: type[Policy], follows: bool) -> str:
+    """Why a service cannot run a policy; "" when it can."""
+    if kind.oracle:
+        return "knows the true durations"
+    if kind.preemptive:
+        return "stops running jobs"
+    if kind.twin and not follows:  # it is made anew at every look; nodes drained do not reach it
+        return "only foresees what another scheduler decides"
+    return ""
+
+
+def servable(spec: CoreSpec, *, follows: bool = False) -> Policy:
     """The policy, if a service can run it. Raises LogHeaderError; InvalidSettings: of another
     cluster."""
-    kind = spec.kind
-    if kind.oracle or kind.preemptive:
-        how = "knows the true durations" if kind.oracle else "stops running jobs"
-        raise LogHeaderError(
-            f"policy {spec.policy!r} {how}; a service cannot run it, but: " + ", ".join(runnable())
-        )
+    if how := _unfit(spec.kind, follows):
+        can = ", ".join(runnable(follows=follows))
+        raise LogHeaderError(f"policy {spec.policy!r} {how}; a service cannot run it, but: {can}")
     return policy_of(spec)
 
 
@@ -77,7 +85,7 @@ class LogHeader:
     names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        servable(self.spec)
+        servable(self.spec, follows=self.backend == FOLLOWED)
 
     def core(self, estimator: LiveEstimator | None = None) -> Core:
         """A new core. Its models come with BUNDLE events; an estimator may bring its histories."""

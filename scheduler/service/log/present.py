@@ -131,7 +131,8 @@ class Present:
         try:
             if event.kind is Kind.SETTINGS_SET:
                 chosen = settings_of(self.header.spec.policy, known(event.body["settings"]))
-                servable(replace(self.spec, settings=chosen, cluster=self.nodes.spec()))
+                spec = replace(self.spec, settings=chosen, cluster=self.nodes.spec())
+                servable(spec, follows=self.header.backend == FOLLOWED)
             elif event.kind in (Kind.NODE_ADDED, Kind.NODE_CHANGED):
                 policy = self.policy_for(self.nodes.spec(node_of(event.body)))
                 if not policy.mixes_types and self.nodes.mixed_by(event):

@@ -31,7 +31,7 @@ from scheduler.backends.local.host import HostError
 from scheduler.core.cluster import ClusterSpec
 from scheduler.service import logs
 from scheduler.service.decide.supervisor import Supervisor, begin, listen, run_decider
-from scheduler.service.log.header import LogHeader, LogHeaderError, runnable
+from scheduler.service.log.header import FOLLOWED, LogHeader, LogHeaderError, runnable
 from scheduler.service.log.store.store import Store
 from scheduler.service.settings import Settings, SettingsError, read_settings
 
@@ -100,6 +100,15 @@ class TestSettings:
             LogHeaderError, match="stops running jobs; a service cannot run it, but: fifo, "
         ):
             LogHeader(CoreSpec.of(ClusterSpec({"vc": 1}, 4), "tiresias"), 0.0)
+
+    def test_a_service_that_decides_does_not_decide_as_slurm_would(self) -> None:
+        """That knows of no node that is drained, and of no job that is changed."""
+        spec = CoreSpec.of(ClusterSpec({"vc": 1}, 4), "slurm")
+        with pytest.raises(LogHeaderError, match="another scheduler decides; a service cannot run"):
+            LogHeader(spec, 0.0)
+        assert LogHeader(spec, 0.0, backend=FOLLOWED).spec == spec
+        assert "slurm" not in runnable()
+        assert "slurm" in runnable(follows=True)
 
     def test_tokens_are_asked_for_on_anything_but_loopback(self) -> None:
         assert not Settings().needs_token
