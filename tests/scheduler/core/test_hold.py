@@ -135,7 +135,8 @@ def test_gpus_are_no_longer_kept_for_a_job_that_is_held_once_its_profiling_run_e
     desk.end("runs", now=2100.0)
     kept = desk.core.policy.reservation("vc")
     assert desk.run("a").profiling
-    assert kept is not None and kept[0] == "a"
+    assert kept is not None
+    assert kept[0] == "a"
     desk.core.hold("a", 2150.0)
     desk.core.decide(2150.0)
     assert actions(desk.end("a", now=4001.0)) == [(Action.START, "b")]
