@@ -195,7 +195,7 @@ class Correction:
                 self._learn(name, promised, at <= promised[0])
 
     def forget(self, job_id: str) -> None:
-        """A job left without having started."""
+        """A job left without having started, or is not what was foreseen."""
         for name in LEVELS:
             self._open.pop((job_id, name), None)
 

@@ -52,6 +52,10 @@ if TYPE_CHECKING:
 LEASE = "analyst"
 MOST = 256  # waiting jobs that are forecast in one go
 ROWS = 64  # forecasts written in one transaction: decisions and submissions wait for it
+# the job that was foreseen starts no more, or was held, or is another
+BREAKS_OFF = (
+    Kind.ENDED, Kind.LOST, Kind.NOT_STARTED, Kind.CANCEL_ASKED, Kind.HELD, Kind.CHANGED
+)  # fmt: skip
 UNSTARTED = (Phase.SUBMITTED, Phase.QUEUED, Phase.PROFILING)
 IN_VAIN_S = 30.0  # where futures take too long, they are not tried again before
 PAUSE_S = 0.2  # between two turns
@@ -223,7 +227,7 @@ class Analyst:
             elif event.kind is Kind.ENDED and self._phase(event.job_id) is Phase.PROFILING:
                 grant = self.state.ledger.records[event.job_id].grant
                 self.correction.started(event.job_id, grant.at if grant else event.at)
-            elif event.kind in (Kind.ENDED, Kind.LOST, Kind.NOT_STARTED, Kind.CANCEL_ASKED):
+            elif event.kind in BREAKS_OFF:
                 self.correction.forget(event.job_id)
         return any_at_all
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from time import time
 from typing import Any
 
-from sqlalchemy import RowMapping, case, func, select
+from sqlalchemy import RowMapping, case, exists, func, select
 
 from scheduler.backends.events import Kind
 from scheduler.service.log.record import ELIGIBLE, Phase
@@ -165,8 +165,12 @@ class PageQueries(VisibleQueries):
         ]
 
     def kept(self) -> list[Kept]:
-        """Forecasts of jobs that started, of everybody's, latest first; at most `FIGURES`."""
+        """Forecasts of jobs that started, of everybody's, latest first; at most `FIGURES`. Of those
+        held or changed meanwhile another start was foreseen."""
         made, at = forecasts.c, jobs.c.submitted_at
+        otherwise = exists().where(
+            events.c.job_id == jobs.c.job_id, events.c.kind.in_((Kind.HELD, Kind.CHANGED))
+        )
         query = (
             select(
                 (made.start_p50 - at).label("start_p50"),
@@ -180,7 +184,7 @@ class PageQueries(VisibleQueries):
             )
             .select_from(forecasts.join(jobs, jobs.c.job_id == made.job_id))
             .where(made.basis == "submission", made.start_p90.is_not(None))
-            .where(jobs.c.started_at.is_not(None))
+            .where(jobs.c.started_at.is_not(None), ~otherwise)
             .order_by(jobs.c.submitted_seq.desc())
             .limit(FIGURES)
         )

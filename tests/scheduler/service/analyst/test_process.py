@@ -24,6 +24,8 @@ from scheduler.service.log.header import LogHeader, establish
 from scheduler.service.log.record import first_row
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import forecasts, jobs, questions
+from scheduler.service.log.store.visibility import Role, Viewer
+from scheduler.service.pages.queries import PageQueries
 
 
 class Service:
@@ -248,6 +250,28 @@ def test_forecasts_are_scored_as_jobs_start(service: Service) -> None:
     assert again.take_over()
     assert again.correction.learned == correction.learned
     assert again.correction.stretches == correction.stretches
+
+
+def test_a_forecast_of_a_job_that_is_held_or_changed_meanwhile_is_not_scored(
+    service: Service,
+) -> None:
+    user = PageQueries(service.store.engine, Viewer("ann", Role.SUBMITTER))
+    for job_id in ("runs", "held", "other", "waits"):  # each is foreseen between bounds
+        service.submit(job_id, 100)
+        service.decide(seconds=10.0)
+        service.analyst.turn()
+    now = service.world.now()
+    held = Event(Kind.HELD, now, "held", "ann", body={"operator": False})
+    service.store.append([held, Event(Kind.CHANGED, now, "other", "ann", body={"gpus": 1})])
+    service.decide(seconds=9000.0)
+    service.analyst.turn()
+    service.store.append(
+        [Event(Kind.RELEASED, service.world.now(), "held", "ann", body={"operator": False})]
+    )
+    service.decide(seconds=1000.0)
+    service.analyst.turn()
+    assert service.analyst.correction.learned == 1
+    assert [one.start for one in user.kept()] == [180.0, 10.0]  # "waits" and "runs"
 
 
 def test_it_foresees_on_after_the_log_was_rebased(service: Service) -> None:
