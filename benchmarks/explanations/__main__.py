@@ -1,6 +1,7 @@
 """The audit of explanations: what is said of waiting jobs, carried out.
 
     python -m benchmarks.explanations --json [--quick] [--only WORLD ...] [--waits N]
+    python -m benchmarks.explanations --deep
 
 Plays eight simulated worlds and lets one service live (`worlds.py`, `live.py`), stops at moments
 of each, asks why some of the jobs that wait do, and hands the answers to a judge (`judge.py`) who
@@ -20,7 +21,7 @@ carries them out on the core that decides, in a forked process:
   hour), by promised wait; pinball loss beside a moving average of recent waits and the crude rule.
 
 Prints whether the bounds of `explanations_budget.json` hold. A world that needs the shared data is
-left out without it, and said to be.
+left out without it, and said to be. `--deep` times answers in a line of 10,000 instead (`deep.py`).
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from benchmarks.calibration import Calibration
+from benchmarks.explanations import deep
 from benchmarks.explanations.figures import NAMES, figures, one, verdict
 
 WAITS, QUICK = 125, 12  # of each world
@@ -47,7 +49,13 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--json", action="store_true", help="print JSON only")
+    parser.add_argument(
+        "--deep", action="store_true", help="time --waits answers (60) in a line of 10,000 instead"
+    )
     a = parser.parse_args()
+    if a.deep:
+        print(json.dumps(deep.measure(a.waits or deep.ANSWERS, a.seed), indent=2))
+        return
     waits = a.waits or (QUICK if a.quick else WAITS)
     calibration = Calibration()
     with ProcessPoolExecutor(a.workers, mp_context=get_context("spawn")) as pool:

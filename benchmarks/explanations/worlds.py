@@ -1,4 +1,7 @@
-"""The worlds that are audited: simulated ones here, a service that lives in `live`."""
+"""The worlds that are audited: simulated ones here, a service that lives in `live`.
+
+All simulated ones need the shared data, those of the synthetic trace for its profiles and pairs.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +26,12 @@ class AuditWorld:
     Attributes:
         made: from the folder of shared data and a seed.
         drains: share of the nodes that are closed, others day by day.
-        shared: it needs the shared data.
     """
 
     name: str
     made: Callable[[Path, int], Scenario]
     policy: str = "pellucid"
     drains: float = 0.0
-    shared: bool = True  # needs the shared data
 
 
 def _reported(name: str) -> Callable[[Path, int], Scenario]:
@@ -48,9 +49,9 @@ def _refitted(data: Path, seed: int) -> Scenario:
 
 
 WORLDS = (
-    AuditWorld("synthetic-sweeps", _reported("synthetic-sweeps"), shared=False),
-    AuditWorld("synthetic-drained", _reported("synthetic-long"), drains=0.25, shared=False),
-    AuditWorld("synthetic-fifo", _reported("synthetic-long"), policy="fifo", shared=False),
+    AuditWorld("synthetic-sweeps", _reported("synthetic-sweeps")),
+    AuditWorld("synthetic-drained", _reported("synthetic-long"), drains=0.25),
+    AuditWorld("synthetic-fifo", _reported("synthetic-long"), policy="fifo"),
     AuditWorld("venus-busy-open", _reported("venus-busy-open")),
     AuditWorld("venus-unisolated-busy", _reported("venus-unisolated-busy")),
     AuditWorld("venus-four-nodes", _refitted),

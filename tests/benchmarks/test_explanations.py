@@ -9,14 +9,16 @@ from typing import Any
 
 import pytest
 
+from benchmarks import orchestrator
 from benchmarks.explanations import live
-from benchmarks.explanations.audit import Audited, starts_when, untrue
+from benchmarks.explanations.__main__ import main
+from benchmarks.explanations.audit import Audited, audit, starts_when, untrue
 from benchmarks.explanations.figures import BUDGET, figures, verdict
 from benchmarks.explanations.judge import Account, Judge, TrialFailed, aside
 from benchmarks.explanations.predictions import Foretold, forecasts
 from benchmarks.explanations.reading import CODES, RAW_NAMES, found_in, readable
 from benchmarks.explanations.stable import agreement
-from benchmarks.explanations.worlds import AuditWorld
+from benchmarks.explanations.worlds import WORLDS, AuditWorld
 from benchmarks.worlds.small import synthetic
 from pipeline.worlds.scenario import Scenario
 from scheduler.core.core import Core
@@ -150,7 +152,7 @@ def _small(_: Path, seed: int) -> Scenario:
 
 
 def test_a_small_world_is_audited() -> None:
-    engine = Audited(AuditWorld("small", _small, drains=0.0, shared=False), Path(), 1, 8)
+    engine = Audited(AuditWorld("small", _small, drains=0.0), Path(), 1, 8)
     engine.run()
     found = engine.found
     found.foretold = engine.promises.scored()
@@ -181,7 +183,7 @@ class _Unit:
 
 
 def test_every_bound_is_on_a_figure_that_is_printed() -> None:
-    engine = Audited(AuditWorld("small", _small, shared=False), Path(), 1, 2)
+    engine = Audited(AuditWorld("small", _small), Path(), 1, 2)
     engine.run()
     engine.found.agreed = [1.0]
     made = figures([engine.found])
@@ -212,3 +214,22 @@ def test_a_forecast_is_kept_or_not() -> None:
     assert made["jobs_p90"] == pytest.approx(0.6667)
     assert made["batches_p90"] == 0.5
     assert (made["jobs_without_any"], made["jobs_without_p90"]) == (0, 1)
+
+
+@pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.name)
+def test_a_world_without_the_shared_data_is_left_out(world: AuditWorld, tmp_path: Path) -> None:
+    found = audit(world, tmp_path, 3, 1)
+    assert (found.waits, found.skipped) == ([], "without the shared data")
+
+
+def test_deep_times_answers(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(orchestrator, "QUEUED", 40)
+    monkeypatch.setattr(orchestrator, "NODES", 4)
+    monkeypatch.setattr("sys.argv", ["explanations", "--deep", "--waits", "4"])
+    main()
+    told = json.loads(capsys.readouterr().out)
+    assert told["waiting"] >= 30
+    assert told["named"] > 0.5
+    assert told["why_p99_ms"] >= told["why_p50_ms"] > 0
