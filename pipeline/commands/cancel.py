@@ -106,8 +106,10 @@ def _matching(
 
 def _agreed(found: list[dict[str, Any]]) -> bool:
     """Whether a person at a terminal says so. Raises UserError where there is none."""
+    from scheduler.core.plural import count
+
     running = sum(job["phase"] in STATES["running"] for job in found)
-    what = f"{len(found):,} job{'' if len(found) == 1 else 's'}, {running:,} of them running"
+    what = f"{count(len(found), 'job')}, {running:,} of them running"
     if not sys.stdin.isatty():
         raise UserError(f"that is {what}: say --yes to cancel")
     return typer.confirm(f"Cancel {what}?", err=True)

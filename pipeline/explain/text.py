@@ -10,9 +10,10 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 
+from scheduler.core.plural import count
 from scheduler.explain.story import PRINCIPAL_REASONS, Event, Sharing, Story, remarks, sharing_words
 from scheduler.explain.terms import Breakdown, factor_of, seconds_of
-from scheduler.explain.words import clock, count, duration, factor, moment, overtaken_words, percent
+from scheduler.explain.words import clock, duration, factor, moment, overtaken_words, percent
 
 PLAIN_WIDTH = 120
 

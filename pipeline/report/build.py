@@ -28,9 +28,10 @@ from pipeline.report.models import (
 from pipeline.report.page import page, release
 from pipeline.report.samples import samples
 from pipeline.worlds import TRACKS
+from scheduler.core.plural import count
 from scheduler.explain.drawing import StoryView
 from scheduler.explain.terms import TOLERANCE
-from scheduler.explain.words import count, duration, percent
+from scheduler.explain.words import duration, percent
 
 PAIR_MODELS = ("packing", "pair_speed")
 LIBRARIES = ("numpy", "pandas", "pyarrow", "interpret-core", "scikit-learn", "lightgbm")

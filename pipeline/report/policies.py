@@ -15,7 +15,8 @@ from pipeline.report.svg import DURATION_TICKS, SERIES, Frame, legend, log_ticks
 from pipeline.report.usage import usage
 from pipeline.student import within
 from pipeline.worlds import TRACKS
-from scheduler.explain.words import count, duration, factor, number, percent
+from scheduler.core.plural import count
+from scheduler.explain.words import duration, factor, number, percent
 
 SHOWN_VCS = 18
 GPU_GROUPS = ((1, 1), (2, 2), (3, 4), (5, 8), (9, 16), (17, 32), (33, 10**9))

@@ -16,7 +16,8 @@ from pipeline.report.charts import columns, heatmap, lines, log_histogram, rows
 from pipeline.report.comparison import PolicyRun
 from pipeline.report.svg import DURATION_TICKS, Frame, Scale, legend, ticks
 from pipeline.traces import read_dataset
-from scheduler.explain.words import DAY_S, count, duration, percent
+from scheduler.core.plural import count
+from scheduler.explain.words import DAY_S, duration, percent
 
 Floats = NDArray[np.float64]
 

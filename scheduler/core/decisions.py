@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
+from scheduler.core.plural import are, count, were
+
 
 class Action(StrEnum):
     """What is done with a job (or, for loans, with a node)."""
@@ -51,6 +53,7 @@ class Reason(StrEnum):
     INTERFERENCE_GUARD = "InterferenceGuard"
     PRIORITY_RATIO = "PriorityRatio"
     SHARING_OPTED_OUT = "SharingOptedOut"
+    RESOURCES_BUSY = "ResourcesBusy"
     LIMIT_REACHED = "LimitReached"
     BEHIND_HIGHER_PRIORITY = "BehindHigherPriority"
     RESERVED_FOR_STARVING_JOB = "ReservedForStarvingJob"
@@ -97,7 +100,10 @@ class Reason(StrEnum):
         """One sentence for a waiting person, with the numbers of the decision."""
         template = _NAMELESS.get(self) if d.blocker is None else None
         return (template or _SUMMARY[self]).format(
-            gpus=f"{d.need} GPU" if d.need == 1 else f"{d.need} GPUs",
+            gpus="None GPUs" if d.need is None else count(d.need, "GPU"),
+            are=are(d.need),
+            were=were(d.need),
+            free_are=are(d.free),
             free=d.free,
             limit=d.limit,
             position=d.position,
@@ -120,12 +126,13 @@ _SUMMARY: dict[Reason, str] = {
         "start"
     ),
     Reason.AWAITING_PROFILE: (
-        "waits for a profiling slot: needs {gpus}, {free} of {limit} are free there"
+        "waits for a profiling slot: needs {gpus}, {free} of {limit} {free_are} free there"
     ),
-    Reason.GPUS_BUSY: "needs {gpus}, {free} of {limit} are free",
+    Reason.GPUS_BUSY: "needs {gpus}, {free} of {limit} {free_are} free",
     Reason.GPUS_FRAGMENTED: (
-        "needs {gpus} on the fewest nodes; {free} of {limit} are free but scattered"
+        "needs {gpus} on the fewest nodes; {free} of {limit} {free_are} free but scattered"
     ),
+    Reason.RESOURCES_BUSY: "the CPUs, memory, GPUs or nodes it asks for are not free together",
     Reason.LIMIT_REACHED: "a limit that Slurm sets keeps it waiting, whatever is free",
     Reason.NODE_DRAINED: "needs {gpus}; the nodes they are on take nothing new",
     Reason.MEMORY_GUARD: "no running job of {gpus} leaves enough GPU memory to share",
@@ -134,28 +141,28 @@ _SUMMARY: dict[Reason, str] = {
         "its predicted GPU-time is too large beside that of every running job of {gpus}"
     ),
     Reason.SHARING_OPTED_OUT: (
-        "needs {gpus} of its own, as its owner asked; {free} of {limit} are free"
+        "needs {gpus} of its own, as its owner asked; {free} of {limit} {free_are} free"
     ),
     Reason.BEHIND_HIGHER_PRIORITY: "number {position} in line, behind job {blocker}",
     Reason.RESERVED_FOR_STARVING_JOB: (
-        "needs {gpus}; {free} of {limit} are free, but kept for job {blocker}, which has "
+        "needs {gpus}; {free} of {limit} {free_are} free, but kept for job {blocker}, which has "
         "waited longer than the bound"
     ),
     Reason.WOULD_DELAY_FIRST: (
-        "needs {gpus}; {free} of {limit} are free, but kept for job {blocker}, the first in line, "
-        "which this job could delay"
+        "needs {gpus}; {free} of {limit} {free_are} free, but kept for job {blocker}, the first "
+        "in line, which this job could delay"
     ),
     Reason.FASTER_GPUS_SOON: (
-        "{gpus} are free, but of a type so slow for it that it is expected to end sooner by "
+        "{gpus} {are} free, but of a type so slow for it that it is expected to end sooner by "
         "waiting for faster ones"
     ),
     Reason.NEXT_ROUND: "number {position} in line; this policy decides in rounds",
     Reason.NOT_YET_EVALUATED: "not evaluated yet",
-    Reason.EXCLUSIVE_GPUS: "{gpus} of its own were free",
+    Reason.EXCLUSIVE_GPUS: "{gpus} of its own {were} free",
     Reason.PARTNER_FOUND: "shares the GPUs of job {partner}",
-    Reason.BORROWED: "{gpus} were idle in virtual clusters without waiting jobs",
+    Reason.BORROWED: "{gpus} {were} idle in virtual clusters without waiting jobs",
     Reason.WAITED_TOO_LONG: (
-        "has waited longer than the bound: {gpus} are kept for it, no other job starts there"
+        "has waited longer than the bound: {gpus} {are} kept for it, no other job starts there"
     ),
     Reason.SHORTER_JOB_WAITING: "stopped in favour of job {blocker}, which has less left to do",
     Reason.MORE_SERVICE_ATTAINED: (
@@ -189,11 +196,11 @@ _SUMMARY: dict[Reason, str] = {
     Reason.INFEASIBLE: "no allocation meets what is asked of this policy",
     Reason.NO_STATISTICS: "asks for {gpus}; nothing is known of how it trains",
     Reason.KEPT_FREE: (
-        "needs {gpus}; {free} of {limit} are free, and some are kept so for short jobs"
+        "needs {gpus}; {free} of {limit} {free_are} free, and some are kept so for short jobs"
     ),
     Reason.BACKFILLED: (
-        "{gpus} kept for a job that has waited longer than the bound are of no use to it yet, and "
-        "this one is likely to be gone by then"
+        "{gpus} kept for a job that has waited longer than the bound {are} of no use to it yet, "
+        "and this one is likely to be gone by then"
     ),
 }
 
@@ -201,8 +208,8 @@ _SUMMARY: dict[Reason, str] = {
 _NAMELESS: dict[Reason, str] = {
     Reason.BEHIND_HIGHER_PRIORITY: "number {position} in line, behind jobs that go first",
     Reason.RESERVED_FOR_STARVING_JOB: (
-        "needs {gpus}; {free} of {limit} are free, but kept for a job that has waited longer than "
-        "the bound"
+        "needs {gpus}; {free} of {limit} {free_are} free, but kept for a job that has waited "
+        "longer than the bound"
     ),
 }
 

@@ -13,11 +13,12 @@ from typing import Any
 from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.findings import Findings, Partner
+from scheduler.core.plural import are, count
 from scheduler.core.policy import OrderTerms, Promise
 from scheduler.core.queue import QueuedJob
 from scheduler.explain.way import Holder, Kind, Way, in_the_way, starts_without
 from scheduler.explain.whatif.forecasts import Futures
-from scheduler.explain.words import count, duration, listed, roughly, sentence_of, signed
+from scheduler.explain.words import duration, listed, roughly, sentence_of, signed
 
 __all__ = ["Answer", "Kept", "answer", "compared", "in_the_way", "starts_without", "told"]
 
@@ -199,7 +200,7 @@ def way_words(found: Answer, holders: list[dict[str, Any]]) -> str:
     """What is in the way, in a few sentences."""
     numbers = (
         f"It needs {count(found.need, 'GPU')}; {found.free} of {found.limit} "
-        f"{'is' if found.free == 1 else 'are'} free now."
+        f"{are(found.free)} free now."
     )
     if not holders:
         if found.way.still is None:
@@ -234,8 +235,8 @@ def _who(what: str, mine: list[dict[str, Any]]) -> str:
     hidden = len(mine) - len(named)
     who = [f"{what} {name}" for name in named]
     if len(named) > SHOWN:
-        who = [count(len(named), what) + " of yours" * bool(hidden)]
-    return listed([*who, *([f"{count(hidden, what)} of others"] if hidden else [])])
+        who = [count(len(named), what + " of yours" * bool(hidden))]
+    return listed([*who, *([count(hidden, f"{what} of others")] if hidden else [])])
 
 
 _WHAT = {
@@ -271,7 +272,8 @@ def promise_words(found: Answer) -> str:
         held = found.kept.gpus - found.kept.free
         busy = f"{held} of them still busy" if held else "all of them free"
         return (
-            f"{count(found.kept.gpus, 'GPU')} are kept for it, {busy}; no other job starts there."
+            f"{count(found.kept.gpus, 'GPU')} {are(found.kept.gpus)} kept for it, {busy}; "
+            "no other job starts there."
         )
     promise = found.promise
     if promise is None:

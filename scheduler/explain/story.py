@@ -13,10 +13,10 @@ from enum import StrEnum
 from typing import Any
 
 from scheduler.core.decisions import Action, Decision, Reason
+from scheduler.core.plural import count
 from scheduler.explain.terms import Breakdown, breakdowns
 from scheduler.explain.words import (
     comparison,
-    count,
     duration,
     moment,
     number,

@@ -13,7 +13,8 @@ from typing import Any
 
 from models.bundle import Bundle
 from scheduler.core.decisions import Decision, Score
-from scheduler.explain.words import count, duration, percent
+from scheduler.core.plural import count
+from scheduler.explain.words import duration, percent
 
 TOLERANCE = 1e-9
 SHOWN_TERMS = 8

@@ -15,11 +15,11 @@ from time import process_time
 from scheduler.core.cluster import Pool, Run
 from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Decision, Reason
+from scheduler.core.plural import count
 from scheduler.core.queue import QueuedJob
 from scheduler.explain.whatif.copies import CoreCopy
 from scheduler.explain.whatif.forecasts import Futures
 from scheduler.explain.whatif.futures import Believed
-from scheduler.explain.words import count
 
 SEEDS = 4  # nodes whose runs are tried together
 LINE = 100  # of more jobs before it, none is tried by itself

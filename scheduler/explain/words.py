@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from scheduler.core.decisions import AHEAD, ANOTHER, Action, Decision, Reason
+from scheduler.core.plural import count
 
 MINUTE_S, HOUR_S, DAY_S = 60.0, 3600.0, 86_400.0
 _UNITS = (("d", DAY_S), ("h", HOUR_S), ("min", MINUTE_S), ("s", 1.0))
@@ -95,11 +96,6 @@ def drained_words(actor: str = "", reason: str = "", then: str = "") -> str:
     by = f" by {actor}" if actor else ""
     why = f": {reason}" if reason else ""
     return f"drained{by}{why}" + (f"; {then} once nothing runs there" if then else "")
-
-
-def count(n: int, noun: str) -> str:
-    """ "1 job", "2 jobs"."""
-    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
 def listed(items: list[str]) -> str:

@@ -289,7 +289,7 @@ def test_a_story_in_numbers() -> None:
 def test_a_story_in_words() -> None:
     text = told(a_waiter())
     for expected in (
-        "waited 20 min, 75 % of it because: needs 4 GPUs, 1 of 8 are free",
+        "waited 20 min, 75 % of it because: needs 4 GPUs, 1 of 8 is free",
         "number 3 in line, behind job b",
         "node 7: GPUs 1-4",
         "this user's last job",

@@ -172,7 +172,7 @@ def test_reasons_are_shown_where_slurms_users_look(site: SlurmSite) -> None:
         0, 0.0, Action.WAIT, Reason.GPUS_BUSY, job_id, "main", need=4, free=1, limit=32
     )  # fmt: skip
     backend.decided([busy])
-    want = "gpus=4; GpusBusy: needs 4 GPUs, 1 of 32 are free"
+    want = "gpus=4; GpusBusy: needs 4 GPUs, 1 of 32 is free"
     until(lambda: (backend.reports(0.1), job(site, job_id).admin_comment)[1] == want)
     assert parse.ask(want) == (4, ""), "what was asked for still stands first"
     assert job(site, job_id).held, "saying why releases nothing"

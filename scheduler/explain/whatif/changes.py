@@ -8,6 +8,7 @@ from typing import Any
 
 from features.job import Job
 from scheduler.core.core import Core
+from scheduler.core.plural import count
 from scheduler.explain.whatif.futures import Believed
 
 
@@ -55,7 +56,7 @@ class Change:
         """As the beginning of a sentence: "with 4 GPUs"."""
         said = []
         if self.gpus is not None:
-            said.append(f"with {self.gpus} GPU{'' if self.gpus == 1 else 's'}")
+            said.append(f"with {count(self.gpus, 'GPU')}")
         if self.time_limit_s is not None:
             said.append(f"with a time limit of {self.time_limit_s / 3600:.3g} h")
         if self.gpu_type is not None:

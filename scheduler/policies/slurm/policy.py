@@ -205,8 +205,7 @@ class Slurm(Policy):
             elif found.planned_at is None and before is not None:
                 found.planned_at, found.planned_on = before.planned_at, before.planned_on
             self.reasons[job_id] = found
-            reason = _REASONS.get(found.reason, Reason.LIMIT_REACHED)
-            turn.wait(queued, reason)
+            turn.wait(queued, _reason(found, queued.job.gpus, turn.pool.free))
 
     def _order(self, turn: Turn, waiting: Mapping[str, QueuedJob], line: list[Ranked]) -> None:
         """Age and fair share move on: put the queue in the order of now."""
@@ -247,6 +246,12 @@ class Slurm(Policy):
     def left_s(self, run: Run, queued: QueuedJob, now: float) -> float:
         ran = self._running.get(run.job.job_id)
         return inf if ran is None else max(0.0, ran.until - now)
+
+
+def _reason(pending: PendingReason, gpus: int, free: int) -> Reason:
+    """GPUs are what a job lacks only where fewer are free than it asks for."""
+    found = _REASONS.get(pending.reason, Reason.LIMIT_REACHED)
+    return Reason.RESOURCES_BUSY if found is Reason.GPUS_BUSY and gpus <= free else found
 
 
 def _key(ranked: Ranked) -> float:

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 
 from scheduler.backends.slurm.parse import SlurmJob
 from scheduler.backends.slurm.snapshot import ClusterSnapshot
-from scheduler.explain.words import SAYS, clock_time, count, duration
+from scheduler.core.plural import count
+from scheduler.explain.words import SAYS, clock_time, duration
 from scheduler.policies.slurm.limits import Hit
 from scheduler.policies.slurm.passes import CAPACITY, PRIORITY, RESOURCES, PendingReason, Ranked
 from scheduler.policies.slurm.policy import Slurm
@@ -208,8 +209,7 @@ def _limit(hit: Hit) -> str:
 def _lacking(ask: Ask, part: Partition, policy: Slurm, now: float) -> str:
     """What it needs, and what the nodes that suit it have free."""
     site = policy.site
-    need = [f"{n} GPUs{f' of type {kind}' if kind else ''}" for kind, n in ask.gpus if n > 1]
-    need += [f"1 GPU{f' of type {kind}' if kind else ''}" for kind, n in ask.gpus if n == 1]
+    need = [count(n, f"GPU of type {kind}" if kind else "GPU") for kind, n in ask.gpus if n]
     need += [count(ask.cpus, "CPU"), *(["whole nodes"] if ask.exclusive else [])]
     per = " on each node" if ask.gpus_per_node and ask.nodes > 1 else ""
     names = policy.suiting(ask, part, now)

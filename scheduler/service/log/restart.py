@@ -16,8 +16,8 @@ from sqlalchemy import Connection, func, select
 
 from scheduler.assembly import CoreSpec
 from scheduler.core.cluster import ClusterSpec, Node
+from scheduler.core.plural import count
 from scheduler.core.settings import ProfilingPartition, Settings, flat
-from scheduler.explain.words import count
 from scheduler.service.log.cluster_changes import (
     ChangeRefused,
     ClusterChanges,

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from scheduler.core.decisions import ANOTHER
-from scheduler.explain.words import count, duration
+from scheduler.core.plural import count
+from scheduler.explain.words import duration
 from scheduler.service.log.store.reads import JobRow, Line, Node, QueueEntry, StartForecastRow
 from scheduler.service.pages.queries import HOLDING, WAITING, PageQueries
 

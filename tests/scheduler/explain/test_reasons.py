@@ -13,7 +13,7 @@ PAGE = (Path(__file__).resolve().parents[3] / "docs" / "reasons.md").read_text()
 ENTRIES = dict(re.findall(r"^### (\w+)\n\n(.*?)(?=^##|\Z)", PAGE, re.MULTILINE | re.DOTALL))
 # what the page calls the numbers and jobs of a sentence
 SHOWN = (
-    ("987651 GPUs", "N GPUs"), ("987652", "F"), ("987653", "L"), ("987654", "P"),
+    ("987,651 GPUs", "N GPUs"), ("987652", "F"), ("987653", "L"), ("987654", "P"),
     ("job BLOCKER", "another job"), ("job PARTNER", "another job"),
 )  # fmt: skip
 

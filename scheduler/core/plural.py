@@ -1,0 +1,26 @@
+"""Numbers with their nouns and verbs."""
+
+from __future__ import annotations
+
+import re
+
+_REST = re.compile(r" (?:of|that|on|before) .*$")  # what follows the noun that is counted
+
+
+def count(n: int, noun: str) -> str:
+    """ "1 job", "2 jobs", "2 running jobs of yours", "1,000 jobs that GPUs are kept for"."""
+    if n == 1:
+        return f"{n:,} {noun}"
+    rest = _REST.search(noun)
+    end = len(noun) if rest is None else rest.start()
+    return f"{n:,} {noun[:end]}s{noun[end:]}"
+
+
+def are(n: float | None) -> str:
+    """ "is" of one, else "are"."""
+    return "is" if n == 1 else "are"
+
+
+def were(n: float | None) -> str:
+    """ "was" of one, else "were"."""
+    return "was" if n == 1 else "were"
