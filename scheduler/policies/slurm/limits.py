@@ -196,12 +196,13 @@ def _reason(begin: str, tres: str, per: str) -> str:
 def unmodelled(site: Site, asks: Iterable[Ask]) -> dict[str, int]:
     """What the site sets that the twin does not model, and how many of these jobs it touches."""
     found: Counter[str] = Counter()
-    for ask in asks:
-        qos = site.qos.get(ask.qos)
-        said = {f"QOS {qos.name}: {one}" for one in qos.not_modelled} if qos is not None else set()
-        for key in ((ask.account, ask.user), *((a, "") for a in above(site, ask.account))):
-            assoc = site.assocs.get(key)
+    alike = Counter((ask.qos, ask.account, ask.user) for ask in asks)
+    for (name, own, user), jobs in alike.items():
+        qos = site.qos.get(name)
+        said = {f"QOS {name}: {one}" for one in qos.not_modelled} if qos is not None else set()
+        for account, of in ((own, user), *((a, "") for a in above(site, own))):
+            assoc = site.assocs.get((account, of))
             if assoc is not None:
-                said |= {f"account {assoc.account}: {one}" for one in assoc.not_modelled}
-        found.update(said)
-    return dict(found)
+                said |= {f"account {account}: {one}" for one in assoc.not_modelled}
+        found.update(dict.fromkeys(said, jobs))
+    return dict(sorted(found.items()))

@@ -32,6 +32,12 @@ NOW = 1_790_000_000.5
 EVERYTHING = {"nodes": ("n1", "n2"), "held_gpus": ((0, 1, 2, 3), (0, 1, 2, 3))}
 
 
+SAYS = {
+    "scontrol show config": "ClusterName = c\nAccountingStorageType = accounting_storage/slurmdbd",
+    "scontrol show partition": "PartitionName=main Nodes=n[1-2] State=UP",
+}
+
+
 class Told:
     """A Slurm of two nodes with four GPUs; `answer` is what it says against each command."""
 
@@ -39,6 +45,7 @@ class Told:
         self.queue: list[SlurmJob] = []
         self.lines: list[str] = []
         self.answer, self.dry, self.down = "", False, False
+        self.says = dict(SAYS)  # what commands print
         self.has = [Node(name, 4, "", (), ("main",), True, "IDLE") for name in ("n1", "n2")]
 
     def nodes(self) -> list[Node]:
@@ -46,6 +53,9 @@ class Told:
 
     def jobs(self) -> list[SlurmJob]:
         return self.queue
+
+    def read(self, *command: str) -> str:
+        return self.says.get(" ".join(command[:3]) if command[0] == "scontrol" else command[-2], "")
 
     def write(self, lines: Sequence[str]) -> list[str]:
         self.lines += lines
@@ -286,3 +296,13 @@ def test_nodes_come_and_go_while_it_runs_and_between(store: Store) -> None:
         told = {row.job_id: row.detail for row in connection.execute(query)}
     assert set(told) == {"6", "7"}
     assert "asks for no GPU" in told["7"]
+
+
+def test_a_job_that_asks_for_no_gpu_does_not_wait_for_gpus(store: Store) -> None:
+    scene = Scene(store, "slurm", order=False)
+    scene.slurm.has = [replace(node, cpus=8) for node in scene.slurm.has]
+    runs = scene.job(1, "RUNNING", gpus=0, num_nodes=2, cpus=16, nodes=("n1", "n2"), start=NOW - 50)
+    scene.look(runs, scene.job(2, gpus=0, cpus=4, reason="Resources"))
+    with store.reading() as connection:
+        rows = connection.execute(select(job_rows.c.job_id, job_rows.c.reason)).all()
+    assert dict(map(tuple, rows))["2"] == Reason.RESOURCES_BUSY
