@@ -271,7 +271,8 @@ def _ask(job: SlurmJob, site: Site, excluded: Callable[[str], Iterable[str]]) ->
         memory_mib=job.least_mib,
         per_cpu=job.per == "cpu",
         per_gpu=job.per == "gpu",
-        gpus=job.gpu_types,
+        # what is asked for per socket no column tells: then as many as are counted
+        gpus=job.gpu_types or (((job.gpu_type, job.gpus),) if job.gpus else ()),
         gpus_per_node=job.gpus_per_node,
         features=job.features,
         req_nodes=frozenset(job.req_nodes),

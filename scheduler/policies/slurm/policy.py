@@ -98,7 +98,11 @@ class Slurm(Policy):
         if found is None:
             before = self._asks.get(job.job_id.partition("~")[0])
             found = Ask.of_job(job, self.site) if before is None else _again(before, job)
-            self._asks[job.job_id] = found
+        if found.gpus_in_all != job.gpus and not found.shares:  # as many as the core counts
+            kind = found.gpus[0][0] if len(found.gpus) == 1 else ""
+            gpus = ((kind, job.gpus),) if job.gpus else ()
+            found = replace(found, gpus=gpus, gpus_per_node=False)
+        self._asks[job.job_id] = found
         return found
 
     def terms(self, job: Job, now: float) -> dict[str, Terms]:

@@ -246,6 +246,11 @@ class Ask:
     tres: Tres = field(default_factory=dict)
     shares: tuple[Share, ...] = ()
 
+    @property
+    def gpus_in_all(self) -> int:
+        """GPUs of all its nodes."""
+        return sum(n for _, n in self.gpus) * (self.nodes if self.gpus_per_node else 1)
+
     def limit_s(self, partition: Partition | None) -> float:
         """Seconds it may run in a partition."""
         if self.time_limit_s is not None:

@@ -4,13 +4,19 @@ as it is read."""
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from scheduler.assembly import CoreSpec, assemble
 from scheduler.backends.slurm import parse
 from scheduler.backends.slurm.client import SlurmError
-from scheduler.backends.slurm.parse import Node
+from scheduler.backends.slurm.parse import Node, SlurmJob
 from scheduler.backends.slurm.shape import Shape
+from scheduler.backends.slurm.site import config_of, partitions_of, site_node
+from scheduler.backends.slurm.snapshot import build_snapshot
+from scheduler.core.estimates import Estimator
+from scheduler.policies.slurm.site import Site
 
 SAID = Path(__file__).parent / "university"
 
@@ -67,3 +73,28 @@ def test_partitions_may_be_named(nodes: list[Node]) -> None:
     assert joined.spec.vcs == {"cpu+long": 5}
     with pytest.raises(SlurmError, match="no node is in partition gpu; there are cpu, long, short"):
         Shape.followed(nodes, partitions=["gpu"])
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"gpu_types": (("2080ti", 2),)},
+        {"gpu_type": "2080ti"},  # --gpus-per-socket, of which no column tells
+        {"gpu_types": (("", 1),)},  # --gpus-per-task of more tasks than are told
+    ],
+)
+def test_a_job_is_given_as_many_gpus_as_slurm_counts(
+    nodes: list[Node], asked: dict[str, Any]
+) -> None:
+    config = config_of((SAID / "config.txt").read_text())
+    parts = partitions_of((SAID / "partitions.txt").read_text())
+    site = Site(
+        {node.name: site_node(node) for node in nodes},
+        {part.name: part for part in parts},
+        config=config,
+    )
+    shape = Shape.followed(nodes)
+    job = SlurmJob("1", "PENDING", "ada", "", "short", 0.0, priority=9, gpus=2, cpus=2, **asked)
+    core = assemble(CoreSpec.of(shape.spec, "slurm"), Estimator())
+    snapshot = build_snapshot(core, shape, [job], nodes, 10.0, by_slurm=True, site=site)
+    assert [(d.job_id, d.gpus[0].bit_count()) for d in snapshot.decisions] == [("1", 2)]
