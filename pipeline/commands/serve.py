@@ -163,7 +163,7 @@ def serve(
         logs.configure(settings.log_level)
         names: tuple[str, ...] = ()
         if settings.backend == "slurm":
-            from scheduler.service.backends import read_shape
+            from scheduler.service.backends import not_modelled, read_shape
 
             shape, partition = read_shape(settings)
             file, names = CoreSpec.of(shape.spec, profiling=partition), shape.names
@@ -194,6 +194,9 @@ def serve(
         )
         if flat(now.settings).get("learns_speeds") and settings.backend in ("local", "slurm"):
             typer.echo(UNMEASURED)
+        if settings.follows and now.policy == "slurm":
+            for line in not_modelled(settings):
+                typer.echo(line)
         Supervisor(settings, listening).run()
 
 

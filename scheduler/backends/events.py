@@ -44,7 +44,7 @@ class Kind(StrEnum):
     LEASE = "lease"  # holder, term, version: who decides from here on
     REFUSED = "refused"  # what, why: a request that was turned down
     FORECAST = "forecast"  # early, late figures stored at submission
-    ADVISED = "advised"  # running, waiting, left_out, decisions: a poll of a queue we only follow
+    ADVISED = "advised"  # running, waiting, left_out, ...: a poll of a queue we only follow
     # of a job in Slurm, which is about to be changed: was, priority, dry; or comment, dry
     ORDERED = "ordered"
 

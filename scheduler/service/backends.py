@@ -69,6 +69,22 @@ def read_shape(settings: Settings) -> tuple[Shape, ProfilingPartition | None]:
     )
 
 
+def not_modelled(settings: Settings) -> list[str]:
+    """What of the site's QOS and associations the policy `slurm` leaves out, a line each."""
+    from scheduler.backends.slurm.site import read_site
+    from scheduler.backends.slurm.table import Table
+    from scheduler.policies.slurm.limits import unmodelled, unmodelled_words
+
+    slurm, parts = slurm_of(settings), set(filter(None, settings.slurm_partitions.split(",")))
+    try:
+        jobs = Table(slurm).jobs()
+        mine = [job for job in jobs if not parts or parts & set(job.partition.split(","))]
+        found = unmodelled(read_site(slurm, slurm.nodes()), mine)
+    except (SlurmDown, SlurmError, ParseError) as error:
+        return [f"What the policy slurm leaves out of QOS and associations is not known: {error}"]
+    return [unmodelled_words(*one) for one in found.items()]
+
+
 def open_backend(settings: Settings, header: LogHeader) -> Backend:
     """The backend of the settings, as its last user left it."""
     if settings.backend == "simulated":

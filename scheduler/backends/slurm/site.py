@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from scheduler.backends.slurm import parse
@@ -200,10 +201,12 @@ def assocs_of(text: str, usage: str) -> dict[AssocKey, Assoc]:
         account, user, raw = (part.strip() for part in [*line.split("|"), "", ""][:3])
         used[account, user] = float(raw or 0)
     found: dict[AssocKey, Assoc] = {}
+    parted: dict[AssocKey, tuple[str, ...]] = {}  # associations of one partition, not modelled
     for said in _table(text, ASSOC):
-        if said["Partition"]:
-            continue  # of one partition: counted in `unmodelled_associations`
         key = said["Account"], said["User"]
+        if said["Partition"]:
+            parted[key] = (*parted.get(key, ()), f"Partition={said['Partition']}")
+            continue
         limits = Limits(
             grp_tres=counts(said["GrpTRES"]),
             grp_jobs=_limit(said["GrpJobs"]),
@@ -220,6 +223,9 @@ def assocs_of(text: str, usage: str) -> dict[AssocKey, Assoc]:
             limits,
             _unknown(said),
         )
+    for key, more in parted.items():
+        if key in found:
+            found[key] = replace(found[key], not_modelled=(*found[key].not_modelled, *more))
     return found
 
 

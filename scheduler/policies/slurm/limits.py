@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
+from scheduler.core.plural import count
 from scheduler.policies.slurm.site import Ask, Assoc, Limits, Partition, Qos, Site, Tres
 
 
@@ -47,8 +49,8 @@ class Usage:
         for key in _keys(ask, site):
             self._jobs[key] += sign
             counted = self._tres.setdefault(key, Counter())
-            for name, count in ask.tres.items():
-                counted[name] += sign * count  # type: ignore[assignment]
+            for name, many in ask.tres.items():
+                counted[name] += sign * many  # type: ignore[assignment]
 
     def jobs(self, *key: str) -> int:
         return self._jobs[key]
@@ -193,16 +195,32 @@ def _reason(begin: str, tres: str, per: str) -> str:
     return f"{begin}Memory{per}" if word == "Mem" else f"{begin}{word}{per}Limit"
 
 
-def unmodelled(site: Site, asks: Iterable[Ask]) -> dict[str, int]:
+def unmodelled_words(what: str, jobs: int) -> str:
+    """A line about one of `unmodelled`."""
+    return f"Not modelled by the policy slurm: {what} ({count(jobs, 'job')})."
+
+
+class Charged(Protocol):
+    """A job, as far as limits are concerned."""
+
+    @property
+    def qos(self) -> str: ...
+    @property
+    def account(self) -> str: ...
+    @property
+    def user(self) -> str: ...
+
+
+def unmodelled(site: Site, jobs: Iterable[Charged]) -> dict[str, int]:
     """What the site sets that the twin does not model, and how many of these jobs it touches."""
     found: Counter[str] = Counter()
-    alike = Counter((ask.qos, ask.account, ask.user) for ask in asks)
-    for (name, own, user), jobs in alike.items():
+    alike = Counter((job.qos, job.account, job.user) for job in jobs)
+    for (name, own, user), touched in alike.items():
         qos = site.qos.get(name)
         said = {f"QOS {name}: {one}" for one in qos.not_modelled} if qos is not None else set()
         for account, of in ((own, user), *((a, "") for a in above(site, own))):
             assoc = site.assocs.get((account, of))
             if assoc is not None:
                 said |= {f"account {account}: {one}" for one in assoc.not_modelled}
-        found.update(dict.fromkeys(said, jobs))
+        found.update(dict.fromkeys(said, touched))
     return dict(sorted(found.items()))

@@ -33,6 +33,7 @@ from scheduler.core.decisions import Decision
 from scheduler.core.estimates import LiveEstimator
 from scheduler.explain.whatif.forecasts import Futures, StartForecast, end_of
 from scheduler.explain.whatif.memory import Memory
+from scheduler.policies.slurm.limits import unmodelled, unmodelled_words
 from scheduler.policies.slurm.policy import Slurm as SlurmPolicy
 from scheduler.policies.slurm.site import Site
 from scheduler.service.analyst.records import write as write_forecasts
@@ -98,6 +99,7 @@ class Follower:
         self._nodes: list[Node] = []
         self._site: Site | None = None
         self._looks = 0
+        self._not_modelled: dict[str, int] = {}
         self._orders = Orders(slurm)
         self._begin()
 
@@ -129,6 +131,7 @@ class Follower:
         mine = [job for job in jobs if self.shape.vc_of(job.partition)]
         ended = self._histories.tell(mine, now)
         snapshot = self._build(mine, now)
+        self._count_unmodelled(mine)
         first = self._first(snapshot)
         made = self._foresee(snapshot, first)
         self._tell(snapshot, first)
@@ -181,6 +184,13 @@ class Follower:
             by_slurm=self._by_slurm,
             site=self._site,
         )
+
+    def _count_unmodelled(self, jobs: Iterable[SlurmJob]) -> None:
+        """What of QOS and associations the policy `slurm` leaves out, by what is set."""
+        before = self._not_modelled.keys()
+        self._not_modelled = unmodelled(self._site, jobs) if self._site is not None else {}
+        for what in sorted(self._not_modelled.keys() - before):
+            self.log.warning("not_modelled", what=what, jobs=self._not_modelled[what])
 
     @property
     def _by_slurm(self) -> bool:
@@ -266,6 +276,7 @@ class Follower:
             "waiting": len(snapshot.waiting),
             "left_out": len(snapshot.left_out),
             "decisions": len(fresh),
+            "not_modelled": [unmodelled_words(*one) for one in self._not_modelled.items()],
         }
         events = [Event(Kind.ADVISED, now, body=body)]
         events += [order.event(now, self.slurm.dry) for order in orders]

@@ -103,6 +103,7 @@ class Board:
     queues: list[Queue]
     running: list[JobRow]
     only: str  # the one virtual cluster it is about; "" = all
+    not_modelled: list[str]  # what the policy slurm leaves out
     stopped_at: float | None  # nobody decides since then; 0 = nobody ever did
 
 
@@ -126,6 +127,7 @@ def board(view: PageQueries, only: str = "", after: str = "") -> Board:
         _queues(view, wanted, waiting, 100 if only else ROWS, after),
         [job for job in placed if not only or job.vc == only],
         only,
+        view.not_modelled(),
         view.undecided_since(),
     )
 

@@ -83,6 +83,12 @@ class PageQueries(VisibleQueries):
         expires = float(rows[0]["expires_at"]) if rows else 0.0
         return expires if expires < time() else None
 
+    def not_modelled(self) -> list[str]:
+        """What the policy `slurm` leaves out in front of this Slurm, a line each; to operators."""
+        if not self.viewer.sees_all:
+            return []
+        return list(self._body(Kind.ADVISED).get("not_modelled", []))
+
     def policy(self) -> str:
         return str(self._body(Kind.HEADER).get("policy", ""))
 

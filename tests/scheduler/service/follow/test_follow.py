@@ -10,7 +10,9 @@ from typing import Any, cast
 import pytest
 from sqlalchemy import select
 from structlog.testing import capture_logs
+from typer.testing import CliRunner
 
+from pipeline.app import app
 from scheduler.assembly import CoreSpec
 from scheduler.backends.events import Kind
 from scheduler.backends.slurm.client import Slurm, SlurmDown
@@ -18,6 +20,7 @@ from scheduler.backends.slurm.journal import Journal
 from scheduler.backends.slurm.parse import Node, SlurmJob
 from scheduler.backends.slurm.queue import Queue
 from scheduler.backends.slurm.shape import Shape
+from scheduler.backends.slurm.site import assocs_of
 from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.service.follow.follower import NODES_EVERY, Follower
 from scheduler.service.follow.orders import AGAIN_S, COMMENT_S, OURS
@@ -27,6 +30,9 @@ from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import decisions
 from scheduler.service.log.store.tables import jobs as job_rows
 from scheduler.service.log.store.tables import nodes as node_rows
+from scheduler.service.log.store.visibility import Role, Viewer
+from scheduler.service.pages.board import board
+from scheduler.service.pages.queries import PageQueries
 
 NOW = 1_790_000_000.5
 EVERYTHING = {"nodes": ("n1", "n2"), "held_gpus": ((0, 1, 2, 3), (0, 1, 2, 3))}
@@ -36,6 +42,9 @@ SAYS = {
     "scontrol show config": "ClusterName = c\nAccountingStorageType = accounting_storage/slurmdbd",
     "scontrol show partition": "PartitionName=main Nodes=n[1-2] State=UP",
 }
+
+
+ODD = "odd|0|||||||||cluster:x|cpu=100||||||"  # Preempt, GrpTRESMins
 
 
 class Told:
@@ -306,3 +315,54 @@ def test_a_job_that_asks_for_no_gpu_does_not_wait_for_gpus(store: Store) -> None
     with store.reading() as connection:
         rows = connection.execute(select(job_rows.c.job_id, job_rows.c.reason)).all()
     assert dict(map(tuple, rows))["2"] == Reason.RESOURCES_BUSY
+
+
+def test_what_the_policy_slurm_leaves_out_is_told_with_the_jobs_it_touches(store: Store) -> None:
+    scene = Scene(store, "slurm", order=False)
+    scene.slurm.says["qos"] = ODD
+    with capture_logs() as logs:
+        scene.look(scene.job(1, gpus=0, qos="odd"), scene.job(2, gpus=0, qos="odd"), scene.job(3))
+        scene.look(scene.job(1, gpus=0, qos="odd"))
+    warned = [log["what"] for log in logs if log["event"] == "not_modelled"]
+    assert warned == ["QOS odd: GrpTRESMins=cpu=100", "QOS odd: Preempt=cluster:x"]
+    lines = [
+        "Not modelled by the policy slurm: QOS odd: GrpTRESMins=cpu=100 (1 job).",
+        "Not modelled by the policy slurm: QOS odd: Preempt=cluster:x (1 job).",
+    ]
+    operator, user = Viewer("olga", Role.OPERATOR), Viewer("ada", Role.VIEWER)
+    assert PageQueries(store.engine, operator).not_modelled() == lines
+    assert board(PageQueries(store.engine, operator)).not_modelled == lines
+    assert PageQueries(store.engine, user).not_modelled() == []
+
+
+def test_serve_says_at_its_start_what_the_policy_slurm_leaves_out(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    told, scene = Told(), Scene(None)
+    told.says["qos"] = ODD
+    told.queue = [scene.job(1, qos="odd"), scene.job(2, qos="odd", partition="other")]
+    monkeypatch.setattr("scheduler.service.backends.slurm_of", lambda _: told)
+    monkeypatch.setattr("scheduler.backends.slurm.table.Table.jobs", lambda _: told.queue)
+    monkeypatch.setattr("scheduler.service.decide.supervisor.Supervisor.run", lambda _: None)
+    words = ["serve", "--backend", "slurm", "--slurm-mode", "advise", "--slurm-partitions", "main"]
+    words += ["--port", "0", "--state-dir", str(tmp_path)]
+    words += ["--database", f"sqlite:///{tmp_path / 'p.db'}"]
+
+    def said() -> list[str]:
+        done = CliRunner().invoke(app, words)
+        assert done.exit_code == 0, done.output
+        return [line for line in done.output.splitlines() if "policy slurm" in line][1:]
+
+    assert said() == [
+        "Not modelled by the policy slurm: QOS odd: GrpTRESMins=cpu=100 (1 job).",
+        "Not modelled by the policy slurm: QOS odd: Preempt=cluster:x (1 job).",
+    ]
+    told.says["qos"] = "odd"
+    (line,) = said()
+    assert "is not known: sacctmgr printed 'odd'" in line
+
+
+def test_associations_of_one_partition_are_among_what_is_left_out() -> None:
+    plain = "ai|ada||ai|1|||||||||||"
+    found = assocs_of(f"{plain}\n{plain.replace('||', '|short|', 1)}", "")
+    assert found["ai", "ada"].not_modelled == ("Partition=short",)
