@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -311,9 +313,13 @@ def test_after_an_upgrade_it_waits_for_the_epoch(
     service.decide()
     monkeypatch.setattr(fold, "digest_of", lambda texts: "as other code decides")
     service.clock += 100.0
-    late, naps = service.an_analyst("late"), list[float]()
+    late, naps, sleep = service.an_analyst("late"), list[float](), time.sleep
+    mine = threading.current_thread()
 
-    def nap(_: float) -> None:
+    def nap(seconds: float) -> None:
+        if threading.current_thread() is not mine:  # one that another test left
+            sleep(seconds)
+            return
         holder = service.store.holder(LEASE)
         assert holder is not None
         naps.append(holder.expires_at)
@@ -321,6 +327,6 @@ def test_after_an_upgrade_it_waits_for_the_epoch(
             service.store.append([Event(Kind.EPOCH, service.clock, body={"why": "a test"})])
 
     monkeypatch.setattr("time.sleep", nap)
-    late.run(lambda: len(naps) == 2, 0.0)
+    late.run(lambda: len(naps) >= 2, 0.0)
     assert naps[0] <= service.clock, "another may try meanwhile"
     assert late.state.core.jobs() == ["first"]
