@@ -86,11 +86,12 @@ class Present:
             header = LogHeader.from_body((store.last_in(connection, Kind.HEADER) or first).body)
         rows = connection.execute(select(nodes).order_by(nodes.c.node)).mappings()
         taken = connection.execute(select(settings).order_by(settings.c.seq)).mappings()
-        found = cls(
-            header,
-            NodeTable(NodeRecord.of_row(dict(row)) for row in rows),
-            [SettingsChange(**{**r, "settings": known(json.loads(r["settings"]))}) for r in taken],
-        )
+        changes = [
+            SettingsChange(**{**row, "settings": known(json.loads(row["settings"]))})
+            for row in taken
+        ]
+        changes = [change for change in changes if _has(header.spec.policy, change.settings)]
+        found = cls(header, NodeTable(NodeRecord.of_row(dict(row)) for row in rows), changes)
         passed = store.last_in(connection, Kind.DECIDED)
         upto = passed.body["upto"] if passed is not None else 0
         for event in store.of_kinds_in(connection, CHANGES, upto):
@@ -182,6 +183,16 @@ class Present:
             for one in describe(type(self.header.spec.settings))
             if one.name in values
         ]
+
+
+def _has(policy: str, settings: Mapping[str, Any]) -> bool:
+    """Whether these can be a policy's. What was asked for in vain is in the table of an older
+    database until it is decided on again."""
+    try:
+        settings_of(policy, settings)
+    except InvalidSettings:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -276,6 +276,8 @@ def test_a_database_of_an_earlier_version_knows_its_settings(desk: Desk) -> None
     settings = {**file(ageing=0.5).settings.plain(), "requeue": None}
     desk.ask(Kind.SETTINGS_SET, settings=settings, reason="long waits")
     desk.turn()
+    desk.ask(Kind.SETTINGS_SET, settings={"ageing": -1.0}, reason="")  # never taken
+    desk.turn()
     config = migrations()
     with desk.store.writing() as connection:
         config.attributes["connection"] = connection
