@@ -166,6 +166,11 @@ class Site:
         return sum(node.cpus for node in self.nodes.values())
 
     @cached_property
+    def types(self) -> frozenset[str]:
+        """Types of GPU that nodes state; "" among them where some state none."""
+        return frozenset(kind for node in self.nodes.values() for kind, _ in node.gpus)
+
+    @cached_property
     def order(self) -> Mapping[str, tuple[int, int]]:
         """Nodes by weight, then as they stand in slurm.conf."""
         return {name: (node.weight, i) for i, (name, node) in enumerate(self.nodes.items())}
@@ -263,7 +268,8 @@ class Ask:
     def of_job(cls, job: Job, site: Site) -> Ask:
         """What a job of a trace asks for."""
         partitions = (job.vc,) if job.vc in site.partitions else tuple(site.partitions)[:1]
-        gpus = ((job.gpu_type or "", job.gpus),) if job.gpus else ()
+        kind = (job.gpu_type or "") if site.types != {""} else ""  # what is not stated suits any
+        gpus = ((kind, job.gpus),) if job.gpus else ()
         cpus = int(job.cpus or 1)
         return cls(
             job.job_id,

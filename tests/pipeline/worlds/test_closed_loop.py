@@ -33,7 +33,7 @@ def workload_of(*samples: Sample, ends: dict[str, float] | None = None) -> Workl
 
 
 def played(workload: Workload, policy: str = "fifo-skip", **more: object) -> Outcome:
-    core = Core(Cluster(workload.cluster), build(policy), Told(workload))
+    core = Core(Cluster(workload.cluster), build(policy, cluster=workload.cluster), Told(workload))
     return Engine(
         core, workload.jobs, workload.work, PairTable({}), after=workload.after, **more
     ).run()  # type: ignore[arg-type]
@@ -196,7 +196,7 @@ def test_every_job_is_submitted_once_and_no_answer_before_its_end(
     workload = closed(drawn(rows))
     decisions: list[Decision] = []
     told = Told(workload)
-    core = Core(Cluster(SPEC), build(policy), told)
+    core = Core(Cluster(SPEC), build(policy, cluster=SPEC), told)
     outcome = Engine(
         core,
         workload.jobs,
