@@ -85,9 +85,12 @@ def begin(
     """
     store = Store(settings.database)
     try:
-        if settings.backend == "local" and not settings.fake_gpus:
-            host_of(settings, spec.cluster)
         prepare(store)
+        if settings.backend == "local" and not settings.fake_gpus:
+            with store.reading() as connection:
+                first = store.first_in(connection)  # the log's nodes are the host's, once it began
+            begun = spec if first is None else LogHeader.from_body(first.body).spec
+            host_of(settings, begun.cluster)
         guard(settings, store)
         spec = spec if settings.profiling else replace(spec, profiling=None)
         header = LogHeader(

@@ -30,8 +30,10 @@ from scheduler.backends.events import Kind
 from scheduler.backends.local.host import HostError
 from scheduler.core.cluster import ClusterSpec
 from scheduler.service import logs
+from scheduler.service.decide import supervisor
 from scheduler.service.decide.supervisor import Supervisor, begin, listen, run_decider
 from scheduler.service.log.header import FOLLOWED, LogHeader, LogHeaderError, runnable
+from scheduler.service.log.restart import FileDiffers
 from scheduler.service.log.store.store import Store
 from scheduler.service.settings import Settings, SettingsError, read_settings
 
@@ -125,6 +127,21 @@ class TestBeginning:
             begin(
                 given(tmp_path, backend="local"), CoreSpec.of(ClusterSpec({"vc": 999}, 8), "fifo")
             )
+
+    def test_a_log_that_is_kept_needs_the_host_it_began_with_and_no_larger_one(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def host_of(_: Settings, cluster: ClusterSpec) -> None:
+            if cluster.gpus > 4:
+                raise HostError("this host has 4 GPUs")
+
+        monkeypatch.setattr(supervisor, "host_of", host_of)
+        local = given(tmp_path, backend="local")
+        small, large = (CoreSpec.of(ClusterSpec({"vc": n}, 4), "fifo") for n in (1, 2))
+        begin(local, small)
+        assert begin(local, large, choice="keep").spec == small
+        with pytest.raises(FileDiffers, match="nothing was changed"):
+            begin(local, large, choice="apply")
 
     def test_a_port_that_is_taken_is_said(self, tmp_path: Path) -> None:
         with socket.socket() as taken:
