@@ -91,7 +91,8 @@ def create_app(
     app.state.authenticator = Authenticator(settings, store, limits)
     app.state.changes = changes
     app.state.refusals = Refusals(changes, app.state.reads, limits)
-    app.state.metrics = Metrics(store, counts)
+    app.state.counts = counts or Counts()
+    app.state.metrics = Metrics(store, app.state.counts)
     app.state.questions = Questions(store, limits.answer_s)
 
     problems.install(app)

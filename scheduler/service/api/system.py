@@ -9,13 +9,15 @@ from fastapi import APIRouter, Request, Response
 from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
+from scheduler.core.plural import count
 from scheduler.service.api.auth import Seen
 from scheduler.service.api.problems import Problem, responses
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import leases
-from scheduler.service.metrics import Metrics
+from scheduler.service.metrics import Counts, Metrics
 
 router = APIRouter(tags=["system"])
+DECIDING = ("decider", "follower")  # processes that hold the lease
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,7 @@ def health() -> Health:
 def ready(request: Request) -> Health:
     """No token needed. The database answers, and somebody decides."""
     store: Store = request.app.state.store
+    counts: Counts = request.app.state.counts
     try:
         with store.engine.connect() as connection:
             query = select(leases.c.expires_at).where(leases.c.name == "decider")
@@ -43,7 +46,12 @@ def ready(request: Request) -> Health:
     except SQLAlchemyError:
         raise Problem(503, "not-ready", "the database does not answer") from None
     if expires is None or expires <= time():
-        raise Problem(503, "not-ready", "no decisions are made: no decider holds the lease")
+        why = "nobody decides: no decider holds the lease"
+        deaths = sum(d.value for name, d in counts.deaths.items() if name in DECIDING)
+        if deaths:
+            died = count(deaths, "time")
+            why = f"nobody decides: the decider's process has died {died}, and is started again"
+        raise Problem(503, "not-ready", why)
     return Health("ok", {"database": "answers", "decider": "decides"})
 
 

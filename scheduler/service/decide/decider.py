@@ -121,10 +121,16 @@ class Decider:
         lease = self.store.take(LEASE, self.holder, self.wall(), self.lease_s)
         if lease is None:
             return False
+        try:
+            self.backend = self._open_backend()
+        except Exception as error:
+            # nobody decides: a stand-by may, and `/ready` is not to say that we do
+            self.log.error("backend_not_opened", why=f"{type(error).__name__}: {error}")
+            self.store.let_go(lease)
+            raise
+        self.lease = lease
         body = {"holder": self.holder, "term": lease.term, "version": code_version()}
         self.store.append([Event(Kind.LEASE, self.wall(), body=body)], lease=lease)
-        self.backend = self._open_backend()
-        self.lease = lease
         began = self.wall()
         self.state = self._fold()
         self._mend_tables()

@@ -14,6 +14,7 @@ import threading
 import time
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
@@ -311,6 +312,51 @@ def test_it_minds_its_processes_and_ends_with_them(tmp_path: Path) -> None:
     for started in _lines(path, "process_started"):
         with pytest.raises(ProcessLookupError):
             os.kill(started["pid"], 0)
+
+
+SITE_BACKEND = """
+from pathlib import Path
+from scheduler.backends.simulated import SimulatedBackend, World
+
+
+def opened(settings, header):
+    if not Path("key").exists():
+        raise OSError("no key to the machine room")
+    settings.state_dir.mkdir(parents=True, exist_ok=True)
+    return SimulatedBackend(World(start=header.start, pace=1.0, path=settings.state_dir / "w"))
+"""
+
+
+def test_a_backend_of_the_site_that_does_not_open_is_said_and_tried_again(tmp_path: Path) -> None:
+    (tmp_path / "site_backend.py").write_text(SITE_BACKEND)
+    settings = given(tmp_path, port=0, log_level="info")
+    path = tmp_path / "log"
+    with path.open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "pipeline.cli", "serve", "--backend", "site_backend:opened"],
+            env={**os.environ, **as_environment(settings), "OMP_NUM_THREADS": "1"},
+            cwd=tmp_path,
+            stdout=subprocess.DEVNULL,
+            stderr=log,
+        )
+    try:
+        _wait_for(path, "process_died", 2)
+        assert {line["why"] for line in _lines(path, "backend_not_opened")} == {
+            "OSError: no key to the machine room"
+        }
+        [port] = {e["port"] for e in _lines(path, "listening")}
+        with pytest.raises(HTTPError) as refused:
+            urlopen(f"http://127.0.0.1:{port}/ready")
+        assert refused.value.code == 503
+        said = json.load(refused.value)["detail"]
+        assert re.search(r"nobody decides: .* died \d times?, and is started again", said)
+        (tmp_path / "key").touch()
+        _wait_for(path, "decides", 1)
+        with urlopen(f"http://127.0.0.1:{port}/ready") as answer:
+            assert answer.status == 200
+    finally:
+        process.terminate()
+        process.wait(30)
 
 
 def _lines(path: Path, event: str = "") -> list[dict[str, Any]]:
