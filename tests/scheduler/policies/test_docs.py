@@ -29,6 +29,13 @@ def test_the_page_of_the_policy_lists_every_setting(policy: str) -> None:
         assert line in page.splitlines(), f"add to docs/policy.md, settings of {policy}: {line}"
 
 
+def test_the_page_of_the_policy_lists_every_policy() -> None:
+    lines = [line for line in PAGE.read_text().splitlines() if line.startswith("- `")]
+    listed = re.findall(r"`([a-z-]+)`", "\n".join(line.partition(": ")[0] for line in lines))
+    listed += re.findall(r"; `([a-z-]+)`: ", "\n".join(lines))
+    assert sorted(listed) == sorted(POLICIES.keys() - {"pellucid"})
+
+
 def test_the_page_of_the_policy_lists_no_setting_that_is_none() -> None:
     page = PAGE.read_text()
     listed = re.findall(r"^\| \**`([\w.]+)`\** \| `[^`]+` \| [^|]*\| [^|]*\|", page, re.MULTILINE)
