@@ -99,6 +99,7 @@ class Reason(StrEnum):
     def summary(self, d: Decision) -> str:
         """One sentence for a waiting person, with the numbers of the decision."""
         template = _NAMELESS.get(self) if d.blocker is None else None
+        template = _WITHOUT_GPUS.get(self, template) if d.need == 0 else template
         return (template or _SUMMARY[self]).format(
             gpus="None GPUs" if d.need is None else count(d.need, "GPU"),
             are=are(d.need),
@@ -211,6 +212,11 @@ _NAMELESS: dict[Reason, str] = {
         "needs {gpus}; {free} of {limit} {free_are} free, but kept for a job that has waited "
         "longer than the bound"
     ),
+}
+
+# used of a job that asks for none
+_WITHOUT_GPUS: dict[Reason, str] = {
+    Reason.EXCLUSIVE_GPUS: "the CPUs and memory it asks for were free",
 }
 
 _NEXT: dict[Reason, str] = {

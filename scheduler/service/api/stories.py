@@ -47,7 +47,8 @@ def where_it_stands(job: JobRow, story: Story, now: float) -> str:
         if job.started_at is None:
             return f"{state} after {waited}, before it ran"
         status = f"; exit status {job.exit_code}" if job.exit_code else ""
-        return f"{state} after {duration(ran)} on GPUs; it had waited {waited}{status}"
+        where = " on GPUs" if job.gpus else ""
+        return f"{state} after {duration(ran)}{where}; it had waited {waited}{status}"
     if job.hold:
         held = duration(max(0.0, now - (job.held_at or now)))
         return f"is {hold_words(job.hold, job.held_by)}, for {held} now"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -315,6 +316,16 @@ def test_a_job_that_asks_for_no_gpu_does_not_wait_for_gpus(store: Store) -> None
     with store.reading() as connection:
         rows = connection.execute(select(job_rows.c.job_id, job_rows.c.reason)).all()
     assert dict(map(tuple, rows))["2"] == Reason.RESOURCES_BUSY
+
+
+def test_a_job_that_asks_for_no_gpu_is_not_given_any_in_words(store: Store) -> None:
+    scene = Scene(store, "slurm", order=False)
+    scene.slurm.has = [replace(node, cpus=8) for node in scene.slurm.has]
+    scene.look(scene.job(2, gpus=0, cpus=4))
+    with store.reading() as connection:
+        (body,) = connection.execute(select(decisions.c.body)).scalars()
+    said = Decision.from_body({"seq": 0, **json.loads(body)})
+    assert said.sentence() == "the CPUs and memory it asks for were free"
 
 
 def test_what_the_policy_slurm_leaves_out_is_told_with_the_jobs_it_touches(store: Store) -> None:
