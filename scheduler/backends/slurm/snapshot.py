@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from zlib import crc32
 
 from features.job import Job
 from scheduler.backends.slurm.parse import Node, SlurmJob
@@ -44,7 +45,7 @@ class Asking(Estimator):
 
     def enqueued(self, job: Job, now: float) -> Estimate:
         known = self._known.get(job.job_id)
-        if known is None and hash(job.job_id) % self.every != self._turn:
+        if known is None and crc32(job.job_id.encode()) % self.every != self._turn:
             known = self._before.get(job.job_id)
         if known is None or known[0] != job:
             known = job, self.inner.enqueued(job, now)

@@ -31,6 +31,7 @@ from scheduler.backends.slurm.table import Table
 from scheduler.core.core import Core
 from scheduler.core.decisions import Decision
 from scheduler.core.estimates import LiveEstimator
+from scheduler.core.rules import PolicyViolation
 from scheduler.explain.whatif.forecasts import Futures, StartForecast, end_of
 from scheduler.explain.whatif.memory import Memory
 from scheduler.policies.slurm.limits import unmodelled, unmodelled_words
@@ -348,6 +349,8 @@ class Follower:
                 self.lease = None
             except (SlurmDown, SlurmError, ParseError) as error:
                 self.log.warning("slurm_unread", why=str(error))
+            except PolicyViolation as error:  # the next poll may find another cluster
+                self.log.error("pass_refused", why=str(error))
             time.sleep(0.1)
         if self.lease is not None and self.store is not None:
             with suppress(LeaseLost):

@@ -23,6 +23,7 @@ from scheduler.backends.slurm.queue import Queue
 from scheduler.backends.slurm.shape import Shape
 from scheduler.backends.slurm.site import assocs_of
 from scheduler.core.decisions import Action, Decision, Reason
+from scheduler.core.rules import PolicyViolation
 from scheduler.service.follow.follower import NODES_EVERY, Follower
 from scheduler.service.follow.orders import AGAIN_S, COMMENT_S, OURS
 from scheduler.service.follow.rows import MOST
@@ -216,6 +217,21 @@ def test_what_was_not_answered_is_not_logged_at_every_look(store: Store) -> None
     scene.slurm.lines.clear()
     assert scene.look(*waiting(scene)) == []
     assert scene.ordered() == orders
+
+
+def test_a_pass_that_breaks_a_rule_does_not_end_it(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene, polls = Scene(store), list[float]()
+
+    def look() -> None:
+        polls.append(0.0)
+        raise PolicyViolation("GPU 0 of node 0 is taken")
+
+    monkeypatch.setattr(scene.follower, "look", look)
+    with capture_logs() as log:
+        scene.follower.run(lambda: len(polls) == 2, "here", 0.0, 60.0)
+    assert [line["event"] for line in log].count("pass_refused") == 2
 
 
 def test_a_dry_run_shows_an_order_once(store: Store) -> None:
