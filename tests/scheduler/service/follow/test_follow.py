@@ -74,6 +74,9 @@ class Told:
             raise SlurmDown("scontrol: no answer")
         return [self.answer] * len(lines)
 
+    def close(self) -> None:
+        self.lines.clear()
+
     def written(self) -> list[str]:
         lines, self.lines = self.lines, []
         return lines
