@@ -27,6 +27,25 @@ from scheduler.policies import build, policy_named
 
 
 @dataclass(frozen=True, slots=True)
+class Stated:
+    """What of a `CoreSpec` a person wrote down; the rest are defaults. (Settings know themselves
+    which of them are stated.)
+
+    Attributes:
+        nodes: a cluster was given, with its virtual clusters and nodes.
+        name: of the cluster.
+        policy: by its name.
+    """
+
+    nodes: bool = True
+    name: bool = True
+    policy: bool = True
+
+
+ALL_STATED = Stated()
+
+
+@dataclass(frozen=True, slots=True)
 class CoreSpec:
     """What a decision core is built from, as far as it can be written down.
 

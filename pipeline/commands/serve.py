@@ -103,8 +103,8 @@ def serve(
         bool | None,
         typer.Option(
             "--apply-file/--keep-log",
-            help="Where the cluster file differs from what the database's log has come to: make "
-            "the log follow the file, or ignore the file. Without either: say what differs.",
+            help="Where what is stated differs from what the database's log has come to: make the "
+            "log follow the file, or ignore the file. Without either: say what differs.",
         ),
     ] = None,
     log_level: Annotated[
@@ -113,7 +113,7 @@ def serve(
 ) -> None:
     """Decide and run jobs behind an API, until stopped. Jobs outlive a stop, a crash, a kill.
 
-    Everything is in the database's log: start it again and it goes on. A cluster file that says
+    Everything is in the database's log: start it again and it goes on. A cluster file that states
     otherwise by then is applied (--apply-file) or ignored (--keep-log), as you choose. Start a
     second one on the same database and it stands by, and takes over within --lease-s (10 s).
 
@@ -130,9 +130,11 @@ def serve(
     Then: pellucid submit --gpus 1 -- python train.py, or the pages at the address above.
     """
     with user_errors():
-        from pipeline.worlds.cluster_file import read_cluster
+        from dataclasses import replace
+
+        from pipeline.worlds.cluster_file import read_cluster_file
         from pipeline.worlds.policy_options import given, over
-        from scheduler.assembly import CoreSpec
+        from scheduler.assembly import CoreSpec, Stated
         from scheduler.core.settings import flat
         from scheduler.service import logs
         from scheduler.service.decide.supervisor import Supervisor, begin, listen
@@ -167,11 +169,16 @@ def serve(
 
             shape, partition = read_shape(settings)
             file, names = CoreSpec.of(shape.spec, profiling=partition), shape.names
+            stated = Stated(policy=False)
+        elif settings.cluster is not None:
+            file, stated = read_cluster_file(settings.cluster)
         else:
-            file = read_cluster(settings.cluster or DEMO_CLUSTER)
+            file, stated = read_cluster_file(DEMO_CLUSTER)[0], Stated(False, False, False)
+        if settings.policy is not None:
+            stated = replace(stated, policy=True)
         own = "slurm" if settings.follows and settings.slurm_mode == "advise" else file.policy
         name = settings.policy or own
-        written = file.settings.plain() if name == file.policy else {}
+        written = file.settings.stated() if name == file.policy else {}
         values = over(over(written, settings.policy_settings), given(name, options or []))
         spec = CoreSpec.of(file.cluster, name, values, file.profiling)
         if settings.follows and file.cluster.mixes_types and not spec.kind.mixes_types:
@@ -181,9 +188,9 @@ def serve(
         if apply_file is not None:
             choice = "apply" if apply_file else "keep"
         try:
-            present = begin(settings, spec, names, choice)
+            present = begin(settings, spec, names, choice, stated)
         except FileDiffers as differs:
-            present = begin(settings, spec, names, chosen(differs))
+            present = begin(settings, spec, names, chosen(differs), stated)
         listening = listen(settings)
         shown = f"http://{settings.host}:{listening.getsockname()[1]}"
         gpus = sum(has.gpus for has in present.nodes.intended().values())

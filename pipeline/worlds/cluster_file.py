@@ -18,7 +18,7 @@ from pydantic import (
 )
 
 from pipeline.worlds.venus import TrackError
-from scheduler.assembly import CoreSpec
+from scheduler.assembly import CoreSpec, Stated
 from scheduler.core.cluster import ClusterSpec, NodeGroup
 from scheduler.core.settings import InvalidSettings, ProfilingPartition, UnknownPolicy, read
 
@@ -107,6 +107,11 @@ class _Lenders(_Strict):
 
 def read_cluster(path: Path) -> CoreSpec:
     """A cluster file. TrackError names the field, the value and what is accepted."""
+    return read_cluster_file(path)[0]
+
+
+def read_cluster_file(path: Path) -> tuple[CoreSpec, Stated]:
+    """A cluster file, and which of what has a default it states. Raises TrackError."""
     try:
         content = yaml.safe_load(path.read_text())
     except OSError as error:
@@ -116,7 +121,8 @@ def read_cluster(path: Path) -> CoreSpec:
     try:
         file = ClusterFile.model_validate(content)
         name, values = _policy(file.policy)
-        return CoreSpec.of(file.spec(), name, values, _partition(file.profiling, file.counts))
+        spec = CoreSpec.of(file.spec(), name, values, _partition(file.profiling, file.counts))
+        return spec, Stated(name="name" in file.model_fields_set, policy="name" in file.policy)
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(map(str, first["loc"])) or "the file"
@@ -155,7 +161,7 @@ def _partition(section: Mapping[str, Any], vcs: Mapping[str, int]) -> ProfilingP
                 f"profiling.lend_from: vc {vc!r} cannot lend {lent} of {vcs.get(vc, 0)} nodes"
             )
     try:
-        partition = read(ProfilingPartition, {**values, "nodes": nodes})
+        partition = read(ProfilingPartition, {**values, **({"nodes": nodes} if mine else {})})
     except InvalidSettings as error:
         raise InvalidSettings(f"profiling.{error}") from None
     if partition.scale_from and partition.scale_from not in vcs:

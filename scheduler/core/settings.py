@@ -37,6 +37,14 @@ class Settings(BaseModel):
         """Every value, as it can be written in YAML or JSON."""
         return self.model_dump(mode="json")
 
+    def stated(self) -> dict[str, Any]:
+        """The values that were given, likewise; not the defaults of what was left out."""
+        return self.model_dump(mode="json", exclude_unset=True)
+
+    def over(self, below: Settings) -> dict[str, Any]:
+        """What is stated here on top of `below`, section by section: every value, likewise."""
+        return _over(below, self.stated())
+
 
 class PolicySettings(Settings):
     """Settings of a policy; this one has none."""
@@ -137,6 +145,15 @@ def value_of(text: str) -> Any:
         return yaml.safe_load(text)
     except yaml.YAMLError:
         raise InvalidSettings(f"{text!r} is no value") from None
+
+
+def _over(below: Settings, stated: Mapping[str, Any]) -> dict[str, Any]:
+    found = below.plain()
+    for name, value in stated.items():
+        under = getattr(below, name)
+        section = isinstance(under, Settings) and isinstance(value, Mapping)
+        found[name] = _over(under, value) if section else value
+    return found
 
 
 # --- showing ------------------------------------------------------------------------------------

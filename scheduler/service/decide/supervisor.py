@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from features.files import write_whole
-from scheduler.assembly import CoreSpec
+from scheduler.assembly import ALL_STATED, CoreSpec, Stated
 from scheduler.service.api.auth import service_user
 from scheduler.service.api.tokens import guard
 from scheduler.service.backends import host_of, open_backend
@@ -73,12 +73,14 @@ def begin(
     spec: CoreSpec,
     names: tuple[str, ...] = (),
     choice: Choice | None = None,
+    stated: Stated = ALL_STATED,
 ) -> Present:
     """Bring the database up to date and begin its log, or bring log and cluster file together.
 
     Args:
         spec, names: as the cluster file, or Slurm, has them.
         choice: which holds where they differ.
+        stated: what of them somebody wrote; a default never differs.
 
     Returns the nodes and settings that hold. Raises StoreError, LogHeaderError, SettingsError,
     HostError; FileDiffers when there is a choice to make.
@@ -110,6 +112,7 @@ def begin(
             spec,
             names,
             choice=choice,
+            stated=stated,
             fake_gpus=settings.fake_gpus,
             actor=service_user(),
             at=lambda header: header.clock(time.time()),

@@ -1,8 +1,9 @@
 """A service that starts on a log with another cluster file: what differs, and which of them holds.
 
-Compared are what the file says and what the log has come to, nodes and settings that operators
-changed since included. Either the file is applied, as operators' changes that are logged, or the
-log goes on and the file is ignored; nothing is decided for whoever starts the service.
+Compared are what the file states and what the log has come to, nodes and settings that operators
+changed since included; a default that nobody wrote never differs. Either the file is applied, as
+operators' changes that are logged, or the log goes on and the file is ignored; nothing is decided
+for whoever starts the service.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from typing import Any, Literal
 
 from sqlalchemy import Connection, func, select
 
-from scheduler.assembly import CoreSpec
+from scheduler.assembly import ALL_STATED, CoreSpec, Stated
 from scheduler.core.cluster import ClusterSpec, Node
 from scheduler.core.plural import count
-from scheduler.core.settings import ProfilingPartition, Settings, flat
+from scheduler.core.settings import ProfilingPartition, Settings, flat, read
 from scheduler.service.log.cluster_changes import (
     ChangeRefused,
     ClusterChanges,
@@ -69,6 +70,7 @@ def settle(
     spec: CoreSpec,
     names: tuple[str, ...] = (),
     *,
+    stated: Stated = ALL_STATED,
     choice: Choice | None = None,
     fake_gpus: bool = False,
     actor: str = "",
@@ -78,6 +80,7 @@ def settle(
 
     Args:
         spec, names: as the file has them.
+        stated: what of them somebody wrote.
         choice: the file is applied, or the log kept; None: FileDiffers when they differ.
         fake_gpus: of the local backend.
         actor: who applies the file.
@@ -88,7 +91,7 @@ def settle(
     with store.writing() as connection:
         present = Present.read(store, connection)
         assert present is not None, "the log has begun"
-        found = differences(present, spec, names, live_jobs(connection))
+        found = differences(present, spec, names, live_jobs(connection), stated)
         if not found or choice == "keep":
             return present
         lines = [line for one in found for line in one.lines]
@@ -164,30 +167,39 @@ def live_jobs(connection: Connection) -> dict[str, int]:
 
 
 def differences(
-    present: Present, spec: CoreSpec, names: tuple[str, ...], live: Mapping[str, int]
+    present: Present,
+    spec: CoreSpec,
+    names: tuple[str, ...],
+    live: Mapping[str, int],
+    stated: Stated,
 ) -> list[Difference]:
-    """What a cluster file has otherwise than the log; `live`: jobs by virtual cluster."""
-    return [
-        *_kept_for_good(present, spec),
-        *_settings(present, spec),
-        *_nodes(present, spec.cluster, names),
-        *_gone(present, spec.cluster, live),
-    ]
+    """What a cluster file states otherwise than the log; `live`: jobs by virtual cluster."""
+    found = [*_kept_for_good(present, spec, stated), *_settings(present, spec)]
+    if stated.nodes:
+        found += _nodes(present, spec.cluster, names)
+        found += _gone(present, spec.cluster, live)
+    return found
 
 
-def _kept_for_good(present: Present, spec: CoreSpec) -> list[Difference]:
+def _kept_for_good(present: Present, spec: CoreSpec, stated: Stated) -> list[Difference]:
     """Of name, policy and profiling partition, which a log keeps."""
     was = present.header.spec
     found = []
-    for what, file, log in (
-        ("cluster name", spec.cluster.name, was.cluster.name),
-        ("policy", spec.policy, was.policy),
+    of_policy = stated.policy or bool(spec.settings.stated())  # whose settings they are
+    for what, file, log, said in (
+        ("cluster name", spec.cluster.name, was.cluster.name, stated.name),
+        ("policy", spec.policy, was.policy, of_policy),
     ):
-        if file != log:
+        if said and file != log:
             why = f"a log keeps its {what}"
             found.append(Difference((f"{what}: file {file}, log {log}",), None, why))
     none = ProfilingPartition(known_s=0.0)
-    lines = _of_settings("profiling.", spec.profiling or none, _partition(present) or none)
+    lent: Settings = _partition(present) or none
+    if spec.profiling is None:  # as was asked for
+        lines = _of_settings("profiling.", none, lent)
+    else:
+        stands = read(ProfilingPartition, spec.profiling.over(lent))
+        lines = _of_settings("profiling.", stands, lent) if stated.nodes else ()
     if lines:
         found.append(Difference(lines, None, "a log keeps its profiling partition"))
     return found
@@ -209,8 +221,9 @@ def _partition(present: Present) -> ProfilingPartition | None:
 def _settings(present: Present, spec: CoreSpec) -> list[Difference]:
     if spec.policy != present.header.spec.policy:
         return []
-    lines = _of_settings("policy.", spec.settings, present.spec.settings)
-    plain = spec.settings.plain()
+    log = present.spec.settings
+    plain = spec.settings.over(log)
+    lines = _of_settings("policy.", read(type(log), plain), log)
     reason = "as in the cluster file"
     ask: Ask = lambda there: there.set_all_settings(plain, reason)  # noqa: E731
     return [Difference(lines, ask)] if lines else []

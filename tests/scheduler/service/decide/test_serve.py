@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -33,7 +34,9 @@ from scheduler.core.cluster import ClusterSpec
 from scheduler.service import logs
 from scheduler.service.decide import supervisor
 from scheduler.service.decide.supervisor import Supervisor, begin, listen, run_decider
+from scheduler.service.log.cluster_changes import ClusterChanges, Wanted
 from scheduler.service.log.header import FOLLOWED, LogHeader, LogHeaderError, runnable
+from scheduler.service.log.present import Present
 from scheduler.service.log.restart import FileDiffers
 from scheduler.service.log.store.store import Store
 from scheduler.service.settings import Settings, SettingsError, read_settings
@@ -191,6 +194,50 @@ class TestBeginning:
         told, _ = serve("{other: 3}")
         assert "node node001: " in told
         assert "no decision pass has evaluated node node001 yet" in told
+
+    def test_it_goes_on_after_changes_while_it_ran_of_what_nobody_stated(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(Supervisor, "run", lambda self: None)
+        monkeypatch.setattr(logs, "configure", lambda level: None)
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "nodes.yaml").write_text(CLUSTER)
+        (tmp_path / "aged.yaml").write_text(CLUSTER + "policy: {ageing: 0.2}\n")
+
+        def serve(*options: str) -> tuple[str, str]:
+            fixed = ("serve", "--fake-gpus", "--port", "0")
+            done = CliRunner().invoke(app, [*fixed, *options])
+            assert done.exception is None or isinstance(done.exception, UserError), done.exception
+            return done.output, str(done.exception or "")
+
+        def change(database: str, *asks: Callable[[ClusterChanges], Wanted]) -> None:
+            store = Store(database)
+            with store.writing() as connection:
+                present = Present.read(store, connection)
+                assert present is not None
+                wanted = [ask(ClusterChanges(present)) for ask in asks]
+                store.append_in(connection, [one.event(time.time(), "root") for one in wanted])
+            store.close()
+
+        assert serve()[1] == ""
+        change(
+            "sqlite:///data/service/pellucid.db",
+            lambda there: there.set_settings({"ageing": 0.5}),
+            lambda there: there.add("gpu9", "research"),
+        )
+        told, error = serve()
+        assert (error, "(248 GPUs), policy pellucid" in told) == ("", True)
+        assert serve("--set", "ageing=0.1")[0] == "policy.ageing: file 0.1, log 0.5\n"
+        assert "policy: file fifo, log pellucid" in serve("--policy", "fifo")[0]
+
+        mine = ("--database", "sqlite:///mine.db", "--cluster")
+        assert serve(*mine, "nodes.yaml")[1] == ""
+        change("sqlite:///mine.db", lambda there: there.set_settings({"ageing": 0.5}))
+        assert serve(*mine, "nodes.yaml")[1] == ""
+        assert serve(*mine, "aged.yaml")[0] == "policy.ageing: file 0.2, log 0.5\n"
+        assert serve(*mine, "aged.yaml", "--keep-log")[1] == ""
+        change("sqlite:///mine.db", lambda there: there.add("gpu9", "vc"))
+        assert "node gpu9: in the log, not in the file\n" in serve(*mine, "nodes.yaml")[0]
 
     @pytest.mark.parametrize(
         ("options", "names"),

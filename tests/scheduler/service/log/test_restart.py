@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from alembic import command
 from sqlalchemy import Connection, insert
 
-from scheduler.assembly import CoreSpec
+from scheduler.assembly import CoreSpec, Stated
 from scheduler.backends.events import Event, Kind
 from scheduler.backends.submission import Submission
 from scheduler.core.cluster import ClusterSpec, NodeGroup
@@ -78,14 +79,50 @@ def test_a_file_edited_after_the_operator_s_changes_just_starts(desk: Desk) -> N
         settled(desk, spec)  # before any pass
         desk.turn()
         settled(desk, spec)
-    assert lines(desk, file()) == [
+    assert lines(desk, file(ageing=0.3)) == [
         "policy.ageing: file 0.3, log 0.5",
         "node gpu9: in the log, not in the file",
     ]
+    assert lines(desk, file()) == ["node gpu9: in the log, not in the file"], "no ageing stated"
     desk.ask(Kind.NODE_REMOVED, node=2, reason="sold")
     settled(desk, file(ageing=0.5))  # whether it has left yet or not
     desk.turn()
     settled(desk, file(ageing=0.5))
+
+
+def test_what_a_file_does_not_state_stays_when_it_is_applied(desk: Desk) -> None:
+    settings = {**file().settings.plain(), "ageing": 0.5, "borrowing": {"lend_s": 60.0}}
+    desk.ask(Kind.SETTINGS_SET, settings=settings, reason="")
+    desk.turn()
+    settled(desk, file(borrowing={}))
+    assert "policy.borrowing.lend_s: file off, log 60.0" in lines(desk, file(borrowing=None))
+    settled(desk, file(max_wait_s=3600.0, fairness={"weight": 0.7}), "apply")
+    desk.turn()
+    now = desk.decider.state.present.spec.settings.plain()
+    assert (now["ageing"], now["max_wait_s"], now["borrowing"]["lend_s"]) == (0.5, 3600.0, 60.0)
+    assert now["fairness"]["weight"] == 0.7
+    settled(desk, file(fairness={}))
+
+
+def test_where_nothing_is_stated_the_log_holds(desk: Desk) -> None:
+    desk.ask(Kind.SETTINGS_SET, settings={**file().settings.plain(), "ageing": 0.5}, reason="")
+    desk.ask(Kind.NODE_REMOVED, node=1, reason="sold")
+    desk.turn()
+    nothing = Stated(nodes=False, name=False, policy=False)
+
+    def found(spec: CoreSpec, stated: Stated = nothing) -> list[str]:
+        try:
+            settle(desk.store, spec, stated=stated, at=lambda _: START)
+        except FileDiffers as differs:
+            return differs.differences
+        return []
+
+    other = CoreSpec.of(ClusterSpec({"vc": 7, "other": 1}, 8, name="demo"), "fifo")
+    lent = replace(other, profiling=ProfilingPartition(nodes={"vc": 2}))
+    assert found(other) == found(lent) == found(file(5)) == []
+    assert found(file(5, ageing=0.1)) == ["policy.ageing: file 0.1, log 0.5"]
+    assert "policy: file fifo, log pellucid" in found(other, replace(nothing, policy=True))
+    assert "cluster name: file demo, log cluster" in found(other, replace(nothing, name=True))
 
 
 @pytest.mark.parametrize(
