@@ -10,6 +10,7 @@ from random import Random
 
 import pytest
 from fastapi.testclient import TestClient
+from prometheus_client.parser import text_string_to_metric_families
 
 from features.job import Profile
 from features.schema import State
@@ -29,6 +30,7 @@ from scheduler.service.log.store.reads import Reads, VisibleQueries
 from scheduler.service.log.store.schema import prepare
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.visibility import Role, Viewer
+from scheduler.service.metrics import Metrics
 from scheduler.service.settings import Settings
 from scheduler.simulation.work import Work
 from tests.scheduler.service.conftest import empty_database
@@ -191,3 +193,12 @@ def busy_morning(
         ids.append(lived.submit("ada.byron", name=name("ada.byron", 1000), gpus=4, vc="vision"))
     lived.settle(1)
     return ids
+
+
+def scraped(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    text = metrics.exposition()[0].decode()
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }

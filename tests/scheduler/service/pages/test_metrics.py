@@ -7,26 +7,15 @@ import re
 from pathlib import Path
 
 import yaml
-from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import func, select
 
-from scheduler.backends.events import Event, Kind
 from scheduler.service.log.store.tables import jobs
 from scheduler.service.metrics import Counts, Metrics
-from tests.scheduler.service.pages.conftest import Lived
+from tests.scheduler.service.pages.conftest import Lived, scraped
 
 DEPLOY = Path(__file__).parents[4] / "deploy"
 DASHBOARD = DEPLOY / "grafana" / "pellucid.json"
 ALERTS = DEPLOY / "prometheus" / "pellucid-alerts.yaml"
-
-
-def scraped(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-    text = metrics.exposition()[0].decode()
-    return {
-        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-    }
 
 
 def total(read: dict[tuple[str, tuple[tuple[str, str], ...]], float], name: str) -> float:
@@ -46,23 +35,6 @@ def test_gauges_say_what_is_so(busy: Lived) -> None:
             select(func.count()).select_from(jobs).where(jobs.c.ended_at.is_(None))
         ).scalar()
     assert total(read, "pellucid_jobs") == live
-
-
-def test_drained_nodes_and_settings_that_were_taken_are_counted(lived: Lived) -> None:
-    def told(kind: Kind, **body: object) -> None:
-        lived.store.append([Event(kind, lived.world.now(), actor="olga", body=body)])
-        lived.settle(1)
-
-    lived.settle(1)
-    plain = lived.decider.state.present.spec.settings.plain()
-    sharing = {**plain["sharing"], "max_gpus": 2}
-    told(Kind.NODE_SET, node=1, open=False, reason="fan")
-    told(Kind.SETTINGS_SET, settings={**plain, "sharing": sharing}, reason="")
-    told(Kind.SETTINGS_SET, settings={"nonsense": 1}, reason="")
-    read = scraped(Metrics(lived.store))
-    assert read["pellucid_nodes", (("state", "drained"), ("vc", "vision"))] == 1
-    assert read["pellucid_nodes", (("state", "open"), ("vc", "vision"))] == 1
-    assert read["pellucid_settings_changes_total", ()] == 1, "the other was not taken"
 
 
 def test_no_label_names_a_job_or_a_user(busy: Lived) -> None:

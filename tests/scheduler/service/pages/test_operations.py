@@ -9,7 +9,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from scheduler.backends.events import Event, Kind
-from tests.scheduler.service.pages.conftest import Lived
+from scheduler.service.metrics import Metrics
+from tests.scheduler.service.pages.conftest import Lived, scraped
 
 PREVIEW = "/nodes/change?node=node001&reason=fan+%3Cb%3Ebroken%3C%2Fb%3E"
 
@@ -118,3 +119,20 @@ def test_settings_in_force_say_since_when_and_by_whom(lived: Lived) -> None:
     assert ">2 GPUs</td>" in after[0]
     assert " by olga<small" in after[0]
     assert "large jobs &lt;slow&gt;" in after[0]
+
+
+def test_drained_nodes_and_settings_that_were_taken_are_counted(lived: Lived) -> None:
+    def told(kind: Kind, **body: object) -> None:
+        lived.store.append([Event(kind, lived.world.now(), actor="olga", body=body)])
+        lived.settle(1)
+
+    lived.settle(1)
+    plain = lived.decider.state.present.spec.settings.plain()
+    sharing = {**plain["sharing"], "max_gpus": 2}
+    told(Kind.NODE_SET, node=1, open=False, reason="fan")
+    told(Kind.SETTINGS_SET, settings={**plain, "sharing": sharing}, reason="")
+    told(Kind.SETTINGS_SET, settings={"nonsense": 1}, reason="")
+    read = scraped(Metrics(lived.store))
+    assert read["pellucid_nodes", (("state", "drained"), ("vc", "vision"))] == 1
+    assert read["pellucid_nodes", (("state", "open"), ("vc", "vision"))] == 1
+    assert read["pellucid_settings_changes_total", ()] == 1, "the other was not taken"
