@@ -30,6 +30,10 @@ GPUS = Annotated[int | None, typer.Option(help="GPUs on it.", min=1, max=64)]
 TYPE = Annotated[str | None, typer.Option(help="Type of its GPUs.")]
 MEMORY = Annotated[float | None, typer.Option(help="Memory of one GPU, MiB.")]
 
+NEW_VC = Annotated[
+    bool, typer.Option("--new-vc", help="The virtual cluster may be one that is not there.")
+]
+
 
 @app.command("list")
 def list_nodes(server: SERVER = None, token: TOKEN = None, as_json: JSON = False) -> None:
@@ -60,7 +64,8 @@ def _drained(node: Mapping[str, Any]) -> str:
 @app.command()
 def add(
     name: Annotated[str, typer.Argument(help="Name of the node.")],
-    vc: Annotated[str, typer.Option(help="Virtual cluster it comes to; it may be a new one.")],
+    vc: Annotated[str, typer.Option(help="Virtual cluster it comes to.")],
+    new_vc: NEW_VC = False,
     gpus: GPUS = None,
     gpu_type: TYPE = None,
     gpu_memory_mib: MEMORY = None,
@@ -77,7 +82,7 @@ def add(
     """
     has = {"gpus": gpus, "gpu_type": gpu_type, "gpu_memory_mib": gpu_memory_mib}
     change(
-        lambda client: client.add_node(name, vc, preview=preview, **has),
+        lambda client: client.add_node(name, vc, new_vc=new_vc, preview=preview, **has),
         "is added",
         server,
         token,
@@ -149,7 +154,8 @@ def open_node(
 @app.command()
 def move(
     node: NODE,
-    vc: Annotated[str, typer.Option(help="Virtual cluster it goes to; it may be a new one.")],
+    vc: Annotated[str, typer.Option(help="Virtual cluster it goes to.")],
+    new_vc: NEW_VC = False,
     reason: REASON = "",
     preview: PREVIEW = False,
     server: SERVER = None,
@@ -158,7 +164,9 @@ def move(
 ) -> None:
     """Move a node to another virtual cluster once nothing runs there."""
     change(
-        lambda client: client.change_node(node, vc=vc, reason=reason, preview=preview),
+        lambda client: client.change_node(
+            node, vc=vc, new_vc=new_vc, reason=reason, preview=preview
+        ),
         f"goes to {vc} once nothing runs there",
         server,
         token,

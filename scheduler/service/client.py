@@ -178,7 +178,7 @@ class Client:
         return cast(list[Json], self._json("GET", "/nodes"))
 
     def add_node(self, name: str, vc: str, *, preview: bool = False, **has: Any) -> Json:
-        """A node comes: gpus, gpu_type, gpu_memory_mib, or as the others of its VC."""
+        """A node comes: gpus, gpu_type, gpu_memory_mib, or as the others of its VC; new_vc."""
         body = {"name": name, "vc": vc, **{k: v for k, v in has.items() if v is not None}}
         return self._json("POST", "/nodes", json=body, params={"preview": preview})
 
@@ -190,7 +190,8 @@ class Client:
         return self._json("PUT", _node(node), json=body, params={"preview": preview})
 
     def change_node(self, node: str, *, preview: bool = False, **to: Any) -> Json:
-        """Move a node (vc), or change what it has: gpus, gpu_type, gpu_memory_mib; reason."""
+        """Move a node (vc), or change what it has: gpus, gpu_type, gpu_memory_mib; reason,
+        new_vc."""
         body = {name: value for name, value in to.items() if value is not None}
         return self._json("PATCH", _node(node), json=body, params={"preview": preview})
 

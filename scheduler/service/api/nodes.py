@@ -108,7 +108,9 @@ class Operations:
             try:
                 wanted = ask(changes)
             except ChangeRefused as refused:
-                status = {"not-found": 404, "invalid-request": 422}.get(refused.kind, 409)
+                status = {"not-found": 404, "invalid-request": 422, "unknown-vc": 422}.get(
+                    refused.kind, 409
+                )
                 raise Problem(status, refused.kind, str(refused)) from None
             return wanted, changes.never(connection, wanted)
 
@@ -173,9 +175,9 @@ async def change_node(
     preview: Preview = False,
 ) -> ClusterChange:
     """Operators only. Nothing new starts there; it is done once nothing runs there."""
-    given = {k: v for k, v in asked.model_dump().items() if v is not None and k != "reason"}
+    given = asked.model_dump(exclude={"reason", "new_vc"}, exclude_none=True)
     return await Operations(request, viewer).make(
-        lambda there: there.change(node, given, asked.reason), preview
+        lambda there: there.change(node, given, asked.reason, asked.new_vc), preview
     )
 
 

@@ -149,6 +149,9 @@ class NodeRequest(Request):
     reason: Annotated[Line, Field(max_length=256, description="Shown where it is drained.")] = ""
 
 
+NewVc = Annotated[bool, Field(description="The virtual cluster may be one that is not there.")]
+
+
 class AddNodeRequest(Request):
     """A node that comes."""
 
@@ -157,6 +160,7 @@ class AddNodeRequest(Request):
     gpus: Annotated[int | None, Field(ge=1, le=64)] = None
     gpu_type: Annotated[Line | None, Field(max_length=64)] = None
     gpu_memory_mib: Annotated[float | None, Field(gt=0, le=1e9)] = None
+    new_vc: NewVc = False
 
 
 class ChangeNodeRequest(Request):
@@ -166,6 +170,7 @@ class ChangeNodeRequest(Request):
     gpus: Annotated[int | None, Field(ge=1, le=64)] = None
     gpu_type: Annotated[Line | None, Field(max_length=64)] = None
     gpu_memory_mib: Annotated[float | None, Field(gt=0, le=1e9)] = None
+    new_vc: NewVc = False
     reason: Annotated[Line, Field(max_length=256)] = ""
 
     @model_validator(mode="after")

@@ -26,8 +26,8 @@ class ChangeRefused(ValueError):
     """A change that cannot be; one line.
 
     Attributes:
-        kind: for programs: not-found, not-yet, node-exists, not-ours, policy-cannot or
-            invalid-request.
+        kind: for programs: not-found, not-yet, node-exists, not-ours, unknown-vc, policy-cannot
+            or invalid-request.
     """
 
     def __init__(self, kind: str, why: str):
@@ -93,9 +93,12 @@ class ClusterChanges:
         gpus: int | None = None,
         gpu_type: str | None = None,
         gpu_memory_mib: float | None = None,
+        new_vc: bool = False,
     ) -> Wanted:
-        """A node comes. What is left out is as on other nodes of its virtual cluster."""
+        """A node comes. What is left out is as on other nodes of its virtual cluster, which only
+        with `new_vc` may be one that is not there."""
         self._must_be_ours()
+        self._must_know(vc, new_vc)
         records = list(self.present.nodes.records.values())
         like = next((r.has for r in records if r.has.vc == vc), records[0].has if records else None)
         like = like or Node(vc, 8)
@@ -111,12 +114,16 @@ class ClusterChanges:
         body = {"name": name, **asdict(has)}
         return self._possible(Wanted(Kind.NODE_ADDED, body, there, there is None))
 
-    def change(self, named: str, to: Mapping[str, Any], reason: str = "") -> Wanted:
+    def change(
+        self, named: str, to: Mapping[str, Any], reason: str = "", new_vc: bool = False
+    ) -> Wanted:
         """A node goes to another virtual cluster (`vc`), or has other GPUs (`gpus`, `gpu_type`,
-        `gpu_memory_mib`)."""
+        `gpu_memory_mib`). With `new_vc` it may be a virtual cluster that is not there."""
         record = self.node(named)
         if to.keys() - {"vc"}:
             self._must_be_ours()
+        if "vc" in to:
+            self._must_know(to["vc"], new_vc)
         has = {**asdict(record.becomes or record.has), **to}
         needed = record.intended != node_of(has)
         body = {"node": record.node, **has, "reason": reason}
@@ -156,6 +163,13 @@ class ClusterChanges:
     def _must_be_ours(self) -> None:
         if self.fixed:
             raise ChangeRefused("not-ours", self.fixed)
+
+    def _must_know(self, vc: str, new_vc: bool) -> None:
+        there = {known for record in self.present.nodes.records.values() for known in record.vcs}
+        if not new_vc and vc not in there:
+            known = ", ".join(sorted(there)) or "none"
+            why = f"there is no virtual cluster {vc!r}; there are: {known}"
+            raise ChangeRefused("unknown-vc", f"{why}. To make it: --new-vc (API: new_vc)")
 
     def _possible(self, wanted: Wanted) -> Wanted:
         if why := self.present.refuses(wanted.event(0.0, "")):

@@ -320,7 +320,7 @@ def _same_gpus(has: Node, record: NodeRecord) -> bool:
 def _comes(has: Node, name: str) -> Difference:
     line = f"node {name}: {_words(has)} in the file, not in the log"
     to = asdict(has)
-    return Difference((line,), lambda there: there.add(name, **to))
+    return Difference((line,), lambda there: there.add(name, **to, new_vc=True))
 
 
 def _goes(record: NodeRecord) -> Difference:
@@ -337,7 +337,7 @@ def _changes(has: Node, record: NodeRecord) -> Difference:
     line = f"node {record.name}: file {_words(has)}, log {log}"
     to = {k: v for k, v in asdict(has).items() if v != getattr(record.intended or record.has, k)}
     reason = "as in the cluster file"
-    return Difference((line,), lambda there: there.change(record.name, to, reason))
+    return Difference((line,), lambda there: there.change(record.name, to, reason, new_vc=True))
 
 
 def _words(has: Node) -> str:

@@ -336,6 +336,11 @@ def test_nodes_and_settings_are_changed_from_the_command_line(service: Service, 
     listed = run("olga", "node", "list").output.splitlines()
     assert re.search(r"^node000 .* drained by olga: fan broken \(since \d{4}-.*\)$", listed[0])
     assert run("olga", "node", "add", "gpu9", "--vc", "vision").output == "gpu9 is added\n"
+    for more in ([], ["--preview"]):
+        wrong = run("olga", "node", "move", "node001", "--vc", "speach", *more)
+        assert "there are: speech, vision" in str(wrong.exception)
+    made = ("node", "add", "gpu10", "--vc", "robots", "--new-vc", "--preview")
+    assert run("olga", *made).output.startswith("Nothing is changed.")
     moved = run("olga", "node", "move", "node001", "--vc", "speech")
     assert moved.output == "node001 goes to speech once nothing runs there\n"
     retyped = run("olga", "node", "retype", "node002", "--gpu-memory-mib", "1e4")

@@ -51,7 +51,7 @@ def test_a_node_comes_moves_and_goes(service: Service, tmp_path: Path) -> None:
     big = service.submit("bob.noyce", vc="speech", gpus=8)
     service.turn()
     assert olga.get(f"{API}/jobs/{big}").json()["phase"] == "starting"
-    olga.patch(f"{API}/nodes/gpu9", json={"vc": "new"})
+    olga.patch(f"{API}/nodes/gpu9", json={"vc": "new", "new_vc": True})
     service.turn()
     assert node(service, "gpu9")["change"] == "becomes 4 x V100 in new"
     service.turn(8, 100.0)
@@ -61,6 +61,28 @@ def test_a_node_comes_moves_and_goes(service: Service, tmp_path: Path) -> None:
     assert node(service, "gpu9") == {}
     assert olga.delete(f"{API}/nodes/gpu9").status_code == 404
     assert audit(service.store, BundleStore(tmp_path / "bundles").find).clean
+
+
+@pytest.mark.parametrize("query", ["", "?preview=true"])
+def test_a_virtual_cluster_is_not_made_by_a_typing_error(service: Service, query: str) -> None:
+    olga = service.by("olga")
+    before = service.store.last_seq()
+    for answer in (
+        olga.post(f"{API}/nodes{query}", json={"name": "gpu19", "vc": "visoin"}),
+        olga.patch(f"{API}/nodes/node000{query}", json={"vc": "visoin"}),
+    ):
+        assert (answer.status_code, answer.json()["type"]) == (
+            422,
+            "urn:pellucid:problem:unknown-vc",
+        )
+        told = answer.json()["detail"]
+        assert "no virtual cluster 'visoin'; there are: speech, vision. " in told
+        assert "--new-vc" in told
+    assert service.store.last_seq() == before
+    made = {"name": "gpu19", "vc": "visoin", "new_vc": True}
+    assert olga.post(f"{API}/nodes{query}", json=made).json()["changed"]
+    if not query:  # and then it is there, before any pass
+        assert olga.patch(f"{API}/nodes/node000", json={"vc": "visoin"}).status_code == 202
 
 
 def test_jobs_that_could_not_start_any_more_are_named(service: Service) -> None:
@@ -89,7 +111,7 @@ def test_a_submission_is_judged_by_the_cluster_as_it_is_to_be(
     olga = service.by("olga")
     service.submit("bob.noyce", vc="speech", gpus=4, seconds=50.0)  # the cluster is looked up
     service.turn()
-    olga.post(f"{API}/nodes", json={"name": "big", "vc": "new", "gpus": 16})
+    olga.post(f"{API}/nodes", json={"name": "big", "vc": "new", "gpus": 16, "new_vc": True})
     asked = {"command": ["train", "1", "30"], "vc": "new", "gpus": 16}
     assert olga.post(f"{API}/jobs", json=asked).status_code == 201, "before any pass"
     service.turn()
