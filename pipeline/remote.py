@@ -69,8 +69,12 @@ def between(start: float | None, end: float | None) -> str:
 
 def forecast_words(forecast: Mapping[str, Any] | None, now: float) -> str:
     """A forecast in a sentence, times counted from `now`."""
+    from scheduler.explain.words import NEVER
+
     if forecast is None:
         return "estimate unavailable: none was made yet"
+    if forecast["why_not"] == NEVER:
+        return NEVER
     if forecast["start_p50"] is None:
         return f"estimate unavailable: {forecast['why_not'] or 'the service gives no reason'}"
     even = between(now, forecast["start_p50"])

@@ -71,8 +71,14 @@ def _cells(job: Mapping[str, Any], now: float) -> list[str]:
 
 
 def _start(job: Mapping[str, Any], now: float) -> str:
-    """When a waiting job should start, half to nine in ten: "16:40-18:10"; "~16:40" is crude."""
-    from scheduler.explain.words import CRUDE, clock_time
+    """When a waiting job should start, half to nine in ten: "16:40-18:10".
+
+    "~16:40" is crude; "never": its virtual cluster is too small.
+    """
+    from scheduler.explain.words import CRUDE, NEVER, clock_time
+
+    if job["why_not"] == NEVER:
+        return "never"
 
     if job["start_p50"] is None:
         return ""

@@ -11,6 +11,7 @@ from pipeline.console import user_errors
 from pipeline.remote import JOB, JSON, SERVER, TOKEN, between, connect, print_json
 
 LABEL = 13  # columns of the labels
+TOO_SMALL = "VcTooSmall"  # a job that cannot start: said before anything else
 BRIEFLY = 2  # changes that are told unless asked for all
 CODES = Annotated[bool, typer.Option("--codes", help="Also print reason codes.")]
 FULL = Annotated[bool, typer.Option("--full", help="Say all that is known of its wait.")]
@@ -108,12 +109,17 @@ def _briefly(explained: dict[str, Any], now: float, *, codes: bool) -> list[str]
     code = f" [{explained['reason']}]" if codes else ""
     place = "" if analysis["position"] is None else f", {analysis['position']:,} of "
     place += f"{analysis['waiting']:,}" * bool(place)
-    head = f"{explained['job_id']} is {explained['phase']}{place}: {_starts(explained, now)}.{code}"
+    never = explained["reason"] == TOO_SMALL
+    says = analysis["dominant"] if never else _starts(explained, now)
+    head = f"{explained['job_id']} is {explained['phase']}{place}: {says}.{code}"
     rows = [("Held", _held(explained, now))] if explained["hold"] else []
-    rows.append(("In the way", analysis["in_the_way"]))
+    if not never:
+        rows.append(("In the way", analysis["in_the_way"]))
     if explained["overtaken"]:
         rows.append(("Overtaken", explained["overtaken"]["text"]))
     rows += [("You could", _suggestion(one)) for one in analysis["suggestions"][:BRIEFLY]]
+    if never:
+        rows.append(("You could", f"{explained['next_step']}."))
     return [head, *(_row(label, text) for label, text in rows)]
 
 
@@ -134,7 +140,7 @@ def _first_lines(
     lines = [f"{explained['job_id']} is {stands}: {dominant}{code}"]
     if explained["standing"] is not None:
         when = _starts(explained, now)
-        lines.append(f"{when[0].upper()}{when[1:]}." if when.startswith("its") else f"It {when}.")
+        lines.append(f"{when[0].upper()}{when[1:]}." if when.startswith("it") else f"It {when}.")
     return [*lines, f"It was {_times(explained['times'], now)}."]
 
 
@@ -163,6 +169,8 @@ def _what_would_help(
 
     rows: list[tuple[str, str]] = []
     if analysis is not None:
+        if explained["reason"] == TOO_SMALL:
+            rows.append(("You could", f"{explained['next_step']}."))
         for one in analysis["suggestions"]:
             assumed = f" Assumed: {'; '.join(one['assumed'])}." if one["assumed"] else ""
             rows.append(("You could", _suggestion(one) + assumed))

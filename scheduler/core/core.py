@@ -112,6 +112,17 @@ class Core:
         queued.profile = stage.known_profile(queued.job) if stage is not None else None
         self.enqueue(queued, now, reason or skips or Reason.SUBMITTED)
 
+    def capacity(self, vc: str) -> int:
+        """GPUs of a virtual cluster without those lent for profiling or about to change or go."""
+        return self._capacity[vc]
+
+    def never_starts(self, job_id: str) -> bool:
+        """Whether a job that waits asks for more GPUs than its virtual cluster has, and will have
+        once the nodes are what they are to be."""
+        job = self._known[job_id].job
+        small = job_id in self._set_aside and job.gpus > self._capacity[job.vc]
+        return small and self._refusal_once_changed(job) is Reason.INVALID_REQUEST
+
     def _refusal(self, job: Job) -> Reason | None:
         """Why a job can never start as the cluster is; None when it can."""
         least = 0 if self.policy.places_cpus else 1

@@ -123,8 +123,8 @@ _SUMMARY: dict[Reason, str] = {
     Reason.HELD_BY_OWNER: "its owner holds it back",
     Reason.HELD_BY_OPERATOR: "an operator holds it back",
     Reason.VC_TOO_SMALL: (
-        "needs {gpus}, and its virtual cluster, since nodes were taken out, has {limit}: it cannot "
-        "start"
+        "cannot start: it needs {gpus}, and its virtual cluster, without the nodes that are taken "
+        "out, has {limit}"
     ),
     Reason.AWAITING_PROFILE: (
         "waits for a profiling slot: needs {gpus}, {free} of {limit} {free_are} free there"
@@ -224,7 +224,8 @@ _NEXT: dict[Reason, str] = {
     Reason.HELD_BY_OPERATOR: "ask an operator to release it: only they can",
     Reason.INVALID_REQUEST: "ask for fewer GPUs, or submit to a larger virtual cluster",
     Reason.VC_TOO_SMALL: (
-        "submit it to a larger virtual cluster or with fewer GPUs, or ask an operator for nodes"
+        "ask for fewer GPUs or for another virtual cluster (pellucid change), or ask an operator "
+        "to add nodes"
     ),
     Reason.MEMORY_GUARD: "a smaller batch would let it share a GPU",
     Reason.WOULD_DELAY_FIRST: "a shorter time limit would let it pass",

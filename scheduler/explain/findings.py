@@ -87,9 +87,10 @@ def answer(futures: Futures, job_id: str) -> Answer:
     reason = queued.reason or Reason.NOT_YET_EVALUATED
     profiling = reason is Reason.AWAITING_PROFILE
     pool = core.cluster.profiling if profiling else core.cluster.pools[vc]
+    limit = core.capacity(vc) if reason is Reason.VC_TOO_SMALL else pool.gpus
     stands = Decision(
         0, now, Action.WAIT, reason, job_id, vc,
-        need=queued.job.gpus, free=pool.free, limit=pool.gpus, position=position,
+        need=queued.job.gpus, free=pool.free, limit=limit, position=position,
     )  # fmt: skip
     return Answer(
         job_id,
@@ -99,7 +100,7 @@ def answer(futures: Futures, job_id: str) -> Answer:
         sentence_of(stands),
         queued.job.gpus,
         pool.free,
-        pool.gpus,
+        limit,
         in_the_way(futures, job_id),
         position,
         len(queue),
@@ -198,6 +199,8 @@ def told(
 
 def way_words(found: Answer, holders: list[dict[str, Any]]) -> str:
     """What is in the way, in a few sentences."""
+    if found.reason is Reason.VC_TOO_SMALL:
+        return f"It {found.text}."
     numbers = (
         f"It needs {count(found.need, 'GPU')}; {found.free} of {found.limit} "
         f"{are(found.free)} free now."

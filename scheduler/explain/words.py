@@ -217,6 +217,8 @@ def hold_words(hold: str, by: str) -> str:
 
 def starts(start_p50: float | None, start_p90: float | None, why_not: str, now: float) -> str:
     """When a waiting job should start: "starts about 16:40; by 18:10, nine in ten"."""
+    if why_not == NEVER:
+        return NEVER
     if start_p50 is None:
         return f"its start is unknown: {why_not or 'no estimate was made yet'}"
     if why_not.startswith(CRUDE):
@@ -228,4 +230,5 @@ def starts(start_p50: float | None, start_p90: float | None, why_not: str, now: 
 
 
 CRUDE = "crude estimate"
+NEVER = "it cannot start: its virtual cluster has too few GPUs"
 SAYS = "Slurm says "  # begins what is told of a job that a followed Slurm has waiting

@@ -22,12 +22,12 @@ from scheduler.core.durations import Quantiles
 from scheduler.explain.whatif.changes import Change, NotPossible, apply
 from scheduler.explain.whatif.copies import CoreCopy
 from scheduler.explain.whatif.forecasts import (
-    HELD,
     LEAST,
     SAMPLES,
     Futures,
     StartForecast,
     summary,
+    why_stuck,
 )
 from scheduler.explain.whatif.futures import Believed
 
@@ -147,8 +147,8 @@ class WhatIf:
         middle = median(gains) if gains else None
         return Outcome(
             change,
-            _forecast(futures, base, job_id, held=futures.core.held(job_id)),
-            _forecast(futures, made, job_id, held=trial.held(job_id)),
+            _forecast(futures, base, job_id, why_stuck(futures.core, job_id)),
+            _forecast(futures, made, job_id, why_stuck(trial, job_id)),
             started,
             middle if middle is not None and isfinite(middle) else None,
             sum(gain > 0 for gain in gains),
@@ -347,7 +347,7 @@ def _seen(
     otherwise: Mapping[str, Quantiles] = MappingProxyType({}),
 ) -> World | None:
     """Starts and ends in one future; None when there was no time to see them."""
-    awaited = [job_id for job_id in watched if not core.held(job_id)]
+    awaited = [job_id for job_id in watched if not why_stuck(core, job_id)]
     if not awaited:
         return dict.fromkeys(watched, (inf, inf))
     future = futures.follow(core, sample, awaited, otherwise, until_cpu_s=until)
@@ -356,9 +356,9 @@ def _seen(
     return {j: (future.starts.get(j, inf), future.ends.get(j, inf)) for j in watched}
 
 
-def _forecast(futures: Futures, worlds: list[World], job_id: str, *, held: bool) -> StartForecast:
-    if held:
-        return StartForecast(futures.now, why_not=HELD)
+def _forecast(futures: Futures, worlds: list[World], job_id: str, stuck: str) -> StartForecast:
+    if stuck:
+        return StartForecast(futures.now, why_not=stuck)
     starts = [world[job_id][0] for world in worlds]
     ends = [world[job_id][1] for world in worlds]
     return summary(futures.now, starts, ends, futures.horizon_s)

@@ -16,6 +16,7 @@ from scheduler.core.queue import QueuedJob
 from scheduler.explain.whatif.copies import CoreCopy
 from scheduler.explain.whatif.futures import Beliefs, Believed, Draw, Future
 from scheduler.explain.whatif.memory import DAY_S, Memory, SubmittedJob
+from scheduler.explain.words import NEVER
 
 SAMPLES = 64
 NO_TIME = "there was no time to run enough futures"
@@ -141,14 +142,14 @@ class Futures:
             budget_s: processor seconds to spend; what is not done by then is left out, and
                 `StartForecast.samples` says how many were.
         """
-        held = {
-            job_id: StartForecast(self.now, why_not=HELD)
+        stuck = {
+            job_id: StartForecast(self.now, why_not=why_not)
             for job_id in awaited
-            if self.core.held(job_id)
+            if (why_not := why_stuck(self.core, job_id))
         }
-        awaited = [job_id for job_id in awaited if job_id not in held]
+        awaited = [job_id for job_id in awaited if job_id not in stuck]
         if not awaited:
-            return held
+            return stuck
         starts: dict[str, list[float]] = {job_id: [] for job_id in awaited}
         ends: dict[str, list[float]] = {job_id: [] for job_id in awaited}
         began = time.process_time()
@@ -161,7 +162,7 @@ class Futures:
             for job_id in awaited:
                 starts[job_id].append(future.starts.get(job_id, inf))
                 ends[job_id].append(future.ends.get(job_id, inf))
-        return held | {
+        return stuck | {
             job_id: summary(self.now, starts[job_id], ends[job_id], self.horizon_s)
             for job_id in awaited
         }
@@ -169,6 +170,13 @@ class Futures:
     def end_of(self, job_id: str) -> StartForecast:
         """The forecast of a job that runs."""
         return end_of(self.core, self.memory, self.now, job_id)
+
+
+def why_stuck(core: Core, job_id: str) -> str:
+    """Why a job starts in no future unless somebody acts; "" when it may."""
+    if core.held(job_id):
+        return HELD
+    return NEVER if core.never_starts(job_id) else ""
 
 
 def crude(core: Core, memory: Memory, now: float) -> dict[str, StartForecast]:
@@ -181,8 +189,8 @@ def crude(core: Core, memory: Memory, now: float) -> dict[str, StartForecast]:
     queued_in: dict[str, list[QueuedJob]] = {vc: list(queue) for vc, queue in core.queues.items()}
     placed = {queued.job.job_id for line in queued_in.values() for queued in line}
     for job_id in core.jobs():
-        if core.held(job_id):
-            found[job_id] = StartForecast(now, why_not=HELD)
+        if why_not := why_stuck(core, job_id):
+            found[job_id] = StartForecast(now, why_not=why_not)
         elif job_id not in placed and job_id not in core.cluster.runs:
             queued_in[core.known(job_id).job.vc].append(core.known(job_id))
     for vc, line in queued_in.items():

@@ -20,6 +20,7 @@ import structlog
 from sqlalchemy import Connection, and_, delete, select, update
 
 from scheduler.backends.events import Event, Kind, canonical
+from scheduler.core.decisions import Decision, Reason
 from scheduler.core.queue import QueuedJob
 from scheduler.explain import findings as reasons
 from scheduler.explain.whatif.changes import Change, NotPossible
@@ -222,14 +223,19 @@ class Analyst:
             elif event.kind is Kind.STARTED and self._phase(event.job_id) is not Phase.PROFILING:
                 self.correction.started(event.job_id, event.at)
             elif event.kind is Kind.DECIDED:
-                self.correction.passed(self.state.now)
-                self._stale = self._stale or bool(decisions)
+                self._passed(decisions)
             elif event.kind is Kind.ENDED and self._phase(event.job_id) is Phase.PROFILING:
                 grant = self.state.ledger.records[event.job_id].grant
                 self.correction.started(event.job_id, grant.at if grant else event.at)
             elif event.kind in BREAKS_OFF:
                 self.correction.forget(event.job_id)
         return any_at_all
+
+    def _passed(self, decisions: Sequence[Decision]) -> None:
+        self.correction.passed(self.state.now)
+        self._stale = self._stale or bool(decisions)
+        if any(d.reason is Reason.VC_TOO_SMALL for d in decisions):
+            self._refresh_at = 0.0  # the start that was foreseen is not to be
 
     def _phase(self, job_id: str) -> Phase | None:
         """Where a job stands as of the last pass."""
