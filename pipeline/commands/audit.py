@@ -33,8 +33,9 @@ def audit(
 
     Works on a live database; it is read as of one moment and not changed. Exit status 0: it
     follows from its log. 1: it does not; the first divergence names the event, what differs, and
-    the code and models that decided then. A log written by other code may be decided otherwise
-    by this one: the divergence then names both versions.
+    the code and models that decided then. 2: it was not checked, as something is missing here: a
+    policy of your own that cannot be imported, models, the database. A log written by other
+    code may be decided otherwise by this one: the divergence then names both versions.
 
     Examples:
 

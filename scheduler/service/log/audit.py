@@ -18,6 +18,7 @@ from sqlalchemy import Connection, select
 from models.bundle import BundleError
 from scheduler.backends.events import Event, Kind, canonical
 from scheduler.backends.submission import Submission
+from scheduler.core.settings import UnknownPolicy
 from scheduler.service.log.epochs import followed, logged
 from scheduler.service.log.fold import Bundles, Diverged, State, digest_of, encoded
 from scheduler.service.log.header import FOLLOWED, code_version
@@ -27,6 +28,10 @@ from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import decisions, jobs, nodes, settings
 
 _OVER = [phase.value for phase in Phase if phase.over]
+
+
+class CannotCheck(ValueError):
+    """The log needs what is not here; that says nothing of the database. One line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +102,17 @@ def audit(
         since: begin at the newest of these snapshots, which is believed; rows of jobs that were
             over by then are not checked.
 
-    Raises BundleError when a bundle that was decided with is not to be found.
+    Raises BundleError when a bundle that was decided with is not to be found, CannotCheck when the
+    policy is not.
     """
-    with store.reading() as connection:
-        return _Auditor(connection, store, bundles, progress, since).run()
+    try:
+        with store.reading() as connection:
+            return _Auditor(connection, store, bundles, progress, since).run()
+    except UnknownPolicy as error:
+        raise CannotCheck(
+            f"the log was not checked: {error}; run the audit where the service's policy can be "
+            "imported: installed, or in the current folder"
+        ) from None
 
 
 class _Auditor:
@@ -129,7 +141,7 @@ class _Auditor:
         try:
             self._walk()
             self._compare_rows()
-        except BundleError:
+        except (BundleError, UnknownPolicy):
             raise
         except (LookupError, TypeError, ValueError) as error:  # no event of ours
             self._diverged(self.at, "log", "what the event means", str(error), "nothing")

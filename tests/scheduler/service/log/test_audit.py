@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import sys
 from pathlib import Path
 
 import pytest
 from sqlalchemy import update
+from typer.testing import CliRunner
 
+from pipeline.app import app
+from pipeline.errors import UserError
 from scheduler.backends.events import Kind, canonical
 from scheduler.core.turn import Turn
-from scheduler.service.log.audit import Divergence, audit
+from scheduler.service.log.audit import CannotCheck, Divergence, audit
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import decisions, events, jobs, nodes
 from tests.scheduler.service.desk import Desk
@@ -49,6 +54,35 @@ def test_it_may_be_live(desk: Desk) -> None:
     assert divergences(desk) == []
     desk.turn()
     assert divergences(desk) == []
+
+
+OWN_POLICY = """
+from scheduler.policies.fifo import Fifo
+
+class Mine(Fifo):
+    name = "mine"
+"""
+
+
+def test_a_policy_that_cannot_be_imported_is_no_divergence(
+    store: Store, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = tmp_path / "sitepolicy.py"
+    module.write_text(OWN_POLICY)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    desk = Desk(store, tmp_path, policy="sitepolicy:Mine")
+    desk.submit("job", gpus=4)
+    desk.until_idle()
+    assert divergences(desk) == []
+    module.unlink()
+    monkeypatch.delitem(sys.modules, "sitepolicy")
+    importlib.invalidate_caches()
+    with pytest.raises(CannotCheck, match=r"not checked: .*No module named 'sitepolicy'") as told:
+        audit(desk.store, desk.bundle_store.find)
+    assert "\n" not in str(told.value)
+    done = CliRunner().invoke(app, ["audit", "--database", database, "--state-dir", str(tmp_path)])
+    assert isinstance(done.exception, UserError)  # which `main` shows, with exit status 2
+    assert "the database does not follow" not in done.output + str(done.exception)
 
 
 def test_an_altered_decision_is_found(desk: Desk) -> None:
