@@ -114,14 +114,29 @@ def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_a_job_goes_through_the_service(service: Path) -> None:
-    (service / "train.py").write_text("import time\ntime.sleep(600)\n")
     _, submit, ps, why = (installed(one(start)) for start in SERVICE)
     submitted = shell(submit, service)
     job = submitted.split()[0]
-    assert job in shell(f"{ps} --all", service)
-    shell(ps, service)
+    assert job in shell(ps, service)
     assert shell(why.replace("JOB", job), service).startswith(f"{job} is ")
     shell(f"pellucid cancel {job}", service)
+
+
+def test_the_answer_it_opens_with_is_that_of_the_command_above_it(service: Path) -> None:
+    said, *answer = blocks(README, "text")[0].splitlines()
+    _, _, _, asked, *options = said.split()
+    whole = "pellucid submit --vc campus --gpus 24 -- sleep 60"  # all of them
+    first, waiting = (shell(whole, service).split()[0] for _ in range(2))
+    told = shell(" ".join(["pellucid why", waiting, *options]), service)
+    assert told.startswith(f"{waiting} is queued: ")
+    assert answer[0].startswith(f"{asked} is queued: ")
+    shown = [line.split("  ")[0] for line in answer if re.match(r"[A-Z][a-z ]+  ", line)]
+    printed = [line.split("  ")[0] for line in told.splitlines()]
+    depends = {"Overtaken", "Prediction"}  # on others who came later, and on models
+    assert [label for label in shown if label not in {*printed, *depends}] == []
+    assert {"In the way", "Place"} <= set(shown)
+    for job in (waiting, first):
+        shell(f"pellucid cancel {job}", service)
 
 
 def test_it_is_short_and_its_figures_stand_in_the_docs() -> None:
