@@ -118,6 +118,9 @@ def read_cluster_file(path: Path) -> tuple[CoreSpec, Stated]:
         raise TrackError(f"cluster {path}: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise TrackError(f"cluster {path}: not YAML ({str(error).splitlines()[0]})") from None
+    if not isinstance(content, dict):
+        held = "empty" if content is None else "no list of names and values"
+        raise TrackError(f"cluster {path}: it is {held}; write at least vcs: {{NAME: NODES}}")
     try:
         file = ClusterFile.model_validate(content)
         name, values = _policy(file.policy)

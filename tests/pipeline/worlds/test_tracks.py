@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import yaml
 
+from benchmarks.pages import ROOT, blocks
 from pipeline.traces.synthetic.generate import default_config, generate
 from pipeline.worlds import TrackError, open_scenario, plain, venus
 from pipeline.worlds.cluster_file import read_cluster
@@ -80,6 +81,8 @@ def test_the_recipe_of_a_seed_is_the_specified_one() -> None:
         ("vcs: {a: 2}\ncolour: red", "colour"),
         ("name: x", "vcs"),
         ("[1, 2", "not YAML"),
+        ("", "it is empty; write at least vcs"),
+        ("- a", "it is no list of names and values; write at least vcs"),
         ("vcs: {a: 1}\nprofiling: {nodes: 1, lend_from: [a]}", "lend_from"),
         ("vcs: {a: 3}\nprofiling: {nodes: 1, lend_from: [b]}", "lend_from"),
         ("vcs: {a: []}", "vcs.a"),
@@ -106,6 +109,20 @@ def test_a_bad_cluster_file_is_one_line_that_names_the_field(
     with pytest.raises(TrackError, match=named) as caught:
         read_cluster(path)
     assert "\n" not in str(caught.value)
+
+
+def test_the_cluster_file_of_the_docs_is_read_as_it_says(tmp_path: Path) -> None:
+    path = tmp_path / "site.yaml"
+    path.write_text(blocks(ROOT / "docs" / "cluster-file.md", "yaml")[0])
+    found = read_cluster(path)
+    assert (found.cluster.name, found.cluster.gpus) == ("site", 9 * 8 + 2 * 4)
+    assert {(node.gpu_type, node.gpu_memory_mib) for node in found.cluster.nodes()} == {
+        ("V100", 32_768.0),
+        ("A100", 81_920.0),
+    }
+    assert found.profiling is not None
+    assert found.profiling.nodes == {"research": 1}
+    assert found.policy == "pellucid"
 
 
 def test_a_cluster_without_a_partition_still_carries_profiles_over(tmp_path: Path) -> None:
