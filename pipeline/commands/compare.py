@@ -109,7 +109,7 @@ def compare(
         else:
             from pipeline.worlds.policy_options import given_to_all
 
-            names = _names(policies or "fifo,sjf,srtf,qssf,lucid")
+            names = _names("fifo,sjf,srtf,qssf,lucid" if policies is None else policies)
             make = partial(
                 _scenario,
                 trace,

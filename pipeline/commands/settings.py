@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import time
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -29,12 +30,17 @@ def show(server: SERVER = None, token: TOKEN = None, as_json: JSON = False) -> N
         print_json(found)
         return
     for one in found:
-        changed = "" if one["value"] == one["default"] else f" (default {one['default']})"
+        changed = "" if one["value"] == one["default"] else f" (default {_written(one['default'])})"
         if one["since"] is not None:
             changed += time.strftime(" (%F %R", time.localtime(one["since"]))
             changed += f" by {one['actor']})" if one["actor"] else ")"
         unit = f" {one['unit']}" if one["unit"] else ""
-        typer.echo(f"{one['name']} = {one['value']}{unit}{changed}: {one['description']}")
+        typer.echo(f"{one['name']} = {_written(one['value'])}{unit}{changed}: {one['description']}")
+
+
+def _written(value: Any) -> str:
+    """As a cluster file has it."""
+    return json.dumps(value, ensure_ascii=False)
 
 
 @app.command("set")

@@ -91,6 +91,7 @@ def test_a_trace_without_a_cluster_file_gets_an_inferred_one(trace: Path) -> Non
         (["simulate", "--trace", ".", "--policy", "fifo", "--track", "x"], "--track x"),
         (["compare", "--trace", ".", "--policies", "fifo,best"], "best"),
         (["compare", "--trace", ".", "--policies", ","], "empty"),
+        (["compare", "--trace", ".", "--policies", ""], "empty"),
         (["train", "--trace", "nowhere", "--out", "b"], "nowhere"),
         (["train", "--trace", ".", "--out", "b", "--where", "slurm:2"], "--keep"),
         (["ingest", "nowhere", "--out", "d"], "nowhere"),

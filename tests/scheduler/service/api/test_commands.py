@@ -354,5 +354,7 @@ def test_nodes_and_settings_are_changed_from_the_command_line(service: Service, 
     service.turn()
     shown = run("olga", "settings", "show").output
     assert re.search(r"^max_wait_s = 1000000.0 s \(default .*\) \(\d{4}-.* by olga\):", shown, re.M)
+    assert re.search(r"^borrowing = null: ", shown, re.M)
+    assert re.findall(r"^\S+ = (?:None|True|False)\b", shown, re.M) == []
     assert isinstance(run("olga", "node", "open", "none").exception, UserError)
     assert isinstance(run("olga", "settings", "set", "x").exception, UserError)
