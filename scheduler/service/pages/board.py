@@ -49,14 +49,18 @@ class NodeRow:
 
     @property
     def words(self) -> str:
+        lent = "for profiling: " * self.node.profiling
         if not self.blocks:
-            return "all free"
-        return "; ".join(block.tip for block in self.blocks)
+            return f"{lent}all free"
+        return lent + "; ".join(block.tip for block in self.blocks)
 
 
 @dataclass(frozen=True, slots=True)
 class VcMap:
-    """The nodes of a virtual cluster."""
+    """The nodes of a virtual cluster.
+
+    `gpus`, `free` and `shared` leave out nodes lent for profiling; closed ones have none free.
+    """
 
     name: str
     gpus: int
@@ -170,8 +174,8 @@ def cluster_map(nodes: Sequence[Node], placed: Sequence[JobRow], me: str) -> lis
     for vc, members in groupby(sorted(nodes, key=lambda n: (n.vc, n.node)), lambda n: n.vc):
         own = list(members)
         rows = [NodeRow(node, _blocks(node, known, me)) for node in own]
-        gpus = [gpu for node in own for gpu in node.gpus]
-        free = sum(not gpu.jobs for gpu in gpus)
+        gpus = [gpu for node in own if not node.profiling for gpu in node.gpus]
+        free = sum(not g.jobs for n in own if n.open and not n.profiling for g in n.gpus)
         shared = sum(len(gpu.jobs) > 1 for gpu in gpus)
         maps.append(VcMap(vc, len(gpus), free, shared, rows[:NODES], rows[NODES:]))
     return maps

@@ -150,3 +150,12 @@ def test_what_helps_leads_to_its_preview_and_does_what_was_said(
     assert grace.post(f"/jobs/{job}/act", data=fields(preview.text)).status_code == 303
     lived.settle(1)
     assert lived.see("grace.hopper").job(job).phase in ("starting", "running")
+
+
+def test_the_board_leaves_nodes_for_profiling_out(lived: Lived, waiting: str) -> None:
+    shown = lived.browser("ada.byron").get("/").text
+    assert "0 of 4 GPUs free" in shown
+    assert "of 8 GPUs free" not in shown
+    assert len(re.findall(r'class="node-name".*<small class="muted">profiling</small>', shown)) == 1
+    assert "for profiling: all free" in shown
+    assert waiting in shown
