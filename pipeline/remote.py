@@ -152,7 +152,7 @@ def effect_lines(answer: Mapping[str, Any], now: float) -> list[str]:
     if gain is not None and abs(gain) >= 1:
         word = "earlier" if gain > 0 else "later"
         futures = f"earlier in {answer['earlier']} of {answer['futures']} futures"
-        lines.append(f"In the middle {between(0.0, abs(gain))} {word} ({futures}).")
+        lines.append(f"At even odds {between(0.0, abs(gain))} {word} ({futures}).")
     for job_moved in answer["moved"]:
         word = "later" if job_moved["by_s"] > 0 else "earlier"
         by = between(0.0, abs(job_moved["by_s"]))
@@ -161,4 +161,7 @@ def effect_lines(answer: Mapping[str, Any], now: float) -> list[str]:
     if others and (others["later"] or others["earlier"]):
         lines.append(f"Others: {others['later']} would start later, {others['earlier']} earlier.")
     lines += [f"Assumed: {assumed}." for assumed in answer["assumed"]]
-    return [*lines, f"Do it: {answer['command']}"] if answer["command"] else lines
+    if answer["command"]:
+        worse = gain is not None and gain <= -1
+        lines.append(f"{'Do it all the same' if worse else 'Do it'}: {answer['command']}")
+    return lines

@@ -53,7 +53,7 @@ class Outcome:
 
     Attributes:
         starts_now: it would start at once; decided, not foreseen.
-        gain_s: how much earlier it starts, median over the futures; below 0 is later.
+        gain_s: how much earlier it starts with even odds, `now` beside `then`; below 0 is later.
         earlier, futures: in how many of the futures it starts earlier.
         moved: others whose start moves by a minute or more.
         examined: how many others were examined, and `waiting` how many wait.
@@ -143,14 +143,14 @@ class WhatIf:
             base.append(before)
             made.append(after)
         gains = [b[job_id][0] - m[job_id][0] for b, m in zip(base, made, strict=True)]
-        gains = [gain for gain in gains if gain == gain]  # never in either world: nothing to say
-        middle = median(gains) if gains else None
+        is_now = _forecast(futures, base, job_id, why_stuck(futures.core, job_id))
+        then = _forecast(futures, made, job_id, why_stuck(trial, job_id))
         return Outcome(
             change,
-            _forecast(futures, base, job_id, why_stuck(futures.core, job_id)),
-            _forecast(futures, made, job_id, why_stuck(trial, job_id)),
+            is_now,
+            then,
             started,
-            middle if middle is not None and isfinite(middle) else None,
+            _gain(is_now, then),
             sum(gain > 0 for gain in gains),
             len(made),
             position,
@@ -362,6 +362,13 @@ def _forecast(futures: Futures, worlds: list[World], job_id: str, stuck: str) ->
     starts = [world[job_id][0] for world in worlds]
     ends = [world[job_id][1] for world in worlds]
     return summary(futures.now, starts, ends, futures.horizon_s)
+
+
+def _gain(is_now: StartForecast, then: StartForecast) -> float | None:
+    """Seconds between the even-odds starts that are told; None where one is unknown."""
+    if is_now.start_p50 is None or then.start_p50 is None:
+        return None
+    return is_now.start_p50 - then.start_p50
 
 
 def _starts_in(worlds: list[World], job_id: str) -> bool:

@@ -70,7 +70,7 @@ class WhatIfAnswer:
     words: Annotated[str, Field(description="The change, as the beginning of a sentence.")] = ""
     starts_now: Annotated[bool, Field(description="The core, tried, starts it at once.")] = False
     gain_s: Annotated[
-        float | None, Field(description="Seconds it starts earlier, the median over futures.")
+        float | None, Field(description="Seconds it starts earlier, p50 beside p50.")
     ] = None
     earlier: Annotated[int | None, Field(description="Futures in which it starts earlier.")] = None
     futures: Annotated[int, Field(description="Futures the figures rest on.")] = 0

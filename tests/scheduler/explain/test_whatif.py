@@ -246,3 +246,18 @@ def test_the_effect_of_a_node_that_shrinks() -> None:
     # 4 GPUs from 600 on: large still starts then, late has not enough any more
     told = the_effect(lambda core: core.change_node(0, Node("vc", 4)))
     assert (told["moved"], told["stuck"]) == ({}, ["late"])
+
+
+def test_the_gain_is_the_difference_of_the_starts_that_are_told() -> None:
+    desk = Desk(pellucid(), cluster_of(nodes=1))
+    memory = desk.core.estimator = Memory(desk.core.estimator)
+    for i in range(4):
+        desk.submit(a_job(f"run{i}", gpus=2, user="ann"))
+    desk.submit(a_job("next", gpus=4, user="bob", at=60.0), now=60.0)
+    for gpus in (2, 6, 8):
+        asking = WhatIf(Futures(desk.core, memory, 100.0), samples=16)
+        outcome = asking.ask("next", Change(gpus=gpus))
+        assert outcome.now.start_p50 is not None
+        assert outcome.then.start_p50 is not None
+        assert outcome.gain_s == outcome.now.start_p50 - outcome.then.start_p50
+        assert outcome.gain_s != 0
