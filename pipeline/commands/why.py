@@ -225,6 +225,8 @@ def after_lines(compared: dict[str, Any]) -> list[str]:
     job, other = compared["job_id"], compared["other"]
     if compared["unavailable"]:
         return [f"{job} cannot be compared with {other}: {compared['unavailable']}"]
+    if compared["early_s"] is not None:
+        return [f"{other} went before {job}: {compared['why']}."]
     goes = "went" if compared["started"] else "goes"
     before = f"{other} {goes} before {job}" if compared["first"] else f"{job} goes before {other}"
     lines = [f"{before}: of {other}, {compared['why']}."]

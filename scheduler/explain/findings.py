@@ -250,11 +250,11 @@ _WHAT = {
 
 
 def _end(runs: list[dict[str, Any]]) -> str:
-    """When the last of some runs should end, and how far it has outlived what was expected."""
+    """When the last of some runs should end, and whether it has outlived its prediction."""
     last = max(runs, key=lambda run: float(run["ends_in_s"]))
     text = f"{'the last ' * (len(runs) > 1)}should end in {roughly(last['ends_in_s'])}"
     if last["past_s"]:
-        text += f", {roughly(last['past_s'])} overdue"
+        text += ", later than predicted"
     return text
 
 

@@ -169,6 +169,7 @@ class Compared:
         first: the other goes first; `why` says by what.
         started: why the other could start; "" while it waits.
         terms: of both places in line, seconds; None: that job has no such term.
+        early_s: seconds the other had run when this one was submitted: no places are compared.
     """
 
     job_id: str
@@ -177,6 +178,7 @@ class Compared:
     why: str = ""
     started: str = ""
     terms: list[dict[str, str | float | None]] = field(default_factory=list)
+    early_s: float | None = None
     unavailable: str = ""
 
 

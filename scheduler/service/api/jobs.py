@@ -10,6 +10,7 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from scheduler.core.decisions import Action
+from scheduler.explain.words import duration
 from scheduler.service.api.auth import Seen
 from scheduler.service.api.changes import Changes
 from scheduler.service.api.explanation import (
@@ -158,8 +159,12 @@ async def after(
     other: Annotated[str, Query(max_length=64, description="Another job of yours.")],
 ) -> Compared:
     """Why another job went, or goes, before a waiting job: the terms of both places in line."""
-    await run_in_threadpool(view.job, job_id)
+    this = await run_in_threadpool(view.job, job_id)
     beside = await run_in_threadpool(view.job, other)
+    if beside.started_at is not None and beside.started_at < this.submitted_at:
+        early_s = this.submitted_at - beside.started_at
+        why = f"it started {duration(early_s)} before {job_id} was submitted"
+        return Compared(job_id, other, first=True, why=why, early_s=early_s)
     told = await _ask(request, view, "after", job_id, other=other)
     if "unavailable" in told:
         return Compared(job_id, other, unavailable=str(told["unavailable"]))

@@ -209,7 +209,9 @@ def test_a_run_that_outlived_its_prediction_is_said_to() -> None:
     futures = Futures(desk.core, memory, now)
     found = answer(futures, "next")
     assert found.way.holders[0].past_s == pytest.approx(HOUR)
-    assert "1 h overdue" in told(found, "", futures)["in_the_way"]
+    said = told(found, "", futures)["in_the_way"]
+    assert ", later than predicted)" in said
+    assert "overdue" not in said
 
 
 @pytest.mark.parametrize("place", [0, 3, 150, 299])

@@ -7,11 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import update
 
+from pipeline.commands.why import after_lines
 from scheduler.service.analyst.process import Analyst
 from scheduler.service.api.limits import Limits
 from scheduler.service.log.bundles import BundleStore
 from scheduler.service.log.store.store import Store
+from scheduler.service.log.store.tables import jobs
 from tests.scheduler.service.api.conftest import Service
 
 JOBS = "/api/v1/jobs"
@@ -86,6 +89,22 @@ def test_why_after_another_and_the_order_tell_the_terms_of_both(answered: Servic
     sums = [sum(term["seconds"] for term in row["terms"]) for row in whole["rows"]]
     assert sums == sorted(sums)
     assert [row["position"] for row in whole["rows"]] == [1, 2, 3]
+
+
+def test_a_job_that_ran_already_is_said_to_have(service: Service) -> None:
+    first = service.submit("alice", 1000, gpus=8)
+    service.turn(2)
+    service.turn(3, 10.0)
+    later = service.submit("alice", gpus=8)
+    with service.store.writing() as connection:  # as many seconds as have passed on the cluster
+        connection.execute(
+            update(jobs).where(jobs.c.job_id == first).values(started_at=jobs.c.started_at - 300.0)
+        )
+    told = service.by("alice").get(f"{JOBS}/{later}/after", params={"other": first}).json()
+    assert (told["unavailable"], told["first"], told["terms"]) == ("", True, [])
+    (line,) = after_lines(told)
+    assert line.startswith(f"{first} went before {later}: it started ")
+    assert line.endswith(f" before {later} was submitted.")
 
 
 def test_a_preview_tells_what_is_foreseen(answered: Service) -> None:
