@@ -233,6 +233,8 @@ def test_the_page_says_which_way_it_went_and_when_not_to_believe_it(
     assert "FAR FROM WHAT HAPPENED" not in text(5, 10)
     far = {**found["backtest"], "avg_wait_replayed_s": 9e4}
     assert "FAR FROM WHAT HAPPENED" in text(5, 10, backtest=far)
+    page = text(5, 10, backtest=far)
+    assert page.index("FAR FROM WHAT HAPPENED") < page.index("people waited")
     # Where no job lasts an hour, nothing is to be told of it.
     assert "over an hour" not in text(5, 10, duration_model={"n": 60.0, "spearman": 0.5})
     assert "Too few jobs" in text(5, 10, duration_model=None)
