@@ -12,6 +12,7 @@ from fastapi import Path as InPath
 from sqlalchemy import Connection
 from starlette.concurrency import run_in_threadpool
 
+from scheduler.core.limits import Line
 from scheduler.service.api.auth import Operator, Seen
 from scheduler.service.api.changes import Changes
 from scheduler.service.api.problems import Problem, responses
@@ -36,7 +37,7 @@ from scheduler.service.log.store.visibility import Viewer
 router = APIRouter(tags=["nodes and settings"])
 Named = Annotated[str, InPath(max_length=128, description="A node's name, or its number.")]
 Preview = Annotated[bool, Query(description="Change nothing; show the effect.")]
-Why = Annotated[str, Query(max_length=256, pattern=r"^[^\x00-\x1f\x7f]*$")]
+Why = Annotated[Line, Query(max_length=256)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,10 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from scheduler.core.limits import GpuMemory, GpuType, Line, Name
+
 MAX_PRIORITY = 1_000_000
 RESERVED = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
-
-
-def _line(text: str) -> str:
-    if not text.isprintable():
-        raise ValueError("holds a character that cannot be printed")
-    return text
 
 
 def _argument(text: str) -> str:
@@ -34,7 +30,6 @@ def _variable(name: str) -> str:
     return name
 
 
-Line = Annotated[str, AfterValidator(_line)]
 Argument = Annotated[str, Field(max_length=32_768), AfterValidator(_argument)]
 Variable = Annotated[
     str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$"), AfterValidator(_variable)
@@ -114,7 +109,7 @@ class ChangeRequest(Request):
     time_limit_s: Annotated[float | None, Field(gt=0, le=1e9)] = None
     share: bool | None = None
     profile: bool | None = None
-    vc: Annotated[Line | None, Field(min_length=1, max_length=128)] = None
+    vc: Name | None = None
     gpu_type: Annotated[
         Line | None, Field(max_length=64, description='"": any GPU type will do.')
     ] = None
@@ -155,21 +150,21 @@ NewVc = Annotated[bool, Field(description="The virtual cluster may be one that i
 class AddNodeRequest(Request):
     """A node that comes."""
 
-    name: Annotated[Line, Field(min_length=1, max_length=128)]
-    vc: Annotated[Line, Field(min_length=1, max_length=128)]
+    name: Name
+    vc: Name
     gpus: Annotated[int | None, Field(ge=1, le=64)] = None
-    gpu_type: Annotated[Line | None, Field(max_length=64)] = None
-    gpu_memory_mib: Annotated[float | None, Field(gt=0, le=1e9)] = None
+    gpu_type: GpuType | None = None
+    gpu_memory_mib: GpuMemory | None = None
     new_vc: NewVc = False
 
 
 class ChangeNodeRequest(Request):
     """What a node is to be once nothing runs there. At least one field besides the reason."""
 
-    vc: Annotated[Line | None, Field(min_length=1, max_length=128)] = None
+    vc: Name | None = None
     gpus: Annotated[int | None, Field(ge=1, le=64)] = None
-    gpu_type: Annotated[Line | None, Field(max_length=64)] = None
-    gpu_memory_mib: Annotated[float | None, Field(gt=0, le=1e9)] = None
+    gpu_type: GpuType | None = None
+    gpu_memory_mib: GpuMemory | None = None
     new_vc: NewVc = False
     reason: Annotated[Line, Field(max_length=256)] = ""
 
@@ -201,7 +196,7 @@ class WhatIfRequest(Request):
     priority: Annotated[int | None, Field(ge=-MAX_PRIORITY, le=MAX_PRIORITY)] = None
     share: bool | None = None
     profile: bool | None = None
-    vc: Annotated[Line | None, Field(min_length=1, max_length=128)] = None
+    vc: Name | None = None
     gpu_type: Annotated[
         Line | None, Field(max_length=64, description='"": any GPU type will do.')
     ] = None

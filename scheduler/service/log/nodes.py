@@ -14,8 +14,7 @@ from typing import Any
 from scheduler.backends.events import ABOUT_NODES, Event, Kind, canonical
 from scheduler.backends.submission import is_change
 from scheduler.core.cluster import ClusterSpec, Node, same_type
-
-MOST_GPUS, MOST_MIB = 1024, 1e9  # of one node, and memory of one GPU: more is a mistake
+from scheduler.core.limits import MOST_GPUS, MOST_MIB
 
 
 @dataclass(frozen=True, slots=True)

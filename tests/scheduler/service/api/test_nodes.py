@@ -63,6 +63,17 @@ def test_a_node_comes_moves_and_goes(service: Service, tmp_path: Path) -> None:
     assert audit(service.store, BundleStore(tmp_path / "bundles").find).clean
 
 
+@pytest.mark.parametrize("reason", ["\n", "\x1b[2J", "\x9b2J", "\u202e", "x" * 257])
+def test_a_reason_is_a_line_of_printable_text(service: Service, reason: str) -> None:
+    olga, before = service.by("olga"), service.events()
+    for answer in (
+        olga.delete(f"{API}/nodes/node001", params={"reason": reason}),
+        olga.put(f"{API}/nodes/node001", json={"open": False, "reason": reason}),
+    ):
+        assert answer.status_code == 422
+    assert service.events() == before
+
+
 @pytest.mark.parametrize("query", ["", "?preview=true"])
 def test_a_virtual_cluster_is_not_made_by_a_typing_error(service: Service, query: str) -> None:
     olga = service.by("olga")

@@ -1,0 +1,21 @@
+"""What of a cluster may be stated, whoever states it: a cluster file, a request, an event."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+MOST_GPUS, MOST_MIB = 1024, 1e9  # of one node, and memory of one GPU: more is a mistake
+
+
+def _line(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("holds a character that cannot be printed")
+    return text
+
+
+Line = Annotated[str, AfterValidator(_line)]  # no control characters, none that turn text around
+Name = Annotated[Line, Field(min_length=1, max_length=128)]  # of a node, of a virtual cluster
+GpuType = Annotated[Line, Field(max_length=64)]
+GpuMemory = Annotated[float, Field(gt=0, le=MOST_MIB)]  # MiB
