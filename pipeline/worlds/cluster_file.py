@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,13 +21,14 @@ from pydantic import (
 from pipeline.worlds.venus import TrackError
 from scheduler.assembly import CoreSpec, Stated
 from scheduler.core.cluster import ClusterSpec, NodeGroup
-from scheduler.core.settings import InvalidSettings, ProfilingPartition, UnknownPolicy, read
+from scheduler.core.limits import GpuMemory, GpuType, Line, Name
+from scheduler.core.settings import InvalidSettings, ProfilingPartition, read
 
 DEFAULT_POLICY = "pellucid"
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
 class NodesFile(_Strict):
@@ -34,9 +36,9 @@ class NodesFile(_Strict):
 
     nodes: int = Field(ge=1, le=100_000)
     gpus_per_node: Annotated[PositiveInt, Field(le=64)] | None = None
-    gpu_type: Annotated[str, Field(max_length=64)] | None = None
-    gpu_memory_mib: Annotated[float, Field(gt=0)] | None = None
-    names: list[Annotated[str, Field(min_length=1, max_length=128)]] = []
+    gpu_type: GpuType | None = None
+    gpu_memory_mib: GpuMemory | None = None
+    names: list[Name] = []
 
     @model_validator(mode="after")
     def _a_name_each(self) -> NodesFile:
@@ -59,11 +61,11 @@ class ClusterFile(_Strict):
         policy: `name`, and beside it the settings of that policy that are not its defaults.
     """
 
-    name: str = "cluster"
+    name: Annotated[Line, Field(max_length=128)] = "cluster"
     gpus_per_node: PositiveInt = Field(8, le=64)
-    gpu_type: str = ""
-    gpu_memory_mib: float = Field(24_576.0, gt=0)
-    vcs: dict[str, Annotated[list[NodesFile], Field(min_length=1), BeforeValidator(_groups)]] = (
+    gpu_type: GpuType = ""
+    gpu_memory_mib: GpuMemory = 24_576.0
+    vcs: dict[Name, Annotated[list[NodesFile], Field(min_length=1), BeforeValidator(_groups)]] = (
         Field(min_length=1)
     )
     profiling: dict[str, Any] = {}
@@ -112,12 +114,7 @@ def read_cluster(path: Path) -> CoreSpec:
 
 def read_cluster_file(path: Path) -> tuple[CoreSpec, Stated]:
     """A cluster file, and which of what has a default it states. Raises TrackError."""
-    try:
-        content = yaml.safe_load(path.read_text())
-    except OSError as error:
-        raise TrackError(f"cluster {path}: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise TrackError(f"cluster {path}: not YAML ({str(error).splitlines()[0]})") from None
+    content = _content(path)
     if not isinstance(content, dict):
         held = "empty" if content is None else "no list of names and values"
         raise TrackError(f"cluster {path}: it is {held}; write at least vcs: {{NAME: NODES}}")
@@ -129,9 +126,28 @@ def read_cluster_file(path: Path) -> tuple[CoreSpec, Stated]:
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(map(str, first["loc"])) or "the file"
-        raise TrackError(f"cluster {path}: {field}: {first['msg']}") from None
-    except (InvalidSettings, UnknownPolicy) as error:
-        raise TrackError(f"cluster {path}: {error}") from None
+        raise _refused(path, f"{field}: {first['msg']}") from None
+    except (ValueError, RecursionError) as error:  # also of a number too long to be shown
+        raise _refused(path, str(error)) from None
+
+
+def _content(path: Path) -> Any:
+    try:
+        return yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise _refused(path, str(error.strerror)) from None
+    except RecursionError:
+        raise _refused(path, "not YAML (too many brackets within brackets)") from None
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
+        # the YAML library lets through what int, float and datetime raise, and its own slips
+        why = re.split(r"[;\n]", str(error))[0]
+        raise _refused(path, f"not YAML ({why})") from None
+
+
+def _refused(path: Path, why: str) -> TrackError:
+    """One line; a name in it may hold what a terminal would obey."""
+    plain = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in why)
+    return TrackError(f"cluster {path}: {plain}")
 
 
 def _policy(section: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -152,6 +168,8 @@ def _partition(section: Mapping[str, Any], vcs: Mapping[str, int]) -> ProfilingP
         raise InvalidSettings(f"profiling.{first['loc'][0]}: {first['msg']}") from None
     nodes: dict[str, int] = {}
     if isinstance(lenders.nodes, int):
+        if lenders.nodes > (every := sum(vcs.values())):
+            raise InvalidSettings(f"profiling.nodes: more than the {every} nodes of the cluster")
         turns = lenders.lend_from or sorted(vcs, key=lambda vc: -vcs[vc])
         for i in range(lenders.nodes):
             vc = turns[i % len(turns)]

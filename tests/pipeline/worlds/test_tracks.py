@@ -99,6 +99,26 @@ def test_the_recipe_of_a_seed_is_the_specified_one() -> None:
         ("vcs: {a: 3}\npolicy: {borrowing: {lend_s: -1}}", "borrowing.lend_s is -1: "),
         ("vcs: {a: 3}\npolicy: {name: fifo, ageing: 1}", "policy fifo: ageing: no such setting"),
         ("vcs: {a: 3}\npolicy: pellucid", "policy"),
+        ("vcs: {a: 3}\ngpu_memory_mib: 2.0e+9", "gpu_memory_mib: .* equal to 1000000000"),
+        ("vcs: {a: [{nodes: 1, gpu_memory_mib: 2.0e+9}]}", "vcs.a.0.gpu_memory_mib"),
+        ("vcs: {a: 3}\ngpu_memory_mib: .inf", "gpu_memory_mib: .* finite"),
+        ("vcs: {a: [{nodes: 1, gpu_memory_mib: .inf}]}", "vcs.a.0.gpu_memory_mib: .* finite"),
+        ("vcs: {a: " + "9" * 5000 + "}", "not YAML .*digits"),
+        ("vcs: {a: 3}\npolicy: {ageing: 0x" + "f" * 5000 + "}", "digits"),
+        ("vcs: {a: 3}\nprofiling: {nodes: {a: 0x" + "f" * 5000 + "}}", "digits"),
+        ("[" * 3000, "not YAML .*brackets"),
+        ("name: 2020-13-45\nvcs: {a: 3}", "not YAML .*month"),
+        ("vcs: !!int ''", "not YAML"),
+        ("name: !!bool maybe\nvcs: {a: 3}", "not YAML"),
+        ("vcs: !!timestamp hi", "not YAML"),
+        ("vcs: {a: 3}\nprofiling: {nodes: 1000000000}", "profiling.nodes: more than the 3 nodes"),
+        ('vcs: {a: 3}\nname: "\\e[2J"', "name: .*cannot be printed"),
+        ('vcs: {"\\e[2J": 3}', "vcs.*cannot be printed"),
+        ('vcs: {a: 3}\ngpu_type: "\\x9b2J"', "gpu_type: .*cannot be printed"),
+        ('vcs: {a: [{nodes: 1, gpu_type: "\\a"}]}', "vcs.a.0.gpu_type: .*cannot be printed"),
+        ('vcs: {a: [{nodes: 1, names: ["\\u202e"]}]}', "vcs.a.0.names.0: .*cannot be printed"),
+        ('vcs: {a: 3}\n"\\e[2J": 3', "Extra inputs"),
+        ('vcs: {a: 3}\npolicy: {"\\e[2J": 3}', "no such setting"),
     ],
 )
 def test_a_bad_cluster_file_is_one_line_that_names_the_field(
@@ -108,7 +128,7 @@ def test_a_bad_cluster_file_is_one_line_that_names_the_field(
     path.write_text(content)
     with pytest.raises(TrackError, match=named) as caught:
         read_cluster(path)
-    assert "\n" not in str(caught.value)
+    assert str(caught.value).isprintable(), "one line, and nothing that a terminal obeys"
 
 
 def test_the_cluster_file_of_the_docs_is_read_as_it_says(tmp_path: Path) -> None:
