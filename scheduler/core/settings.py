@@ -16,8 +16,12 @@ from typing import Annotated, Any, TypeVar, get_args
 
 import yaml
 from annotated_types import Ge, Gt, Le, Lt
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic.fields import FieldInfo
+from pydantic_core import PydanticCustomError
+
+# Of a number that is not 0: whatever a policy makes of these and a time since the epoch is finite.
+SMALLEST, LARGEST = 1e-6, 1e12
 
 
 class InvalidSettings(ValueError):
@@ -32,6 +36,13 @@ class Settings(BaseModel):
     """Base of all settings and of their sections; its fields are made by `setting`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    @field_validator("*")
+    @classmethod
+    def _can_be_used(cls, value: Any) -> Any:
+        """Numbers that can be reckoned with and text that can be shown, at any depth."""
+        _check(value)
+        return value
 
     def plain(self) -> dict[str, Any]:
         """Every value, as it can be written in YAML or JSON."""
@@ -107,13 +118,14 @@ def read(kind: type[Kind], values: Mapping[str, Any]) -> Kind:
     except ValidationError as error:
         first = error.errors()[0]
     name = ".".join(map(str, first["loc"]))
+    shown = name if name.isprintable() else repr(name)
     if first["type"] == "extra_forbidden":
         within = name.rpartition(".")[0]
         names = [one.name for one in describe(kind) if one.name.rpartition(".")[0] == within]
         there = ", ".join(names) or "none"
-        raise InvalidSettings(f"{name}: no such setting; there are: {there}")
+        raise InvalidSettings(f"{shown}: no such setting; there are: {there}")
     what = "give its settings by name" if first["type"] == "model_type" else first["msg"].lower()
-    raise InvalidSettings(f"{name} is {first['input']!r}: {what}")
+    raise InvalidSettings(f"{shown} is {first['input']!r}: {what}")
 
 
 def with_assignments(values: Mapping[str, Any], texts: Sequence[str]) -> dict[str, Any]:
@@ -154,6 +166,21 @@ def _over(below: Settings, stated: Mapping[str, Any]) -> dict[str, Any]:
         section = isinstance(under, Settings) and isinstance(value, Mapping)
         found[name] = _over(under, value) if section else value
     return found
+
+
+def _check(value: Any) -> None:
+    if isinstance(value, str):
+        if not value.isprintable():
+            raise PydanticCustomError("text", "holds a character that cannot be printed")
+    elif isinstance(value, Mapping):
+        for one in (*value, *value.values()):
+            _check(one)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            _check(one)
+    elif isinstance(value, int | float) and value and not SMALLEST <= abs(value) <= LARGEST:
+        bounds = f"a number other than 0 must be {SMALLEST:g} to {LARGEST:g} in size"
+        raise PydanticCustomError("size", bounds)
 
 
 # --- showing ------------------------------------------------------------------------------------

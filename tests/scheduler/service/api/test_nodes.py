@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -168,13 +169,20 @@ def test_settings_that_were_not_taken_are_not_shown(service: Service) -> None:
         ("PUT", "/settings", {"settings": {"nonsense": 1}}, 422),
         ("PUT", "/settings", {"settings": {"ageing": -1}}, 422),
         ("PUT", "/settings", {"settings": {"ageing.more": 1}}, 422),
+        ("PUT", "/settings", {"settings": {"ageing": 1.7e308}}, 422),
+        ("PUT", "/settings", {"settings": {"fairness.half_life_s": 1e-300}}, 422),
+        ("PUT", "/settings", {"settings": {"gpu_types.counted_on": "\ud800"}}, 422),
+        ("PUT", "/settings", {"settings": {"gpu_types.speeds": {"\ud800": 1.0}}}, 422),
+        ("PUT", "/settings", {"settings": {"\ud800": 1}}, 422),
         ("PUT", "/settings?preview=true", {"settings": {"ageing": -1}}, 422),
     ],
 )
 def test_what_cannot_be_is_turned_down_with_a_sentence(
     service: Service, method: str, path: str, body: dict[str, Any], status: int
 ) -> None:
-    answer = service.by("olga").request(method, API + path, json=body)
+    answer = service.by("olga").request(
+        method, API + path, content=json.dumps(body), headers={"Content-Type": "application/json"}
+    )
     assert answer.status_code == status, answer.text
     assert answer.json()["detail"]
 

@@ -36,6 +36,8 @@ def make(tmp_path: Path) -> Make:
         (Kind.SETTINGS_SET, {"settings": [1]}),
         (Kind.SETTINGS_SET, {"settings": "ageing"}),
         (Kind.SETTINGS_SET, {"settings": {"ageing": {}}}),
+        (Kind.SETTINGS_SET, {"settings": {"ageing": 1.7e308}}),
+        (Kind.SETTINGS_SET, {"settings": {"gpu_types": {"counted_on": "\ud800"}}}),
         (Kind.NODE_ADDED, A_NODE),
         (Kind.NODE_ADDED, {"name": "n", **A_NODE, "gpus": 0}),
         (Kind.NODE_ADDED, {"name": "n", **A_NODE, "gpus": True}),
