@@ -23,6 +23,7 @@ from scheduler.testing.worlds import World, a_cluster, worlds
 
 WITH_SETTINGS = [name for name, kind in POLICIES.items() if kind.Settings.model_fields]
 
+MODELS = [one.Settings for one in POLICIES.values()] + [one.Settings for one in ALLOCATING.values()]
 NUMBERS = [0.0, 1e-300, 1e-6, 0.5, 1.0, 2.0, 1e12, 1e13, 1.7e308, -1e12, 0, 1, 10**12, 10**400]
 WORDS = ["", "V100", "ann", "vca", "\ud800", "a\nb"]
 ANYTHING: list[Any] = [
@@ -122,9 +123,7 @@ def test_what_is_accepted_can_be_decided_with(
     assert decided(core, world)
 
 
-@pytest.mark.parametrize(
-    "kind", [one.Settings for one in (*POLICIES.values(), *ALLOCATING.values())]
-)
+@pytest.mark.parametrize("kind", MODELS)
 def test_defaults_are_accepted(kind: Any) -> None:
     assert read(kind, kind().plain()) == kind()
 
