@@ -565,7 +565,7 @@ def test_the_service_may_die_before_and_after_everything_it_does(
         if doom.left > 0:
             break  # the service did not live to see that step
     assert deaths == step - 1
-    assert deaths > 20
+    assert deaths >= 16  # how many steps there are hangs on how many reports come at once
 
 
 # --- names ----------------------------------------------------------------------------------------
