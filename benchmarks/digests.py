@@ -16,8 +16,10 @@ and values count, names in Python do not. Expected values are in `digests.json`,
 writes. Exits with 1 and names the run, the digest, and the block of decisions in which they first
 differ.
 
-The demo runs train nothing. Those of track `honest` (but for given durations) fit models, and hold
-for the versions in `constraints.txt`.
+The demo runs train nothing. Those of track `honest` (but for given durations) fit models: their
+`effects` hold for the versions in `constraints.txt`, their `record` and `holders` besides for one
+kind of processor (with other vector instructions, as by `NPY_DISABLE_CPU_FEATURES`, the estimates
+differ in their last digits).
 """
 
 from __future__ import annotations
