@@ -90,6 +90,17 @@ class Slurm(Policy):
         self.places_cpus = True
         self._names, self._asks = list(names), dict(asks)
 
+    def take_over(
+        self, before: Policy, jobs: Iterable[QueuedJob], runs: Iterable[Run], now: float
+    ) -> bool:
+        """It has no settings of its own: what it knows, and when it last backfilled, stay."""
+        if not isinstance(before, Slurm):
+            return False
+        settings = self.settings
+        self.__dict__.update(before.__dict__)
+        self.settings = settings
+        return True
+
     # --- what it knows of jobs ------------------------------------------------------------------
 
     def ask(self, job: Job) -> Ask:
