@@ -2,7 +2,7 @@
 
     python -m benchmarks.ablation --json [--track honest honest-open] [--seeds 100 101]
 
-Prints the table of `docs/policy.md`. Every cell (a row, on a track, on a seed) is a simulated month
+Prints a table of `docs/policy-figures.md`. Every cell (a row, a track, a seed) is a simulated month
 and is kept in `--keep` as soon as it is done: the command can be stopped and given again, and goes
 on where it was for as long as the code it measures is the same. Durations are predicted online from
 nothing by the histories alone (`--durations own` refits the GA2M daily, and takes twice as long).
@@ -238,7 +238,7 @@ def _means(
 
 
 def table(found: Mapping[str, Any]) -> str:
-    """The tables of `docs/policy.md`."""
+    """The tables of `docs/policy-figures.md`."""
     lines = []
     for track in dict.fromkeys(row["track"] for row in found["rows"]):
         lines += [

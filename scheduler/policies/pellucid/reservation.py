@@ -6,7 +6,7 @@ the jobs that were running on them already. Predictions only choose which GPUs t
 node is exchanged for one that is idle now, never for another busy one, so what a job waits for
 only ever shrinks. A virtual cluster keeps one reservation at a time, for the job that was
 submitted first among those past their bound: holding GPUs idle for many at once costs everybody
-far more than it gives them (`docs/policy.md`).
+far more than it gives them (`docs/policy-figures.md`).
 """
 
 from __future__ import annotations
