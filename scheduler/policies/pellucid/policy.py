@@ -1,6 +1,6 @@
 """Pellucid: learned order with ageing, packing that pays, profiling that pays, a bound on waiting.
 
-Nothing is preempted. How the parts earn their keep, and what they cost, is in `docs/policy-figures.md`.
+Nothing is preempted. How the parts earn their keep, at what cost: `docs/policy-figures.md`.
 """
 
 from __future__ import annotations
