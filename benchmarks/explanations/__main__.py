@@ -15,7 +15,8 @@ carries them out on the core that decides, in a forked process:
 - `fresh`: every number, in words too, is that of an account kept from decisions and ends alone;
 - `counterfactuals`: what would help, done; a start at once by the core itself, an earlier one in
   futures drawn anew. `other_than_fewer_gpus`: share of the waits asked about with such a one;
-- `stable`: how far the first three terms of predictions agree from one fit to the next;
+- `stable`: how far the first three reasons of predictions, as they are shown, agree from one fit
+  to the next; `stable_single_terms`: how far the first three single terms do;
 - `readable`: words of what `pellucid why` prints; shares with a reason code, a raw feature name;
 - `forecasts`: starts kept by their p90, over jobs and over batches (what one user sends within an
   hour), by promised wait; pinball loss beside a moving average of recent waits and the crude rule.

@@ -41,7 +41,8 @@ class Found:
         texts: the answers as they are read.
         cpu_s: processor seconds of each answer to "why"; spent_s: of the whole audit.
         foretold: forecasts and what came of them.
-        agreed: how far the first terms of predictions agree from fit to fit.
+        agreed: how far the first reasons, and the first single terms, of predictions agree from
+            fit to fit.
         skipped: why this world was not audited.
     """
 
@@ -55,7 +56,7 @@ class Found:
     untrue: list[str] = field(default_factory=list)
     cpu_s: list[float] = field(default_factory=list)
     foretold: list[Foretold] = field(default_factory=list)
-    agreed: list[float] = field(default_factory=list)
+    agreed: list[tuple[float, float]] = field(default_factory=list)
     spent_s: float = 0.0
     skipped: str = ""
 

@@ -39,11 +39,12 @@ def one(name: str, data: Path, seed: int, waits: int) -> Found:
 def figures(found: Sequence[Found]) -> dict[str, Any]:
     """Everything that is printed but the verdict."""
     told = [o for o in found if not o.skipped]
-    agreed = [share for o in told for share in o.agreed]
+    agreed, single = ([pair[i] for o in told for pair in o.agreed] for i in (0, 1))
     seconds = sorted(s for o in told for s in o.cpu_s)
     return {
         **shares(told),
         "stable": round(fmean(agreed), 4) if agreed else None,
+        "stable_single_terms": round(fmean(single), 4) if single else None,
         "readable": readable([text for o in told for text in o.texts]),
         "forecasts": forecasts([f for o in told for f in o.foretold]),
         "answer_cpu_p50_s": round(seconds[len(seconds) // 2], 3) if seconds else None,

@@ -1,4 +1,4 @@
-"""Whether the first terms of a prediction stay the first when the model is fitted anew."""
+"""Whether the first reasons of a prediction stay the first when the model is fitted anew."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 from features.spec import Value
 from models.bundle import Bundle
 from pipeline.online import OnlineEstimator
+from scheduler.explain.thoughts import thoughts
 
-FIRST = 3  # terms that are compared
+FIRST = 3  # that are compared
 ROWS = 100  # latest ended jobs that are explained by either model
 
 
@@ -17,26 +18,31 @@ class Refitted(OnlineEstimator):
     """Own predictions that compare every fit with the one before.
 
     Attributes:
-        agreed: of each job explained by two fits, how far their first terms agree, 0 to 1.
+        agreed: of each job explained by two fits, how far its first reasons agree, as they are
+            shown (terms grouped by thought); and how far its first single terms do.
     """
 
     def __init__(self, **options: Any):
         super().__init__(**options)
-        self.agreed: list[float] = []
+        self.agreed: list[tuple[float, float]] = []
 
     def use(self, bundle: Bundle) -> None:
         before: Bundle | None = getattr(self, "bundle", None)
         super().use(bundle)
         if before is not None:
             for row in self._rows[-ROWS:]:
-                self.agreed.append(agreement(leading(before, row), leading(bundle, row)))
+                one, other = leading(before, row), leading(bundle, row)
+                shown, single = (agreement(*pair) for pair in zip(one, other, strict=True))
+                self.agreed.append((shown, single))
 
 
-def leading(bundle: Bundle, row: Sequence[Value]) -> list[str]:
-    """Names of the largest terms of a prediction, the largest first."""
+def leading(bundle: Bundle, row: Sequence[Value]) -> tuple[list[str], list[str]]:
+    """The largest reasons of a prediction, and its largest single terms; the largest first."""
     told = bundle.duration.explain(row).terms
-    by_size = sorted(zip(told, bundle.duration.term_names, strict=True), key=lambda t: -abs(t[0]))
-    return [name for _, name in by_size[:FIRST]]
+    named = list(zip(bundle.duration.term_names, told, strict=True))
+    shown = [thought.text for thought in thoughts(named)]
+    single = [name for name, _ in sorted(named, key=lambda term: -abs(term[1]))]
+    return shown[:FIRST], single[:FIRST]
 
 
 def agreement(one: Sequence[str], other: Sequence[str]) -> float:

@@ -177,7 +177,10 @@ def _what_would_help(
     elif explained["next_step"] and not explained["hold"]:
         rows.append(("You could", f"{explained['next_step']}"))
     if explained["estimate_s"] is not None:
-        rows.append(("Prediction", f"It is expected to run {duration(explained['estimate_s'])}."))
+        said = explained["prediction_text"]
+        because = f": {said}" if said else ""
+        lasts = duration(explained["estimate_s"])
+        rows.append(("Prediction", f"It is expected to run {lasts}{because}."))
     if explained["packing"]:
         rows += _sharing(explained["packing"])
     return rows

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from scheduler.core.plural import count
 from scheduler.explain.story import PRINCIPAL_REASONS, Event, Sharing, Story, remarks, sharing_words
-from scheduler.explain.terms import Breakdown, factor_of, seconds_of
+from scheduler.explain.terms import Breakdown, factor_of, reasons, seconds_of
 from scheduler.explain.words import clock, duration, factor, moment, overtaken_words, percent
 
 PLAIN_WIDTH = 120
@@ -129,6 +129,9 @@ def _show_score(breakdown: Breakdown, console: Console) -> None:
     table.add_row("= the estimate", "", f"{breakdown.score:.4f}", duration(end))
     model = f"model {breakdown.bundle[:12]}" if breakdown.bundle else "model not named"
     console.print(f"\n[bold]Why it was expected to take that long[/] ({escape(model)})")
+    if breakdown.terms_known and (said := reasons(breakdown)):
+        from_all = f"Every job starts at {duration(start)}; {said}. In full:"
+        console.print(Padding(escape(from_all), (0, 0, 0, 2), expand=False))
     console.print(Padding(table, (0, 0, 0, 2), expand=False))
 
 
@@ -226,5 +229,9 @@ def _score_json(breakdown: Breakdown) -> dict[str, Any]:
                 "factor": t.factor,
             }
             for t in breakdown.terms
+        ],
+        "reasons": [
+            {"text": t.text, "contribution": t.contribution, "terms": list(t.terms)}
+            for t in breakdown.thoughts()
         ],
     }

@@ -14,7 +14,8 @@ from typing import Any
 from models.bundle import Bundle
 from scheduler.core.decisions import Decision, Score
 from scheduler.core.plural import count
-from scheduler.explain.words import duration, percent
+from scheduler.explain import thoughts
+from scheduler.explain.words import duration, factor, listed, percent
 
 TOLERANCE = 1e-9
 SHOWN_TERMS = 8
@@ -78,10 +79,25 @@ class Breakdown:
         """The largest terms; a term of zero says nothing and is never among them."""
         return tuple(t for t in self.terms[:shown] if t.contribution != 0.0)
 
+    def thoughts(self) -> list[thoughts.Thought]:
+        """The terms grouped by what they say, the largest group first; none of nothing."""
+        found = thoughts.thoughts((t.name, t.contribution) for t in self.terms)
+        return [one for one in found if one.contribution != 0.0]
+
     def rest(self, shown: int = SHOWN_TERMS) -> tuple[int, float]:
         """How many terms are not among the leading, and what they add together."""
         others = self.terms[len(self.leading(shown)) :]
         return len(others), math.fsum(t.contribution for t in others)
+
+
+def reasons(breakdown: Breakdown, shown: int = thoughts.SHOWN) -> str:
+    """What a prediction is made of, in words: "how long jobs like this one last ×0.40, ..."."""
+    found = breakdown.thoughts()
+    said = [f"{one.text} {factor(factor_of(one.contribution))}" for one in found[:shown]]
+    if found[shown:]:
+        together = math.fsum(one.contribution for one in found[shown:])
+        said.append(f"all else {factor(factor_of(together))}")
+    return listed(said)
 
 
 def factor_of(contribution: float) -> float:

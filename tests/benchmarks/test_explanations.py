@@ -185,7 +185,7 @@ class _Unit:
 def test_every_bound_is_on_a_figure_that_is_printed() -> None:
     engine = Audited(AuditWorld("small", _small), Path(), 1, 2)
     engine.run()
-    engine.found.agreed = [1.0]
+    engine.found.agreed = [(1.0, 1.0)]
     made = figures([engine.found])
     made["counterfactuals"]["true"] = 1.0
     made["specific"] = 1.0

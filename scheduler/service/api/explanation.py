@@ -8,6 +8,7 @@ from typing import Any
 
 from scheduler.core.decisions import Action, Reason
 from scheduler.explain.story import PRINCIPAL_REASONS, Event, Story
+from scheduler.explain.terms import factor_of, reasons
 from scheduler.explain.words import SAYS, overtaken_words
 from scheduler.service.api.shapes import WhatIfAnswer
 from scheduler.service.api.stories import story_of, where_it_stands
@@ -43,6 +44,15 @@ class Contribution:
     value: str
     log_seconds: float
     factor: float
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionReason:
+    """Terms of the predicted duration that say the same, together; `factor` on it."""
+
+    text: str
+    factor: float
+    terms: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +256,8 @@ class Explanation:
         dominant: the reason, in a sentence; the first of `principal`.
         principal: at most four, in order of precedence; reasons that held earlier come last.
         contributions: terms behind `estimate_s`, largest first; `bundle` names the model.
+        prediction: the same grouped by what they say, largest first; the factors multiply to the
+            same; `prediction_text` in words, "" where there are no terms.
         headline: where it stands and when it should start, in a sentence.
         overtaken: None: by nobody.
         forecast: None: no estimate yet.
@@ -268,6 +280,8 @@ class Explanation:
     detail: str = ""
     bundle: str = ""
     contributions: list[Contribution] = field(default_factory=list)
+    prediction: list[PredictionReason] = field(default_factory=list)
+    prediction_text: str = ""
     packing: Packing | None = None
     headline: str = ""
     overtaken: Overtaken | None = None
@@ -299,6 +313,13 @@ def explain(view: VisibleQueries, job_id: str, now: float) -> Explanation:
         [Contribution(t.name, t.text, t.value, t.contribution, t.factor) for t in score.terms]
         if score
         else [],
+        [
+            PredictionReason(t.text, factor_of(t.contribution), list(t.terms))
+            for t in score.thoughts()
+        ]
+        if score
+        else [],
+        reasons(score) if score and score.terms_known else "",
         _packing(story),
         f"It {where_it_stands(job, story, now)}.",
         _overtaken(story),

@@ -1,0 +1,37 @@
+"""Terms grouped by thought: nothing is lost, and what says the same is one reason."""
+
+from __future__ import annotations
+
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from features.state import FAMILIES, features_of
+from features.survival import OUTLOOK_TERMS
+from scheduler.explain.thoughts import thought_of, thoughts
+
+NAMES = [spec.name for spec in features_of(FAMILIES)]
+
+
+@given(st.lists(st.tuples(st.sampled_from([*NAMES, "a & b", "odd"]), st.floats(-9, 9))))
+def test_the_groups_hold_every_term_and_sum_to_what_they_sum_to(
+    terms: list[tuple[str, float]],
+) -> None:
+    found = thoughts(terms)
+    assert sorted(name for one in found for name in one.terms) == sorted(n for n, _ in terms)
+    total = math.fsum(one.contribution for one in found)
+    assert math.isclose(total, math.fsum(c for _, c in terms), abs_tol=1e-9)
+    sizes = [abs(one.contribution) for one in found]
+    assert sizes == sorted(sizes, reverse=True)
+
+
+def test_no_feature_of_ours_is_told_by_its_name() -> None:
+    assert all("_" not in thought_of(name) for name in (*NAMES, *OUTLOOK_TERMS))
+
+
+def test_many_odds_of_lasting_are_one_reason() -> None:
+    odds = ["like_log_s", "like_over_1h", "like_over_3h", "like_over_1h & gpus"]
+    (one,) = thoughts((name, 0.25) for name in odds)
+    assert (one.contribution, one.text) == (1.0, "how long jobs like this one last")
+    assert thought_of("like_user_over_1h") != one.text
