@@ -24,6 +24,7 @@ log = logging.getLogger("pellucid.pages")
 KEPT = 4096  # events
 LISTENERS = 256  # streams per process
 OF_ONE = 24  # of them, per user
+BEAT_S = 15.0  # a reader is told as often that nothing changed: silence is a broken connection
 LIFE_S = 600.0  # a stream ends after this; the browser comes back, and shows its rights again
 TURN_S = 1.0  # at most one message per reader in this time
 
@@ -93,7 +94,8 @@ class Tail:
             raise TooManyListeners
 
     async def changes(self, after: int, job_id: str = "", user: str = "") -> AsyncIterator[Change]:
-        """Changes after event `after` (0: from now), for at most `LIFE_S` seconds.
+        """Changes after event `after` (0: from now), for at most `LIFE_S` seconds; every `BEAT_S`
+        without any one that has no topics.
 
         Topic "job" is sent when something may have happened to `job_id`.
         """
@@ -108,9 +110,12 @@ class Tail:
                 if last == self._seen:
                     moved = self._moved
                     try:
-                        await asyncio.wait_for(moved.wait(), left)
+                        await asyncio.wait_for(moved.wait(), min(left, BEAT_S))
                     except TimeoutError:
-                        return
+                        if left <= BEAT_S:
+                            return
+                        yield Change(last, ())
+                        continue
                 topics, last = self._topics(last, job_id), self._seen
                 if topics:
                     yield Change(last, topics)

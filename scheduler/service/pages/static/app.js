@@ -3,11 +3,37 @@
 (() => {
   const body = document.body;
   const light = document.querySelector(".live");
+  const gone = document.getElementById("gone");
   const say = (state, text) => {
-    if (!light || light.dataset.state === state) return;
+    if (!light || (light.dataset.state === state && light.textContent === text)) return;
     light.dataset.state = state;
     light.querySelector("span").textContent = text;
   };
+
+  // What is shown is as of when the service was last heard of. Once it is not, the page says so and
+  // greys its numbers; it goes on trying.
+  const PATIENCE_MS = 5000;
+  const SILENCE_MS = 40000; // the service says something every 15 s
+  let heard = Date.now();
+  let doubt = null;
+  const hear = (state, text) => {
+    heard = Date.now();
+    clearTimeout(doubt);
+    doubt = null;
+    body.classList.remove("stale");
+    gone.hidden = true;
+    say(state, text ?? `as of ${times.clock(new Date(heard))}`);
+  };
+  const lost = () => {
+    const at = times.short(new Date(heard));
+    body.classList.add("stale");
+    if (gone.hidden) {
+      gone.textContent = `The service does not answer. What you see is as of ${at}, and greyed until it is back.`;
+      gone.hidden = false;
+    }
+    say("lost", `as of ${at}`);
+  };
+  const suspect = () => (doubt ??= setTimeout(lost, PATIENCE_MS));
 
   let source = null;
   let seen = Number(body.dataset.seq || 0);
@@ -16,16 +42,18 @@
     // A stream closed by this page is taken up where it stood; the browser does the same by
     // Last-Event-ID when the connection breaks.
     source = new EventSource(`${body.dataset.live}&after=${seen}`);
-    source.onopen = () => say("live", "live");
+    source.onopen = () => hear("live", "live");
     source.onerror = () => {
-      say("lost", "connecting again");
+      suspect();
       if (source?.readyState !== EventSource.CLOSED) return; // the browser tries again by itself
       close();
+      polled(); // answered, but by no stream: too many, or a proxy that speaks for the service
       setTimeout(open, 15000);
     };
+    source.addEventListener("hello", () => hear("live", "live"));
     source.addEventListener("changed", (event) => {
       seen = Number(event.lastEventId) || seen;
-      say("live", "live");
+      hear("live", "live");
       for (const topic of JSON.parse(event.data).topics) htmx.trigger(body, `changed-${topic}`);
     });
   };
@@ -33,7 +61,22 @@
     if (source) source.close();
     source = null;
   };
-  document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
+  const polled = async () => {
+    const answer = await fetch(body.dataset.health, { cache: "no-store" }).catch(() => null);
+    if (answer?.ok) hear("polled");
+  };
+  setInterval(() => {
+    if (!document.hidden && source && Date.now() - heard > SILENCE_MS) {
+      lost();
+      close();
+      open();
+    }
+  }, 5000);
+  // A hidden tab lets go of its stream, unless it is to tell of its job.
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden && !body.hasAttribute("data-watching")) close();
+    else open();
+  });
   addEventListener("pagehide", close);
   addEventListener("pageshow", open);
 
@@ -57,6 +100,13 @@
   });
   body.addEventListener("htmx:responseError", (event) => {
     if (event.detail.xhr.status === 401) location.reload(); // logged out: the page leads to the form
+    if (event.detail.xhr.status >= 500) suspect();
+  });
+  body.addEventListener("htmx:sendError", suspect);
+  body.addEventListener("htmx:afterOnLoad", (event) => {
+    if (event.detail.xhr.status >= 400) return;
+    if (source?.readyState === EventSource.OPEN) hear("live", "live");
+    else hear("polled");
   });
   htmx.config.includeIndicatorStyles = false;
   htmx.config.allowEval = false;

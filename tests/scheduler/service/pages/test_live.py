@@ -203,3 +203,16 @@ def test_one_query_serves_all_readers() -> None:
             await stream.aclose()
 
     asyncio.run(listen())
+
+
+def test_silence_is_a_broken_connection(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader hears something now and then, though nothing changes."""
+    monkeypatch.setattr(live, "BEAT_S", 0.02)
+
+    async def listen() -> None:
+        changes = _tail(store).changes(0)
+        nothing = Change(store.last_seq(), ())
+        assert [await _next(changes) for _ in range(3)] == [nothing] * 3
+        await changes.aclose()
+
+    asyncio.run(listen())
