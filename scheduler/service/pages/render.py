@@ -24,7 +24,10 @@ MENU = (
     ("/forecasts", "Forecasts"),
 )
 PLOTLY = "vendor/plotly-cartesian.min.js"
-_OWN = ("style.css", "app.js", "charts.js", "icon.svg", "vendor/htmx.min.js", PLOTLY)
+_OWN = (
+    "style.css", "app.js", "times.js", "watch.js", "charts.js", "icon.svg", "vendor/htmx.min.js",
+    PLOTLY,
+)  # fmt: skip
 _FILTERS = ("duration", "clock", "moment", "number", "factor", "percent", "count", "listed")
 
 
@@ -54,6 +57,7 @@ class Frame:
         seq: last event in the log when the page was made.
         may_leave: whether there is a session to log out of.
         bundle: digest of the models in use.
+        made_at: when the page was made, seconds since the epoch.
     """
 
     base: str
@@ -63,6 +67,7 @@ class Frame:
     seq: int = 0
     may_leave: bool = False
     bundle: str = ""
+    made_at: float = 0.0
 
     menu = MENU
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
+from time import time
 from typing import Annotated, Any
 from urllib.parse import quote, urlencode
 
@@ -250,7 +251,7 @@ def show(
     live = f"{base}/live?job={quote(job_id)}"
     frame = Frame(
         base, here, f"{viewer.name} · {viewer.role.value}", live, queries.last_seq(),
-        COOKIE in request.cookies, queries.bundle_digest(),
+        COOKIE in request.cookies, queries.bundle_digest(), time(),
     )  # fmt: skip
     authenticator: Authenticator = request.app.state.authenticator
     part = request.headers.get("hx-target", "").removeprefix("part-")

@@ -13,6 +13,7 @@ from scheduler.explain.whatif.changes import Change
 from scheduler.explain.words import duration
 from scheduler.service.api.stories import story_of, where_it_stands
 from scheduler.service.log.store.reads import JobRow, Line, Standing, StartForecastRow
+from scheduler.service.pages.headline import Headline, headline
 from scheduler.service.pages.queries import WAITING, PageQueries
 
 SAID = {
@@ -65,7 +66,9 @@ class JobPage:
 
     job: JobRow
     now: float
-    headline: str
+    line: Headline
+    stands: str
+    stopped_at: float | None  # nobody decides since then; 0: nobody ever did
     waits_now: bool
     why: Event | None
     need: Need | None
@@ -93,15 +96,18 @@ def page_of(queries: PageQueries, job_id: str) -> JobPage:
     waits_now = job.phase in WAITING
     events = {event.decision.seq: event for event in story.events}
     why = story.events[-1] if waits_now and story.events else None
+    stands, forecast = where_it_stands(job, story, now), queries.forecast(job_id)
     return JobPage(
         job,
         now,
-        f"It {where_it_stands(job, story, now)}.",
+        headline(job, forecast, stands, now),
+        f"It {stands}.",
+        queries.undecided_since(),
         waits_now,
         why,
         _need(why),
         queries.standing(job_id),
-        queries.forecast(job_id),
+        forecast,
         queries.forecast(job_id, "submission"),
         view(story, until=now),
         [_told(line, events, job) for line in queries.story(job_id)],

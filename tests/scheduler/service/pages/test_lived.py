@@ -16,7 +16,7 @@ from tests.scheduler.service.pages.conftest import Lived, busy_morning
 from tests.scheduler.service.pages.test_metrics import scraped, total
 from tests.scheduler.service.pages.test_pages import PAGES
 
-_AT = re.compile(r' data-seq="\d+"')
+_AT = re.compile(r' data-seq="\d+"|<time data-short.*?</time>')
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -1,0 +1,66 @@
+"""The first line of a job's page, and its title: when it starts, until when it runs, how it ended.
+
+Moments are left to the page, which shows them in the reader's time zone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from scheduler.explain.words import CRUDE, NEVER
+from scheduler.service.log.record import Phase
+from scheduler.service.log.store.reads import JobRow, StartForecastRow
+from scheduler.service.pages.queries import WAITING
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """A line with at most two moments, seconds since the epoch.
+
+    Attributes:
+        text: up to the moment `at`; a whole sentence without one.
+        by: the moment it is kept by, nine times in ten.
+        note: what is to be added, without a full stop.
+        state: as a title says it, before `at` if there is one.
+    """
+
+    text: str
+    state: str
+    at: float | None = None
+    by: float | None = None
+    note: str = ""
+
+
+def headline(job: JobRow, forecast: StartForecastRow | None, stands: str, now: float) -> Headline:
+    """The first line about a job.
+
+    Args:
+        forecast: the latest.
+        stands: where it stands, in a sentence without its subject.
+    """
+    if job.hold:
+        return Headline("It does not start until it is released", "Held")
+    if job.phase in WAITING:
+        return _start(forecast, now)
+    if job.phase == Phase.RUNNING and forecast is not None and forecast.end_p50 is not None:
+        if forecast.end_p50 > now:
+            by = forecast.end_p90
+            return Headline("Runs until about", "Runs until", forecast.end_p50, by)
+        return Headline("Runs, and may end at any moment", "Runs", None, forecast.end_p90)
+    return Headline(f"It {stands}", (job.state or job.phase).replace("_", " ").capitalize())
+
+
+def _start(forecast: StartForecastRow | None, now: float) -> Headline:
+    if forecast is None or forecast.start_p50 is None:
+        why = forecast.why_not if forecast and forecast.why_not else "no estimate was made yet"
+        if why == NEVER:
+            return Headline(NEVER[:1].upper() + NEVER[1:], "Cannot start")
+        return Headline("When it starts is not known", "Waits", note=f": {why}")
+    at, by = forecast.start_p50, forecast.start_p90
+    if forecast.why_not.startswith(CRUDE):
+        return Headline("Starts very roughly at", "Starts", max(at, now), note=f" ({CRUDE})")
+    late = ", or much later" if by is None else ""
+    if at <= now:
+        text = "May start at any moment"
+        return Headline(text, "Starts soon", None, by if by and by > now else None, late)
+    return Headline("Starts about", "Starts", at, by, late)
