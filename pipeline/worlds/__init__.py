@@ -113,9 +113,11 @@ def _plain(trace: Path, cluster: Path | None, **options: Any) -> Scenario:
     table = read_dataset(trace)
     if cluster is None:
         from pipeline.worlds.inferred import cluster_of
+        from scheduler.core.settings import ProfilingPartition
 
         table, spec, said = cluster_of(table)
-        world = plain.scenario(table, trace.name, spec, None, **options)
+        # nobody said that nodes profile: what jobs are like is seen where they run
+        world = plain.scenario(table, trace.name, spec, ProfilingPartition(), **options)
         world.notes = (said, *world.notes)
         return world
     file = read_cluster(cluster)

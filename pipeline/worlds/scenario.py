@@ -95,7 +95,25 @@ class Scenario:
                 f"{unlimited:,} of {len(jobs):,} jobs have no time limit: easy takes them to run "
                 "for as long as the last two jobs of their user did."
             )
+        if unseen := self._not_packed(policy):
+            said.append(unseen)
         return said
+
+    def _not_packed(self, policy: str) -> str:
+        """Why a policy that packs packs few jobs or none here, a sentence; "" where it can."""
+        kind, work = self.spec(policy).kind, self.workload.work.values()
+        if not kind.packs:
+            return ""
+        if all(of.profile is None for of in work):
+            return f"The trace has no job's GPU utilisation and memory: {policy} packs nobody."
+        if not kind.profiles or (self.profiling is not None and self.profiling.profiles):
+            return ""
+        if self.profiling is None or not kind.profiles_waiting:
+            return f"No profiling partition: nothing is known of a job, and {policy} packs nobody."
+        return (
+            f"No profiling partition: {policy} packs only jobs like others that were watched where "
+            "they ran (same user, name and GPUs)."
+        )
 
     def spec(self, policy: str) -> CoreSpec:
         """What the core of a policy is built from. Raises UnknownPolicy, InvalidSettings."""

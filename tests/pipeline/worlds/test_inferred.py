@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from features.schema import TRACE_SCHEMA
-from pipeline.worlds import TrackError, plain
+from pipeline.worlds import TrackError, open_scenario, plain
 from pipeline.worlds.inferred import cluster_of
 from scheduler.core.cluster import ClusterSpec
 from scheduler.policies import POLICIES
@@ -111,3 +112,28 @@ def test_easy_says_that_there_are_no_limits() -> None:
     (note,) = world.notes_on("easy")
     assert note.startswith("1 of 2 jobs have no time limit")
     assert world.notes_on("fifo") == []
+
+
+def test_without_a_partition_jobs_like_those_that_ran_are_packed_and_it_is_said(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Nobody named a cluster, so no node profiles: what runs is watched."""
+    seen = {"user": "ann", "name": "train", "gpu_util_pct": 20.0, "gpu_mem_util_pct": 10.0}
+    known = {"gpu_mem_mib": 2_000.0, "amp": False}
+    rows = [row(submit_time=600 * i, **seen, **known) for i in range(40)]
+    monkeypatch.setattr("pipeline.traces.read_dataset", lambda _: a_table(*rows))
+    world = open_scenario(tmp_path, durations="last")
+    outcome, _ = world.simulate("pellucid")
+    assert outcome.packings > 0
+    (note,) = world.notes_on("pellucid")[-1:]
+    assert "packs only jobs like others that were watched" in note
+    assert "lucid packs nobody" in world.notes_on("lucid")[-1]
+
+
+def test_a_trace_without_profiles_says_that_nobody_is_packed() -> None:
+    table, spec, _ = cluster_of(a_table(row(), row()))
+    world = plain.scenario(table, "t", spec, None, durations="last")
+    for policy in ("pellucid", "lucid", "horus"):
+        (note,) = world.notes_on(policy)
+        assert note == f"The trace has no job's GPU utilisation and memory: {policy} packs nobody."
+    assert world.notes_on("qssf") == []
