@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -12,8 +11,8 @@ from scheduler.core.plural import count
 from scheduler.explain.words import duration
 from scheduler.service.log.store.reads import JobRow, Line, Node, QueueEntry, StartForecastRow
 from scheduler.service.pages.queries import HOLDING, WAITING, PageQueries
+from scheduler.service.pages.timeline import Timeline, colour, timeline
 
-COLOURS = 7  # of the style sheet, its grey left out
 ROWS = 8  # of a queue, before "all of it"
 NODES = 48  # of a virtual cluster, before they are folded away
 Tile = tuple[str, str, str]
@@ -109,6 +108,7 @@ class Board:
     only: str  # the one virtual cluster it is about; "" = all
     not_modelled: list[str]  # what the policy slurm leaves out
     stopped_at: float | None  # nobody decides since then; 0 = nobody ever did
+    timeline: Timeline | None  # of the one virtual cluster
 
 
 def board(view: PageQueries, only: str = "", after: str = "") -> Board:
@@ -124,15 +124,18 @@ def board(view: PageQueries, only: str = "", after: str = "") -> Board:
         if phase in WAITING:
             waiting[vc] = waiting.get(vc, 0) + n
     wanted = [only] if only else [vc for vc, n in waiting.items() if n]
+    queues = _queues(view, wanted, waiting, 100 if only else ROWS, after)
+    shown = [row.job for queue in queues for row in queue.rows if row.job]
     return Board(
         now,
         _tiles(view, now, nodes, phases),
         [m for m in cluster_map(nodes, placed, view.viewer.name) if not only or m.name == only],
-        _queues(view, wanted, waiting, 100 if only else ROWS, after),
+        queues,
         [job for job in placed if not only or job.vc == only],
         only,
         view.not_modelled(),
         view.undecided_since(),
+        timeline(view, only, now, shown) if only else None,
     )
 
 
@@ -201,7 +204,7 @@ def _block(
         who += f" ({job.name})"
     shares = partner and f", shared with {partner if partner == ANOTHER else f'job {partner}'}"
     looking = ", being profiled" if job is not None and job.phase == "profiling" else ""
-    css = "other" if hidden else f"c{zlib.crc32(label.encode()) % COLOURS}"
+    css = "other" if hidden else colour(label)
     if looking:
         css += " looking"
     if job is not None and job.owner == me:

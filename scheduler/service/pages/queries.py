@@ -14,6 +14,7 @@ from typing import Any
 from sqlalchemy import RowMapping, case, exists, func, select
 
 from scheduler.backends.events import Kind
+from scheduler.core.decisions import ANOTHER
 from scheduler.service.log.record import ELIGIBLE, Phase
 from scheduler.service.log.store.paging import cursor, opened
 from scheduler.service.log.store.reads import JobRow, Line, Page, StartForecastRow, VisibleQueries
@@ -41,6 +42,31 @@ class Kept:
     start: float
     end: float | None
     batch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """A job on GPUs. Times in seconds since the epoch; None: nobody foresaw it.
+
+    Attributes:
+        job_id, name: "" of another's.
+        gpus: GPU indices by node.
+        past_s: how long it has outlived its prediction, seconds.
+    """
+
+    job_id: str
+    name: str
+    gpus: dict[int, list[int]]
+    end_p50: float | None
+    end_p90: float | None
+    past_s: float
+
+    @property
+    def who(self) -> str:
+        """In words."""
+        if not self.job_id:
+            return ANOTHER
+        return f"job {self.job_id} ({self.name})" if self.name else f"job {self.job_id}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +129,40 @@ class PageQueries(VisibleQueries):
         """The viewer's jobs that hold GPUs, in the order they started."""
         query = select(jobs).where(jobs.c.phase.in_(HOLDING), self._mine())
         return self._job_rows(self._all(query.order_by(jobs.c.started_at, jobs.c.submitted_seq)))
+
+    def holding(self, nodes: Collection[int]) -> list[Holding]:
+        """Who is on GPUs of some nodes, in the order they started."""
+        names = ("job_id", "owner", "name", "nodes", "phase", "started_at", "estimate_s")
+        latest = (forecasts.c.job_id == jobs.c.job_id) & (forecasts.c.basis == "latest")
+        query = (
+            select(*(jobs.c[name] for name in names), forecasts.c.end_p50, forecasts.c.end_p90)
+            .select_from(jobs.outerjoin(forecasts, latest))
+            .where(jobs.c.nodes != "[]")
+            .order_by(jobs.c.started_at, jobs.c.submitted_seq)
+        )
+        now, wanted = self.now(), set(nodes)
+        found = []
+        for row in self._all(query):
+            gpus = {node: on for node, on in json.loads(row["nodes"]) if node in wanted}
+            if not gpus:
+                continue
+            mine = self.viewer.owns(row["owner"])
+            past = 0.0
+            if row["started_at"] is not None and row["estimate_s"] is not None:
+                past = max(0.0, now - row["started_at"] - row["estimate_s"])
+            # of a profiling run the forecast is of the job itself
+            looks = row["phase"] == Phase.PROFILING
+            found.append(
+                Holding(
+                    row["job_id"] if mine else "",
+                    row["name"] if mine else "",
+                    gpus,
+                    None if looks else row["end_p50"],
+                    None if looks else row["end_p90"],
+                    past,
+                )
+            )
+        return found
 
     def unqueued(self) -> list[JobRow]:
         """The viewer's jobs that are in no queue: not evaluated, to be profiled first, or held."""

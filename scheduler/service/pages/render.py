@@ -100,7 +100,8 @@ def render(template: str, frame: Frame, part: str = "", **values: Any) -> str:
     found = environment().get_template(template)
     # not imported by templates: a part alone is rendered without what stands outside its block
     parts = environment().get_template("_parts.html").module
-    everything = {"page": frame, "asset": asset, "parts": parts, **values}
+    drawn = environment().get_template("_timeline.html").module
+    everything = {"page": frame, "asset": asset, "parts": parts, "drawn": drawn, **values}
     if part and part in found.blocks:
         return "".join(found.blocks[part](found.new_context(everything)))
     return found.render(everything)

@@ -15,6 +15,7 @@ from scheduler.service.api.stories import story_of, where_it_stands
 from scheduler.service.log.store.reads import JobRow, Line, Standing, StartForecastRow
 from scheduler.service.pages.headline import Headline, headline
 from scheduler.service.pages.queries import WAITING, PageQueries
+from scheduler.service.pages.timeline import Timeline, timeline
 
 SAID = {
     Kind.SUBMITTED: "submitted",
@@ -77,6 +78,7 @@ class JobPage:
     promised: StartForecastRow | None
     drawn: StoryView
     lines: list[Told]
+    timeline: Timeline | None
 
     @property
     def waits(self) -> tuple[Wait, ...]:
@@ -111,7 +113,16 @@ def page_of(queries: PageQueries, job_id: str) -> JobPage:
         queries.forecast(job_id, "submission"),
         view(story, until=now),
         [_told(line, events, job) for line in queries.story(job_id)],
+        _timeline(queries, job, now),
     )
+
+
+def _timeline(queries: PageQueries, job: JobRow, now: float) -> Timeline | None:
+    """Of its virtual cluster, with its own slot; of one that is over there is none."""
+    if job.ended_at is not None:
+        return None
+    waiting = [job] if job.phase in WAITING and not job.hold else []
+    return timeline(queries, job.vc, now, waiting, job.job_id)
 
 
 def _need(why: Event | None) -> Need | None:

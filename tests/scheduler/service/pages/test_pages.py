@@ -10,7 +10,15 @@ import pytest
 from scheduler.service.pages.render import PLOTLY, assets
 from tests.scheduler.service.pages.conftest import Lived
 
-PAGES = ("/", "/nodes", "/history?period=all", "/fairness?period=all", "/models", "/forecasts")
+PAGES = (
+    "/",
+    "/?vc=vision",
+    "/nodes",
+    "/history?period=all",
+    "/fairness?period=all",
+    "/models",
+    "/forecasts",
+)
 LOADED = re.compile(r'(?:src|href|action|hx-get)="([^"]*)"')
 
 

@@ -1,0 +1,276 @@
+"""What runs in a virtual cluster, on which GPUs and until when; as a drawing and in words.
+
+Across stands time, as percent of the drawing's width; downwards nodes and their GPUs, in pixels.
+The slots of waiting jobs are above the nodes: where they will be placed is not decided.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from scheduler.core.plural import are, count
+from scheduler.explain.words import duration
+from scheduler.service.log.store.reads import JobRow, Node
+from scheduler.service.pages.queries import Holding, PageQueries
+
+COLOURS = 7  # of the style sheet, its grey left out
+LANES = ((4, 9), (9, 6), (16, 4))  # nodes up to which a GPU is so many pixels high
+NODES = 16  # drawn; the table has all
+SLOTS = 5  # waiting jobs whose slots are drawn
+HEAD_PX, GAP_PX, SLOT_PX, AXIS_PX = 16, 7, 16, 20
+TICKS = 5
+STEPS_S = (60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400, 172_800,
+           604_800)  # fmt: skip
+SHORTEST_S = 60.0  # of the time that is drawn
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A job on neighbouring GPUs of a node, or the slot of one that waits.
+
+    Attributes:
+        left, width: percent; until it has ended with even odds.
+        fuzzy: percent it may last beyond, nine times in ten not longer; of a slot, it may begin
+            later.
+        css: colour; whether it has outlived its prediction, lasts beyond what is drawn, is unknown.
+    """
+
+    left: float
+    width: float
+    fuzzy: float
+    y: float
+    height: float
+    css: str
+    label: str
+    tip: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A node: its name and state, and who is on it."""
+
+    y: float
+    height: float
+    text: str
+    bars: list[Bar]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The same as a row of a table: a job on GPUs of a node. "" and None: unknown, or not shown."""
+
+    node: str
+    gpus: str
+    job_id: str
+    who: str
+    end_p50: float | None
+    end_p90: float | None
+    past_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """The drawing. `until`: its right edge; `ticks`: percent and moment."""
+
+    vc: str
+    now: float
+    until: float
+    height: float
+    words: str
+    ticks: list[tuple[float, float]]
+    slots: list[Bar]
+    nodes: list[Lane]
+    left_out: int
+    rows: list[Line]
+
+
+def colour(job_id: str) -> str:
+    """The style of a job, the same wherever it is drawn."""
+    return f"c{zlib.crc32(job_id.encode()) % COLOURS}"
+
+
+def timeline(
+    queries: PageQueries, vc: str, now: float, waiting: Sequence[JobRow] = (), here: str = ""
+) -> Timeline | None:
+    """The timeline of a virtual cluster; None where there is no such.
+
+    Args:
+        waiting: jobs of the viewer's whose slots are to be drawn, in the order of their queue.
+        here: id of the job that the page is about.
+    """
+    nodes = [node for node in queries.cluster() if node.vc == vc]
+    if not nodes:
+        return None
+    held = queries.holding([node.node for node in nodes])
+    slots = [job for job in waiting if job.start_p50 is not None][:SLOTS]
+    scale = _Scale(now, _span(held, slots, now))
+    drawn = _Drawn(scale, held, here)
+    lanes = drawn.lanes(nodes[:NODES], len(slots) * SLOT_PX + (GAP_PX if slots else 0))
+    bottom = lanes[-1].y + lanes[-1].height
+    return Timeline(
+        vc,
+        now,
+        scale.until,
+        bottom + AXIS_PX,
+        _words(vc, nodes, held, slots, now),
+        scale.ticks(),
+        [drawn.slot(job, i * SLOT_PX) for i, job in enumerate(slots)],
+        lanes,
+        max(0, len(nodes) - NODES),
+        [row for node in nodes for row in drawn.rows(node)],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    now: float
+    span: float
+
+    @property
+    def until(self) -> float:
+        return self.now + self.span
+
+    def x(self, at: float) -> float:
+        return min(100.0, max(0.0, 100.0 * (at - self.now) / self.span))
+
+    def ticks(self) -> list[tuple[float, float]]:
+        """Round moments, none so near an edge that its words would be cut off."""
+        step = next((s for s in STEPS_S if self.span / s <= TICKS), STEPS_S[-1])
+        first = int(self.now // step + 1) * step
+        moments = range(first, int(self.until) + 1, step)
+        return [(x, float(at)) for at in moments if 8 < (x := self.x(at)) < 95]
+
+
+def _span(held: Sequence[Holding], slots: Sequence[JobRow], now: float) -> float:
+    """Seconds to draw: until nearly all have ended, and far enough to show the slots."""
+    ends = sorted(one.end_p50 - now for one in held if one.end_p50 is not None)
+    span = max(SHORTEST_S, 1.2 * ends[(9 * (len(ends) - 1)) // 10] if ends else 0.0)
+    if not slots:
+        return span
+    last = max(job.start_p90 or job.start_p50 or now for job in slots) - now
+    need = max(SHORTEST_S, 1.25 * last)
+    return max(need, min(span, 3 * need))
+
+
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    """Places jobs on a scale."""
+
+    scale: _Scale
+    held: Sequence[Holding]
+    here: str
+
+    def slot(self, job: JobRow, y: float) -> Bar:
+        assert job.start_p50 is not None
+        left = self.scale.x(job.start_p50)
+        lasts = job.estimate_s or 0.0
+        right = self.scale.x(job.start_p50 + lasts)
+        late = self.scale.x(job.start_p90 or job.start_p50)
+        name = job.name or job.job_id
+        return Bar(
+            left, max(right - left, 1.0), max(late - left, 0.0), y, SLOT_PX - 3,
+            "slot here" if job.job_id == self.here else "slot", name,
+            f"{name} ({count(job.gpus, 'GPU')}), expected to start in "
+            f"{_window(job.start_p50, job.start_p90, self.scale.now)}",
+        )  # fmt: skip
+
+    def lanes(self, nodes: Sequence[Node], y: float) -> list[Lane]:
+        gpu_px = next((px for most, px in LANES if len(nodes) <= most), LANES[-1][1])
+        found = []
+        for node in nodes:
+            blocks = list(self._blocks(node))
+            height = HEAD_PX + (gpu_px * len(node.gpus) if blocks else 0)
+            bars = [
+                self._bar(one, first, n, lane, of, y + HEAD_PX, gpu_px)
+                for first, n, jobs in blocks
+                for lane, (one, of) in enumerate((job, len(jobs)) for job in jobs)
+            ]
+            found.append(Lane(y, height, _state(node), bars))
+            y += height + GAP_PX
+        return found
+
+    def rows(self, node: Node) -> Iterable[Line]:
+        for first, n, jobs in self._blocks(node):
+            where = f"{first}" if n == 1 else f"{first}-{first + n - 1}"
+            for one in jobs:
+                yield Line(
+                    node.name, where, one.job_id, one.who, one.end_p50, one.end_p90, one.past_s
+                )
+
+    def _blocks(self, node: Node) -> Iterable[tuple[int, int, list[Holding]]]:
+        """First GPU, how many, and who is on them: at most two."""
+        on: list[tuple[int, ...]] = [()] * len(node.gpus)
+        for i, one in enumerate(self.held):
+            for gpu in one.gpus.get(node.node, ()):
+                if gpu < len(on):
+                    on[gpu] += (i,)
+        first = 0
+        for jobs, run in groupby(on):
+            n = len(list(run))
+            if jobs:
+                yield first, n, [self.held[i] for i in jobs[:2]]
+            first += n
+
+    def _bar(
+        self, one: Holding, first: int, n: int, lane: int, of: int, top: float, gpu_px: float
+    ) -> Bar:
+        height = (n * gpu_px - 1) / of
+        x, now = self.scale.x, self.scale.now
+        right = 100.0 if one.end_p50 is None else max(x(one.end_p50), 0.6)
+        late = right if one.end_p90 is None else max(x(one.end_p90), right)
+        css = colour(one.job_id) if one.job_id else "other"
+        if one.job_id and one.job_id == self.here:
+            css += " here"
+        if one.end_p50 is None:
+            css += " unknown"
+        elif right >= 100.0:
+            css += " beyond"
+        if one.past_s:
+            css += " past"
+        where = f"GPU {first}" if n == 1 else f"GPUs {first}-{first + n - 1}"
+        return Bar(
+            0.0, right, late - right, top + first * gpu_px + lane * height, height - 0.5 * (of > 1),
+            css, one.name or one.job_id, f"{where}: {one.who}, {_end(one, now)}",
+        )  # fmt: skip
+
+
+def _window(p50: float, p90: float | None, now: float) -> str:
+    soon = duration(max(0.0, p50 - now))
+    return soon if p90 is None else f"{soon} to {duration(max(0.0, p90 - now))}"
+
+
+def _end(one: Holding, now: float) -> str:
+    if one.end_p50 is None:
+        return "its end is not foreseen"
+    text = f"expected to end in {_window(one.end_p50, one.end_p90, now)}"
+    return f"{text}, {duration(one.past_s)} later than predicted" if one.past_s else text
+
+
+def _state(node: Node) -> str:
+    busy = sum(bool(gpu.jobs) for gpu in node.gpus)
+    free = f"{len(node.gpus) - busy} of {count(len(node.gpus), 'GPU')} free"
+    if node.profiling:
+        free = f"for profiling, {free}"
+    return f"{node.name}: {free}" if node.open else f"{node.name}: {node.drained}"
+
+
+def _words(
+    vc: str, nodes: Sequence[Node], held: Sequence[Holding], slots: Sequence[JobRow], now: float
+) -> str:
+    """The drawing in a few sentences."""
+    own = [node for node in nodes if not node.profiling]
+    free = sum(not gpu.jobs for node in own if node.open for gpu in node.gpus)
+    gpus = sum(len(node.gpus) for node in own)
+    text = f"{count(len(held), 'job')} on GPUs of {vc}; {free} of its {gpus} GPUs {are(free)} free."
+    ends = sorted(one.end_p50 - now for one in held if one.end_p50 is not None)
+    if ends:
+        text += f" The next is expected to end in {duration(max(0.0, ends[0]))}"
+        text += f", the last in {duration(max(0.0, ends[-1]))}." if len(ends) > 1 else "."
+    for job in slots[:1]:
+        assert job.start_p50 is not None
+        start = _window(job.start_p50, job.start_p90, now)
+        text += f" {job.name or job.job_id} is expected to start in {start}."
+    return text
