@@ -145,10 +145,18 @@ async def explanation(
     told = await run_in_threadpool(explain, view, job_id, changes.now())
     if not analyse or told.hold or not Phase(told.phase).waits:
         return told
+    return replace(told, analysis=await analysis(job_id, request, view))
+
+
+async def analysis(
+    job_id: str, request: Request, view: VisibleQueries, *, helps: bool = True
+) -> Analysis:
+    """Why a job of the viewer's waits at this moment; with `helps` also what would help it."""
     why = await _ask(request, view, "why", job_id)
+    if not helps or "unavailable" in why:
+        return Analysis.of(job_id, why, {})
     vcs = list(view.viewer.vcs)
-    helps = {} if "unavailable" in why else await _ask(request, view, "suggest", job_id, vcs=vcs)
-    return replace(told, analysis=Analysis.of(job_id, why, helps))
+    return Analysis.of(job_id, why, await _ask(request, view, "suggest", job_id, vcs=vcs))
 
 
 @router.get("/jobs/{job_id}/after", summary="Why after that one", responses=responses(404))

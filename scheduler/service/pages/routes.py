@@ -21,6 +21,7 @@ from scheduler.service.api.problems import Problem
 from scheduler.service.api.schemas import WhatIfRequest
 from scheduler.service.api.session import local_path
 from scheduler.service.api.stories import read_bundle
+from scheduler.service.log.record import Phase
 from scheduler.service.log.store.reads import BadCursor, Reads, UnknownJob
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.visibility import Role, Viewer
@@ -31,6 +32,7 @@ from scheduler.service.pages.models import models
 from scheduler.service.pages.queries import PageQueries
 from scheduler.service.pages.render import Frame, assets, render
 from scheduler.service.pages.story import page_of
+from scheduler.service.pages.way import way_of
 
 router = APIRouter(include_in_schema=False)
 
@@ -104,6 +106,25 @@ async def ask(
         return {"job_id": job_id, "now": queries.now(), **told}
 
     return await run_in_threadpool(show, request, viewer, "answer.html", "", build, job_id=job_id)
+
+
+@router.get("/jobs/{job_id}/way")
+async def way(request: Request, viewer: Asking, job_id: str) -> Response:
+    """What is in the way of a waiting job at this moment: who must finish, and until when."""
+    view = request.app.state.reads.seen_by(viewer)
+    told: dict[str, Any] = {"way": None, "problem": ""}
+    try:
+        found = await run_in_threadpool(view.job, job_id)
+        if Phase(found.phase).waits and not found.hold:
+            told["way"] = way_of(await api.analysis(job_id, request, view, helps=False))
+    except UnknownJob:
+        await run_in_threadpool(request.app.state.refusals.missed, request, job_id)
+        told["problem"] = "There is no such job of yours."
+
+    def build(queries: PageQueries) -> Mapping[str, Any]:
+        return {"job_id": job_id, "now": queries.now(), **told}
+
+    return await run_in_threadpool(show, request, viewer, "way.html", "", build, job_id=job_id)
 
 
 @router.get("/history")

@@ -207,6 +207,11 @@ def test_nothing_of_anothers_job_is_in_what_the_analyst_answers(
             ("whatif", {"changes": {"held": True}, "others": True}),
         ]
         answered = 0
+
+        async def ask(kind: str, body: dict[str, Any]) -> dict[str, Any]:
+            return analyst.reply(kind, body)
+
+        service.app.state.questions.ask = ask
         for job, (owner, _) in jobs.items():
             others = {other: of for other, of in jobs.items() if of[0] != owner}
             hidden = {person for person in PEOPLE if person != owner} | set(others)
@@ -219,6 +224,9 @@ def test_nothing_of_anothers_job_is_in_what_the_analyst_answers(
                 answered += "unavailable" not in reply
                 text = json.dumps(reply).lower()
                 assert not [mark for mark in hidden if mark.lower() in text], (kind, reply)
+            for page in (f"/jobs/{job}/way", f"/jobs/{job}/ask?help=1"):
+                text = service.by(owner).get(page).text.lower()
+                assert not [mark for mark in hidden if mark.lower() in text], page
         assert answered, "somebody waits in every story"
         service.app.state.changes.close()
         store.close()

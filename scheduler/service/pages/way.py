@@ -1,0 +1,75 @@
+"""What is in the way of a waiting job, as bars: who must finish, and when they should."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from scheduler.core.plural import count
+from scheduler.explain.way import Kind
+from scheduler.service.api.explanation import Analysis, InTheWay
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run that must finish.
+
+    Attributes:
+        job_id: "" of another user's.
+        ends_at: even odds, seconds since the epoch; left_s: from the moment of the answer.
+        width: of its bar, percent of the longest.
+        past_s: how long it has outlived its prediction; None: it has not.
+    """
+
+    job_id: str
+    ends_at: float
+    left_s: float
+    width: float
+    ran_s: float | None
+    past_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class WayPage:
+    """The answer of now. `runs`: the last to finish first; `besides`: what else is in the way."""
+
+    told: Analysis
+    runs: list[Run]
+    besides: list[str]
+
+
+def way_of(told: Analysis) -> WayPage:
+    """The bars of an analysis."""
+    at = told.at or 0.0
+    left = [(one, one.ends_in_s) for one in told.holders if one.ends_in_s is not None]
+    longest = max((seconds for _, seconds in left), default=0.0)
+    runs = [
+        Run(
+            one.job,
+            at + seconds,
+            seconds,
+            max(1.0, 100.0 * seconds / longest) if longest else 1.0,
+            one.ran_s,
+            one.past_s,
+        )
+        for one, seconds in sorted(left, key=lambda pair: -pair[1])
+    ]
+    others = [one for one in told.holders if one.ends_in_s is None]
+    named = [_named(one) for one in others if one.job or one.kind == Kind.NODE]
+    counted = Counter(one.kind for one in others if not one.job and one.kind != Kind.NODE)
+    besides = named + [count(n, f"{_WHAT[Kind(kind)]} of others") for kind, n in counted.items()]
+    hidden = told.in_all - len(told.holders)
+    return WayPage(told, runs, [*besides, *([f"{hidden} more"] if hidden else [])])
+
+
+def _named(one: InTheWay) -> str:
+    if one.kind == Kind.NODE:
+        return one.closed or f"node {one.node}, which is closed"
+    return f"{_WHAT[Kind(one.kind)]} {one.job}"
+
+
+_WHAT = {
+    Kind.RUN: "running job",
+    Kind.AHEAD: "waiting job",
+    Kind.KEPT: "job that GPUs are kept for",
+}

@@ -1,0 +1,73 @@
+"""Who must finish before a waiting job starts, as bars on its page."""
+
+from __future__ import annotations
+
+from html import unescape
+from typing import Any
+
+import pytest
+
+from scheduler.service.analyst.process import Analyst
+from scheduler.service.api.explanation import Analysis, InTheWay
+from scheduler.service.pages.way import Run, way_of
+from tests.scheduler.service.pages.conftest import Lived
+
+
+def test_bars_of_what_is_in_the_way() -> None:
+    told = Analysis(
+        at=1000.0,
+        holders=[
+            InTheWay("running job", "mine", ran_s=90.0, past_s=60.0, ends_in_s=50.0),
+            InTheWay("running job", ends_in_s=200.0, ran_s=5.0),
+            InTheWay("waiting job"),
+            InTheWay("waiting job"),
+            InTheWay("waiting job", "second"),
+            InTheWay("closed node", node=3, closed="node gpu3, drained: fan broken"),
+            InTheWay("closed node", node=4),
+        ],
+        in_all=9,
+    )
+    page = way_of(told)
+    assert page.runs == [
+        Run("", 1200.0, 200.0, 100.0, 5.0, None),
+        Run("mine", 1050.0, 50.0, 25.0, 90.0, 60.0),
+    ]
+    assert page.besides == [
+        "waiting job second",
+        "node gpu3, drained: fan broken",
+        "node 4, which is closed",
+        "2 waiting jobs of others",
+        "2 more",
+    ]
+    assert way_of(Analysis(unavailable="no analyst is running")).runs == []
+
+
+def test_the_page_says_who_must_finish(lived: Lived, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = lived.submit("grace.hopper", name="secret", gpus=4, vc="vision", profile=False)
+    lived.settle(1)
+    job = lived.submit("ada.byron", gpus=4, vc="vision", profile=False)
+    lived.settle(1)
+    ada = lived.browser("ada.byron")
+    assert "no analyst is running" in ada.get(f"/jobs/{job}/way").text
+    assert f'href="/jobs/{job}/way"' in ada.get(f"/jobs/{job}").text
+    analyst = Analyst(lived.store, lived.decider.bundle_store, holder="test", samples=12)
+    assert analyst.take_over()
+
+    async def ask(kind: str, body: dict[str, Any]) -> dict[str, Any]:
+        return analyst.reply(kind, body)
+
+    monkeypatch.setattr(lived.app.state.questions, "ask", ask)
+    page = unescape(ada.get(f"/jobs/{job}/way").text)
+    assert "<rect width=" in page
+    assert "a job of another user" in page
+    assert runs not in page
+    assert "secret" not in page
+    assert "It needs 4 GPUs; 0 of 4 are free now." in page
+    part = ada.get(f"/jobs/{job}/way", headers={"HX-Target": "part-way"}).text
+    assert part.strip() in ada.get(f"/jobs/{job}/way").text
+    assert (
+        f'<a href="/jobs/{runs}">{runs}</a>' in lived.browser("olga").get(f"/jobs/{job}/way").text
+    )
+    strange = lived.browser("grace.hopper").get(f"/jobs/{job}/way").text
+    assert "There is no such job of yours." in strange
+    assert "does not wait" in lived.browser("grace.hopper").get(f"/jobs/{runs}/way").text
