@@ -47,6 +47,7 @@ from benchmarks.faulty import (
     UpgradedDecider,
     hurry,
 )  # fmt: skip
+from features.clock import Clock
 from features.job import Profile
 from features.schema import State
 from features.state import FEATURES
@@ -65,8 +66,9 @@ from scheduler.service.log.bundles import BundleStore
 from scheduler.service.log.header import LogHeader, code_version, establish
 from scheduler.service.log.record import Phase, first_row
 from scheduler.service.log.snapshots import EVERY, StateCheckpoints
+from scheduler.service.log.store.leases import LeaseLost
 from scheduler.service.log.store.schema import prepare
-from scheduler.service.log.store.store import LeaseLost, Store
+from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import jobs
 from scheduler.simulation.work import Work
 
@@ -246,7 +248,7 @@ class Scenario:
         self.wall += 30.0  # whoever held the lease is not heard of any more
         kind = UpgradedDecider if self.draw.random() < 0.15 else Decider
         return kind(
-            FaultyStore(self.url, self.fuse),
+            FaultyStore(self.url, self.fuse, Clock.by(lambda: self.wall)),
             lambda: FaultyBackend(self.world, self.fuse, self.asked, self.ends),
             self.library,
             holder=f"life-{self.lives}",
@@ -254,7 +256,6 @@ class Scenario:
             bundle_poll_s=0.0,
             snapshots=self.checkpoints if self.snapshot_every else None,
             snapshot_every=self.snapshot_every or EVERY,
-            wall=lambda: self.wall,
         )
 
     def _zombie(self, before: Decider | None, decider: Decider) -> None:

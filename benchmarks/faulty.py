@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, event
 
+from features.clock import Clock
 from features.schema import State
 from scheduler.backends.base import Launch, Report
 from scheduler.backends.events import Kind
@@ -73,8 +74,8 @@ class UpgradedDecider(Decider):
 class FaultyStore(Store):
     """A store on which a write may be the last thing that happens, done or not done."""
 
-    def __init__(self, url: str, fuse: Fuse):
-        super().__init__(url)
+    def __init__(self, url: str, fuse: Fuse, clock: Clock):
+        super().__init__(url, clock)
         self.fuse = fuse
         hurry(self)
 

@@ -42,6 +42,7 @@ class Kind(StrEnum):
     BUNDLE = "bundle"  # digest, path: scores come from it from the next pass on
     BUNDLE_REFUSED = "bundle_refused"  # path, why
     LEASE = "lease"  # holder, term, version: who decides from here on
+    CLOCK_WENT_BACK = "clock_went_back"  # by_s: the host's time of day, behind the log's
     REFUSED = "refused"  # what, why: a request that was turned down
     FORECAST = "forecast"  # early, late figures stored at submission
     ADVISED = "advised"  # running, waiting, left_out, ...: a poll of a queue we only follow
@@ -51,6 +52,7 @@ class Kind(StrEnum):
 
 INPUTS = frozenset(Kind) - {
     Kind.LEASE,
+    Kind.CLOCK_WENT_BACK,
     Kind.REFUSED,
     Kind.FORECAST,
     Kind.BUNDLE_REFUSED,

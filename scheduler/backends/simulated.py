@@ -140,12 +140,13 @@ class World:
         start: float = 0.0,
         pace: float | None = None,
         path: Path | None = None,
+        wall: Callable[[], float] = time.time,
     ):
         self._truth = truth if callable(truth) else lambda launch: truth[launch.job_id]
         self._speed = speed or SimulatedContention()
         self._pace = pace
         self._start = self._clock = start
-        self._wall = time.time()
+        self._time, self._wall = wall, wall()
         self.begun: dict[Key, None] = {}
         self.problems: list[str] = []
         self._barred: set[Key] = set()  # stopped before they began
@@ -163,7 +164,7 @@ class World:
     def now(self) -> float:
         """Seconds since the epoch; never goes back."""
         if self._pace is not None:
-            self.advance(self._start + (time.time() - self._wall) * self._pace)
+            self.advance(self._start + (self._time() - self._wall) * self._pace)
         return self._clock
 
     def advance(self, to: float) -> None:

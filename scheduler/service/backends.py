@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import time
 
+from features.clock import Clock
 from features.plugins import load
 from scheduler.backends.base import Backend
 from scheduler.backends.local.host import Host, own_user, read_declared
@@ -85,33 +85,35 @@ def not_modelled(settings: Settings) -> list[str]:
     return [unmodelled_words(*one) for one in found.items()]
 
 
-def open_backend(settings: Settings, header: LogHeader) -> Backend:
-    """The backend of the settings, as its last user left it."""
+def open_backend(settings: Settings, header: LogHeader, clock: Clock | None = None) -> Backend:
+    """The backend of the settings, as its last user left it; `clock` is that of this process."""
     if settings.backend == "simulated":
-        return _open_simulated(settings, header)
+        return _open_simulated(settings, header, clock or Clock())
     if settings.backend == "slurm":
-        return _open_slurm(settings, header)
+        return _open_slurm(settings, header, clock)
     if ":" in settings.backend:
         opened: Backend = load(settings.backend)(settings, header)
         return opened
     from scheduler.backends.local.backend import LocalBackend
 
-    return LocalBackend(settings.state_dir / "local", host_of(settings, header.spec.cluster))
+    host = host_of(settings, header.spec.cluster)
+    return LocalBackend(settings.state_dir / "local", host, clock=clock)
 
 
-def _open_simulated(settings: Settings, header: LogHeader) -> Backend:
+def _open_simulated(settings: Settings, header: LogHeader, clock: Clock) -> Backend:
     from scheduler.backends.simulated import SimulatedBackend, World
 
     settings.state_dir.mkdir(parents=True, exist_ok=True)
     world = World(
-        start=header.clock(time.time()),
+        start=header.clock(clock.now()),
         pace=header.pace,
         path=settings.state_dir / "world.jsonl",
+        wall=clock.now,
     )
     return SimulatedBackend(world)
 
 
-def _open_slurm(settings: Settings, header: LogHeader) -> Backend:
+def _open_slurm(settings: Settings, header: LogHeader, clock: Clock | None) -> Backend:
     """In mode `place`; the others only follow."""
     from scheduler.backends.slurm.backend import SlurmBackend
 
@@ -120,7 +122,7 @@ def _open_slurm(settings: Settings, header: LogHeader) -> Backend:
     shape = Shape(spec.cluster, header.names, lent, settings.slurm_profiling)
     declared = read_declared(settings.fake_profiles) if settings.fake_profiles else ()
     folder = settings.state_dir / "slurm"
-    return SlurmBackend(folder, shape, slurm_of(settings), declared=declared)
+    return SlurmBackend(folder, shape, slurm_of(settings), declared=declared, clock=clock)
 
 
 def host_of(settings: Settings, cluster: ClusterSpec) -> Host:

@@ -7,8 +7,9 @@ import signal
 from dataclasses import dataclass, field
 from typing import Any
 
+from features.clock import boot_id
 from scheduler.backends.base import Purpose
-from scheduler.backends.local.spool import Key, boot_id, start_ticks
+from scheduler.backends.local.spool import Key, start_ticks
 from scheduler.backends.local.watch import Answer, Watch
 
 PREVENTED = ("barred", "refused")  # reasons of what never began

@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from features.clock import Clock
 from features.job import Profile
 from features.schema import State
 from profiler import procs
@@ -73,6 +74,7 @@ class LocalBackend:
         folder: the spool, made when missing; on a local disk, nobody else may write to it.
         host: its GPUs.
         nvml_module: stands in for `pynvml`, in tests.
+        clock: reports are dated by it where the host's was set back.
 
     Raises:
         SpoolError: the spool cannot be used, or another service uses it.
@@ -87,6 +89,7 @@ class LocalBackend:
         *,
         bounds: Bounds | None = None,
         nvml_module: Any = None,
+        clock: Clock | None = None,
     ) -> None:
         if not sys.platform.startswith("linux"):
             raise SpoolError("the local backend needs Linux: it reads process trees from /proc")
@@ -98,6 +101,8 @@ class LocalBackend:
         self._attempts: dict[str, LocalAttempt] = {}
         self._untold: dict[tuple[str, int, Happened], Report] = {}
         self._zygote = Zygote(self.spool.root, self._lock)
+        self._host_clock = clock or Clock()
+        self._host_clock.not_before(self._told.latest)
         self._clock = self._told.latest
         self._next_check = 0.0
         self._ended = 0
@@ -106,7 +111,7 @@ class LocalBackend:
     # --- the contract -------------------------------------------------------------------------
 
     def now(self) -> float:
-        self._clock = max(self._clock, time.time())
+        self._clock = max(self._clock, self._host_clock.now())
         return self._clock
 
     def launch(self, launch: Launch) -> None:
@@ -394,6 +399,7 @@ class LocalBackend:
         if what.value in self._told.partly.get(attempt.key, ()):
             return
         self._clock = at = max(self._clock, at)
+        self._host_clock.not_before(at)
         self._untold[(*attempt.key, what)] = Report(*attempt.key, what, at, **more)
 
     def _prune_output(self) -> None:

@@ -24,9 +24,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from features.clock import boot_id
 from profiler import procs
 from profiler.guardian import Guardian
-from scheduler.backends.local.spool import CLAIM, OVER, STARTED, Spool, boot_id, start_ticks
+from scheduler.backends.local.spool import CLAIM, OVER, STARTED, Spool, start_ticks
 
 POLL_S, MEMORY_POLL_S, RETRY_S = 2.0, 0.2, 1.0
 

@@ -23,12 +23,12 @@ import secrets
 import shutil
 import time
 from collections.abc import Container, Iterable, Iterator, Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from features.files import sync, write_all, write_whole
+from scheduler.backends.busy import BackendBusy
 
 CLAIM, STARTED, OVER = "claim", "started", "over"
 NOT_STARTED = "not_started"  # as `scheduler.backends.base.Happened` has it
@@ -50,15 +50,6 @@ def name_of(job_id: str, attempt: int) -> str:
     return f"{name}@{attempt:d}"
 
 
-@cache
-def boot_id() -> str:
-    """Names this start of the machine: process ids mean nothing beyond it."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""
-
-
 def start_ticks(pid: int) -> int | None:
     """When a living process began, in clock ticks since boot; None when it is no more."""
     try:
@@ -68,6 +59,10 @@ def start_ticks(pid: int) -> int | None:
         return None
     fields = text[text.rfind(b")") + 2 :].split()
     return None if fields[0] in b"ZXx" else int(fields[19])
+
+
+class SpoolBusy(SpoolError, BackendBusy):
+    """Another service uses it."""
 
 
 class Spool:
@@ -96,7 +91,7 @@ class Spool:
         """File descriptor of the lock, held; whoever inherits it holds it too.
 
         Raises:
-            SpoolError: somebody else holds it, for all of `patience_s` seconds.
+            SpoolBusy: somebody else holds it, for all of `patience_s` seconds.
         """
         file = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         deadline = time.monotonic() + patience_s
@@ -107,7 +102,7 @@ class Spool:
             except BlockingIOError:
                 if time.monotonic() > deadline:
                     os.close(file)
-                    raise SpoolError(f"spool {self.root}: in use by another service") from None
+                    raise SpoolBusy(f"spool {self.root}: in use by another service") from None
                 time.sleep(0.01)
 
     # --- attempts -----------------------------------------------------------------------------

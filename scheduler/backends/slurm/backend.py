@@ -15,6 +15,7 @@ from pathlib import Path
 
 import structlog
 
+from features.clock import Clock
 from features.schema import State
 from scheduler.backends.base import Launch, Report
 from scheduler.backends.events import Event
@@ -57,14 +58,13 @@ class SlurmBackend:
         adopts: bool = True,
         declared: Sequence[Declared] = (),
         pace: Pace | None = None,
-        sleep: Callable[[float], None] = time.sleep,
+        clock: Clock | None = None,
     ) -> None:
         self.shape, self.slurm, self.pace = shape, slurm, pace or Pace()
         self.journal = Journal(folder)
         output = folder / "output"
         output.mkdir(mode=0o700, exist_ok=True)
-        self._sleep = sleep
-        self._clock = 0.0
+        self.clock = clock or Clock()
         self.timing = Timing()
         self.attempts = Attempts(self.journal, self.now, output)
         self.queue = Queue(shape, slurm, self.journal, self._stray) if adopts else None
@@ -74,8 +74,7 @@ class SlurmBackend:
         self.log = structlog.get_logger("slurm")
 
     def now(self) -> float:
-        self._clock = max(self._clock, time.time())
-        return self._clock
+        return self.clock.now()
 
     def launch(self, launch: Launch) -> None:
         key = launch.job_id, launch.attempt
@@ -115,7 +114,7 @@ class SlurmBackend:
             left = until - time.monotonic()
             if found or left <= 0:
                 return found
-            self._sleep(max(0.0, min(left, self.pace.soon_s / 5)))
+            self.clock.sleep(max(0.0, min(left, self.pace.soon_s / 5)))
 
     def _tried(self, what: Callable[[], None]) -> bool:
         """Do it as far as Slurm answers; False: it says what is not understood."""

@@ -20,6 +20,7 @@ from typing import Any
 from features.job import Profile
 from features.schema import State
 from scheduler.backends.base import Happened, Launch, Purpose, Report
+from scheduler.backends.busy import BackendBusy
 from scheduler.backends.slurm.attempt import Did, Key, SlurmAttempt, Stage
 from scheduler.core.transitions import Step
 
@@ -39,10 +40,14 @@ CREATE TABLE IF NOT EXISTS closed (node TEXT PRIMARY KEY) WITHOUT ROWID;
 """
 
 
+class JournalBusy(JournalError, BackendBusy):
+    """Another service uses it."""
+
+
 class Journal:
     """The journal of one state folder; one process has it open at a time. `site` names it.
 
-    Raises JournalError: another has it.
+    Raises JournalBusy: another has it.
     """
 
     def __init__(self, folder: Path, *, patience_s: float = 10.0) -> None:
@@ -56,7 +61,7 @@ class Journal:
             except OSError:
                 if time.monotonic() > until:
                     os.close(self._lock)
-                    raise JournalError(f"{folder}: another service uses it") from None
+                    raise JournalBusy(f"{folder}: another service uses it") from None
                 time.sleep(0.05)
         self._db = sqlite3.connect(folder / "journal.db", isolation_level=None)
         os.chmod(folder / "journal.db", 0o600)

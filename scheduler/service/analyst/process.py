@@ -43,7 +43,8 @@ from scheduler.service.log.bundles import BundleStore
 from scheduler.service.log.epochs import followed
 from scheduler.service.log.fold import Diverged, State
 from scheduler.service.log.record import Phase
-from scheduler.service.log.store.store import Lease, LeaseLost, Store
+from scheduler.service.log.store.leases import Lease, LeaseLost
+from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import forecasts, questions
 from scheduler.service.log.store.visibility import SOMEBODY
 
@@ -76,7 +77,8 @@ class Analyst:
         budget_s: processor seconds for one forecast or question.
         samples: futures per forecast at most.
         refresh_s: forecasts of waiting jobs are made anew this often, seconds.
-        wall: time of day, seconds since the epoch.
+
+    The clock is the store's.
 
     Attributes:
         memory: what is remembered beside the core.
@@ -93,7 +95,6 @@ class Analyst:
         budget_s: float = 2.0,
         samples: int = 64,
         refresh_s: float = 15.0,
-        wall: Callable[[], float] = time.time,
     ):
         self.store = store
         self.bundle_store = bundle_store
@@ -102,7 +103,7 @@ class Analyst:
         self.budget_s = budget_s
         self.samples = samples
         self.refresh_s = refresh_s
-        self.wall = wall
+        self.clock = store.clock
         self.log = structlog.get_logger("analyst").bind(holder=holder)
         self.lease: Lease | None = None
         self.state: State
@@ -114,26 +115,29 @@ class Analyst:
         self._refresh_at = 0.0
         self._in_vain_until = 0.0  # monotonic: there is no time for futures before
         self._rested_at = 0.0  # monotonic: no forecast is begun before
+        self._alive: Callable[[], object] = lambda: None  # tells who minds this process
         self._futures: tuple[int, float, Futures] | None = None
 
     # --- life -------------------------------------------------------------------------------
 
     def run(self, stopping: Callable[[], bool], poll_s: float) -> None:
-        """Foresee, or stand by, until stopped."""
+        """Foresee, or stand by, until stopped; `stopping` is asked often."""
+        self._alive = stopping
         while not stopping():
             try:
                 if self.lease is None and not self.take_over():
-                    time.sleep(min(self.lease_s / 4, 1.0))
+                    self.clock.sleep(min(self.lease_s / 4, 1.0))
                 else:
                     self.turn()
-                    time.sleep(poll_s)  # even if there is more: what came in between is one batch
+                    # even if there is more: what came in between is one batch
+                    self.clock.sleep(poll_s)
             except LeaseLost as lost:
                 self.log.warning("lease_lost", why=str(lost))
                 self.lease = None
             except Diverged as diverged:  # after an upgrade, or in the middle of one
                 self.log.info("waits_for_epoch", why=str(diverged))
                 self._let_go()
-                time.sleep(min(self.lease_s / 4, 1.0))
+                self.clock.sleep(min(self.lease_s / 4, 1.0))
         self._let_go()
 
     def _let_go(self) -> None:
@@ -143,7 +147,7 @@ class Analyst:
 
     def take_over(self) -> bool:
         """Take the lease and fold the log. False: another holds it."""
-        lease = self.store.take(LEASE, self.holder, self.wall(), self.lease_s)
+        lease = self.store.take(LEASE, self.holder, self.lease_s)
         if lease is None:
             return False
         self.lease = lease
@@ -160,7 +164,9 @@ class Analyst:
         with self.store.reading() as connection:
             epoch = self.store.last_seq_in(connection, Kind.EPOCH)
             if epoch:
-                self.state = followed(connection, self.store, self.bundle_store.find, epoch)
+                self.state = followed(
+                    connection, self.store, self.bundle_store.find, epoch, beat=self._alive
+                )
                 self._remember(ended(connection))
                 self._new |= dict.fromkeys(self.state.core.jobs(), 0)
             else:
@@ -187,20 +193,19 @@ class Analyst:
         self._renew()
         busy = self._fold(self.store.read(self.state.seen))
         busy = self.answer() or busy
-        if time.monotonic() >= self._rested_at:
+        if self.clock.monotonic() >= self._rested_at:
             began = time.process_time()
             self._foresee_new()
-            if self._stale and self.wall() >= self._refresh_at:
+            if self._stale and self.clock.monotonic() >= self._refresh_at:
                 self.refresh()
             spent = time.process_time() - began
             if spent > SHORT_S:  # leave the cores to those who decide and answer
-                self._rested_at = time.monotonic() + spent * (1 / DUTY - 1)
+                self._rested_at = self.clock.monotonic() + spent * (1 / DUTY - 1)
         return busy
 
     def _renew(self) -> None:
         assert self.lease is not None
-        if self.lease.expires_at - self.wall() < self.lease_s * 2 / 3:
-            self.lease = self.store.renew(self.lease, self.wall(), self.lease_s)
+        self.lease = self.store.keep(self.lease)
 
     # --- the log ----------------------------------------------------------------------------
 
@@ -208,6 +213,7 @@ class Analyst:
         """Fold events; remember who was submitted. False when there were none."""
         any_at_all = False
         for event in events:
+            self._alive()
             any_at_all = True
             if event.kind is Kind.EPOCH:
                 self._begin()
@@ -248,7 +254,7 @@ class Analyst:
         """The time on the service's clock."""
         header = self.state.header
         assert header is not None
-        return max(self.state.now, header.clock(self.wall()))
+        return max(self.state.now, header.clock(self.clock.now()))
 
     def futures(self) -> Futures:
         """The futures of the core as it stands; kept while nothing happens, for a second."""
@@ -281,11 +287,11 @@ class Analyst:
         """Forecasts of waiting jobs from futures; not tried again soon where there was no time."""
         if not waiting:
             return {}
-        if time.monotonic() < self._in_vain_until:
+        if self.clock.monotonic() < self._in_vain_until:
             return {job_id: StartForecast(self.now(), why_not=NO_TIME) for job_id in waiting}
         found = self.futures().forecast(waiting, samples=self.samples, budget_s=self.budget_s)
         if all(one.why_not == NO_TIME for one in found.values()):
-            self._in_vain_until = time.monotonic() + IN_VAIN_S
+            self._in_vain_until = self.clock.monotonic() + IN_VAIN_S
         return {job_id: self.correction.corrected(one) for job_id, one in found.items()}
 
     def _foresee_new(self) -> None:
@@ -308,7 +314,7 @@ class Analyst:
             else:
                 self._crude[job_id] = one.start_p50
         self._write(made)
-        self._stale, self._refresh_at = False, self.wall() + self.refresh_s
+        self._stale, self._refresh_at = False, self.clock.monotonic() + self.refresh_s
 
     def _write(self, made: Mapping[str, StartForecast], *, first: bool = False) -> None:
         """Put forecasts into their table, and the first of each job into the log."""
@@ -329,7 +335,7 @@ class Analyst:
     def answer(self) -> bool:
         """Answer what was asked. False when nothing was."""
         open_ = and_(
-            questions.c.answered_at.is_(None), questions.c.asked_at > self.wall() - PATIENCE_S
+            questions.c.answered_at.is_(None), questions.c.asked_at > self.clock.now() - PATIENCE_S
         )
         with self.store.reading() as connection:
             asked = connection.execute(
@@ -339,7 +345,7 @@ class Analyst:
             self._renew()
             began = time.process_time()
             reply = self.reply(row.kind, json.loads(row.body))
-            self.store.append([], partial(_answered, row.id, reply, self.wall()))
+            self.store.append([], partial(_answered, row.id, reply, self.clock.now()))
             spent = round(time.process_time() - began, 3)
             self.log.info("answered", kind=row.kind, cpu_s=spent)
         return bool(asked)

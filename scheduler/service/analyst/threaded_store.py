@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from scheduler.backends.events import Event
-from scheduler.service.log.store.store import Also, Lease, Store
+from scheduler.service.log.store.leases import Lease
+from scheduler.service.log.store.store import Also, Store
 
 
 class ThreadedStore(Store):
@@ -26,5 +27,5 @@ class ThreadedStore(Store):
     ) -> list[Event]:
         return self._writer.submit(super().append, new, also, lease=lease).result()
 
-    def renew(self, lease: Lease, now: float, for_s: float) -> Lease:
-        return self._writer.submit(super().renew, lease, now, for_s).result()
+    def keep(self, lease: Lease) -> Lease:
+        return self._writer.submit(super().keep, lease).result()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import uuid
-from time import time
 from typing import Any
 
 from sqlalchemy import insert, select
@@ -13,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 
 from scheduler.backends.events import canonical
 from scheduler.service.log.store.store import Store
-from scheduler.service.log.store.tables import leases, questions
+from scheduler.service.log.store.tables import questions
 
 ANALYST = "analyst"  # name of the lease
 POLL_S = 0.02, 0.25  # between two looks for the answer: at first, at last
@@ -31,7 +30,7 @@ class Questions:
 
     async def ask(self, kind: str, body: dict[str, Any]) -> dict[str, Any]:
         """The analyst's answer; `{"unavailable": why}` when there is none in time."""
-        if not await run_in_threadpool(self._anybody):
+        if not await run_in_threadpool(self._store.held, ANALYST):
             return {"unavailable": "no analyst is running"}
         question = await run_in_threadpool(self._put, kind, body)
         pause, longest = POLL_S
@@ -44,18 +43,12 @@ class Questions:
                 return answer
         return {"unavailable": f"the analyst did not answer within {self._answer_s:g} s"}
 
-    def _anybody(self) -> bool:
-        query = select(leases.c.expires_at).where(leases.c.name == ANALYST)
-        with self._store.engine.connect() as connection:
-            expires = connection.execute(query).scalar()
-        return expires is not None and expires > time()
-
     def _put(self, kind: str, body: dict[str, Any]) -> str:
         question = str(uuid.uuid4())
         with self._store.writing() as connection:
             connection.execute(
                 insert(questions).values(
-                    id=question, asked_at=time(), kind=kind, body=canonical(body)
+                    id=question, asked_at=self._store.clock.now(), kind=kind, body=canonical(body)
                 )
             )
         return question

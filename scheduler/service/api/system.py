@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from time import time
 
 from fastapi import APIRouter, Request, Response
-from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
 from scheduler.core.plural import count
 from scheduler.service.api.auth import Seen
 from scheduler.service.api.problems import Problem, responses
 from scheduler.service.log.store.store import Store
-from scheduler.service.log.store.tables import leases
 from scheduler.service.metrics import Counts, Metrics
 
 router = APIRouter(tags=["system"])
@@ -40,12 +37,10 @@ def ready(request: Request) -> Health:
     store: Store = request.app.state.store
     counts: Counts = request.app.state.counts
     try:
-        with store.engine.connect() as connection:
-            query = select(leases.c.expires_at).where(leases.c.name == "decider")
-            expires = connection.execute(query).scalar()
+        held = store.held("decider")
     except SQLAlchemyError:
         raise Problem(503, "not-ready", "the database does not answer") from None
-    if expires is None or expires <= time():
+    if not held:
         why = "nobody decides: no decider holds the lease"
         deaths = sum(d.value for name, d in counts.deaths.items() if name in DECIDING)
         if deaths:

@@ -19,6 +19,7 @@ from sqlalchemy import Connection, Select, Table, bindparam, delete, func, inser
 
 from models.bundle import BundleError
 from scheduler.backends.base import Backend, Happened, Outside, Report
+from scheduler.backends.busy import BackendBusy
 from scheduler.backends.events import Event, Kind
 from scheduler.core.decisions import Decision
 from scheduler.service.log.bundles import BundleStore, Signature, signature
@@ -27,12 +28,14 @@ from scheduler.service.log.fold import Diverged, State, encoded, grants
 from scheduler.service.log.header import code_version
 from scheduler.service.log.record import Record, first_row
 from scheduler.service.log.snapshots import EVERY, StateCheckpoints
-from scheduler.service.log.store.store import Lease, LeaseLost, Store
+from scheduler.service.log.store.leases import Lease, LeaseLost
+from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import decisions as decision_rows
 from scheduler.service.log.store.tables import jobs, nodes, settings
 
 LEASE = "decider"
 NEVER = 2**31 - 1
+SET_BACK_S = 1.0  # of the time of day: smaller steps are corrections
 
 
 class Decider:
@@ -47,7 +50,8 @@ class Decider:
         lease_s, bundle_poll_s: seconds; see `Settings`.
         snapshots: where the state is kept now and then; None: nowhere.
         snapshot_every: events between two of them.
-        wall: time of day, seconds since the epoch.
+
+    The clock is the store's.
     """
 
     def __init__(
@@ -62,7 +66,6 @@ class Decider:
         bundle_poll_s: float = 5.0,
         snapshots: StateCheckpoints | None = None,
         snapshot_every: int = EVERY,
-        wall: Callable[[], float] = time.time,
     ):
         self.store = store
         self._open_backend = backend
@@ -73,7 +76,7 @@ class Decider:
         self.bundle_poll_s = bundle_poll_s
         self.snapshots = snapshots
         self.snapshot_every = snapshot_every
-        self.wall = wall
+        self.clock = store.clock
         self.log = structlog.get_logger("decider").bind(holder=holder)
         self.lease: Lease | None = None
         self.backend: Backend
@@ -83,16 +86,23 @@ class Decider:
         self._last_pass: Event | None = None  # in the log, of this process
         self._kept_at = 0  # seq the state was kept at last
         self._tidied_at = -1  # the same when the collector was let in last
+        self._set_back = False  # the time of day, and the log has it
+        self._busy = ""  # why the backend could not be opened, as it was said last
+        self._alive: Callable[[], object] = lambda: None  # tells who minds this process
 
     # --- life -------------------------------------------------------------------------------
 
     def run(self, stopping: Callable[[], bool], poll_s: float) -> None:
-        """Decide, or stand by, until stopped. The jobs run on."""
+        """Decide, or stand by, until stopped. The jobs run on.
+
+        `stopping` is asked often: that tells whoever minds this process that it does not hang.
+        """
         gc.set_threshold(*gc.get_threshold()[:2], NEVER)  # see `_tidy`
+        self._alive = stopping
         while not stopping():
             try:
-                if self.lease is None and not self.take_over():
-                    time.sleep(min(self.lease_s / 4, 1.0))
+                if self.lease is None and not self._takes_over():
+                    self.clock.sleep(min(self.lease_s / 4, 1.0))
                 else:
                     self.turn(poll_s)
                     self._tidy()
@@ -115,23 +125,36 @@ class Decider:
             self.backend.close()
             self.lease = None
 
+    def _takes_over(self) -> bool:
+        try:
+            return self.take_over()
+        except BackendBusy as busy:  # of one that hangs, until it is killed: another look will tell
+            if str(busy) != self._busy:
+                self.log.warning("backend_busy", why=str(busy))
+            self._busy = str(busy)
+            return False
+
     def take_over(self) -> bool:
         """Take the lease, fold the log and finish what the last holder may not have. False: not
-        ours."""
-        lease = self.store.take(LEASE, self.holder, self.wall(), self.lease_s)
-        if lease is None:
+        ours. Raises BackendBusy, and whatever the backend raises that does not open."""
+        if not self.store.may_take(LEASE, self.holder):
             return False
         try:
-            self.backend = self._open_backend()
-        except Exception as error:
-            # nobody decides: a stand-by may, and `/ready` is not to say that we do
-            self.log.error("backend_not_opened", why=f"{type(error).__name__}: {error}")
-            self.store.let_go(lease)
+            # before the lease: who cannot carry out what is decided must not keep others from it
+            backend = self._open_backend()
+        except BackendBusy:
             raise
-        self.lease = lease
+        except Exception as error:
+            self.log.error("backend_not_opened", why=f"{type(error).__name__}: {error}")
+            raise
+        lease = self.store.take(LEASE, self.holder, self.lease_s)
+        if lease is None:
+            backend.close()
+            return False
+        self.lease, self.backend = lease, backend
         body = {"holder": self.holder, "term": lease.term, "version": code_version()}
-        self.store.append([Event(Kind.LEASE, self.wall(), body=body)], lease=lease)
-        began = self.wall()
+        self.store.append([Event(Kind.LEASE, self.clock.now(), body=body)], lease=lease)
+        began = self.clock.now()
         self.state = self._fold()
         self._mend_tables()
         self.recover()
@@ -140,7 +163,7 @@ class Decider:
             term=lease.term,
             events=self.state.seen,
             jobs=len(self.state.ledger.records),
-            seconds=round(self.wall() - began, 3),
+            seconds=round(self.clock.now() - began, 3),
         )
         return True
 
@@ -172,7 +195,7 @@ class Decider:
             except Diverged as diverged:
                 why = str(diverged)
         self.log.warning("rebased", why=why)
-        self._append([Event(Kind.EPOCH, self.wall(), body={"why": why})])
+        self._append([Event(Kind.EPOCH, self.clock.now(), body={"why": why})])
         with self.store.reading() as connection:
             return self._folded(connection)
 
@@ -216,6 +239,7 @@ class Decider:
     def turn(self, timeout_s: float) -> list[Decision]:
         """Listen for at most `timeout_s`, decide if anything happened, carry it out."""
         self._renew()
+        self._watch_clock()
         self._listen(timeout_s)
         self._hear()
         self._watch_champion()
@@ -227,10 +251,19 @@ class Decider:
         return self._decide(now) if self.state.due(now) else []
 
     def _renew(self) -> None:
-        lease, now = self.lease, self.wall()
-        assert lease is not None
-        if lease.expires_at - now < self.lease_s * 2 / 3:
-            self.lease = self.store.renew(lease, now, self.lease_s)
+        assert self.lease is not None
+        self._alive()
+        self.lease = self.store.keep(self.lease)
+
+    def _watch_clock(self) -> None:
+        """Say once that the time of day was set back."""
+        ahead_s = self.clock.ahead_s()
+        if self._set_back or ahead_s < SET_BACK_S:
+            self._set_back = self._set_back and ahead_s >= SET_BACK_S / 2
+            return
+        self._set_back, body = True, {"by_s": round(ahead_s, 3)}
+        self._append([Event(Kind.CLOCK_WENT_BACK, self.backend.now(), body=body)])
+        self.log.warning(Kind.CLOCK_WENT_BACK.value, **body)
 
     def _listen(self, timeout_s: float) -> None:
         """Put what the backend reports into the log, then tell it so."""
@@ -348,7 +381,7 @@ class Decider:
 
     def _watch_champion(self) -> None:
         """Take the champion when it is another one; the change is an event like any other."""
-        now = self.wall()
+        now = self.clock.monotonic()
         if self.champion is None or now < self._champion_due:
             return
         self._champion_due = now + self.bundle_poll_s

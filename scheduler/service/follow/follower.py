@@ -19,6 +19,7 @@ from typing import Any
 import structlog
 from sqlalchemy import Connection, delete, select
 
+from features.clock import Clock
 from models.bundle import BundleError
 from scheduler.assembly import CoreSpec, assemble
 from scheduler.backends.events import Event, Kind
@@ -44,7 +45,8 @@ from scheduler.service.follow.rows import JobRows, write_decisions, write_jobs, 
 from scheduler.service.follow.words import told
 from scheduler.service.log.bundles import BundleStore, Signature, signature
 from scheduler.service.log.header import LogHeader, followed_header
-from scheduler.service.log.store.store import Lease, LeaseLost, Store
+from scheduler.service.log.store.leases import Lease, LeaseLost
+from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import decisions as decision_rows
 from scheduler.service.log.store.tables import jobs as job_rows
 from scheduler.service.settings import Settings
@@ -86,10 +88,10 @@ class Follower:
         table: Table | None = None,
         champion: Any = None,
         bundle_store: BundleStore | None = None,
-        wall: Callable[[], float] = time.time,
+        clock: Clock | None = None,
     ) -> None:
         self.header, self.shape, self.slurm, self.store = header, shape, slurm, store
-        self.order, self.wall = order, wall
+        self.order, self.clock = order, clock or (Clock() if store is None else store.clock)
         self.log = structlog.get_logger("follower")
         self.lease: Lease | None = None
         self._table, self._partitions = table, partitions
@@ -127,7 +129,7 @@ class Follower:
         jobs = self._read()
         self._reshape(jobs)
         # clocks are set back; histories do not go back
-        now = max(self.wall(), self._histories.heard)
+        now = max(self.clock.now(), self._histories.heard)
         self._use_champion()
         mine = [job for job in jobs if self.shape.vc_of(job.partition)]
         ended = self._histories.tell(mine, now)
@@ -147,7 +149,7 @@ class Follower:
             left_out=len(snapshot.left_out),
             would_start=sum(d.job_id in snapshot.core.cluster.runs for d in snapshot.decisions),
             ordered=sum(order.what == PRIORITY for order in orders),
-            ms=round((self.wall() - now) * 1000),
+            ms=round((self.clock.now() - now) * 1000),
             cpu_ms=round((time.process_time() - began) * 1000),
         )
         return snapshot
@@ -232,7 +234,7 @@ class Follower:
         """Ends of all that run; starts of the first in line, unless that took long lately."""
         core, now = snapshot.core, snapshot.now
         made = {job_id: end_of(core, self.memory, now, job_id) for job_id in snapshot.running}
-        if not first or time.monotonic() < self._foresee_at:
+        if not first or self.clock.monotonic() < self._foresee_at:
             return made
         began = time.process_time()
         if len(first) < len(snapshot.waiting):  # whoever is far behind hardly matters to the first
@@ -240,7 +242,7 @@ class Follower:
             core = self._draw(jobs, now).core
         futures = Futures(core, self.memory, now, seed=self._looks)
         made |= futures.forecast(first[:FORESEEN], samples=SAMPLES, budget_s=BUDGET_S)
-        self._foresee_at = time.monotonic() + REST * (time.process_time() - began)
+        self._foresee_at = self.clock.monotonic() + REST * (time.process_time() - began)
         return made
 
     def _tell(self, snapshot: ClusterSnapshot, first: Sequence[str]) -> None:
@@ -312,7 +314,7 @@ class Follower:
         """Take the lease, forget what an earlier follower wrote of live jobs, and learn from what
         it wrote of ended ones. False: another has it."""
         assert self.store is not None
-        self.lease = self.store.take(LEASE, holder, self.wall(), lease_s)
+        self.lease = self.store.take(LEASE, holder, lease_s)
         if self.lease is None:
             return False
 
@@ -324,7 +326,7 @@ class Follower:
         with self.store.reading() as connection:
             last = select(decision_rows.c.seq).order_by(decision_rows.c.seq.desc()).limit(1)
             found = connection.execute(last).scalar()
-            past = ended_jobs(connection, self.wall())
+            past = ended_jobs(connection, self.clock.now())
         self._numbered = 0 if found is None else found + 1
         self.log.info("follows", recalled=self._histories.recall(past))
         return True
@@ -338,11 +340,11 @@ class Follower:
             try:
                 if self.store is not None and self.lease is None:
                     if not self.take_over(holder, lease_s):
-                        time.sleep(min(lease_s / 4, 1.0))
+                        self.clock.sleep(min(lease_s / 4, 1.0))
                     continue
-                self._renew(lease_s)
-                if time.monotonic() >= due:
-                    due = time.monotonic() + interval_s
+                self._renew()
+                if self.clock.monotonic() >= due:
+                    due = self.clock.monotonic() + interval_s
                     self.look()
             except LeaseLost as lost:
                 self.log.warning("lease_lost", why=str(lost))
@@ -351,17 +353,16 @@ class Follower:
                 self.log.warning("slurm_unread", why=str(error))
             except PolicyViolation as error:  # the next poll may find another cluster
                 self.log.error("pass_refused", why=str(error))
-            time.sleep(0.1)
+            self.clock.sleep(0.1)
         if self.lease is not None and self.store is not None:
             with suppress(LeaseLost):
                 self.store.let_go(self.lease)
         self.slurm.close()
 
-    def _renew(self, lease_s: float) -> None:
+    def _renew(self) -> None:
         if self.store is None or self.lease is None:
             return
-        if self.lease.expires_at - self.wall() < lease_s * 2 / 3:
-            self.lease = self.store.renew(self.lease, self.wall(), lease_s)
+        self.lease = self.store.keep(self.lease)
 
 
 def run_follower(settings: Settings, stopping: Callable[[], bool], holder: str = "") -> None:

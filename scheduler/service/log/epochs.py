@@ -173,7 +173,7 @@ def folded(
     upto: int,
     *,
     keep: bool = False,
-    beat: Callable[[], None] = lambda: None,
+    beat: Callable[[], object] = lambda: None,
     snapshots: StateCheckpoints | None = None,
 ) -> State:
     """The state at event `upto`: decided anew since its last epoch began, followed before; or
@@ -193,7 +193,7 @@ def folded(
 
 
 def _onwards(
-    state: State, connection: Connection, store: Store, upto: int, beat: Callable[[], None]
+    state: State, connection: Connection, store: Store, upto: int, beat: Callable[[], object]
 ) -> State:
     """Fold what follows, up to event `upto`."""
     for event in store.each_in(connection, state.seen, upto=upto):
@@ -210,7 +210,7 @@ def followed(
     upto: int,
     *,
     keep: bool = False,
-    beat: Callable[[], None] = lambda: None,
+    beat: Callable[[], object] = lambda: None,
 ) -> State:
     """The state at event `upto` as logged, with a new core; what was pending is pending still."""
     state = Followed(bundles, keep=keep)

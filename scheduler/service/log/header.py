@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -215,9 +214,10 @@ def service_clock(store: Store) -> Callable[[], float]:
         if header is None:
             first = store.read(limit=1, kinds=[Kind.HEADER])
             if not first:
-                return time.time()
+                return store.clock.now()
             header = LogHeader.from_body(first[0].body)
-        return header.clock(time.time())
+            store.go_on()
+        return header.clock(store.clock.now())
 
     return now
 

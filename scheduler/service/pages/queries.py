@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from time import time
 from typing import Any
 
 from sqlalchemy import RowMapping, case, exists, func, select
@@ -18,7 +17,9 @@ from scheduler.core.decisions import ANOTHER
 from scheduler.service.log.record import ELIGIBLE, Phase
 from scheduler.service.log.store.paging import cursor, opened
 from scheduler.service.log.store.reads import JobRow, Line, Page, StartForecastRow, VisibleQueries
+from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import decisions, events, forecasts, jobs, leases
+from scheduler.service.log.store.visibility import Viewer
 
 OVER = [phase.value for phase in Phase if phase.over]
 HOLDING = [phase.value for phase in Phase if phase.holds_gpus]
@@ -94,20 +95,25 @@ class Outcome:
 class PageQueries(VisibleQueries):
     """A view with what pages need in bulk."""
 
+    def __init__(self, store: Store, viewer: Viewer):
+        super().__init__(store.engine, viewer)
+        self._store = store
+
     def now(self) -> float:
         """The service's clock. That of the simulated backend is known up to its last event."""
         header = self._body(Kind.HEADER)
         if header.get("pace", 1.0) == 1.0 and header.get("backend") != "simulated":
-            return time()
+            return self._store.clock.now()
         rows = self._all(select(events.c.body).where(events.c.kind == Kind.DECIDED).order_by(
             events.c.seq.desc()).limit(1))  # fmt: skip
-        return float(json.loads(rows[0]["body"])["now"]) if rows else header.get("start", time())
+        return float(json.loads(rows[0]["body"])["now"]) if rows else header.get("start", 0.0)
 
     def undecided_since(self) -> float | None:
         """When the last decider's lease ran out; None while somebody decides."""
+        if self._store.held("decider"):
+            return None
         rows = self._all(select(leases.c.expires_at).where(leases.c.name == "decider"))
-        expires = float(rows[0]["expires_at"]) if rows else 0.0
-        return expires if expires < time() else None
+        return float(rows[0]["expires_at"]) if rows else 0.0
 
     def not_modelled(self) -> list[str]:
         """What the policy `slurm` leaves out in front of this Slurm, a line each; to operators."""

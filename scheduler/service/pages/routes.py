@@ -22,7 +22,7 @@ from scheduler.service.api.schemas import WhatIfRequest
 from scheduler.service.api.session import local_path
 from scheduler.service.api.stories import read_bundle
 from scheduler.service.log.record import Phase
-from scheduler.service.log.store.reads import BadCursor, Reads, UnknownJob
+from scheduler.service.log.store.reads import BadCursor, UnknownJob
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.visibility import Role, Viewer
 from scheduler.service.pages import figures
@@ -266,8 +266,7 @@ def show(
     status: int = 200,
 ) -> Response:
     """A page, or the part of it that htmx asks for; in words when it cannot be."""
-    reads: Reads = request.app.state.reads
-    queries = PageQueries(reads.engine, viewer)
+    queries = PageQueries(request.app.state.store, viewer)
     base = _base(request)
     live = f"{base}/live?job={quote(job_id)}"
     frame = Frame(

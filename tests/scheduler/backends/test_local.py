@@ -20,6 +20,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from features.clock import boot_id
 from features.schema import State
 from profiler import procs
 from scheduler.backends.base import Backend, Happened, Launch, Report
@@ -326,7 +327,7 @@ def a_claim(spool: Spool, **more: object) -> None:
         "gpus": [[0]], "partner": None, "memory_mib": None, "time_limit_s": None,
         "limit_s": None, "watch_s": None, "held_mib": {}, "devices": ["0"],
         "run_id": "0" * 16, "at": time.time(), "ticks": 1,
-        "boot": spool_module.boot_id(), "pid": 2**22 + 1,
+        "boot": boot_id(), "pid": 2**22 + 1,
     }  # fmt: skip
     assert spool.claim(name_of("a", 1), {CLAIM: {**claim, **more}})
 

@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, insert, select
 
 from benchmarks.faulty import UpgradedDecider
+from features.clock import Clock
 from features.job import Profile
 from scheduler.assembly import CoreSpec
 from scheduler.backends.events import Event, Kind
@@ -62,6 +63,7 @@ class Desk:
         self.checkpoints = StateCheckpoints(folder / "snapshots", self.bundle_store.find)
         self.champion = champion
         self.wall = START
+        store.clock = Clock.by(lambda: self.wall)
         known = outcomes or {}
         self.world = World(lambda one: known.get(one.job_id, lasting(60.0)), start=START)
         establish(
@@ -87,7 +89,6 @@ class Desk:
             bundle_poll_s=0.0,
             snapshots=self.checkpoints if self.snapshot_every else None,
             snapshot_every=self.snapshot_every or EVERY,
-            wall=lambda: self.wall,
         )
 
     def restart(self, *, upgraded: bool = False) -> None:

@@ -13,7 +13,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +27,15 @@ from sqlalchemy import (
     insert,
     select,
     text,
-    update,
 )
 from sqlalchemy.engine import Row, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
+from features.clock import Clock
 from scheduler.backends.events import Event, Kind, canonical
-from scheduler.service.log.store.tables import events, leases
+from scheduler.service.log.store import leases
+from scheduler.service.log.store.leases import Lease
+from scheduler.service.log.store.tables import events
 
 BUSY_TIMEOUT_MS = 10_000
 JOURNAL_PAGES = 16_384  # of SQLite, 64 MiB: beyond, commits carry it over if nobody else does
@@ -42,25 +44,6 @@ LOCK = 0x70656C6C  # names the advisory lock of PostgreSQL: any number, the same
 
 class StoreError(ValueError):
     """A database that cannot be used; one line that says why."""
-
-
-class LeaseLost(Exception):
-    """Somebody else holds the lease: nothing was written."""
-
-
-@dataclass(frozen=True, slots=True)
-class Lease:
-    """The right to act under a name, until somebody takes it over.
-
-    Attributes:
-        term: goes up with every change of holder; a write under an old term fails.
-        expires_at: others may take it from then on, seconds since the epoch.
-    """
-
-    name: str
-    holder: str
-    term: int
-    expires_at: float
 
 
 Also = Callable[[Connection, list[Event]], None]  # table changes that belong to the events
@@ -82,10 +65,13 @@ class Store:
 
     Args:
         url: SQLAlchemy URL of SQLite or PostgreSQL.
+        clock: of this process.
     """
 
-    def __init__(self, url: str):
+    def __init__(self, url: str, clock: Clock | None = None):
         self.engine = _engine(url)
+        self.clock = clock or Clock()
+        self._watch = leases.Watch()
         path = self.engine.url.database if self.is_sqlite else None
         self._line = Path(f"{path}-line") if path and path != ":memory:" else None
 
@@ -162,7 +148,7 @@ class Store:
         """
         with self.writing() as connection:
             if lease is not None:
-                self._fence(connection, lease)
+                leases.fence(connection, lease)
             return self.append_in(connection, new, also)
 
     def append_in(
@@ -241,61 +227,47 @@ class Store:
 
     # --- leases -----------------------------------------------------------------------------
 
-    def take(self, name: str, holder: str, now: float, for_s: float) -> Lease | None:
-        """Take a lease that is free, expired or already held. None while another holds it.
+    def take(self, name: str, holder: str, for_s: float) -> Lease | None:
+        """Take a lease that is free, run out or already held. None while another holds it.
 
         Taking one's own again keeps the term only if nobody held it in between.
         """
         with self.writing() as connection:
-            row = connection.execute(select(leases).where(leases.c.name == name)).one_or_none()
-            if row is None:
-                lease = Lease(name, holder, 1, now + for_s)
-                connection.execute(insert(leases).values(**_lease_row(lease)))
-                return lease
-            if row.holder != holder and row.expires_at > now:
-                return None
-            term = row.term if row.holder == holder else row.term + 1
-            lease = Lease(name, holder, term, now + for_s)
-            connection.execute(
-                update(leases).where(leases.c.name == name).values(_lease_row(lease))
-            )
-            return lease
+            return self._watch.take(connection, self.clock, name, holder, for_s)
 
-    def renew(self, lease: Lease, now: float, for_s: float) -> Lease:
-        """Hold a lease for longer. LeaseLost when somebody else took it."""
+    def may_take(self, name: str, holder: str) -> bool:
+        """Whether `take` would be given the lease now; changes nothing."""
+        with self.engine.connect() as connection:
+            return self._watch.may_take(leases.lease_of(connection, name), self.clock, holder)
+
+    def keep(self, lease: Lease) -> Lease:
+        """Renew a lease once a third of it is over. LeaseLost when somebody else took it."""
+        if self.clock.monotonic() - lease.beat_at < lease.for_s / 3:
+            return lease
         with self.writing() as connection:
-            self._fence(connection, lease)
-            renewed = replace(lease, expires_at=now + for_s)
-            connection.execute(
-                update(leases).where(leases.c.name == lease.name).values(_lease_row(renewed))
-            )
-            return renewed
+            leases.fence(connection, lease)
+            return leases.renew(connection, self.clock, lease)
 
     def let_go(self, lease: Lease) -> None:
         """Give a lease up, so that a stand-by need not wait. Nothing when it was lost already."""
         with self.writing() as connection:
-            connection.execute(
-                update(leases)
-                .where(leases.c.name == lease.name, leases.c.term == lease.term)
-                .values(expires_at=0.0)
-            )
+            leases.let_go(connection, self.clock, lease)
 
     def holder(self, name: str) -> Lease | None:
         """Who holds a lease, or held it last."""
         with self.engine.connect() as connection:
-            row = connection.execute(select(leases).where(leases.c.name == name)).one_or_none()
-        return None if row is None else Lease(row.name, row.holder, row.term, row.expires_at)
+            return leases.lease_of(connection, name)
 
-    @staticmethod
-    def _fence(connection: Connection, lease: Lease) -> None:
-        row = connection.execute(select(leases).where(leases.c.name == lease.name)).one_or_none()
-        if row is None or row.term != lease.term or row.holder != lease.holder:
-            by = "nobody" if row is None else row.holder
-            raise LeaseLost(f"lease {lease.name!r} is held by {by} now")
+    def go_on(self) -> None:
+        """Let this process's time of day go on from where the others' is, whatever the host's is
+        set to by now."""
+        with self.engine.connect() as connection:
+            self.clock.not_before(leases.latest_time(connection))
 
-
-def _lease_row(lease: Lease) -> dict[str, Any]:
-    return {name: getattr(lease, name) for name in Lease.__slots__}
+    def held(self, name: str) -> bool:
+        """Whether the holder of a lease is known to be alive: it was renewed in time."""
+        with self.engine.connect() as connection:
+            return self._watch.held(leases.lease_of(connection, name), self.clock)
 
 
 def _row(e: Event) -> dict[str, Any]:

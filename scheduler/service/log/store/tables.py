@@ -174,5 +174,10 @@ leases = Table(
     Column("name", String(32), primary_key=True),  # "decider", "analyst"
     Column("holder", String(128), nullable=False),
     Column("term", BigInteger, nullable=False),  # goes up with every change of holder
+    # time of day at which it runs out unless it is renewed; for people, nothing is decided by it
     Column("expires_at", Float(53), nullable=False),
+    Column("for_s", Float(53), nullable=False, server_default="0"),  # see `leases.Lease`
+    Column("beats", BigInteger, nullable=False, server_default="0"),
+    Column("beat_at", Float(53), nullable=False, server_default="0"),
+    Column("boot", String(64), nullable=False, server_default=""),
 )

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import threading
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import insert, select
 
+from features.clock import Clock
 from scheduler.assembly import CoreSpec
 from scheduler.backends.events import Event, Kind, canonical
 from scheduler.backends.simulated import SimulatedBackend, World
@@ -39,13 +38,13 @@ class Service:
         establish(store, LogHeader(CoreSpec.of(spec, policy), start=0.0, backend="simulated"))
         self.world = World(start=0.0)
         self.clock = 0.0
+        store.clock = Clock.by(lambda: self.clock)
         self.bundle_store = BundleStore(folder / "bundles")
         self.decider = Decider(
             store,
             lambda: SimulatedBackend(self.world),
             self.bundle_store,
             holder="decider",
-            wall=lambda: self.clock,
         )
         assert self.decider.take_over()
         self.analyst = self.an_analyst("one")
@@ -59,7 +58,6 @@ class Service:
             samples=12,
             refresh_s=0.0,
             budget_s=30.0,
-            wall=lambda: self.clock,
         )
 
     def submit(self, job_id: str, seconds: int, gpus: int = 4, owner: str = "ann") -> None:
@@ -257,7 +255,7 @@ def test_forecasts_are_scored_as_jobs_start(service: Service) -> None:
 def test_a_forecast_of_a_job_that_is_held_or_changed_meanwhile_is_not_scored(
     service: Service,
 ) -> None:
-    user = PageQueries(service.store.engine, Viewer("ann", Role.SUBMITTER))
+    user = PageQueries(service.store, Viewer("ann", Role.SUBMITTER))
     for job_id in ("runs", "held", "other", "waits"):  # each is foreseen between bounds
         service.submit(job_id, 100)
         service.decide(seconds=10.0)
@@ -313,20 +311,14 @@ def test_after_an_upgrade_it_waits_for_the_epoch(
     service.decide()
     monkeypatch.setattr(fold, "digest_of", lambda texts: "as other code decides")
     service.clock += 100.0
-    late, naps, sleep = service.an_analyst("late"), list[float](), time.sleep
-    mine = threading.current_thread()
+    late, free = service.an_analyst("late"), list[bool]()
 
-    def nap(seconds: float) -> None:
-        if threading.current_thread() is not mine:  # one that another test left
-            sleep(seconds)
-            return
-        holder = service.store.holder(LEASE)
-        assert holder is not None
-        naps.append(holder.expires_at)
-        if len(naps) == 1:
+    def nap(_: float) -> None:
+        free.append(service.store.may_take(LEASE, "another"))
+        if len(free) == 1:
             service.store.append([Event(Kind.EPOCH, service.clock, body={"why": "a test"})])
 
-    monkeypatch.setattr("time.sleep", nap)
-    late.run(lambda: len(naps) >= 2, 0.0)
-    assert naps[0] <= service.clock, "another may try meanwhile"
+    monkeypatch.setattr(service.store.clock, "sleep", nap)
+    late.run(lambda: len(free) >= 2, 0.0)
+    assert free[0], "another may try meanwhile"
     assert late.state.core.jobs() == ["first"]

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from features.clock import Clock
 from scheduler.assembly import CoreSpec
 from scheduler.backends.events import Kind
 from scheduler.backends.simulated import JobOutcome, SimulatedBackend
@@ -16,7 +17,8 @@ from scheduler.core.decisions import Action, Reason
 from scheduler.core.settings import InvalidSettings, ProfilingPartition
 from scheduler.service.log.audit import audit
 from scheduler.service.log.header import LogHeader, LogHeaderError, establish
-from scheduler.service.log.store.store import LeaseLost, Store
+from scheduler.service.log.store.leases import LeaseLost
+from scheduler.service.log.store.store import Store
 from scheduler.simulation.work import Work
 from tests.scheduler.service.desk import CLUSTER, START, Desk, lasting
 
@@ -305,6 +307,23 @@ class TestRestart:
         with pytest.raises(LeaseLost):
             old.turn(0.0)
         desk.until_idle()
+        assert clean(desk)
+
+    def test_a_time_of_day_that_is_set_back_is_in_the_log_once(self, desk: Desk) -> None:
+        since_boot = [0.0]
+        desk.store.clock = desk.decider.clock = Clock(lambda: desk.wall, lambda: since_boot[0])
+        desk.turn()
+        desk.wall -= 3600.0
+        for _ in range(3):
+            desk.turn()
+        [event] = desk.store.read(kinds=[Kind.CLOCK_WENT_BACK])
+        assert event.body == {"by_s": 3600.0}
+        since_boot[0] += 80_000.0
+        desk.wall += 80_000.0
+        desk.turn()
+        desk.wall -= 5.0
+        desk.turn()
+        assert len(desk.store.read(kinds=[Kind.CLOCK_WENT_BACK])) == 2
         assert clean(desk)
 
     def test_one_stands_by_while_the_other_is_heard_of(self, desk: Desk) -> None:

@@ -13,6 +13,7 @@ from sqlalchemy import select
 from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
+from features.clock import Clock
 from pipeline.app import app
 from scheduler.assembly import CoreSpec
 from scheduler.backends.events import Kind
@@ -102,9 +103,10 @@ class Scene:
             cast(Slurm, self.slurm),
             self.store,
             order=self.order,
-            wall=lambda: self.now,
+            clock=Clock.by(lambda: self.now),
         )
         if self.store is not None:
+            self.store.clock = self.follower.clock
             establish(self.store, header)
             assert self.follower.take_over(f"at {self.now}", 10.0)
 
@@ -360,9 +362,9 @@ def test_what_the_policy_slurm_leaves_out_is_told_with_the_jobs_it_touches(store
         "Not modelled by the policy slurm: QOS odd: Preempt=cluster:x (1 job).",
     ]
     operator, user = Viewer("olga", Role.OPERATOR), Viewer("ada", Role.VIEWER)
-    assert PageQueries(store.engine, operator).not_modelled() == lines
-    assert board(PageQueries(store.engine, operator)).not_modelled == lines
-    assert PageQueries(store.engine, user).not_modelled() == []
+    assert PageQueries(store, operator).not_modelled() == lines
+    assert board(PageQueries(store, operator)).not_modelled == lines
+    assert PageQueries(store, user).not_modelled() == []
 
 
 def test_serve_says_at_its_start_what_the_policy_slurm_leaves_out(

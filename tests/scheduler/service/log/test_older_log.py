@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
+from features.clock import Clock
 from features.job import Profile
 from scheduler.backends.base import Launch
 from scheduler.backends.events import Kind
@@ -59,13 +60,14 @@ class Upgraded:
             database.executescript((OLDER / f"{NAME}.sql").read_text())
         shutil.copytree(OLDER / f"{NAME}.bundle", folder / "bundles" / BUNDLE)
         shutil.copy(OLDER / f"{NAME}.world.jsonl", folder / "world.jsonl")
-        self.store = Store(f"sqlite:///{folder / 'pellucid.db'}")
+        clock = Clock.by(lambda: LATER)
+        self.store = Store(f"sqlite:///{folder / 'pellucid.db'}", clock)
         prepare(self.store)
         self.bundles = BundleStore(folder / "bundles")
         self.world = World(outcome, start=0.0, path=folder / "world.jsonl")
         self.decider = Decider(
             self.store, lambda: SimulatedBackend(self.world), self.bundles,
-            holder="today", wall=lambda: LATER,
+            holder="today",
         )  # fmt: skip
 
     def phases(self) -> dict[str, str]:
@@ -117,7 +119,7 @@ def test_pages_and_explanations_answer_for_old_jobs(upgraded: Upgraded) -> None:
     assert upgraded.decider.take_over()
     upgraded.decider.turn(1.0)
     store = upgraded.store
-    analyst = Analyst(store, upgraded.bundles, holder="today", samples=4, wall=lambda: LATER)
+    analyst = Analyst(store, upgraded.bundles, holder="today", samples=4)
     assert analyst.take_over()
     _, secret = tokens.create(store, "olga", Role.OPERATOR, now=LATER)
     settings = Settings(database=address_of(store), auth="on")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import traceback
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,10 +16,12 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection, insert, text
 from sqlalchemy.exc import SQLAlchemyError
 
+from features.clock import Clock
 from scheduler.backends.events import Event, Kind
 from scheduler.service.log.store.checkpoint import keep_checkpointed
+from scheduler.service.log.store.leases import Lease, LeaseLost
 from scheduler.service.log.store.schema import check, migrations, prepare
-from scheduler.service.log.store.store import LeaseLost, Store, StoreError
+from scheduler.service.log.store.store import Store, StoreError
 from scheduler.service.log.store.tables import metadata, nodes
 
 NOTE = Event(Kind.REFUSED, 1.0, "job", "ann", 7, {"b": 1, "a": [1.5, None, "ü"]})
@@ -72,39 +75,119 @@ def test_a_snapshot_does_not_move(store: Store) -> None:
         assert store.last_seq_in(connection) == 1
 
 
-class TestLease:
-    def test_one_holds_it_until_it_expires(self, store: Store) -> None:
-        mine = store.take("decider", "a", now=100.0, for_s=10.0)
-        assert mine is not None
-        assert store.take("decider", "b", now=109.0, for_s=10.0) is None
-        mine = store.renew(mine, now=109.0, for_s=10.0)
-        assert store.take("decider", "b", now=112.0, for_s=10.0) is None
-        theirs = store.take("decider", "b", now=120.0, for_s=10.0)
-        assert theirs is not None
-        assert theirs.term == mine.term + 1
+class Hosts:
+    """Processes on one database, each with clocks of its own; time passes by hand."""
 
-    def test_a_write_under_an_old_term_changes_nothing(self, store: Store) -> None:
-        mine = store.take("decider", "a", now=100.0, for_s=10.0)
-        assert mine is not None
+    def __init__(self, database: str):
+        self.database, self.at, self.stores = database, 1000.0, list[Store]()
+        prepare(self.one())
+
+    def one(self, boot: str = "here", counts_from: float = 0.0, set_to: float = 0.0) -> Store:
+        """A process on a host that was started at `counts_from`, its time set off by `set_to`."""
+        clock = Clock(lambda: self.at + set_to, lambda: self.at - counts_from, lambda _: None, boot)
+        self.stores.append(Store(self.database, clock))
+        return self.stores[-1]
+
+
+@pytest.fixture
+def hosts(database: str) -> Iterator[Hosts]:
+    made = Hosts(database)
+    yield made
+    for store in made.stores:
+        store.close()
+
+
+def taken(store: Store, holder: str, for_s: float = 10.0) -> Lease:
+    lease = store.take("decider", holder, for_s)
+    assert lease is not None
+    return lease
+
+
+class TestLease:
+    def test_one_holds_it_until_it_expires(self, hosts: Hosts) -> None:
+        a, b = hosts.one(), hosts.one()
+        mine = taken(a, "a")
+        hosts.at += 9.0
+        assert b.take("decider", "b", 10.0) is None
+        mine = a.keep(mine)
+        hosts.at += 3.0
+        assert b.take("decider", "b", 10.0) is None
+        assert a.keep(mine) == mine, "not yet a third of it is over"
+        hosts.at += 8.0
+        assert taken(b, "b").term == mine.term + 1
+
+    def test_a_write_under_an_old_term_changes_nothing(self, hosts: Hosts) -> None:
+        store, other = hosts.one(), hosts.one()
+        mine = taken(store, "a")
         store.append([NOTE], lease=mine)
-        theirs = store.take("decider", "b", now=200.0, for_s=10.0)
+        hosts.at += 100.0
+        theirs = taken(other, "b")
         with pytest.raises(LeaseLost, match="held by b"):
             store.append([NOTE], lease=mine)
         with pytest.raises(LeaseLost, match="held by b"):
-            store.renew(mine, 200.0, 1.0)
+            store.keep(mine)
         store.let_go(mine)
         assert store.last_seq() == 1
         assert store.holder("decider") == theirs
 
-    def test_one_that_lets_go_need_not_be_waited_for(self, store: Store) -> None:
-        mine = store.take("decider", "a", now=100.0, for_s=1000.0)
-        assert mine is not None
+    def test_one_that_lets_go_need_not_be_waited_for(self, hosts: Hosts) -> None:
+        store = hosts.one("there")
+        mine = taken(store, "a", 1000.0)
         store.let_go(mine)
-        assert store.take("decider", "b", now=101.0, for_s=10.0) is not None
+        assert not store.held("decider")
+        assert taken(hosts.one(), "b")
 
     def test_names_are_apart(self, store: Store) -> None:
-        assert store.take("decider", "a", now=0.0, for_s=10.0)
-        assert store.take("analyst", "b", now=0.0, for_s=10.0)
+        assert store.take("decider", "a", 10.0)
+        assert store.take("analyst", "b", 10.0)
+
+    @pytest.mark.parametrize("set_to", [-3600.0, 3600.0])
+    def test_what_the_time_of_day_is_set_to_changes_no_hand_over(
+        self, hosts: Hosts, set_to: float
+    ) -> None:
+        """Set back by an hour after a crash, an earlier version waited for an hour."""
+        taken(hosts.one(), "a")
+        later = hosts.one(set_to=set_to)
+        assert later.held("decider")
+        assert later.take("decider", "b", 10.0) is None
+        hosts.at += 10.5
+        assert not later.held("decider")
+        assert taken(later, "b").term == 2
+
+    def test_on_another_host_it_runs_out_when_it_has_not_moved_for_so_long(
+        self, hosts: Hosts
+    ) -> None:
+        a, b = hosts.one(), hosts.one("there", counts_from=900.0, set_to=500.0)
+        mine = taken(a, "a")
+        assert b.take("decider", "b", 10.0) is None
+        for _ in range(10):
+            hosts.at += 4.0
+            mine = a.keep(mine)
+            assert b.take("decider", "b", 10.0) is None
+        hosts.at += 9.5
+        assert b.take("decider", "b", 10.0) is None
+        hosts.at += 1.0
+        assert taken(b, "b").holder == "b"
+
+    def test_nobody_is_said_to_decide_there_before_the_count_was_seen_to_move(
+        self, hosts: Hosts
+    ) -> None:
+        a, b = hosts.one(), hosts.one("there", counts_from=900.0)
+        mine = taken(a, "a")
+        assert not b.held("decider"), "it may have died before"
+        hosts.at += 4.0
+        a.keep(mine)
+        assert b.held("decider")
+        hosts.at += 10.5
+        assert not b.held("decider")
+
+    def test_a_time_of_day_goes_on_from_where_the_others_is(self, hosts: Hosts) -> None:
+        a, b = hosts.one(), hosts.one(set_to=-3600.0)
+        taken(a, "a")
+        b.go_on()
+        assert b.clock.now() == hosts.at
+        hosts.at += 100.0
+        assert b.clock.now() == pytest.approx(1000.0 + 95.0)
 
 
 class TestSchema:

@@ -53,7 +53,7 @@ def test_spans_cover_a_life(busy: Lived) -> None:
     from scheduler.service.pages.queries import PageQueries
     from scheduler.service.pages.story import page_of
 
-    queries = PageQueries(busy.store.engine, busy.viewer("olga"))
+    queries = PageQueries(busy.store, busy.viewer("olga"))
     pages = [page_of(queries, job.job_id) for job in queries.jobs(limit=100).items]
     spans = [span for page in pages for span in page.drawn.story.spans]
     assert {"waiting", "profiling", "running"} <= {span.phase for span in spans}

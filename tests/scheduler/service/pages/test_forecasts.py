@@ -9,9 +9,11 @@ from random import Random
 
 from sqlalchemy import select
 
+from features.clock import Clock
 from scheduler.explain.words import percent
 from scheduler.service.analyst.process import Analyst
 from scheduler.service.log.bundles import BundleStore
+from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import forecasts, jobs
 from scheduler.service.pages.figures import GRACE_S, promises
 from scheduler.service.pages.queries import PageQueries
@@ -20,8 +22,9 @@ from tests.scheduler.service.pages.conftest import Lived, busy_morning
 
 def test_coverage_of_the_jobs_that_were_served_is_published(lived: Lived) -> None:
     analyst = Analyst(
-        lived.store, BundleStore(lived.settings.state_dir / "bundles"), holder="test", samples=9,
-        budget_s=30.0, lease_s=1e6, wall=lived.world.now,
+        Store(lived.settings.database, Clock.by(lived.world.now)),
+        BundleStore(lived.settings.state_dir / "bundles"), holder="test", samples=9, budget_s=30.0,
+        lease_s=1e6,
     )  # fmt: skip
     assert analyst.take_over()
     settle = lived.settle
@@ -53,14 +56,12 @@ def test_coverage_of_the_jobs_that_were_served_is_published(lived: Lived) -> Non
 
     line = next(
         one
-        for one in promises(PageQueries(lived.store.engine, lived.viewer("ada.byron"))).lines
+        for one in promises(PageQueries(lived.store, lived.viewer("ada.byron"))).lines
         if one.text == "started by the p90 forecast"
     )
     assert (line.kept, line.jobs) == (share, len(kept))
     batches = {(r.owner, r.submitted_at // 3600) for r in left_open}
-    told = Counter(
-        k.batch for k in PageQueries(lived.store.engine, lived.viewer("ada.byron")).kept()
-    )
+    told = Counter(k.batch for k in PageQueries(lived.store, lived.viewer("ada.byron")).kept())
     sent = Counter((r.owner, r.submitted_at // 3600) for r in rows)
     assert sorted(told.values()) == sorted(sent.values())
     assert 1.0 <= line.batches <= len(batches)

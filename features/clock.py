@@ -1,0 +1,70 @@
+"""The clocks of a host: the time of day, which is set, and one that only goes on.
+
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+SLEWED = 0.95  # of its speed the clock goes at while it waits for the time of day
+
+
+@cache
+def boot_id() -> str:
+    """Names this start of the machine: process ids and monotonic times mean nothing beyond it."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+class Clock:
+    """The clocks that one process reads; handed in, so that a simulation can hand in its own.
+
+    Args:
+        wall: time of day, seconds since the epoch; may be set forward and back.
+        monotonic: seconds since some moment, the same for all processes of one `boot`.
+        sleep: waits for so many seconds.
+        boot: names what `monotonic` counts from; "" = nobody else's times can be compared.
+    """
+
+    def __init__(
+        self,
+        wall: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+        boot: str | None = None,
+    ):
+        self.wall, self.monotonic, self.sleep = wall, monotonic, sleep
+        self.boot = boot_id() if boot is None else boot
+        self._last = 0.0, monotonic()  # `now` and the monotonic time when it was read last
+
+    @classmethod
+    def by(cls, time: Callable[[], float]) -> Clock:
+        """Both clocks are this one; nobody sleeps."""
+        return cls(time, time, lambda _: None, "by hand")
+
+    def now(self) -> float:
+        """Time of day, seconds since the epoch, that never goes back.
+
+        When the host's is set back, this goes on, a twentieth slower until the host's has caught
+        up: what starts and ends meanwhile still lasts as long as it lasts.
+        """
+        was, then = self._last
+        here = self.monotonic()
+        now = max(self.wall(), was + SLEWED * max(0.0, here - then))
+        self._last = now, here
+        return now
+
+    def not_before(self, at: float) -> None:
+        """It was `at` somewhere already: the time of day goes on from there."""
+        if at > self.now():
+            self._last = at, self.monotonic()
+
+    def ahead_s(self) -> float:
+        """How far the time of day of the host was set back behind `now`, seconds."""
+        return self.now() - self.wall()

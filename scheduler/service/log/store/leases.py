@@ -1,0 +1,123 @@
+"""Leases: the right to act under a name, until somebody takes it over.
+
+Nobody compares times of day, which are set and differ between hosts. A holder counts up at every
+renewal; who would take over watches that count by its own monotonic clock, and takes the lease when
+it has not moved for as long as the lease lasts (as client-go's leader election does). On the host
+that it was renewed on, since the same boot, its age is known at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sqlalchemy import Connection, func, insert, select, update
+
+from features.clock import Clock
+from scheduler.service.log.store.tables import leases
+
+
+class LeaseLost(Exception):
+    """Somebody else holds the lease: nothing was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Who may act under a name.
+
+    Attributes:
+        term: goes up with every change of holder; a write under an old term fails.
+        for_s: without a renewal for so long, seconds, others may take it; 0 = it was let go.
+        beats: goes up with every renewal.
+        beat_at: when the last was, seconds on the monotonic clock of `boot`.
+        boot: names the start of the machine that counts from; "" = unknown.
+    """
+
+    name: str
+    holder: str
+    term: int
+    for_s: float
+    beats: int = 0
+    beat_at: float = 0.0
+    boot: str = ""
+
+
+class Watch:
+    """What one process has seen of leases."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, tuple[tuple[int, int], float, bool]] = {}
+
+    def take(
+        self, connection: Connection, clock: Clock, name: str, holder: str, for_s: float
+    ) -> Lease | None:
+        """Take a lease that is free, run out or already held; None while another holds it."""
+        found = lease_of(connection, name)
+        if found is None:
+            values = {"name": name, "holder": holder, "term": 1, "expires_at": 0.0}
+            connection.execute(insert(leases).values(values))
+            return renew(connection, clock, Lease(name, holder, 1, for_s))
+        if not self.may_take(found, clock, holder):
+            return None
+        term = found.term if found.holder == holder else found.term + 1
+        return renew(connection, clock, replace(found, holder=holder, term=term, for_s=for_s))
+
+    def may_take(self, lease: Lease | None, clock: Clock, holder: str) -> bool:
+        """Whether a lease, as it is now, is there for `holder` to take."""
+        if lease is None or lease.holder == holder or not lease.for_s:
+            return True
+        silent_s, _ = self._silent(lease, clock)
+        return silent_s > lease.for_s
+
+    def held(self, lease: Lease | None, clock: Clock) -> bool:
+        """Whether somebody is known to hold a lease: it was renewed in time, or seen to be."""
+        if lease is None or not lease.for_s:
+            return False
+        silent_s, known = self._silent(lease, clock)
+        return known and silent_s <= lease.for_s
+
+    def _silent(self, lease: Lease, clock: Clock) -> tuple[float, bool]:
+        """Seconds since the holder was heard of, and whether that is known: before the count was
+        seen to move they are since it was looked at first."""
+        now, mark = clock.monotonic(), (lease.term, lease.beats)
+        if lease.boot and lease.boot == clock.boot and lease.beat_at <= now:
+            return now - lease.beat_at, True
+        seen = self._seen.get(lease.name)
+        if seen is None or seen[0] != mark:
+            seen = self._seen[lease.name] = mark, now, seen is not None
+        return now - seen[1], seen[2]
+
+
+def lease_of(connection: Connection, name: str) -> Lease | None:
+    """Who holds a lease, or held it last; None: nobody ever did."""
+    query = select(*(leases.c[column] for column in Lease.__slots__)).where(leases.c.name == name)
+    row = connection.execute(query).one_or_none()
+    return None if row is None else Lease(*row)
+
+
+def fence(connection: Connection, lease: Lease) -> None:
+    """Raise LeaseLost unless the lease is still its holder's."""
+    found = lease_of(connection, lease.name)
+    if found is None or (found.term, found.holder) != (lease.term, lease.holder):
+        by = "nobody" if found is None else found.holder
+        raise LeaseLost(f"lease {lease.name!r} is held by {by} now")
+
+
+def renew(connection: Connection, clock: Clock, lease: Lease) -> Lease:
+    """Write a lease as held from now on."""
+    renewed = replace(lease, beats=lease.beats + 1, beat_at=clock.monotonic(), boot=clock.boot)
+    values = {column: getattr(renewed, column) for column in Lease.__slots__}
+    this = update(leases).where(leases.c.name == lease.name)
+    connection.execute(this.values(**values, expires_at=clock.now() + lease.for_s))
+    return renewed
+
+
+def let_go(connection: Connection, clock: Clock, lease: Lease) -> None:
+    """Give a lease up; nothing when it was lost already."""
+    this = update(leases).where(leases.c.name == lease.name, leases.c.term == lease.term)
+    connection.execute(this.values(for_s=0.0, expires_at=clock.now()))
+
+
+def latest_time(connection: Connection) -> float:
+    """The latest time of day that a holder wrote, seconds since the epoch; 0 = none did."""
+    query = select(func.max(leases.c.expires_at - leases.c.for_s))
+    return connection.execute(query).scalar() or 0.0
