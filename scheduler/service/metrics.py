@@ -50,16 +50,20 @@ class Counts:
     """What happened since the service was started: numbers in memory that its processes share.
 
     Attributes:
-        deaths: by name of the process, how often it ended by itself.
+        deaths: by name of the process, how often it ended by itself, or was ended as it hung.
+        beats: by name, when it was heard of last, on the monotonic clock.
         connections_closed: that sent no whole request in time, or were too many.
     """
 
     deaths: Mapping[str, Any] = field(default_factory=dict)
+    beats: Mapping[str, Any] = field(default_factory=dict)
     connections_closed: Any = field(default_factory=_shared)
 
     @classmethod
     def of(cls, processes: Iterable[str]) -> Counts:
-        return cls({name: _shared() for name in processes})
+        names = list(processes)
+        beats = {name: RawValue("d") for name in names}
+        return cls({name: _shared() for name in names}, beats)
 
 
 class Metrics(Collector):

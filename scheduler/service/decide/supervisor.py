@@ -31,6 +31,7 @@ from scheduler.service.api.auth import service_user
 from scheduler.service.api.tokens import guard
 from scheduler.service.backends import host_of, open_backend
 from scheduler.service.decide.decider import Decider
+from scheduler.service.decide.systemd import notify
 from scheduler.service.log.bundles import BundleStore
 from scheduler.service.log.export import keep_exporting
 from scheduler.service.log.header import FOLLOWED, LogHeader, code_version, establish
@@ -63,7 +64,12 @@ COMMON = (
 PAUSES_S = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)  # before a process is started again
 STEADY_S = 60.0  # one that lived so long was not dying at its start
 SWITCH_S = 0.0005  # longest turn of a thread of an API process at its interpreter
+KILLED_PAUSE_S = 0.5  # before one that somebody killed is: it was not dying by itself
 STOP_S = 10.0  # a process that does not end by then is killed
+# One that has not been heard of for so long hangs, and is killed. The decider: as soon as others
+# could have its lease, but not while it waits for a database that is locked, or the backend's lock.
+DECIDER_HANGS_S, HANGS_S = 15.0, 120.0
+BEGINS_S = 60.0  # time to be heard of first
 
 Stopping = Callable[[], bool]
 
@@ -163,11 +169,12 @@ def run_decider(settings: Settings, stopping: Stopping, holder: str = "") -> Non
     the lease to expire.
     """
     store = Store(settings.database)
+    store.go_on()
     header = LogHeader.from_body(store.read(limit=1)[0].body)
     bundle_store = BundleStore(settings.state_dir / "bundles")
     decider = Decider(
         store,
-        lambda: open_backend(settings, header),
+        lambda: open_backend(settings, header, store.clock),
         bundle_store,
         holder=holder or this_process(),
         champion=settings.bundle,
@@ -197,16 +204,17 @@ def run_api(
     sys.setswitchinterval(SWITCH_S)
     counts = counts or Counts()
     connections = Connections(raise_file_limit(), closed=counts.connections_closed)
-    server = uvicorn.Server(server_config(create_app(settings, counts=counts), connections))
+    config = server_config(create_app(settings, counts=counts), connections)
+
+    class Server(uvicorn.Server):
+        async def on_tick(self, counter: int) -> bool:
+            """Ten times a second, on the loop that answers requests."""
+            self.should_exit = self.should_exit or (counter % 2 == 0 and stopping())
+            return await super().on_tick(counter)
+
+    server = Server(config)
     gc.collect()
     gc.freeze()  # the app is for good: full collections need not look through it
-
-    def mind() -> None:
-        while not stopping():
-            time.sleep(0.2)
-        server.should_exit = True
-
-    threading.Thread(target=mind, daemon=True).start()
     server.run(sockets=[listening])
 
 
@@ -269,14 +277,23 @@ def _process(
     settings: Settings,
     supervisor: int,
     listening: socket.socket,
+    beat: Any,
     *more: Any,
 ) -> None:  # in the child
-    """Body of a child process: runs until stopped, or until its supervisor is gone."""
+    """Body of a child process: runs until stopped, or until its supervisor is gone.
+
+    `beat` is a number in shared memory: when it last asked whether to stop.
+    """
     told = _told_by_signal()
     if listening not in more:
         listening.close()  # or the port would be taken as long as we live
+
+    def stopping() -> bool:
+        beat.value = time.monotonic()
+        return bool(told) or os.getppid() != supervisor
+
     try:
-        run(settings, lambda: bool(told) or os.getppid() != supervisor, *more)
+        run(settings, stopping, *more)
     except Exception as error:
         log = structlog.get_logger("process")
         ours = isinstance(error, ValueError) and type(error) is not ValueError
@@ -352,16 +369,21 @@ class Supervisor:
             while not told:
                 for child in self.children:
                     self._mind(child)
+                notify("READY=1\nWATCHDOG=1")
                 time.sleep(0.2)
         finally:
+            notify("STOPPING=1")
             self._stop()
 
     def _mind(self, child: Child) -> None:
         now = time.monotonic()
+        self._kill_if_it_hangs(child, now)
         if child.process is not None and not child.process.is_alive():
             lived = now - child.started
-            child.failures = 0 if lived > STEADY_S else child.failures + 1
+            killed = (child.process.exitcode or 0) < 0
+            child.failures = 0 if lived > STEADY_S or killed else child.failures + 1
             pause = PAUSES_S[min(child.failures, len(PAUSES_S)) - 1] if child.failures else 0.0
+            pause = KILLED_PAUSE_S if killed else pause
             child.again_at = now + pause
             self.log.error(
                 "process_died",
@@ -374,10 +396,29 @@ class Supervisor:
         if child.process is None and now >= child.again_at:
             self._start(child, now)
 
+    def _kill_if_it_hangs(self, child: Child, now: float) -> None:
+        if child.process is None:
+            return
+        silent_s = now - (self.counts.beats[child.name].value or child.started + BEGINS_S)
+        decides = child.run is run_decider
+        most_s = max(DECIDER_HANGS_S, self.settings.lease_s * 4 / 3) if decides else HANGS_S
+        if silent_s > most_s:
+            self.log.error("process_hangs", process=child.name, silent_s=round(silent_s, 1))
+            child.process.kill()
+            child.process.join()
+
     def _start(self, child: Child, now: float) -> None:
+        self.counts.beats[child.name].value = 0.0
         process = get_context("fork").Process(
             target=_process,
-            args=(child.run, self.settings, os.getpid(), self.listening, *child.more),
+            args=(
+                child.run,
+                self.settings,
+                os.getpid(),
+                self.listening,
+                self.counts.beats[child.name],
+                *child.more,
+            ),
             name=f"pellucid-{child.name}",
         )
         process.start()

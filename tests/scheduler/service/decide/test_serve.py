@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
@@ -32,8 +33,11 @@ from scheduler.backends.events import Kind
 from scheduler.backends.local.host import HostError
 from scheduler.core.cluster import ClusterSpec
 from scheduler.service import logs
+from scheduler.service.backends import open_backend
 from scheduler.service.decide import supervisor
+from scheduler.service.decide.decider import Decider
 from scheduler.service.decide.supervisor import Supervisor, begin, listen, run_decider
+from scheduler.service.log.bundles import BundleStore
 from scheduler.service.log.cluster_changes import ClusterChanges, Wanted
 from scheduler.service.log.header import FOLLOWED, LogHeader, LogHeaderError, runnable
 from scheduler.service.log.present import Present
@@ -359,6 +363,72 @@ def test_it_minds_its_processes_and_ends_with_them(tmp_path: Path) -> None:
     for started in _lines(path, "process_started"):
         with pytest.raises(ProcessLookupError):
             os.kill(started["pid"], 0)
+
+
+def test_a_decider_that_hangs_is_killed_and_the_jobs_go_on(tmp_path: Path) -> None:
+    """An earlier version let it hang for as long as it liked, and said that it decides."""
+    settings = given(tmp_path, port=0, backend="local", fake_gpus=True, pace=1.0, log_level="info")
+    path, address = tmp_path / "log", str(tmp_path / "notify")
+    with path.open("wb") as log, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(address)
+        systemd.settimeout(30)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "pipeline.cli", "serve"],
+            env={**os.environ, **as_environment(settings), "NOTIFY_SOCKET": address},
+            stdout=subprocess.DEVNULL,
+            stderr=log,
+        )
+        try:
+            assert systemd.recv(100) == b"READY=1\nWATCHDOG=1"
+            _wait_for(path, "decides", 1)
+            [port] = {e["port"] for e in _lines(path, "listening")}
+            began = _lines(path, "process_started")
+            [decider] = [e["pid"] for e in began if e["process"] == "decider"]
+            os.kill(decider, signal.SIGSTOP)
+            stopped = time.monotonic()
+            said = ""
+            while not said:
+                assert time.monotonic() < stopped + 60, "ready for a minute while nobody decides"
+                try:
+                    urlopen(f"http://127.0.0.1:{port}/ready").close()
+                    time.sleep(0.2)
+                except HTTPError as refused:
+                    said = json.load(refused)["detail"]
+            assert said == "nobody decides: no decider holds the lease"
+            _wait_for(path, "decides", 2)
+            [hung] = _lines(path, "process_hangs")
+            assert hung["process"] == "decider"
+            assert hung["silent_s"] >= 15.0
+            assert not _lines(path, "process_failed")
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def test_who_stands_by_takes_no_lease_that_it_could_not_use(tmp_path: Path) -> None:
+    """While another service has the spool, an earlier version took the lease and died, over and
+    over, and was said to decide in between."""
+    settings = given(tmp_path, backend="local", fake_gpus=True, lease_s=0.5)
+    begin(settings, CoreSpec.of(ClusterSpec({"vc": 1}, 4, name="tiny"), "fifo"))
+    store = Store(settings.database)
+    header = LogHeader.from_body(store.read(limit=1)[0].body)
+    hung = open_backend(settings, header)  # its decider is not heard of, and has not let go
+    assert store.take("decider", "hung", 0.5)
+    time.sleep(0.6)
+    decider = Decider(
+        store, lambda: open_backend(settings, header), BundleStore(tmp_path), holder="stands by"
+    )
+    looks = iter([False, True])
+    with mock.patch("scheduler.backends.local.backend.LOCK_PATIENCE_S", 0.1):
+        decider.run(lambda: next(looks), 0.0)
+        holder = store.holder("decider")
+        assert holder is not None
+        assert holder.holder == "hung"
+        assert not store.read(kinds=[Kind.LEASE])
+        hung.close()  # it was killed
+        assert decider.take_over()
+    decider.let_go()
+    store.close()
 
 
 SITE_BACKEND = """

@@ -1,0 +1,17 @@
+"""Telling systemd that the service is up and alive (sd_notify(3)); nothing where it did not ask."""
+
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import suppress
+
+
+def notify(said: str) -> None:
+    """Send one message (`READY=1`, `WATCHDOG=1`, `STOPPING=1`) to whoever started this process."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if not address.startswith(("/", "@")):
+        return
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as telling:
+        telling.setblocking(False)  # who does not listen keeps nobody from their work
+        telling.sendto(said.encode(), address.replace("@", "\0", 1))
