@@ -21,8 +21,9 @@ from tests.scheduler.service.pages.conftest import Lived, busy_morning
 
 
 def test_coverage_of_the_jobs_that_were_served_is_published(lived: Lived) -> None:
+    url = lived.store.engine.url.render_as_string(hide_password=False)
     analyst = Analyst(
-        Store(lived.settings.database, Clock.by(lived.world.now)),
+        Store(url, Clock.by(lived.world.now)),
         BundleStore(lived.settings.state_dir / "bundles"), holder="test", samples=9, budget_s=30.0,
         lease_s=1e6,
     )  # fmt: skip
