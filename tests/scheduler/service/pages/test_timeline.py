@@ -33,7 +33,7 @@ def foreseen(busy: Lived) -> Lived:
 
 
 def _drawn(lived: Lived, user: str, waiting: list[JobRow]) -> Timeline:
-    queries = PageQueries(lived.store.engine, lived.viewer(user))
+    queries = PageQueries(lived.store, lived.viewer(user))
     found = timeline(queries, "vision", lived.world.now(), waiting)
     assert found is not None
     return found
