@@ -7,7 +7,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export MLFLOW_DISABLE_TELEMETRY := true
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint unit mlflow benchmark mutants wheel wheel-test clean
+.PHONY: help install demo test lint unit mlflow docs benchmark mutants wheel wheel-test clean
 help: ## Show this help
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
@@ -36,6 +36,13 @@ unit: install
 
 mlflow: install ## Open the MLflow UI on http://127.0.0.1:5000
 	mlflow server --backend-store-uri sqlite:///mlflow.db --default-artifact-root mlartifacts --host 127.0.0.1 --port 5000 --workers 1
+
+docs: install ## Build docs/ as a site, and the man page, into docs/_build
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	$(BIN)/python -m typer pipeline.app utils docs --name pellucid --title Commands --output docs/commands.md
+	$(BIN)/python -m sphinx -q -W --keep-going -c docs -b html . docs/_build/html
+	$(BIN)/python -m sphinx -q -c docs -b man . docs/_build/man
+	@echo "Open docs/_build/html/index.html; man -l docs/_build/man/pellucid.1"
 
 benchmark: install ## Run the benchmarks that have budgets
 	python -m benchmarks.simulator --json

@@ -26,7 +26,7 @@ serve-demo: champion ## A service with fake GPUs, and people who send it jobs: w
 	$(BIN)/pellucid serve-demo $(DEMO_ARGS)
 
 # The system's Chromium, installed where apt and the right to use it are; screenshots are kept.
-test-browser: champion ## Walk the pages in Chromium; screenshots in data/browser/
+test-browser: champion docs ## Walk the pages in Chromium; screenshots in data/browser/
 	command -v chromium >/dev/null || command -v chromium-browser >/dev/null || \
 	  (apt-get update -q && apt-get install -q -y --no-install-recommends chromium)
 	rm -rf data/browser

@@ -17,7 +17,7 @@ import pytest
 
 WANTED = os.environ.get("PELLUCID_BROWSER") == "1"
 SHOTS = Path("data/browser")
-collect_ignore = [] if WANTED else ["test_walk.py"]
+collect_ignore = [] if WANTED else ["test_site.py", "test_walk.py"]
 
 if WANTED:
     from playwright.sync_api import (
