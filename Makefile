@@ -39,7 +39,8 @@ mlflow: install ## Open the MLflow UI on http://127.0.0.1:5000
 
 docs: install ## Build docs/ as a site, and the man page, into docs/_build
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
-	$(BIN)/python -m typer pipeline.app utils docs --name pellucid --title Commands --output docs/commands.md
+	mkdir -p docs/_build
+	$(BIN)/python -m typer pipeline.app utils docs --name pellucid --title Commands --output docs/_build/commands.md
 	$(BIN)/python -m sphinx -q -W --keep-going -c docs -b html . docs/_build/html
 	$(BIN)/python -m sphinx -q -c docs -b man . docs/_build/man
 	@echo "Open docs/_build/html/index.html; man -l docs/_build/man/pellucid.1"

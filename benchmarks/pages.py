@@ -20,9 +20,9 @@ _LINK = re.compile(r"(?<!\\)\]\(([^)\s]+)\)")
 
 
 def pages() -> list[Path]:
-    """Every Markdown page of the project."""
+    """Every Markdown page of the project, but what `make docs` makes."""
     inside = (path for name in FOLDERS for path in (ROOT / name).rglob("*.md"))
-    return sorted([*ROOT.glob("*.md"), *inside])
+    return sorted([*ROOT.glob("*.md"), *(path for path in inside if "_build" not in path.parts)])
 
 
 def words(page: Path) -> int:

@@ -11,14 +11,14 @@ release = installed("pellucid")
 extensions = ["myst_parser"]
 root_doc = "README"
 include_patterns = ["README.md", "CHANGELOG.md", "SECURITY.md", "docs/**.md", "deploy/**.md"]
-exclude_patterns = ["docs/_build"]
+exclude_patterns = ["docs/_build/html", "docs/_build/man"]
 suppress_warnings = ["misc.highlighting_failure"]
 myst_heading_anchors = 4  # a heading is linked by its words, as on a forge
 html_theme = "furo"
 html_title = "Pellucid"
 html_extra_path = ["index.html"]
 html_copy_source = False
-man_pages = [("docs/commands", "pellucid", "a scheduler for GPU clusters that can say why", "", 1)]
+man_pages = [("docs/_build/commands", "pellucid", "a scheduler for GPU clusters that can say why", "", 1)]
 
 _INDEX = Path(__file__).with_name("README.md")
 _LINK = re.compile(r"\]\(([\w./-]+)\.md\)")
@@ -26,7 +26,7 @@ _LINK = re.compile(r"\]\(([\w./-]+)\.md\)")
 
 def _contents() -> str:
     """The tables of contents of the site: what `docs/README.md` links, under its headings."""
-    chapters = {"Reference": ["docs/commands"]}
+    chapters = {"Reference": ["docs/_build/commands"]}
     chapters["Reference"] += ["CHANGELOG", "deploy/slurm/README"]
     named = set(chapters["Reference"])
     heading = ""
@@ -54,7 +54,7 @@ def _read(app: Any, page: str, source: list[str]) -> None:
         source[0] += _contents()
     elif page == "docs/README":
         source[0] = source[0].replace("](decisions/)", "](decisions/0001-plain-python-engine.md)")
-    elif page == "docs/commands":
+    elif page == "docs/_build/commands":
         source[0] = re.sub(r"^  (?=pellucid |\w+=)", "    ", source[0], flags=re.MULTILINE)
 
 
