@@ -18,7 +18,8 @@ html_theme = "furo"
 html_title = "Pellucid"
 html_extra_path = ["index.html"]
 html_copy_source = False
-man_pages = [("docs/_build/commands", "pellucid", "a scheduler for GPU clusters that can say why", "", 1)]
+_SUMMARY = "a scheduler for GPU clusters that can say why"
+man_pages = [("docs/_build/commands", "pellucid", _SUMMARY, "", 1)]
 
 _INDEX = Path(__file__).with_name("README.md")
 _LINK = re.compile(r"\]\(([\w./-]+)\.md\)")
