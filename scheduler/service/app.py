@@ -103,11 +103,12 @@ def create_app(
     app.include_router(session.router)
     if pages:
         from scheduler.service.pages import acting as acting_pages
-        from scheduler.service.pages import operations, routes
+        from scheduler.service.pages import operations, routes, sharing
 
         app.include_router(routes.router)
         app.include_router(operations.router)
         app.include_router(acting_pages.router)
+        app.include_router(sharing.router)
     hosts = [*LOOPBACK_NAMES, settings.host] if settings.loopback else None
     app.add_middleware(RequestGuard, hosts=hosts, body_bytes=limits.body_bytes)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]

@@ -25,7 +25,7 @@ from urllib.parse import parse_qsl, urlsplit
 from fastapi import Depends, Request
 from starlette.concurrency import run_in_threadpool
 
-from scheduler.service.api import tokens
+from scheduler.service.api import shares, tokens
 from scheduler.service.api.limits import Buckets, Limits
 from scheduler.service.api.peer import peer_user
 from scheduler.service.api.problems import Problem
@@ -112,6 +112,25 @@ class Authenticator:
         """What a form of our own pages sends along as `csrf` (or in the header X-CSRF-Token)."""
         secret = request.cookies.get(COOKIE, "")
         return hmac.digest(secret.encode(errors="surrogatepass"), b"csrf", "sha256").hex()
+
+    def secret(self, request: Request) -> str:
+        """The secret that a request was let in by; "" where tokens are off."""
+        scheme, _, secret = request.headers.get("authorization", "").partition(" ")
+        return secret.strip() if scheme.lower() == "bearer" else request.cookies.get(COOKIE, "")
+
+    def guest(self, request: Request, job_id: str, mark: str) -> tuple[Viewer, int]:
+        """Who a shared link lets in, and until when. Raises Problem (404, 429)."""
+        address = request.client.host if request.client else ""
+        wait = self._rate.take(f"link {address}")
+        if not wait:
+            with self._store.engine.connect() as connection:
+                found = shares.opened(connection, job_id, mark, time())
+            if found is not None:
+                return found
+            wait = self._guesses.take(address)
+        if wait:
+            raise Problem(429, "too-many-requests", "slow down", retry_after_s=wait)
+        raise Problem(404, "not-found", "this link does not hold, or does no more")
 
     def _identify(self, request: Request) -> tuple[Viewer, bool]:
         header = request.headers.get("authorization")

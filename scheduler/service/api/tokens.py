@@ -12,7 +12,7 @@ import json
 import secrets
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import time
 
 from sqlalchemy import Connection, RowMapping, insert, select, update
@@ -32,7 +32,10 @@ class TokenError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token as it is kept. Times in seconds since the epoch; None: never."""
+    """A token as it is kept. Times in seconds since the epoch; None: never.
+
+    `digest`: what is stored of its secret; signs, and is never shown.
+    """
 
     id: str
     name: str
@@ -42,6 +45,7 @@ class Token:
     created_at: float
     expires_at: float | None
     revoked_at: float | None
+    digest: str = field(default="", repr=False)
 
     def holds(self, now: float) -> bool:
         """True while it is neither revoked nor expired."""
@@ -101,6 +105,13 @@ def find(connection: Connection, secret: str, now: float) -> Token | None:
     return token if token is not None and token.holds(now) else None
 
 
+def by_id(connection: Connection, token_id: str) -> Token | None:
+    """A token, whether or not it holds."""
+    query = select(tokens).where(tokens.c.id == token_id)
+    row = connection.execute(query).mappings().one_or_none()
+    return None if row is None else _token(row)
+
+
 def every(store: Store) -> list[Token]:
     """All tokens, oldest first."""
     with store.engine.connect() as connection:
@@ -147,4 +158,5 @@ def _token(row: RowMapping) -> Token:
         row["created_at"],
         row["expires_at"],
         row["revoked_at"],
+        row["hash"],
     )

@@ -152,7 +152,7 @@ class PageQueries(VisibleQueries):
             gpus = {node: on for node, on in json.loads(row["nodes"]) if node in wanted}
             if not gpus:
                 continue
-            mine = self.viewer.owns(row["owner"])
+            mine = self._sees(row)
             past = 0.0
             if row["started_at"] is not None and row["estimate_s"] is not None:
                 past = max(0.0, now - row["started_at"] - row["estimate_s"])

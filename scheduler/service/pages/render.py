@@ -57,6 +57,7 @@ class Frame:
         seq: last event in the log when the page was made.
         may_leave: whether there is a session to log out of.
         bundle: digest of the models in use.
+        guest: what somebody is who came by a shared link, as shown; "" for others.
         made_at: when the page was made, seconds since the epoch.
     """
 
@@ -68,6 +69,7 @@ class Frame:
     may_leave: bool = False
     bundle: str = ""
     made_at: float = 0.0
+    guest: str = ""
 
     menu = MENU
 
@@ -100,8 +102,10 @@ def render(template: str, frame: Frame, part: str = "", **values: Any) -> str:
     found = environment().get_template(template)
     # not imported by templates: a part alone is rendered without what stands outside its block
     parts = environment().get_template("_parts.html").module
-    drawn = environment().get_template("_timeline.html").module
-    everything = {"page": frame, "asset": asset, "parts": parts, "drawn": drawn, **values}
+    drawn, of = (environment().get_template(n).module for n in ("_timeline.html", "_job.html"))
+    everything = {
+        "page": frame, "asset": asset, "parts": parts, "drawn": drawn, "of": of, **values
+    }  # fmt: skip
     if part and part in found.blocks:
         return "".join(found.blocks[part](found.new_context(everything)))
     return found.render(everything)

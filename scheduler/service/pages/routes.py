@@ -273,6 +273,8 @@ def show(
         base, here, f"{viewer.name} · {viewer.role.value}", live, queries.last_seq(),
         COOKIE in request.cookies, queries.bundle_digest(), time(),
     )  # fmt: skip
+    if viewer.only:
+        frame = Frame(base, made_at=time(), guest="shared, to be read only")
     authenticator: Authenticator = request.app.state.authenticator
     part = request.headers.get("hx-target", "").removeprefix("part-")
     try:
@@ -284,6 +286,11 @@ def show(
     except BadCursor:
         said = "This page of the list is not there: start again from its beginning."
         return _page(render("missing.html", frame, what=said), 422)
+
+
+def say(request: Request, what: str, status: int) -> Response:
+    """A page that only says why there is none, to somebody who is not logged in."""
+    return _page(render("missing.html", Frame(_base(request)), what=what), status)
 
 
 def _page(html: str, status: int = 200) -> Response:

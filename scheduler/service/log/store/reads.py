@@ -170,10 +170,10 @@ class VisibleQueries:
             passed, seq = opened(after, int, int)
             query = query.where(_after(self._place_of(vc, seq)))
         rows, more = self._some(query, limit)
-        shown = iter(self._job_rows([row for row in rows if self.viewer.owns(row["owner"])]))
+        shown = iter(self._job_rows([row for row in rows if self._sees(row)]))
         entries = []
         for position, row in enumerate(rows, passed + 1):
-            if self.viewer.owns(row["owner"]):
+            if self._sees(row):
                 job = next(shown)
                 entries.append(QueueEntry(vc, position, job.name or job.job_id, job))
             else:
@@ -199,7 +199,7 @@ class VisibleQueries:
         on: dict[tuple[int, int], list[str]] = {}
         placed = select(jobs.c.job_id, jobs.c.owner, jobs.c.nodes).where(jobs.c.nodes != "[]")
         for row in self._all(placed.order_by(jobs.c.started_at, jobs.c.submitted_seq)):
-            label = row["job_id"] if self.viewer.owns(row["owner"]) else ANOTHER
+            label = row["job_id"] if self._sees(row) else ANOTHER
             for node, gpus in json.loads(row["nodes"]):
                 for gpu in gpus:
                     on.setdefault((node, gpu), []).append(label)
@@ -444,7 +444,13 @@ class VisibleQueries:
         """The jobs the viewer may see."""
         if self.viewer.sees_all:
             return jobs.c.job_id.is_not(None)
+        if self.viewer.only:
+            return and_(jobs.c.owner == self.viewer.name, jobs.c.job_id == self.viewer.only)
         return jobs.c.owner == self.viewer.name
+
+    def _sees(self, row: RowMapping) -> bool:
+        """Whether the viewer may see the job of a row (`owner`, `job_id`)."""
+        return self.viewer.sees(row["owner"], row["job_id"])
 
     def _visible(self, ids: Collection[str | None]) -> set[str]:
         """Those of `ids` that are jobs the viewer may see."""

@@ -34,20 +34,26 @@ class Viewer:
         name: owner of the jobs it submits; with authentication off, the local user.
         vcs: virtual clusters it may submit to; an operator may submit to all.
         os_user: operating-system user its jobs run as; "" = the service's own.
+        only: the one job of theirs that a shared link lets see; "": all of theirs.
     """
 
     name: str
     role: Role
     vcs: tuple[str, ...] = ()
     os_user: str = ""
+    only: str = ""
 
     @property
     def sees_all(self) -> bool:
-        return self.role is Role.OPERATOR
+        return self.role is Role.OPERATOR and not self.only
 
     def owns(self, owner: str) -> bool:
-        """True when a job of `owner` is shown to this viewer in full."""
-        return self.sees_all or owner == self.name
+        """True when every job of `owner` is shown to this viewer in full."""
+        return not self.only and (self.sees_all or owner == self.name)
+
+    def sees(self, owner: str, job_id: str) -> bool:
+        """True when that job of `owner` is."""
+        return self.owns(owner) or (job_id == self.only and owner == self.name)
 
     def may_submit_to(self, vc: str) -> bool:
         return self.role is Role.OPERATOR or (self.role is Role.SUBMITTER and vc in self.vcs)

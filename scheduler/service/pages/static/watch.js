@@ -1,3 +1,17 @@
+// The link that is shared, as this browser reaches the service, and a button that copies it.
+(() => {
+  const link = document.querySelector("[data-link]");
+  const copy = document.querySelector("[data-copy]");
+  if (!link) return;
+  link.value = new URL(new URL(link.value).pathname, location.href).href;
+  if (!navigator.clipboard) return; // selected and copied by hand
+  copy.hidden = false;
+  copy.addEventListener("click", async () => {
+    await navigator.clipboard.writeText(link.value);
+    document.getElementById("copied").textContent = "Copied.";
+  });
+})();
+
 // A notification when the job of this page starts or ends, for readers who asked for it here. It
 // comes from this page: the page has to stay open, though not in sight.
 (() => {

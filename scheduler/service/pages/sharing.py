@@ -1,0 +1,81 @@
+"""A job's answer for a colleague: the page that makes a link, and the page the link leads to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from time import time
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from scheduler.service.api import shares
+from scheduler.service.api.auth import Asking, Authenticator, form
+from scheduler.service.api.problems import Problem
+from scheduler.service.log.store.visibility import Viewer
+from scheduler.service.pages.queries import PageQueries
+from scheduler.service.pages.routes import say, show
+from scheduler.service.pages.story import page_of
+
+router = APIRouter(include_in_schema=False)
+
+
+@router.get("/jobs/{job_id}/share")
+def share(request: Request, viewer: Asking, job_id: str) -> Response:
+    """What a link shows, and the form that makes one."""
+    return _page(request, viewer, job_id)
+
+
+@router.post("/jobs/{job_id}/share")
+def make(request: Request, viewer: Asking, job_id: str) -> Response:
+    """Make a link to a job of one's own (`lasts`: one of `shares.LASTS_S`)."""
+    lasts_s = shares.LASTS_S.get(form(request).get("lasts", ""))
+    if lasts_s is None:
+        problem = f"A link holds for one of: {', '.join(shares.LASTS_S)}."
+        return _page(request, viewer, job_id, problem=problem, status=422)
+    job_id = request.app.state.reads.seen_by(viewer).job(job_id).job_id
+    authenticator: Authenticator = request.app.state.authenticator
+    with request.app.state.store.engine.connect() as connection:
+        secret = authenticator.secret(request)
+        made = shares.make(connection, secret, job_id, lasts_s, time())
+    if made is None:
+        problem = "This service asks for no tokens: there is none to sign a link with."
+        return _page(request, viewer, job_id, problem=problem, status=409)
+    base = f"{request.url.scheme}://{request.headers.get('host', '')}"
+    path = f"{request.scope.get('root_path', '')}/shared/{job_id}/{made.mark}"
+    return _page(request, viewer, job_id, share=made, link=base + path)
+
+
+@router.get("/shared/{job_id}/{mark}")
+def shared(request: Request, job_id: str, mark: str) -> Response:
+    """The answer about one job, for whoever has the link."""
+    authenticator: Authenticator = request.app.state.authenticator
+    try:
+        guest, until = authenticator.guest(request, job_id, mark)
+    except Problem as problem:
+        return say(request, f"{problem.detail[:1].upper()}{problem.detail[1:]}.", problem.status)
+
+    def build(queries: PageQueries) -> Mapping[str, Any]:
+        return {"s": page_of(queries, job_id), "until": until}
+
+    answer = show(request, guest, "shared.html", "", build)
+    answer.headers["Referrer-Policy"] = "no-referrer"
+    answer.headers["X-Robots-Tag"] = "noindex"
+    return answer
+
+
+def _page(
+    request: Request,
+    viewer: Viewer,
+    job_id: str,
+    *,
+    share: shares.Share | None = None,
+    link: str = "",
+    problem: str = "",
+    status: int = 200,
+) -> Response:
+    def build(queries: PageQueries) -> Mapping[str, Any]:
+        told = {"share": share, "link": link, "problem": problem, "lasts": list(shares.LASTS_S)}
+        return {"job": queries.job(job_id), **told}
+
+    return show(request, viewer, "share.html", "", build, status=status)

@@ -1,0 +1,171 @@
+"""A link to one job's answer: signed, for a while, for reading, and for that job only."""
+
+from __future__ import annotations
+
+import re
+import string
+import time
+from html import unescape
+from random import Random
+
+import pytest
+
+from scheduler.service.api import shares, tokens
+from scheduler.service.api.limits import Limits
+from scheduler.service.app import create_app
+from scheduler.service.log.store.reads import Reads
+from tests.scheduler.service.pages.conftest import Lived
+from tests.scheduler.service.pages.test_operations import fields
+
+GONE = "This link does not hold, or does no more."
+
+
+@pytest.fixture
+def jobs(lived: Lived) -> tuple[str, str, str]:
+    """A job of Grace's that runs; two of Ada's that wait."""
+    ids = [
+        lived.submit(who, name=name, gpus=4, vc="vision", command=["train", "zqsecretzq"])
+        for who, name in (
+            ("grace.hopper", "runs-private"),
+            ("ada.byron", "sweep"),
+            ("ada.byron", "other-of-mine"),
+        )
+    ]
+    lived.settle(1)
+    return ids[0], ids[1], ids[2]
+
+
+def _link(lived: Lived, user: str, job: str, lasts: str = "1 day") -> str:
+    """The path of a link, made as a person makes it."""
+    browser = lived.browser(user)
+    sent = fields(browser.get(f"/jobs/{job}/share").text)
+    made = browser.post(f"/jobs/{job}/share", data={**sent, "lasts": lasts})
+    assert made.status_code == 200, made.text
+    [link] = re.findall(r'<input data-link readonly value="http://testserver([^"]+)">', made.text)
+    return str(link)
+
+
+def _guest(lived: Lived, path: str) -> tuple[int, str]:
+    answer = lived.browser("").get(path)
+    return answer.status_code, unescape(answer.text)
+
+
+@pytest.mark.parametrize("maker", ["ada.byron", "olga"])
+def test_a_colleague_reads_the_answer_and_nothing_else(
+    lived: Lived, jobs: tuple[str, str, str], maker: str
+) -> None:
+    runs, mine, other = jobs
+    status, page = _guest(lived, _link(lived, maker, mine))
+    assert status == 200
+    assert "sweep" in page
+    assert "Why it waits" in page
+    assert '<svg class="runs"' in page
+    for secret in (runs, other, "runs-private", "other-of-mine", "grace.hopper", "olga",
+                   "zqsecretzq", "<form", "Log out", "/act", "/ask"):  # fmt: skip
+        assert secret not in page, secret
+    assert f'href="/jobs/{mine}"' not in page
+    answer = lived.browser("").get(_link(lived, maker, mine))
+    assert answer.headers["cache-control"] == "no-store"
+    assert answer.headers["referrer-policy"] == "no-referrer"
+    assert "set-cookie" not in answer.headers
+    part = lived.browser("").get(_link(lived, maker, mine), headers={"HX-Target": "part-job"})
+    assert part.text.strip().startswith('<div id="part-job"')
+
+
+def test_nobody_makes_a_link_to_anothers_job(lived: Lived, jobs: tuple[str, str, str]) -> None:
+    runs, mine, _ = jobs
+    grace = lived.browser("grace.hopper")
+    assert grace.get(f"/jobs/{mine}/share").status_code == 404
+    sent = fields(grace.get(f"/jobs/{runs}/share").text)
+    assert grace.post(f"/jobs/{mine}/share", data={**sent, "lasts": "1 day"}).status_code == 404
+    assert grace.post(f"/jobs/{runs}/share", data={"lasts": "1 day"}).status_code == 403
+    assert grace.post(f"/jobs/{runs}/share", data={**sent, "lasts": "for ever"}).status_code == 422
+    assert lived.browser("").get(f"/jobs/{mine}/share").status_code == 401
+    # nor by signing one with a token that may not see it
+    with lived.store.engine.connect() as connection:
+        forged = shares.make(connection, lived.secrets["grace.hopper"], mine, 60, time.time())
+    assert forged is not None
+    assert _guest(lived, f"/shared/{mine}/{forged.mark}") == (404, _refusal(lived))
+
+
+def test_a_link_that_was_tampered_with_is_none(lived: Lived, jobs: tuple[str, str, str]) -> None:
+    runs, mine, other = jobs
+    link = _link(lived, "ada.byron", mine)
+    mark = link.rpartition("/")[2]
+    with lived.store.engine.connect() as connection:
+
+        def holds(job: str, mark: str) -> bool:
+            return shares.opened(connection, job, mark, time.time()) is not None
+
+        assert holds(mine, mark)
+        assert not any(holds(job, mark) for job in (runs, other, "", "nothing-there"))
+        random = Random(1)
+        for i in range(len(mark)):
+            letter = random.choice(sorted(set(string.hexdigits + ".-_ ") - {mark[i]}))
+            assert not holds(mine, mark[:i] + letter + mark[i + 1 :]), i
+            assert not holds(mine, mark[:i] + mark[i + 1 :]), i
+        until, token, signature = mark.split(".")
+        for odd in (
+            "", ".", "..", "...", f"{until}.{token}", f"{until}.{token}.", f"{until}..{signature}",
+            f"0{until}.{token}.{signature}", f"+{until}.{token}.{signature}", mark.upper(),
+            f"{int(until, 16) + 3600:x}.{token}.{signature}", mark + "\u0661", "f" * 5000,
+        ):  # fmt: skip
+            assert not holds(mine, odd), odd
+        assert shares.opened(connection, mine, mark, float(int(until, 16))) is None
+        assert shares.opened(connection, mine, mark, int(until, 16) - 1.0) is not None
+    assert _guest(lived, link.replace(mine, other)) == (404, _refusal(lived))
+
+
+@pytest.mark.parametrize("lasts", list(shares.LASTS_S))
+def test_it_holds_as_long_as_was_said(lived: Lived, jobs: tuple[str, str, str], lasts: str) -> None:
+    before = time.time()
+    until = int(_link(lived, "ada.byron", jobs[1], lasts).rpartition("/")[2].split(".")[0], 16)
+    assert before - 1 <= until - shares.LASTS_S[lasts] <= time.time()
+
+
+def test_it_ends_with_the_token_it_was_made_with(lived: Lived, jobs: tuple[str, str, str]) -> None:
+    now = time.time()
+    viewer = lived.viewer("ada.byron")
+    short, secret = tokens.create(
+        lived.store, "ada.byron", viewer.role, vcs=viewer.vcs, now=now, lasts_s=600.0
+    )
+    lived.secrets["ada.byron"] = secret
+    link = _link(lived, "ada.byron", jobs[1], "7 days")
+    assert int(link.rpartition("/")[2].split(".")[0], 16) <= now + 600
+    assert _guest(lived, link)[0] == 200
+    tokens.revoke(lived.store, short.id, time.time())
+    assert _guest(lived, link) == (404, _refusal(lived))
+
+
+def test_guessing_is_slowed_down(lived: Lived, jobs: tuple[str, str, str]) -> None:
+    link = _link(lived, "ada.byron", jobs[1])
+    lived.app = create_app(
+        lived.settings, store=lived.store, limits=Limits(guesses_per_s=1e-6, guesses_burst=3)
+    )
+    wrong = link[:-1] + ("0" if link[-1] != "0" else "1")
+    assert [_guest(lived, wrong)[0] for _ in range(5)] == [404, 404, 404, 429, 429]
+    assert _guest(lived, link)[0] == 200
+
+
+def test_a_guest_sees_one_job_through_every_query(lived: Lived, jobs: tuple[str, str, str]) -> None:
+    runs, mine, other = jobs
+    with lived.store.engine.connect() as connection:
+        made = shares.make(connection, lived.secrets["olga"], mine, 60, time.time())
+        assert made is not None
+        found = shares.opened(connection, mine, made.mark, time.time())
+    assert found is not None
+    reads: Reads = lived.app.state.reads
+    view = reads.seen_by(found[0])
+    assert [job.job_id for job in view.jobs().items] == [mine]
+    assert [e.job.job_id for e in view.queue("vision").items if e.job] == [mine]
+    labels = {job for node in view.cluster() for gpu in node.gpus for job in gpu.jobs}
+    assert not labels & {runs, other}
+    assert {share.user for share in view.fairness()} <= {"", "ada.byron"}
+
+
+def _refusal(lived: Lived) -> str:
+    """What is said of every link that does not hold: it tells nothing of the job."""
+    said = _guest(lived, "/shared/nothing-there/x")
+    assert said[0] == 404
+    assert GONE in said[1]
+    return said[1]
