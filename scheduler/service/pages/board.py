@@ -10,6 +10,7 @@ from scheduler.core.decisions import ANOTHER
 from scheduler.core.plural import count
 from scheduler.explain.words import duration
 from scheduler.service.log.store.reads import JobRow, Line, Node, QueueEntry, StartForecastRow
+from scheduler.service.pages.groups import Group, grouped
 from scheduler.service.pages.queries import HOLDING, WAITING, PageQueries
 from scheduler.service.pages.timeline import Timeline, colour, timeline
 
@@ -109,6 +110,7 @@ class Board:
     not_modelled: list[str]  # what the policy slurm leaves out
     stopped_at: float | None  # nobody decides since then; 0 = nobody ever did
     timeline: Timeline | None  # of the one virtual cluster
+    groups: list[Group]  # where there are too many jobs to be shown one by one
 
 
 def board(view: PageQueries, only: str = "", after: str = "") -> Board:
@@ -136,7 +138,14 @@ def board(view: PageQueries, only: str = "", after: str = "") -> Board:
         view.not_modelled(),
         view.undecided_since(),
         timeline(view, only, now, shown) if only else None,
+        _groups(view, only),
     )
+
+
+def _groups(view: PageQueries, only: str) -> list[Group]:
+    """The viewer's jobs as groups; none where the lists show them all."""
+    briefs = [one for one in view.briefs() if not only or one.vc == only]
+    return grouped(briefs) if len(briefs) > ROWS else []
 
 
 def _tiles(

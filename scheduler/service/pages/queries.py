@@ -71,6 +71,20 @@ class Holding:
 
 
 @dataclass(frozen=True, slots=True)
+class Brief:
+    """A job that is not over, in so few words that thousands can be read at once."""
+
+    job_id: str
+    vc: str
+    owner: str
+    name: str
+    gpus: int
+    phase: str
+    submitted_at: float
+    start_p50: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """An ended job without a name. Seconds; `user` is "" unless the viewer may see the owner."""
 
@@ -169,6 +183,21 @@ class PageQueries(VisibleQueries):
                 )
             )
         return found
+
+    def briefs(self) -> list[Brief]:
+        """The viewer's jobs that are not over, in the order they were submitted; at most
+        `FIGURES`."""
+        latest = (forecasts.c.job_id == jobs.c.job_id) & (forecasts.c.basis == "latest")
+        names = [name for name in Brief.__slots__ if name != "start_p50"]
+        start = case((jobs.c.phase.in_(WAITING), forecasts.c.start_p50)).label("start_p50")
+        query = (
+            select(*(jobs.c[name] for name in names), start)
+            .select_from(jobs.outerjoin(forecasts, latest))
+            .where(jobs.c.ended_at.is_(None), self._mine())
+            .order_by(jobs.c.submitted_seq)
+            .limit(FIGURES)
+        )
+        return [Brief(**row) for row in self._all(query)]
 
     def unqueued(self) -> list[JobRow]:
         """The viewer's jobs that are in no queue: not evaluated, to be profiled first, or held."""

@@ -28,6 +28,9 @@ _OWN = (
     "style.css", "app.js", "times.js", "watch.js", "charts.js", "icon.svg", "vendor/htmx.min.js",
     PLOTLY,
 )  # fmt: skip
+_MACROS = {
+    "parts": "_parts.html", "drawn": "_timeline.html", "of": "_job.html", "grouped": "_groups.html"
+}  # fmt: skip
 _FILTERS = ("duration", "clock", "moment", "number", "factor", "percent", "count", "listed")
 
 
@@ -101,11 +104,14 @@ def render(template: str, frame: Frame, part: str = "", **values: Any) -> str:
 
     found = environment().get_template(template)
     # not imported by templates: a part alone is rendered without what stands outside its block
-    parts = environment().get_template("_parts.html").module
-    drawn, of = (environment().get_template(n).module for n in ("_timeline.html", "_job.html"))
-    everything = {
-        "page": frame, "asset": asset, "parts": parts, "drawn": drawn, "of": of, **values
-    }  # fmt: skip
+    named = {
+        "parts": "_parts.html",
+        "drawn": "_timeline.html",
+        "of": "_job.html",
+        "grouped": "_groups.html",
+    }
+    macros = {name: environment().get_template(file).module for name, file in named.items()}
+    everything = {"page": frame, "asset": asset, **macros, **values}
     if part and part in found.blocks:
         return "".join(found.blocks[part](found.new_context(everything)))
     return found.render(everything)

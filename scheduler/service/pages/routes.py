@@ -27,6 +27,7 @@ from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.visibility import Role, Viewer
 from scheduler.service.pages import figures
 from scheduler.service.pages.board import board, others
+from scheduler.service.pages.groups import GROUPS, members
 from scheduler.service.pages.live import Line, Tail, TooManyListeners
 from scheduler.service.pages.models import models
 from scheduler.service.pages.queries import PageQueries
@@ -57,7 +58,29 @@ def now(request: Request, viewer: Asking, vc: str = "", after: str = "") -> Resp
         viewer,
         "board.html",
         "/",
-        lambda queries: {"b": board(queries, vc, after), "others": others},
+        lambda queries: {"b": board(queries, vc, after), "others": others, "groups": GROUPS},
+    )
+
+
+@router.get("/jobs")
+def group(
+    request: Request,
+    viewer: Asking,
+    vc: Word = "",
+    owner: Word = "",
+    like: Word = "",
+    gpus: int = 0,
+    phase: Word = "",
+    first: int = 0,
+) -> Response:
+    """Jobs of a group (`pages.groups`), one by one."""
+    wanted = (vc, owner or viewer.name, like, gpus, phase)
+    return show(
+        request,
+        viewer,
+        "group.html",
+        "",
+        lambda queries: {"g": members(queries, wanted, first), "now": queries.now()},
     )
 
 

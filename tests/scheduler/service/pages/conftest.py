@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
@@ -22,6 +23,7 @@ from scheduler.core.settings import ProfilingPartition
 from scheduler.service.api import tokens
 from scheduler.service.api.auth import COOKIE, service_user
 from scheduler.service.api.limits import Limits
+from scheduler.service.api.schemas import SubmitRequest
 from scheduler.service.app import create_app
 from scheduler.service.decide.decider import Decider
 from scheduler.service.log.bundles import BundleStore
@@ -193,6 +195,18 @@ def busy_morning(
         ids.append(lived.submit("ada.byron", name=name("ada.byron", 1000), gpus=4, vc="vision"))
     lived.settle(1)
     return ids
+
+
+def submit_many(lived: Lived, user: str, asked: Sequence[Mapping[str, Any]]) -> None:
+    """Submit jobs as the API does, without a request for each, and take what decisions are due."""
+    viewer, changes = lived.viewer(user), lived.app.state.changes
+    written = [
+        changes.submit(viewer, SubmitRequest.model_validate({"command": ["train"], **one}))
+        for one in asked
+    ]
+    for one in written:
+        one.result(60)
+    lived.settle(0.5)
 
 
 def scraped(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:

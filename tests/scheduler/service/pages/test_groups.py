@@ -1,0 +1,87 @@
+"""Thousands of one's own jobs are groups that open, on the board; none is hidden."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+
+from fastapi.testclient import TestClient
+
+from scheduler.service.pages.groups import alike, grouped
+from scheduler.service.pages.queries import Brief
+from tests.scheduler.service.pages.conftest import Lived, submit_many
+
+
+def test_names_of_a_sweep_are_alike() -> None:
+    assert alike("sweep-lr0.01-seed12") == alike("sweep-lr0.3-seed1") == "sweep-lr#.#-seed#"
+    assert alike("") == ""
+
+
+def test_groups_by_name_size_and_state() -> None:
+    def one(i: int, name: str, gpus: int = 1, phase: str = "queued", start: float | None = None):  # type: ignore[no-untyped-def]
+        return Brief(f"j{i}", "vision", "ada", name, gpus, phase, 10.0 * i, start)
+
+    found = grouped(
+        [
+            one(1, "a-1", start=900.0),
+            one(2, "a-2", start=300.0),
+            one(3, "a-3", gpus=2),
+            one(4, "a-4", phase="running"),
+            one(5, "b"),
+        ]
+    )
+    assert [(g.like, g.gpus, g.phase, g.jobs) for g in found] == [
+        ("a-#", 1, "running", 1),
+        ("a-#", 1, "queued", 2),
+        ("a-#", 2, "queued", 1),
+        ("b", 1, "queued", 1),
+    ]
+    assert (found[1].oldest, found[1].next_start, found[1].last_start) == (10.0, 300.0, 900.0)
+    assert found[1].ids == ["j1", "j2"]
+
+
+def test_a_thousand_jobs_are_all_there(lived: Lived) -> None:
+    asked = [
+        {"name": f"sweep-lr{i}-seed{i % 7}", "gpus": (1, 2, 4)[i % 3], "vc": "vision"}
+        for i in range(990)
+    ]
+    asked += [{"name": f"eval of {chr(97 + i)}", "vc": "vision"} for i in range(10)]
+    submit_many(lived, "ada.byron", asked)
+    alive = [job for job in _all(lived.see("ada.byron")) if job.ended_at is None]
+    assert len(alive) > 900
+    ada = lived.browser("ada.byron")
+    page = unescape(ada.get("/").text)
+    assert len(page) < 300_000
+    links = re.findall(r'<a href="(/jobs\?[^"]+)">all [\d,]+</a>', page)
+    counts = [int(n.replace(",", "")) for n in re.findall(r"<strong>([\d,]+)</strong> <span", page)]
+    assert sum(counts) == len(alive)
+    seen = {job for link in links for job in _walk(ada, link)}
+    alone = set(re.findall(r'<a href="/jobs/([\w.-]+)">', page))
+    assert {job.job_id for job in alive} <= seen | alone
+    # nobody else can open a group of hers
+    grace = lived.browser("grace.hopper")
+    assert "Your jobs, by kind" not in grace.get("/").text
+    assert "None of these" in grace.get(links[0]).text
+    assert "sweep-lr" in unescape(lived.browser("olga").get(links[0]).text).partition("<table")[2]
+
+
+def _walk(browser: TestClient, link: str) -> list[str]:
+    """Ids of the jobs of a group, page by page."""
+    found = []
+    while link:
+        page = unescape(browser.get(link).text)
+        assert page.count('<th scope="row">') <= 100
+        found += re.findall(r'<th scope="row"><a href="/jobs/([\w.-]+)">', page)
+        after = re.search(r'<a href="([^"]+)">The next</a>', page)
+        link = after[1] if after else ""
+    return found
+
+
+def _all(view):  # type: ignore[no-untyped-def]
+    after = None
+    while True:
+        page = view.jobs(limit=500, after=after)
+        yield from page.items
+        after = page.next
+        if after is None:
+            return
