@@ -125,6 +125,7 @@ def _settings(folder: Path, port: int, policy: str | None) -> dict[str, str]:
         "state_dir": str(folder.resolve() / "state"),
         "backend": "local",
         "fake_gpus": True,
+        "single_tenant": True,  # the four people are one
         "fake_profiles": str(folder / "profiles.json"),
         "auth": "on",
         "port": port,

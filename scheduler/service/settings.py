@@ -6,6 +6,7 @@ file. Every process of the service is given the same settings.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any, Literal
 
@@ -54,11 +55,15 @@ class Settings(BaseSettings):
         host, port: where the API listens.
         api_workers: API processes.
         auth: whether a token is asked for; `auto` = on anything but loopback.
+        single_tenant: all who have a token trust each other with everything: jobs of a service that
+            does not run as root run in one account, its own.
         lease_s: a decider that is not heard of for so long is replaced, seconds.
         poll_s: longest time between two reads of the log, seconds.
         bundle_poll_s: the champion is checked this often, seconds.
         export_every: finished jobs are exported each time so many have ended; 0 = never.
         max_waiting: jobs of one submitter that may wait at once; 0 = any number.
+        max_payload_mib: what commands and environments of one submitter's jobs that are not over
+            may take, MiB; 0 = any size.
         keep_days: idempotency keys, and tokens that hold no more, are forgotten after this.
         log_level: of what is logged on standard error.
     """
@@ -89,11 +94,13 @@ class Settings(BaseSettings):
     port: int = Field(8400, ge=0, le=65_535)
     api_workers: int = Field(1, ge=1, le=64)
     auth: Literal["auto", "on", "off"] = "auto"
+    single_tenant: bool = False
     lease_s: float = Field(10.0, ge=0.5, le=600)
     poll_s: float = Field(0.05, gt=0, le=5)
     bundle_poll_s: float = Field(5.0, gt=0, le=3600)
     export_every: int = Field(1000, ge=0)
     max_waiting: int = Field(20_000, ge=0)
+    max_payload_mib: float = Field(64.0, ge=0, le=1e6)
     keep_days: float = Field(30.0, gt=0, le=36_500)
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
@@ -125,6 +132,12 @@ class Settings(BaseSettings):
     def follows(self) -> bool:
         """True when Slurm decides, and this service only looks (and may set priorities)."""
         return self.backend == "slurm" and self.slurm_mode != "place"
+
+    @property
+    def one_account(self) -> bool:
+        """True when jobs of all users would run in the service's account, each able to read and
+        change what is the others', and the service's own database."""
+        return self.backend == "local" and os.geteuid() != 0 and not self.single_tenant
 
     @property
     def needs_token(self) -> bool:

@@ -23,6 +23,7 @@ from typing import Annotated
 from urllib.parse import parse_qsl, urlsplit
 
 from fastapi import Depends, Request
+from sqlalchemy import Connection
 from starlette.concurrency import run_in_threadpool
 
 from scheduler.service.api import shares, tokens
@@ -84,6 +85,8 @@ class Authenticator:
             return known
         with self._store.engine.connect() as connection:
             token = tokens.find(connection, secret, time())
+            if token is not None and self._settings.one_account:
+                self._alone(connection, token)
         if token is not None:
             self._known[tokens.digest(secret)] = token.viewer, monotonic() + KNOWN_S
             if len(self._known) > MAX_KNOWN:
@@ -98,6 +101,18 @@ class Authenticator:
                 retry_after_s=wait,
             )
         raise Problem(401, "unauthorized", "this token is unknown, expired or revoked")
+
+    @staticmethod
+    def _alone(connection: Connection, token: tokens.Token) -> None:
+        """Raise Problem for a second tenant of a service that cannot keep them apart."""
+        first = tokens.tenants(connection, time())[:1]
+        if token.role is not Role.VIEWER and token.name not in first:
+            raise Problem(
+                403,
+                "forbidden",
+                "this service runs everybody's jobs in its own account, and so serves one person: "
+                "it is to run as root, or with `single_tenant: true`",
+            )
 
     def knows(self, request: Request) -> bool:
         """Whether the token of a request was looked up a moment ago."""

@@ -119,6 +119,13 @@ def every(store: Store) -> list[Token]:
         return [_token(row) for row in rows]
 
 
+def tenants(connection: Connection, now: float) -> list[str]:
+    """Whose tokens hold and may submit jobs, by name; who was first comes first."""
+    query = select(tokens).where(tokens.c.role != Role.VIEWER.value).order_by(tokens.c.created_at)
+    found = map(_token, connection.execute(query).mappings())
+    return list(dict.fromkeys(token.name for token in found if token.holds(now)))
+
+
 def revoke(store: Store, which: str, now: float) -> list[Token]:
     """Revoke a token by id, or every token of a name. Raises TokenError when there is none."""
     found = [t for t in every(store) if which in (t.id, t.name) and t.revoked_at is None]
@@ -132,7 +139,8 @@ def revoke(store: Store, which: str, now: float) -> list[Token]:
 
 
 def guard(settings: Settings, store: Store) -> None:
-    """Refuse to listen where strangers could reach a service that asks for no token.
+    """Refuse to listen where strangers could reach a service that asks for no token, and to serve
+    several people whose jobs could not be kept apart.
 
     Raises SettingsError.
     """
@@ -141,6 +149,16 @@ def guard(settings: Settings, store: Store) -> None:
             f"auth is 'off' and host is {settings.host!r}: without tokens the service listens on "
             "loopback only"
         )
+    if settings.one_account:
+        with store.engine.connect() as connection:
+            names = tenants(connection, time())
+        if len(names) > 1:
+            raise SettingsError(
+                f"single_tenant is false, and {', '.join(names)} have tokens: a service that is "
+                "not root runs everybody's jobs in its own account, where they can read and change "
+                "each other's and the service's files; run it as root, leave tokens of one name, "
+                "or set single_tenant if they trust each other"
+            )
     if settings.needs_token and not any(token.holds(time()) for token in every(store)):
         raise SettingsError(
             "no token to enter with: make one first with `pellucid token create NAME --role "

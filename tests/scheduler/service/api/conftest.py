@@ -70,7 +70,9 @@ class Service:
             for name, (role, vcs) in ROLES.items()
         }
         self.app = create_app(
-            Settings(database=self.database, auth="on"), store=store, limits=limits
+            Settings(database=self.database, auth="on", backend="simulated"),
+            store=store,
+            limits=limits,
         )
         self.strangers = TestClient(self.app, follow_redirects=False)
 

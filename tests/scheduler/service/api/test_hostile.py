@@ -413,3 +413,37 @@ def test_a_defect_tells_nothing(service: Service, monkeypatch: pytest.MonkeyPatc
     assert answer.status_code == 500
     assert answer.headers["content-type"] == "application/problem+json"
     assert "secret" not in answer.text
+
+
+class TestOneAccount:
+    """A service that is not root runs everybody's jobs in its own account: one job could write
+    itself an operator's token into the database, and read another tenant's environment."""
+
+    @pytest.fixture(autouse=True)
+    def _not_root(self, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("scheduler.service.settings.os.geteuid", lambda: 1000)
+
+    def settings(self, service: Service, **more: Any) -> Settings:
+        return Settings(database=service.database, auth="on", backend="local", **more)
+
+    def test_it_does_not_begin_for_two(self, service: Service) -> None:
+        with pytest.raises(SettingsError, match=r"alice, bob\.noyce, olga have tokens") as refused:
+            create_app(self.settings(service), store=service.store)
+        assert "\n" not in str(refused.value)
+        create_app(self.settings(service, single_tenant=True), store=service.store)
+
+    def test_a_second_one_is_not_let_in_later(self, service: Service) -> None:
+        for name in ("bob.noyce", "olga"):
+            tokens.revoke(service.store, name, time.time())
+        app = create_app(self.settings(service), store=service.store)
+
+        def asks(secret: str) -> int:
+            client = TestClient(app, headers={"Authorization": f"Bearer {secret}"})
+            return client.get("/api/v1/jobs").status_code
+
+        _, second = tokens.create(service.store, "eve", Role.SUBMITTER, now=time.time())
+        assert asks(service.secrets["alice"]) == 200
+        assert asks(service.secrets["vera"]) == 200, "a viewer runs nothing"
+        assert asks(second) == 403
+        tokens.revoke(service.store, "alice", time.time())
+        assert asks(second) == 200

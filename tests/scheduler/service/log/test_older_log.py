@@ -122,7 +122,7 @@ def test_pages_and_explanations_answer_for_old_jobs(upgraded: Upgraded) -> None:
     analyst = Analyst(store, upgraded.bundles, holder="today", samples=4)
     assert analyst.take_over()
     _, secret = tokens.create(store, "olga", Role.OPERATOR, now=LATER)
-    settings = Settings(database=address_of(store), auth="on")
+    settings = Settings(database=address_of(store), auth="on", backend="simulated")
     app = create_app(settings, store=store, limits=Limits(rate_per_s=1e6, burst=10**6))
     olga = TestClient(app, headers={"Authorization": f"Bearer {secret}"})
     for job in WAS:
