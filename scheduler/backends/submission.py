@@ -21,6 +21,7 @@ class Submission:
         memory_mib, time_limit_s: limits that are enforced; None = none.
         share, profile: opt-outs: False = never packed, never profiled beforehand.
         priority: higher goes first; 0 for everybody, other values are an operator's.
+        sealed: `command` is only the program, and `environment` empty: they are kept apart.
     """
 
     job_id: str
@@ -40,6 +41,12 @@ class Submission:
     share: bool = True
     profile: bool = True
     priority: int = 0
+    sealed: bool = False
+
+    def sealing(self) -> Submission:
+        """Without what it runs and its environment, which are kept apart; the program's name
+        stays."""
+        return replace(self, command=self.command[:1], environment={}, sealed=True)
 
     def job(self) -> Job:
         """The job as the decision core knows it."""
@@ -64,7 +71,10 @@ class Submission:
 
     def body(self) -> dict[str, Any]:
         """As the body of a SUBMITTED event."""
-        return {name: _plain(getattr(self, name)) for name in self.__slots__}
+        found = {name: _plain(getattr(self, name)) for name in self.__slots__}
+        if not self.sealed:
+            del found["sealed"]  # earlier versions kept all of it in the log
+        return found
 
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> Submission:

@@ -21,7 +21,7 @@ from scheduler.service.api.questions import Questions
 from scheduler.service.api.refusals import Refusals
 from scheduler.service.api.request_guard import LOOPBACK_NAMES, RequestGuard
 from scheduler.service.api.tokens import guard
-from scheduler.service.api.writer import Writer
+from scheduler.service.api.writer import Room, Writer
 from scheduler.service.log.header import service_clock
 from scheduler.service.log.store.reads import BadCursor, Reads, UnknownJob
 from scheduler.service.log.store.store import Store
@@ -82,7 +82,11 @@ def create_app(
     writer = Writer(store)
     now = clock or service_clock(store)
     changes = Changes(
-        store, writer, now, most_waiting=settings.max_waiting, follows=settings.follows
+        store,
+        writer,
+        now,
+        room=Room(settings.max_waiting, int(settings.max_payload_mib * 2**20)),
+        follows=settings.follows,
     )
     app.state.settings = settings
     app.state.limits = limits

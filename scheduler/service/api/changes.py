@@ -16,9 +16,10 @@ from scheduler.backends.submission import Submission
 from scheduler.service.api.auth import service_user
 from scheduler.service.api.problems import Problem
 from scheduler.service.api.schemas import SubmitRequest
-from scheduler.service.api.writer import Once, Writer, Written
+from scheduler.service.api.writer import Once, Room, Writer, Written
 from scheduler.service.log.present import Present
 from scheduler.service.log.record import Phase
+from scheduler.service.log.store.payloads import Payload
 from scheduler.service.log.store.reads import JobRow
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.visibility import Role, Viewer
@@ -50,7 +51,7 @@ class Changes:
 
     Args:
         now: seconds since the epoch, as decisions count them.
-        most_waiting: jobs of one submitter that may wait at once; 0: any number.
+        room: of the waiting jobs of one submitter.
         follows: the service only follows Slurm: every request is turned down (409).
     """
 
@@ -60,12 +61,12 @@ class Changes:
         writer: Writer,
         now: Callable[[], float],
         *,
-        most_waiting: int = 0,
+        room: Room | None = None,
         follows: bool = False,
     ):
         self._follows = follows
         self._store, self._writer, self.now = store, writer, now
-        self._most_waiting = most_waiting
+        self._room = room or Room()
         self._shape: Shape = {}
         self._shape_until = 0.0
 
@@ -93,13 +94,14 @@ class Changes:
             submission.submitted_at,
             submission.job_id,
             viewer.name,
-            body=submission.body(),
+            body=submission.sealing().body(),
         )
         once = None
         if key is not None:
             once = Once(viewer.name, key, hashlib.sha256(canonical(fields).encode()).hexdigest())
-        most = 0 if viewer.role is Role.OPERATOR else self._most_waiting
-        return self._writer.append(event, once, most_waiting=most)
+        payload = Payload(submission.command, submission.environment)
+        room = Room() if viewer.role is Role.OPERATOR else self._room
+        return self._writer.append(event, once, room=room, payload=payload)
 
     def vc_for(self, viewer: Viewer, asked: Wish) -> str:
         """The virtual cluster of a job. Raises Problem unless it can run there, now or once

@@ -60,7 +60,7 @@ async def submit(
     written = await wrap_future(changes.submit(view.viewer, asked, key))
     response.headers["Location"] = f"{request.url.path}/{written.job_id}"
     if written.row is not None:
-        return view.fresh(written.row)
+        return replace(view.fresh(written.row), command=asked.command)
     response.status_code = 200
     return await run_in_threadpool(view.job, written.job_id)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from math import inf
 from queue import SimpleQueue
 from threading import Lock, Thread
 from time import monotonic, sleep
@@ -20,8 +21,9 @@ from sqlalchemy import Connection, func, insert, select
 from scheduler.backends.events import Event, Kind
 from scheduler.service.api.problems import Problem
 from scheduler.service.log.record import Phase, first_row
+from scheduler.service.log.store.payloads import Payload, bytes_of
 from scheduler.service.log.store.store import Store
-from scheduler.service.log.store.tables import idempotency, jobs
+from scheduler.service.log.store.tables import idempotency, jobs, payloads
 
 MOST = 256  # events of one transaction
 APART_S = 0.01  # at least, from one transaction to the next: others write, too
@@ -56,10 +58,24 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
+class Room:
+    """What the waiting jobs of one submitter may come to; 0: any number.
+
+    Attributes:
+        jobs: that wait.
+        bytes: of their commands and environments, and of those that run.
+    """
+
+    jobs: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class _Asked:
     event: Event
     once: Once | None
-    most_waiting: int
+    room: Room
+    payload: Payload | None
     done: Future[Written] = field(default_factory=Future)
 
 
@@ -73,18 +89,24 @@ class _Waiting:
     """
 
     jobs: int
+    bytes: int
     recount_at: float  # monotonic
-    recount_from: int
+    recount_from: tuple[float, float]
 
     @classmethod
-    def counted(cls, jobs: int, most: int) -> _Waiting:
-        room = max(0, most - jobs)
-        after = COUNT_S if room else COUNT_FULL_S
-        return cls(jobs, monotonic() + after, jobs + max(1, room // 4))
+    def counted(cls, jobs: int, bytes: int, most: Room) -> _Waiting:
+        left = [
+            max(0, limit - has) for limit, has in ((most.jobs, jobs), (most.bytes, bytes)) if limit
+        ]
+        after = COUNT_S if all(left) else COUNT_FULL_S
+        at_jobs = jobs + max(1, (most.jobs - jobs) // 4) if most.jobs else inf
+        at_bytes = bytes + max(1, (most.bytes - bytes) // 4) if most.bytes else inf
+        return cls(jobs, bytes, monotonic() + after, (at_jobs, at_bytes))
 
     @property
     def fresh(self) -> bool:
-        return monotonic() < self.recount_at and self.jobs < self.recount_from
+        at_jobs, at_bytes = self.recount_from
+        return monotonic() < self.recount_at and self.jobs < at_jobs and self.bytes < at_bytes
 
 
 class Writer:
@@ -98,14 +120,20 @@ class Writer:
         self._waiting: dict[str, _Waiting] = {}  # by actor
 
     def append(
-        self, event: Event, once: Once | None = None, *, most_waiting: int = 0
+        self,
+        event: Event,
+        once: Once | None = None,
+        *,
+        room: Room | None = None,
+        payload: Payload | None = None,
     ) -> Future[Written]:
-        """Append an event, with the row of `jobs` when it submits one. Done once committed.
+        """Append an event, with the row of `jobs` and the payload when it submits one. Done once
+        committed.
 
         The result raises Problem: 422 when the idempotency key was used for something else, 429
-        when `most_waiting` jobs of the actor wait already (0: any number may).
+        when the actor has no `room` for one more job.
         """
-        asked = _Asked(event, once, most_waiting)
+        asked = _Asked(event, once, room or Room(), payload)
         asked.done.set_running_or_notify_cancel()  # whoever leaves cannot take it back
         self._asked.put(asked)
         with self._lock:
@@ -163,6 +191,13 @@ class Writer:
         rows = [done.row for done in written if isinstance(done, Written) and done.row]
         if rows:
             connection.execute(insert(jobs), rows)
+        kept = [
+            asked.payload.row(asked.event.job_id, asked.event.actor)
+            for asked in new
+            if asked.payload is not None
+        ]
+        if kept:
+            connection.execute(insert(payloads), kept)
         used = [
             {
                 "actor": asked.once.actor,
@@ -180,26 +215,36 @@ class Writer:
 
     def _full(self, connection: Connection, asked: _Asked) -> Problem | None:
         """A problem when the actor has enough jobs waiting; else one more is counted."""
-        if not asked.most_waiting:
+        room, actor = asked.room, asked.event.actor
+        size = 0 if asked.payload is None else asked.payload.row("", "")["bytes"]
+        if not room.jobs and not room.bytes:
             return None
-        actor, most = asked.event.actor, asked.most_waiting
         waiting = self._waiting.get(actor)
         if waiting is None or not waiting.fresh:
             waits = jobs.c.owner == actor, jobs.c.phase.in_(_WAITING)
             query = select(func.count()).where(*waits)
             counted = connection.execute(query).scalar_one()
-            waiting = self._waiting[actor] = _Waiting.counted(counted, most)
-        full = waiting.jobs >= most
-        waiting.jobs += not full
-        if not full:
-            return None
-        return Problem(
-            429,
-            "too-many-jobs",
-            f"{waiting.jobs:,} jobs of yours wait already, the most that may: submit again when "
-            "some have started, or cancel some",
-            retry_after_s=60,
-        )
+            taken = bytes_of(connection, actor)
+            waiting = self._waiting[actor] = _Waiting.counted(counted, taken, room)
+        if room.jobs and waiting.jobs >= room.jobs:
+            return Problem(
+                429,
+                "too-many-jobs",
+                f"{waiting.jobs:,} jobs of yours wait already, the most that may: submit again "
+                "when some have started, or cancel some",
+                retry_after_s=60,
+            )
+        if room.bytes and waiting.bytes + size > room.bytes:
+            return Problem(
+                429,
+                "too-many-bytes",
+                f"commands and environments of your jobs take {waiting.bytes:,} bytes; "
+                f"{room.bytes:,} is the most they may: submit again when some are over",
+                retry_after_s=60,
+            )
+        waiting.jobs += 1
+        waiting.bytes += size
+        return None
 
     @staticmethod
     def _known(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from scheduler.service.log.header import code_version
 from scheduler.service.log.record import Record, first_row
 from scheduler.service.log.snapshots import EVERY, StateCheckpoints
 from scheduler.service.log.store.leases import Lease, LeaseLost
+from scheduler.service.log.store.payloads import drop, payload_of
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import decisions as decision_rows
 from scheduler.service.log.store.tables import jobs, nodes, settings
@@ -367,6 +368,10 @@ class Decider:
 
     def _launch(self, record: Record) -> None:
         launch = self.state.launch(record)
+        if record.submission.sealed:
+            with self.store.reading() as connection:
+                payload = payload_of(connection, record.job_id)
+            launch = replace(launch, command=payload.command, environment=payload.environment)
         self.log.info(
             "launch",
             job=record.job_id,
@@ -429,6 +434,7 @@ def write_pass(
             ],
         )
     records, changed_nodes = state.ledger.changes(seq)
+    drop(connection, (r.job_id for r in records if r.phase.over and r.submission.sealed))
     if records:
         this = update(jobs).where(jobs.c.job_id == bindparam("changed"))
         connection.execute(this, [{"changed": r.job_id, **r.standing()} for r in records])

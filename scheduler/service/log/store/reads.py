@@ -22,6 +22,7 @@ from scheduler.explain.words import CRUDE, overtaking
 from scheduler.service.log.nodes import change_words
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store.paging import BadCursor, cursor, opened
+from scheduler.service.log.store.payloads import command_of
 from scheduler.service.log.store.rows import (
     Calibration,
     Day,
@@ -115,7 +116,10 @@ class VisibleQueries:
         found = self._all(select(jobs).where(jobs.c.job_id == job_id, self._mine()))
         if not found:
             raise UnknownJob(job_id)
-        return self._job_rows(found)[0]
+        job = self._job_rows(found)[0]
+        with self._engine.connect() as connection:
+            command = command_of(connection, job_id)
+        return job if command is None else replace(job, command=command)
 
     def those(self, ids: Iterable[str]) -> list[JobRow]:
         """Those of some jobs that are the viewer's."""
@@ -551,7 +555,7 @@ def _job_row(row: Mapping[Any, Any], visible: Collection[str]) -> JobRow:
 
 
 _FROM_SPEC = (
-    "command", "workdir", "user", "environment", "cpus", "memory_mib", "gpu_type",
+    "command", "workdir", "user", "cpus", "memory_mib", "gpu_type",
     "time_limit_s", "share", "profile",
 )  # fmt: skip
 _FROM_ROW = tuple(

@@ -57,7 +57,6 @@ class JobRow:
     command: list[str]
     workdir: str
     user: str
-    environment: dict[str, str]
     cpus: float | None
     memory_mib: float | None
     gpu_type: str | None

@@ -352,6 +352,7 @@ def _tune_sqlite(engine: Engine) -> None:
         cursor.execute("PRAGMA foreign_keys=ON")
         cursor.execute("PRAGMA synchronous=FULL")
         cursor.execute(f"PRAGMA wal_autocheckpoint={JOURNAL_PAGES}")
+        cursor.execute("PRAGMA secure_delete=ON")  # of users' environments nothing is to be left
         cursor.close()
 
     @event.listens_for(engine, "begin")

@@ -1,5 +1,5 @@
-"""Tables. `events` is the truth; every other table but `tokens`, `leases`, `questions` and
-`idempotency` can be rebuilt from it, and `pellucid audit` does so to compare."""
+"""Tables. `events` is the truth; every other table but `tokens`, `leases`, `payloads`, `questions`
+and `idempotency` can be rebuilt from it, and `pellucid audit` does so to compare."""
 
 from __future__ import annotations
 
@@ -48,6 +48,18 @@ decisions = Table(
     Column("body", Text, nullable=False),  # canonical JSON of the whole decision
     Index("decisions_by_job", "job_id", "seq"),
     Index("decisions_by_event", "event"),
+)
+
+# What jobs that are not over run, and their environments; see `store.payloads`.
+payloads = Table(
+    "payloads",
+    metadata,
+    Column("job_id", String(64), primary_key=True),
+    Column("owner", String(128), nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    Column("command", Text, nullable=False),  # canonical JSON
+    Column("environment", Text, nullable=False),
+    Index("payloads_by_owner", "owner", "bytes"),
 )
 
 # One row per job: where it stands.

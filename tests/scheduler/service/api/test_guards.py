@@ -18,7 +18,7 @@ from scheduler.service.api.auth import service_user
 from scheduler.service.api.changes import runs_as
 from scheduler.service.api.connections import Connections
 from scheduler.service.api.problems import Problem
-from scheduler.service.api.writer import Writer
+from scheduler.service.api.writer import Room, Writer
 from scheduler.service.decide.supervisor import server_config, this_process
 from scheduler.service.log.retention import DAY_S, prune
 from scheduler.service.log.store.store import Store
@@ -95,7 +95,7 @@ def test_what_cannot_be_read_is_no_defect(
 
 
 def test_a_submitter_may_have_so_many_jobs_waiting(service: Service) -> None:
-    service.app.state.changes._most_waiting = 2
+    service.app.state.changes._room = Room(2)
     first = service.submit("alice")
     service.submit("alice")
     body = {"command": ["train", "1", "1"], "vc": "vision"}

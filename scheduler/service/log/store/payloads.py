@@ -1,0 +1,69 @@
+"""What a job runs, and its environment: users' secrets among them.
+
+They decide nothing, so they are not in the log, which is kept for ever, but in a table of their own
+beside it, written with the event that submits the job and deleted in the transaction that ends it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, delete, func, select
+
+from scheduler.backends.events import canonical
+from scheduler.service.log.store.tables import payloads
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """An argument vector, and what is added to the environment."""
+
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+
+    def row(self, job_id: str, owner: str) -> dict[str, Any]:
+        """As a row of the table; `bytes` is what it takes."""
+        command, environment = canonical(list(self.command)), canonical(dict(self.environment))
+        size = len(command.encode()) + len(environment.encode())
+        return {
+            "job_id": job_id,
+            "owner": owner,
+            "bytes": size,
+            "command": command,
+            "environment": environment,
+        }
+
+
+GONE = Payload(("",), {})  # of a job that is over: no backend begins it
+
+
+def payload_of(connection: Connection, job_id: str) -> Payload:
+    """What a job runs; `GONE` when it is over."""
+    query = select(payloads.c.command, payloads.c.environment).where(payloads.c.job_id == job_id)
+    row = connection.execute(query).one_or_none()
+    if row is None:
+        return GONE
+    return Payload(tuple(json.loads(row.command)), json.loads(row.environment))
+
+
+def command_of(connection: Connection, job_id: str) -> list[str] | None:
+    """The command of a job that is not over; None: it is, or its command is in the log."""
+    query = select(payloads.c.command).where(payloads.c.job_id == job_id)
+    found = connection.execute(query).scalar()
+    return None if found is None else list(json.loads(found))
+
+
+def drop(connection: Connection, job_ids: Iterable[str]) -> None:
+    """Forget what jobs ran."""
+    over: Sequence[dict[str, str]] = [{"over": job_id} for job_id in job_ids]
+    if over:
+        connection.execute(delete(payloads).where(payloads.c.job_id == bindparam("over")), over)
+
+
+def bytes_of(connection: Connection, owner: str) -> int:
+    """What the payloads of an owner's jobs take."""
+    query = select(func.coalesce(func.sum(payloads.c.bytes), 0)).where(payloads.c.owner == owner)
+    return int(connection.execute(query).scalar_one())
