@@ -113,7 +113,11 @@ class Service:
         secrets = {name: self._secret(name, *who) for name, who in everybody.items()}
         self.app = create_app(
             Settings.model_validate(
-                {"database": f"sqlite:///{folder / 'service.db'}", "auth": "on", "backend": "simulated"}
+                {
+                    "database": f"sqlite:///{folder / 'service.db'}",
+                    "auth": "on",
+                    "backend": "simulated",
+                }
             ),
             store=self.store,
             limits=Limits(rate_per_s=1e6, burst=10**6, answer_s=60.0),
