@@ -59,13 +59,23 @@ class BundleStore:
 
 def check(bundle: Bundle) -> None:
     """BundleError unless this code can decide with it: features, and a finite estimate."""
+    try:
+        seconds = _tried(bundle)
+    except BundleError:
+        raise
+    except Exception as error:  # a model that is not what it says may raise anything
+        why = " ".join(f"{type(error).__name__}: {error}".split())
+        raise BundleError(f"bundle {bundle.digest[:12]} cannot be decided with ({why})") from None
+    if not isfinite(seconds):
+        raise BundleError(f"bundle {bundle.digest[:12]} estimates {seconds} s for a plain job")
+
+
+def _tried(bundle: Bundle) -> float:
+    """What it estimates for a plain job, seconds."""
     estimator = LiveEstimator()
     estimator.use(bundle)
     pair_predictor_of(bundle)
-    probe = Job("probe", 0.0, 1)
-    seconds = estimator.estimate(probe, 0.0).seconds
-    if not isfinite(seconds):
-        raise BundleError(f"bundle {bundle.digest[:12]} estimates {seconds} s for a plain job")
+    return estimator.estimate(Job("probe", 0.0, 1), 0.0).seconds
 
 
 def signature(path: Path) -> Signature | None:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import copy
+import hashlib
+import json
+import random
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from models.bundle import Bundle, BundleError
+from models.bundle.store import JSON_NAME, digest_of
 from scheduler.backends.events import Kind
 from scheduler.core.estimates import COLD_START
 from scheduler.service.log.audit import audit
+from scheduler.service.log.bundles import BundleStore, check
 from scheduler.service.log.store.store import Store
 from tests.scheduler.service.desk import Desk
 
@@ -100,3 +107,73 @@ def test_jobs_share_gpus_only_if_their_owners_allow(desk: Desk, bundles: list[Pa
     desk.turn(1000.0)
     partners = [desk.row(j).partner for j in ("a", "alone")]
     assert partners == [None, None]
+
+
+# --- bundles that are not what they say ----------------------------------------------------------
+
+ODD = (None, True, -1, 0, 2**70, 1e308, -1e-300, "", "x", "duration", [], [[]], {}, [None], [0, -1])
+
+
+def mutated(folder: Path, document: dict[str, Any], data: bytes, draw: random.Random) -> None:
+    """Write a bundle with something odd in it, its digests right: as by somebody who may."""
+    document = json.loads(json.dumps(document))
+    if draw.random() < 0.3:
+        head = bytearray(data)
+        for _ in range(draw.randint(1, 4)):
+            head[draw.randrange(128)] = draw.choice(b"(){}[],:'\"<>|fiOV90\0\xff ")
+        data = bytes(head[: draw.choice([len(head), len(head), 64, len(head) - 8])])
+    else:
+        for _ in range(draw.randint(1, 3)):
+            place: Any = document
+            while True:
+                keys = list(place) if isinstance(place, dict) else list(range(len(place)))
+                key = draw.choice(keys)
+                if not isinstance(place[key], dict | list) or not place[key] or draw.random() < 0.1:
+                    break
+                place = place[key]
+            place[key] = copy.deepcopy(draw.choice(ODD))
+    if isinstance(document.get("arrays"), dict):
+        sha = hashlib.sha256(data).hexdigest()
+        document["arrays"] = {"file": f"arrays-{sha[:16]}.npy", "sha256": sha}
+        (folder / document["arrays"]["file"]).write_bytes(data)
+    document["digest"] = digest_of(document)
+    (folder / JSON_NAME).write_text(json.dumps(document))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_bundle_is_taken_or_refused_whatever_it_holds(
+    bundles: list[Path], tmp_path: Path
+) -> None:
+    """The header of an array file made NumPy raise what stopped the decider, over and over."""
+    draw, refused, taken = random.Random(11), 0, 0
+    document = json.loads((bundles[0] / JSON_NAME).read_text())
+    data = (bundles[0] / document["arrays"]["file"]).read_bytes()
+    for i in range(400):
+        folder = tmp_path / str(i)
+        folder.mkdir()
+        mutated(folder, document, data, draw)
+        store = BundleStore(tmp_path / "bundles")
+        try:
+            check(store.take(folder))
+        except BundleError:
+            refused += 1
+        else:
+            taken += 1
+        shutil.rmtree(folder)
+    assert refused > 100
+    assert taken > 10
+
+
+def test_a_model_that_fails_where_it_is_tried_is_refused(
+    desk: Desk, bundles: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise IndexError("index 9 is out of bounds")
+
+    promote(desk, bundles[0])
+    monkeypatch.setattr("scheduler.service.log.bundles.pair_predictor_of", fails)
+    desk.turn()
+    [refused] = desk.store.read(kinds=[Kind.BUNDLE_REFUSED])
+    assert "cannot be decided with (IndexError: index 9 is out of bounds)" in refused.body["why"]
+    desk.submit("a")
+    desk.until_idle()
