@@ -24,8 +24,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import structlog
+from sqlalchemy import make_url
 
 from features.files import write_whole
+from features.folders import OpenFolder, private_folder
 from scheduler.assembly import ALL_STATED, CoreSpec, Stated
 from scheduler.service.api.auth import service_user
 from scheduler.service.api.tokens import guard
@@ -91,6 +93,7 @@ def begin(
     Returns the nodes and settings that hold. Raises StoreError, LogHeaderError, SettingsError,
     HostError; FileDiffers when there is a choice to make.
     """
+    _keep_others_out(settings)
     store = Store(settings.database)
     try:
         prepare(store)
@@ -125,6 +128,21 @@ def begin(
         )
     finally:
         store.close()
+
+
+def _keep_others_out(settings: Settings) -> None:
+    """Raise SettingsError where others could put files in the way of the service's own."""
+    folders = {"state_dir": settings.state_dir}
+    url = make_url(settings.database)
+    if url.get_backend_name() == "sqlite" and url.database and url.database != ":memory:":
+        folders["database"] = Path(url.database).parent
+    for name, folder in folders.items():
+        try:
+            private_folder(folder)
+        except OpenFolder as error:
+            raise SettingsError(f"{name}: {error}") from None
+        except OSError as error:
+            raise SettingsError(f"{name}: {folder}: {error.strerror or error}") from None
 
 
 def named(settings: Settings) -> str:

@@ -5,14 +5,16 @@ still holds the event it was taken at, and what follows in the log is folded and
 Whatever is wrong with one, the log is folded from its start instead. `pellucid audit` uses none
 unless asked to.
 
-The files are pickles: whoever may write to the state folder (its mode is 0700) may run code as the
-service.
+The files are pickles that may hold values of the types below and nothing else: one that names
+anything more is not read, so a planted file runs no code. A policy that is not Pellucid's own keeps
+no snapshots for that reason; its log is folded whole.
 """
 
 from __future__ import annotations
 
 import hashlib
 import io
+import os
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -26,6 +28,21 @@ from scheduler.backends.events import Event, canonical
 from scheduler.service.log.fold import Bundles, State
 from scheduler.service.log.header import code_version
 from scheduler.service.log.store.store import Store
+
+# What a state is made of: any class of these packages, these functions, these types of others.
+STATE = ("fold", "header", "ledger", "nodes", "present", "record")
+OURS = (
+    "features.", "models.bundle.", "scheduler.assembly", "scheduler.backends.base",
+    "scheduler.backends.events", "scheduler.backends.submission", "scheduler.core.",
+    "scheduler.policies.", *(f"scheduler.service.log.{name}" for name in STATE),
+)  # fmt: skip
+FUNCTIONS = ("features.state",)  # each computes a feature
+OTHERS = frozenset({
+    ("array", "_array_reconstructor"), ("array", "array"), ("builtins", "frozenset"),
+    ("builtins", "list"), ("builtins", "set"), ("collections", "Counter"),
+    ("collections", "OrderedDict"), ("collections", "defaultdict"), ("collections", "deque"),
+    ("datetime", "timedelta"), ("datetime", "timezone"), ("functools", "partial"),
+})  # fmt: skip
 
 KEPT = 2  # files
 EVERY = 50_000  # events between two snapshots
@@ -77,6 +94,8 @@ class StateCheckpoints:
 
     def _read(self, path: Path, connection: Connection, store: Store) -> State | None:
         try:
+            if path.stat().st_uid != os.geteuid():
+                return None
             whole = path.read_bytes()
             digest, body = whole[:32], whole[32:]
             if hashlib.sha256(body).digest() != digest:
@@ -113,6 +132,16 @@ class _Unpickler(pickle.Unpickler):
     def __init__(self, file: io.BytesIO, bundles: Bundles):
         super().__init__(file)
         self._bundles = bundles
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) in OTHERS:
+            return super().find_class(module, name)
+        if module.startswith(OURS) and name.isidentifier():
+            found = super().find_class(module, name)
+            ours = getattr(found, "__module__", "") == module  # not what the module imports
+            if ours and (isinstance(found, type) or module in FUNCTIONS):
+                return found
+        raise pickle.UnpicklingError(f"{module}.{name} is not part of a state")
 
     def persistent_load(self, pid: str) -> Any:
         return self._bundles({"digest": pid}) if pid else self._bundles

@@ -130,6 +130,21 @@ class TestSettings:
 
 
 class TestBeginning:
+    def test_a_state_folder_that_others_can_write_is_refused(self, tmp_path: Path) -> None:
+        settings = given(tmp_path)
+        settings.state_dir.mkdir()
+        settings.state_dir.chmod(0o1777)
+        spec = CoreSpec.of(ClusterSpec({"vc": 1}, 4), "fifo")
+        with pytest.raises(SettingsError, match=r"state_dir: .*state can be written by others"):
+            begin(settings, spec)
+        other = given(
+            tmp_path,
+            database=f"sqlite:///{settings.state_dir}/pellucid.db",
+            state_dir=tmp_path / "another",
+        )
+        with pytest.raises(SettingsError, match=r"database: .*state can be written by others"):
+            begin(other, spec)
+
     def test_a_host_without_gpus_is_refused(self, tmp_path: Path) -> None:
         with pytest.raises(HostError, match="GPU"):
             begin(

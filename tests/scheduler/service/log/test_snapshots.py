@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
+import pickle
+import subprocess
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
+from features.files import write_whole
 from scheduler.backends.events import Event, Kind
+from scheduler.backends.local.backend import LocalBackend
 from scheduler.core.settings import ProfilingPartition
 from scheduler.service.decide.decider import Decider
 from scheduler.service.log.audit import audit
@@ -124,3 +133,43 @@ def test_the_models_are_not_in_it(desk: Kept) -> None:
     assert state.bundle
     assert state.core.policy.pair_predictor is not None or state.bundle in desk.bundle_store._loaded
     assert CLUSTER.gpus == state.core.cluster.spec.gpus
+
+
+class Planted:
+    """What somebody else would like the service to run."""
+
+    def __init__(self, *called: Any):
+        self.called = called
+
+    def __reduce__(self) -> Any:
+        return self.called[0], self.called[1:]
+
+
+@pytest.mark.parametrize(
+    "called",
+    [
+        lambda path: (os.mkdir, path),
+        lambda path: (exec, f"open({path!r}, 'w')"),
+        lambda path: (partial(os.mkdir, path),),
+        lambda path: (write_whole, path, "x"),
+        lambda path: (subprocess.Popen, ["touch", path]),
+        lambda path: (LocalBackend, Path(path), None),
+        lambda path: (Store, f"sqlite:///{path}"),
+    ],
+)
+def test_a_planted_snapshot_runs_nothing(
+    desk: Kept, tmp_path: Path, called: Callable[[str], tuple[Any, ...]]
+) -> None:
+    """Found as root, an earlier version ran what it held."""
+    live(desk, Random(2), range(12))
+    found = desk.newest()
+    assert found is not None
+    ran = tmp_path / "ran"
+    body = pickle.dumps(Planted(*called(str(ran))))
+    content = hashlib.sha256(body).digest() + body
+    for path in desk.folder.iterdir():
+        path.write_bytes(content)
+    desk.restart()
+    desk.until_idle()
+    assert not ran.exists()
+    assert audit(desk.store, desk.bundle_store.find).clean
