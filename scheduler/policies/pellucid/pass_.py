@@ -119,12 +119,14 @@ class Pass:
         Asked of every job of a long queue: what is the same for all of them is looked up once.
         """
         memo, slots, pays_to_profile = self.memo, self.turn.cluster.profiling, self.pays_to_profile
+        alone = self.turn.alone
 
         def as_before(queued: QueuedJob) -> bool:
             if not queued.job.share:
                 return False
             if queued.profile is not None:
-                waits = self.searches <= 0
+                nobody = queued.considered is None and not alone(queued.job.gpus)
+                waits = nobody or self.searches <= 0
             elif pays_to_profile(queued):
                 memo.countable = False
                 waits = not (self.scarce and slots.free)
@@ -300,7 +302,8 @@ class Pass:
         """Pack a job where that pays. None when it was packed, otherwise what stood in the way."""
         pairing, predictor = self.policy.pairing, self.policy.pair_predictor
         assert predictor is not None
-        self.searches -= 1
+        if self.turn.alone(queued.job.gpus):
+            self.searches -= 1  # among nobody there is nothing to search
         found = pairing.best(self.turn, queued, predictor, least)
         if isinstance(found, Reason):
             return found

@@ -66,6 +66,7 @@ class Pellucid(Policy):
         self.max_gpus = chosen.sharing.max_gpus
         self.memory_margin_mib = chosen.sharing.memory_margin_mib
         self.ageing = chosen.ageing
+        self.gpu_exponent = chosen.gpu_exponent
         self.profile_above_s = chosen.profile_above_s
         self.pack_first_above = chosen.pack_first_above
         self.busy_above = chosen.busy_above
@@ -95,12 +96,16 @@ class Pellucid(Policy):
         self.starvation.expect(queued, now)
 
     def key(self, queued: QueuedJob, now: float) -> float:
-        """Predicted duration, aged; a job past its bound comes first, by submission."""
-        assert queued.estimate_s is not None
+        """Predicted duration by GPUs, aged; a job past its bound comes first, by submission."""
         if self.starvation.is_starving(queued, now):
             return queued.submit_time - STARVING
-        aged_s = queued.estimate_s + self.ageing * queued.submit_time
+        aged_s = self._sized_s(queued) + self.ageing * queued.submit_time
         return aged_s + self.fairness.on(queued, now)
+
+    def _sized_s(self, queued: QueuedJob) -> float:
+        """What the predicted duration of a job counts in the order, for its GPUs."""
+        assert queued.estimate_s is not None
+        return float(queued.estimate_s * queued.job.gpus**self.gpu_exponent)
 
     def started(self, run: Run, now: float) -> None:
         self.fairness.began(run, now)
@@ -177,7 +182,14 @@ class Pellucid(Policy):
     def _orders(self) -> tuple[Any, ...]:
         """The settings that keys depend on."""
         chosen = self.settings
-        return chosen.ageing, chosen.fairness, chosen.max_wait_s, chosen.overload, self.borrows
+        return (
+            chosen.ageing,
+            chosen.gpu_exponent,
+            chosen.fairness,
+            chosen.max_wait_s,
+            chosen.overload,
+            self.borrows,
+        )
 
     def _places(self) -> tuple[Any, ...]:
         """The settings that GPUs are reserved by."""
@@ -223,14 +235,17 @@ class Pellucid(Policy):
     # --- said of itself ---------------------------------------------------------------------
 
     def order_terms(self, queued: QueuedJob, now: float) -> OrderTerms:
-        """Prediction, credit for waiting, fairness: they sum to the key less `ageing` times now."""
+        """Prediction, GPUs, credit, fairness: they sum to the key less `ageing` times now."""
         if is_starving(queued):
             return (("submitted, of those past the bound", queued.submit_time - now),)
-        predicted_s = queued.estimate_s or 0.0
+        predicted_s, sized_s = queued.estimate_s or 0.0, self._sized_s(queued)
         credit_s = self.ageing * (now - queued.submit_time)
-        terms = [("predicted duration", predicted_s), ("credit for waiting", -credit_s)]
+        terms = [("predicted duration", predicted_s)]
+        if sized_s != predicted_s:
+            terms.append(("number of GPUs", sized_s - predicted_s))
+        terms.append(("credit for waiting", -credit_s))
         if self.fairness.weight:
-            fairness_s = queued.key - predicted_s - self.ageing * queued.submit_time
+            fairness_s = queued.key - sized_s - self.ageing * queued.submit_time
             terms.append(("fair share", fairness_s))
         return tuple(terms)
 

@@ -57,7 +57,18 @@ class PellucidSettings(PolicySettings):
     """Settings of `pellucid`."""
 
     ageing: float = setting(
-        0.3, "predicted duration that a job is forgiven per second it waits", unit="s/s", ge=0
+        0.05,
+        "predicted duration that a job is forgiven per second it waits: the knob from a short mean"
+        " (0) to a short tail (0.3, and more)",
+        unit="s/s",
+        ge=0,
+    )
+    gpu_exponent: float = setting(
+        0.5,
+        "in the order a predicted duration counts times GPUs to this power: 0: GPUs do not matter,"
+        " 1: GPU-time",
+        ge=0,
+        le=2,
     )
     max_wait_s: float = setting(
         2 * DAY_S,

@@ -246,17 +246,48 @@ def test_a_replay_of_the_log_decides_the_same() -> None:
     check()
 
 
-def test_an_hour_of_waiting_forgives_eighteen_minutes_of_predicted_duration() -> None:
+def test_an_hour_of_waiting_forgives_as_much_prediction_as_is_set() -> None:
     """The long job goes first once it has waited long enough before the short one came."""
 
     def order(gap_s: float) -> list[str]:
         jobs = [
-            a_job("holds", gpus=8, for_=8 * HOUR),
-            a_job("long", gpus=8, for_=2 * HOUR, at=1.0),
-            a_job("short", gpus=8, for_=HOUR, at=1.0 + gap_s),
+            a_job("holds", for_=8 * HOUR),
+            a_job("long", for_=2 * HOUR, at=1.0),
+            a_job("short", for_=HOUR, at=1.0 + gap_s),
         ]
-        played = play(pellucid(max_wait_s=1e9), cluster_of(nodes=1), *jobs)
+        policy = pellucid(max_wait_s=1e9, ageing=0.3)
+        played = play(policy, cluster_of(gpus=1), *jobs)
         return [d.job_id for d in played.actions(Action.START)]
 
     assert order(3.3 * HOUR) == ["holds", "short", "long"]  # 59 minutes forgiven of 60
     assert order(3.4 * HOUR) == ["holds", "long", "short"]  # 61
+
+
+def test_of_jobs_predicted_alike_the_one_with_fewer_gpus_goes_first() -> None:
+    def order(gpu_exponent: float) -> list[str]:
+        jobs = [
+            a_job("holds", gpus=8, for_=8 * HOUR),
+            a_job("wide", gpus=8, for_=HOUR, at=1.0),
+            a_job("narrow", gpus=4, for_=1.2 * HOUR, at=2.0),
+        ]
+        policy = pellucid(gpu_exponent=gpu_exponent)
+        played = play(policy, cluster_of(nodes=1), *jobs)
+        return [d.job_id for d in played.actions(Action.START)]
+
+    assert order(0.0) == ["holds", "wide", "narrow"]
+    assert order(0.5) == ["holds", "narrow", "wide"]
+
+
+def test_who_finds_nobody_alone_at_its_size_uses_up_no_search() -> None:
+    """Jobs of 8 GPUs stand in front, whom nobody running could take; a job of 4 can be packed."""
+    jobs = [
+        a_job("runs", gpus=4, for_=8 * HOUR),
+        a_job("more", gpus=4, for_=9 * HOUR),
+        *(a_job(f"wide{i}", gpus=8, for_=600.0, at=1.0) for i in range(3)),
+        a_job("late", gpus=4, for_=HOUR, at=2.0),
+    ]
+    fast = {("late", name): (0.95, 0.9) for name in ("runs", "more")}
+    policy = pellucid(Likes(speeds=fast), partner_searches=1, profile_above_s=1e9)
+    cluster = cluster_of(nodes=2, profiling=1)
+    packed = play(policy, cluster, *jobs, stage=WaitingStage()).actions(Action.PACK)
+    assert [d.job_id for d in packed] == ["late"]
