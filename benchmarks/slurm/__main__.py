@@ -1,7 +1,8 @@
-"""The Slurm backend on real daemons: `python -m benchmarks.slurm [place|advise]`.
+"""The Slurm backend on real daemons: `python -m benchmarks.slurm [place|advise|twin]`.
 
 place: 200 batch jobs while the service is killed ten times and slurmctld restarted twice (about
 ten minutes). advise: what reading a queue of 10,000 costs Slurm's own commands (about 25 minutes).
+twin: how near the policy `slurm` comes to slurmctld (about six minutes a seed).
 Needs root and the packages that `make slurm-test` installs. Ends with 1 when a budget is missed.
 """
 
@@ -12,11 +13,14 @@ import json
 import sys
 import tempfile
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchmarks.slurm.advise import advise
 from benchmarks.slurm.place import place
+from benchmarks.slurm.recording import kept, record
+from benchmarks.slurm.twin import figures
 
 MEDIAN_S = 1.5  # decision to running
 SLOWER = 1.05  # Slurm's commands with advise mode to without
@@ -25,12 +29,20 @@ SLOWER = 1.05  # Slurm's commands with advise mode to without
 def main() -> None:
     """Run the scenarios; JSON on standard output, progress on standard error."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.slurm", description=__doc__)
-    parser.add_argument("scenario", choices=["place", "advise", "all"], nargs="?", default="all")
-    parser.add_argument("--jobs", type=int, help="200 in place, 10,000 in advise")
+    parser.add_argument(
+        "scenario", choices=["place", "advise", "twin", "all"], nargs="?", default="all"
+    )
+    parser.add_argument(
+        "--jobs", type=int, help="200 in place, 10,000 in advise, 200 a seed in twin"
+    )
     parser.add_argument("--kills", type=int, default=10, help="place: of the service")
     parser.add_argument("--restarts", type=int, default=2, help="place: of slurmctld")
     parser.add_argument("--pairs", type=int, default=20, help="advise: windows with and without")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seeds", type=int, default=3, help="twin: workloads, from --seed on")
+    parser.add_argument(
+        "--keep", type=Path, help="twin: recordings of the daemons; those there are not made again"
+    )
     parser.add_argument("--json", action="store_true", help="accepted: it always prints JSON")
     asked = parser.parse_args()
     told: dict[str, Any] = {}
@@ -59,6 +71,12 @@ def main() -> None:
                     f"{name} takes {command.ratio} times as long with advise mode "
                     f"({command.low} to {command.high}): not shown to be at most {SLOWER}"
                 )
+    if asked.scenario == "twin":
+        seeds = range(asked.seed, asked.seed + asked.seeds)
+        told["twin"] = figures(
+            [kept(asked.keep, s, partial(record, s, asked.jobs or 200, 0.8, _tell)) for s in seeds],
+            _tell,
+        )
     sys.stdout.write(json.dumps({**told, "missed": missed}, indent=1) + "\n")
     sys.exit(1 if missed else 0)
 

@@ -11,13 +11,12 @@ from benchmarks.slurm import SlurmCluster
 from scheduler.assembly import CoreSpec
 from scheduler.backends.slurm.client import Slurm
 from scheduler.backends.slurm.shape import Shape
-from scheduler.backends.slurm.site import asks_of, read_site
+from scheduler.backends.slurm.site import asks_of, read_site, slurm_word
 from scheduler.backends.slurm.table import Table
 from scheduler.policies.slurm.policy import Slurm as SlurmPolicy
 from scheduler.policies.slurm.priority import Multifactor, Terms
 from scheduler.policies.slurm.site import Ask, Site
 from scheduler.service.follow.follower import Follower
-from scheduler.service.follow.words import slurm_word
 from scheduler.service.log.header import FOLLOWED, LogHeader
 from tests.slurm.site import client
 

@@ -40,18 +40,16 @@ _CLOSING = frozenset(
         "FAILING",
         "FUTURE",
         "INVAL",
-        "MAINT",
-        "MAINTENANCE",
         "NO_RESPOND",
         "NOT_RESPONDING",
         "PLANNED_DOWN",
         "POWERED_DOWN",
         "POWERING_DOWN",
         "REBOOT",
-        "RESERVED",
         "UNKNOWN",
     ]
 )
+_SET_APART = frozenset(("MAINT", "MAINTENANCE", "RESERVED"))  # by a reservation, while it lasts
 
 
 @dataclass(frozen=True, slots=True)
@@ -421,6 +419,16 @@ class Node:
     weight: int = 1
     reason: str = ""
 
+    @property
+    def sound(self) -> bool:
+        """Nothing but a reservation keeps jobs from it."""
+        flags = _flags(self.state)
+        return not flags & _CLOSING and not self.state.endswith("*")
+
+
+def _flags(state: str) -> set[str]:
+    return {word.rstrip("*~#!%$@^-") for word in state.upper().split("+")}
+
 
 def nodes(text: str) -> list[Node]:
     """`scontrol show nodes -o`."""
@@ -434,7 +442,7 @@ def _node(said: Mapping[str, str]) -> Node:
     types = gpu_types(gres) or {}
     gpus = gpus_in(gres) or (0, "")
     slots = sorted({int(index) for index in re.findall(r"(?:^|,)slot:g(\d{1,3})(?=[:,]|$)", gres)})
-    flags = {word.rstrip("*~#!%$@^-") for word in said["State"].upper().split("+")}
+    flags = _flags(said["State"])
     partitions = tuple(name for name in said.get("Partitions", "").split(",") if name)
     memory = int(said.get("RealMemory") or 0) - int(said.get("MemSpecLimit") or 0)
     return Node(
@@ -443,7 +451,7 @@ def _node(said: Mapping[str, str]) -> Node:
         gpus[1],
         tuple(slots),
         partitions,
-        not flags & _CLOSING and not said["State"].endswith("*"),
+        not flags & (_CLOSING | _SET_APART) and not said["State"].endswith("*"),
         said["State"],
         tuple(types.items()),
         int(said.get("CPUEfctv") or said.get("CPUTot") or 0),

@@ -38,6 +38,7 @@ QOS = (
     "MaxTRESPA", "MaxJobsPA", "Preempt", "GrpTRESMins", "GrpTRESRunMins", "GrpWall", "MaxTRESMins",
     "MaxTRESPerNode", "MinTRES", "Flags",
 )  # fmt: skip
+LOWER = "Nodes required for job are DOWN, DRAINED or reserved"  # 22.05: for lack of nodes
 # set, these change what starts, and the twin does not know them
 _NOT_MODELLED = (
     "Preempt", "GrpTRESMins", "GrpTRESRunMins", "GrpWall", "MaxTRESMins", "MaxTRESPerNode",
@@ -74,7 +75,7 @@ def _accounts(
         assoc = slurm.read(
             *manager, "assoc", "where", f"cluster={cluster}", f"format={','.join(ASSOC)}"
         )
-        usage = slurm.read("sshare", "-h", "-P", "-a", "-o", "Account,User,RawUsage")
+        usage = slurm.read("sshare", "-h", "-P", "-a", "-o", "Account,User,RawUsage,FairShare")
     except SlurmError:
         return {}, {}
     return qos_of(qos), assocs_of(assoc, usage)
@@ -98,7 +99,7 @@ def site_node(node: Node) -> SiteNode:
         node.types,
         frozenset(node.features),
         node.weight,
-        node.open,
+        node.sound,  # reservations are known by themselves
         node.state,
         node.reason,
     )
@@ -195,11 +196,12 @@ def qos_of(text: str) -> dict[str, Qos]:
 
 
 def assocs_of(text: str, usage: str) -> dict[AssocKey, Assoc]:
-    """`sacctmgr -n -P show assoc` of the columns `ASSOC`, with `sshare`'s raw usage."""
-    used: dict[AssocKey, float] = {}
+    """`sacctmgr -n -P show assoc` of the columns `ASSOC`, with `sshare`'s raw usage and fair
+    share: usage grows as jobs end, the share is as Slurm computed it last."""
+    used: dict[AssocKey, tuple[float, float | None]] = {}
     for line in usage.splitlines():
-        account, user, raw = (part.strip() for part in [*line.split("|"), "", ""][:3])
-        used[account, user] = float(raw or 0)
+        account, user, raw, fair = (part.strip() for part in [*line.split("|"), "", "", ""][:4])
+        used[account, user] = float(raw or 0), float(fair) if fair else None
     found: dict[AssocKey, Assoc] = {}
     parted: dict[AssocKey, tuple[str, ...]] = {}  # associations of one partition, not modelled
     for said in _table(text, ASSOC):
@@ -218,10 +220,11 @@ def assocs_of(text: str, usage: str) -> dict[AssocKey, Assoc]:
             *key,
             said["ParentName"],
             int(said["Share"]) if said["Share"].isdigit() else None,
-            used.get(key, 0.0),
+            used.get(key, (0.0, None))[0],
             int(said["Priority"] or 0),
             limits,
             _unknown(said),
+            used.get(key, (0.0, None))[1],
         )
     for key, more in parted.items():
         if key in found:
@@ -271,7 +274,7 @@ def _ask(job: SlurmJob, site: Site, excluded: Callable[[str], Iterable[str]]) ->
         qos=job.qos,
         partitions=parts,
         nodes=job.num_nodes,
-        max_nodes=job.max_nodes or (1 if job.cpus == 1 and not job.gpus else 0),
+        max_nodes=job.max_nodes,
         cpus=job.cpus,
         min_cpus=min(job.min_cpus, job.cpus),
         memory_mib=job.least_mib,
@@ -294,10 +297,34 @@ def _ask(job: SlurmJob, site: Site, excluded: Callable[[str], Iterable[str]]) ->
         priority=job.priority,
         array=array if task else "",
         array_limit=job.array_limit,
-        reason=job.reason,
+        reason=slurm_word(job.reason),
         tres=dict(job.tres),
         shares=_shares(job, site),
+        after=dependencies(job.dependency) or (),
+        begin=job.eligible if job.state == "PENDING" else None,
     )
+
+
+_AFTER = re.compile(r"after(?:any|ok)?:(\d+(?:_\d+)?)(?:_\*)?(?:\(unfulfilled\))?")
+
+
+def dependencies(said: str) -> tuple[str, ...] | None:
+    """Jobs that must end before one begins, of ``afterany:12(unfulfilled),afterok:7_*``; None where
+    ends alone do not say (``after``, ``afternotok``, ``singleton``, alternatives)."""
+    found = []
+    for one in filter(None, said.split(",")):
+        match = _AFTER.fullmatch(one)
+        if match is None or one.startswith("after:"):
+            return None
+        found.append(match[1])
+    return tuple(found)
+
+
+def slurm_word(reason: str) -> str:
+    """Slurm's reason as one word: some are told as sentences."""
+    if reason.startswith(LOWER):
+        return "Resources"
+    return reason.partition(",")[0].strip() or "None"
 
 
 def _licences(said: str) -> tuple[tuple[str, int], ...]:

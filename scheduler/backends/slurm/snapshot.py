@@ -9,7 +9,7 @@ from zlib import crc32
 from features.job import Job
 from scheduler.backends.slurm.parse import Node, SlurmJob
 from scheduler.backends.slurm.shape import Shape
-from scheduler.backends.slurm.site import asks_of
+from scheduler.backends.slurm.site import asks_of, dependencies
 from scheduler.core.cluster import Cluster, Placement
 from scheduler.core.core import Core
 from scheduler.core.decisions import Decision
@@ -109,15 +109,16 @@ def build_snapshot(
         site: what the policy `slurm` decides by.
     """
     snapshot = ClusterSnapshot(core, shape, now)
+    by_twin = site is not None and isinstance(core.policy, SlurmPolicy)
     if site is not None and isinstance(core.policy, SlurmPolicy):
         jobs = list(jobs)
-        core.policy.see(site, shape.names, asks_of(jobs, site))
+        core.policy.see(site, shape.names, asks_of(jobs, site), now)
     asked = [job for job in jobs if shape.vc_of(job.partition)]
     asked.sort(key=lambda job: (job.submit, job.id))
     for order, job in enumerate(j for j in asked if j.state in HOLDING):
         _run(snapshot, shape, job, order)
     for order, job in enumerate((j for j in asked if j.state == "PENDING"), len(asked)):
-        why = _not_eligible(job, now) or _not_ours(job, shape, core)
+        why = _not_eligible(job, now, by_twin) or _not_ours(job, shape, core)
         if why:
             snapshot.left_out[job.id] = why
             continue
@@ -130,7 +131,7 @@ def build_snapshot(
     snapshot.aside = {job.id: job for job in asked if job.id in snapshot.left_out}
     for node in nodes:
         number = shape.node(node.name)
-        if number is not None and not node.open:
+        if number is not None and not (node.sound if by_twin else node.open):
             core.set_node(number, False)
     snapshot.decisions = core.decide(now)
     started = [d.job_id for d in snapshot.decisions if d.job_id in core.cluster.runs]
@@ -139,14 +140,15 @@ def build_snapshot(
     return snapshot
 
 
-def _not_eligible(job: SlurmJob, now: float) -> str:
+def _not_eligible(job: SlurmJob, now: float, by_twin: bool) -> str:
+    """`by_twin`: the policy itself knows begin times, and jobs that wait for the end of others."""
     if job.priority == 0:
         return f"held in Slurm ({job.reason})"
-    if job.dependency:
+    if job.dependency and (not by_twin or dependencies(job.dependency) is None):
         return "waits for another job in Slurm (Dependency)"
-    if job.eligible is not None and job.eligible > now:
+    if job.eligible is not None and job.eligible > now and not by_twin:
         return "its begin time has not come (BeginTime)"
-    return "asks for a reservation" if job.reservation else ""
+    return "asks for a reservation" if job.reservation and not by_twin else ""
 
 
 def _not_ours(job: SlurmJob, shape: Shape, core: Core) -> str:

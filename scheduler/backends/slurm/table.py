@@ -69,12 +69,13 @@ class Table:
     def __init__(self, slurm: Slurm) -> None:
         self._slurm = slurm
         self._kept: dict[tuple[str, ...], list[SlurmJob]] = {}
+        self._limits: dict[str, int] = {}  # of arrays; no longer told when one task is left
         self._warned = False
         self.log = structlog.get_logger("slurm")
 
     def jobs(self) -> list[SlurmJob]:
-        """Every job the controller knows, as `Slurm.jobs` has it but for `admin_comment` and
-        `max_nodes`; a job that has not changed is the same object again.
+        """Every job the controller knows, as `Slurm.jobs` has it but for `admin_comment`;
+        `max_nodes` is as many as it has tasks; a job that has not changed is the same object again.
 
         Raises SlurmDown, SlurmError, ParseError.
         """
@@ -102,12 +103,21 @@ class Table:
                 raise ParseError(f"squeue -O printed {record[:80]!r}")
             known = before.get(key)
             if known is None:
-                known = read(*key)
+                known = self._limited(read(*key))
                 fresh.append(key)
             kept[key] = known
         self._fill([kept[key] for key in fresh], was)
         self._kept = kept  # last: a record whose GPUs were not told is new at the next look
         return [job for jobs in kept.values() for job in jobs]
+
+    def _limited(self, jobs: list[SlurmJob]) -> list[SlurmJob]:
+        array, task, _ = jobs[0].id.partition("_")
+        limit = jobs[0].array_limit
+        if limit:
+            self._limits[array] = limit
+        elif task and array in self._limits:
+            return [replace(job, array_limit=self._limits[array]) for job in jobs]
+        return jobs
 
     def _fill(self, fresh: Sequence[list[SlurmJob]], was: Mapping[str, SlurmJob]) -> None:
         """Put in on which GPUs those run whose record is new."""
@@ -187,6 +197,7 @@ def read(plain: str, features: str, licences: str, comment: str) -> list[SlurmJo
             gpu_type=gpu_type,
             nodes=parse.hosts(said["NodeList"]),
             num_nodes=nodes,
+            max_nodes=max(nodes, int(said["NumTasks"])),
             cpus=cpus,
             memory_mib=memory[0] * (cpus if memory[1] == "cpu" else 1) or None,
             time_limit_s=_limit(said["TimeLimit"]),

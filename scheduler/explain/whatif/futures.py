@@ -252,6 +252,11 @@ class Future(Engine):
             self.run()
         return self
 
+    def submit(self, job: Job) -> None:
+        """A job that is known to come at its time."""
+        self.results[job.job_id] = JobResult(job, 0.0)
+        self._push(job.submit_time, SUBMIT, job)
+
     # --- how it begins ----------------------------------------------------------------------
 
     def _resume(self, run: Run) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil
 
 from scheduler.policies.slurm.site import Ask, Share, Site, SiteNode
 
@@ -51,9 +50,9 @@ class Capacity:
             if share.node in self.free:
                 self.free[share.node].take(share, sign)
 
-    def later(self) -> Capacity:
-        """A copy, to take runs off."""
-        return Capacity({name: free.copy() for name, free in self.free.items()})
+    def later(self, names: Iterable[str]) -> Capacity:
+        """A copy of some nodes, to take runs off."""
+        return Capacity({name: self.free[name].copy() for name in names})
 
 
 def suits(ask: Ask, node: SiteNode) -> bool:
@@ -79,104 +78,203 @@ def choose(
 ) -> tuple[Share, ...] | None:
     """Where a job is put, of these nodes (in order of weight); None: it does not fit.
 
-    One node where one will do, the first of the lowest weight; more where it asks for more, or
-    where its GPUs or CPUs are not on one.
+    Nodes of the lowest weights that will do. Of those, runs of neighbours of one weight: the first
+    that suffices by itself, or the tightest; in it the one node that suffices with the fewest CPUs
+    free, else nodes in order.
     """
     if ask.req_nodes and not ask.req_nodes <= set(names):
         return None
-    rest = [name for name in names if name not in ask.req_nodes]
-    names = [*(name for name in names if name in ask.req_nodes), *rest]
-    least = max(1, ask.nodes, len(ask.req_nodes))
-    if least == 1:
-        for name in names:
-            share = _on(ask, capacity.free[name], site.nodes[name], ask.cpus, _per_node(ask, 1))
-            if share is not None:
-                return (share,)
-        if ask.max_nodes == 1 or (ask.gpus_per_node and ask.gpus) or not spreads(ask):
-            return None
-    return _over(ask, capacity, names, site, least)
-
-
-def spreads(ask: Ask) -> bool:
-    """Whether it may be on more nodes than it asks for."""
-    return ask.max_nodes == 0 or ask.max_nodes > ask.nodes
-
-
-def _over(
-    ask: Ask, capacity: Capacity, names: Sequence[str], site: Site, least: int
-) -> tuple[Share, ...] | None:
-    """Over several nodes."""
-    most = ask.max_nodes or (len(names) if spreads(ask) else least)
-    chosen: list[Share] = []
-    cpus, gpus = ask.cpus, dict(ask.gpus)
-    each = _per_node(ask, least)
-    for name in names:
-        left = least - len(chosen)
-        if left <= 0 and cpus <= 0 and not any(gpus.values()):
-            break
-        if len(chosen) >= most:
-            return None
-        free, node = capacity.free[name], site.nodes[name]
-        want = max(ask.min_cpus, ceil(max(0, cpus) / max(1, left)))
-        want = want if left == 1 else min(want, free.cpus)
-        share = _on(ask, free, node, max(1, want), each if ask.gpus_per_node else ())
-        if share is None:
-            continue
-        if not ask.gpus_per_node and any(gpus.values()):
-            share = _with_some(share, free, gpus)
-            if share is None:
-                continue
-        chosen.append(share)
-        cpus -= share.cpus
-    if len(chosen) < least or cpus > 0 or (not ask.gpus_per_node and any(gpus.values())):
+    usable = {n: room for n in names if (room := _room(ask, capacity.free[n], site.nodes[n]))}
+    if not ask.req_nodes <= usable.keys():
         return None
-    return tuple(chosen)
+    weights = sorted({site.order[name][0] for name in usable})
+    for most in weights:
+        within = {n: room for n, room in usable.items() if site.order[n][0] <= most}
+        if len(within) >= max(1, ask.nodes, len(ask.req_nodes)):
+            found = _of_all_or_fewer(ask, within, site)
+            if found is not None:
+                return found
+    return None
 
 
-def _with_some(share: Share, free: Free, gpus: dict[str, int]) -> Share | None:
-    """A share with as many of the GPUs still wanted as there are; at least one."""
-    got: list[tuple[str, int]] = []
-    there = dict(free.gpus)
-    for kind, wanted in gpus.items():
-        for has in [kind] if kind else list(there):
-            count = min(wanted, there.get(has, 0))
-            if count > 0:
-                got.append((has, count))
-                there[has] -= count
-                wanted -= count
-        gpus[kind] = wanted
-    return Share(share.node, share.cpus, share.memory_mib, tuple(got)) if got else None
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What a job could have of a node. `gpus`: on each node asked for, or there to be had."""
+
+    cpus: int
+    memory_mib: float
+    gpus: tuple[tuple[str, int], ...]
+
+    @property
+    def much(self) -> int:
+        return self.cpus + sum(count for _, count in self.gpus)
 
 
-def _per_node(ask: Ask, nodes: int) -> tuple[tuple[str, int], ...]:
-    """GPUs wanted on each of so many nodes."""
-    if ask.gpus_per_node or nodes == 1:
-        return ask.gpus
-    return tuple((kind, ceil(count / nodes)) for kind, count in ask.gpus)
-
-
-def _on(
-    ask: Ask, free: Free, node: SiteNode, cpus: int, gpus: Sequence[tuple[str, int]]
-) -> Share | None:
-    """A job's share of a node; None: it does not fit there."""
+def _room(ask: Ask, free: Free, node: SiteNode) -> Room | None:
+    """None: it may have nothing there."""
     if ask.exclusive:
         if free.jobs:
             return None
-        cpus = node.cpus
-    cpus = max(cpus, ask.min_cpus)
-    got = _gpus(free.gpus, gpus)
-    if got is None or cpus > free.cpus:
-        return None
-    if ask.exclusive:
         got = tuple(node.gpus)
-    memory = ask.memory_mib
-    if ask.per_cpu:
-        memory *= cpus
-    elif ask.per_gpu:
-        memory *= sum(count for _, count in got)
-    if memory > free.memory_mib:
+        short = ask.gpus_per_node and _gpus(dict(node.gpus), ask.gpus) is None
+        return None if short or node.cpus < ask.min_cpus else Room(node.cpus, free.memory_mib, got)
+    if ask.gpus and ask.gpus_per_node:
+        per_node = _gpus(free.gpus, ask.gpus)
+        if per_node is None:
+            return None
+        gpus = per_node
+    else:
+        gpus = tuple((kind, n) for kind, n in free.gpus.items() if n > 0)
+        if ask.gpus and not any(not kind or free.gpus.get(kind, 0) > 0 for kind, _ in ask.gpus):
+            return None
+        if ask.gpus and not gpus:
+            return None
+    cpus = free.cpus
+    if ask.per_cpu and ask.memory_mib:
+        cpus = min(cpus, int(free.memory_mib // ask.memory_mib))
+    elif not ask.per_gpu and ask.memory_mib > free.memory_mib:
         return None
-    return Share(node.name, cpus, memory, got)
+    each = max(1, ask.min_cpus)
+    if ask.nodes > 1 and ask.min_cpus * ask.nodes == ask.cpus:  # so many tasks on each
+        cpus = min(cpus, ask.min_cpus)
+    return Room(cpus // each * each, free.memory_mib, gpus) if cpus >= each else None
+
+
+def _of_all_or_fewer(ask: Ask, usable: Mapping[str, Room], site: Site) -> tuple[Share, ...] | None:
+    """Of these nodes, or, where those with little were in the way, of some of them."""
+    found = _evaluate(ask, usable, site)
+    least = max(1, ask.nodes)
+    much = sorted({room.much for name, room in usable.items() if name not in ask.req_nodes})
+    for little in much[:-1] if found is None else ():
+        kept = {n: r for n, r in usable.items() if r.much > little or n in ask.req_nodes}
+        if len(kept) < least:
+            break
+        found = _evaluate(ask, kept, site)
+        if found is not None:
+            break
+    return found
+
+
+class _Wanted:
+    """What is still to be found for a job."""
+
+    def __init__(self, ask: Ask) -> None:
+        self.ask = ask
+        self.nodes = max(1, ask.nodes)
+        self.most = ask.max_nodes or 1_000_000
+        self.cpus = ask.cpus
+        self.per_job = bool(ask.gpus) and not ask.gpus_per_node
+        self.gpus = dict(ask.gpus) if self.per_job else {}
+        self.shares: list[Share] = []
+
+    @property
+    def done(self) -> bool:
+        return self.nodes <= 0 and self.cpus <= 0 and not any(self.gpus.values())
+
+    def suffices(self, rooms: Iterable[Room]) -> bool:
+        """Whether these have the GPUs that are still wanted of the job as a whole."""
+        if not self.per_job:
+            return True
+        there: dict[str, int] = {}
+        for room in rooms:
+            for kind, count in room.gpus:
+                there[kind] = there.get(kind, 0) + count
+        return _gpus(there, tuple(self.gpus.items())) is not None
+
+    def take(self, name: str, room: Room) -> None:
+        """Have what is wanted of a node, and leave some for each of the others to come."""
+        ask = self.ask
+        if ask.exclusive:
+            cpus, gpus = room.cpus, room.gpus
+            for kind in self.gpus:
+                self.gpus[kind] -= sum(n for has, n in gpus if kind in ("", has))
+            self.gpus = {kind: max(0, n) for kind, n in self.gpus.items()}
+        else:
+            others = max(0, self.nodes - 1) * max(1, ask.min_cpus)
+            cpus = min(room.cpus, max(ask.min_cpus, self.cpus - others, 1))
+            gpus = self._some(dict(room.gpus)) if self.per_job else room.gpus
+            gpus = gpus if ask.gpus else ()
+        self.nodes -= 1
+        self.most -= 1
+        self.cpus -= cpus
+        memory = ask.memory_mib
+        if ask.per_cpu:
+            memory *= cpus
+        elif ask.per_gpu:
+            memory *= sum(count for _, count in gpus)
+        self.shares.append(Share(name, cpus, memory, gpus))
+
+    def _some(self, there: dict[str, int]) -> tuple[tuple[str, int], ...]:
+        got: dict[str, int] = {}
+        for kind, wanted in self.gpus.items():
+            for has in [kind] if kind else list(there):
+                count = min(wanted, there.get(has, 0))
+                if count > 0:
+                    got[has] = got.get(has, 0) + count
+                    there[has] -= count
+                    wanted -= count
+            self.gpus[kind] = wanted
+        return tuple(got.items())
+
+
+def _evaluate(ask: Ask, usable: Mapping[str, Room], site: Site) -> tuple[Share, ...] | None:
+    wanted = _Wanted(ask)
+    if wanted.most < wanted.nodes:
+        return None
+    for name in sorted(ask.req_nodes, key=lambda n: site.order[n][1]):
+        wanted.take(name, usable[name])
+    runs = _neighbours([n for n in usable if n not in ask.req_nodes], site)
+    while runs and wanted.most > 0 and not wanted.done:
+        best = _best(runs, wanted, usable, site)
+        runs.remove(best)
+        for name in _single(best, wanted, usable) or best:
+            if wanted.done or wanted.most <= 0:
+                break
+            if wanted.most == 1 and usable[name].cpus < wanted.cpus:
+                continue
+            wanted.take(name, usable[name])
+    return tuple(wanted.shares) if wanted.done and _enough(ask, wanted.shares, usable) else None
+
+
+def _enough(ask: Ask, shares: Iterable[Share], usable: Mapping[str, Room]) -> bool:
+    return all(share.memory_mib <= usable[share.node].memory_mib for share in shares)
+
+
+def _neighbours(names: Iterable[str], site: Site) -> list[list[str]]:
+    """Nodes as they stand in slurm.conf, cut where one is missing or the weight changes."""
+    found: list[list[str]] = []
+    before = (-1, -2)
+    for name in sorted(names, key=lambda n: site.order[n][1]):
+        weight, place = site.order[name]
+        if (weight, place - 1) != before:
+            found.append([])
+        found[-1].append(name)
+        before = weight, place
+    return found
+
+
+def _best(
+    runs: Sequence[list[str]], wanted: _Wanted, usable: Mapping[str, Room], site: Site
+) -> list[str]:
+    """The run of the lowest weight; of several the tightest that suffices, else the largest."""
+
+    def worth(run: list[str]) -> tuple[int, bool, int]:
+        cpus = sum(usable[name].cpus for name in run)
+        fits = cpus >= wanted.cpus and len(run) >= wanted.nodes
+        fits = fits and wanted.suffices(usable[name] for name in run)
+        return site.order[run[0]][0], not fits, cpus if fits else -cpus
+
+    return min(runs, key=worth)
+
+
+def _single(run: Sequence[str], wanted: _Wanted, usable: Mapping[str, Room]) -> list[str]:
+    """The node that is enough for all that is left, with the fewest CPUs free; [] without one."""
+    if wanted.nodes > 1:
+        return []
+    fit = [
+        name for name in run if usable[name].cpus >= wanted.cpus and wanted.suffices([usable[name]])
+    ]
+    return [min(fit, key=lambda name: usable[name].cpus)] if fit else []
 
 
 def _gpus(

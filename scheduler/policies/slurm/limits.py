@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from scheduler.core.plural import count
+from scheduler.policies.slurm.priority import accounts_of
 from scheduler.policies.slurm.site import Ask, Assoc, Limits, Partition, Qos, Site, Tres
 
 
@@ -65,7 +66,7 @@ def _keys(ask: Ask, site: Site) -> Iterator[tuple[str, ...]]:
         yield "qos-user", qos, ask.user
         yield "qos-account", qos, ask.account
     yield "user", ask.account, ask.user
-    for account in above(site, ask.account):
+    for account in accounts_of(site, ask.account):
         yield "account", account
 
 
@@ -76,74 +77,94 @@ def _partition_qos(ask: Ask, site: Site) -> list[str]:
     return [part.qos] if part is not None and part.qos and part.qos != ask.qos else []
 
 
-def above(site: Site, account: str) -> Iterator[str]:
-    """An account and those above it, up to root."""
-    seen = set()
-    while account and account not in seen:
-        yield account
-        seen.add(account)
-        assoc = site.assocs.get((account, ""))
-        account = assoc.parent if assoc is not None else ""
+def first_hit(
+    ask: Ask, partition: Partition, site: Site, usage: Usage, *, tres: bool | None = None
+) -> Hit | None:
+    """The first limit that keeps a job waiting; None: none does.
 
-
-def first_hit(ask: Ask, partition: Partition, site: Site, usage: Usage) -> Hit | None:
-    """The first limit that keeps a job waiting; None: none does."""
+    Args:
+        tres: of those on TRES only, which Slurm tests last; False: of the others; None: of all.
+    """
     if not {"limits", "safe"} & site.enforced:
         return None
+    if tres is None:
+        early = first_hit(ask, partition, site, usage, tres=False)
+        return early or first_hit(ask, partition, site, usage, tres=True)
+    of_qos, of_assoc = (_qos_tres, _assoc_tres) if tres else (_qos_jobs, _assoc_jobs)
     for name in dict.fromkeys((partition.qos, ask.qos)):
         qos = site.qos.get(name)
-        if qos is not None and (hit := _of_qos(ask, partition, qos, usage)):
+        if qos is not None and (hit := _first(of_qos(ask, partition, qos, usage))):
             return hit
-    own = site.assocs.get((ask.account, ask.user))
-    if own is not None and (hit := _of_assoc(ask, partition, own, usage)):
-        return hit
-    for account in above(site, ask.account):
-        assoc = site.assocs.get((account, ""))
-        if assoc is not None and (hit := _of_assoc(ask, partition, assoc, usage)):
+    keys = [(ask.account, ask.user), *((name, "") for name in accounts_of(site, ask.account))]
+    for key in keys:
+        assoc = site.assocs.get(key)
+        if assoc is not None and (hit := _first(of_assoc(ask, partition, assoc, usage))):
             return hit
     return None
 
 
-def _of_qos(ask: Ask, partition: Partition, qos: Qos, usage: Usage) -> Hit | None:
+def _first(hits: Iterable[Hit | None]) -> Hit | None:
+    return next(filter(None, hits), None)
+
+
+def _qos_jobs(ask: Ask, partition: Partition, qos: Qos, usage: Usage) -> Iterator[Hit | None]:
     limits, whose = qos.limits, f"QOS {qos.name}"
     user, account = f"user {ask.user} in {whose}", f"account {ask.account} in {whose}"
-    keys = ("qos", qos.name), ("qos-user", qos.name, ask.user), (
-        "qos-account", qos.name, ask.account
-    )  # fmt: skip
-    hits = (
-        _wall(ask, partition, limits, "QOSMaxWallDurationPerJobLimit", whose),
-        _tres(ask, limits.max_tres, "QOSMax", "PerJob", "MaxTRESPerJob", whose, usage),
-        _jobs(limits.grp_jobs, "QOSGrpJobsLimit", "GrpJobs", whose, usage.jobs(*keys[0])),
-        _tres(ask, limits.grp_tres, "QOSGrp", "", "GrpTRES", whose, usage, keys[0]),
-        _jobs(limits.max_jobs_pa, "MaxJobsPerAccount", "MaxJobsPA", account, usage.jobs(*keys[2])),
-        _tres(
-            ask, limits.max_tres_pa, "QOSMax", "PerAccount", "MaxTRESPA", account, usage, keys[2]
-        ),
-        _jobs(
-            limits.max_jobs_pu, "QOSMaxJobsPerUserLimit", "MaxJobsPU", user, usage.jobs(*keys[1])
-        ),
-        _tres(ask, limits.max_tres_pu, "QOSMax", "PerUser", "MaxTRESPU", user, usage, keys[1]),
+    running = usage.jobs("qos", qos.name)
+    of_account = usage.jobs("qos-account", qos.name, ask.account)
+    of_user = usage.jobs("qos-user", qos.name, ask.user)
+    yield _jobs(limits.grp_jobs, "QOSGrpJobsLimit", "GrpJobs", whose, running)
+    yield _jobs(limits.max_jobs_pa, "MaxJobsPerAccount", "MaxJobsPA", account, of_account)
+    yield _jobs(limits.max_jobs_pu, "QOSMaxJobsPerUserLimit", "MaxJobsPU", user, of_user)
+    yield _wall(ask, partition, limits, "QOSMaxWallDurationPerJobLimit", whose)
+
+
+def _qos_tres(ask: Ask, partition: Partition, qos: Qos, usage: Usage) -> Iterator[Hit | None]:
+    limits, whose = qos.limits, f"QOS {qos.name}"
+    user, account = f"user {ask.user} in {whose}", f"account {ask.account} in {whose}"
+    keys = (
+        ("qos", qos.name),
+        ("qos-account", qos.name, ask.account),
+        ("qos-user", qos.name, ask.user),
     )
-    return next(filter(None, hits), None)
+    yield _tres(ask, limits.grp_tres, "QOSGrp", "", "GrpTRES", whose, usage, keys[0])
+    yield _tres(ask, limits.max_tres, "QOSMax", "PerJob", "MaxTRESPerJob", whose, usage)
+    yield _tres(
+        ask, limits.max_tres_pa, "QOSMax", "PerAccount", "MaxTRESPA", account, usage, keys[1]
+    )
+    yield _tres(ask, limits.max_tres_pu, "QOSMax", "PerUser", "MaxTRESPU", user, usage, keys[2])
 
 
-def _of_assoc(ask: Ask, partition: Partition, assoc: Assoc, usage: Usage) -> Hit | None:
-    limits = assoc.limits
-    whose = f"account {assoc.account}"
-    whose = f"user {assoc.user} in {whose}" if assoc.user else whose
-    key = ("user", assoc.account, assoc.user) if assoc.user else ("account", assoc.account)
+def _whose(assoc: Assoc) -> tuple[str, tuple[str, ...]]:
+    if assoc.user:
+        return f"user {assoc.user} in account {assoc.account}", ("user", assoc.account, assoc.user)
+    return f"account {assoc.account}", ("account", assoc.account)
+
+
+def _assoc_jobs(ask: Ask, partition: Partition, assoc: Assoc, usage: Usage) -> Iterator[Hit | None]:
+    limits, (whose, key) = assoc.limits, _whose(assoc)
     running = usage.jobs(*key)
-    hits = (
-        _wall(ask, partition, limits, "AssocMaxWallDurationPerJobLimit", whose),
-        _tres(ask, limits.max_tres, "AssocMax", "PerJob", "MaxTRES", whose, usage),
-        _jobs(limits.grp_jobs, "AssocGrpJobsLimit", "GrpJobs", whose, running),
-        _tres(ask, limits.grp_tres, "AssocGrp", "", "GrpTRES", whose, usage, key),
-        # MaxJobs of an account is the default of its users, not its own
-        _jobs(
-            limits.max_jobs if assoc.user else None, "AssocMaxJobsLimit", "MaxJobs", whose, running
-        ),
-    )
-    return next(filter(None, hits), None)
+    yield _jobs(limits.grp_jobs, "AssocGrpJobsLimit", "GrpJobs", whose, running)
+    if assoc.user:  # MaxJobs of an account is the default of its users, not its own
+        yield _jobs(limits.max_jobs, "AssocMaxJobsLimit", "MaxJobs", whose, running)
+    yield _wall(ask, partition, limits, "AssocMaxWallDurationPerJobLimit", whose)
+
+
+def _assoc_tres(ask: Ask, partition: Partition, assoc: Assoc, usage: Usage) -> Iterator[Hit | None]:
+    limits, (whose, key) = assoc.limits, _whose(assoc)
+    yield _tres(ask, limits.grp_tres, "AssocGrp", "", "GrpTRES", whose, usage, key)
+    yield _tres(ask, limits.max_tres, "AssocMax", "PerJob", "MaxTRES", whose, usage)
+
+
+def is_limit(reason: str) -> bool:
+    """Whether a reason of Slurm's is a limit of a QOS or an association."""
+    return reason.startswith(("QOSGrp", "QOSMax", "QOSMin", "AssocGrp", "AssocMax", "MaxJobsPer"))
+
+
+def is_kept(reason: str) -> bool:
+    """Whether Slurm keeps a reason until the job's turn comes, though it may hold no more: it
+    drops limits on jobs, CPUs, memory, nodes and time first, and knows the others for none."""
+    return is_limit(reason) and ("GRES" in reason or "License" in reason or "Billing" in reason)
 
 
 def _jobs(limit: int | None, reason: str, name: str, whose: str, running: int) -> Hit | None:
@@ -218,7 +239,7 @@ def unmodelled(site: Site, jobs: Iterable[Charged]) -> dict[str, int]:
     for (name, own, user), touched in alike.items():
         qos = site.qos.get(name)
         said = {f"QOS {name}: {one}" for one in qos.not_modelled} if qos is not None else set()
-        for account, of in ((own, user), *((a, "") for a in above(site, own))):
+        for account, of in ((own, user), *((a, "") for a in accounts_of(site, own))):
             assoc = site.assocs.get((account, of))
             if assoc is not None:
                 said |= {f"account {account}: {one}" for one in assoc.not_modelled}

@@ -8,24 +8,34 @@ start the nodes it will start on (whole nodes, for its time limit), and starts w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 
 from scheduler.policies.slurm.capacity import Capacity, choose, suits
-from scheduler.policies.slurm.limits import Hit, Usage, first_hit
+from scheduler.policies.slurm.limits import Hit, Usage, first_hit, is_kept, is_limit
 from scheduler.policies.slurm.priority import Multifactor, Terms
-from scheduler.policies.slurm.site import Ask, Partition, Reservation, Share, Site
+from scheduler.policies.slurm.site import Ask, AssocKey, Partition, Reservation, Share, Site
 
 RESOURCES, PRIORITY, LICENSES = "Resources", "Priority", "Licenses"
+NOT_AVAILABLE = "ReqNodeNotAvail"
+# what is tested anew whenever the queue is made
+CLOSED = frozenset((
+    "PartitionDown", "PartitionTimeLimit", "PartitionNodeLimit", "AccountNotAllowed",
+    "QOSNotAllowed", "JobArrayTaskLimit", "Dependency", "BeginTime",
+))  # fmt: skip
+WINDOW_S = 30.0  # of ends that are taken together, at first
+TRIES = 64  # to plan one job
 # waits for what others have or for their turn, not for a limit or a hold
 CAPACITY = frozenset((RESOURCES, PRIORITY))
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A job that runs, until its limit at the latest."""
+    """A job that runs since `start`, until its limit at the latest."""
 
     ask: Ask
+    start: float
     until: float
 
 
@@ -53,16 +63,40 @@ class PendingReason:
     hit: Hit | None = None
     reservation: str = ""
     planned_at: float | None = None
-    planned_on: tuple[str, ...] = ()
+    planned_on: frozenset[str] = frozenset()
 
 
-@dataclass(slots=True)
-class Planned:
-    """Nodes that a job will have from `start` to `end`; nobody else then has any of them."""
+class Space:
+    """Nodes that planned jobs will have, from when to when; nobody else then has any of them."""
 
-    start: float
-    end: float
-    nodes: frozenset[str]
+    def __init__(self, now: float, window_s: float, grain_s: float) -> None:
+        self.window_s = window_s
+        self._grain = grain_s
+        self._first = now // grain_s * grain_s
+        self._planned: list[tuple[float, float, frozenset[str]]] = []
+
+    def plan(self, at: float, limit_s: float, nodes: frozenset[str]) -> None:
+        """Keep nodes, in whole steps."""
+        begin = max(self._first, at // self._grain * self._grain)
+        end = (at + limit_s) // self._grain * self._grain
+        self._planned.append((begin, max(end, begin + self._grain), nodes))
+
+    def busy(self, at: float, until: float) -> set[str]:
+        """Nodes that are kept at some time from `at` to `until`, the latter included."""
+        return {n for b, e, nodes in self._planned if b <= until and e > at for n in nodes}
+
+    def taken(self, at: float, until: float) -> set[str]:
+        """The same by whole steps, as a plan is tested."""
+        begin, end = (moment // self._grain * self._grain for moment in (at, until))
+        return {n for b, e, nodes in self._planned if b < end and e > begin for n in nodes}
+
+    def step_after(self, at: float) -> float:
+        """The end of the step that a moment is in."""
+        return -(-at // self._grain) * self._grain
+
+    def change(self, at: float, among: frozenset[str]) -> float | None:
+        """When the first plan after `at` ends that has some of these nodes; None: there is none."""
+        return min((e for _, e, nodes in self._planned if e > at and nodes & among), default=None)
 
 
 @dataclass(slots=True)
@@ -70,8 +104,10 @@ class Passes:
     """One look at the queue.
 
     Attributes:
+        words: reasons of those that wait, of an array by its id: Slurm has one for all its tasks
+            that wait, and keeps it until it finds another. None: it has none.
         started: jobs to start now, in order, and where.
-        reasons: of those that wait.
+        planned: when backfill means to start others, and where.
     """
 
     site: Site
@@ -79,8 +115,9 @@ class Passes:
     capacity: Capacity
     usage: Usage
     running: dict[str, Running]
+    words: dict[str, str] = field(default_factory=dict)
     started: dict[str, tuple[Ranked, tuple[Share, ...]]] = field(default_factory=dict)
-    reasons: dict[str, PendingReason] = field(default_factory=dict)
+    planned: dict[str, tuple[float, frozenset[str]]] = field(default_factory=dict)
     licences: dict[str, int] = field(default_factory=dict)
     tasks: dict[str, int] = field(default_factory=dict)  # of arrays, that run
 
@@ -95,92 +132,172 @@ class Passes:
         if ask.array:
             self.tasks[ask.array] = self.tasks.get(ask.array, 0) + sign
 
-    # --- the passes ---------------------------------------------------------------------------
+    def _say(self, ask: Ask, reason: str) -> None:
+        self.words[record(ask)] = reason
+
+    def _drop(self, ask: Ask, wanted: Callable[[str], bool]) -> None:
+        word = self.words.get(record(ask), "")
+        if wanted(word):
+            del self.words[record(ask)]
+
+    # --- the main pass ------------------------------------------------------------------------
 
     def main(self, line: Sequence[Ranked], depth: int) -> None:
         """The main scheduler."""
         failed: set[str] = set()
         closed: set[str] = set()
+        rejected: set[tuple[str, str]] = set()  # arrays, of which a task waits
         for ranked in line[:depth]:
             ask, part = ranked.ask, ranked.partition
-            if ask.job_id in self.started:
+            if ask.job_id in self.started or (ask.array, part.name) in rejected:
                 continue
-            kept = self.kept_from(ask, part)
-            behind = (
-                part.name in failed
-            )  # licences are counted when nodes are, so not behind others
-            if kept is not None and not (behind and kept.reason == LICENSES):
-                self._wait(ask, kept)
-                continue
-            if behind:
-                self._wait(ask, PendingReason(PRIORITY))
-                continue
-            names = self.nodes_of(ask, part, self.now)
-            placed = choose(ask, self.capacity, [n for n in names if n not in closed], self.site)
-            if placed is not None:
-                self.start(ranked, placed)
-                continue
-            self._wait(ask, self._lacking(ask, part, names))
-            if ask.req_nodes:
-                closed |= ask.req_nodes
-            else:
-                failed.add(part.name)
-                closed |= part.nodes
+            self._drop(ask, lambda word: word in CLOSED)
+            if not self._try(ranked, failed, closed) and ask.array:
+                rejected.add((ask.array, part.name))
 
-    def backfill(self, line: Sequence[Ranked], depth: int, window_s: float) -> None:
-        """Backfill."""
-        planned: list[Planned] = []
-        seen: set[str] = set()
-        ends = sorted({run.until for run in self.running.values()})
+    def _try(self, ranked: Ranked, failed: set[str], closed: set[str]) -> bool:
+        """Start a job, or say why not; then its partition or nodes may be closed to others."""
+        ask, part = ranked.ask, ranked.partition
+        kept = self.closed_to(ask, part) or self._array_full(ask)
+        if kept:
+            self._say(ask, kept)
+            return False
+        if part.name in failed and not ask.reservation:
+            if self.words.get(record(ask), RESOURCES) == RESOURCES:
+                self._say(ask, PRIORITY)
+            return False
+        names = [n for n in self.nodes_of(ask, part, self.now) if n not in closed]
+        placed = choose(ask, self.capacity, names, self.site)
+        kept = self._kept_from(ask, part)
+        if placed is not None and not kept:
+            self.start(ranked, placed)
+            return True
+        kept = kept or self._lacking(ask, part)
+        self._say(ask, kept)
+        if kept == RESOURCES and ask.req_nodes:
+            closed |= ask.req_nodes
+        elif kept == RESOURCES and not ask.reservation:
+            failed.add(part.name)
+            closed |= part.nodes
+        return False
+
+    def _kept_from(self, ask: Ask, part: Partition) -> str:
+        """What keeps a job that has its turn from starting, whatever is free; "": nothing."""
+        if hit := first_hit(ask, part, self.site, self.usage, tres=False):
+            return hit.reason
+        if any(self.licences.get(name, 0) < count for name, count in ask.licences):
+            return LICENSES
+        if ask.reservation and not any(r.name == ask.reservation for r in self._active()):
+            return "Reservation"
+        hit = first_hit(ask, part, self.site, self.usage, tres=True)
+        return hit.reason if hit is not None else ""
+
+    # --- backfill -----------------------------------------------------------------------------
+
+    def backfill(self, line: Sequence[Ranked], depth: int, window_s: float, grain_s: float) -> None:
+        """Backfill. `grain_s`: what planned times are rounded to (`bf_resolution`)."""
+        space = Space(self.now, window_s, grain_s)
+        rejected: set[tuple[str, str]] = set()
         for ranked in line[:depth]:
             ask, part = ranked.ask, ranked.partition
-            if ask.job_id in self.started or self.kept_from(ask, part) is not None:
+            if ask.job_id in self.started or (ask.array, part.name) in rejected:
                 continue
-            found = self._earliest(ask, part, planned, ends, window_s)
-            if found is None:
-                continue
-            at, placed = found
-            nodes = frozenset(share.node for share in placed)
-            if at <= self.now:
-                self.start(ranked, placed)
-                ends = sorted({*ends, self.running[ask.job_id].until})
-                continue
-            limit_s = ask.limit_s(part)
-            planned.append(Planned(at, at + limit_s, nodes))
-            known = self.reasons.setdefault(ask.job_id, PendingReason(PRIORITY))
-            if ask.job_id not in seen or at < (known.planned_at or at + 1):
-                known.planned_at, known.planned_on = at, tuple(sorted(nodes))
-            seen.add(ask.job_id)
+            if not self._fill(ranked, space) and ask.array:
+                rejected.add((ask.array, part.name))
+
+    def _fill(self, ranked: Ranked, space: Space) -> bool:
+        """Start a job where that delays none, or plan its start; whether either."""
+        ask, part = ranked.ask, ranked.partition
+        self._drop(ask, lambda word: word in CLOSED)
+        if kept := self.closed_to(ask, part):
+            self._say(ask, kept)
+            return False
+        self._drop(ask, lambda word: is_limit(word) and not is_kept(word))
+        if hit := first_hit(ask, part, self.site, self.usage, tres=False):
+            self._say(ask, hit.reason)
+            return False
+        if kept := self._array_full(ask):
+            self._say(ask, kept)
+            return False
+        if any(self.licences.get(name, 0) < count for name, count in ask.licences):
+            return False
+        if ask.reservation and not any(r.name == ask.reservation for r in self._active()):
+            return False
+        found = self._earliest(ask, part, space)
+        if found is None:
+            return False
+        at, placed = found
+        if hit := first_hit(ask, part, self.site, self.usage, tres=True):
+            self._say(ask, hit.reason)
+            return False
+        nodes = frozenset(share.node for share in placed)
+        if at <= self.now:
+            self.start(ranked, placed)
+            return True
+        space.plan(at, ask.limit_s(part), nodes)
+        known = self.planned.get(ask.job_id)
+        if known is None or at < known[0]:
+            self.planned[ask.job_id] = at, nodes
+        return True
 
     def _earliest(
-        self,
-        ask: Ask,
-        part: Partition,
-        planned: Sequence[Planned],
-        ends: Sequence[float],
-        window_s: float,
+        self, ask: Ask, part: Partition, space: Space
     ) -> tuple[float, tuple[Share, ...]] | None:
         """When a job would start at the earliest, and where, by time limits."""
-        limit_s = ask.limit_s(part)
-        times = {self.now, *(one.end for one in planned), *ends}
-        times |= {one.end for one in self.site.reservations}
-        capacity = self.capacity.later()
-        leaving = sorted(self.running.values(), key=lambda run: run.until)
-        gone = 0
-        for at in sorted(t for t in times if self.now <= t <= self.now + window_s):
-            while gone < len(leaving) and leaving[gone].until <= at:
-                capacity.take(leaving[gone].ask.shares, -1)
-                gone += 1
-            busy = {
-                name
-                for one in planned
-                if one.start < at + limit_s and at < one.end
-                for name in one.nodes
-            }
-            names = [n for n in self.nodes_of(ask, part, at) if n not in busy]
+        limit_s, later = ask.limit_s(part), self.now
+        for _ in range(TRIES):
+            at = later
+            names = self.nodes_of(ask, part, at)
+            busy, after = space.busy(at, at + limit_s), space.change(at, part.nodes)
+            freed = [
+                space.step_after(r.end) + 1
+                for r in self.site.reservations
+                if r.start < at + limit_s and r.end > at and r.nodes & part.nodes
+            ]
+            after = min([*freed, *([after] if after is not None else [])], default=None)
+            found = self._will_run(ask, [n for n in names if n not in busy])
+            if found is not None:
+                start, placed = max(found[0], at), found[1]
+                if start > self.now + space.window_s:
+                    return None
+                if after is None or start <= after:
+                    nodes = {share.node for share in placed}
+                    if start <= self.now or not nodes & space.taken(start, start + limit_s):
+                        return start, placed
+                    after = start
+            if after is None or after <= at:
+                return None
+            later = after
+        return None
+
+    def _will_run(self, ask: Ask, names: Sequence[str]) -> tuple[float, tuple[Share, ...]] | None:
+        """When a job could start on some of these nodes, as runs come to their limits.
+
+        Slurm takes several ends at once: those of half a minute, then of twice as long each time.
+        """
+        placed = choose(ask, self.capacity, names, self.site)
+        if placed is not None:
+            return self.now, placed
+        if choose(ask, Capacity.of(self.site), names, self.site) is None:
+            return None
+        wanted = set(names)
+        leaving = sorted(
+            (run for run in self.running.values() if any(s.node in wanted for s in run.ask.shares)),
+            key=lambda run: run.until,
+        )
+        capacity = self.capacity.later(names)
+        window_s, end = WINDOW_S, 0.0
+        for place, run in enumerate(leaving):
+            end = end or run.until + WINDOW_S - run.until % WINDOW_S
+            capacity.take(run.ask.shares, -1)
+            following = leaving[place + 1].until if place + 1 < len(leaving) else inf
+            if following <= end + window_s:
+                continue
+            while following > end + window_s and following < inf:
+                window_s *= 2
             placed = choose(ask, capacity, names, self.site)
             if placed is not None:
-                return at, placed
+                return max(run.until, self.now + 1), placed
         return None
 
     # --- what they ask ------------------------------------------------------------------------
@@ -191,36 +308,31 @@ class Passes:
         ran = _with(ask, ranked.partition.name, placed)
         self.capacity.take(placed)
         self.usage.add(ran, self.site)
-        self.running[ask.job_id] = Running(ran, self.now + ask.limit_s(ranked.partition))
+        until = self.now + ask.limit_s(ranked.partition)
+        self.running[ask.job_id] = Running(ran, self.now, until)
         self._count(ran, 1)
         self.started[ask.job_id] = ranked, placed
-        self.reasons.pop(ask.job_id, None)
+        self.words.pop(record(ask), None)
 
-    def _wait(self, ask: Ask, found: PendingReason) -> None:
-        """Of several partitions, the one in which it comes nearest to starting tells."""
-        before = self.reasons.get(ask.job_id)
-        if before is None or before.reason not in CAPACITY:
-            self.reasons[ask.job_id] = found
-
-    def kept_from(self, ask: Ask, part: Partition) -> PendingReason | None:
-        """What keeps a job from being looked at, whatever is free; None: nothing."""
+    def closed_to(self, ask: Ask, part: Partition) -> str:
+        """Why a partition does not take a job at all; "": it does."""
         if not part.up:
-            return PendingReason("PartitionDown")
+            return "PartitionDown"
         limit_s = ask.limit_s(part)
         if part.max_time_s is not None and limit_s > part.max_time_s:
-            return PendingReason("PartitionTimeLimit")
+            return "PartitionTimeLimit"
         most = part.max_nodes
         if (most is not None and ask.nodes > most) or ask.nodes > len(part.nodes):
-            return PendingReason("PartitionNodeLimit")
-        if ask.array_limit and self.tasks.get(ask.array, 0) >= ask.array_limit:
-            return PendingReason("JobArrayTaskLimit")
-        if hit := first_hit(ask, part, self.site, self.usage):
-            return PendingReason(hit.reason, hit)
-        if any(self.licences.get(name, 0) < count for name, count in ask.licences):
-            return PendingReason(LICENSES)
-        if ask.reservation and not any(r.name == ask.reservation for r in self._active()):
-            return PendingReason("Reservation", reservation=ask.reservation)
-        return None
+            return "PartitionNodeLimit"
+        if part.accounts is not None and ask.account not in part.accounts:
+            return "AccountNotAllowed"
+        if part.all_qos is not None and ask.qos not in part.all_qos:
+            return "QOSNotAllowed"
+        return ""
+
+    def _array_full(self, ask: Ask) -> str:
+        full = ask.array_limit and self.tasks.get(ask.array, 0) >= ask.array_limit
+        return "JobArrayTaskLimit" if full else ""
 
     def _active(self) -> Iterable[Reservation]:
         return (one for one in self.site.reservations if one.start <= self.now < one.end)
@@ -246,32 +358,58 @@ class Passes:
         ]
         return sorted(found, key=self.site.order.__getitem__)
 
-    def _lacking(self, ask: Ask, part: Partition, names: Sequence[str]) -> PendingReason:
-        """Why a job that could be looked at does not fit now."""
-        everything = Capacity.of(self.site)
-        if choose(ask, everything, names, self.site) is not None:
-            return PendingReason(RESOURCES)
-        kept = [
-            one
-            for one in self.site.reservations
-            if one.nodes & part.nodes and one.start < self.now + ask.limit_s(part)
-        ]
-        name = kept[0].name if kept else ""
-        return PendingReason("ReqNodeNotAvail", reservation=name)
+    def _lacking(self, ask: Ask, part: Partition) -> str:
+        """Why a job that had its turn does not fit now."""
+        names = self.nodes_of(ask, part, self.now)
+        fits = choose(ask, Capacity.of(self.site), names, self.site) is not None
+        return RESOURCES if fits else NOT_AVAILABLE
+
+    def shut_by(self, ask: Ask, part: Partition) -> str:
+        """The reservation that keeps a job from its nodes; "": none."""
+        until = self.now + ask.limit_s(part)
+        kept = (r for r in self.site.reservations if r.nodes & part.nodes and r.start < until)
+        return next((one.name for one in kept if one.name != ask.reservation), "")
 
 
-def line_up(site: Site, asks: Iterable[Ask], weights: Multifactor, now: float) -> list[Ranked]:
-    """Jobs in the order they are looked at, once for each of their partitions."""
+def record(ask: Ask) -> str:
+    """What Slurm has one reason for."""
+    return ask.array or ask.job_id
+
+
+def ranks(
+    site: Site,
+    ask: Ask,
+    weights: Multifactor,
+    now: float,
+    fairshare: Mapping[AssocKey, float] | None = None,
+) -> list[Ranked]:
+    """A job once for each of its partitions."""
     found: list[Ranked] = []
-    for ask in asks:
-        for name in ask.partitions:
-            part = site.partitions.get(name)
-            if part is not None:
-                terms = weights.terms(ask, part, now)
-                priority = terms.total if site.weighs else ask.priority
-                found.append(Ranked(ask, part, priority, terms))
-    found.sort(key=lambda one: (-one.partition.tier, -one.priority, one.ask.submit))
+    for name in ask.partitions:
+        part = site.partitions.get(name)
+        if part is not None:
+            terms = weights.terms(ask, part, now, fairshare)
+            priority = terms.total if site.weighs else ask.priority
+            found.append(Ranked(ask, part, priority, terms))
     return found
+
+
+def in_order(ranked: Iterable[Ranked]) -> list[Ranked]:
+    """Jobs in the order they are looked at."""
+    return sorted(
+        ranked,
+        key=lambda one: (
+            not one.ask.reservation, -one.partition.tier, -one.priority, int(one.ask.submit),
+            _number(one.ask.job_id),
+        ),
+    )  # fmt: skip
+
+
+def _number(job_id: str) -> tuple[int, int]:
+    """``12_3`` as numbers; those of other systems as they come."""
+    array, _, task = job_id.partition("~")[0].partition("_")
+    number = int(array) if array.isdigit() else 0
+    return number, int(task) if task.isdigit() else 0
 
 
 def _with(ask: Ask, partition: str, shares: tuple[Share, ...]) -> Ask:

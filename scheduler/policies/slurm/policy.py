@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from math import inf
+from statistics import median
 
 from features.job import Job
 from scheduler.core.cluster import Cluster, ClusterSpec, Placement, Run
@@ -20,24 +21,28 @@ from scheduler.core.quirks import NONE, Quirks
 from scheduler.core.settings import PolicySettings
 from scheduler.core.turn import Turn
 from scheduler.policies.slurm.capacity import Capacity, choose
-from scheduler.policies.slurm.limits import Usage
+from scheduler.policies.slurm.clock import Clock, Rhythm
+from scheduler.policies.slurm.limits import Usage, first_hit, is_limit
 from scheduler.policies.slurm.passes import (
+    NOT_AVAILABLE,
     PRIORITY,
     RESOURCES,
     Passes,
     PendingReason,
     Ranked,
     Running,
+    in_order,
+    ranks,
+    record,
 )
-from scheduler.policies.slurm.passes import line_up as ranked_line
-from scheduler.policies.slurm.priority import Multifactor, Terms
+from scheduler.policies.slurm.priority import FairShare, Multifactor
 from scheduler.policies.slurm.site import Ask, Partition, Share, Site
 
 _REASONS = {RESOURCES: Reason.GPUS_BUSY, PRIORITY: Reason.BEHIND_HIGHER_PRIORITY}
 
 
 # Slurm's own defaults of SchedulerParameters
-INTERVAL_S, WINDOW_MIN, DEPTH, BACKFILL_DEPTH = 30, 1440, 100, 100
+WINDOW_MIN, DEPTH, BACKFILL_DEPTH = 1440, 100, 100
 
 
 class Slurm(Policy):
@@ -66,29 +71,72 @@ class Slurm(Policy):
         self._running: dict[str, Running] = {}
         self._names = [str(number) for number in range(len(cluster.nodes()))]
         self._look(Site.of_cluster(cluster))
-        self._backfilled: dict[str, float] = {}  # when, by virtual cluster
         self._lines: dict[str, list[Ranked]] = {}  # as it was last looked at
-        self._due: set[str] = set()  # of these something happened that no backfill has seen
 
     def _look(self, site: Site) -> None:
         self.site = site
         self.weights = Multifactor(site)
         self._capacity, self._usage = Capacity.of(site), Usage()
-        self._every_s = site.parameter("bf_interval", INTERVAL_S)
+        self._clock = Clock(Rhythm.of(site))
+        self._shares = FairShare(site)
+        self._ranked: dict[str, list[Ranked]] = {}  # as of the last calculation
+        # when nodes become free that nobody leaves
+        self._edges = sorted({one.end for one in site.reservations})
+        self._words: dict[str, str] = {}  # Slurm's reasons, by record
+        self._planned: dict[str, tuple[float, frozenset[str]]] = {}
+        self._over: set[str] = set()  # jobs that others may wait for
+        self._arrays: dict[str, list[str]] = {}
+        self._grain_s = site.parameter("bf_resolution", 60)
         self._window_s = 60 * site.parameter("bf_window", WINDOW_MIN)
         self._depth = int(site.parameter("default_queue_depth", DEPTH))
         self._bf_depth = int(site.parameter("bf_max_job_test", BACKFILL_DEPTH))
 
-    def see(self, site: Site, names: Iterable[str], asks: Mapping[str, Ask]) -> None:
+    def see(
+        self, site: Site, names: Iterable[str], asks: Mapping[str, Ask], now: float | None = None
+    ) -> None:
         """Decide by what Slurm prints. Before any job is known.
 
         Args:
             names: of the core's nodes, in order.
             asks: what each job asks for, or has.
+            now: when it was printed: priorities are Slurm's until it computes them again.
         """
         self._look(site)
         self.places_cpus = True
         self._names, self._asks = list(names), dict(asks)
+        for job_id, ask in self._asks.items():
+            if ask.array:
+                self._arrays.setdefault(ask.array, []).append(job_id)
+            if not ask.shares and ask.reason not in ("", "None"):
+                self._words[record(ask)] = ask.reason
+        if now is not None and site.weighs:
+            self._take_priorities(now)
+
+    def expect(self, asks: Mapping[str, Ask]) -> None:
+        """What jobs that come later ask for."""
+        self._asks.update(asks)
+
+    def _take_priorities(self, now: float) -> None:
+        """Take Slurm's own priorities, and find out from them when it computed them."""
+        waiting = [ask for ask in self._asks.values() if not ask.shares and ask.priority > 1]
+        ages, per_s = [], self.weights.per_s
+        for ask in waiting:
+            known = ranks(self.site, ask, self.weights, now)
+            if not known:
+                continue
+            # of several partitions the nearest is the one whose priority it shows
+            over = min((one.priority - ask.priority for one in known), key=abs)
+            if per_s and ask.accrue is not None and ask.accrue < now - 1:
+                ages.append(over / per_s)
+            self._ranked[ask.job_id] = [
+                replace(one, priority=max(1, one.priority - over)) for one in known
+            ]
+        back = median(ages) if ages else 0.0
+        known_back = (
+            0.0 <= back <= self._clock.rhythm.calc_s and per_s > 1 / back if back else False
+        )
+        self._clock.calculated = now - back if known_back else now
+        self._shares.counted = self._clock.calculated
 
     def take_over(
         self, before: Policy, jobs: Iterable[QueuedJob], runs: Iterable[Run], now: float
@@ -116,42 +164,42 @@ class Slurm(Policy):
         self._asks[job.job_id] = found
         return found
 
-    def terms(self, job: Job, now: float) -> dict[str, Terms]:
-        """The terms of a job's priority by partition, as `sprio` shows them."""
-        line = ranked_line(self.site, [self.ask(job)], self.weights, now)
-        return {one.partition.name: one.terms for one in line}
-
     def prepare(self, queued: QueuedJob, now: float, estimator: Estimator) -> None:
         queued.key = -float(self.ask(queued.job).priority)  # until it is next looked at
+        self._clock.came(queued.job.vc)
 
     def started(self, run: Run, now: float) -> None:
         ask = self.ask(run.job)
         if run.job.job_id in self._running:
             return  # by a pass of ours
-        shares = ask.shares or self._shares(ask, run)
+        shares = ask.shares or self._held(ask, run)
         part = self.site.partitions.get(ask.partitions[0]) if ask.partitions else None
         ran = _holding(ask, shares)
         self._capacity.take(shares)
         self._usage.add(ran, self.site)
-        self._running[run.job.job_id] = Running(ran, now + ask.limit_s(part))
+        self._running[run.job.job_id] = Running(ran, now, now + ask.limit_s(part))
 
     def ended(self, run: Run, now: float) -> None:
-        self._left(run.job.job_id)
+        self._left(run.job.job_id, now)
 
     def stopped(self, run: Run, now: float) -> None:
-        self._left(run.job.job_id)
+        self._left(run.job.job_id, now)
 
     def withdrawn(self, job_id: str, now: float) -> None:
-        self._left(job_id)
+        self._left(job_id, now)
 
-    def _left(self, job_id: str) -> None:
+    def _left(self, job_id: str, now: float) -> None:
         ran = self._running.pop(job_id, None)
+        self._over.add(job_id)
+        self._ranked.pop(job_id, None)
         if ran is not None:
+            self._shares.ran(ran, now)
+            self._clock.ended()
             self._capacity.take(ran.ask.shares, -1)
             self._usage.add(ran.ask, self.site, -1)
         self.reasons.pop(job_id, None)
 
-    def _shares(self, ask: Ask, run: Run) -> tuple[Share, ...]:
+    def _held(self, ask: Ask, run: Run) -> tuple[Share, ...]:
         """What a run holds, of which only its GPUs are known."""
         cpus = -(-ask.cpus // max(1, len(run.nodes)))
         found = []
@@ -173,7 +221,7 @@ class Slurm(Policy):
 
     def __getstate__(self) -> dict[str, object]:
         """A copy that is run forward lines its jobs up itself."""
-        return self.__dict__ | {"_lines": {}}
+        return self.__dict__ | {"_lines": {}, "_ranked": {}}
 
     def suiting(self, ask: Ask, part: Partition, now: float) -> list[str]:
         """Open nodes of a partition that an empty cluster would let a job have now."""
@@ -194,33 +242,81 @@ class Slurm(Policy):
     # --- deciding -------------------------------------------------------------------------------
 
     def serve(self, turn: Turn) -> None:
-        now = turn.now
+        now, clock = turn.now, self._clock
+        self._calculate(now)
+        if any(edge <= now for edge in self._edges):
+            self._edges = [edge for edge in self._edges if edge > now]
+            clock.changed()
         waiting = {queued.job.job_id: queued for queued in turn.queue}
         asks = [self.ask(queued.job) for queued in waiting.values()]
-        line = ranked_line(self.site, asks, self.weights, now)
+        kept = {ask.job_id: why for ask in asks if (why := self._not_yet(ask, now))}
+        line = self._line(asks, kept, now)
         self._lines[turn.vc] = line
         self._order(turn, waiting, line)
-        look = Passes(self.site, now, self._capacity, self._usage, self._running)
-        look.main(line, self._depth)
-        if self.site.backfills and now >= self._backfilled.get(turn.vc, -inf) + self._every_s:
-            look.backfill(line, self._bf_depth, self._window_s)
-            self._backfilled[turn.vc] = now
-            self._due.discard(turn.vc)
-        elif self.site.backfills:
-            self._due.add(turn.vc)
+        look = Passes(self.site, now, self._capacity, self._usage, self._running, words=self._words)
+        if clock.main_due(turn.vc, now):
+            look.main(line, self._depth)
+        if self.site.backfills and clock.backfill_due(turn.vc, now):
+            look.backfill(line, self._bf_depth, self._window_s, self._grain_s)
+            self._planned = look.planned
         for job_id, (ranked, shares) in look.started.items():
             queued = waiting.pop(job_id)
+            self._ranked.pop(job_id, None)
             placement = self._placement(turn, shares, queued.job.gpus)
             turn.start(queued, placement, evidence=(("priority", ranked.priority),))
         for job_id, queued in waiting.items():
-            found = look.reasons.get(job_id)
-            before = self.reasons.get(job_id)
-            if found is None:  # behind those that were looked at
-                found = before or PendingReason(PRIORITY)
-            elif found.planned_at is None and before is not None:
-                found.planned_at, found.planned_on = before.planned_at, before.planned_on
+            ask = self._asks[job_id]
+            found = PendingReason(kept.get(job_id) or self._words.get(record(ask), PRIORITY))
+            if job_id in self._planned:
+                found.planned_at, found.planned_on = self._planned[job_id]
             self.reasons[job_id] = found
             turn.wait(queued, _reason(found, queued.job.gpus, turn.pool.free))
+
+    def evidence(self, job_id: str, now: float) -> PendingReason | None:
+        """Why a job waits, with the limit or the reservation that it is; None: it is not known."""
+        found, ask = self.reasons.get(job_id), self._asks.get(job_id)
+        part = self.site.partitions.get(ask.partitions[0]) if ask and ask.partitions else None
+        if found is None or ask is None or part is None:
+            return found
+        look = Passes(self.site, now, self._capacity, self._usage, self._running)
+        if is_limit(found.reason):
+            for tres in (False, True):
+                hit = first_hit(ask, part, self.site, self._usage, tres=tres)
+                found.hit = hit if hit is not None and hit.reason == found.reason else found.hit
+        elif found.reason == NOT_AVAILABLE:
+            found.reservation = look.shut_by(ask, part)
+        elif found.reason == "Reservation":
+            found.reservation = ask.reservation
+        return found
+
+    def _calculate(self, now: float) -> None:
+        """Priorities and fair share anew, where that is due."""
+        at = self._clock.calculation(now)
+        if at is not None:
+            self._shares.count(self._running.values(), at)
+            self._ranked = {}
+
+    def _line(self, asks: Iterable[Ask], kept: Mapping[str, object], now: float) -> list[Ranked]:
+        """Jobs that may be looked at, in order, with priorities of the last calculation."""
+        found: list[Ranked] = []
+        for ask in asks:
+            if ask.job_id in kept:
+                continue
+            known = self._ranked.get(ask.job_id)
+            if known is None:
+                at = min(now, max(self._clock.calculated, ask.submit))
+                known = ranks(self.site, ask, self.weights, at, self._shares.fairshare)
+                self._ranked[ask.job_id] = known
+            found += [one if one.ask is ask else replace(one, ask=ask) for one in known]
+        return in_order(found)
+
+    def _not_yet(self, ask: Ask, now: float) -> str:
+        """Why Slurm does not look at a job at all; "": it does."""
+        for job_id in ask.after:
+            tasks = self._arrays.get(job_id, (job_id,))
+            if any(task in self._asks and task not in self._over for task in tasks):
+                return "Dependency"
+        return "BeginTime" if ask.begin is not None and ask.begin > now else ""
 
     def _order(self, turn: Turn, waiting: Mapping[str, QueuedJob], line: list[Ranked]) -> None:
         """Age and fair share move on: put the queue in the order of now."""
@@ -249,8 +345,13 @@ class Slurm(Policy):
         return found
 
     def next_wake(self, now: float) -> float | None:
-        times = (self._backfilled[vc] + self._every_s for vc in self._due)
-        return min((at for at in times if at > now), default=None)
+        begins = [
+            ask.begin
+            for job_id, why in self.reasons.items()
+            if why.reason == "BeginTime" and (ask := self._asks[job_id]).begin is not None
+        ]
+        times = [self._clock.next(now, backfills=self.site.backfills), *begins, *self._edges]
+        return min((at for at in times if at is not None and at > now), default=None)
 
     def cluster_changed(self, cluster: Cluster) -> None:
         """Nodes are the site's: a core that is made of another is made anew."""

@@ -6,9 +6,10 @@ After src/plugins/priority/multifactor of Slurm 22.05 and its manual page
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf
+from typing import Protocol
 
 from scheduler.policies.slurm.site import Ask, Assoc, AssocKey, Partition, Site
 
@@ -48,19 +49,30 @@ class Multifactor:
         self._part_most = max(1, most)
         self._qos_most = max((qos.priority for qos in site.qos.values()), default=0)
         self._assoc_most = max((assoc.priority for assoc in site.assocs.values()), default=0)
-        self.fairshare = fair_tree(site.assocs) if site.assocs else {}
+        self.fairshare = _as_computed(site)
 
-    def terms(self, ask: Ask, partition: Partition, now: float) -> Terms:
-        """The terms of a job in one of its partitions, as they are computed at `now`."""
+    def terms(
+        self,
+        ask: Ask,
+        partition: Partition,
+        now: float,
+        fairshare: Mapping[AssocKey, float] | None = None,
+    ) -> Terms:
+        """The terms of a job in one of its partitions, as they are computed at `now`.
+
+        Args:
+            fairshare: by association, where not as the site has it.
+        """
         site, weight = self._site, self._weight
         if not site.weighs:
             return Terms()
         qos, assoc = site.qos.get(ask.qos), site.assocs.get((ask.account, ask.user))
+        fair = self.fairshare if fairshare is None else fairshare
         return Terms(
             site=float(ask.site_factor),
             age=weight["Age"] * self._age(ask, now),
             assoc=weight["Assoc"] * _part(assoc.priority if assoc else 0, self._assoc_most),
-            fairshare=weight["FairShare"] * self.fairshare.get((ask.account, ask.user), 0.0),
+            fairshare=weight["FairShare"] * fair.get((ask.account, ask.user), 0.0),
             jobsize=weight["JobSize"] * self._size(ask, partition) if weight["JobSize"] else 0.0,
             partition=weight["Partition"] * partition.job_factor / self._part_most,
             qos=weight["QOS"] * _part(qos.priority if qos else 0, self._qos_most),
@@ -70,6 +82,11 @@ class Multifactor:
                 for name, each in self._tres.items()
             },
         )
+
+    @property
+    def per_s(self) -> float:
+        """What a job's age adds in a second."""
+        return self._weight["Age"] / self._max_age
 
     def _age(self, ask: Ask, now: float) -> float:
         since = ask.submit if "ACCRUE_ALWAYS" in self._flags else ask.accrue
@@ -89,8 +106,15 @@ class Multifactor:
 _WEIGHTS = ("Age", "Assoc", "FairShare", "JobSize", "Partition", "QOS")
 
 
-def fair_tree(assocs: Mapping[AssocKey, Assoc]) -> dict[AssocKey, float]:
-    """Fair share of every user's association, from 0 to 1, by Fair Tree."""
+def fair_tree(
+    assocs: Mapping[AssocKey, Assoc], usage: Mapping[AssocKey, float] | None = None
+) -> dict[AssocKey, float]:
+    """Fair share of every user's association, from 0 to 1, by Fair Tree.
+
+    Args:
+        usage: of each, where not as its association has it.
+    """
+    used = {key: one.usage for key, one in assocs.items()} if usage is None else usage
     children: dict[str, list[Assoc]] = {}
     for assoc in assocs.values():
         above = assoc.account if assoc.user else assoc.parent
@@ -101,7 +125,7 @@ def fair_tree(assocs: Mapping[AssocKey, Assoc]) -> dict[AssocKey, float]:
     rank = tied_rank = count
 
     def below(accounts: list[Assoc]) -> list[tuple[float, Assoc]]:
-        return [one for a in accounts for one in _levels(a, children.get(a.account, []))]
+        return [one for a in accounts for one in _levels(a, children.get(a.account, []), used)]
 
     def walk(siblings: list[tuple[float, Assoc]], account_tied: bool) -> None:
         nonlocal rank, tied_rank
@@ -125,16 +149,88 @@ def fair_tree(assocs: Mapping[AssocKey, Assoc]) -> dict[AssocKey, float]:
     return found
 
 
-def _levels(above: Assoc, siblings: list[Assoc]) -> list[tuple[float, Assoc]]:
+def _as_computed(site: Site) -> dict[AssocKey, float]:
+    """Fair share as Slurm computed it last, or would now."""
+    own = fair_tree(site.assocs) if site.assocs else {}
+    said = {key: one.fairshare for key, one in site.assocs.items() if key in own}
+    return {key: own[key] if share is None else share for key, share in said.items()}
+
+
+def _levels(
+    above: Assoc, siblings: list[Assoc], usage: Mapping[AssocKey, float]
+) -> list[tuple[float, Assoc]]:
     """LevelFS of each: its part of the shares over its part of the usage."""
     shares = sum(assoc.shares or 0 for assoc in siblings)
-    usage = max(above.usage, sum(assoc.usage for assoc in siblings))
+    own = [usage.get((assoc.account, assoc.user), 0.0) for assoc in siblings]
+    total = max(usage.get((above.account, above.user), 0.0), sum(own))
     found = []
-    for assoc in siblings:
+    for assoc, used in zip(siblings, own, strict=True):
         mine = (assoc.shares or 0) / shares if shares else 0.0
-        used = assoc.usage / usage if usage else 0.0
-        found.append(((mine / used if used else inf) if mine else 0.0, assoc))
+        part = used / total if total else 0.0
+        found.append(((mine / part if part else inf) if mine else 0.0, assoc))
     return found
+
+
+class Runs(Protocol):
+    """A job that runs, as far as it is charged."""
+
+    @property
+    def ask(self) -> Ask: ...
+    @property
+    def start(self) -> float: ...
+
+
+class FairShare:
+    """Fair share of associations as usage grows and decays. As the site had it, at first.
+
+    Attributes:
+        fairshare: by association, as of the last `count`.
+        counted: until when usage is; None: as of the first `count`.
+    """
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._usage = {key: assoc.usage for key, assoc in site.assocs.items()}
+        self._half_life = duration_s(site.config.get("PriorityDecayHalfLife", "7-0")) or inf
+        self.counted: float | None = None
+        self.fairshare = _as_computed(site)
+
+    def count(self, runs: Iterable[Runs], now: float) -> None:
+        """Charge what runs until now, and rank anew. The first time, the site has counted it."""
+        if self.counted is not None and self._usage:
+            kept = 0.5 ** (max(0.0, now - self.counted) / self._half_life)
+            self._usage = {key: used * kept for key, used in self._usage.items()}
+            for run in runs:
+                self._charge(run, now)
+            self.fairshare = fair_tree(self._site.assocs, self._usage)
+        self.counted = now
+
+    def ran(self, run: Runs, now: float) -> None:
+        """Charge a job that ends."""
+        if self.counted is not None and self._usage:
+            self._charge(run, now)
+
+    def _charge(self, run: Runs, now: float) -> None:
+        assert self.counted is not None
+        ask = run.ask
+        seconds = now - max(run.start, self.counted)
+        used = max(0.0, seconds) * ask.tres.get("billing", float(ask.cpus))
+        for key in (
+            (ask.account, ask.user),
+            *((a, "") for a in accounts_of(self._site, ask.account)),
+        ):
+            if key in self._usage:
+                self._usage[key] += used
+
+
+def accounts_of(site: Site, account: str) -> Iterator[str]:
+    """An account and those above it, up to root."""
+    seen = set()
+    while account and account not in seen:
+        yield account
+        seen.add(account)
+        assoc = site.assocs.get((account, ""))
+        account = assoc.parent if assoc is not None else ""
 
 
 def _part(mine: float, most: float) -> float:

@@ -104,7 +104,8 @@ AssocKey = tuple[str, str]  # account, user; user "" = the account itself
 class Assoc:
     """An association. `parent`: account above; "" = none. `usage`: decayed, as sshare has it.
 
-    `shares` None: those of its parent (`Fairshare=parent`).
+    `shares` None: those of its parent (`Fairshare=parent`). `fairshare`: a user's, as Slurm
+    computed it last; None: it is not known.
     """
 
     account: str
@@ -115,6 +116,7 @@ class Assoc:
     priority: int = 0
     limits: Limits = Limits()
     not_modelled: tuple[str, ...] = ()
+    fairshare: float | None = None
 
 
 @dataclass(frozen=True)
@@ -216,6 +218,8 @@ class Ask:
         shares: what it has while it runs.
         array, array_limit: its array, and how many tasks of that may run at once (0: any number).
         reason: Slurm's own.
+        after: jobs that must have ended first; an array's id stands for its tasks.
+        begin: not before; None: at once.
     """
 
     job_id: str
@@ -250,6 +254,8 @@ class Ask:
     reason: str = ""
     tres: Tres = field(default_factory=dict)
     shares: tuple[Share, ...] = ()
+    after: tuple[str, ...] = ()
+    begin: float | None = None
 
     @property
     def gpus_in_all(self) -> int:

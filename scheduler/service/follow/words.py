@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from scheduler.backends.slurm.parse import SlurmJob
+from scheduler.backends.slurm.site import slurm_word
 from scheduler.backends.slurm.snapshot import ClusterSnapshot
 from scheduler.core.plural import count
 from scheduler.explain.words import SAYS, clock_time, duration
@@ -17,7 +18,6 @@ from scheduler.policies.slurm.passes import CAPACITY, PRIORITY, RESOURCES, Pendi
 from scheduler.policies.slurm.policy import Slurm
 from scheduler.policies.slurm.site import Ask, Partition, Site
 
-LOWER = "Nodes required for job are DOWN, DRAINED or reserved"  # 22.05: for lack of nodes
 COMPUTED_S = 400.0  # Slurm computes priorities this seldom at most (PriorityCalcPeriod and a look)
 
 _PLAIN = {
@@ -32,13 +32,6 @@ _PLAIN = {
     "InvalidAccount": "its account or user is not known to Slurm's accounting",
     "InvalidQOS": "its QOS is not one that it may use",
 }
-
-
-def slurm_word(reason: str) -> str:
-    """Slurm's reason as one word: some are told as sentences."""
-    if reason.startswith(LOWER):
-        return RESOURCES
-    return reason.partition(",")[0].strip() or "None"
 
 
 def told(
@@ -83,7 +76,7 @@ def _by_ours(job: SlurmJob, own: ClusterSnapshot | None) -> list[str]:
 
 def _lines(now: float, job: SlurmJob, policy: Slurm, places: list[tuple[int, Ranked]]) -> list[str]:
     word = slurm_word(job.reason)
-    pending = policy.reasons.get(job.id)
+    pending = policy.evidence(job.id, now)
     if pending is not None and pending.reason != word:
         pending = None
     text = _reason(word, job, policy, pending, places, now)

@@ -63,6 +63,7 @@ def test_a_record_is_a_job() -> None:
     (job,) = read(record("x|y"), "(null)", "(null)", "(null)")
     assert job == SlurmJob(
         "7", "PENDING", "ada", "x|y", "main", 1795284778.0, 1795284778.0, priority=4294901757,
+        max_nodes=4,
         reason="Resources", gpus=4, gpu_type="a100", num_nodes=2, cpus=8, memory_mib=400.0,
         time_limit_s=93_600.0, account="ai", qos="normal", least_mib=50.0, per="cpu",
         gpu_types=(("a100", 2),), gpus_per_node=True,

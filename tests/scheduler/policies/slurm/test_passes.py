@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from scheduler.policies.slurm.capacity import Capacity
-from scheduler.policies.slurm.limits import Usage, unmodelled
-from scheduler.policies.slurm.passes import Passes, line_up
+from scheduler.policies.slurm.limits import Hit, Usage, first_hit, unmodelled
+from scheduler.policies.slurm.passes import Passes, in_order, ranks
 from scheduler.policies.slurm.priority import Multifactor, duration_s, fair_tree
 from scheduler.policies.slurm.site import (
     Ask,
@@ -47,10 +47,11 @@ def job(name: str, *, priority: int = 100, **asked: Any) -> Ask:
 def look(site: Site, *asks: Ask, backfill: bool = True) -> Passes:
     """Both passes over an empty cluster."""
     passes = Passes(site, NOW, Capacity.of(site), Usage(), {})
-    line = line_up(site, asks, Multifactor(site), NOW)
+    weights = Multifactor(site)
+    line = in_order(one for ask in asks for one in ranks(site, ask, weights, NOW))
     passes.main(line, 100)
     if backfill:
-        passes.backfill(line, 100, 86_400.0)
+        passes.backfill(line, 100, 86_400.0, 1.0)
     return passes
 
 
@@ -59,7 +60,7 @@ def on(passes: Passes) -> dict[str, tuple[str, ...]]:
 
 
 def why(passes: Passes) -> dict[str, str]:
-    return {job: found.reason for job, found in passes.reasons.items()}
+    return dict(passes.words)
 
 
 def test_a_job_goes_where_it_fits_on_the_lowest_weight() -> None:
@@ -97,11 +98,11 @@ def test_backfill_starts_what_delays_nobody() -> None:
         full,
         replace(full, job_id="next", priority=8),
         job("elsewhere", gpus=(("a100", 1),), priority=7),
-        job("cpus", cpus=8, features="turing", time_limit_s=HOUR, priority=6),
+        job("cpus", cpus=8, features="turing", time_limit_s=HOUR - 1, priority=6),
         job("late", cpus=8, features="turing", partitions=("long",), time_limit_s=2 * HOUR),
     )
     assert set(on(passes)) == {"full", "elsewhere", "cpus"}
-    planned = {job: found.planned_at for job, found in passes.reasons.items()}
+    planned = {job: at for job, (at, _) in passes.planned.items()}
     assert planned == {"next": NOW + HOUR, "late": NOW + 2 * HOUR}
 
 
@@ -142,7 +143,8 @@ def test_the_last_job_waits_for_slurms_own_reason(
     jobs = [job(str(i), priority=100 - i, **asked) for i, asked in enumerate(asks)]
     passes = look(site, *jobs)
     assert set(on(passes)) == {one.job_id for one in jobs[:-1]}
-    assert why(passes) == {jobs[-1].job_id: reason}
+    last = jobs[-1]
+    assert why(passes) == {last.array or last.job_id: reason}
 
 
 def test_behind_others_a_job_waits_for_its_turn_and_not_yet_for_a_licence() -> None:
@@ -156,8 +158,9 @@ def test_behind_others_a_job_waits_for_its_turn_and_not_yet_for_a_licence() -> N
 def test_a_limit_says_whose_it_is_and_how_far() -> None:
     site = replace(SITE, qos={"limited": LIMITED})
     asked: dict[str, Any] = {"qos": "limited", "gpus": (("", 3),)}
-    hit = look(site, job("1", **asked), job("2", user="bob", **asked)).reasons["2"].hit
-    assert hit is not None
+    late = job("2", user="bob", **asked)
+    hit = first_hit(late, PARTITIONS["short"], site, look(site, job("1", **asked), late).usage)
+    assert isinstance(hit, Hit)
     assert (hit.whose, hit.name) == ("QOS limited", "GrpTRES gres/gpu")
     assert (hit.limit, hit.used, hit.asked, hit.ever) == (4, 3, 3, True)
 

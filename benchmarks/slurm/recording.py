@@ -1,0 +1,183 @@
+"""What real daemons make of a workload: every look an advising service could have had, and the
+truth afterwards."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.slurm.cluster import SlurmCluster
+from benchmarks.slurm.processes import until
+from benchmarks.slurm.workload import ACCOUNTING, USERS, Order, orders
+from scheduler.backends.slurm.client import Slurm
+from scheduler.backends.slurm.parse import Node, SlurmJob
+from scheduler.backends.slurm.site import read_site
+from scheduler.backends.slurm.table import Table
+from scheduler.policies.slurm.site import Site
+
+SPRIO = "%i|%r|%Y|%A|%F|%J|%P|%Q|%T|%B|%N|%S"
+LOOK_S = 4.0
+OVER = frozenset(("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY"))
+IDLE_LOOKS = 9
+PATIENCE_S = 900.0  # after the last submission
+MAINTENANCE_S = 60  # after the first submission, and how long
+
+
+@dataclass
+class Submitted:
+    """A submission. `at`: when Slurm had answered, seconds since the epoch."""
+
+    order: Order
+    job_id: str
+    at: float
+
+    def tasks(self) -> list[str]:
+        """Ids of its jobs."""
+        count = len(self.order.runs_s)
+        return [f"{self.job_id}_{n + 1}" for n in range(count)] if count > 1 else [self.job_id]
+
+
+@dataclass
+class Look:
+    """What Slurm printed at one moment; `sprio`: None where it changed meanwhile."""
+
+    at: float
+    nodes: list[Node]
+    site: Site
+    jobs: list[SlurmJob]
+    sprio: list[list[str]] | None
+
+
+@dataclass
+class Truth:
+    """When a job began and ended, seconds since the epoch, and where it ran."""
+
+    start: float
+    end: float
+    nodes: tuple[str, ...]
+    state: str
+
+
+@dataclass
+class Recording:
+    """One seed's run."""
+
+    seed: int
+    began: float = 0.0
+    submitted: list[Submitted] = field(default_factory=list)
+    looks: list[Look] = field(default_factory=list)
+    truth: dict[str, Truth] = field(default_factory=dict)
+    log: str = ""
+
+
+def record(seed: int, jobs: int, every_s: float, tell: Callable[[str], None]) -> Recording:
+    """Bring up a cluster, run the workload of `seed`, and look at it all the while."""
+    with SlurmCluster(university=True, accounting=True) as slurm:
+        for words in ACCOUNTING:
+            slurm.run("sacctmgr", "-i", *words.split())
+        # until they are computed for the first time, new accounts have a fair share of nothing
+        until(lambda: _shared(slurm), "fair shares", 150.0)
+        return _Recorder(slurm, seed, tell).run(orders(seed, jobs, every_s))
+
+
+def _shared(slurm: SlurmCluster) -> bool:
+    text = slurm.run("sshare", "-h", "-P", "-a", "-o", "User,FairShare").stdout
+    shares = [line.split("|") for line in text.splitlines()]
+    return all(float(share or 0) > 0 for user, share in shares if user.strip() in USERS)
+
+
+class _Recorder:
+    def __init__(self, slurm: SlurmCluster, seed: int, tell: Callable[[str], None]) -> None:
+        self.slurm, self.tell = slurm, tell
+        self.client = Slurm(slurm.environment)
+        self.table = Table(self.client)
+        self.found = Recording(seed)
+
+    def run(self, asked: list[Order]) -> Recording:
+        found = self.found
+        found.began = began = time.time()
+        self.slurm.run("scontrol", "setdebug", "debug2")
+        self.slurm.run("scontrol", "setdebugflags", "+backfill")
+        self.slurm.run(
+            "scontrol", "create", "reservation", "reservationname=maintenance", "users=root",
+            f"starttime=now+{MAINTENANCE_S}", f"duration={MAINTENANCE_S // 60}", "nodes=n3",
+            "flags=maint",
+        )  # fmt: skip
+        left, last = list(asked), began
+        next_look = began + LOOK_S
+        while left or not self._over():
+            if time.time() > last + PATIENCE_S:
+                raise TimeoutError("the workload does not end")
+            due = min(began + left[0].at if left else next_look, next_look)
+            time.sleep(max(0.0, min(0.5, due - time.time())))
+            if left and time.time() >= began + left[0].at:
+                self._submit(left.pop(0))
+                last = time.time()
+            if time.time() >= next_look:
+                self._look()
+                next_look = time.time() + LOOK_S
+        self._end()
+        return found
+
+    def _submit(self, order: Order) -> None:
+        options = list(order.options)
+        if order.after is not None:
+            options.append(f"--dependency=afterany:{self.found.submitted[order.after].job_id}")
+        runs = " ".join(str(one) for one in order.runs_s)
+        script = f"set -- {runs}; shift $((${{SLURM_ARRAY_TASK_ID:-1}} - 1)); sleep $1"
+        said = self.slurm.run(
+            "sbatch", "--parsable", "--output=/dev/null", "--chdir=/tmp", *options, "--wrap",
+            script, user=order.user,
+        )  # fmt: skip
+        self.found.submitted.append(Submitted(order, said.stdout.strip(), time.time()))
+
+    def _look(self) -> None:
+        nodes = self.client.nodes()
+        site = read_site(self.client, nodes)
+        before = self._sprio()
+        jobs = self.table.jobs()
+        at = time.time()
+        sprio = before if self._sprio() == before else None
+        self.found.looks.append(Look(at, nodes, site, jobs, sprio))
+        if len(self.found.looks) % 10 == 0:
+            self._keep()
+            waiting = sum(job.state == "PENDING" for job in jobs)
+            self.tell(f"{at - self.found.began:.0f} s: {waiting} of {len(jobs)} jobs wait")
+
+    def _sprio(self) -> list[list[str]]:
+        text = self.slurm.run("sprio", "-h", "-o", SPRIO).stdout
+        return [line.split("|") for line in text.splitlines()]
+
+    def _over(self) -> bool:
+        """Nothing runs, nothing ran for a while: what waits can never start."""
+        looks = self.found.looks[-IDLE_LOOKS:]
+        if len(looks) < IDLE_LOOKS:
+            return False
+        going = [job.state for look in looks for job in look.jobs if job.state not in OVER]
+        return not any(job.state not in OVER for job in looks[-1].jobs) or set(going) == {"PENDING"}
+
+    def _keep(self) -> None:
+        """What is over, before Slurm forgets it."""
+        for job in self.found.looks[-1].jobs:
+            if job.state in OVER and job.start is not None and job.end is not None:
+                self.found.truth[job.id] = Truth(job.start, job.end, job.nodes, job.state)
+
+    def _end(self) -> None:
+        self._keep()
+        self.found.log = self.slurm.log()
+
+
+def kept(folder: Path | None, seed: int, make: Callable[[], Recording]) -> Recording:
+    """The recording of a seed in a folder, made where it is not there."""
+    if folder is None:
+        return make()
+    file = folder / f"seed{seed}.pickle"
+    if not file.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(pickle.dumps(make()))
+    found = pickle.loads(file.read_bytes())
+    assert isinstance(found, Recording)
+    return found

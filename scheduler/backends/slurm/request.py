@@ -1,0 +1,234 @@
+"""Options of sbatch as the job that Slurm would make of them, before it is submitted.
+
+After sbatch's manual page (https://slurm.schedmd.com/sbatch.html). What of a job the options do not
+say is the site's: default partition, account, QOS, memory per CPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import NoReturn
+
+from scheduler.backends.slurm import parse
+from scheduler.backends.slurm.parse import SlurmJob
+from scheduler.backends.slurm.tres import gpu_types, mib
+from scheduler.policies.slurm.priority import duration_s
+from scheduler.policies.slurm.site import Site
+
+
+class RequestError(ValueError):
+    """Options that cannot be read; one sentence."""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise RequestError(message)
+
+
+# short, long: as sbatch has them
+_NAMES = (
+    ("-p", "--partition"), ("-N", "--nodes"), ("-n", "--ntasks"), ("-c", "--cpus-per-task"),
+    ("-G", "--gpus"), ("-t", "--time"), ("-C", "--constraint"), ("-w", "--nodelist"),
+    ("-x", "--exclude"), ("-L", "--licenses"), ("-A", "--account"), ("-q", "--qos"),
+    ("-a", "--array"), ("-b", "--begin"), ("-d", "--dependency"), ("-J", "--job-name"),
+    ("-o", "--output"), ("-e", "--error"), ("-D", "--chdir"), (None, "--ntasks-per-node"),
+    (None, "--gres"), (None, "--gpus-per-node"), (None, "--gpus-per-task"), (None, "--mem"),
+    (None, "--mem-per-cpu"), (None, "--mem-per-gpu"), (None, "--cpus-per-gpu"),
+    (None, "--reservation"), (None, "--nice"), (None, "--comment"),
+)  # fmt: skip
+
+
+def _parser() -> _Parser:
+    parser = _Parser(prog="sbatch", add_help=False, allow_abbrev=False)
+    for short, long in _NAMES:
+        parser.add_argument(*filter(None, (short, long)), default="")
+    parser.add_argument("--exclusive", action="store_true")
+    parser.add_argument("--parsable", action="store_true")
+    parser.add_argument("script", nargs="*")
+    return parser
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """What options ask for in all.
+
+    Attributes:
+        gpus: by type, per job or (`gpus_per_node`) per node.
+    """
+
+    nodes: int
+    max_nodes: int
+    cpus: int
+    min_cpus: int
+    gpus: tuple[tuple[str, int], ...]
+    gpus_per_node: bool
+
+    @property
+    def gpus_in_all(self) -> int:
+        return sum(n for _, n in self.gpus) * (self.nodes if self.gpus_per_node else 1)
+
+
+def request(
+    options: Sequence[str], site: Site, user: str, job_id: str, now: float, account: str = ""
+) -> SlurmJob:
+    """The job, pending; of an array, its first task.
+
+    Args:
+        account: where the options name none; "": the first the user has.
+    Raises:
+        RequestError: sbatch would not take them, or they are not known here.
+    """
+    said = _parser().parse_args(list(options))
+    try:
+        return _job(said, site, user, job_id, now, account)
+    except (ValueError, OverflowError) as error:
+        raise RequestError(str(error)) from None
+
+
+def _job(
+    said: argparse.Namespace, site: Site, user: str, job_id: str, now: float, account: str
+) -> SlurmJob:
+    parts = said.partition or next((p.name for p in site.partitions.values() if p.default), "")
+    unknown = [name for name in parts.split(",") if name not in site.partitions]
+    if unknown:
+        raise RequestError(f"there is no partition {unknown[0] or '(none is the default)'}")
+    size = _size(said)
+    least, per = _memory(said, site)
+    cpus = size.cpus
+    each = {"node": size.nodes, "cpu": cpus, "gpu": size.gpus_in_all}[per]
+    memory = least * each
+    account = said.account or account or next((a for a, u in site.assocs if u == user), "")
+    begin = _begin(said.begin, now) if said.begin else now
+    return SlurmJob(
+        id=job_id,
+        state="PENDING",
+        user=user,
+        name=said.job_name or "wrap",
+        partition=parts,
+        submit=now,
+        eligible=begin,
+        priority=1,
+        gpus=size.gpus_in_all,
+        gpu_type=size.gpus[-1][0] if size.gpus else "",
+        num_nodes=size.nodes,
+        max_nodes=size.max_nodes,
+        cpus=cpus,
+        memory_mib=memory or None,
+        time_limit_s=_time(said.time),
+        reservation=said.reservation,
+        dependency=said.dependency,
+        account=account,
+        qos=said.qos or ("normal" if "normal" in site.qos else ""),
+        features=said.constraint,
+        licences=said.licenses,
+        nice=int(said.nice or 0),
+        req_nodes=parse.hosts(said.nodelist),
+        min_cpus=size.min_cpus,
+        least_mib=least,
+        per=per,
+        exclusive=said.exclusive,
+        gpu_types=size.gpus,
+        gpus_per_node=size.gpus_per_node,
+        accrue=begin,
+        array_limit=_array_limit(said.array),
+        tres=_tres(size, memory, said.licenses, site),
+    )
+
+
+def _size(said: argparse.Namespace) -> Size:
+    low, dash, high = said.nodes.partition("-")
+    nodes = int(low or 1)
+    max_nodes = (int(high) if dash else nodes) if said.nodes else 1_000_000
+    per_task = int(said.cpus_per_task or 1)
+    per_node = int(said.ntasks_per_node or 0)
+    tasks = int(said.ntasks or 0) or nodes * max(1, per_node)
+    if per_node and not said.nodes:
+        nodes = ceil(tasks / per_node)
+    by_node = said.gpus_per_node or said.gres
+    gpus: dict[str, int] = {}
+    if said.gpus:
+        gpus = gpu_types(_named(said.gpus)) or {}
+    elif by_node:
+        gpus = gpu_types(by_node if said.gres and not said.gpus_per_node else _named(by_node)) or {}
+    elif said.gpus_per_task:
+        gpus = {
+            kind: n * tasks for kind, n in (gpu_types(_named(said.gpus_per_task)) or {}).items()
+        }
+    on_nodes = bool(by_node) and not said.gpus
+    count = sum(gpus.values()) * (nodes if on_nodes else 1)
+    cpus = max(tasks * per_task, count * int(said.cpus_per_gpu or 0), nodes)
+    least = max(1, per_node) * per_task if per_node else per_task
+    return Size(
+        nodes, min(max_nodes, max(nodes, tasks)), cpus, least, tuple(gpus.items()), on_nodes
+    )
+
+
+def _named(gpus: str) -> str:
+    """``a100:2,v100`` as a list of TRES."""
+    return ",".join(f"gpu:{one}" for one in gpus.split(","))
+
+
+def _memory(said: argparse.Namespace, site: Site) -> tuple[float, str]:
+    """MiB, and what of."""
+    if said.mem:
+        return mib(said.mem), "node"
+    if said.mem_per_gpu:
+        return mib(said.mem_per_gpu), "gpu"
+    if said.mem_per_cpu:
+        return mib(said.mem_per_cpu), "cpu"
+    for name, per in (("DefMemPerCPU", "cpu"), ("DefMemPerNode", "node")):
+        default = site.config.get(name, "")
+        if default.isdigit():
+            return float(default), per
+    return 0.0, "node"
+
+
+def _time(said: str) -> float | None:
+    if not said:
+        return None
+    found = duration_s(said)
+    if found is None:
+        raise RequestError(f"a time limit {said!r}")
+    return ceil(found / 60) * 60.0  # Slurm's have whole minutes
+
+
+_IN = re.compile(r"now(?:\+(\d+)(seconds?|minutes?|hours?|days?|weeks?)?)?")
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+
+def _begin(said: str, now: float) -> float:
+    """``now+1hour``, or a time as sbatch has it with a date."""
+    match = _IN.fullmatch(said)
+    if match is not None:
+        return now + int(match[1] or 0) * _UNITS[(match[2] or "s")[0]]
+    try:
+        return time.mktime(time.strptime(said[:16], "%Y-%m-%dT%H:%M"))
+    except ValueError:
+        raise RequestError(f"a begin time {said!r}: give now+... or YYYY-MM-DDTHH:MM") from None
+
+
+def _array_limit(said: str) -> int:
+    limit = said.rpartition("%")[2] if "%" in said else ""
+    return int(limit) if limit.isdigit() else 0
+
+
+def _tres(size: Size, memory: float, licences: str, site: Site) -> tuple[tuple[str, float], ...]:
+    """What it is counted as, of what the site counts."""
+    counted = site.config.get("AccountingStorageTRES", "").split(",")
+    found: dict[str, float] = {"cpu": size.cpus, "mem": memory, "node": size.nodes}
+    found["billing"] = size.cpus
+    if size.gpus:
+        found["gres/gpu"] = size.gpus_in_all
+        for kind, count in size.gpus:
+            if f"gres/gpu:{kind}" in counted:
+                found[f"gres/gpu:{kind}"] = count * (size.nodes if size.gpus_per_node else 1)
+    for one in filter(None, licences.split(",")):
+        name, _, many = one.replace("=", ":").partition(":")
+        if f"license/{name}" in counted:
+            found[f"license/{name}"] = float(many or 1)
+    return tuple(found.items())
