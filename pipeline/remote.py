@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from pipeline.errors import UserError
 
 if TYPE_CHECKING:
     from scheduler.service.client import Client
@@ -21,10 +24,12 @@ SERVER = Annotated[
     ),
 ]
 TOKEN = Annotated[
-    str | None,
+    Path | None,
     typer.Option(
-        envvar="PELLUCID_TOKEN",
-        help="Your token. Better given in the environment: options can be seen by others.",
+        "--token-file",
+        envvar="PELLUCID_TOKEN_FILE",
+        help="File with your token, which nobody else can read. Or put the token into "
+        "PELLUCID_TOKEN: no option takes it, since everybody can see those of a running command.",
         show_default=False,
         show_envvar=True,
     ),
@@ -37,11 +42,22 @@ PREVIEW = Annotated[
 JOB = Annotated[str, typer.Argument(metavar="JOB", help="Id of the job.")]
 
 
-def connect(server: str | None, token: str | None) -> Client:
-    """A client of the service."""
+def connect(server: str | None, token: Path | None) -> Client:
+    """A client of the service; `token` is the file that holds it."""
     from scheduler.service.client import Client
 
-    return Client(server, token)
+    return Client(server, None if token is None else _read_token(token))
+
+
+def _read_token(file: Path) -> str:
+    try:
+        mode, found = file.stat().st_mode, file.read_text("ascii").strip()
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it holds more than a token"
+        raise UserError(f"--token-file {file}: {why}") from None
+    if mode & 0o077:
+        raise UserError(f"--token-file {file}: others can read it: chmod 600 {file}")
+    return found
 
 
 def print_json(value: object) -> None:
@@ -90,7 +106,7 @@ def change(
     ask: Callable[[Client], Mapping[str, Any]],
     done: str,
     server: str | None,
-    token: str | None,
+    token: Path | None,
     as_json: bool,
 ) -> None:
     """Ask for a change of nodes or settings, or for its preview, and say what came of it.

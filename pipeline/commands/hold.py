@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -62,7 +63,7 @@ def act(
     ask: Callable[[Client, str], dict[str, Any]],
     done: str,
     server: str | None,
-    token: str | None,
+    token: Path | None,
     *,
     as_json: bool,
 ) -> None:

@@ -47,9 +47,9 @@ def create(
     os_user: Annotated[
         str, typer.Option(help="Operating-system user its jobs run as; needed if serving as root.")
     ] = "",
-    days: Annotated[float | None, typer.Option(help="Days until it expires. Left out: never.")] = (
-        None
-    ),
+    days: Annotated[
+        float, typer.Option(min=0, help="Days until it expires. 0: never.", show_default=True)
+    ] = 365.0,
     database: DATABASE = None,
     config: CONFIG = None,
     as_json: JSON = False,
@@ -70,15 +70,34 @@ def create(
             raise UserError(f"--role {role}: use one of {', '.join(Role)}")
         _check_os_user(os_user)
         now = time.time()
-        lasts_s = None if days is None else days * DAY_S
+        lasts_s = days * DAY_S or None
         made, secret = tokens.create(
             store, name, Role(role), vcs=vc or (), os_user=os_user, now=now, lasts_s=lasts_s
         )
-    if as_json:
-        print_json({**asdict(made), "secret": secret})
-        return
-    typer.echo(f"Token {made.id} for {name} ({role}). Its secret is shown only now:", err=True)
-    typer.echo(secret)
+    _show(made, secret, as_json)
+
+
+@token.command()
+def rotate(
+    name: Annotated[str, typer.Argument(help="Whose token.")],
+    overlap_days: Annotated[
+        float, typer.Option(min=0, help="The old one goes on for so many days.")
+    ] = 1.0,
+    database: DATABASE = None,
+    config: CONFIG = None,
+    as_json: JSON = False,
+) -> None:
+    """Make a token in the place of a name's latest one, with the same rights, and let that expire.
+
+    Example:
+
+      pellucid token rotate alice --overlap-days 7
+    """
+    with user_errors(), _database(database, config) as store:
+        from scheduler.service.api import tokens
+
+        made, secret = tokens.rotate(store, name, now=time.time(), overlap_s=overlap_days * DAY_S)
+    _show(made, secret, as_json)
 
 
 @token.command(name="list")
@@ -121,6 +140,16 @@ def revoke(
         return
     for one in gone:
         typer.echo(f"revoked {one.id} of {one.name}")
+
+
+def _show(made: Token, secret: str, as_json: bool) -> None:
+    if as_json:
+        print_json({**asdict(made), "secret": secret})
+        return
+    until = "" if made.expires_at is None else f", {_state(made)}"
+    said = f"Token {made.id} for {made.name} ({made.role.value}{until})"
+    typer.echo(f"{said}. Its secret is shown only now:", err=True)
+    typer.echo(secret)
 
 
 @contextmanager

@@ -175,4 +175,4 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
     return app.openapi_schema
 
 
-_EVERYWHERE = (400, 401, 403, 413, 421, 422, 429, 500)
+_EVERYWHERE = (400, 401, 403, 413, 421, 422, 429, 500, 503)

@@ -13,6 +13,7 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +66,7 @@ DUTY, SHORT_S = 0.3, 0.1  # share of a core that forecasts may take when they ta
 FORGET_S = 600.0  # questions are kept so long, answered or not
 PATIENCE_S = 30.0  # whoever asked longer ago has left
 AT_ONCE = 16  # questions answered before the log is read again
+LOOKED_AT = 1000  # questions among which the next is chosen
 
 
 class Analyst:
@@ -116,6 +118,8 @@ class Analyst:
         self._in_vain_until = 0.0  # monotonic: there is no time for futures before
         self._rested_at = 0.0  # monotonic: no forecast is begun before
         self._alive: Callable[[], object] = lambda: None  # tells who minds this process
+        self._served: dict[str, int] = {}  # by who asked: the turn they were answered in last
+        self._turns = count(1)
         self._futures: tuple[int, float, Futures] | None = None
 
     # --- life -------------------------------------------------------------------------------
@@ -337,18 +341,25 @@ class Analyst:
         open_ = and_(
             questions.c.answered_at.is_(None), questions.c.asked_at > self.clock.now() - PATIENCE_S
         )
-        with self.store.reading() as connection:
-            asked = connection.execute(
-                select(questions).where(open_).order_by(questions.c.asked_at).limit(AT_ONCE)
-            ).all()
-        for row in asked:
+        answered = 0
+        for _ in range(AT_ONCE):
+            with self.store.reading() as connection:
+                asked = connection.execute(
+                    select(questions).where(open_).order_by(questions.c.asked_at).limit(LOOKED_AT)
+                ).all()
+            if not asked:
+                break
+            # one of everybody in turn: who asks much waits for themselves
+            row = min(asked, key=lambda row: self._served.get(row.actor, 0))
+            self._served[row.actor] = next(self._turns)
+            answered += 1
             self._renew()
             began = time.process_time()
             reply = self.reply(row.kind, json.loads(row.body))
             self.store.append([], partial(_answered, row.id, reply, self.clock.now()))
             spent = round(time.process_time() - began, 3)
             self.log.info("answered", kind=row.kind, cpu_s=spent)
-        return bool(asked)
+        return bool(answered)
 
     def _cluster(self, kind: Kind, body: Mapping[str, Any]) -> dict[str, Any]:
         """What nodes or settings that change would do to those who wait."""

@@ -130,7 +130,7 @@ async def _act(
     if preview and asked.event is not None and Phase(job.phase).waits:
         questions: Questions = request.app.state.questions
         body = {"job_id": job.job_id, "names": view.viewer.sees_all, "changes": asked.differs}
-        told = await questions.ask("whatif", {**body, "others": True})
+        told = await questions.ask("whatif", {**body, "others": True}, view.viewer.name)
         effect = WhatIfAnswer.of(job.job_id, asked.differs, told)
     elif asked.event is not None and not preview:
         changes: Changes = request.app.state.changes

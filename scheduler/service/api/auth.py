@@ -77,6 +77,13 @@ class Authenticator:
             self.from_our_page(request)
         return viewer
 
+    def still(self, request: Request, viewer: Viewer) -> bool:
+        """Whether who was admitted would be so again, with the same rights."""
+        try:
+            return self._identify(request)[0] == viewer
+        except Problem:
+            return False
+
     def enter(self, request: Request, secret: str) -> Viewer:
         """The viewer of a secret given by hand. Raises Problem."""
         address = request.client.host if request.client else ""

@@ -190,7 +190,8 @@ async def order(request: Request, view: Seen, vc: Word = None, limit: Limit = 50
     questions: Questions = request.app.state.questions
     found = []
     for one in [vc] if vc else await run_in_threadpool(view.vcs):
-        told = await questions.ask("order", {"vc": one, "owner": owner, "limit": limit})
+        asked = {"vc": one, "owner": owner, "limit": limit}
+        told = await questions.ask("order", asked, view.viewer.name)
         found.append(Order.of(one, told))
     return found
 
@@ -222,4 +223,5 @@ async def _ask(
 ) -> dict[str, Any]:
     """Ask the analyst about a job of the viewer's; others are named to operators only."""
     questions: Questions = request.app.state.questions
-    return await questions.ask(kind, {"job_id": job_id, "names": view.viewer.sees_all, **more})
+    asked = {"job_id": job_id, "names": view.viewer.sees_all, **more}
+    return await questions.ask(kind, asked, view.viewer.name)

@@ -94,7 +94,7 @@ class Operations:
         effect = None
         if preview:
             question = {"kind": wanted.kind.value, "body": wanted.body}
-            effect = _effect(await self.questions.ask("cluster", question))
+            effect = _effect(await self.questions.ask("cluster", question, self.viewer.name))
         elif wanted.needed:
             append = self.changes.append
             await run_in_threadpool(append, wanted.kind, self.viewer.name, **wanted.body)

@@ -6,6 +6,7 @@ and what is accepted, `errors` lists the fields of a body that did not fit.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
@@ -14,6 +15,8 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
+from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 
 MEDIA_TYPE = "application/problem+json"
@@ -97,6 +100,37 @@ def answer(problem: Problem) -> JSONResponse:
         headers,
         MEDIA_TYPE,
     )
+
+
+RETRY_S = 5.0  # what is not to be had now is worth another try after this
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+def unavailable(error: BaseException) -> Problem | None:
+    """The problem (503) of an error that is nobody's defect and may pass: the disk is full, the
+    database locked, read-only or away. None: it is something else."""
+    said, why = str(error).splitlines()[0] if str(error) else "", ""
+    if isinstance(error, OSError) and error.errno in _FULL:
+        why = "the service's disk is full"
+    elif isinstance(error, OSError) and error.errno == errno.EROFS:
+        why = "the service's disk is read-only"
+    elif isinstance(error, OperationalError | InterfaceError | PoolTimeout):
+        why = next((why for mark, why in _CAUSES if mark in said), "the database does not answer")
+    if not why:
+        return None
+    return Problem(
+        503, "unavailable", f"{why}; nothing was changed, try again", retry_after_s=RETRY_S
+    )
+
+
+_CAUSES = (  # as SQLite and PostgreSQL say it
+    ("locked", "the database is locked by somebody else"),
+    ("is full", "the service's disk is full"),
+    ("No space left", "the service's disk is full"),
+    ("readonly", "the database is read-only"),
+    ("read-only", "the database is read-only"),
+    ("disk I/O error", "the service's disk fails"),
+)
 
 
 def install(app: FastAPI) -> None:

@@ -7,14 +7,16 @@ import json
 import uuid
 from typing import Any
 
-from sqlalchemy import insert, select
+from sqlalchemy import func, insert, select
 from starlette.concurrency import run_in_threadpool
 
 from scheduler.backends.events import canonical
+from scheduler.service.api.problems import Problem
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import questions
 
 ANALYST = "analyst"  # name of the lease
+OF_ONE = 32  # questions of one who asks that may be open
 POLL_S = 0.02, 0.25  # between two looks for the answer: at first, at last
 
 
@@ -28,11 +30,12 @@ class Questions:
     def __init__(self, store: Store, answer_s: float):
         self._store, self._answer_s = store, answer_s
 
-    async def ask(self, kind: str, body: dict[str, Any]) -> dict[str, Any]:
-        """The analyst's answer; `{"unavailable": why}` when there is none in time."""
+    async def ask(self, kind: str, body: dict[str, Any], actor: str) -> dict[str, Any]:
+        """The analyst's answer; `{"unavailable": why}` when there is none in time. Everybody is
+        answered in turn, whose questions are told apart by `actor`. Raises Problem (429)."""
         if not await run_in_threadpool(self._store.held, ANALYST):
             return {"unavailable": "no analyst is running"}
-        question = await run_in_threadpool(self._put, kind, body)
+        question = await run_in_threadpool(self._put, kind, body, actor)
         pause, longest = POLL_S
         end = asyncio.get_running_loop().time() + self._answer_s
         while asyncio.get_running_loop().time() < end:
@@ -43,12 +46,21 @@ class Questions:
                 return answer
         return {"unavailable": f"the analyst did not answer within {self._answer_s:g} s"}
 
-    def _put(self, kind: str, body: dict[str, Any]) -> str:
-        question = str(uuid.uuid4())
+    def _put(self, kind: str, body: dict[str, Any], actor: str) -> str:
+        question, now = str(uuid.uuid4()), self._store.clock.now()
+        open_ = questions.c.answered_at.is_(None), questions.c.asked_at > now - self._answer_s
         with self._store.writing() as connection:
+            mine = select(func.count()).select_from(questions).where(questions.c.actor == actor)
+            if connection.execute(mine.where(*open_)).scalar_one() >= OF_ONE:
+                raise Problem(
+                    429,
+                    "too-many-questions",
+                    f"{OF_ONE} questions of yours wait for an answer already",
+                    retry_after_s=self._answer_s,
+                )
             connection.execute(
                 insert(questions).values(
-                    id=question, asked_at=self._store.clock.now(), kind=kind, body=canonical(body)
+                    id=question, asked_at=now, kind=kind, body=canonical(body), actor=actor
                 )
             )
         return question

@@ -18,7 +18,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from scheduler.service.api.problems import Problem, answer
+from scheduler.service.api.problems import Problem, answer, unavailable
 
 BODY = "pellucid.body"  # in the scope: the body as bytes
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
@@ -79,12 +79,11 @@ class RequestGuard:
                 return
             scope[BODY] = body
             await self._app(scope, _replayed(body, receive), sending)
-        except Exception:
-            log.exception("request_failed %s %s", scope["method"], scope["path"])
+        except Exception as error:
+            failed = _failed(error, scope)
             if begun:
                 raise
-            defect = Problem(500, "internal-error", "a defect of the service; it has been logged")
-            await answer(defect)(scope, receive, sending)
+            await answer(failed)(scope, receive, sending)
 
     def _check_host(self, scope: Scope) -> None:
         if self._hosts is None:
@@ -116,6 +115,16 @@ class RequestGuard:
     def _check_length(self, length: int) -> None:
         if length > self._limit:
             raise Problem(413, "body-too-large", f"the body is larger than {self._limit:,} bytes")
+
+
+def _failed(error: Exception, scope: Scope) -> Problem:
+    """What is answered, and said in our own log: with a traceback where it is a defect."""
+    away = unavailable(error)
+    if away is not None:
+        log.error("unavailable %s %s: %s", scope["method"], scope["path"], away.detail)
+        return away
+    log.exception("request_failed %s %s", scope["method"], scope["path"])
+    return Problem(500, "internal-error", "a defect of the service; it has been logged")
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:

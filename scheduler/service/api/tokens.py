@@ -126,6 +126,28 @@ def tenants(connection: Connection, now: float) -> list[str]:
     return list(dict.fromkeys(token.name for token in found if token.holds(now)))
 
 
+def rotate(store: Store, name: str, *, now: float, overlap_s: float) -> tuple[Token, str]:
+    """A new token in the place of the latest of a name: the same rights, for as long as that one
+    was made for. Every other token of the name holds for `overlap_s` more seconds at most.
+
+    Returns it with its secret. Raises TokenError when none of that name holds.
+    """
+    holding = [token for token in every(store) if token.name == name and token.holds(now)]
+    if not holding:
+        raise TokenError(f"no token of {name!r} holds: make one with `pellucid token create`")
+    last = holding[-1]
+    lasts_s = None if last.expires_at is None else last.expires_at - last.created_at
+    made = create(
+        store, name, last.role, vcs=last.vcs, os_user=last.os_user, now=now, lasts_s=lasts_s
+    )
+    until = now + overlap_s
+    with store.writing() as connection:
+        old = tokens.c.id.in_([token.id for token in holding])
+        later = tokens.c.expires_at.is_(None) | (tokens.c.expires_at > until)
+        connection.execute(update(tokens).where(old, later).values(expires_at=until))
+    return made
+
+
 def revoke(store: Store, which: str, now: float) -> list[Token]:
     """Revoke a token by id, or every token of a name. Raises TokenError when there is none."""
     found = [t for t in every(store) if which in (t.id, t.name) and t.revoked_at is None]

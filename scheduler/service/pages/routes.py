@@ -259,7 +259,10 @@ async def live(
     last = request.headers.get("last-event-id", "")
     start = int(last) if last.isdecimal() and len(last) < 19 else max(after, 0)
     seen = bool(job) and await run_in_threadpool(_may_see, request, viewer, job)
+    authenticator: Authenticator = request.app.state.authenticator
     async for change in tail.changes(start, job if seen else "", viewer.name):
+        if not await run_in_threadpool(authenticator.still, request, viewer):
+            return  # the token was revoked, or says otherwise by now
         yield ServerSentEvent(
             event="changed" if change.topics else "hello",
             id=str(change.seq),

@@ -152,6 +152,7 @@ questions = Table(
     Column("body", Text, nullable=False),
     Column("answer", Text),  # canonical JSON; NULL until answered
     Column("answered_at", Float(53)),
+    Column("actor", String(128), nullable=False, server_default=""),  # who asks
     Index("questions_open", "answered_at", "asked_at"),
 )
 

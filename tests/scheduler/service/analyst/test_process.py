@@ -322,3 +322,25 @@ def test_after_an_upgrade_it_waits_for_the_epoch(
     late.run(lambda: len(free) >= 2, 0.0)
     assert free[0], "another may try meanwhile"
     assert late.state.core.jobs() == ["first"]
+
+
+def test_whoever_asks_much_waits_for_themselves(service: Service) -> None:
+    """One tenant's flood of questions left five of five of another's unanswered."""
+    service.submit("first", 600)
+    service.decide()
+    rows = [
+        {
+            "id": f"{actor}-{number}", "asked_at": service.clock - age, "kind": "forecast",
+            "body": canonical({"job_id": "first", "names": True}), "actor": actor,
+        }
+        for actor, age, many in (("mallory", 3.0, 40), ("ann", 1.0, 3))
+        for number in range(many)
+    ]  # fmt: skip
+    with service.store.writing() as connection:
+        connection.execute(insert(questions), rows)
+    service.analyst.turn()
+    with service.store.reading() as connection:
+        query = select(questions.c.id).where(questions.c.answered_at.is_not(None))
+        answered = set(connection.execute(query).scalars())
+    assert {one for one in answered if one.startswith("ann")} == {"ann-0", "ann-1", "ann-2"}
+    assert len(answered) == 16

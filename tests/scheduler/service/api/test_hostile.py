@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -12,16 +15,20 @@ from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select
+from sqlalchemy.exc import OperationalError
 
 from scheduler.backends.events import INPUTS, Kind
 from scheduler.service.api import auth, tokens
 from scheduler.service.api.auth import COOKIE, service_user
 from scheduler.service.api.limits import Limits
+from scheduler.service.api.problems import Problem
 from scheduler.service.api.session import local_path
+from scheduler.service.api.tokens import TokenError
 from scheduler.service.app import create_app
 from scheduler.service.log.store import tables
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.visibility import Role
+from scheduler.service.pages import live
 from scheduler.service.settings import Settings, SettingsError
 from tests.scheduler.service.api.conftest import Service, address_of
 
@@ -447,3 +454,95 @@ class TestOneAccount:
         assert asks(second) == 403
         tokens.revoke(service.store, "alice", time.time())
         assert asks(second) == 200
+
+
+def test_one_who_asks_has_so_many_questions_open(service: Service) -> None:
+    asking = service.app.state.questions
+    asking._answer_s = 60.0
+    for _ in range(32):
+        asking._put("forecast", {}, "alice")
+    with pytest.raises(Problem, match="32 questions of yours wait") as refused:
+        asking._put("forecast", {}, "alice")
+    assert refused.value.status == 429
+    asking._put("forecast", {}, "bob.noyce")
+
+
+# --- what may pass -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "the service's disk is full"),
+        (OSError(errno.EROFS, "Read-only file system"), "the service's disk is read-only"),
+        (sqlite3.OperationalError("database is locked"), "the database is locked by somebody"),
+        (sqlite3.OperationalError("database or disk is full"), "the service's disk is full"),
+        (sqlite3.OperationalError("attempt to write a readonly database"), "read-only"),
+        (sqlite3.OperationalError("disk I/O error"), "the service's disk fails"),
+        (sqlite3.OperationalError("server closed the connection"), "does not answer"),
+    ],
+)
+def test_what_may_pass_is_no_defect_and_worth_another_try(
+    service: Service, error: Exception, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk and a locked database were answered with 500."""
+    found = error
+    if isinstance(error, sqlite3.Error):
+        found = OperationalError("INSERT", {}, error)
+
+    @contextmanager
+    def fails() -> Iterator[None]:
+        raise found
+        yield
+
+    monkeypatch.setattr(service.store, "writing", fails)
+    answer = service.by("alice").post(JOBS, json=GOOD)
+    assert answer.status_code == 503
+    assert answer.headers["retry-after"] == "5"
+    assert says in answer.json()["detail"]
+    assert answer.json()["type"].endswith(":unavailable")
+    monkeypatch.undo()
+    assert service.by("alice").post(JOBS, json=GOOD).status_code == 201
+
+
+def test_a_defect_is_still_one(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails() -> None:
+        raise RuntimeError("zq")
+
+    monkeypatch.setattr(service.store, "writing", fails)
+    answer = service.by("alice").post(JOBS, json=GOOD)
+    assert answer.status_code == 500
+    assert "zq" not in answer.text
+
+
+# --- tokens that come and go ---------------------------------------------------------------------
+
+
+def test_a_token_that_is_rotated_overlaps_and_has_the_same_rights(store: Store) -> None:
+    old, first = tokens.create(
+        store, "alice", Role.SUBMITTER, vcs=("vision",), now=1000.0, lasts_s=500.0
+    )
+    new, second = tokens.rotate(store, "alice", now=1100.0, overlap_s=60.0)
+    assert (new.role, new.vcs, new.expires_at) == (old.role, old.vcs, 1600.0)
+    with store.engine.connect() as connection:
+        for now, which in ((1159.0, [True, True]), (1161.0, [False, True])):
+            found = [tokens.find(connection, secret, now) for secret in (first, second)]
+            assert [one is not None for one in found] == which
+    with pytest.raises(TokenError, match="no token of 'bob' holds"):
+        tokens.rotate(store, "bob", now=1100.0, overlap_s=0.0)
+
+
+def test_a_stream_ends_when_its_token_is_revoked(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It went on, for as long as ten minutes."""
+    monkeypatch.setattr(live, "BEAT_S", 0.3)
+    monkeypatch.setattr(auth, "KNOWN_S", 0.1)
+    client, told = service.by("alice"), 0
+    with client.stream("GET", "/live") as stream:
+        for line in stream.iter_lines():
+            told += line.startswith("data:")
+            if told == 2:
+                tokens.revoke(service.store, "alice", time.time())
+                told += 1
+    assert told < 20

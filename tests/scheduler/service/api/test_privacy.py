@@ -231,7 +231,7 @@ def test_nothing_of_anothers_job_is_in_what_the_analyst_answers(
         ]
         answered = 0
 
-        async def ask(kind: str, body: dict[str, Any]) -> dict[str, Any]:
+        async def ask(kind: str, body: dict[str, Any], _: str) -> dict[str, Any]:
             return analyst.reply(kind, body)
 
         service.app.state.questions.ask = ask
