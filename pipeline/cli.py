@@ -33,6 +33,7 @@ def main() -> None:
 
 
 def _run() -> int | str | None:
+    from features.plain import plain
     from pipeline.app import app
     from pipeline.errors import UserError
 
@@ -40,7 +41,7 @@ def _run() -> int | str | None:
     try:
         app()
     except UserError as error:
-        print(f"pellucid: {error}", file=sys.stderr)
+        print(f"pellucid: {plain(str(error))}", file=sys.stderr)
         return 2
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]

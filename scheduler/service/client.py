@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any, Self, cast
 from urllib.parse import quote
 
+from features.plain import plain_all
 from scheduler.service.http import Answering, Asking, Http, TransportError
 
 DEFAULT_SERVER = "http://127.0.0.1:8400"
@@ -249,7 +250,7 @@ class Client:
 
     def _read(self, answer: Answering) -> Json:
         try:
-            body = answer.json()
+            body = plain_all(answer.json())
         except ValueError:
             raise ServiceError(
                 f"{self.server} answers {answer.status_code}, not in JSON: is it Pellucid?",

@@ -1,0 +1,31 @@
+"""Text of others as a terminal may be given it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def plain(text: str) -> str:
+    """Text with its control characters (C0, C1, those that turn text around) written out.
+
+    What a job prints or is called reaches other people's terminals, which obey such characters:
+    "\\x1b]0;x\\x07" would change the title of an operator's window. Ends of lines, tabs and
+    no-break spaces stay.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() or c in "\n\t\u00a0\u202f" else c.encode("unicode_escape").decode()
+        for c in text
+    )
+
+
+def plain_all(value: Any) -> Any:
+    """The same of every text in what JSON can hold, names of fields included."""
+    if isinstance(value, str):
+        return plain(value)
+    if isinstance(value, list):
+        return [plain_all(item) for item in value]
+    if isinstance(value, dict):
+        return {plain(name): plain_all(item) for name, item in value.items()}
+    return value
