@@ -12,6 +12,7 @@ from pipeline.worlds.scenario import Scenario
 from pipeline.worlds.venus import TrackError
 
 TRACKS = ("published", "honest", "honest-closed", "honest-open", "philly")
+MOST_COMPRESSED = 1e-3  # and most stretched, 1000: beyond it no trace is what it was
 
 
 def open_scenario(
@@ -91,8 +92,8 @@ def _world(
 def _check_plain(trace: Path, compress: float, seed: int) -> None:
     if not trace.exists():
         raise TrackError(f"--trace {trace}: no such file or folder")
-    if not compress > 0:
-        raise TrackError(f"--compress is {compress:g}; it must be above 0")
+    if not MOST_COMPRESSED <= compress <= 1 / MOST_COMPRESSED:
+        raise TrackError(f"--compress is {compress:g}; it must be 0.001 to 1000")
     if seed < 0:
         raise TrackError(f"--seed is {seed}; it must be 0 or more")
 

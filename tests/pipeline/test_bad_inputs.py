@@ -1,0 +1,174 @@
+"""Bad inputs of every command: one line that says what is wrong, status 2, nothing half-written.
+
+A table: each row a command with a hole in it, filled by each kind of bad file in turn.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.cli import main
+from pipeline.traces.synthetic.generate import default_config, write
+
+SMALL = "pipeline/worlds/clusters/small.yaml"
+BAD = (
+    "missing",
+    "empty",
+    "folder",
+    "binary",
+    "device",
+    "latin1",
+    "nan",
+    "columns",
+    "endless",
+    "unreadable",
+    "name\x1b]0;x\x07",
+)
+# {bad}: the bad input; {trace}: a good dataset; {out}: where results would go
+COMMANDS = {
+    "ingest": "ingest {bad} --out {out}",
+    "ingest sacct": "ingest {bad} --format sacct --out {out}",
+    "ingest philly": "ingest {bad} --format philly --out {out}",
+    "ingest swf": "ingest {bad} --format swf --out {out}",
+    "simulate trace": "simulate --trace {bad} --policy fifo --out {out}",
+    "simulate cluster": "simulate --trace {trace} --cluster {bad} --policy fifo --out {out}",
+    "simulate bundle": "simulate --trace {trace} --bundle {bad} --policy qssf --out {out}",
+    "simulate policy": "simulate --trace {trace} --policy {bad} --out {out}",
+    "compare trace": "compare --trace {bad} --policies fifo --out {out}",
+    "replay": "replay --sacct {bad} --out {out}",
+    "explain": "explain 7 --run {bad} --html {out}",
+    "report compare": "report --compare {bad} --out {out}",
+    "report bundle": "report --bundle {bad} --out {out}",
+    "report trace": "report --trace {bad} --out {out}",
+    "report metrics": "report --metrics {bad} --out {out}",
+    "train": "train --trace {bad} --out {out} --preset fast",
+    "train pairs": "train --trace {trace} --pairs {bad} --out {out} --preset fast",
+    "evaluate": "evaluate duration --data {bad}",
+    "serve config": "serve --config {bad}",
+    "serve cluster": "serve --cluster {bad} --database sqlite:///{out}/db --state-dir {out}",
+    "audit": "audit --database sqlite:///{bad} --state-dir {out}",
+    "export": "export {out} --database sqlite:///{bad}",
+    "token": "token list --database sqlite:///{bad}",
+}
+# a bad value each: what an option is given that it cannot take
+VALUES = (
+    "simulate --trace {trace} --seed x",
+    "simulate --trace {trace} --compress nan --policy fifo",
+    "simulate --trace {trace} --compress 0 --policy fifo",
+    "simulate --trace {trace} --compress inf --policy fifo",
+    "simulate --trace {trace} --compress 1e300 --policy fifo",
+    "simulate --trace {trace} --policy nosuch",
+    "simulate --trace {trace} --policy pellucid --set ageing=nan",
+    "simulate --trace {trace} --policy pellucid --set nosuch=1",
+    "simulate --trace {trace} --since yesterday",
+    "simulate --trace {trace} --loop ajar --policy fifo",
+    "compare --trace {trace} --policies ,",
+    "compare --trace {trace} --seeds 0",
+    "compare --trace {trace} --workers 0",
+    "compare --trace {trace} --where moon:3 --policies fifo",
+    "serve --port 99999",
+    "serve --lease-s nan",
+    "serve --database mysql://x/y",
+    "serve --backend cloud",
+    "submit --gpus 0 -- true",
+    "submit --gpus many -- true",
+    "profile --hz 0 -- true",
+    "explain 1 --run {out} --at nan",
+    "nosuch",
+    "simulate --nosuch",
+)
+# commands for which such a file is no bad input
+FINE = {
+    ("serve config", "empty"),
+    ("serve config", "device"),
+    ("token", "missing"),  # a database is made where there is none
+    ("token", "empty"),
+    ("token", "name\x1b]0;x\x07"),
+}
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("trace") / "small"
+    write(default_config("small"), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def bad(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Path]]:
+    at = tmp_path_factory.mktemp("bad")
+    found = {kind: at / kind for kind in BAD}
+    found["empty"].write_bytes(b"")
+    found["folder"].mkdir()
+    found["binary"].write_bytes(np.random.default_rng(0).bytes(4096))
+    found["device"] = Path("/dev/null")
+    found["latin1"].write_bytes("Ärger|größer\n1|2\n".encode("latin-1"))
+    found["nan"].write_text('{"jobs": NaN, "vcs": .nan, "gpus_per_node": .inf}\n')
+    pq.write_table(pa.table({"colour": ["red"], "weight": [float("nan")]}), found["columns"])
+    found["endless"].write_bytes(b"9" * 2_000_000)
+    found["unreadable"].write_text("vcs: {}\n")
+    found["unreadable"].chmod(0)
+    yield found
+    found["unreadable"].chmod(0o600)
+
+
+def run(
+    line: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> tuple[int, str]:
+    """Status of a command, and what it said on standard error."""
+    capfd.readouterr()
+    monkeypatch.setattr(sys, "argv", ["pellucid", *line.split()])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    said = capfd.readouterr()
+    return int(ended.value.code or 0), said.err
+
+
+def one_line(said: str) -> bool:
+    """A message of one line, or usage and a box with one error, as the command line prints them."""
+    if "Traceback" in said or any(ord(c) < 32 and c not in "\n\r" for c in said):
+        return False
+    lines = [line for line in said.splitlines() if line.strip()]
+    return len(lines) == 1 or any("Error" in line or "Usage" in line for line in lines)
+
+
+@pytest.mark.parametrize("kind", BAD)
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_bad_file_is_one_line_and_status_2(
+    command: str,
+    kind: str,
+    bad: dict[str, Path],
+    trace: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    if (command, kind) in FINE:
+        pytest.skip("no bad input of this command")
+    if kind == "unreadable" and os.geteuid() == 0:
+        pytest.skip("root reads everything")
+    line = COMMANDS[command].format(bad=bad[kind], trace=trace, out=tmp_path / "out")
+    status, said = run(line, monkeypatch, capfd)
+    assert (status, one_line(said)) == (2, True), f"{line}\n{status}\n{said}"
+    left = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert not left, f"{line} left {left}"
+
+
+@pytest.mark.parametrize("line", VALUES)
+def test_a_bad_value_is_one_line_and_status_2(
+    line: str,
+    trace: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    status, said = run(line.format(trace=trace, out=tmp_path / "out"), monkeypatch, capfd)
+    assert (status, one_line(said)) == (2, True), f"{line}\n{status}\n{said}"
