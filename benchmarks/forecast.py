@@ -2,11 +2,11 @@
 
     python -m benchmarks.forecast --json [--data ../shared/data] [--durations-known]
 
-Track `honest`, policy `pellucid`, seed 0. Forecasts are made, and learned from by the correction,
-from --learn-day on and scored on the last two weeks (from --from-day on). After the pass at its
-submission a job runs (its start is known), is profiled, or stands in
-line. All in line, and of those being profiled a random sample (--share, chosen by job id),
-is forecast by running the core forward (--futures) from a snapshot taken right after that pass.
+Track `honest`, policy `pellucid`, seed 0. Forecasts are made and scored on the last two weeks (from
+--from-day on); what becomes of those that wait is learned from the first day on (`Waits`). After
+the pass at its submission a job runs (its start is known), is profiled, or stands in line. All in
+line, and of those being profiled a random sample (--share, chosen by job id), is forecast by
+running the core forward (--futures) from a snapshot taken right after that pass.
 
 Coverage is the share of jobs that start no later than their p90: `in_line` of those that had to
 wait for GPUs, `open` of all whose start was not certain, `all` of everybody. The jobs one user
@@ -38,15 +38,17 @@ from features.job import Job
 from pipeline.worlds import open_scenario
 from pipeline.worlds.scenario import Scenario
 from scheduler.core.core import Core
+from scheduler.core.decisions import Action, Decision
 from scheduler.core.durations import Quantiles
 from scheduler.core.estimates import Estimator
-from scheduler.explain.whatif.forecasts import Futures, StartForecast
+from scheduler.explain.whatif.forecasts import Futures, StartForecast, crude
 from scheduler.explain.whatif.memory import DAY_S, Memory, SubmittedJob
-from scheduler.service.analyst.calibration import Correction, calibration, scored
+from scheduler.explain.whatif.waits import Waits
+from scheduler.service.analyst.calibration import calibration, scored
 from scheduler.simulation.engine import Engine
 
 BUDGET = Path(__file__).with_name("forecast_budget.json")
-LEARN_DAY, FROM_DAY, DAYS = 5.0, 12.0, 26.0  # of the trace
+FROM_DAY, DAYS = 12.0, 26.0  # of the trace
 DRAWS = 2000  # of the bootstrap
 
 
@@ -77,7 +79,7 @@ class Replay:
     """A replay in which forecasts are made.
 
     Attributes:
-        raw, told: forecasts by job, before and after the correction.
+        raw, told: forecasts by job, of futures alone, and as told: mixed with queue figures.
         in_line: jobs forecast that stood in line.
         at_once: jobs started by the pass at their submission, in the days that are scored.
         looked_at: jobs being profiled then, forecast or not.
@@ -87,7 +89,6 @@ class Replay:
     policy: str
     share: float
     futures: int
-    learn_day: float
     days: tuple[float, float]
     durations_known: bool = False
     at_once: int = 0
@@ -95,7 +96,7 @@ class Replay:
     raw: dict[str, StartForecast] = field(default_factory=dict)
     told: dict[str, StartForecast] = field(default_factory=dict)
     in_line: set[str] = field(default_factory=set)
-    correction: Correction = field(default_factory=Correction)
+    waits: Waits = field(default_factory=Waits)
     made: int = 0
     cpu_s: float = 0.0
 
@@ -107,62 +108,50 @@ class Replay:
         memory = Watching(scenario.estimators(policy), truth if self.durations_known else None)
         core = scenario.core(policy, memory)
         first = work.jobs[0].submit_time
-        waits: set[str] = set()
 
         class Foreseen(Engine):
             """Looks ahead after every pass."""
 
             def _decided(self, now: float) -> None:
                 fresh, memory.fresh = memory.fresh, []
-                for job_id in sorted(waits):
-                    start = self.results[job_id].start_time
-                    if start is not None:
-                        replay.correction.started(job_id, start)
-                        waits.remove(job_id)
-                replay.correction.passed(now)
-                day = (now - first) / DAY_S
-                if replay.learn_day <= day < replay.days[1]:
-                    waits.update(replay.look(core, memory, fresh, now, day))
+                replay.waits.look(core, memory, now)
+                if replay.days[0] <= (now - first) / DAY_S < replay.days[1]:
+                    replay.look(core, memory, fresh, now)
+
+            def _carry_out(self, decisions: list[Decision], now: float) -> None:
+                super()._carry_out(decisions, now)
+                for d in decisions:
+                    if d.action in (Action.START, Action.PACK):
+                        waited_s = now - core.known(d.job_id).job.submit_time
+                        replay.waits.started(d.job_id, now, waited_s)
 
         engine = Foreseen(core, work.jobs, work.work, scenario.speed, quirks=scenario.quirks)
         return {r.job.job_id: r.start_time for r in engine.run().jobs}
 
-    def look(
-        self, core: Core, memory: Memory, fresh: Collection[str], now: float, day: float
-    ) -> list[str]:
+    def look(self, core: Core, memory: Memory, fresh: Collection[str], now: float) -> None:
         """Forecast jobs just submitted, together; those that had something to wait for."""
-        is_scored = day >= self.days[0]
         line, looked = [], []
         for job_id in fresh:
             run = core.cluster.runs.get(job_id)
             if job_id not in core.jobs() or (run is not None and not run.profiling):
-                self.at_once += is_scored
+                self.at_once += 1
             elif run is None:
                 line.append(job_id)
             else:
-                self.looked_at += is_scored
+                self.looked_at += 1
                 if _chance(job_id) < self.share:
                     looked.append(job_id)
         wanted = line + looked
         if not wanted:
-            return []
+            return
         began = time.process_time()
         made = Futures(core, memory, now).forecast(wanted, samples=self.futures)
-        for job_id, raw in made.items():
-            told = self.correction.corrected(raw)
-            self.correction.promised(job_id, told, core.known(job_id).job.user)
-            if is_scored:
-                self.raw[job_id], self.told[job_id] = raw, told
-        if is_scored:
-            self.in_line.update(line)
+        self.raw |= made
+        self.told |= self.waits.corrected(core, made, crude(core, memory, now), now)
+        self.in_line.update(line)
         self.made += len(wanted)
         self.cpu_s += time.process_time() - began
-        print(
-            f"day {day:.2f}: {self.made} forecasts, {self.cpu_s:.0f} CPU s",
-            file=sys.stderr,
-            flush=True,
-        )
-        return wanted
+        print(f"{self.made} forecasts, {self.cpu_s:.0f} CPU s", file=sys.stderr, flush=True)
 
 
 def _chance(job_id: str) -> float:
@@ -205,14 +194,13 @@ def measure(
     seed: int = 0,
     share: float = 0.03,
     futures: int = 24,
-    learn_day: float = LEARN_DAY,
     days: tuple[float, float] = (FROM_DAY, DAYS),
     durations_known: bool = False,
 ) -> dict[str, Any]:
     """Every figure, and whether it is within its bounds."""
     began = time.process_time()
     scenario = open_scenario(data / "venus", track="honest", seed=seed)
-    replay = Replay(scenario, policy, share, futures, learn_day, days, durations_known)
+    replay = Replay(scenario, policy, share, futures, days, durations_known)
     starts = replay.run()
     jobs = {job.job_id: job for job in scenario.workload.jobs}
     done = {j: start for j in replay.told if (start := starts[j]) is not None}
@@ -240,16 +228,15 @@ def measure(
         "policy": policy,
         "seed": seed,
         "days": list(days),
-        "learned_from_day": learn_day,
         "durations_known": durations_known,
         "futures": futures,
         "started_at_once": replay.at_once,
         "looked_at": replay.looked_at,
         "looked_at_share_forecast": share,
         "in_line": len(replay.in_line),
-        "corrected": told,
-        "uncorrected": table(replay.raw),
-        "correction": replay.correction.stretches,
+        "told": told,
+        "futures_alone": table(replay.raw),
+        "learned": replay.waits.learned,
         "cpu_s_per_forecast": replay.cpu_s / max(1, replay.made),
         "cpu_s": time.process_time() - began,
         "bounds": bounds,
@@ -264,8 +251,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--share", type=float, default=0.03, help="of those profiled, forecast")
     parser.add_argument("--futures", type=int, default=24, help="run per forecast")
-    parser.add_argument("--learn-day", type=float, default=LEARN_DAY, help="forecasts begin")
-    parser.add_argument("--from-day", type=float, default=FROM_DAY, help="forecasts are scored")
+    parser.add_argument("--from-day", type=float, default=FROM_DAY, help="forecasts are made")
     parser.add_argument("--to-day", type=float, default=DAYS)
     parser.add_argument("--durations-known", action="store_true", help="the bound")
     parser.add_argument("--json", action="store_true", help="print JSON only")
@@ -276,14 +262,13 @@ def main() -> None:
         seed=a.seed,
         share=a.share,
         futures=a.futures,
-        learn_day=min(a.learn_day, a.from_day),
         days=(a.from_day, a.to_day),
         durations_known=a.durations_known,
     )
     if a.json:
         print(json.dumps(figures, indent=2))
     else:
-        line = figures["corrected"]["in_line"]
+        line = figures["told"]["in_line"]
         print(
             f"p90 kept by {line['p90']:.1%} of {line['jobs']} jobs in line, by "
             f"{line['p90_per_batch']:.1%} of their {line['batches']} batches; "

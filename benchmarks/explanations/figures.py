@@ -57,7 +57,7 @@ def _of_world(o: Found) -> dict[str, Any]:
     if o.skipped:
         return {"world": o.world, "skipped": o.skipped}
     told = forecasts(o.foretold)
-    names = ("jobs", "jobs_p90", "batches_p90", "jobs_without_p90", "pinball")
+    names = ("jobs", "jobs_p90", "batches_p90", "jobs_without_p90", "jobs_crude", "pinball")
     return {
         "world": o.world,
         **shares([o]),

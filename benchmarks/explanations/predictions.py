@@ -11,9 +11,10 @@ from typing import Any
 
 from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Decision
-from scheduler.explain.whatif.forecasts import NO_TIME, Futures, StartForecast, crude
+from scheduler.explain.whatif.forecasts import CRUDE, Futures, StartForecast, crude
 from scheduler.explain.whatif.memory import Memory
-from scheduler.service.analyst.calibration import Correction, pinball
+from scheduler.explain.whatif.waits import Waits
+from scheduler.service.analyst.calibration import pinball
 
 RECENT = 100  # starts of a virtual cluster whose waits are averaged
 WAITS_S = (600.0, 3600.0, 14_400.0, 86_400.0)  # promised waits at which groups end
@@ -33,7 +34,8 @@ class Foretold:
 
     Attributes:
         batch: what one user sent within an hour.
-        p50, p90: as told; None: there was none. A crude one has no p90.
+        p50, p90: as told; None: there was none.
+        crude: there was no time for futures.
         average: by the waits of late in its virtual cluster; None before any.
         roughly: work ahead of it over GPUs; None: never.
         true: seconds until it started.
@@ -45,17 +47,18 @@ class Foretold:
     average: Rule | None
     roughly: float | None
     true: float
+    crude: bool = False
 
 
 class Promises:
     """Makes forecasts as the analyst does, and remembers them until the job has started.
 
-    The first made of a job is the one that is scored and that the correction learns from.
+    The first made of a job is the one that is scored.
     """
 
     def __init__(self, memory: Memory):
         self.memory = memory
-        self.correction = Correction()
+        self.waits = Waits()
         self._open: dict[str, tuple[str, StartForecast, Rule | None, float | None]] = {}
         self._scored: list[Foretold] = []
         self._recent: dict[str, deque[float]] = defaultdict(lambda: deque(maxlen=RECENT))
@@ -65,17 +68,19 @@ class Promises:
         for d in decisions:
             if d.action not in (Action.START, Action.PACK):
                 continue
-            self._recent[d.vc].append(now - core.known(d.job_id).job.submit_time)
+            waited_s = now - core.known(d.job_id).job.submit_time
+            self._recent[d.vc].append(waited_s)
+            self.waits.started(d.job_id, now, waited_s)
             promised = self._open.pop(d.job_id, None)
             if promised is None:
                 continue
-            self.correction.started(d.job_id, now)
             batch, made, average, roughly = promised
             p50, p90 = (
                 None if at is None else at - made.made_at for at in (made.start_p50, made.start_p90)
             )
-            self._scored.append(Foretold(batch, p50, p90, average, roughly, now - made.made_at))
-        self.correction.passed(now)
+            true, is_crude = now - made.made_at, made.why_not.startswith(CRUDE)
+            self._scored.append(Foretold(batch, p50, p90, average, roughly, true, is_crude))
+        self.waits.look(core, self.memory, now)
 
     def made(
         self,
@@ -89,12 +94,11 @@ class Promises:
         now = futures.now
         raw = futures.forecast(jobs, samples=samples, budget_s=budget_s)
         roughly = crude(core, self.memory, now)
+        mixed = self.waits.corrected(core, raw, roughly, now)
         told: dict[str, dict[str, Any]] = {}
         for job_id in jobs:
             job = core.known(job_id).job
-            one = self.correction.corrected(raw[job_id])
-            if one.why_not == NO_TIME:
-                one = roughly[job_id]
+            one = mixed[job_id]
             told[job_id] = {
                 name: getattr(one, name) for name in ("start_p50", "start_p90", "why_not")
             }
@@ -108,7 +112,6 @@ class Promises:
                 self._average(job.vc, now - job.submit_time),
                 (None if at is None else at - now),
             )
-            self.correction.promised(job_id, one, job.user)
         return told
 
     def _average(self, vc: str, waited_s: float) -> Rule | None:
@@ -140,6 +143,8 @@ def forecasts(scored: Sequence[Foretold]) -> dict[str, Any]:
         ],
         "jobs_without_any": sum(one.p50 is None for one in scored),
         "jobs_without_p90": sum(one.p90 is None for one in scored),
+        "jobs_crude": sum(one.crude for one in scored),
+        "crude_p90": _kept([one for one in told if one.crude]),
         "pinball": _losses(scored),
     }  # fmt: skip
 

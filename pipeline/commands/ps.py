@@ -73,7 +73,7 @@ def _cells(job: Mapping[str, Any], now: float) -> list[str]:
 def _start(job: Mapping[str, Any], now: float) -> str:
     """When a waiting job should start, half to nine in ten: "16:40-18:10".
 
-    "~16:40" is crude; "never": its virtual cluster is too small.
+    "~16:40-18:10" is crude; "never": its virtual cluster is too small.
     """
     from scheduler.explain.words import CRUDE, NEVER, clock_time
 
@@ -82,7 +82,6 @@ def _start(job: Mapping[str, Any], now: float) -> str:
 
     if job["start_p50"] is None:
         return ""
-    at = clock_time(job["start_p50"], now)
-    if job["why_not"].startswith(CRUDE):
-        return f"~{at}"
-    return f"{at}-{clock_time(job['start_p90'], now)}" if job["start_p90"] is not None else f"{at}-"
+    at = "~" * job["why_not"].startswith(CRUDE) + clock_time(job["start_p50"], now)
+    late = job["start_p90"]
+    return at if late is None else f"{at}-{clock_time(late, now)}"

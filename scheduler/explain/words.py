@@ -221,12 +221,10 @@ def starts(start_p50: float | None, start_p90: float | None, why_not: str, now: 
         return NEVER
     if start_p50 is None:
         return f"its start is unknown: {why_not or 'no estimate was made yet'}"
-    if why_not.startswith(CRUDE):
-        return f"starts about {clock_time(start_p50, now)} ({CRUDE})"
     text = f"starts about {clock_time(start_p50, now)}"
     if start_p90 is not None:
-        return f"{text}; by {clock_time(start_p90, now)}, nine in ten"
-    return f"{text}, or much later"
+        text += f"; by {clock_time(start_p90, now)}, nine in ten"
+    return f"{text} ({CRUDE})" if why_not.startswith(CRUDE) else text
 
 
 CRUDE = "crude estimate"

@@ -31,7 +31,7 @@ class StartForecast:
 
     Attributes:
         samples: futures it was read from; 0 for what is known already.
-        why_not: why there is no estimate, or none at p90; "" when there is.
+        why_not: why there is no estimate; "" when there is; of a crude one, that it is.
         starts: the starts behind it, ascending; inf for those beyond the horizon.
     """
 
@@ -183,7 +183,8 @@ def crude(core: Core, memory: Memory, now: float) -> dict[str, StartForecast]:
     """A rough start of every waiting job, however many: work ahead of it over GPUs.
 
     Counted are what the runs have left and the predicted work of those before it in its queue, in
-    GPU-seconds; those in no queue yet come last. It takes about a microsecond a job. Without p90.
+    GPU-seconds; those in no queue yet come last. It takes about a microsecond a job. Without p90:
+    how far it is off is learned (`Waits`).
     """
     found: dict[str, StartForecast] = {}
     queued_in: dict[str, list[QueuedJob]] = {vc: list(queue) for vc, queue in core.queues.items()}
@@ -241,28 +242,23 @@ def summary(now: float, starts: list[float], ends: list[float], horizon_s: float
     """A forecast from the starts and ends of one job in several futures."""
     if len(starts) < LEAST:
         return StartForecast(now, samples=len(starts), why_not=NO_TIME)
-    start_p90 = _level(starts, 0.9)
-    why = ""
-    if start_p90 is None:
-        days = horizon_s / DAY_S
-        why = f"in more than a tenth of the futures it had not started after {days:g} days"
-    return StartForecast(
-        now,
-        _level(starts, 0.5),
-        start_p90,
-        _level(ends, 0.5),
-        _level(ends, 0.9),
-        len(starts),
-        why,
-        tuple(sorted(starts)),
-    )
+    if not any(map(isfinite, starts)):
+        why = f"in no future had it started after {horizon_s / DAY_S:g} days"
+        return StartForecast(now, samples=len(starts), why_not=why)
+    levels = [_level(now, values, level, horizon_s) for values in (starts, ends)
+              for level in (0.5, 0.9)]  # fmt: skip
+    return StartForecast(now, *levels, len(starts), "", tuple(sorted(starts)))
 
 
-def _level(values: list[float], level: float) -> float | None:
+def _level(now: float, values: list[float], level: float, horizon_s: float) -> float:
     """The quantile that one more draw stays below with at least the chance `level`.
 
     Of n draws the ceil(level (n + 1))-th: the one to come is as likely in any place among them.
+    Beyond the horizon: what has lasted for t lasts for another t in half the cases.
     """
     place = min(len(values), ceil(level * (len(values) + 1)))
     found = sorted(values)[place - 1]
-    return found if isfinite(found) else None
+    if isfinite(found):
+        return found
+    beyond = sum(not isfinite(value) for value in values) / len(values)
+    return now + horizon_s * max(1.0, beyond / (1.0 - level))

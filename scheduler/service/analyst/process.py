@@ -36,9 +36,9 @@ from scheduler.explain.whatif.forecasts import (
     end_of,
 )
 from scheduler.explain.whatif.memory import Memory, SubmittedJob
+from scheduler.explain.whatif.waits import Waits
 from scheduler.explain.words import drained_words
-from scheduler.service.analyst.calibration import Correction
-from scheduler.service.analyst.records import body_of, ended, forecast_of, write
+from scheduler.service.analyst.records import body_of, ended, write
 from scheduler.service.analyst.threaded_store import ThreadedStore
 from scheduler.service.log.bundles import BundleStore
 from scheduler.service.log.epochs import followed
@@ -59,7 +59,6 @@ ROWS = 64  # forecasts written in one transaction: decisions and submissions wai
 BREAKS_OFF = (
     Kind.ENDED, Kind.LOST, Kind.NOT_STARTED, Kind.CANCEL_ASKED, Kind.HELD, Kind.CHANGED
 )  # fmt: skip
-UNSTARTED = (Phase.SUBMITTED, Phase.QUEUED, Phase.PROFILING)
 IN_VAIN_S = 30.0  # where futures take too long, they are not tried again before
 PAUSE_S = 0.2  # between two turns
 DUTY, SHORT_S = 0.3, 0.1  # share of a core that forecasts may take when they take long
@@ -84,7 +83,7 @@ class Analyst:
 
     Attributes:
         memory: what is remembered beside the core.
-        correction: learned from how forecasts turned out.
+        waits: learned from how those that waited fared.
     """
 
     def __init__(
@@ -110,7 +109,7 @@ class Analyst:
         self.lease: Lease | None = None
         self.state: State
         self.memory: Memory
-        self.correction: Correction
+        self.waits: Waits
         self._new: dict[str, int] = {}  # submitted and not foreseen yet: seq of the event
         self._crude: dict[str, float] = {}  # crude starts as last written, by job
         self._stale = False  # something was decided since the last refresh
@@ -156,12 +155,12 @@ class Analyst:
             return False
         self.lease = lease
         self._begin()
-        self.log.info("foresees", events=self.state.seen, learned=self.correction.learned)
+        self.log.info("foresees", events=self.state.seen, learned=self.waits.learned)
         return True
 
     def _begin(self) -> None:
         """Fold the log from its start, or from where its last epoch begins."""
-        self.correction = Correction()
+        self.waits = Waits()
         self._new.clear()
         self._crude.clear()
         self._futures = None
@@ -227,22 +226,24 @@ class Analyst:
                 self._remember()
             elif event.kind is Kind.SUBMITTED:
                 self._new[event.job_id] = event.seq
-            elif event.kind is Kind.FORECAST and self._phase(event.job_id) in UNSTARTED:
-                owner = self.state.ledger.records[event.job_id].submission.owner
-                self.correction.promised(event.job_id, forecast_of(event), owner)
             elif event.kind is Kind.STARTED and self._phase(event.job_id) is not Phase.PROFILING:
-                self.correction.started(event.job_id, event.at)
+                self._started(event.job_id, event.at)
             elif event.kind is Kind.DECIDED:
                 self._passed(decisions)
             elif event.kind is Kind.ENDED and self._phase(event.job_id) is Phase.PROFILING:
                 grant = self.state.ledger.records[event.job_id].grant
-                self.correction.started(event.job_id, grant.at if grant else event.at)
+                self._started(event.job_id, grant.at if grant else event.at)
             elif event.kind in BREAKS_OFF:
-                self.correction.forget(event.job_id)
+                self.waits.left(event.job_id, event.at)
         return any_at_all
 
+    def _started(self, job_id: str, at: float) -> None:
+        record = self.state.ledger.records.get(job_id)
+        if record is not None:
+            self.waits.started(job_id, at, max(0.0, at - record.submission.submitted_at))
+
     def _passed(self, decisions: Sequence[Decision]) -> None:
-        self.correction.passed(self.state.now)
+        self.waits.look(self.state.core, self.memory, self.state.now)
         self._stale = self._stale or bool(decisions)
         if any(d.reason is Reason.VC_TOO_SMALL for d in decisions):
             self._refresh_at = 0.0  # the start that was foreseen is not to be
@@ -280,11 +281,10 @@ class Analyst:
         if len(waiting) > MOST:
             waiting.sort(key=lambda j: _place(self.state, j))
         made = {job_id: end_of(core, self.memory, now, job_id) for job_id in running}
-        made |= self._foreseen(waiting[:MOST])
-        without = [j for j in waiting if j not in made or made[j].why_not == NO_TIME]
-        if without:
-            roughly = crude(core, self.memory, now)
-            made |= {job_id: roughly[job_id] for job_id in without}
+        if waiting:
+            nothing = StartForecast(now, why_not=NO_TIME)
+            found = dict.fromkeys(waiting, nothing) | self._foreseen(waiting[:MOST])
+            made |= self.waits.corrected(core, found, crude(core, self.memory, now), now)
         return made
 
     def _foreseen(self, waiting: Sequence[str]) -> dict[str, StartForecast]:
@@ -292,11 +292,11 @@ class Analyst:
         if not waiting:
             return {}
         if self.clock.monotonic() < self._in_vain_until:
-            return {job_id: StartForecast(self.now(), why_not=NO_TIME) for job_id in waiting}
+            return {}
         found = self.futures().forecast(waiting, samples=self.samples, budget_s=self.budget_s)
         if all(one.why_not == NO_TIME for one in found.values()):
             self._in_vain_until = self.clock.monotonic() + IN_VAIN_S
-        return {job_id: self.correction.corrected(one) for job_id, one in found.items()}
+        return found
 
     def _foresee_new(self) -> None:
         """Forecast jobs that a pass has evaluated, for the log and the table."""

@@ -13,7 +13,7 @@ from features.schema import State
 from scheduler.core.core import Core
 from scheduler.core.decisions import Decision
 from scheduler.core.durations import DurationDistribution
-from scheduler.explain.whatif.forecasts import Futures, StartForecast
+from scheduler.explain.whatif.forecasts import Futures, StartForecast, summary
 from scheduler.explain.whatif.futures import Beliefs
 from scheduler.explain.whatif.memory import DAY_S, Memory
 from scheduler.policies.fifo import FifoSkip
@@ -122,8 +122,15 @@ def test_no_time_no_estimate_and_it_is_said() -> None:
     assert made.why_not == "there was no time to run enough futures"
     near = Futures(desk.core, memory, 0.0, horizon_s=60.0)
     (made,) = near.forecast(["second"], samples=9).values()
-    assert made.start_p90 is None
-    assert "had not started" in made.why_not
+    assert (made.start_p50, made.start_p90) == (None, None)
+    assert "in no future had it started" in made.why_not
+
+
+def test_beyond_the_horizon_what_has_lasted_lasts_as_long_again_in_half_the_cases() -> None:
+    made = summary(100.0, [110.0, *[120.0] * 8, inf, inf], [inf] * 11, 1000.0)
+    assert (made.start_p50, made.why_not) == (120.0, "")
+    assert made.start_p90 == pytest.approx(100.0 + 1000.0 * (2 / 11) / 0.1)
+    assert made.end_p90 == pytest.approx(100.0 + 1000.0 / 0.1)
 
 
 def test_arrivals_of_the_past_come_again_a_day_later_and_none_from_before_the_first_hour() -> None:

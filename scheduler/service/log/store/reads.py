@@ -18,7 +18,7 @@ from sqlalchemy import ColumnElement, Engine, RowMapping, Select, and_, func, se
 from features.schema import State
 from scheduler.backends.events import Kind
 from scheduler.core.decisions import ANOTHER, Action, Decision, Reason
-from scheduler.explain.words import CRUDE, overtaking
+from scheduler.explain.words import overtaking
 from scheduler.service.log.nodes import change_words
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store.paging import BadCursor, cursor, opened
@@ -389,7 +389,7 @@ class VisibleQueries:
     def calibration(self, since: float = 0.0) -> Calibration:
         """How the forecasts made at submission turned out, over all jobs started since then."""
         made = forecasts.c
-        known = and_(made.start_p50.is_not(None), ~made.why_not.startswith(CRUDE))
+        known = and_(made.start_p50.is_not(None), made.start_p90.is_not(None))
         left_open = and_(known, made.start_p50 < made.start_p90)
         ended = and_(known, jobs.c.state == State.COMPLETED.value, made.end_p50.is_not(None))
         query = (

@@ -181,7 +181,9 @@ def test_however_many_wait_each_has_a_forecast_or_a_crude_one(
     assert starts == sorted(starts)
     lasts = service.analyst.memory.of("job4").predicted_s
     assert lasts > 0
-    assert starts[2] - starts[1] == pytest.approx(lasts)  # work over GPUs: each takes all four
+    # work over GPUs: each takes all four; before anything was seen, about as the rule says
+    assert starts[2] - starts[1] == pytest.approx(lasts, rel=0.3)
+    assert all(one.start_p90 > one.start_p50 for one in made[3:])
     assert all(one.start_p90 is None for one in made[3:])
     service.analyst.refresh()  # what is about the same is not written again
     assert service.forecast("job5", "latest").made_at == made[5].made_at
@@ -243,13 +245,14 @@ def test_forecasts_are_scored_as_jobs_start(service: Service) -> None:
         service.analyst.turn()
     service.decide(seconds=1500.0)
     service.analyst.turn()
-    correction = service.analyst.correction
-    assert correction.learned > 5
+    learned = service.analyst.waits.learned
+    assert learned > 5
     again = service.an_analyst("two")
     service.clock += 100.0
     assert again.take_over()
-    assert again.correction.learned == correction.learned
-    assert again.correction.stretches == correction.stretches
+    assert again.waits.learned == learned
+    mine, others = (one.foresee(one.state.core.jobs()) for one in (service.analyst, again))
+    assert mine == others
 
 
 def test_a_forecast_of_a_job_that_is_held_or_changed_meanwhile_is_not_scored(
@@ -270,7 +273,6 @@ def test_a_forecast_of_a_job_that_is_held_or_changed_meanwhile_is_not_scored(
     )
     service.decide(seconds=1000.0)
     service.analyst.turn()
-    assert service.analyst.correction.learned == 1
     assert [one.start for one in user.kept()] == [180.0, 10.0]  # "waits" and "runs"
 
 

@@ -1,0 +1,234 @@
+"""When those that wait will start, learned from how those that stood like them fared.
+
+Every now and then the crude rule (work ahead over GPUs) is asked about a few of those that wait,
+and what came of them is kept beside what it said. Of a job that waits now, the latest that stood
+like it (about as much work ahead, as long a prediction, as many GPUs) say by which factor the rule
+was off: a Kaplan-Meier estimate, since those still waiting have waited at least so long; the jobs
+one user sent within an hour weigh as one. Beyond what has been seen, what has lasted for t lasts
+for another t in half the cases. No model of the cluster is in it, so it also holds where futures
+are wrong about all jobs alike. Kaplan and Meier, JASA 53 (1958); conformal prediction of survival
+times: Candes, Lei and Ren, JRSS B 85 (2023).
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import exp, inf, log, log2
+from random import Random
+from statistics import NormalDist, fmean
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scheduler.core.core import Core
+from scheduler.core.durations import TYPICAL_S
+from scheduler.explain.whatif.forecasts import CRUDE, StartForecast, crude
+from scheduler.explain.whatif.memory import Memory
+
+Floats = NDArray[np.float64]
+LEVELS = (0.5, 0.9)
+SOON_S = 10.0  # waits are compared as ln(10 s + wait): a few seconds more or less are no news
+WINDOW = 6000  # latest notes that are kept
+ALIKE = 500  # of them, those that are asked about a job
+PRIOR = tuple(NormalDist(0.0, 1.5).inv_cdf((i + 0.5) / 10) for i in range(10))
+PRIOR_WEIGHT = 2.0  # batches that the belief before anything was seen is worth
+FUTURES = {0.5: 0.5, 0.9: 0.25}  # how far futures count, by level; the rest are queue figures
+FEW = 0.15  # of the weight that waited longest: of times beyond, what was seen says nothing
+AT_ONCE = 6  # of those that wait, and of those new among them, noted in one look
+LOOKS = 20.0  # looks in the time that jobs wait on average
+LOOK_S = 0.03  # seconds between looks for every job that waits: a look takes microseconds for each
+
+
+@dataclass(slots=True)
+class _Note:
+    """What the crude rule said of a job, and what came of it.
+
+    Attributes:
+        batch: who sent the job, and in which hour.
+        over: when it started, or left without; None: it waits.
+    """
+
+    at: float
+    log_crude: float
+    batch: tuple[str, int]
+    over: float | None = None
+    started: bool = False
+
+
+class Waits:
+    """Forecasts of starts from queue figures, of one cluster.
+
+    Whoever follows the decisions calls `look` after each pass, `started` and `left`; the same
+    calls give the same forecasts.
+    """
+
+    def __init__(self) -> None:
+        self._notes: list[_Note] = []  # the latest, as a ring
+        self._next = 0  # where the next one stands
+        self._stands: Floats = np.zeros((WINDOW, 3))  # of the notes
+        self._open: dict[str, list[_Note]] = {}
+        self._recent: deque[float] = deque(maxlen=100)  # waits of those that started last
+        self._looked = self._look_at = -inf
+        self._cells: tuple[float, dict[tuple[float, ...], tuple[float, ...]]] = (-inf, {})
+        self.learned = 0
+
+    # --- what happens -----------------------------------------------------------------------
+
+    def look(self, core: Core, memory: Memory, now: float) -> None:
+        """Note where a few of those that wait stand, if it is time for that."""
+        if now < self._look_at:
+            return
+        waiting = [job_id for job_id in core.jobs() if job_id not in core.cluster.runs]
+        usual_s = fmean(self._recent) / LOOKS if self._recent else 0.0
+        self._look_at = now + max(1.0, usual_s, LOOK_S * len(waiting))
+        if not waiting:
+            return
+        new = [j for j in waiting if core.known(j).job.submit_time > self._looked]
+        self._looked = now
+        draw = Random(repr(now))
+        chosen = [draw.sample(those, min(AT_ONCE, len(those))) for those in (waiting, new)]
+        roughly = crude(core, memory, now)
+        for job_id in dict.fromkeys(chosen[0] + chosen[1]):
+            at = roughly[job_id].start_p50
+            if at is not None:
+                self._note(core, job_id, at - now, now)
+
+    def _note(self, core: Core, job_id: str, crude_s: float, now: float) -> None:
+        job = core.known(job_id).job
+        note = _Note(now, log(SOON_S + crude_s), (job.user, int(job.submit_time // 3600)))
+        self._notes[self._next : self._next + 1] = [note]
+        self._stands[self._next] = _stands(core, job_id, crude_s)
+        self._next = (self._next + 1) % WINDOW
+        self._open.setdefault(job_id, []).append(note)
+
+    def started(self, job_id: str, at: float, waited_s: float) -> None:
+        """A job got its GPUs."""
+        self._recent.append(waited_s)
+        self._closed(job_id, at, started=True)
+
+    def left(self, job_id: str, at: float) -> None:
+        """A job left without having started, or is not what it was."""
+        self._closed(job_id, at, started=False)
+
+    def _closed(self, job_id: str, at: float, *, started: bool) -> None:
+        notes = self._open.pop(job_id, ())
+        for note in notes:
+            note.over, note.started = at, started
+        self.learned += len(notes) if started else 0
+        if notes:
+            self._cells = (-inf, {})
+
+    # --- what it says -----------------------------------------------------------------------
+
+    def corrected(
+        self,
+        core: Core,
+        made: Mapping[str, StartForecast],
+        roughly: Mapping[str, StartForecast],
+        now: float,
+    ) -> dict[str, StartForecast]:
+        """Forecasts from futures, drawn (in logarithms) to what queue figures say.
+
+        Where there was no time for futures the queue figures stand alone, and are called crude.
+
+        Args:
+            made: from futures.
+            roughly: by the crude rule.
+        """
+        return {
+            job_id: self._mixed(core, job_id, one, roughly.get(job_id), now)
+            for job_id, one in made.items()
+        }
+
+    def _mixed(
+        self, core: Core, job_id: str, made: StartForecast, rough: StartForecast | None, now: float
+    ) -> StartForecast:
+        if rough is None or rough.start_p50 is None:
+            return made if rough is None or made.start_p50 is not None else rough
+        p50, p90 = made.start_p50, made.start_p90
+        if p50 is not None and p50 == p90:
+            return made  # nothing is left open
+        ahead_s = SOON_S + max(0.0, rough.start_p50 - now)
+        waits = self._levels(_stands(core, job_id, rough.start_p50 - now), now)
+        own = [now + max(0.0, ahead_s * off - SOON_S) for off in waits]
+        if p50 is None or p90 is None:
+            lasts = (rough.end_p50 or rough.start_p50) - rough.start_p50
+            return StartForecast(now, own[0], own[1], own[0] + lasts, None, why_not=CRUDE)
+        new50, new90 = (
+            _between(now, at, figures, FUTURES[level])
+            for at, figures, level in zip((p50, p90), own, LEVELS, strict=True)
+        )
+        new90 = max(new50, new90)
+        return replace(
+            made,
+            start_p50=new50,
+            start_p90=new90,
+            end_p50=None if made.end_p50 is None else made.end_p50 + new50 - p50,
+            end_p90=None if made.end_p90 is None else made.end_p90 + new90 - p90,
+        )
+
+    def _levels(self, stands: tuple[float, ...], now: float) -> tuple[float, ...]:
+        """By which factors the crude rule is off for a job that stands there."""
+        if self._cells[0] != now:
+            self._cells = now, {}
+        cells = self._cells[1]
+        cell = tuple(round(2 * x) / 2 for x in stands)
+        if cell not in cells:
+            cells[cell] = self._of_those_alike(cell, now)
+        return cells[cell]
+
+    def _of_those_alike(self, cell: Sequence[float], now: float) -> tuple[float, ...]:
+        notes = self._notes
+        apart: Floats = ((self._stands[: len(notes)] - cell) ** 2).sum(axis=1)
+        nearest = np.argsort(apart, kind="stable")[:ALIKE]
+        wide = max(float(np.median(apart[nearest])), 1e-6) if len(nearest) else 1.0
+        alike = [notes[i] for i in nearest.tolist()]
+        of_batch = Counter(note.batch for note in alike)
+        weights = np.exp(-apart[nearest] / (2 * wide))
+        weights /= np.array([of_batch[note.batch] for note in alike], float)
+        waited = ((now if n.over is None else n.over) - n.at for n in alike)
+        off = [log(SOON_S + max(0.0, s)) - n.log_crude for s, n in zip(waited, alike, strict=True)]
+        ended = [note.started for note in alike] + [True] * len(PRIOR)
+        weights = np.concatenate((weights, np.full(len(PRIOR), PRIOR_WEIGHT / len(PRIOR))))
+        return tuple(exp(x) for x in kaplan_meier([*off, *PRIOR], ended, weights, LEVELS))
+
+
+def kaplan_meier(
+    logs: Iterable[float], ended: Iterable[bool], weights: Floats, levels: Iterable[float]
+) -> list[float]:
+    """Quantiles of a logarithm of times, of which some are seen only as lower bounds.
+
+    Args:
+        logs: (n,); ended: (n,), False: it lasted for at least so long; weights: (n,).
+
+    Beyond the times at which less than `FEW` of the weight is left, survival falls as 1 / t.
+    """
+    y, over = np.fromiter(logs, float), np.fromiter(ended, bool)
+    order = np.argsort(y, kind="stable")
+    y, over, w = y[order], over[order], weights[order]
+    left = np.cumsum(w[::-1])[::-1]
+    survival = np.cumprod(np.where(over, 1.0 - w / left, 1.0))
+    last = max(0, int(np.count_nonzero(left >= FEW * left[0])) - 1)
+    found = []
+    for level in levels:
+        place = int(np.searchsorted(-survival[: last + 1], level - 1.0 - 1e-12))
+        if place <= last:
+            found.append(float(y[place]))
+        else:
+            found.append(float(y[last]) + log(max(1.0, float(survival[last]) / (1.0 - level))))
+    return found
+
+
+def _stands(core: Core, job_id: str, crude_s: float) -> tuple[float, float, float]:
+    """Where a job stands: work ahead, its prediction and its size, as logarithms."""
+    queued = core.known(job_id)
+    lasts = TYPICAL_S if queued.estimate_s is None else queued.estimate_s
+    return log(SOON_S + max(0.0, crude_s)), log(SOON_S + max(0.0, lasts)), log2(queued.job.gpus + 1)
+
+
+def _between(now: float, one: float, other: float, share: float) -> float:
+    """A moment between two, `share` the first, of logarithms of how far off they are."""
+    first, second = (log(SOON_S + max(0.0, at - now)) for at in (one, other))
+    return now + exp(share * first + (1.0 - share) * second) - SOON_S

@@ -1,0 +1,116 @@
+"""Starts learned from how those that waited fared."""
+
+from __future__ import annotations
+
+import random
+from math import exp, log
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.explain.whatif.forecasts import CRUDE, NO_TIME, StartForecast, crude
+from scheduler.explain.whatif.memory import Memory
+from scheduler.explain.whatif.waits import Waits, kaplan_meier
+from scheduler.policies.fifo import FifoSkip
+from scheduler.testing.builders import Desk, a_job, cluster_of
+
+
+class Line:
+    """One GPU, and jobs that run `slow` times as long as predicted, one after the other."""
+
+    def __init__(self, slow: float, jobs: int, ended: int):
+        self.desk = Desk(FifoSkip(), cluster_of(nodes=1, gpus=1))
+        self.memory = self.desk.core.estimator = Memory(self.desk.core.estimator, asks=True)
+        self.waits, self.now = Waits(), 0.0
+        self.desk.submit(
+            *(a_job(f"j{i}", for_=600.0 * slow, user=f"u{i}") for i in range(jobs)), now=0.0
+        )
+        for i in range(ended):
+            self.waits.look(self.desk.core, self.memory, self.now)
+            self.now += 600.0 * slow  # 600 s are predicted
+            self.desk.end(f"j{i}", now=self.now)
+            self.waits.started(f"j{i + 1}", self.now, self.now)
+
+    def forecast(self, job_id: str, made: StartForecast | None = None) -> StartForecast:
+        core = self.desk.core
+        alone = made or StartForecast(self.now, why_not=NO_TIME)
+        roughly = crude(core, self.memory, self.now)
+        return self.waits.corrected(core, {job_id: alone}, roughly, self.now)[job_id]
+
+
+@pytest.mark.parametrize("slow", [0.25, 4.0])
+def test_it_learns_by_how_much_the_crude_rule_is_off(slow: float) -> None:
+    line = Line(slow, jobs=200, ended=150)
+    rough = crude(line.desk.core, line.memory, line.now)["j199"].start_p50
+    made = line.forecast("j199")
+    assert rough is not None
+    assert made.start_p50 is not None
+    assert made.start_p90 is not None
+    said, true = made.start_p50 - line.now, (200 - 151) * 600.0 * slow
+    assert made.why_not == CRUDE
+    assert abs(log(said / true)) < min(0.7, abs(log((rough - line.now) / true)))
+    assert made.start_p90 > made.start_p50
+    assert made.start_p90 - line.now > 0.9 * true
+
+
+def test_before_anything_was_seen_it_is_the_crude_rule_with_a_wide_margin() -> None:
+    line = Line(1.0, jobs=5, ended=0)
+    rough = crude(line.desk.core, line.memory, 0.0)["j4"].start_p50
+    made = line.forecast("j4")
+    assert rough is not None
+    assert made.start_p50 == pytest.approx(rough, rel=0.3)
+    assert made.start_p90 is not None
+    assert made.start_p90 > 3 * rough
+
+
+def test_what_is_certain_or_unknown_stays_and_futures_are_mixed_in_between() -> None:
+    line = Line(1.0, jobs=60, ended=30)
+    sure = StartForecast(line.now, line.now + 5, line.now + 5, samples=9)
+    assert line.forecast("j59", sure) == sure
+    alone = line.forecast("j59")
+    far = StartForecast(line.now, line.now + 1e6, line.now + 2e6, line.now + 3e6, line.now + 4e6, 9)
+    both = line.forecast("j59", far)
+    assert alone.start_p50 is not None
+    assert both.start_p50 is not None
+    assert alone.start_p50 < both.start_p50 < line.now + 1e6
+    assert both.end_p50 is not None
+    assert both.end_p50 - both.start_p50 == pytest.approx(2e6)
+    assert both.why_not == ""
+    held = StartForecast(line.now, why_not="it is held")
+    line.desk.core.hold("j59", line.now)
+    assert line.forecast("j59", held).start_p50 is None
+
+
+def test_the_same_calls_give_the_same_forecasts_and_who_left_is_no_start() -> None:
+    one, other = Line(2.0, jobs=60, ended=40), Line(2.0, jobs=60, ended=40)
+    assert one.forecast("j59") == other.forecast("j59")
+    learned = one.waits.learned
+    one.waits.left("j50", one.now)
+    assert one.waits.learned == learned
+
+
+def test_kaplan_meier_against_quantiles_and_lower_bounds() -> None:
+    rng = random.Random(0)
+    true = [rng.lognormvariate(0.0, 1.0) for _ in range(4000)]
+    ones = np.ones(len(true))
+    whole = kaplan_meier(map(log, true), [True] * len(true), ones, (0.5, 0.9))
+    assert whole[0] == pytest.approx(0.0, abs=0.06)
+    assert whole[1] == pytest.approx(1.0364 + log(0.15 / 0.1), abs=0.06)  # on from the 85 %
+    seen = [min(t, rng.lognormvariate(0.5, 1.0)) for t in true]
+    over = [s == t for s, t in zip(seen, true, strict=True)]
+    assert sum(over) < 3000
+    (p50,) = kaplan_meier(map(log, seen), over, ones, (0.5,))
+    assert p50 == pytest.approx(0.0, abs=0.1)
+
+
+@given(st.lists(st.tuples(st.floats(-5, 5), st.booleans()), min_size=1), st.floats(0.01, 10.0))
+def test_quantiles_rise_with_the_level_whatever_was_seen(
+    seen: list[tuple[float, bool]], weight: float
+) -> None:
+    logs, over = zip(*seen, strict=True)
+    levels = (0.1, 0.5, 0.9, 0.99)
+    found = kaplan_meier(logs, over, np.full(len(seen), weight), levels)
+    assert found == sorted(found)
+    assert exp(found[0]) > 0
