@@ -183,16 +183,17 @@ class Judge:
                 self._starts_without([h for i, h in enumerate(holders) if i != one], job_id, now)
                 for one in left
             )
-        others = self._others(holders, told["either"], job_id, random)
+        told_too = [*told["either"], *(one for runs in told["instead"] for one in runs)]
+        others = self._others(holders, told_too, job_id, random)
         if others is None:
             return minimal, None
         return minimal, not self._starts_without(others, job_id, now)
 
     def _others(
-        self, holders: Sequence[Holder], either: Sequence[Holder], job_id: str, random: Random
+        self, holders: Sequence[Holder], told_too: Sequence[Holder], job_id: str, random: Random
     ) -> list[Holder] | None:
-        """As many of each kind that are not named; None: there are not so many."""
-        said = {(h["job"], h["node"]) for h in (*holders, *either)}
+        """As many of each kind that are not told of; None: there are not so many."""
+        said = {(h["job"], h["node"]) for h in (*holders, *told_too)}
         by_kind: dict[str, list[Holder]] = {"run": [], "wait": [], "node": []}
         for one in self._everything(job_id):
             if (one["job"], one["node"]) not in said:

@@ -157,26 +157,28 @@ class Service:
 
 
 class Follower:
-    """The judge's own fold of the log."""
+    """The judge's own fold of a log."""
 
-    def __init__(self, service: Service):
-        self.store, self.account = service.store, Account()
-        self.state = State(service.decider.bundle_store.find)
+    def __init__(self, store: Store, bundles: BundleStore):
+        self.store, self.account = store, Account()
+        self.state = State(bundles.find)
         self._left: list[tuple[int, str]] = []
 
-    def follow(self) -> None:
-        """Read on."""
+    def follow(self, upto: int | None = None) -> None:
+        """Read on, up to an event; None: all there are."""
         gone = (Kind.ENDED, Kind.LOST, Kind.NOT_STARTED, Kind.PROFILED)
         for event in self.store.read(self.state.seen):
+            if upto is not None and event.seq > upto:
+                return
             if event.kind in gone:
                 self._left.append((event.seq, event.job_id))
             decisions = self.state.apply(event)
             if event.kind is Kind.DECIDED:
-                upto = event.body["upto"]
+                covered = event.body["upto"]
                 for seq, job_id in self._left:
-                    if seq <= upto:
+                    if seq <= covered:
                         self.account.left(job_id)
-                self._left = [(seq, job_id) for seq, job_id in self._left if seq > upto]
+                self._left = [(seq, job_id) for seq, job_id in self._left if seq > covered]
                 self.account.decided(decisions, self.state.now)
 
 
@@ -201,7 +203,8 @@ class _Life:
 
     def __init__(self, service: Service, wanted: int, seed: int):
         self.service, self.wanted, self.seed = service, wanted, seed
-        self.follower, self.found = Follower(service), Found("live-service")
+        self.follower = Follower(service.store, service.decider.bundle_store)
+        self.found = Found("live-service")
         self.coming = plan(max(60, 4 * wanted), seed)
         self.every_s = self.coming[-1].after_s / max(1, wanted)
         self.look_at, self.drain_at = 0.1 * self.coming[-1].after_s, DRAIN_S

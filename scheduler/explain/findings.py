@@ -5,7 +5,7 @@ Everything here is computed at the moment it is asked. Jobs of others are counte
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
@@ -184,6 +184,7 @@ def told(
         "in_all": len(holders),
         "either": [plain(holder) for holder in found.way.alternatives][:most],
         "alternatives": len(found.way.alternatives),
+        "instead": [[plain(holder) for holder in runs] for runs in found.way.instead][:most],
         "still": "" if found.way.still is None else _STILL.get(found.way.still, _UNSAID),
         "in_the_way": way_words(found, holders),
         "position": found.position,
@@ -214,8 +215,17 @@ def way_words(found: Answer, holders: list[dict[str, Any]]) -> str:
     others = len(found.way.alternatives)
     instead = f", or without any of {count(others, 'other')}" if others > 1 else ""
     instead = ", or without one other" if others == 1 else instead
+    if found.way.instead:
+        many = f" ({len(found.way.instead)} ways)" if len(found.way.instead) > 1 else ""
+        instead = f", or without {_some(found.way.instead)} instead{many}"
     without = listed([part for part in parts if part])
     return f"{numbers} It starts without {without}{instead} (tried)."
+
+
+def _some(sets: Sequence[Sequence[Holder]]) -> str:
+    """How many runs: "2 others", "1-3 others"."""
+    few, many = min(map(len, sets)), max(map(len, sets))
+    return count(many, "other") if few == many else f"{few}-{many} others"
 
 
 def _group(kind: Kind, holders: list[dict[str, Any]]) -> str:

@@ -368,10 +368,10 @@ def placement_of(d: Decision) -> str:
 def remarks(events: Sequence[Event]) -> Iterator[tuple[Event, list[str]]]:
     """Each event with what its sentence does not say: numbers, order value, next step.
 
-    The estimate and the order value are said when they change. What a free profiling pass said of
-    queues it never served is left out.
+    The estimate, how far off such estimates were, and the order value are said when they change.
+    What a free profiling pass said of queues it never served is left out.
     """
-    before: tuple[float | None, float | None] = (None, None)
+    before: tuple[float | None, str, float | None] = (None, "", None)
     for event in events:
         d = event.decision
         if event.void:
@@ -380,9 +380,11 @@ def remarks(events: Sequence[Event]) -> Iterator[tuple[Event, list[str]]]:
         ordered = []
         if d.estimate_s is not None and d.estimate_s != before[0]:
             ordered.append(f"predicted {duration(d.estimate_s)}")
-        if d.priority is not None and d.priority != before[1]:
+        if (spread := _spread(d)) and spread != before[1]:
+            ordered.append(spread)
+        if d.priority is not None and d.priority != before[2]:
             ordered.append(f"order value {number(d.priority)} (smaller goes first)")
-        before = d.estimate_s, d.priority
+        before = d.estimate_s, spread, d.priority
         said.append(", ".join(ordered))
         if d.expected_start is not None:
             early, late = d.expected_start
@@ -406,8 +408,20 @@ def _evidence(event: Event) -> str:
     said += [f"{n} {given[n]}" for n in names if n in given and str(given[n]) not in words]
     if event.decision.batch is not None:
         said.append(_batch(*event.decision.batch))
-    said += [f"{name} {value}" for name, value in event.decision.evidence if name != "free_in_s"]
+    said += [f"{name} {value}" for name, value in event.decision.evidence if name not in _IN_WORDS]
     return ", ".join(said)
+
+
+_IN_WORDS = ("free_in_s", "p10_s", "p50_s", "p90_s", "mean_s")
+
+
+def _spread(d: Decision) -> str:
+    """How long those predicted alike ran, in words; "" where it was not recorded."""
+    given = dict(d.evidence)
+    if "p10_s" not in given or "p90_s" not in given:
+        return ""
+    low, high = (duration(max(0.0, float(given[name]))) for name in ("p10_s", "p90_s"))
+    return f"eight in ten of those predicted so ran {low} to {high}"
 
 
 _ON_GPUS = (Action.START, Action.PACK, Action.PREEMPT, Action.RESIZE)
@@ -442,9 +456,10 @@ def _headline(
     if job.refused:
         return f"{who} was refused."
     waited = sum(w.seconds for w in waits)
-    if waits and waited >= 1:
-        text = f"{who} waited {duration(waited)}"
-        if waits[0].share < 0.995:
+    if waits:
+        still = spans[-1].phase is Phase.WAITING and spans[-1].end is None
+        text = f"{who} waits" if still and not waited else f"{who} waited {duration(waited)}"
+        if waits[0].share < 0.995 and waited:
             text += f", {percent(waits[0].share)} of it"
         text += f" because: {waits[0].sentence}."
     else:

@@ -6,7 +6,7 @@ them. Each set is removed from a copy of the core; what is named starts the job 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -71,12 +71,15 @@ class Way:
     Attributes:
         holders: the smallest set found without which the job starts at once; empty: none was.
         alternatives: other single ones that would do as well.
+        instead: sets of other runs, none in two, of which each would do in the place of the runs
+            among the holders.
         not_examined: what was not tried, in words.
         still: with everything removed, why it would wait even then; None: it starts.
     """
 
     holders: tuple[Holder, ...] = ()
     alternatives: tuple[Holder, ...] = ()
+    instead: tuple[tuple[Holder, ...], ...] = ()
     not_examined: tuple[str, ...] = ()
     still: Reason | None = None
 
@@ -125,6 +128,7 @@ class _Search:
         self.runs = _runs(futures, self.queued)
         self.nodes: list[Item] = [*_closed(self.core, self.queued)]
         self.best: tuple[Item, ...] = ()  # without these it starts
+        self.instead: list[list[str]] = []  # runs that would do as well as those in `best`
         self.not_examined: list[str] = []
         self.base = self._copy()
 
@@ -149,6 +153,7 @@ class _Search:
             else:
                 return Way(still=self._even_then(), not_examined=tuple(self.not_examined))
             self.best = tuple(self._fewest(list(self.best)))
+            self._instead()
         except _OutOfTime:
             self.best = self.best or self._anybody()
             said = "whether fewer of these would do" if self.best else "further sets of jobs"
@@ -167,7 +172,8 @@ class _Search:
 
     def _way(self, found: Sequence[Item], others: Sequence[Item] = ()) -> Way:
         holders, alternatives = (tuple(map(self._holder, items)) for items in (found, others))
-        return Way(holders, alternatives, tuple(self.not_examined))
+        instead = tuple(tuple(map(self._holder, items)) for items in self.instead)
+        return Way(holders, alternatives, instead, tuple(self.not_examined))
 
     def _decided(self, gone: Iterable[Item]) -> list[Decision]:
         return _decided_without(self.base.restore(Believed({})), gone, self.futures.now)
@@ -252,10 +258,14 @@ class _Search:
                     seeds.append([*names])
         return sorted(seeds, key=len)[:SEEDS]
 
-    def _seed(self, pool: Pool, node: int) -> tuple[float, list[str]] | None:
+    def _seed(
+        self, pool: Pool, node: int, without: Container[Item] = ()
+    ) -> tuple[float, list[str]] | None:
         mask, names, last = pool.free_on(node), list[str](), 0.0
         need = min(self.queued.job.gpus, pool.per_node)
         for run, end in self._on.get(node, ()):
+            if run.job.job_id in without:
+                continue
             if mask.bit_count() >= need:
                 break
             for at, gpus in zip(run.nodes, run.gpus, strict=True):
@@ -295,6 +305,22 @@ class _Search:
                 break
             piece //= 2
         return group
+
+    def _instead(self) -> None:
+        """Find as many runs, or fewer, that would do in the place of those that were found."""
+        runs = {run.job.job_id for run in self.runs}
+        rest = [item for item in self.best if item not in runs]
+        wanted, told = len(self.best) - len(rest), set(self.best)
+        for pool in _pools(self.core, self.queued) if wanted else ():
+            for node in pool.nodes() if self.queued.job.gpus <= pool.per_node else ():
+                while pool.is_open(node) and (seed := self._seed(pool, node, told)) is not None:
+                    if process_time() > self.until - BUDGET_S / 4:
+                        self.not_examined.append("whether other sets of runs would do as well")
+                        return
+                    if not 0 < len(seed[1]) <= wanted or not self._starts([*seed[1], *rest]):
+                        break
+                    self.instead.append(seed[1])
+                    told.update(seed[1])
 
     def _even_then(self) -> Reason | None:
         """Why it waits with nothing in its way; None: it would start."""

@@ -126,7 +126,7 @@ def held_words(d: Decision) -> str:
     if d.reason is Reason.RESERVED_FOR_STARVING_JOB:
         return f" ({who})" if named else ""
     free_in_s = dict(d.evidence).get("free_in_s")
-    soon = f", expected to end within {duration(float(free_in_s))}" if free_in_s else ""
+    soon = f", then expected to end within {duration(float(free_in_s))}" if free_in_s else ""
     return f"; held by {who}{soon}"
 
 

@@ -44,9 +44,9 @@ def account_of(core: Core) -> Account:
     )
 
 
-def asked(*runs: int, need: int = 4) -> tuple[Judge, Said, Desk, Memory]:
-    """Why `next` waits for GPUs of one node of eight, held by runs of so many."""
-    desk = Desk(FifoSkip(), cluster_of(nodes=1, gpus=8))
+def asked(*runs: int, need: int = 4, nodes: int = 1) -> tuple[Judge, Said, Desk, Memory]:
+    """Why `next` waits for GPUs of nodes of eight, held by runs of so many."""
+    desk = Desk(FifoSkip(), cluster_of(nodes=nodes, gpus=8))
     memory = desk.core.estimator = Memory(desk.core.estimator, asks=True)
     desk.submit(*(a_job(f"r{i}", gpus=gpus) for i, gpus in enumerate(runs)))
     desk.submit(a_job("next", gpus=need, at=NOW), now=NOW)
@@ -123,6 +123,20 @@ def test_who_is_not_said_to_do_as_well_must_not() -> None:
     assert len(said["either"]) == 1
     assert judge.verdict(said, "next", NOW).specific is None  # nobody else is left to remove
     said["either"] = []
+    assert judge.verdict(said, "next", NOW).specific is False
+
+
+def test_sets_that_would_do_as_well_are_told_and_who_keeps_them_quiet_is_found() -> None:
+    judge, said, *_ = asked(4, 4, 4, 4, 4, 4, need=8, nodes=3)
+    assert [len(runs) for runs in said["instead"]] == [2, 2]
+    assert "or without 2 others instead (2 ways)" in said["in_the_way"]
+    found = judge.verdict(said, "next", NOW)
+    assert (found.necessary, found.minimal, found.specific) == (True, True, None)
+    for runs in said["instead"]:  # each is as true as what is named first
+        said["holders"] = runs
+        assert judge.verdict(said | {"instead": []}, "next", NOW).necessary
+    judge, said, *_ = asked(4, 4, 4, 4, need=8, nodes=2)
+    said["instead"] = []
     assert judge.verdict(said, "next", NOW).specific is False
 
 

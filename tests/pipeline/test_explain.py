@@ -518,3 +518,29 @@ def test_reading_back_gives_the_decisions_that_were_taken(tmp_path: Path) -> Non
     assert own == taken
     assert joined == []
     assert RunFolder(tmp_path).decisions("p") == ([], [taken[1]])
+
+
+def test_a_short_wait_is_a_wait_and_one_without_end_too() -> None:
+    wait = a_decision(0, 1000, Action.WAIT, Reason.GPUS_BUSY, need=4, free=1, limit=8)
+    start = a_decision(1, 1000.4, Action.START, Reason.EXCLUSIVE_GPUS, nodes=(7,), gpus=(0b1,))
+    ended = a_job(end_time=1500.4, jct_s=500.4, queue_s=0.4, ran_s=500.0, profile_s=0.0)
+    story = build_story(ended, [wait, start])
+    assert story.waits
+    assert story.headline.startswith("Job j (4 GPUs, research) waited 0.4 s because: needs 4 GPUs")
+    story = build_story(a_job(), [wait])
+    assert story.waits
+    assert "did not have to wait" not in story.headline
+    assert "waits because" in story.headline
+
+
+def test_how_far_off_a_prediction_may_be_is_said_once_and_in_words() -> None:
+    spread = (("p10_s", 12.0), ("p50_s", 84.0), ("p90_s", 300.0), ("mean_s", 120.0))
+    own = [
+        a_decision(0, 1000, Action.ENQUEUE, Reason.SUBMITTED, estimate_s=71.0, evidence=spread),
+        a_decision(1, 1000, Action.WAIT, Reason.GPUS_BUSY, need=4, free=1, limit=8,
+                   estimate_s=71.0, evidence=spread),
+    ]  # fmt: skip
+    text = told(build_story(a_job(), own))
+    assert text.count("eight in ten of those predicted so ran 12 s to 5 min") == 1
+    assert "84" not in text
+    assert "p10_s" not in text

@@ -390,7 +390,8 @@ class Analyst:
             if kind == "why":
                 futures = self.futures()
                 found, closed = reasons.answer(futures, job_id), self._closed(names)
-                return reasons.told(found, owner, futures, names=names, closed=closed)
+                said = reasons.told(found, owner, futures, names=names, closed=closed)
+                return said | {"seq": self.state.seen}
             if kind == "after":
                 return self._after(job_id, str(body["other"]))
             asking = WhatIf(

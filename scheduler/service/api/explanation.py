@@ -103,6 +103,7 @@ class Analysis:
         holders: the smallest set found without which it starts, of `in_all` the first 20;
             `in_the_way`: in words.
         either: others of which a single one would do as well, of `alternatives` the first 20.
+        instead: sets of other runs of which each would do in the place of the runs that hold it up.
         still: with everything out of its way, why it would wait even then; "" where it starts.
         order: terms of its place; `place`: the same in words.
         bound_s: seconds until GPUs are kept for it, as things stand; None: nothing is promised.
@@ -111,6 +112,7 @@ class Analysis:
         not_examined: what was left out.
         suggestions: changes that were seen to help.
         unavailable: why there is no analysis.
+        seq: the last event of the log that was known then.
     """
 
     at: float | None = None
@@ -122,6 +124,7 @@ class Analysis:
     in_all: int = 0
     either: list[InTheWay] = field(default_factory=list)
     alternatives: int = 0
+    instead: list[list[InTheWay]] = field(default_factory=list)
     still: str = ""
     in_the_way: str = ""
     position: int | None = None
@@ -134,6 +137,7 @@ class Analysis:
     not_examined: list[str] = field(default_factory=list)
     suggestions: list[WhatIfAnswer] = field(default_factory=list)
     unavailable: str = ""
+    seq: int | None = None
 
     @classmethod
     def of(cls, job_id: str, why: Mapping[str, Any], suggested: Mapping[str, Any]) -> Analysis:
@@ -144,6 +148,7 @@ class Analysis:
             **told,
             holders=[InTheWay(**holder) for holder in why["holders"]],
             either=[InTheWay(**holder) for holder in why["either"]],
+            instead=[[InTheWay(**holder) for holder in runs] for runs in why["instead"]],
             order=[OrderTerm(**term) for term in why["order"]],
             suggestions=[
                 WhatIfAnswer.of(job_id, one["change"], one)
@@ -153,8 +158,8 @@ class Analysis:
 
 
 _TOLD = (
-    "at", "dominant", "need", "free", "limit", "in_all", "alternatives", "still", "in_the_way",
-    "position", "waiting", "place", "bound_s", "promise", "sharing", "not_examined",
+    "at", "seq", "dominant", "need", "free", "limit", "in_all", "alternatives", "still",
+    "in_the_way", "position", "waiting", "place", "bound_s", "promise", "sharing", "not_examined",
 )  # fmt: skip
 
 

@@ -76,6 +76,10 @@ def test_what_the_analyst_says_blocks_does(world: World, name: str) -> None:
                 else:
                     copy.withdrawn(holder.job_id, now)
             assert d.job_id in {x.job_id for x in copy.decide(now) if x.action in BEGINS}
+            others = [h.job_id or h.node for h in way.holders if h.kind is not Kind.RUN]
+            for runs in way.instead:
+                gone = [*others, *(run.job_id for run in runs)]
+                assert starts_without(futures, d.job_id, [g for g in gone if g is not None])
 
     replay(world, a_policy(name, world), look)
 

@@ -183,8 +183,7 @@ def test_however_many_wait_each_has_a_forecast_or_a_crude_one(
     assert lasts > 0
     # work over GPUs: each takes all four; before anything was seen, about as the rule says
     assert starts[2] - starts[1] == pytest.approx(lasts, rel=0.3)
-    assert all(one.start_p90 > one.start_p50 for one in made[3:])
-    assert all(one.start_p90 is None for one in made[3:])
+    assert [one for one in made[3:] if one.start_p90 <= one.start_p50] == []
     service.analyst.refresh()  # what is about the same is not written again
     assert service.forecast("job5", "latest").made_at == made[5].made_at
 
