@@ -68,9 +68,11 @@ class Watching(Memory):
         super().submitted(job, now)
         self.fresh.append(job.job_id)
 
-    def quantiles(self, past: SubmittedJob, elapsed_s: float = 0.0) -> Quantiles:
+    def quantiles(
+        self, past: SubmittedJob, elapsed_s: float = 0.0, points: int | None = None
+    ) -> Quantiles:
         if self._truth is None:
-            return super().quantiles(past, elapsed_s)
+            return super().quantiles(past, elapsed_s, points)
         return (max(self._truth[past.job.job_id], elapsed_s),)
 
 

@@ -3,9 +3,10 @@
     python -m benchmarks.explanations --json [--quick] [--only WORLD ...] [--waits N]
     python -m benchmarks.explanations --deep
 
-Plays eight simulated worlds and lets one service live (`worlds.py`, `live.py`), stops at moments
-of each, asks why some of the jobs that wait do, and hands the answers to a judge (`judge.py`) who
-carries them out on the core that decides, in a forked process:
+Plays eight simulated worlds (`worlds.py`) and lets two services live (`live.py`, in one process;
+`running.py`, in several and asked over HTTP), stops at moments of each, asks why some of the jobs
+that wait do, and hands the answers to a judge (`judge.py`) who carries them out on the core that
+decides, in a forked process:
 
 - `named`: somebody or something is in the way beside need and free GPUs;
 - `necessary`: with what is named gone, the job is given GPUs at once (or, where it was said that
@@ -21,8 +22,9 @@ carries them out on the core that decides, in a forked process:
 - `forecasts`: starts kept by their p90, over jobs and over batches (what one user sends within an
   hour), by promised wait; pinball loss beside a moving average of recent waits and the crude rule.
 
-Prints whether the bounds of `explanations_budget.json` hold. A world that needs the shared data is
-left out without it, and said to be. `--deep` times answers in a line of 10,000 instead (`deep.py`).
+Prints whether the bounds of `explanations_budget.json` hold; what was not measured does not hold.
+A world that needs the shared data is left out without it, and said to be. `--deep` times answers in
+a line of 10,000 instead (`deep.py`).
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ from benchmarks.calibration import Calibration
 from benchmarks.explanations import deep
 from benchmarks.explanations.figures import NAMES, figures, one, verdict
 
-WAITS, QUICK = 125, 12  # of each world
+WAITS, QUICK = 130, 12  # of each world
 
 
 def main() -> None:
@@ -70,6 +72,7 @@ def main() -> None:
         shown = ("waits", "named", "necessary", "minimal", "specific", "fresh", "stable")
         print(", ".join(f"{name} {told[name]}" for name in shown))
         print("beyond the bounds: " + (", ".join(bounds["exceeded"]) or "nothing"))
+        print("not measured: " + (", ".join(bounds["missing"]) or "nothing"))
     sys.exit(0 if told["holds"] else 1)
 
 

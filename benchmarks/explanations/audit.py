@@ -26,7 +26,7 @@ from scheduler.simulation.engine import Engine, Progress
 AT_ONCE = 6  # waits looked at in one moment
 MOMENTS = 3  # as many moments are tried as would be needed, since in some nobody waits
 FUTURES = 12  # of a forecast, a suggestion, and of its judgement
-FORECAST_S, SUGGEST_S = 1.0, 1.5  # processor seconds for either
+FORECAST_S, SUGGEST_S = 0.5, 1.5  # processor seconds for either
 
 
 @dataclass
@@ -70,7 +70,7 @@ class Audited(Engine):
     """
 
     def __init__(
-        self, world: AuditWorld, data: Path, seed: int, wanted: int, *, ask_every: int = 3
+        self, world: AuditWorld, data: Path, seed: int, wanted: int, *, ask_every: int = 6
     ):
         scenario = world.made(data, seed)
         work = scenario.workload

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import logging
-import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -27,7 +27,6 @@ NAMES = [*SERVICES, *(world.name for world in WORLDS)]
 def one(name: str, data: Path, seed: int, waits: int) -> Found:
     """One world, in a process of its own."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
-    os.nice(5)
     if name in SERVICES:
         began = time.process_time()
         found = SERVICES[name](waits, seed)
@@ -71,10 +70,29 @@ def _of_world(o: Found) -> dict[str, Any]:
 
 
 def verdict(found: dict[str, Any], calibration: Calibration) -> dict[str, Any]:
-    """The bounds, on the figures by their names."""
+    """The bounds, on the figures by their names; one that was not measured is not held."""
     flat = {name: value for name, value in found.items() if isinstance(value, int | float)}
     flat["counterfactuals_true"] = found["counterfactuals"]["true"]
     flat |= {name: found["readable"][name] for name in ("words_p50", "codes", "raw_names")}
-    flat["jobs_without_any"] = found["forecasts"]["jobs_without_any"]
+    made = found["forecasts"]
+    names = ("jobs_p90", "batches_p90", "jobs_without_any", "jobs_without_p90")
+    flat |= {name: made[name] for name in names} | _beside_rules(made["pinball"])
     known = {name: value for name, value in flat.items() if value is not None}
-    return calibration.judge(known, BUDGET)
+    told = calibration.judge(known, BUDGET)
+    bounds = json.loads(BUDGET.read_text())
+    missing = sorted({name for part in bounds.values() for name in part} - known.keys())
+    return told | {"missing": missing, "holds": told["holds"] and not missing}
+
+
+def _beside_rules(pinball: Mapping[str, Any]) -> dict[str, float]:
+    """The loss over that of the better of the two simple rules, of each level."""
+    if not pinball["jobs"]:
+        return {}
+    return {
+        f"{level}_loss_of_best_rule": round(
+            pinball[f"{level}_s"]
+            / max(1e-9, min(pinball[f"{rule}_{level}_s"] for rule in ("moving_average", "crude"))),
+            4,
+        )
+        for level in ("p50", "p90")
+    }

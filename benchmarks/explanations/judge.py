@@ -21,7 +21,7 @@ from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Decision, Reason
 
 BEGINS = (Action.START, Action.PACK, Action.PROFILE)
-LEFT = 3  # of several that are named, so many are left one by one
+LEFT = 2  # of several that are named, so many are left one by one
 Holder = Mapping[str, Any]  # of an answer: kind, job, node, ran_s, ...
 
 

@@ -119,8 +119,11 @@ class DurationDistribution:
         predicted_s: float | None,
         elapsed_s: float = 0.0,
         limit_s: float | None = None,
+        points: int | None = None,
     ) -> Quantiles:
         """Total duration of a job that has run `elapsed_s`, none of it beyond `limit_s`.
+
+        By `points` quantiles: fewer take less time. None: as many as this distribution has.
 
         Of everything learned up to now, where the other questions are answered from a grid that is
         refreshed now and then. Less than 0 elapsed (it began by a clock that is ahead of ours)
@@ -128,7 +131,7 @@ class DurationDistribution:
         """
         elapsed_s = max(0.0, elapsed_s)
         predicted = TYPICAL_S if predicted_s is None else predicted_s
-        scale, n = 1.0 + predicted, self._points
+        scale, n = 1.0 + predicted, points or self._points
         seen = self._believed(self._range(predicted))
         first = bisect_right(seen, log1p(elapsed_s) - log1p(predicted)) if elapsed_s > 0 else 0
         left = len(seen) - first

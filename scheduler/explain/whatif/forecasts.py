@@ -22,6 +22,7 @@ SAMPLES = 64
 NO_TIME = "there was no time to run enough futures"
 CRUDE = "crude estimate: work ahead over GPUs"
 HELD = "it is held, and does not start until it is released"
+MIDDLE = 15  # quantiles of which the median of a run is read: there are many runs
 LEAST = 9  # fewer futures than this say nothing of a p90
 
 
@@ -219,7 +220,7 @@ def crude(core: Core, memory: Memory, now: float) -> dict[str, StartForecast]:
 def _left_s(core: Core, memory: Memory, run: Run, now: float) -> float:
     ran_s = now - run.start_time
     past = _past(core, memory, run.job.job_id)
-    return max(0.0, at_level(memory.quantiles(past, ran_s), 0.5) - ran_s)
+    return max(0.0, at_level(memory.quantiles(past, ran_s, MIDDLE), 0.5) - ran_s)
 
 
 def _past(core: Core, memory: Memory, job_id: str) -> SubmittedJob:
@@ -245,9 +246,10 @@ def summary(now: float, starts: list[float], ends: list[float], horizon_s: float
     if not any(map(isfinite, starts)):
         why = f"in no future had it started after {horizon_s / DAY_S:g} days"
         return StartForecast(now, samples=len(starts), why_not=why)
-    levels = [_level(now, values, level, horizon_s) for values in (starts, ends)
-              for level in (0.5, 0.9)]  # fmt: skip
-    return StartForecast(now, *levels, len(starts), "", tuple(sorted(starts)))
+    p50, p90, end_p50, end_p90 = (
+        _level(now, values, level, horizon_s) for values in (starts, ends) for level in (0.5, 0.9)
+    )
+    return StartForecast(now, p50, p90, end_p50, end_p90, len(starts), starts=tuple(sorted(starts)))
 
 
 def _level(now: float, values: list[float], level: float, horizon_s: float) -> float:

@@ -90,9 +90,12 @@ class Memory(Estimator):
         except LookupError:
             return None
 
-    def quantiles(self, past: SubmittedJob, elapsed_s: float = 0.0) -> Quantiles:
+    def quantiles(
+        self, past: SubmittedJob, elapsed_s: float = 0.0, points: int | None = None
+    ) -> Quantiles:
         """Distribution of a job's duration, given how long it has run."""
-        return self.durations.quantiles(past.predicted_s, elapsed_s, past.job.time_limit_s)
+        limit_s = past.job.time_limit_s
+        return self.durations.quantiles(past.predicted_s, elapsed_s, limit_s, points)
 
     def profiles(self) -> Iterable[Profile]:
         """Profiles of the recent arrivals that have one."""

@@ -37,7 +37,7 @@ PRIOR_WEIGHT = 2.0  # batches that the belief before anything was seen is worth
 FUTURES = {0.5: 0.5, 0.9: 0.25}  # how far futures count, by level; the rest are queue figures
 FEW = 0.15  # of the weight that waited longest: of times beyond, what was seen says nothing
 AT_ONCE = 6  # of those that wait, and of those new among them, noted in one look
-LOOKS = 20.0  # looks in the time that jobs wait on average
+LOOKS = 15.0  # looks in the time that jobs wait on average
 LOOK_S = 0.03  # seconds between looks for every job that waits: a look takes microseconds for each
 
 

@@ -29,7 +29,11 @@ class Sure(DurationDistribution):
     """Durations that are known: predictions come true."""
 
     def quantiles(
-        self, predicted_s: float | None, elapsed_s: float = 0.0, limit_s: float | None = None
+        self,
+        predicted_s: float | None,
+        elapsed_s: float = 0.0,
+        limit_s: float | None = None,
+        points: int | None = None,
     ) -> list[float]:
         assert predicted_s is not None
         return [max(predicted_s, elapsed_s)]
