@@ -172,6 +172,19 @@ class _Submission:
     profile: Profile | None = None
 
 
+def _carried_on(was: _Submission, changed: _Submission) -> _Submission:
+    """A changed submission with what stays true of the one before."""
+    changed.burst, changed.calendar = was.burst, was.calendar
+    changed.since_submit = tuple(
+        before if key is old else since
+        for key, old, before, since in zip(
+            changed.keys, was.keys, was.since_submit, changed.since_submit, strict=True
+        )
+    )
+    changed.profile = was.profile if changed.job.gpus == was.job.gpus else None
+    return changed
+
+
 _USER_KEY, _TEMPLATE_KEY = 0, 2  # positions in KEYS
 _NOTHING = KeyHistory()  # stands for a key never seen; never written to
 _Block = Callable[[_Submission, float, list[Value]], None]
@@ -334,15 +347,7 @@ class FeatureState:
         if self._survives:
             self._lives.advance(now)
         self._leave_queue(was)
-        submission = self._recorded(job, now)
-        submission.burst, submission.calendar = was.burst, was.calendar
-        submission.since_submit = tuple(
-            before if key is old else since
-            for key, old, before, since in zip(
-                submission.keys, was.keys, was.since_submit, submission.since_submit, strict=True
-            )
-        )
-        submission.profile = was.profile if job.gpus == was.job.gpus else None
+        submission = _carried_on(was, self._recorded(job, now))
         if self._survives:
             self._lives.regroup(job.job_id, self._hazards(submission))
         self._join_queue(submission)
@@ -403,15 +408,19 @@ class FeatureState:
     # -- rows --------------------------------------------------------------------------------
 
     def row(self, job: Job, now: float) -> list[Value]:
-        """Feature values of `job` as of `now`, aligned with `self.features`. Changes nothing."""
-        self._check(now)
-        submission = self._live.get(job.job_id)
-        if submission is None:
-            submission = self._preview(job, now)
-        out: list[Value] = []
-        for block in self._blocks:
-            block(submission, now, out)
-        return out if self._whole else [out[i] for i in self._picks]
+        """Feature values of `job` as of `now`, aligned with `self.features`. Changes nothing.
+
+        Of a job that was submitted otherwise: as they would be if it were changed now.
+        """
+        submission = self._seen_now(job, now)
+        was = self._live.get(job.job_id, submission)
+        if was is submission:
+            return self._values(submission, now)
+        self._leave_queue(was)  # it would not count itself among those that wait
+        try:
+            return self._values(submission, now)
+        finally:
+            self._join_queue(was)
 
     def outlook(self, job: Job, now: float) -> tuple[float, tuple[float, ...]]:
         """What histories alone say of ln(1 + duration): intercept, and `OUTLOOK_TERMS`.
@@ -420,8 +429,7 @@ class FeatureState:
         """
         if not self._survives:
             raise FeatureError("outlook: the family survival is not kept")
-        self._check(now)
-        submission = self._live.get(job.job_id) or self._preview(job, now)
+        submission = self._seen_now(job, now)
         return survival.outlook(submission.hazards, job.time_limit_s)
 
     # -- inside ------------------------------------------------------------------------------
@@ -436,6 +444,22 @@ class FeatureState:
             raise FeatureError(f"job {job_id}: not submitted, or already ended")
         self._check(now)
         return submission
+
+    def _seen_now(self, job: Job, now: float) -> _Submission:
+        """The submission as it is recorded, or as it would be if it were made or changed now."""
+        self._check(now)
+        was = self._live.get(job.job_id)
+        if was is None:
+            return self._preview(job, now)
+        if was.job == job or was.phase is not _Phase.QUEUED:
+            return was
+        return _carried_on(was, self._preview(job, now))
+
+    def _values(self, submission: _Submission, now: float) -> list[Value]:
+        out: list[Value] = []
+        for block in self._blocks:
+            block(submission, now, out)
+        return out if self._whole else [out[i] for i in self._picks]
 
     def _preview(self, job: Job, now: float) -> _Submission:
         """The submission as it would be recorded now. Changes nothing."""

@@ -157,6 +157,7 @@ def compare(
     where: str = HERE,
     keep: Keep | None = None,
     progress: Callable[[Task], None] | None = None,
+    world: Figures | None = None,
 ) -> Figures:
     """Run every policy on every seed.
 
@@ -165,6 +166,7 @@ def compare(
         out: where to record the runs of the first seed, one folder per policy.
         where: see `pipeline.cluster.mapped`.
         keep: runs already finished, which are not run anew.
+        world: what it takes, beside the seed, to open the same worlds again; kept with the records.
 
     Returns:
         ``{track, seeds, loop, notes, policies: [figures as mean and sd], paired: [differences to
@@ -174,7 +176,7 @@ def compare(
     tasks = [Task(policy, seed) for seed in seeds for policy in policies]
     rows: dict[Task, Figures] = {}
     with mapped(where, keep) as over:
-        found = over(_Sweep(scenarios, seeds[0], out), tasks)
+        found = over(_Sweep(scenarios, seeds[0], out, world), tasks)
         for task, figures in zip(tasks, found, strict=True):
             rows[task] = figures
             if progress is not None:
@@ -200,15 +202,22 @@ def compare(
 class _Sweep:
     """A run of a comparison, to be sent elsewhere; the world of a seed is made once in a row."""
 
-    def __init__(self, scenarios: Callable[[int], World], first: int, out: Path | None):
-        self.scenarios, self.first, self.out = scenarios, first, out
+    def __init__(
+        self,
+        scenarios: Callable[[int], World],
+        first: int,
+        out: Path | None,
+        world: Figures | None = None,
+    ):
+        self.scenarios, self.first, self.out, self.opened = scenarios, first, out, world
         self._world: World | None = None
 
     def __call__(self, task: Task) -> Figures:
         if self._world is None or self._world.seed != task.seed:
             self._world = self.scenarios(task.seed)
         folder = self.out / task.policy if self.out and task.seed == self.first else None
-        return run(self._world, task.policy, folder)
+        world = None if self.opened is None else {**self.opened, "seed": task.seed}
+        return run(self._world, task.policy, folder, world=world)
 
     def __getstate__(self) -> Figures:
         return self.__dict__ | {"_world": None}

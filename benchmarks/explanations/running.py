@@ -43,7 +43,9 @@ def audit(wanted: int, seed: int, minutes: float = MINUTES, jobs: int = JOBS) ->
         feeding = threading.Thread(target=demo.feed, args=(running, sent, stopping.is_set))
         feeding.start()
         try:
-            _Asking(Path(folder) / "service", running, found, seed).run(min(wanted, MOST), feeding.is_alive)
+            _Asking(Path(folder) / "service", running, found, seed).run(
+                min(wanted, MOST), feeding.is_alive
+            )
         finally:
             stopping.set()
             feeding.join()

@@ -156,7 +156,7 @@ def _about_the_wait(
     if explained["overtaken"]:
         rows.append(("Overtaken", explained["overtaken"]["text"]))
     if analysis is not None:
-        wanted = ("promise", "sharing")
+        wanted = ("promise", "changed", "sharing")
         rows += [(name.capitalize(), analysis[name]) for name in wanted if analysis[name]]
     return rows
 

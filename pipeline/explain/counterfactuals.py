@@ -90,6 +90,7 @@ def stand_at(scenario: Scenario, policy: str, at: float) -> tuple[Core, Memory]:
         scenario.workload.jobs,
         scenario.workload.work,
         scenario.speed,
+        after=scenario.workload.after,
         quirks=scenario.quirks,
     )
     engine.until = at

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from functools import partial
+from pathlib import Path
 from typing import Any
 
 from features.files import write_json, write_whole
@@ -28,20 +28,20 @@ HEADLINE = ("fifo", "lucid", "pellucid")  # of these `dvc metrics show` tells; p
 
 def run(params: Params) -> str:
     cut = test_from(read_dataset(TRACE).column("submit_time"), params.train.test_days)
-    make = partial(
-        open_scenario,
-        TRACE,
-        cluster=params.cluster,
-        durations=params.simulate.durations,
-        bundle=BUNDLE,
-        since=cut,
-    )
+    asked: dict[str, Any] = {
+        "cluster": params.cluster,
+        "durations": params.simulate.durations,
+        "bundle": BUNDLE,
+        "since": cut,
+    }
+    told = {k: str(v.resolve()) if isinstance(v, Path) else v for k, v in asked.items()}
     result = runs.compare(
-        lambda seed: make(seed=seed),
+        lambda seed: open_scenario(TRACE, **asked, seed=seed),
         params.simulate.policies,
         [params.simulate.seed],
         out=RUNS,
         progress=lambda task: print(f"simulate: {task.policy} done", flush=True),
+        world={"trace": str(TRACE.resolve()), **told},
     )
     policies: list[dict[str, Any]] = result["policies"]
     figures = {row["policy"]: {key: row[f"{key}_mean"] for key in KEPT} for row in policies}

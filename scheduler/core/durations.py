@@ -136,11 +136,11 @@ class DurationDistribution:
         first = bisect_right(seen, log1p(elapsed_s) - log1p(predicted)) if elapsed_s > 0 else 0
         left = len(seen) - first
         own = round(n * left / (left + self._tail)) if elapsed_s > 0 else n
-        points = [scale * exp(seen[first + int((i + 0.5) * left / own)]) - 1 for i in range(own)]
+        found = [scale * exp(seen[first + int((i + 0.5) * left / own)]) - 1 for i in range(own)]
         rest = n - own
-        points += [(1.0 + elapsed_s) * rest / (rest - i - 0.5) - 1 for i in range(rest)]
+        found += [(1.0 + elapsed_s) * rest / (rest - i - 0.5) - 1 for i in range(rest)]
         longest = max(LONGEST_S, 1.5 * elapsed_s) if limit_s is None else limit_s
-        return sorted(max(min(point, longest), elapsed_s) for point in points)
+        return sorted(max(min(point, longest), elapsed_s) for point in found)
 
     def described(self, predicted_s: float) -> Evidence:
         """The distribution around a predicted duration, seconds, for the record."""

@@ -274,7 +274,11 @@ def test_a_changed_job_is_described_as_if_it_had_been_submitted_so() -> None:
     asked = a_job(3, T0 + 300.0, gpus=1)
     changed = replace(asked, gpus=4, vc="other", time_limit_s=50.0)
     state.submit(asked, T0 + 300.0)
+    before = named(state, asked, T0 + 300.0)
+    foreseen = named(state, changed, T0 + 300.0)  # a question, which changes nothing
+    assert named(state, asked, T0 + 300.0) == pytest.approx(before, nan_ok=True)
     state.change(changed, T0 + 300.0)
+    assert foreseen == pytest.approx(named(state, changed, T0 + 300.0), nan_ok=True)
     other.submit(changed, T0 + 300.0)
     assert named(state, changed, T0 + 400.0) == pytest.approx(
         named(other, changed, T0 + 400.0), nan_ok=True
@@ -291,6 +295,19 @@ def test_a_changed_job_is_described_as_if_it_had_been_submitted_so() -> None:
         row = named(one, probe, T0 + 600.0)
         told.append({k: v for k, v in row.items() if not k.endswith("since_submit_s")})
     assert told[0] == pytest.approx(told[1], nan_ok=True)
+
+
+def test_a_question_about_a_change_is_answered_as_the_change_would_be_an_hour_later() -> None:
+    state = FeatureState(FAMILIES)
+    for number in range(6):
+        state.submit(a_job(number, T0 + number), T0 + number)
+    state.start("j0", T0 + 10.0)
+    asked, now = a_job(3, T0 + 3.0), T0 + 3600.0
+    changed = replace(asked, gpus=asked.gpus + 3)
+    foreseen = named(state, changed, now)
+    state.change(changed, now)
+    assert foreseen == pytest.approx(named(state, changed, now), nan_ok=True)
+    assert foreseen["submit_hour"] == named(state, changed, now + 9999.0)["submit_hour"]
 
 
 TestCounters = Counters.TestCase

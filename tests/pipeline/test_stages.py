@@ -13,6 +13,7 @@ import yaml
 
 from models.bundle import Bundle
 from pipeline.errors import UserError
+from pipeline.explain import RunFolder, counterfactuals, tell
 from pipeline.stages import common, evaluate, export, features, ingest, learn, simulate, train
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,6 +48,13 @@ def test_the_exported_bundle_is_the_champion(folder: Path) -> None:
     assert exported.metadata["packing"]["origin"] == "simulated"
     tracking = json.loads((folder / "data/metrics/tracking.json").read_text())
     assert tracking["promoted"] is True
+
+
+def test_a_run_of_the_pipeline_can_be_asked_what_would_have_helped(folder: Path) -> None:
+    run = RunFolder(folder / "data/runs/pellucid")
+    rows = run.table("jobs.parquet", ["job_id", "queue_s"]).to_pylist()
+    longest = max(rows, key=lambda row: row["queue_s"] or 0.0)["job_id"]
+    assert counterfactuals.counterfactuals(run, tell(run, longest), most=1).said["in_the_way"]
 
 
 def test_models_are_measured_beside_yardsticks_on_days_they_never_saw(folder: Path) -> None:

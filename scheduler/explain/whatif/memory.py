@@ -82,9 +82,12 @@ class Memory(Estimator):
     def predicted(self, job: Job, now: float) -> float | None:
         """Predicted seconds of a job as if it were submitted now; None: nobody predicts it.
 
-        A question: it changes nothing, whatever comes next.
+        Of one that was submitted already: as if it were changed now to what is asked about, which
+        leaves it where and when it was submitted. A question: it changes nothing, whatever comes
+        next.
         """
-        asked = replace(job, job_id=f"{job.job_id}?", submit_time=now)
+        live = job.job_id in self._live
+        asked = job if live else replace(job, job_id=f"{job.job_id}?", submit_time=now)
         try:
             return self.inner.estimate(asked, now).seconds
         except LookupError:

@@ -36,9 +36,10 @@ from scheduler.explain.whatif.forecasts import (
     end_of,
 )
 from scheduler.explain.whatif.memory import Memory, SubmittedJob
+from scheduler.explain.whatif.moved import moved
 from scheduler.explain.whatif.waits import Waits
 from scheduler.explain.words import drained_words
-from scheduler.service.analyst.records import body_of, ended, write
+from scheduler.service.analyst.records import body_of, ended, forecast_of, write
 from scheduler.service.analyst.threaded_store import ThreadedStore
 from scheduler.service.log.bundles import BundleStore
 from scheduler.service.log.epochs import followed
@@ -111,6 +112,8 @@ class Analyst:
         self.memory: Memory
         self.waits: Waits
         self._new: dict[str, int] = {}  # submitted and not foreseen yet: seq of the event
+        self._promised: dict[str, StartForecast] = {}  # at submission, of jobs that wait
+        self._latest: dict[str, StartForecast] = {}  # as last told, of jobs that wait
         self._crude: dict[str, float] = {}  # crude starts as last written, by job
         self._stale = False  # something was decided since the last refresh
         self._refresh_at = 0.0
@@ -163,6 +166,8 @@ class Analyst:
         self.waits = Waits()
         self._new.clear()
         self._crude.clear()
+        self._promised.clear()
+        self._latest.clear()
         self._futures = None
         with self.store.reading() as connection:
             epoch = self.store.last_seq_in(connection, Kind.EPOCH)
@@ -226,6 +231,8 @@ class Analyst:
                 self._remember()
             elif event.kind is Kind.SUBMITTED:
                 self._new[event.job_id] = event.seq
+            elif event.kind is Kind.FORECAST:
+                self._promised[event.job_id] = forecast_of(event)
             elif event.kind is Kind.STARTED and self._phase(event.job_id) is not Phase.PROFILING:
                 self._started(event.job_id, event.at)
             elif event.kind is Kind.DECIDED:
@@ -235,9 +242,16 @@ class Analyst:
                 self._started(event.job_id, grant.at if grant else event.at)
             elif event.kind in BREAKS_OFF:
                 self.waits.left(event.job_id, event.at)
+                self._forget(event.job_id)
         return any_at_all
 
+    def _forget(self, job_id: str) -> None:
+        """What was foreseen of a job is of no interest any more."""
+        self._promised.pop(job_id, None)
+        self._latest.pop(job_id, None)
+
     def _started(self, job_id: str, at: float) -> None:
+        self._forget(job_id)
         record = self.state.ledger.records.get(job_id)
         if record is not None:
             self.waits.started(job_id, at, max(0.0, at - record.submission.submitted_at))
@@ -323,6 +337,7 @@ class Analyst:
     def _write(self, made: Mapping[str, StartForecast], *, first: bool = False) -> None:
         """Put forecasts into their table, and the first of each job into the log."""
         bases = ("submission", "latest") if first else ("latest",)
+        self._latest |= {j: one for j, one in made.items() if (one.start_p50 or 0.0) > one.made_at}
         every = list(made.items())
         for i in range(0, len(every), ROWS):
             self._renew()
@@ -391,7 +406,7 @@ class Analyst:
                 futures = self.futures()
                 found, closed = reasons.answer(futures, job_id), self._closed(names)
                 said = reasons.told(found, owner, futures, names=names, closed=closed)
-                return said | {"seq": self.state.seen}
+                return said | {"seq": self.state.seen, "changed": self._changed(futures, job_id)}
             if kind == "after":
                 return self._after(job_id, str(body["other"]))
             asking = WhatIf(
@@ -411,6 +426,16 @@ class Analyst:
         except (NotPossible, LookupError) as error:
             return {"unavailable": str(error).strip("'\"")}
         return {"unavailable": f"no such question: {kind}"}
+
+    def _changed(self, futures: Futures, job_id: str) -> str:
+        """How its start has moved since it was submitted, and by what; "" where it has not."""
+        promised, latest = self._promised.get(job_id), self._latest.get(job_id)
+        if promised is None or latest is None:
+            return ""
+        records = self.state.ledger.nodes.records.items()
+        closed = {n: r.since for n, r in records if not r.open and r.since is not None}
+        found = moved(futures, job_id, promised, latest, closed)
+        return "" if found is None else found.words(futures.now)
 
     def _closed(self, names: bool) -> dict[int, str]:
         """The drained nodes in words, by number; `names`: of who drained them."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select
 
+from scheduler.backends.events import Event
 from scheduler.backends.submission import Submission
 from scheduler.explain.whatif.forecasts import StartForecast
 from scheduler.explain.whatif.memory import SubmittedJob
@@ -39,6 +40,10 @@ def body_of(made: StartForecast) -> dict[str, Any]:
     told = asdict(made)
     del told["starts"]
     return told
+
+
+def forecast_of(event: Event) -> StartForecast:
+    return StartForecast(**event.body)
 
 
 def write(connection: Connection, made: Mapping[str, StartForecast], bases: Iterable[str]) -> None:

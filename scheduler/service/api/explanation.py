@@ -108,6 +108,8 @@ class Analysis:
         order: terms of its place; `place`: the same in words.
         bound_s: seconds until GPUs are kept for it, as things stand; None: nothing is promised.
         promise: the same in words, with its condition.
+        changed: how its start has moved since it was submitted, and by what (undone on a copy); ""
+            where it has not.
         sharing: why it does not share GPUs of the run that came closest; "" where none did.
         not_examined: what was left out.
         suggestions: changes that were seen to help.
@@ -133,6 +135,7 @@ class Analysis:
     place: str = ""
     bound_s: float | None = None
     promise: str = ""
+    changed: str = ""
     sharing: str = ""
     not_examined: list[str] = field(default_factory=list)
     suggestions: list[WhatIfAnswer] = field(default_factory=list)
@@ -159,7 +162,8 @@ class Analysis:
 
 _TOLD = (
     "at", "seq", "dominant", "need", "free", "limit", "in_all", "alternatives", "still",
-    "in_the_way", "position", "waiting", "place", "bound_s", "promise", "sharing", "not_examined",
+    "in_the_way", "position", "waiting", "place", "bound_s", "promise", "changed", "sharing",
+    "not_examined",
 )  # fmt: skip
 
 

@@ -1,0 +1,130 @@
+"""Why a start is foreseen later than it was: what has happened since, undone on a copy.
+
+Named is only what, undone, brings the start forward there by the crude rule (work ahead over GPUs):
+jobs that came later and stand before it or run, runs that have outlived their predictions, nodes
+closed since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from scheduler.core.plural import are, count
+from scheduler.explain.whatif.forecasts import Futures, StartForecast, crude
+from scheduler.explain.words import clock_time, duration, listed
+
+LEAST_S = 60.0  # a start that moved by less has not moved
+SHARE = 0.1  # of the wait that is left: nor by less than that
+Item = str | int  # a job that leaves, or a closed node that opens
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Something that has happened since.
+
+    Attributes:
+        what: in words.
+        gone: what is undone: jobs that leave, closed nodes that open.
+        by_s: how much earlier the job starts without, by the crude rule; above 0.
+    """
+
+    what: str
+    gone: tuple[Item, ...]
+    by_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """How far a start has moved since it was promised at `since`; `by_s` above 0 is later."""
+
+    since: float
+    by_s: float
+    causes: tuple[Cause, ...] = ()
+
+    def words(self, now: float) -> str:
+        """In a sentence: "40 min later than foreseen at 14:02: ..."."""
+        way = "later" if self.by_s > 0 else "earlier"
+        text = f"{duration(abs(self.by_s))} {way} than foreseen at {clock_time(self.since, now)}"
+        if self.by_s <= 0:
+            return f"{text}."
+        if not self.causes:
+            return f"{text}; no single cause was found."
+        return f"{text}: {listed([cause.what for cause in self.causes])}."
+
+
+def moved(
+    futures: Futures,
+    job_id: str,
+    promised: StartForecast,
+    latest: StartForecast,
+    closed: Mapping[int, float],
+) -> Moved | None:
+    """Whether and why a job is foreseen to start at another time than was promised.
+
+    Args:
+        closed: the closed nodes, each with since when (seconds since the epoch).
+
+    None: it has not moved, or one of the two is unknown.
+    """
+    if promised.start_p50 is None or latest.start_p50 is None:
+        return None
+    by_s = latest.start_p50 - promised.start_p50
+    if abs(by_s) < max(LEAST_S, SHARE * (latest.start_p50 - latest.made_at)):
+        return None
+    if by_s <= 0:
+        return Moved(promised.made_at, by_s)
+    now = _crude(futures, job_id, ())
+    causes = []
+    for what, gone in _since(futures, job_id, promised.made_at, closed):
+        without = _crude(futures, job_id, gone)
+        if now is not None and without is not None and now - without >= LEAST_S:
+            causes.append(Cause(what, gone, now - without))
+    causes.sort(key=lambda cause: -cause.by_s)
+    return Moved(promised.made_at, by_s, tuple(causes))
+
+
+def _crude(futures: Futures, job_id: str, gone: Iterable[Item]) -> float | None:
+    """The crude start on a copy without some."""
+    copy = futures.copy()
+    for item in gone:
+        if isinstance(item, int):
+            copy.set_node(item, True)
+        else:
+            copy.withdrawn(item, futures.now)
+    return crude(copy, futures.memory, futures.now)[job_id].start_p50
+
+
+def _since(
+    futures: Futures, job_id: str, since: float, closed: Mapping[int, float]
+) -> Iterable[tuple[str, tuple[Item, ...]]]:
+    """What has happened in its virtual cluster since, in words, and who leaves to undo it."""
+    core, now = futures.core, futures.now
+    queued = core.known(job_id)
+    vc = queued.job.vc
+    ahead = tuple(
+        other.job.job_id
+        for other in core.queues[vc]
+        if other < queued and other.job.submit_time > since
+    )
+    if ahead:
+        yield f"{count(len(ahead), 'job')} that came later {are(len(ahead))} before it", ahead
+    runs = [run for run in core.runs_of(vc) if not run.profiling]
+    later = tuple(run.job.job_id for run in runs if run.job.submit_time > since)
+    if later:
+        yield f"{count(len(later), 'job')} that came later {are(len(later))} running", later
+    outlived = tuple(
+        run.job.job_id
+        for run in runs
+        if run.job.job_id not in later
+        and (expected_s := futures.beliefs.jobs[run.job.job_id].predicted_s) is not None
+        and since < run.start_time + expected_s < now
+    )
+    if outlived:
+        theirs = "has outlived its" if len(outlived) == 1 else "have outlived their"
+        yield f"{count(len(outlived), 'run')} {theirs} prediction", outlived
+    nodes = tuple(
+        node for node in core.cluster.pools[vc].nodes() if closed.get(node, since) > since
+    )
+    if nodes:
+        yield f"{count(len(nodes), 'node')} {are(len(nodes))} closed", nodes

@@ -1,0 +1,82 @@
+"""Why a start is foreseen later than it was: undone on a copy, it moves back."""
+
+from __future__ import annotations
+
+import pytest
+
+from scheduler.explain.whatif.forecasts import Futures, StartForecast, crude
+from scheduler.explain.whatif.memory import Memory
+from scheduler.explain.whatif.moved import Moved, moved
+from scheduler.policies.fifo import FifoSkip
+from scheduler.policies.sjf import Sjf
+from scheduler.testing.builders import Desk, a_job, cluster_of
+
+HOUR = 3600.0
+
+
+class Scene:
+    """Jobs on nodes of eight GPUs; what was foreseen of one, and what is later."""
+
+    def __init__(self, nodes: int = 1):
+        self.desk = Desk(FifoSkip(), cluster_of(nodes=nodes, gpus=8))
+        self.memory = self.desk.core.estimator = Memory(self.desk.core.estimator, asks=True)
+
+    def foreseen(self, job_id: str, now: float) -> StartForecast:
+        return crude(self.desk.core, self.memory, now)[job_id]
+
+    def moved(
+        self, job_id: str, promised: StartForecast, now: float, closed: dict[int, float]
+    ) -> Moved | None:
+        futures = Futures(self.desk.core, self.memory, now)
+        return moved(futures, job_id, promised, self.foreseen(job_id, now), closed)
+
+
+def test_a_run_that_outlives_its_prediction_moves_a_start_and_is_named() -> None:
+    scene = Scene()
+    scene.desk.submit(a_job("runs", gpus=8), a_job("waits", gpus=8))
+    promised = scene.foreseen("waits", 0.0)
+    assert scene.moved("waits", promised, 0.0, {}) is None
+    found = scene.moved("waits", promised, 2 * HOUR, {})
+    assert found is not None
+    (cause,) = found.causes
+    assert (cause.gone, cause.what) == (("runs",), "1 run has outlived its prediction")
+    assert cause.by_s > 0.9 * (found.by_s - 2 * HOUR)
+    assert "later than foreseen at" in found.words(2 * HOUR)
+
+
+def test_a_node_closed_since_is_named_and_one_closed_before_is_not() -> None:
+    scene = Scene(nodes=2)
+    scene.desk.submit(*(a_job(f"r{i}", gpus=8) for i in range(6)))
+    promised = scene.foreseen("r5", 0.0)
+    scene.desk.core.set_node(1, False)
+    found = scene.moved("r5", promised, 30.0, {1: 10.0})
+    assert found is not None
+    assert [cause.what for cause in found.causes] == ["1 node is closed"]
+    found = scene.moved("r5", promised, 30.0, {1: -10.0})
+    assert found is not None
+    assert found.causes == ()
+    assert "no single cause was found" in found.words(30.0)
+
+
+def test_those_that_came_later_and_go_before_it_are_counted() -> None:
+    desk = Desk(Sjf(), cluster_of(nodes=1, gpus=8))
+    memory = desk.core.estimator = Memory(desk.core.estimator, asks=True)
+    desk.submit(a_job("runs", gpus=8), a_job("waits", gpus=8))
+    promised = crude(desk.core, memory, 0.0)["waits"]
+    for i in range(3):
+        desk.submit(a_job(f"later{i}", gpus=8, at=10.0), now=10.0)
+        desk.core.set_priority(f"later{i}", 5)
+    latest = crude(desk.core, memory, 20.0)["waits"]
+    found = moved(Futures(desk.core, memory, 20.0), "waits", promised, latest, {})
+    assert found is not None
+    assert found.causes[0].what == "3 jobs that came later are before it"
+    assert found.causes[0].by_s == pytest.approx(found.by_s, rel=0.1)
+
+
+def test_an_earlier_start_is_said_without_a_cause() -> None:
+    was, now = StartForecast(0.0, 9000.0), StartForecast(10.0, 1000.0)
+    scene = Scene()
+    scene.desk.submit(a_job("runs", gpus=8), a_job("waits", gpus=8))
+    found = moved(Futures(scene.desk.core, scene.memory, 10.0), "waits", was, now, {})
+    assert found is not None
+    assert found.words(10.0).startswith("2 h 13 min earlier than foreseen at")

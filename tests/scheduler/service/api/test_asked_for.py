@@ -1,0 +1,82 @@
+"""The commands that docs/forecasts.md promises answer what is asked for."""
+
+from __future__ import annotations
+
+import re
+import threading
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from pipeline.app import app
+from scheduler.service.analyst.process import Analyst
+from scheduler.service.api.limits import Limits
+from scheduler.service.log.bundles import BundleStore
+from scheduler.service.log.store.store import Store
+from tests.scheduler.service.api.conftest import Service
+from tests.scheduler.service.api.test_commands import listening
+
+DOCS = Path(__file__).resolve().parents[4] / "docs" / "forecasts.md"
+ROW = re.compile(r"^\| (F\d+) .* \| `pellucid ([^`]+)` \| (.*?) ?\|$", re.MULTILINE)
+ROWS = ROW.findall(DOCS.read_text())
+ELSEWHERE = {"RUN", "TRACE", "FILE"}
+
+
+def test_every_one_of_the_thirteen_has_a_row() -> None:
+    assert {name for name, *_ in ROWS} == {f"F{number}" for number in range(1, 14)}
+
+
+def test_what_is_shown_elsewhere_is_a_command_with_such_options() -> None:
+    seen = 0
+    for _, command, says in ROWS:
+        name, *words = command.split()
+        told = CliRunner().invoke(app, [name, "--help"], env={"COLUMNS": "200"}).output
+        assert all(word in told for word in words if word.startswith("--")), command
+        seen += not says
+        assert bool(says) != bool(ELSEWHERE & set(words)), command
+    assert seen
+
+
+@pytest.fixture
+def told(store: Store, tmp_path: Path) -> dict[str, str]:
+    """What each command of the table says, by command."""
+    service = Service(store, tmp_path, Limits(rate_per_s=1e6, burst=10**6, answer_s=30.0))
+    service.submit("bob.noyce", 1000, gpus=8, name="secret-of-bob")
+    service.turn(2)
+    other, job, held = (service.submit("alice", gpus=gpus) for gpus in (8, 4, 1))
+    service.turn(2)
+    service.by("alice").put(f"/api/v1/jobs/{held}/hold").raise_for_status()
+    service.turn(2)
+    analyst = Analyst(store, BundleStore(tmp_path / "bundles"), holder="test", samples=9)
+    over = threading.Event()
+    thread = threading.Thread(target=analyst.run, args=(over.is_set, 0.01), daemon=True)
+    thread.start()
+    while service.by("alice").get(f"/api/v1/jobs/{job}/explain").json()["forecast"] is None:
+        over.wait(0.05)
+    names = {"JOB": job, "OTHER": other, "HELD": held, "VC": "vision"}
+    found = {}
+    for address in listening(service.app):
+        for _, command, says in ROWS:
+            if says:
+                words = [names.get(word, word) for word in command.split()]
+                who = "olga" if words[0] == "priority" else "alice"
+                environment = {
+                    "PELLUCID_SERVER": address,
+                    "PELLUCID_TOKEN": service.secrets[who],
+                    "COLUMNS": "160",
+                }
+                done = CliRunner().invoke(app, words, env=environment)
+                assert done.exit_code == 0, (command, done.output, done.exception)
+                found[command] = done.output
+    over.set()
+    thread.join()
+    service.app.state.changes.close()
+    return found
+
+
+def test_each_says_what_the_table_says_and_nothing_of_others(told: dict[str, str]) -> None:
+    for _, command, says in ROWS:
+        if says:
+            assert says in told[command], command
+    assert not any("secret-of-bob" in text or "bob.noyce" in text for text in told.values())
