@@ -8,6 +8,9 @@ from pydantic import AfterValidator, Field
 
 MOST_GPUS, MOST_MIB = 1024, 1e9  # of one node, and memory of one GPU: more is a mistake
 
+# no control characters (C0, C1), none that turn the direction of text, none of no width
+PRINTABLE = r"^[^\x00-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]*$"
+
 
 def _line(text: str) -> str:
     if not text.isprintable():

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from features.schema import State
+from features.plain import plain
 from profiler.runner import last_lines, memory_complaint
 from scheduler.backends.base import Purpose
 
@@ -52,4 +53,4 @@ def reached_profile_limit(claim: dict[str, Any], over: dict[str, Any]) -> bool:
 
 def line(text: str) -> str:
     """One line of bounded length."""
-    return " ".join(text.split())[:LONGEST_LINE]
+    return plain(" ".join(text.split()))[:LONGEST_LINE]

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from scheduler.core.decisions import Action
+from scheduler.core.limits import PRINTABLE
 from scheduler.explain.words import duration
 from scheduler.service.api.auth import Seen
 from scheduler.service.api.changes import Changes
@@ -30,7 +31,7 @@ from scheduler.service.log.store.reads import MAX_PAGE, JobRow, Line, Page, Visi
 router = APIRouter(tags=["jobs"])
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="Rows per page.")]
 After = Annotated[str | None, Query(max_length=256, description="`next` of the page before.")]
-Word = Annotated[str | None, Query(max_length=128, pattern=r"^[^\x00-\x1f\x7f]*$")]
+Word = Annotated[str | None, Query(max_length=128, pattern=PRINTABLE)]
 Key = Annotated[
     str | None,
     Header(

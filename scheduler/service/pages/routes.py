@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse, Response
 
+from scheduler.core.limits import PRINTABLE
 from scheduler.service.api import jobs as api
 from scheduler.service.api.auth import COOKIE, Asking, Authenticator
 from scheduler.service.api.problems import Problem
@@ -43,7 +44,7 @@ _POLICY = (
     "object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
 RETRY_MS = 2000
-Word = Annotated[str, Query(max_length=128, pattern=r"^[^\x00-\x1f\x7f]*$")]
+Word = Annotated[str, Query(max_length=128, pattern=PRINTABLE)]
 Build = Callable[[PageQueries], Mapping[str, Any]]
 
 

@@ -359,3 +359,24 @@ def test_nodes_and_settings_are_changed_from_the_command_line(service: Service, 
     assert re.findall(r"^\S+ = (?:None|True|False)\b", shown, re.M) == []
     assert isinstance(run("olga", "node", "open", "none").exception, UserError)
     assert isinstance(run("olga", "settings", "set", "x").exception, UserError)
+
+
+def test_what_a_job_wrote_acts_on_nobodys_terminal(service: Service, run: Run) -> None:
+    """An operator's window took the title that a job's last line of output gave it."""
+    job = service.submit("alice")
+    service.turn(2)
+    said = "\x1b]0;owned\x07 \x9b2J \u202egnp"
+    body = {"attempt": 1, "detail": said}
+    service.store.append([Event(Kind.LOST, service.world.now(), job, body=body)])
+    service.turn(2)
+    for command in (["why", job], ["why", job, "--full"], ["ps", "--all"], ["ps", "--json"]):
+        output = run("olga", *command).output
+        assert not [c for c in output if not c.isprintable() and c != "\n"], command
+    assert r"\x1b]0;owned\x07" in run("olga", "why", job).output
+
+
+@pytest.mark.parametrize("odd", ["\x9b", "\u202e", "\x1b", "\u200b"])
+def test_a_word_that_acts_is_refused_in_queries(service: Service, odd: str) -> None:
+    client = service.by("olga")
+    for path in ("/api/v1/jobs", "/history"):
+        assert client.get(path, params={"owner": f"a{odd}"}).status_code == 422
