@@ -6,8 +6,8 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from features.schema import State
 from features.plain import plain
+from features.schema import State
 from profiler.runner import last_lines, memory_complaint
 from scheduler.backends.base import Purpose
 
