@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,6 +15,7 @@ from pipeline.cluster import KEEP_HELP, WHERE_HELP, Keep, place, question_of
 from pipeline.commands.simulate import JSON, LOOP_HELP, SET
 from pipeline.console import bar, user_errors
 from pipeline.errors import UserError
+from pipeline.replay.causes import CAPACITY
 
 if TYPE_CHECKING:
     from pipeline.replay.site import Site
@@ -38,6 +39,14 @@ def replay(
     nodes: Annotated[
         Path | None,
         typer.Option(help="Output of scontrol show nodes, or of sinfo -N -o '%N %P %G'."),
+    ] = None,
+    site: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="What Slurm prints of itself: scontrol show nodes, partition, config; sacctmgr -P "
+            "show assoc, qos. Several in one file, or the option again.",
+            metavar="FILE",
+        ),
     ] = None,
     timezone: Annotated[
         str | None, typer.Option(help="Of the dump's clock times, e.g. Europe/Oslo; default UTC.")
@@ -78,14 +87,15 @@ def replay(
     """What would it have saved us? Replay a site's weeks under other policies and write a report.
 
     Reads the dump, infers the cluster where it is not given, checks itself by replaying Slurm's
-    own rule against the recorded starts, and says who would gain and who would lose. Nothing
-    leaves the machine and nothing needs to be installed on the cluster.
+    own schedule against the recorded starts, and says who would gain and who would lose; where
+    that check fails it states no saving. Nothing leaves the machine and nothing needs to be
+    installed on the cluster.
 
     Examples:
 
       sacct -X -a -D -P -S 2026-01-01 -o ALL > dump.txt
 
-      pellucid replay --sacct dump.txt --nodes nodes.txt --last-days 28 --workers 4
+      pellucid replay --sacct dump.txt --site site.txt --last-days 28 --workers 4
 
       pellucid replay --sacct dump.txt --anonymise --json
 
@@ -96,12 +106,11 @@ def replay(
     with user_errors():
         from features.files import write_whole
         from pipeline.online import TRAINS, UNTRAINED
-        from pipeline.replay.page import doubtful, render
+        from pipeline.replay.page import render
         from pipeline.replay.runs import MOST_JOBS as UNASKED
         from pipeline.replay.runs import replay as play
         from pipeline.replay.runs import seeds_for, variants_with
         from pipeline.replay.site import read_site
-        from scheduler.explain.words import duration
 
         hush = quiet or as_json
         at = place(where, workers)
@@ -112,7 +121,7 @@ def replay(
         variants = variants_with(name, values)
         kept = None
         if keep is not None:
-            files = [path for path in (sacct, cluster, nodes) if path is not None]
+            files = [path for path in (sacct, cluster, nodes, *(site or [])) if path is not None]
             asked = (timezone, last_days, anonymise, loop, name, values, TRAINS)
             kept = Keep(keep, question_of(asked, files))
 
@@ -126,6 +135,7 @@ def replay(
                     Path(scratch),
                     cluster=cluster,
                     nodes=nodes,
+                    printed=site or [],
                     timezone=timezone,
                     last_days=last_days,
                     most=UNASKED,
@@ -133,48 +143,76 @@ def replay(
                     progress=done,
                 )
 
-        site = read() if kept is None else kept.once("site", read)
+        known = read() if kept is None else kept.once("site", read)
         untrained = [] if TRAINS else [f"{UNTRAINED} Packing is left out as well."]
-        site = replace(site.in_loop(loop), notes=[*site.notes, *untrained])
-        jobs = len(site.workload.jobs)
+        known = replace(known.in_loop(loop), notes=[*known.notes, *untrained])
+        jobs = len(known.workload.jobs)
         if jobs > MOST_JOBS:
             raise UserError(
                 f"{sacct}: {jobs:,} jobs to replay; at most {MOST_JOBS:,}: give fewer --last-days"
             )
-        times = seeds_for(site, seeds)
+        times = seeds_for(known, seeds)
         with bar("replaying", 1 + len(variants) * times, hush) as done:
-            found = play(site, times, variants=variants, where=at, keep=kept, progress=done)
-        write_whole(out, render(site, found))
+            found = play(known, times, variants=variants, where=at, keep=kept, progress=done)
+        write_whole(out, render(known, found))
     if as_json:
         told: dict[str, Any] = {
             "out": str(out),
-            "jobs": site.counts,
-            "quarantined": site.quarantined,
-            "ran": site.ran,
-            "window": site.window,
+            "jobs": known.counts,
+            "quarantined": known.quarantined,
+            "ran": known.ran,
+            "window": known.window,
             "cluster": {
-                "vcs": dict(site.workload.cluster.vcs),
-                "gpus_per_node": site.workload.cluster.gpus_per_node,
-                "shape": site.shape,
+                "vcs": dict(known.workload.cluster.vcs),
+                "gpus": known.workload.cluster.gpus,
+                "gpus_per_node": known.workload.cluster.gpus_per_node,
+                "shape": known.shape,
             },
-            "notes": site.notes,
-            "missing": site.missing,
+            "notes": known.notes,
+            "missing": known.missing,
             **found,
         }
         typer.echo(json.dumps(told))
         return
-    if site.window["cut"]:
+    if known.window["cut"]:
         typer.echo(
-            f"Too many jobs to replay whole: the last {site.window['days']:.1f} of "
-            f"{site.window['of_days']:.0f} days, {times} times. More: --last-days, --seeds."
+            f"Too many jobs to replay whole: the last {known.window['days']:.1f} of "
+            f"{known.window['of_days']:.0f} days, {times} times. More: --last-days, --seeds."
         )
     for note in untrained:
         typer.echo(note)
-    if doubtful(found.get("backtest")):
-        typer.echo("The replay of Slurm's rule is far from what happened: see the page first.")
+    for line in _summary(found):
+        typer.echo(line)
+    typer.echo(f"{out} is written.")
+
+
+def _summary(found: Mapping[str, Any]) -> Iterator[str]:
+    """The check first, then what it lets be said."""
+    from scheduler.explain.words import duration
+
+    test = found["backtest"]
+    if test is not None and test["jobs"]:
+        now, was = test["avg_wait_replayed_s"], test["avg_wait_recorded_s"]
+        rank = test["rank_correlation"]
+        same = "" if rank is None else f", rank correlation {rank:.2f}"
+        yield (
+            f"Slurm's own schedule, replayed: average wait {duration(now)}, recorded "
+            f"{duration(was)}{same}; {test['within_10_min']:.0%} of {test['jobs']:,} jobs start "
+            "within 10 minutes of their recorded start."
+        )
+    hours = sum(row["hours"] for row in found["apart"] if row["cause"] != CAPACITY)
+    if hours:
+        yield (
+            f"Not a scheduler's to reduce: {hours:,.1f} job-hours of waiting for limits, holds, "
+            "other jobs and nodes that were down."
+        )
+    if found["misfit"]:
+        yield from found["misfit"]
+        yield "No saving is stated. What would bring the replay nearer stands on the page."
+        return
     for variant in found["variants"]:
-        typer.echo(f"{variant['title']}: average wait {duration(variant['avg_wait_s'])}")
-    typer.echo(f"As recorded: {duration(found['recorded']['avg_wait_s'])}. {out} is written.")
+        yield f"{variant['title']}: average wait {duration(variant['avg_wait_s'])}"
+    yield f"As recorded: {duration(found['recorded']['avg_wait_s'])}."
 
 
 def _asked(

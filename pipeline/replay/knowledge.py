@@ -7,7 +7,8 @@ import numpy as np
 from models.training.errors import TrainingError
 from models.training.metrics import duration_metrics
 from pipeline.online import OnlineEstimator
-from pipeline.replay.site import DAY_S, Site
+from pipeline.replay.site import Site
+from pipeline.replay.window import DAY_S
 
 LAST_DAYS = 7.0
 LEAST = 50
@@ -19,7 +20,7 @@ def duration_knowledge(site: Site) -> dict[str, float] | None:
     It is asked when a job was submitted and learns a duration when it ended, as recorded. None
     when there are too few jobs to say.
     """
-    record = site.judged  # what was cut by the window's opening has no duration of its own
+    record = site.submitted  # what was cut by the window's opening has no duration of its own
     jobs = [
         job
         for job, cut in zip(site.workload.jobs, site.recorded["carried"], strict=True)

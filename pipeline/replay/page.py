@@ -8,8 +8,11 @@ from typing import Any
 
 from markupsafe import Markup
 
+from pipeline.replay.causes import WORDS
+from pipeline.replay.figures import FIT_MEAN, FIT_RANK
 from pipeline.replay.runs import PACKING_SCENARIO, profiling
-from pipeline.replay.site import DAY_S, Site
+from pipeline.replay.site import Site
+from pipeline.replay.window import DAY_S
 from pipeline.report.charts import rows as bars
 from pipeline.report.page import page, release
 from scheduler.explain.words import duration
@@ -18,9 +21,6 @@ SHOWN = 12  # users and partitions in a table
 MONTHS = 24
 LONGEST_NAME, LONGEST_NOTE = 60, 600
 LOSES_S = 60.0  # waiting longer than recorded by more than this counts as losing
-# The replay of Slurm's rule that waits so many times as long as recorded, or as much less, is no
-# picture of the site, unless both are short.
-FAR, SHORT_S = 2.0, 300.0
 
 
 def render(site: Site, found: Mapping[str, Any]) -> str:
@@ -44,10 +44,21 @@ def render(site: Site, found: Mapping[str, Any]) -> str:
         variants=variants,
         verdict=_verdict(found),
         chart=_chart(found),
-        backtest=found.get("backtest"),
-        doubtful=doubtful(found.get("backtest")),
-        users=_changes(found["by_user"]),
-        vcs=_changes(found["by_vc"]),
+        backtest=_shown(found["backtest"]),
+        tests=[
+            (variant["title"], found["backtests"][variant["key"]])
+            for variant in variants
+            if variant["key"] in found["backtests"]
+        ],
+        misfit=found["misfit"],
+        fit=(FIT_MEAN, FIT_RANK),
+        apart=found["apart"],
+        waited_for={
+            **WORDS,
+            "not eligible": "their begin time, a hold or another job, before they were eligible",
+        },
+        users=_changes(found["by_user"], found["against"]),
+        vcs=_changes(found["by_vc"], found["against"]),
         seeds=found["seeds"],
         packing=PACKING_SCENARIO,
         profiling=profiling(site),
@@ -57,26 +68,29 @@ def render(site: Site, found: Mapping[str, Any]) -> str:
 
 
 def _verdict(found: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """What Pellucid does to Slurm's rule in the replay, as far as the replays can tell.
+    """What Pellucid does to Slurm's own schedule in the replay, as far as the replays can tell.
 
-    None without the two of them. `which`: less, more or same.
+    None without the two of them, or where the one is too far from what happened. `which`: less,
+    more or same.
     """
     by_key = {variant["key"]: variant for variant in found["variants"]}
-    if not {"easy", "pellucid"} <= by_key.keys():
+    if found["misfit"] or not {found["against"], "pellucid"} <= by_key.keys():
         return None
-    easy, own = by_key["easy"], by_key["pellucid"]
+    slurm, own = by_key[found["against"]], by_key["pellucid"]
     saved, interval = own["saved_hours"], own["saved_hours_ci95"]
     sure = interval is None or abs(saved) > interval
     which = "same" if not sure or saved == 0 else "less" if saved > 0 else "more"
-    return {"easy": easy, "own": own, "which": which}
+    return {"slurm": slurm, "own": own, "which": which}
 
 
-def doubtful(backtest: Mapping[str, Any] | None) -> bool:
-    """Whether the replay of Slurm's rule is too far from the record to be the same site."""
+def _shown(backtest: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """A back-test with names as they can stand in a table."""
     if backtest is None:
-        return False
-    low, high = sorted((backtest["avg_wait_recorded_s"], backtest["avg_wait_replayed_s"]))
-    return bool(high > SHORT_S and high > FAR * low)
+        return None
+    return {
+        **backtest,
+        "by_vc": [{**row, "name": _short(row["name"])} for row in backtest["by_vc"]],
+    }
 
 
 def _day(epoch_s: float) -> str:
@@ -89,12 +103,12 @@ def _chart(found: Mapping[str, Any]) -> Markup:
     return bars("Average waiting", [(name, s, duration(s)) for name, s in waits], left=150)
 
 
-def _changes(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _changes(rows: Sequence[Mapping[str, Any]], against: str | None) -> dict[str, Any]:
     """Who gains and who loses under Pellucid; those with most jobs are shown.
 
-    Against the replay of Slurm's rule, where there is one: like with like.
+    Against the replay of Slurm's own schedule, where there is one: like with like.
     """
-    base = "easy_s" if rows and "easy_s" in rows[0] else "recorded_s"
+    base = "recorded_s" if against is None else f"{against}_s"
     changed = [
         {**row, "name": _short(row["name"]), "base_s": row[base], "change_s": change}
         for row in rows

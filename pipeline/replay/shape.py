@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from pipeline.errors import UserError
+from pipeline.replay.inferred import Ran, expanded, gpus_of, nodes_of, peak_of
+from pipeline.replay.told import Told
 from pipeline.worlds.cluster_file import read_cluster
-from scheduler.core.cluster import ClusterSpec
-
-_HOSTS = re.compile(r"[^,\[]*(?:\[[^\]]*\][^,\[]*)?")
-_RANGES = re.compile(r"([\w.-]*)\[([\d,-]+)\]([\w.-]*)")
-_GPUS = re.compile(r"\bgpu(?::[^:(),\s]+)?:(\d+)")
-_DOWN = re.compile(r"DOWN|DRAIN|FAIL|FUTURE|INVAL|UNKNOWN")
-MOST_HOSTS = 100_000
-# A partition that ran less of a node's jobs than this does not share the node.
-LEAST_SHARE = 0.01
+from scheduler.backends.slurm import parse
+from scheduler.backends.slurm.parse import Node, ParseError
+from scheduler.backends.slurm.tres import gpu_types
+from scheduler.core.cluster import ClusterSpec, NodeGroup
 
 Hide = Callable[[str], str]
+PER_NODE = 8  # where a dump tells neither nodes nor their number
+PLENTY = 1_000_000  # CPUs, and MiB, of a node that nobody described
 
 
 @dataclass(frozen=True)
@@ -33,210 +33,260 @@ class Shape:
     Attributes:
         spec: nodes by pool. A pool is a partition, or several that share nodes.
         pools: the pool of each partition.
+        nodes: in the order of `spec`, with the partitions each is in.
         said: where it comes from, a sentence.
         notes: what a reader must know, sentences.
     """
 
     spec: ClusterSpec
     pools: dict[str, str]
+    nodes: tuple[Node, ...]
     said: str
     notes: list[str] = field(default_factory=list)
 
 
 def from_cluster_file(path: Path, hide: Hide) -> Shape:
     """The shape a person wrote down; its virtual clusters are the partitions."""
-    spec = read_cluster(path).cluster
-    vcs = {hide(name): count for name, count in spec.vcs.items()}
-    said = "from the cluster file given"
-    kept = ClusterSpec(
-        vcs, spec.gpus_per_node, spec.gpu_memory_mib, spec.gpu_type, name="as written down"
+    written = read_cluster(path).cluster
+    vcs = {hide(name): count for name, count in written.vcs.items()}
+    groups = {hide(name): has for name, has in written.groups.items()}
+    spec = replace(written, vcs=vcs, groups=groups)
+    nodes = [
+        _node(str(number), [has.vc], {has.gpu_type: has.gpus})
+        for number, has in enumerate(spec.nodes())
+        if has.gpus
+    ]
+    found = _shape(nodes, "from the cluster file given", "as written down")
+    spec = replace(found.spec, gpu_memory_mib=written.gpu_memory_mib)
+    return replace(found, spec=spec)
+
+
+def _node(name: str, partitions: Sequence[str], types: Mapping[str, int]) -> Node:
+    return Node(
+        name,
+        sum(types.values()),
+        [*types, ""][0],
+        (),
+        tuple(partitions),
+        True,
+        "IDLE",
+        tuple(types.items()),
+        PLENTY,
+        float(PLENTY) * 1024,
     )
-    return Shape(kept, {name: name for name in vcs}, said)
 
 
-def from_nodes(path: Path, used: Iterable[str], hide: Hide) -> Shape:
-    """The shape in the output of `scontrol show nodes` or `sinfo -N -o "%N %P %G"`.
-
-    Args:
-        path: the file.
-        used: partitions of the dump; others do not tie nodes together.
-        hide: how partitions are called from here on.
-    """
+def nodes_listed(path: Path) -> list[Node]:
+    """Nodes in the output of `scontrol show nodes` or of `sinfo -N -o "%N %P %G"`."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise UserError(f"--nodes {path}: {error.strerror}") from None
-    found: dict[str, tuple[list[str], int]] = {}
-    down: set[str] = set()
-    for name, partitions, gres, state in _nodes(text):
-        gpus = sum(int(n) for n in _GPUS.findall(gres))
-        if gpus and partitions:
-            known, _ = found.get(name, ([], 0))
-            found[name] = [*known, *(p for p in partitions if p not in known)], gpus
-            if _DOWN.search(state):
-                down.add(name)
-    if not found:
+    try:
+        if "NodeName=" in text:
+            blocks = re.split(r"(?=^NodeName=)", text, flags=re.MULTILINE)
+            return parse.nodes("\n".join(" ".join(one.split()) for one in blocks))
+        return list(_of_sinfo(text))
+    except (ParseError, ValueError) as error:
+        raise UserError(f"--nodes {path}: not as Slurm prints it ({error})") from None
+
+
+def _of_sinfo(text: str) -> Iterator[Node]:
+    found: dict[str, Node] = {}
+    for line in text.splitlines():
+        fields = line.split()
+        if len(fields) < 3 or fields[0] == "NODELIST":
+            continue
+        gres = re.sub(r"\([^)]*\)", "", fields[2])
+        for name in expanded(fields[0]):
+            partition = fields[1].rstrip("*")
+            known = found.get(name)
+            if known is None:
+                found[name] = _node(name, [partition], gpu_types(gres) or {})
+            elif partition not in known.partitions:
+                found[name] = replace(known, partitions=(*known.partitions, partition))
+    yield from found.values()
+
+
+def from_nodes(listed: Sequence[Node], given: str, used: Iterable[str], hide: Hide) -> Shape:
+    """The shape of nodes as they are.
+
+    Args:
+        listed: all of them; those without GPUs are left out.
+        given: what they were given as, for a refusal.
+        used: partitions of the dump; others do not tie nodes together.
+        hide: how partitions are called from here on.
+    """
+    having = [node for node in listed if node.gpus and node.partitions]
+    if not having:
         raise UserError(
-            f"--nodes {path}: no node with GPUs and a partition in it; give the output of "
+            f"{given}: no node with GPUs and a partition in it; give the output of "
             "scontrol show nodes, or of sinfo -N -o '%N %P %G'"
         )
-    per_node = max(gpus for _, gpus in found.values())
     wanted = set(used)
-    homes = {
-        name: [p for p in map(hide, partitions) if p in wanted] or [hide(partitions[0])]
-        for name, (partitions, _) in found.items()
-    }
-    vcs, pools, notes = _pooled(homes)
-    mixed = sum(gpus != per_node for _, gpus in found.values())
-    if mixed:
-        notes.append(
-            f"{mixed:,} nodes have fewer than {per_node} GPUs and are counted as whole nodes."
-        )
+    called = [
+        replace(node, partitions=tuple(p for p in map(hide, node.partitions) if p in wanted))
+        if wanted & set(map(hide, node.partitions))
+        else replace(node, partitions=(hide(node.partitions[0]),))
+        for node in having
+    ]
+    found = _shape(called, "from the nodes given", "as listed")
+    down = sum(not node.open for node in having)
     if down:
-        notes.append(
-            f"{len(down):,} nodes were down or drained when the list was made; they are counted."
+        found.notes.append(
+            f"{down:,} nodes were down or drained when the list was made; they are counted."
         )
-    return Shape(ClusterSpec(vcs, per_node, name="as listed"), pools, "from the nodes given", notes)
+    return found
 
 
-def _pooled(homes: Mapping[str, list[str]]) -> tuple[dict[str, int], dict[str, str], list[str]]:
-    """Nodes by pool, the pool of each partition, notes. `homes`: partitions of each node."""
+def _shape(nodes: Sequence[Node], said: str, name: str) -> Shape:
+    """Nodes by pool, as they are."""
+    pools, notes = _pooled(node.partitions for node in nodes)
+    members: dict[str, list[Node]] = {}
+    for node in nodes:
+        members.setdefault(pools[node.partitions[0]], []).append(node)
+    spec = _spec({pool: [node.gpus for node in has] for pool, has in members.items()}, name)
+    ordered = tuple(node for has in members.values() for node in has)
+    return Shape(spec, pools, ordered, said, notes)
+
+
+def _spec(sizes: Mapping[str, Sequence[int]], name: str) -> ClusterSpec:
+    """Nodes of so many GPUs in each virtual cluster, in this order. No types: of those a site's
+    own Slurm knows, and the other policies have a virtual cluster for each (`by_kind`)."""
+    kinds = {gpus for has in sizes.values() for gpus in has}
+    if len(kinds) == 1:
+        return ClusterSpec({vc: len(has) for vc, has in sizes.items()}, kinds.pop(), name=name)
+    groups = {
+        vc: tuple(NodeGroup("", len(list(like)), gpus) for gpus, like in groupby(has))
+        for vc, has in sizes.items()
+    }
+    return ClusterSpec.mixed(groups, name=name)
+
+
+@dataclass(frozen=True)
+class Kinds:
+    """The virtual clusters of policies that take all GPUs of one as alike.
+
+    Attributes:
+        spec: each pool, or a part of it for each kind of node, by the types of its GPUs.
+        pools: the pool of each of these.
+    """
+
+    spec: ClusterSpec
+    pools: dict[str, str]
+    _shape: Shape
+    _kind: dict[str, str]  # of each node
+    _of: dict[tuple[str, str], str]  # virtual cluster by pool and kind
+
+    def vc_of(self, partition: str, gpus: Mapping[str, int], nodes: Sequence[str]) -> str | None:
+        """Where a job goes: by the types that it had, the nodes that it was on, else where most
+        GPUs of its partition are. None: there is no such partition."""
+        pool = self._shape.pools.get(partition)
+        if pool is None:
+            return None
+        kinds = [kind for where, kind in self._of if where == pool]
+        had = {kind for kind in gpus if kind}
+        by_type = (kind for kind in kinds if had and had <= set(kind.split("+")))
+        by_node = (self._kind[name] for name in nodes if self._kind.get(name) in kinds)
+        return self._of[pool, next(by_type, None) or next(by_node, None) or kinds[0]]
+
+
+def by_kind(shape: Shape) -> Kinds:
+    """Pools whose nodes differ in the types of their GPUs, a virtual cluster for each kind."""
+    kinds = {n.name: "+".join(sorted(kind for kind, _ in n.types if kind)) for n in shape.nodes}
+    sizes: dict[str, dict[str, list[int]]] = {}
+    for node in shape.nodes:
+        pool = shape.pools[node.partitions[0]]
+        sizes.setdefault(pool, {}).setdefault(kinds[node.name], []).append(node.gpus)
+    of: dict[tuple[str, str], str] = {}
+    split: dict[str, list[int]] = {}
+    for pool, parts in sizes.items():
+        for kind, has in sorted(parts.items(), key=lambda part: -sum(part[1])):
+            vc = of[pool, kind] = f"{pool}/{kind}" if len(parts) > 1 else pool
+            split[vc] = has
+    spec = replace(_spec(split, shape.spec.name), gpu_memory_mib=shape.spec.gpu_memory_mib)
+    return Kinds(spec, {vc: pool for (pool, _), vc in of.items()}, shape, kinds, of)
+
+
+def _pooled(homes: Iterable[Sequence[str]]) -> tuple[dict[str, str], list[str]]:
+    """The pool of each partition, and notes. `homes`: partitions of each node."""
     together: dict[str, set[str]] = {}
-    for partitions in homes.values():
+    for partitions in homes:
         group = set(partitions).union(*(together.get(p, ()) for p in partitions))
         for partition in group:
             together[partition] = group
     pools = {partition: "+".join(sorted(group)) for partition, group in together.items()}
-    vcs = Counter(pools[partitions[0]] for partitions in homes.values())
     notes = [
-        f"Partitions {' and '.join(sorted(group))} share nodes and are replayed as one."
+        f"Partitions {' and '.join(sorted(group))} share nodes. Slurm's own schedule is replayed "
+        "with each on its nodes; the other policies take them as one."
         for group in {pools[p]: g for p, g in together.items()}.values()
         if len(group) > 1
     ]
-    return dict(vcs), pools, notes
+    return pools, notes
 
 
-def inferred(table: pa.Table, dump: Path, since: str, hide: Hide) -> Shape:
+def inferred(table: pa.Table, told: Told) -> Shape:
     """The least cluster that carried the jobs.
 
-    Per partition, the nodes the dump names (column NodeList), else the GPUs in use at the busiest
-    time.
+    The nodes the dump names (NodeList), each with the GPUs of each type (AllocTRES) that were in
+    use on it at once; per partition without named nodes, the GPUs in use at the busiest time.
 
     Args:
         table: the jobs, partitions already called as they shall be.
-        dump: where they come from.
-        since: clock time (ISO); what was submitted before does not count.
-        hide: how partitions are called from here on.
+        told: what the dump tells of them beside.
     """
-    gpus = table.column("gpus").to_numpy()
-    counted = table.column("nodes").to_numpy(zero_copy_only=False).astype(float)
-    per_node = 8
-    known = np.isfinite(counted) & (counted > 0)
-    if known.any():
-        per_node = int(max(1, np.max(np.ceil(gpus[known] / counted[known]))))
-    vc = np.array([name or "" for name in table.column("vc").cast(pa.string()).to_pylist()])
-    names = sorted(set(vc.tolist()))
-    homes = {
-        node: [hide(p) for p in partitions if hide(p) in names]
-        for node, partitions in nodes_seen(dump, since).items()
-    }
-    homes = {node: partitions for node, partitions in homes.items() if partitions}
-    seen, pools, notes = _pooled(homes)
-    pools |= {name: name for name in names if name not in pools}
-    pool = np.array([pools[name] for name in vc.tolist()])
-    start, end = (
-        table.column(n).cast(pa.int64()).to_numpy() / 1000 for n in ("start_time", "end_time")
-    )
-    vcs: dict[str, int] = {}
-    for name in sorted(set(pool.tolist())):
-        mine = pool == name
-        moments = np.concatenate([start[mine], end[mine]])
-        change = np.concatenate([gpus[mine], -gpus[mine]])
-        order = np.lexsort((change, moments))  # at one moment the ends come first
-        peak = int(np.max(np.cumsum(change[order])))
-        least = max(1, -(-peak // per_node), -(-int(gpus[mine].max()) // per_node))
-        vcs[name] = max(least, seen.get(name, 0))
+    ran = _ran(table, told)
+    seen = nodes_of([job for job in ran if job.nodes])
+    nodes = [_node(name, has.partitions, has.gpus) for name, has in seen.items() if has.gpus]
+    named = {partition for node in nodes for partition in node.partitions}
+    unnamed = sorted({job.partition for job in ran} - named)
+    nodes += [node for partition in unnamed for node in _unnamed(table, partition)]
+    shape = _shape(nodes, "", "inferred")
+    kinds = Counter(g.gpus_per_node for p in shape.spec.vcs for g in _each(shape.spec, p))
+    listed = " and ".join(f"{count} of {gpus}" for gpus, count in sorted(kinds.items()))
     how = "those it names" if seen else "as many as were ever in use at once"
-    said = (
-        f"inferred from the dump: {sum(vcs.values())} nodes of {per_node} GPUs, per partition {how}"
-    )
+    said = f"inferred from the dump: {len(nodes)} nodes ({listed} GPUs), per partition {how}"
     rest = (
-        ". Give --nodes or --cluster to be sure."
+        ", and neither are GPUs that were never in use. Give --nodes or --site to be sure."
         if seen
         else ", and without node names (column NodeList) it is the least that could have "
         "carried these jobs: waiting is overstated throughout. Give --nodes or --cluster."
     )
-    notes.append(
-        "The cluster's shape is inferred. Nodes that never ran a GPU job are not in it" + rest
+    note = "The cluster's shape is inferred. Nodes that never ran a GPU job are not in it" + rest
+    return replace(shape, said=said, notes=[*shape.notes, note])
+
+
+def _each(spec: ClusterSpec, vc: str) -> Iterator[NodeGroup]:
+    return (group for group in spec.groups_of(vc) for _ in range(group.nodes))
+
+
+def _ran(table: pa.Table, told: Told) -> list[Ran]:
+    gpus = table.column("gpus").to_pylist()
+    names = [name or "" for name in table.column("vc").cast(pa.string()).to_pylist()]
+    start, end = (
+        (table.column(n).cast(pa.int64()).to_numpy() / 1000).tolist()
+        for n in ("start_time", "end_time")
     )
-    return Shape(ClusterSpec(vcs, per_node, name="inferred"), pools, said, notes)
+    lists = {text: expanded(text) for text in set(told.of("NodeList"))}
+    tres = {key: gpus_of(*key) for key in set(zip(told.of("AllocTRES"), gpus, strict=True))}
+    return [
+        Ran(names[i], lists[where], start[i], end[i], tres[alloc, gpus[i]])
+        for i, (where, alloc) in enumerate(
+            zip(told.of("NodeList"), told.of("AllocTRES"), strict=True)
+        )
+    ]
 
 
-def nodes_seen(dump: Path, since: str = "") -> dict[str, list[str]]:
-    """Nodes that ran GPU jobs, each with its partitions, where the dump names them (NodeList).
-
-    Partitions with most jobs come first; one that ran next to nothing there is left out. Empty
-    when there is no such column.
-    """
-    lists: Counter[tuple[str, str]] = Counter()
-    with dump.open(encoding="utf-8", errors="replace", newline="\n") as lines:
-        header = next((line for line in lines if line.strip()), "").strip().split("|")
-        if not {"NodeList", "Partition", "Submit"} <= set(header):
-            return {}
-        at, where, submitted = (header.index(n) for n in ("NodeList", "Partition", "Submit"))
-        gres = [i for i, name in enumerate(header) if name in ("AllocTRES", "AllocGRES")]
-        for line in lines:
-            fields = line.rstrip("\r\n").split("|")
-            if len(fields) != len(header) or fields[submitted] < since:
-                continue
-            if any("gpu" in fields[i] for i in gres):
-                lists[fields[at], fields[where]] += 1
-    jobs: dict[str, Counter[str]] = {}
-    for (names, partition), count in lists.items():
-        for name in expanded(names):
-            jobs.setdefault(name, Counter())[partition] += count
-    return {
-        name: [p for p, count in found.most_common() if count >= LEAST_SHARE * found.total()]
-        for name, found in jobs.items()
-    }
-
-
-def expanded(names: str) -> list[str]:
-    """Node names of a Slurm host list: ``n[01-03,7],login`` is n01, n02, n03, n7, login.
-
-    What is no host list, or names more than `MOST_HOSTS` nodes, is no node.
-    """
-    found: list[str] = []
-    for part in _HOSTS.findall(names):
-        match = _RANGES.fullmatch(part)
-        if match is None:
-            if re.fullmatch(r"[\w.-]+", part) and part != "None":
-                found.append(part)
-            continue
-        for item in match[2].split(","):
-            first, _, last = item.partition("-")
-            if not (first.isdigit() and (not last or last.isdigit())):
-                continue
-            if int(last or first) - int(first) + len(found) > MOST_HOSTS:
-                return []
-            found += [
-                f"{match[1]}{number:0{len(first)}d}{match[3]}"
-                for number in range(int(first), int(last or first) + 1)
-            ]
-    return found
-
-
-def _nodes(text: str) -> Iterator[tuple[str, list[str], str, str]]:
-    """(node, partitions, GRES, state) of every node described."""
-    if "NodeName=" in text:
-        for block in re.split(r"(?=^NodeName=)", text, flags=re.MULTILINE):
-            said = dict(re.findall(r"\b(NodeName|Partitions|Gres|State)=(\S+)", block))
-            if {"NodeName", "Partitions", "Gres"} <= said.keys():
-                partitions = said["Partitions"].split(",")
-                yield said["NodeName"], partitions, said["Gres"], said.get("State", "")
-        return
-    for line in text.splitlines():
-        fields = line.split()
-        if len(fields) >= 3 and fields[0] != "NODELIST":
-            for name in expanded(fields[0]):
-                yield name, [fields[1].rstrip("*")], fields[2], ""
+def _unnamed(table: pa.Table, partition: str) -> list[Node]:
+    """Nodes of a partition of which only the jobs are known."""
+    gpus = table.column("gpus").to_numpy()
+    counted = table.column("nodes").to_numpy(zero_copy_only=False).astype(float)
+    known = np.isfinite(counted) & (counted > 0)
+    each = np.ceil(gpus[known] / counted[known])
+    per_node = int(max(1, each.max())) if known.any() else PER_NODE
+    names = table.column("vc").cast(pa.string()).to_pylist()
+    mine = np.array([(name or "") == partition for name in names])
+    start, end = (table.column(n).cast(pa.int64()).to_numpy() for n in ("start_time", "end_time"))
+    most = max(peak_of(start[mine], end[mine], gpus[mine]), int(gpus[mine].max()), 1)
+    count = -(-most // per_node)
+    return [_node(f"{partition}{i}", [partition], {"": per_node}) for i in range(count)]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,17 +18,28 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.errors import UserError
-from pipeline.replay.shape import Hide, Shape, from_cluster_file, from_nodes, inferred
+from pipeline.replay.causes import CAPACITY, LIMIT, cause_of
+from pipeline.replay.inferred import expanded, gpus_of
+from pipeline.replay.printed import Printed, read_printed
+from pipeline.replay.shape import (
+    Hide,
+    Kinds,
+    Shape,
+    by_kind,
+    from_cluster_file,
+    from_nodes,
+    inferred,
+    nodes_listed,
+)
+from pipeline.replay.told import Told, read_told
+from pipeline.replay.twin import Twin, twin_of
+from pipeline.replay.window import DAY_S, from_eligible, window_of, with_column
 from pipeline.traces import IngestSummary, ingest
 from pipeline.traces.dataset import read_months
 from pipeline.worlds.closed_loop import in_loop
 from pipeline.worlds.plain import workload_of
 from scheduler.simulation.work import Workload
 
-DAY_S = 86_400.0
-DAY_MS = 86_400_000
-# Submitted so long before the window opens: what ran then starts before anything else does.
-CARRIED_S = 61.0
 # More jobs than this are replayed fewer times and learned from more rarely.
 MANY_JOBS = 25_000
 
@@ -44,7 +56,9 @@ class Site:
             waited when the window opened come first, with what was left of them.
         recorded: one row per job of `workload`, in its order: job_id, user, vc (the partition),
             gpus, submit, wait_s, ran_s as it happened; `carried`: not judged, it only fills the
-            cluster as the window opens.
+            cluster as the window opens; `cause`: what it waited for (`pipeline.replay.causes`),
+            `started_by`: the pass of Slurm that started it, "" where the dump does not tell.
+        twin: the site's own Slurm.
         shape: where the cluster's shape comes from, a sentence.
         counts: rows of the dump and what became of them; they add up to `lines`.
         quarantined: rows refused, by reason.
@@ -63,11 +77,49 @@ class Site:
     window: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    twin: Twin | None = None
+
+    @property
+    def submitted(self) -> pd.DataFrame:
+        """Rows of `recorded` of the jobs submitted in the window."""
+        return self.recorded[~self.recorded["carried"]]
 
     @property
     def judged(self) -> pd.DataFrame:
-        """Rows of `recorded` of the jobs submitted in the window."""
-        return self.recorded[~self.recorded["carried"]]
+        """Those of them whose waiting a scheduler can shorten."""
+        rows = self.submitted
+        return rows[rows["cause"] == CAPACITY]
+
+    @property
+    def replayable(self) -> pd.DataFrame:
+        """Those of `submitted` whose waiting the site's own Slurm, replayed, can show."""
+        rows = self.submitted
+        return rows[rows["cause"].isin(self.modelled)]
+
+    @property
+    def modelled(self) -> frozenset[str]:
+        """Causes of waiting that the site's own Slurm, replayed, knows."""
+        knows = self.twin is not None and self.twin.limits
+        return frozenset((CAPACITY, LIMIT) if knows else (CAPACITY,))
+
+    def arriving(self, modelled: frozenset[str]) -> Workload:
+        """The jobs; those that waited for something else come when they started: until then
+        nobody could have started them."""
+        late = {
+            job_id: submit + wait
+            for job_id, submit, wait, cause, carried in self.recorded[
+                ["job_id", "submit", "wait_s", "cause", "carried"]
+            ].itertuples(index=False)
+            if cause not in modelled and wait > 0 and not carried
+        }
+        if not late:
+            return self.workload
+        jobs = [
+            replace(job, submit_time=late.get(job.job_id, job.submit_time))
+            for job in self.workload.jobs
+        ]
+        jobs.sort(key=lambda job: job.submit_time)
+        return replace(self.workload, jobs=jobs)
 
     @property
     def many(self) -> bool:
@@ -98,6 +150,7 @@ def read_site(
     *,
     cluster: Path | None = None,
     nodes: Path | None = None,
+    printed: Sequence[Path] = (),
     timezone: str | None = None,
     last_days: float | None = None,
     most: int | None = None,
@@ -111,6 +164,7 @@ def read_site(
         scratch: a folder for what is in between.
         cluster: a cluster file; its virtual clusters are the dump's partitions.
         nodes: output of ``scontrol show nodes`` or ``sinfo -N -o "%N %P %G"``.
+        printed: what Slurm prints of itself (`pipeline.replay.printed`).
         timezone: of the dump's clock times.
         last_days: keep only jobs submitted in the last so many days; None = all.
         most: without `last_days`, keep only as many last days as hold so many jobs.
@@ -135,19 +189,24 @@ def read_site(
             f"{waited:,} jobs could not have started when they were submitted (dependencies, "
             "begin times): their waiting is counted from when they were eligible."
         )
-    table, window = _window(table, last_days, most)
+    table, window = window_of(table, last_days, most)
     counts["earlier"] = counts["ended"] - table.num_rows + int(pc.sum(table["carried"]).as_py())
-    shape = _shape(table, dump, cluster, nodes, hide)
-    table = _fitting(table, shape, counts, notes)
+    told = read_told(dump, table["source_line"].to_numpy())
+    given = read_printed(printed)
+    shape = _shape(table, told, cluster, nodes, given, hide)
+    kinds = by_kind(shape)
+    table, told = _fitting(table, told, kinds, counts, notes)
     if not len(table):
         raise UserError(f"{dump}: no job fits into the cluster as described ({shape.said})")
     counts["carried"] = int(pc.sum(table["carried"]).as_py())
     counts["replayed"] = table.num_rows - counts["carried"]
     if not counts["replayed"]:
         raise UserError(f"{dump}: no job that fits was submitted in the days asked for")
-    recorded = _recorded(table)
-    workload = workload_of(_pooled(table, shape), shape.spec, "a site" if anonymise else dump.name)
+    recorded = _recorded(table, told)
+    name = "a site" if anonymise else dump.name
+    workload = workload_of(_pooled(table, told, kinds), kinds.spec, name)
     recorded.insert(0, "job_id", [job.job_id for job in workload.jobs])
+    twin = twin_of(shape, given, workload.jobs, recorded["vc"].tolist(), told, kinds.pools, hide)
     return Site(
         workload,
         recorded,
@@ -156,8 +215,9 @@ def read_site(
         {why: n for why, n in summary.quarantined.items() if why != "no_gpu"},
         ran,
         window,
-        [*notes, *shape.notes],
-        _missing(table, summary),
+        [*notes, *shape.notes, *_kinds_note(kinds), *twin.notes],
+        _missing(table, told, summary),
+        twin,
     )
 
 
@@ -166,6 +226,7 @@ _NEEDED = (
     "job_id", "user", "vc", "name", "gpus", "cpus", "memory_mib", "gpu_type", "nodes", "state",
     "submit_time", "eligible_time", "start_time", "end_time", "duration_s", "time_limit_s",
     "model", "dataset", "batch_size", "amp", "gpu_util_pct", "gpu_mem_util_pct", "gpu_mem_mib",
+    "source_line",
 )  # fmt: skip
 
 
@@ -181,7 +242,7 @@ def _ran(dataset: Path) -> tuple[pa.Table, list[dict[str, Any]], int]:
         ).select(_NEEDED)
         if not held.num_rows:
             continue
-        held, moved = _from_eligible(held)
+        held, moved = from_eligible(held)
         waited += moved
         tables.append(held)
         submit, start, end = (_seconds(held, f"{n}_time") for n in ("submit", "start", "end"))
@@ -195,7 +256,7 @@ def _ran(dataset: Path) -> tuple[pa.Table, list[dict[str, Any]], int]:
             }
         )
     if not tables:
-        return pa.table({name: [] for name in _NEEDED}), [], 0
+        return pa.table({name: [] for name in (*_NEEDED, "before_s")}), [], 0
     table = pa.concat_tables(tables).unify_dictionaries()
     order = np.argsort(table["submit_time"].cast(pa.int64()).to_numpy(), kind="stable")
     return table.take(pa.array(order)), ran, waited
@@ -227,76 +288,47 @@ def _read_notes(summary: IngestSummary) -> list[str]:
     return said
 
 
-def _window(
-    table: pa.Table, last_days: float | None, most: int | None
-) -> tuple[pa.Table, dict[str, Any]]:
-    """The last days of a table, with what still ran or waited as they began (`carried`)."""
-    submit = table["submit_time"].cast(pa.int64()).to_numpy()
-    first, last = int(submit[0]), int(submit[-1])
-    cut = last_days is None and most is not None and len(submit) > most
-    if cut and most is not None:
-        held = (last - int(submit[-most])) / DAY_MS
-        last_days = max(float(int(held)), min(held, 1.0))
-    said: dict[str, Any] = {
-        "days": (last - first) / DAY_MS if last_days is None else last_days,
-        "of_days": (last - first) / DAY_MS,
-        "of_jobs": len(submit),
-        "cut": cut,
-        "first": first / 1000,
-    }
-    carried = np.zeros(len(submit), bool)
-    if last_days is not None and last - last_days * DAY_MS > first:
-        since = last - int(last_days * DAY_MS)
-        said["first"] = since / 1000
-        carried = submit < since
-        kept = ~carried | (table["end_time"].cast(pa.int64()).to_numpy() > since)
-        table, carried = table.filter(pa.array(kept)), carried[kept]
-        table = _carried_over(table, carried, since)
-    return table.append_column("carried", pa.array(carried)), said
-
-
-def _carried_over(table: pa.Table, carried: Any, since: int) -> pa.Table:
-    """Jobs from before `since` (ms) submitted as it comes, with what was left of them."""
-    submit, start, end = (
-        table[f"{n}_time"].cast(pa.int64()).to_numpy() for n in ("submit", "start", "end")
-    )
-    runs = carried & (start < since)
-    early = since - int(CARRIED_S * 1000)
-    moved = np.where(runs, early, np.where(carried, since - 1, submit))
-    left = np.where(runs, (end - since) / 1000, (end - start) / 1000)
-    limits = pc.cast(table["time_limit_s"], pa.float64()).to_numpy(zero_copy_only=False)
-    limits = np.where(runs, np.maximum(1.0, limits - (since - start) / 1000), limits)
-    table = _with(_with(table, "submit_time", moved), "duration_s", left)
-    table = _with(table, "time_limit_s", pa.array(limits, from_pandas=True))
-    return table.take(pa.array(np.argsort(moved, kind="stable")))
-
-
-def _with(table: pa.Table, name: str, values: Any) -> pa.Table:
-    place, kind = table.schema.get_field_index(name), table.schema.field(name)
-    column = values if isinstance(values, pa.Array) else pa.array(values)
-    return table.set_column(place, kind, column.cast(kind.type))
-
-
 def _shape(
-    table: pa.Table, dump: Path, cluster: Path | None, nodes: Path | None, hide: Hide
+    table: pa.Table,
+    told: Told,
+    cluster: Path | None,
+    nodes: Path | None,
+    given: Printed,
+    hide: Hide,
 ) -> Shape:
     if cluster is not None:
         return from_cluster_file(cluster, hide)
+    used = {name or "" for name in _text(table, "vc")}
     if nodes is not None:
-        return from_nodes(nodes, {name or "" for name in _text(table, "vc")}, hide)
-    first = _seconds(table, "submit_time")[0] - DAY_S  # clocks differ from UTC by less
-    since = datetime.fromtimestamp(float(first), UTC)
-    return inferred(table, dump, f"{since:%Y-%m-%dT%H:%M:%S}", hide)
+        return from_nodes(nodes_listed(nodes), f"--nodes {nodes}", used, hide)
+    if given.nodes:
+        return from_nodes(given.nodes, "--site", used, hide)
+    return inferred(table, told)
 
 
-def _fitting(table: pa.Table, shape: Shape, counts: dict[str, int], notes: list[str]) -> pa.Table:
-    """The jobs that fit into their partition; the others are counted and said."""
-    spec = shape.spec
-    room = {p: spec.vcs.get(pool, 0) * spec.gpus_per_node for p, pool in shape.pools.items()}
+def _vcs(table: pa.Table, told: Told, kinds: Kinds) -> list[str | None]:
+    """The virtual cluster each job is played in by policies that take GPUs as alike."""
+    lists = {text: expanded(text) for text in set(told.of("NodeList"))}
+    gpus = table["gpus"].to_pylist()
+    jobs = list(
+        zip(_text(table, "vc"), told.of("AllocTRES"), told.of("NodeList"), gpus, strict=True)
+    )
+    known = {
+        job: kinds.vc_of(job[0] or "", gpus_of(job[1], job[3]), lists[job[2]]) for job in set(jobs)
+    }
+    return [known[job] for job in jobs]
+
+
+def _fitting(
+    table: pa.Table, told: Told, kinds: Kinds, counts: dict[str, int], notes: list[str]
+) -> tuple[pa.Table, Told]:
+    """The jobs that fit where they ran; the others are counted and said."""
+    spec = kinds.spec
+    room = {vc: sum(has.nodes * has.gpus_per_node for has in spec.groups_of(vc)) for vc in spec.vcs}
     fits = np.array(
         [
-            gpus <= room.get(vc or "", 0)
-            for gpus, vc in zip(table["gpus"].to_pylist(), _text(table, "vc"), strict=True)
+            vc is not None and gpus <= room[vc]
+            for gpus, vc in zip(table["gpus"].to_pylist(), _vcs(table, told, kinds), strict=True)
         ],
         bool,
     )
@@ -306,13 +338,24 @@ def _fitting(table: pa.Table, shape: Shape, counts: dict[str, int], notes: list[
             f"{counts['too_large']:,} jobs do not fit into their partition as described, or it is "
             "not described, and are left out."
         )
-    return table.filter(pa.array(fits))
+    return table.filter(pa.array(fits)), told.at(np.flatnonzero(fits))
 
 
-def _pooled(table: pa.Table, shape: Shape) -> pa.Table:
+def _pooled(table: pa.Table, told: Told, kinds: Kinds) -> pa.Table:
+    """Each job in its virtual cluster; what types it had says which, and nothing more."""
     place, kind = table.schema.get_field_index("vc"), table.schema.field("vc")
-    names = [shape.pools[name or ""] for name in _text(table, "vc")]
-    return table.set_column(place, kind, pa.array(names, pa.string()).cast(kind.type))
+    names = pa.array(_vcs(table, told, kinds), pa.string())
+    table = table.set_column(place, kind, names.cast(kind.type))
+    return with_column(table, "gpu_type", pa.nulls(len(table), pa.string()))
+
+
+def _kinds_note(kinds: Kinds) -> list[str]:
+    if len(kinds.pools) == len(set(kinds.pools.values())):
+        return []
+    return [
+        "Nodes differ in the types of their GPUs. Slurm's own schedule gives a job any that it "
+        "did not rule out; the other policies play it on the type that it had."
+    ]
 
 
 class _Hidden:
@@ -339,16 +382,7 @@ def _anonymous(table: pa.Table, hide: Callable[..., str]) -> pa.Table:
     return table
 
 
-def _from_eligible(table: pa.Table) -> tuple[pa.Table, int]:
-    """Submission moved to when the job was eligible, in the new order; how many were moved."""
-    submit, start = (table[f"{n}_time"].cast(pa.int64()).to_numpy() for n in ("submit", "start"))
-    eligible = pc.fill_null(table["eligible_time"].cast(pa.int64()), 0).to_numpy()
-    moved = np.clip(eligible, submit, np.maximum(start, submit))
-    order = np.argsort(moved, kind="stable")
-    return _with(table, "submit_time", moved).take(pa.array(order)), int((moved > submit).sum())
-
-
-def _recorded(table: pa.Table) -> pd.DataFrame:
+def _recorded(table: pa.Table, told: Told) -> pd.DataFrame:
     submit, start, end = (_seconds(table, f"{name}_time") for name in ("submit", "start", "end"))
     return pd.DataFrame(
         {
@@ -360,11 +394,31 @@ def _recorded(table: pa.Table) -> pd.DataFrame:
             "wait_s": np.maximum(0.0, start - submit),
             "ran_s": np.maximum(0.0, end - start),
             "carried": table["carried"].to_numpy(),
+            "before_s": table["before_s"].to_numpy(),
+            "cause": [
+                cause_of(reason, eligible_later=before > 0)
+                for reason, before in zip(
+                    told.of("Reason"), table["before_s"].to_pylist(), strict=True
+                )
+            ],
+            "started_by": [_PASSES.get(flags, "") for flags in map(_pass, told.of("Flags"))],
         }
     )
 
 
-def _missing(table: pa.Table, summary: IngestSummary) -> list[str]:
+_PASSES = {
+    "SchedSubmit": "as it was submitted",
+    "SchedMain": "the main pass",
+    "SchedBackfill": "backfill",
+}
+
+
+def _pass(flags: str) -> str:
+    """Which of Slurm's passes started a job, of sacct's Flags."""
+    return next((flag for flag in re.split(r"[,|]", flags) if flag in _PASSES), "")
+
+
+def _missing(table: pa.Table, told: Told, summary: IngestSummary) -> list[str]:
     said = []
     if not table["gpu_util_pct"].is_valid().to_numpy().any():
         said.append(
@@ -388,10 +442,18 @@ def _missing(table: pa.Table, summary: IngestSummary) -> list[str]:
         said.append(f"{bad:,} lines could not be read and are left out.")
     types = {kind for kind in _text(table, "gpu_type") if kind}
     if len(types) > 1:
-        said.append(f"The jobs ran on {len(types):,} kinds of GPUs; a replay takes all as alike.")
+        said.append(
+            f"The jobs ran on {len(types):,} kinds of GPUs; how fast each would have run on "
+            "another is unknown."
+        )
+    if "Reason" not in told.columns:
+        said.append(
+            "No reasons (column Reason): what waited for a limit, a hold or another job cannot be "
+            "told from what waited for GPUs."
+        )
     said.append(
-        "Priorities, QOS rules and fair-share weights of the site are not in a dump. CPUs and "
-        "memory of the nodes are not modelled: only GPUs can run out."
+        "Jobs without GPUs are not replayed, and what nodes were down and when is not in a dump. "
+        "CPUs and memory run out only in Slurm's own schedule, and only on nodes that were given."
     )
     return said
 

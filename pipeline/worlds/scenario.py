@@ -45,6 +45,7 @@ class Scenario:
         loop: `open`, or `closed` where submissions wait for what they answer.
         notes: what a reader of its figures must know, sentences.
         settings: by policy, those that are not its defaults, as in the cluster file.
+        shows: tells a policy, before any job comes, what it decides by beside the cluster.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Scenario:
     loop: str = "open"
     notes: tuple[str, ...] = ()
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    shows: Callable[[Policy], None] | None = None
 
     def cluster_gpus(self) -> int:
         """GPUs in the whole cluster."""
@@ -124,7 +126,10 @@ class Scenario:
         """A policy by name, with the predictors this world grants it."""
         spec = self.spec(name)
         pairs = self.pair_predictor() if self.pair_predictor and spec.kind.packs else None
-        return policy_of(spec, Predictors(pairs, self.arrivals), self.quirks)
+        made = policy_of(spec, Predictors(pairs, self.arrivals), self.quirks)
+        if self.shows is not None:
+            self.shows(made)
+        return made
 
     def core(
         self,

@@ -124,7 +124,12 @@ def test_its_own_sacct_is_replayed_with_the_averages_of_simulate(
     assert site.counts["replayed"] == site.counts["lines"] == len(ids)
     assert site.workload.cluster.gpus_per_node == 8
     assert site.workload.cluster.vcs["open"] == 2
-    found = {row["key"]: row for row in replay(site, 1, variants=VARIANTS[:3])["variants"]}
+    found = {
+        row["key"]: row
+        for row in replay(site, 1, variants=[v for v in VARIANTS if v.key in ("fifo", "easy")])[
+            "variants"
+        ]
+    }
     table = read_dataset(tmp_path / "dataset")
     for policy in ("fifo", "easy"):
         scenario = plain.scenario(table, "own", site.workload.cluster, None)

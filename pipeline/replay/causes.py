@@ -1,0 +1,43 @@
+"""What a job waited for, by the reason that Slurm recorded (sacct's column Reason).
+
+Slurm records the last reason other than Priority and Resources; without one a job waited for what
+others had, or for its turn (https://slurm.schedmd.com/sacct.html).
+"""
+
+from __future__ import annotations
+
+import re
+
+CAPACITY, LIMIT, DEPENDENCY, HOLD, NODES = "capacity", "limit", "dependency", "hold", "nodes"
+
+# in the order of a page; what each is called
+WORDS = {
+    CAPACITY: "GPUs that others had, or their turn",
+    LIMIT: "a limit (of a QOS, an account, a partition, licences)",
+    DEPENDENCY: "another job",
+    HOLD: "a hold, a begin time, a failed launch",
+    NODES: "nodes or a partition that were down or reserved",
+}
+
+_PATTERNS = (
+    (LIMIT, r"QOS|Assoc|MaxJobs|.*Limit$|.*Limits?\b|Licenses|Licences|InvalidQOS|InvalidAccount"),
+    (DEPENDENCY, r"Dependency"),
+    (HOLD, r"JobHeld|BeginTime|JobLaunchFailure|launch failed|AdminHold|UserHold|Prolog|Cleaning"),
+    (NODES, r"Reserv|ReqNodeNotAvail|Node|Partition|.*Down|BadConstraints|Front"),
+)
+
+
+def cause_of(reason: str, *, eligible_later: bool = False) -> str:
+    """What a job waited for. A reason that is not known is none of capacity's.
+
+    Args:
+        reason: as sacct shows it.
+        eligible_later: its waiting is counted from when it was eligible, so what kept it from being
+            so is not in it.
+    """
+    said = reason.strip()
+    if said in ("", "None", "Priority", "Resources", "Unknown"):
+        return CAPACITY
+    if eligible_later and re.match(r"Dependency|JobHeld|BeginTime", said):
+        return CAPACITY
+    return next((cause for cause, known in _PATTERNS if re.match(known, said)), HOLD)

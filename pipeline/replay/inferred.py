@@ -1,0 +1,151 @@
+"""The least cluster that carried a dump's jobs: nodes by NodeList, GPUs by what ran on each."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scheduler.backends.slurm import parse
+from scheduler.backends.slurm.parse import ParseError
+from scheduler.backends.slurm.tres import gpu_types
+
+# A partition that ran less of a node's jobs than this does not share the node.
+LEAST_SHARE = 0.01
+# So many of the nodes that look alike have to have a size before one that never used as many is
+# taken to have it too.
+LIKELY = 0.1
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a job had: on which nodes, from when to when (s), GPUs in all by type."""
+
+    partition: str
+    nodes: tuple[str, ...]
+    start: float
+    end: float
+    gpus: Mapping[str, int]
+
+
+@dataclass
+class Seen:
+    """A node as the jobs on it show it: its partitions, most used first, and GPUs by type."""
+
+    partitions: list[str]
+    gpus: dict[str, int] = field(default_factory=dict)
+
+
+def expanded(names: str) -> tuple[str, ...]:
+    """Node names of a Slurm host list; what is no host list is no node."""
+    try:
+        found = parse.hosts(names)
+    except ParseError:
+        return ()
+    return tuple(name for name in found if re.fullmatch(r"[\w.-]+", name) and name != "None")
+
+
+def gpus_of(tres: str, gpus: int) -> dict[str, int]:
+    """GPUs by type in an AllocTRES, "" of no type; so many of none where it does not say."""
+    try:
+        found = gpu_types(tres)
+    except ValueError:
+        found = None
+    return found if found and sum(found.values()) == gpus else {"": gpus}
+
+
+def nodes_of(jobs: Sequence[Ran]) -> dict[str, Seen]:
+    """Nodes by name, as the jobs on them show them."""
+    by_node: dict[str, Counter[str]] = {}
+    for job in jobs:
+        for name in job.nodes:
+            by_node.setdefault(name, Counter())[job.partition] += 1
+    seen = {
+        name: Seen([p for p, n in count.most_common() if n >= LEAST_SHARE * count.total()])
+        for name, count in sorted(by_node.items())
+    }
+    for name, gpus in _peaks(job for job in jobs if len(job.nodes) == 1).items():
+        seen[name].gpus = gpus
+    _spread([job for job in jobs if len(job.nodes) > 1], seen)
+    _alike(seen)
+    return seen
+
+
+def _peaks(jobs: Iterable[Ran]) -> dict[str, dict[str, int]]:
+    """The most GPUs of each type in use at once on a node, by jobs on it alone."""
+    moments: dict[tuple[str, str], list[tuple[float, int]]] = {}
+    for job in jobs:
+        for kind, count in job.gpus.items():
+            if job.end > job.start:
+                moments.setdefault((job.nodes[0], kind), []).extend(
+                    [(job.start, count), (job.end, -count)]
+                )
+    found: dict[str, dict[str, int]] = {}
+    for (name, kind), changes in moments.items():
+        changes.sort()  # at one moment the ends, which are negative, come first
+        held = peak = 0
+        for _, count in changes:
+            held += count
+            peak = max(peak, held)
+        found.setdefault(name, {})[kind] = peak
+    return {name: _untyped(kinds) for name, kinds in found.items()}
+
+
+def _untyped(kinds: dict[str, int]) -> dict[str, int]:
+    """Where some jobs tell the type and others do not, the GPUs are those of the type."""
+    typed = {kind: count for kind, count in kinds.items() if kind}
+    if len(typed) != 1 or "" not in kinds:
+        return typed or kinds
+    ((kind, count),) = typed.items()
+    return {kind: max(count, kinds[""])}
+
+
+def _spread(jobs: Sequence[Ran], seen: Mapping[str, Seen]) -> None:
+    """Jobs over several nodes: a part of each, as even as what is known of the nodes allows."""
+    for job in jobs:
+        for kind, count in job.gpus.items():
+            here = [seen[name].gpus for name in job.nodes]
+            for gpus in here:
+                if kind not in gpus and count % len(here) == 0:
+                    gpus[kind] = count // len(here)
+            even = -(-count // len(here))
+            for gpus in here:
+                if sum(has.get(kind, 0) for has in here) >= count:
+                    break
+                gpus[kind] = max(gpus.get(kind, 0), even)
+
+
+def _alike(seen: Mapping[str, Seen]) -> None:
+    """A node that was never full is taken to be as its likes of the next size up."""
+    groups: dict[tuple[Any, ...], list[dict[str, int]]] = {}
+    for name, node in seen.items():
+        for kind in node.gpus:
+            stem = re.sub(r"\d+.*", "", name)
+            key = frozenset(node.partitions), stem, kind
+            groups.setdefault(key, []).append(node.gpus)
+    for (_, _, kind), members in groups.items():
+        sizes = Counter(gpus[kind] for gpus in members)
+        usual = [n for n, count in sizes.items() if count >= max(2, LIKELY * len(members))]
+        for gpus in members:
+            gpus[kind] = _full(gpus[kind], sorted(sizes), sorted(usual))
+
+
+def _full(size: int, seen: Sequence[int], usual: Sequence[int]) -> int:
+    """How many GPUs a node has that never used more than `size`: nodes mostly have 1, 2, 4, 8."""
+    even = [n for n in seen if n >= size and not n & (n - 1)]
+    if size in usual and (size in even or not even):
+        return size
+    larger = [n for n in usual if n >= size] if size in even else even
+    return next(iter(larger), size)
+
+
+def peak_of(start: NDArray[Any], end: NDArray[Any], gpus: NDArray[Any]) -> int:
+    """The most GPUs in use at once."""
+    moments, change = np.concatenate([start, end]), np.concatenate([gpus, -gpus])
+    order = np.lexsort((change, moments))  # at one moment the ends come first
+    return int(np.max(np.cumsum(change[order]), initial=0))

@@ -1,0 +1,128 @@
+"""What a site's Slurm prints of itself, in files: nodes, partitions, settings, accounts, QOS."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pipeline.errors import UserError
+from scheduler.backends.slurm import parse
+from scheduler.backends.slurm.parse import Node, ParseError
+from scheduler.backends.slurm.site import (
+    ASSOC,
+    QOS,
+    assocs_of,
+    config_of,
+    partitions_of,
+    qos_of,
+)
+from scheduler.policies.slurm.site import Assoc, AssocKey, Partition, Qos
+
+ACCEPTED = (
+    "the output of scontrol show nodes, partition and config, and of sacctmgr -P show assoc and "
+    "qos (with their headers)"
+)
+_RECORD = re.compile(r"^(NodeName|PartitionName|ReservationName|LicenseName)=")
+_SETTING = re.compile(r"^\S+\s+= ")
+# sacctmgr's own headers of columns that are asked for by other names
+_ALIASES = {
+    "parname": "parentname",
+    "fairshare": "share",
+    "grptresrunmin": "grptresrunmins",
+}
+
+
+@dataclass
+class Printed:
+    """What was found. Empty where a site did not give it."""
+
+    nodes: list[Node] = field(default_factory=list)
+    partitions: list[Partition] = field(default_factory=list)
+    config: dict[str, str] = field(default_factory=dict)
+    qos: dict[str, Qos] = field(default_factory=dict)
+    assocs: dict[AssocKey, Assoc] = field(default_factory=dict)
+
+
+def read_printed(paths: Iterable[Path]) -> Printed:
+    """Reads files of any of these, in any order, several in one file too.
+
+    Raises UserError naming the file.
+    """
+    found = Printed()
+    for path in paths:
+        try:
+            text = path.read_text(encoding="utf-8", errors="replace")
+        except OSError as error:
+            raise UserError(f"--site {path}: {error.strerror}") from None
+        before = _size(found)
+        try:
+            _read(text, found)
+        except (ParseError, ValueError, KeyError) as error:
+            raise UserError(f"--site {path}: not as Slurm prints it ({error})") from None
+        if _size(found) == before:
+            raise UserError(f"--site {path}: nothing of Slurm's in it; give {ACCEPTED}")
+    return found
+
+
+def _size(found: Printed) -> int:
+    many = len(found.nodes) + len(found.partitions) + len(found.config)
+    return many + len(found.qos) + len(found.assocs)
+
+
+def _read(text: str, found: Printed) -> None:
+    lines = text.splitlines()
+    records = list(_records(lines))
+    for one in records:
+        if one.startswith("NodeName="):
+            found.nodes += parse.nodes(one)
+        elif one.startswith("PartitionName="):
+            found.partitions += partitions_of(one)
+    found.config |= config_of("\n".join(line for line in lines if _SETTING.match(line)))
+    for names, rows in _tables(lines):
+        if {"account", "user"} <= set(names):
+            found.assocs |= assocs_of(_as_asked(names, rows, ASSOC), "")
+        elif {"name", "grptres"} <= set(names):
+            found.qos |= qos_of(_as_asked(names, rows, QOS))
+
+
+def _records(lines: Sequence[str]) -> Iterator[str]:
+    """Each record of scontrol on one line, however many it was printed on."""
+    held: list[str] = []
+    for line in lines:
+        if _RECORD.match(line) or not line.startswith((" ", "\t")):
+            if held:
+                yield " ".join(held)
+            held = [line] if _RECORD.match(line) else []
+        elif held:
+            held.append(line.strip())
+    if held:
+        yield " ".join(held)
+
+
+def _tables(lines: Sequence[str]) -> Iterator[tuple[list[str], list[list[str]]]]:
+    """Tables of sacctmgr: the names of their columns in small letters, their rows."""
+    names: list[str] = []
+    rows: list[list[str]] = []
+    for line in [*lines, ""]:
+        parts = line.split("|")
+        if names and len(parts) == len(names):
+            rows.append(parts)
+            continue
+        if rows:
+            yield names, rows
+        plain = [part.replace(" ", "").lower() for part in parts]
+        names, rows = [_ALIASES.get(name, name) for name in plain], []
+        if not ({"account", "user"} <= set(names) or {"name", "grptres"} <= set(names)):
+            names = []
+
+
+def _as_asked(names: Sequence[str], rows: Sequence[Sequence[str]], wanted: Sequence[str]) -> str:
+    """The same rows with the columns that the service asks for; empty where one is not there."""
+    lines = []
+    for row in rows:
+        said: Mapping[str, str] = dict(zip(names, row, strict=True))
+        if "name" in said or said.get("account"):
+            lines.append("|".join(said.get(name.lower(), "") for name in wanted))
+    return "\n".join(lines)

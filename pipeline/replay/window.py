@@ -1,0 +1,78 @@
+"""Which days of a dump are replayed, and from when each job could have started."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+DAY_S = 86_400.0
+DAY_MS = 86_400_000
+# Submitted so long before the window opens: what ran then starts before anything else does.
+CARRIED_S = 61.0
+
+
+def from_eligible(table: pa.Table) -> tuple[pa.Table, int]:
+    """Submission moved to when the job was eligible, in the new order; how many were moved.
+
+    A column `before_s` says by how much.
+    """
+    submit, start = (table[f"{n}_time"].cast(pa.int64()).to_numpy() for n in ("submit", "start"))
+    eligible = pc.fill_null(table["eligible_time"].cast(pa.int64()), 0).to_numpy()
+    moved = np.clip(eligible, submit, np.maximum(start, submit))
+    order = np.argsort(moved, kind="stable")
+    table = table.append_column("before_s", pa.array((moved - submit) / 1000))
+    table = with_column(table, "submit_time", moved).take(pa.array(order))
+    return table, int((moved > submit).sum())
+
+
+def window_of(
+    table: pa.Table, last_days: float | None, most: int | None
+) -> tuple[pa.Table, dict[str, Any]]:
+    """The last days of a table, with what still ran or waited as they began (`carried`)."""
+    submit = table["submit_time"].cast(pa.int64()).to_numpy()
+    first, last = int(submit[0]), int(submit[-1])
+    cut = last_days is None and most is not None and len(submit) > most
+    if cut and most is not None:
+        held = (last - int(submit[-most])) / DAY_MS
+        last_days = max(float(int(held)), min(held, 1.0))
+    said: dict[str, Any] = {
+        "days": (last - first) / DAY_MS if last_days is None else last_days,
+        "of_days": (last - first) / DAY_MS,
+        "of_jobs": len(submit),
+        "cut": cut,
+        "first": first / 1000,
+    }
+    carried = np.zeros(len(submit), bool)
+    if last_days is not None and last - last_days * DAY_MS > first:
+        since = last - int(last_days * DAY_MS)
+        said["first"] = since / 1000
+        carried = submit < since
+        kept = ~carried | (table["end_time"].cast(pa.int64()).to_numpy() > since)
+        table, carried = table.filter(pa.array(kept)), carried[kept]
+        table = _carried_over(table, carried, since)
+    return table.append_column("carried", pa.array(carried)), said
+
+
+def _carried_over(table: pa.Table, carried: Any, since: int) -> pa.Table:
+    """Jobs from before `since` (ms) submitted as it comes, with what was left of them."""
+    submit, start, end = (
+        table[f"{n}_time"].cast(pa.int64()).to_numpy() for n in ("submit", "start", "end")
+    )
+    runs = carried & (start < since)
+    early = since - int(CARRIED_S * 1000)
+    moved = np.where(runs, early, np.where(carried, since - 1, submit))
+    left = np.where(runs, (end - since) / 1000, (end - start) / 1000)
+    limits = pc.cast(table["time_limit_s"], pa.float64()).to_numpy(zero_copy_only=False)
+    limits = np.where(runs, np.maximum(1.0, limits - (since - start) / 1000), limits)
+    table = with_column(with_column(table, "submit_time", moved), "duration_s", left)
+    table = with_column(table, "time_limit_s", pa.array(limits, from_pandas=True))
+    return table.take(pa.array(np.argsort(moved, kind="stable")))
+
+
+def with_column(table: pa.Table, name: str, values: Any) -> pa.Table:
+    place, kind = table.schema.get_field_index(name), table.schema.field(name)
+    column = values if isinstance(values, pa.Array) else pa.array(values)
+    return table.set_column(place, kind, column.cast(kind.type))
