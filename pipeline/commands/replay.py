@@ -108,8 +108,8 @@ def replay(
         from pipeline.online import TRAINS, UNTRAINED
         from pipeline.replay.page import render
         from pipeline.replay.runs import MOST_JOBS as UNASKED
+        from pipeline.replay.runs import MOST_SLURM, seeds_for, variants_with
         from pipeline.replay.runs import replay as play
-        from pipeline.replay.runs import seeds_for, variants_with
         from pipeline.replay.site import read_site
 
         hush = quiet or as_json
@@ -118,7 +118,6 @@ def replay(
             raise UserError(f"--last-days is {last_days:g}; it must be above 0")
         _readable(sacct)
         name, values = _asked(cluster, policy, options or [])
-        variants = variants_with(name, values)
         kept = None
         if keep is not None:
             files = [path for path in (sacct, cluster, nodes, *(site or [])) if path is not None]
@@ -144,9 +143,15 @@ def replay(
                 )
 
         known = read() if kept is None else kept.once("site", read)
-        untrained = [] if TRAINS else [f"{UNTRAINED} Packing is left out as well."]
-        known = replace(known.in_loop(loop), notes=[*known.notes, *untrained])
+        remarks = [] if TRAINS else [f"{UNTRAINED} Packing is left out as well."]
         jobs = len(known.workload.jobs)
+        variants = variants_with(name, values, jobs)
+        if not any(variant.key == "slurm" for variant in variants):
+            remarks.append(
+                f"Slurm's own schedule is not replayed of more than {MOST_SLURM:,} jobs unless "
+                "asked for (--policy slurm; --last-days takes fewer): plain backfill stands for it."
+            )
+        known = replace(known.in_loop(loop), notes=[*known.notes, *remarks])
         if jobs > MOST_JOBS:
             raise UserError(
                 f"{sacct}: {jobs:,} jobs to replay; at most {MOST_JOBS:,}: give fewer --last-days"
@@ -179,7 +184,7 @@ def replay(
             f"Too many jobs to replay whole: the last {known.window['days']:.1f} of "
             f"{known.window['of_days']:.0f} days, {times} times. More: --last-days, --seeds."
         )
-    for note in untrained:
+    for note in remarks:
         typer.echo(note)
     for line in _summary(found):
         typer.echo(line)
@@ -194,9 +199,11 @@ def _summary(found: Mapping[str, Any]) -> Iterator[str]:
     if test is not None and test["jobs"]:
         now, was = test["avg_wait_replayed_s"], test["avg_wait_recorded_s"]
         rank = test["rank_correlation"]
+        what = {v["key"]: v["title"] for v in found["variants"]}[found["against"]]
+        what = what[0].upper() + what[1:]
         same = "" if rank is None else f", rank correlation {rank:.2f}"
         yield (
-            f"Slurm's own schedule, replayed: average wait {duration(now)}, recorded "
+            f"{what}, replayed: average wait {duration(now)}, recorded "
             f"{duration(was)}{same}; {test['within_10_min']:.0%} of {test['jobs']:,} jobs start "
             "within 10 minutes of their recorded start."
         )

@@ -137,7 +137,7 @@ def misfit(found: Figures | None) -> list[str]:
     was, now = found["avg_wait_recorded_s"], found["avg_wait_replayed_s"]
     if abs(now - was) > max(FIT_MEAN * was, SHORT_S):
         said.append(
-            f"Slurm's own schedule, replayed, waits {duration(now)} on average where "
+            f"The schedule replayed for Slurm's waits {duration(now)} on average where "
             f"{duration(was)} was recorded; more than {FIT_MEAN:.0%} off is too much."
         )
     rank = found["rank_correlation"]

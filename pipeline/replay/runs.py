@@ -46,6 +46,9 @@ SEEDS = 16
 FEW_SEEDS = 4
 MOST_JOBS = 50_000
 
+# Slurm's own schedule looks at the whole queue every time: some seconds for each hundred jobs.
+MOST_SLURM = 5_000
+
 # What savings are counted against: Slurm's own schedule, or else the rule of its backfill.
 BASES = ("slurm", "easy")
 ALONE = frozenset((CAPACITY,))
@@ -105,12 +108,18 @@ VARIANTS: tuple[Variant, ...] = (
 )
 
 
-def variants_with(policy: str, values: Mapping[str, Any]) -> tuple[Variant, ...]:
+def variants_with(policy: str, values: Mapping[str, Any], jobs: int = 0) -> tuple[Variant, ...]:
     """The variants with these settings of a policy; where none of them plays it, it comes last.
 
-    Without the extra `train` none packs: which pairs to pack is learned.
+    Without the extra `train` none packs: which pairs to pack is learned. Of many jobs Slurm's own
+    schedule is left out, unless it is the policy asked for.
     """
-    played = (variant for variant in VARIANTS if TRAINS or not variant.packs)
+    played = [
+        variant
+        for variant in VARIANTS
+        if (TRAINS or not variant.packs)
+        and (variant.key != "slurm" or policy == "slurm" or jobs <= MOST_SLURM)
+    ]
     found = tuple(replace(v, values=values) if v.policy == policy else v for v in played)
     if any(variant.policy == policy for variant in found):
         return found

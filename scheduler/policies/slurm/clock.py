@@ -106,7 +106,7 @@ class Clock:
         return due
 
     def next(self, now: float, *, backfills: bool) -> float | None:
-        """When something is due."""
+        """When something is due next. What is due by now was done, unless nothing waits there."""
         times = []
         if self._came:
             times.append(self._loop_at(now))
@@ -114,7 +114,7 @@ class Clock:
             times += [
                 self._backfilled.get(vc, now) + self.rhythm.backfill_s for vc in self._changed
             ]
-        return min((max(at, now + 1e-3) for at in times), default=None)
+        return min((at for at in times if at > now), default=None)
 
     def calculation(self, now: float) -> float | None:
         """The last moment by `now` at which priorities were computed anew; None: as before."""
