@@ -78,6 +78,7 @@ OFF: dict[str, Row] = {
     "choosing which jobs to profile (all are)": Row(settings={"profile_above_s": 0.0}),
     "watching running jobs": Row(watches=False),
     "ageing": Row(settings={"ageing": 0.0}),
+    "the number of GPUs in the order": Row(settings={"gpu_exponent": 0.0}),
     "learned durations (all alike)": Row(durations="gpus"),
     "the bound on waiting": Row(settings=NEVER),
     "stretching the bound": Row(settings={"overload": 1e12}),

@@ -57,11 +57,7 @@ class PellucidSettings(PolicySettings):
     """Settings of `pellucid`."""
 
     ageing: float = setting(
-        0.05,
-        "predicted duration that a job is forgiven per second it waits: the knob from a short mean"
-        " (0) to a short tail (0.3, and more)",
-        unit="s/s",
-        ge=0,
+        0.05, "predicted duration that a job is forgiven per second it waits", unit="s/s", ge=0
     )
     gpu_exponent: float = setting(
         0.5,
