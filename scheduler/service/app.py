@@ -113,7 +113,8 @@ def create_app(
         app.include_router(operations.router)
         app.include_router(acting_pages.router)
         app.include_router(sharing.router)
-    hosts = [*LOOPBACK_NAMES, settings.host] if settings.loopback else None
+    names = [*LOOPBACK_NAMES, settings.host, *settings.named]
+    hosts = names if settings.loopback else None
     app.add_middleware(RequestGuard, hosts=hosts, body_bytes=limits.body_bytes)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     return app

@@ -53,6 +53,8 @@ class Settings(BaseSettings):
         fake_profiles: JSON of what profiles of commands are said to be on fake GPUs.
         pace: seconds on the `simulated` backend's clock per real second.
         host, port: where the API listens.
+        server_names: names by which a proxy on this host (TLS) is reached, comma-separated; with
+            any, tokens are asked for.
         api_workers: API processes.
         auth: whether a token is asked for; `auto` = on anything but loopback.
         single_tenant: all who have a token trust each other with everything: jobs of a service that
@@ -92,6 +94,7 @@ class Settings(BaseSettings):
     pace: float = Field(1.0, gt=0, le=1e6)
     host: str = "127.0.0.1"
     port: int = Field(8400, ge=0, le=65_535)
+    server_names: str = Field("", pattern=r"^[A-Za-z0-9.,-]*$")
     api_workers: int = Field(1, ge=1, le=64)
     auth: Literal["auto", "on", "off"] = "auto"
     single_tenant: bool = False
@@ -141,7 +144,12 @@ class Settings(BaseSettings):
 
     @property
     def needs_token(self) -> bool:
-        return self.auth == "on" or (self.auth == "auto" and not self.loopback)
+        return self.auth == "on" or (self.auth == "auto" and not (self.loopback and not self.named))
+
+    @property
+    def named(self) -> list[str]:
+        """Names of a proxy in front: whoever comes by it comes from anywhere."""
+        return [name.lower() for name in self.server_names.split(",") if name]
 
 
 def read_settings(file: Path | None = None, **given: Any) -> Settings:

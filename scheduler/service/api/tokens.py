@@ -171,6 +171,11 @@ def guard(settings: Settings, store: Store) -> None:
             f"auth is 'off' and host is {settings.host!r}: without tokens the service listens on "
             "loopback only"
         )
+    if settings.named and not settings.needs_token:
+        raise SettingsError(
+            f"auth is 'off' and server_names is {settings.server_names!r}: behind a proxy "
+            "everybody comes from this host, and only a token tells them apart"
+        )
     if settings.one_account:
         with store.engine.connect() as connection:
             names = tenants(connection, time())
