@@ -57,8 +57,8 @@ benchmark: install ## Run the benchmarks that have budgets
 mutants: install ## Plant bugs, one at a time: would the tests notice?
 	python -m benchmarks.mutants --json
 
-wheel: install ## Build the wheel, into dist/
-	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps -w dist .
+wheel: install ## Build the wheel, into dist/; twice, to the same bytes
+	$(BIN)/python -m benchmarks.wheel dist
 
 wheel-test: install ## Install the wheel by itself, outside the repository, and use it
 	PELLUCID_WHEEL=1 $(BIN)/python -m pytest tests/wheel
@@ -69,3 +69,4 @@ clean: ## Remove what the pipeline made (not .venv)
 -include profiler.mk
 -include service.mk
 -include slurm.mk
+-include release.mk

@@ -1,11 +1,16 @@
-"""The wheel, built and installed by itself in an environment of its own, as a user would."""
+"""The wheel, built and installed by itself in an environment of its own, as a user would.
+
+python -m benchmarks.wheel dist    # builds it twice; one digest, or it fails
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import zipfile
 from pathlib import Path
 
@@ -16,7 +21,10 @@ BROUGHT = ("pip", "setuptools", "pkg_resources", "_distutils_hack")  # by venv, 
 
 
 def build(folder: Path) -> Path:
-    """A wheel of this checkout, built from a copy: nothing is left in the checkout."""
+    """A wheel of this checkout, built from a copy: nothing is left in the checkout.
+
+    The same files give the same bytes: times are that of the last commit, modes those of any file.
+    """
     source = folder / "source"
     source.mkdir(parents=True)
     for name in PACKAGES:
@@ -24,9 +32,35 @@ def build(folder: Path) -> Path:
         shutil.copytree(ROOT / name, source / name, ignore=ignored)
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
-    _pip(Path(sys.executable), "wheel", "--no-deps", "-w", str(folder), str(source))
+    for path in source.rglob("*"):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    asked = "wheel", "--no-deps", "-w", str(folder), str(source)
+    _pip(Path(sys.executable), *asked, SOURCE_DATE_EPOCH=_committed_at())
     (wheel,) = folder.glob("*.whl")
     return wheel
+
+
+def _committed_at() -> str:
+    """When the last commit was made, seconds since the epoch; outside a checkout, 2020."""
+    asked = ["git", "-C", str(ROOT), "log", "-1", "--format=%ct"]
+    said = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
+    return said or "1577836800"
+
+
+def digest_of(wheel: Path) -> str:
+    """SHA-256 of a wheel, hex."""
+    return hashlib.sha256(wheel.read_bytes()).hexdigest()
+
+
+def main(to: Path) -> None:
+    """Build it twice into folders of their own, compare, and leave one in `to`."""
+    with tempfile.TemporaryDirectory() as name:
+        first, second = (build(Path(name) / which) for which in ("first", "second"))
+        if digest_of(first) != digest_of(second):
+            sys.exit(f"two builds of {first.name} differ: it cannot be reproduced")
+        to.mkdir(parents=True, exist_ok=True)
+        shutil.copy(first, to)
+        print(f"{digest_of(first)}  {to / first.name}")
 
 
 def left_out(wheel: Path) -> list[str]:
@@ -61,7 +95,7 @@ def _files(path: Path) -> list[Path]:
     return [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
 
 
-def _pip(python: Path, *words: str) -> None:
+def _pip(python: Path, *words: str, **more: str) -> None:
     command = [
         str(python),
         "-m",
@@ -72,4 +106,8 @@ def _pip(python: Path, *words: str) -> None:
         *words,
     ]
     clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    subprocess.run(command, check=True, env=clean)
+    subprocess.run(command, check=True, env=clean | more)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "dist"))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.wheel import build, install, left_out, sizes_mb
+from benchmarks.wheel import build, digest_of, install, left_out, sizes_mb
 from pipeline.cli import EXTRAS
 from tests.pipeline.test_replay import dump
 
@@ -53,6 +53,10 @@ def pellucid(python: Path, folder: Path) -> Run:
 
 def clean() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+
+def test_two_builds_give_the_same_bytes(wheel: Path, tmp_path: Path) -> None:
+    assert digest_of(build(tmp_path)) == digest_of(wheel)
 
 
 def test_it_holds_every_file_of_the_packages(wheel: Path) -> None:

@@ -1,0 +1,33 @@
+# What a release is made of, included by the Makefile (uses its PYTHON, BIN and STAMP). The tools have an
+# environment of their own: nothing of Pellucid needs them.
+RELEASE_TOOLS := uv==0.13.8 cyclonedx-bom==7.5.0 pip-audit==2.10.1
+RELEASE_VENV := .venv-release
+RELEASE_STAMP := $(RELEASE_VENV)/.installed
+
+.PHONY: lock sbom audit-dependencies release
+
+$(RELEASE_STAMP): release.mk
+	test -x $(RELEASE_VENV)/bin/python || $(PYTHON) -m venv $(RELEASE_VENV)
+	$(RELEASE_VENV)/bin/python -m pip install --quiet --disable-pip-version-check $(RELEASE_TOOLS)
+	@touch $@
+
+# Of the base install, with the versions of constraints.txt and the digest of every file that pip may
+# take: pip install --require-hashes -r requirements.lock
+lock: $(RELEASE_STAMP) ## Write requirements.lock anew from pyproject.toml and constraints.txt
+	$(RELEASE_VENV)/bin/uv pip compile pyproject.toml --constraint constraints.txt --generate-hashes \
+	  --python-version 3.11 --no-annotate --no-header --no-emit-index-url --quiet -o requirements.lock
+
+sbom: $(RELEASE_STAMP) ## The bill of materials (CycloneDX) of what is locked, into dist/
+	mkdir -p dist
+	$(RELEASE_VENV)/bin/cyclonedx-py requirements requirements.lock --pyproject pyproject.toml \
+	  --mc-type application --output-reproducible --of JSON -o dist/pellucid.cdx.json
+
+audit-dependencies: $(RELEASE_STAMP) ## Known vulnerabilities of what is locked; needs the network
+	$(RELEASE_VENV)/bin/pip-audit --requirement requirements.lock --disable-pip --require-hashes --strict
+
+# Sign what lies in dist/ afterwards, see SECURITY.md.
+release: audit-dependencies ## Wheel (built twice), lock, bill of materials and their digests, into dist/
+	rm -rf dist
+	$(MAKE) wheel sbom
+	cp requirements.lock dist/
+	cd dist && sha256sum *.whl *.lock *.json > SHA256SUMS

@@ -1,0 +1,62 @@
+"""A backup taken under load, restored on another machine: see "Operations" in docs/service.md."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from features.clock import Clock
+from scheduler.backends.events import Kind
+from scheduler.backends.simulated import SimulatedBackend, World
+from scheduler.service.decide.decider import Decider
+from scheduler.service.log.audit import audit
+from scheduler.service.log.bundles import BundleStore
+from scheduler.service.log.store.schema import prepare
+from scheduler.service.log.store.store import Store
+from tests.scheduler.service.desk import Desk, lasting
+from tests.scheduler.service.pages.bundle import small_bundle
+
+
+def test_what_waited_goes_on_and_what_ran_is_lost_and_the_log_is_sound(tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    there.mkdir()
+    store = Store(f"sqlite:///{here / 'pellucid.db'}")
+    prepare(store)
+    outcomes = {f"j{i}": lasting(50.0) for i in range(12)}
+    champion = small_bundle().save(here / "champion")
+    desk = Desk(store, here, outcomes, policy="pellucid", champion=champion)
+    for i in range(6):
+        desk.submit(f"j{i}", gpus=4)
+        desk.turn(3.0)
+    ran = {r.job_id for r in desk.decider.state.ledger.holding.values()}
+    assert ran
+    with closing(sqlite3.connect(here / "pellucid.db")) as connection:  # while it decides
+        connection.execute(f"VACUUM INTO '{there / 'pellucid.db'}'")
+    shutil.copytree(here / "bundles", there / "bundles")
+    for i in range(6, 12):  # it goes on meanwhile, which the backup has not
+        desk.submit(f"j{i}", gpus=4)
+        desk.turn(3.0)
+    desk.until_idle()
+    assert audit(store, desk.bundle_store.find).clean
+    store.close()
+
+    restored = Store(f"sqlite:///{there / 'pellucid.db'}", Clock.by(lambda: desk.wall + 60.0))
+    prepare(restored)
+    world = World(lambda launch: outcomes[launch.job_id], start=desk.world.now() + 60.0)
+    bundles = BundleStore(there / "bundles")
+    decider = Decider(restored, lambda: SimulatedBackend(world), bundles, holder="restored")
+    assert decider.take_over()
+    for _ in range(40):
+        decider.turn(30.0)
+    lost = {event.job_id for event in restored.read(kinds=[Kind.LOST])}
+    assert lost == ran, "nobody knows how far they got: they are said to be lost, and not run twice"
+    assert set(decider.state.ledger.records) <= {f"j{i}" for i in range(6)}
+    ended = {event.job_id for event in restored.read(kinds=[Kind.ENDED])}
+    assert ended | lost == {f"j{i}" for i in range(6)}
+    assert {job_id for job_id, _ in world.begun}.isdisjoint(ran)
+    assert audit(restored, bundles.find).clean
+    decider.let_go()
+    restored.close()
