@@ -12,6 +12,7 @@ from pipeline.remote import JOB, JSON, SERVER, TOKEN, between, connect, print_js
 
 LABEL = 13  # columns of the labels
 TOO_SMALL = "VcTooSmall"  # a job that cannot start: said before anything else
+MOST_TRIED = 4  # changes of a job in Slurm that are told
 BRIEFLY = 2  # changes that are told unless asked for all
 CODES = Annotated[bool, typer.Option("--codes", help="Also print reason codes.")]
 FULL = Annotated[bool, typer.Option("--full", help="Say all that is known of its wait.")]
@@ -48,7 +49,30 @@ def why(
             return
         explained = client.explain(job, analyse=True)
         now = client.cluster()["now"]
-    print_json(explained) if as_json else _print(told(explained, now, codes=codes, full=full))
+        sooner = client.sooner(job) if _waits_in_slurm(explained) else None
+    if as_json:
+        print_json(explained | ({"sooner": sooner} if sooner is not None else {}))
+        return
+    _print(told(explained, now, codes=codes, full=full) + _sooner_lines(sooner))
+
+
+def _waits_in_slurm(explained: dict[str, Any]) -> bool:
+    waits = explained["phase"] not in (*OVER, "running")
+    return waits and bool(explained["dominant"].startswith("Slurm says "))
+
+
+def _sooner_lines(sooner: dict[str, Any] | None) -> list[str]:
+    """What would have it start sooner, tried on a copy of the Slurm that is followed."""
+    if sooner is None or sooner["unavailable"]:
+        return []
+    from scheduler.explain.words import starts
+
+    found = []
+    for one in sooner["tried"][:MOST_TRIED]:
+        at = starts(one["start_p50"], one["start_p90"], "", sooner["now"])
+        when = at if one["reason"] else "starts at once"
+        found.append(_row("You could", f"{one['words']} it {when}: {one['command']}"))
+    return found
 
 
 def _print(lines: list[str]) -> None:

@@ -163,6 +163,14 @@ class Client:
         gpu_type, time_limit_s."""
         return self._json("POST", _path(job_id, "whatif"), json=changes)
 
+    def eta(self, options: Sequence[str], user: str | None = None) -> Json:
+        """When a job with these options of sbatch would start, by partition."""
+        return self._json("POST", "/eta", json={"options": list(options), "user": user})
+
+    def sooner(self, job_id: str) -> Json:
+        """What would have a waiting job of a followed Slurm start sooner, each thing tried."""
+        return self._json("GET", _path(job_id, "sooner"))
+
     # --- the cluster ------------------------------------------------------------------------
 
     def cluster(self) -> Json:

@@ -54,9 +54,18 @@ def test_advise_shows_nodes_and_jobs_as_they_are(university: SlurmCluster, tmp_p
         with urllib.request.urlopen(f"http://127.0.0.1:{serving.port}/") as page:
             board = page.read().decode()
         jobs = json.loads(serving.pellucid("ps", "--json").stdout)
+        asked = ("--user", USER, "--", "--gres=gpu:2080ti:1", "--time=20")
+        eta = serving.pellucid("eta", *asked)
+        why = serving.pellucid("why", waiting)
     finally:
         code = serving.end()
     assert code == 0
+    assert eta.exit_code == 0, eta.output
+    lines = {line.split()[0]: line for line in eta.stdout.splitlines()}
+    assert {"PARTITION", "short", "long", "Not"} == set(lines)
+    assert "Not in cpu: it has no nodes that suit, were they empty." in eta.stdout
+    assert f"{waiting} is" in why.stdout
+    assert "Slurm says " in why.stdout
     nodes = {node["name"]: node for node in shown}
     assert {n: len(node["gpus"]) for n, node in nodes.items()} == {
         "n1": 8, "n2": 8, "n3": 4, "n4": 4, "n5": 0, "n6": 0

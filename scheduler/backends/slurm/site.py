@@ -31,7 +31,7 @@ from scheduler.policies.slurm.site import (
 ASSOC = (
     "Account", "User", "Partition", "ParentName", "Share", "Priority", "GrpTRES", "GrpJobs",
     "MaxTRES", "MaxJobs", "MaxWall", "GrpTRESMins", "GrpTRESRunMins", "GrpWall", "MaxTRESMins",
-    "MaxTRESPerNode",
+    "MaxTRESPerNode", "QOS",
 )  # fmt: skip
 QOS = (
     "Name", "Priority", "GrpTRES", "GrpJobs", "MaxTRES", "MaxWall", "MaxTRESPU", "MaxJobsPU",
@@ -225,6 +225,7 @@ def assocs_of(text: str, usage: str) -> dict[AssocKey, Assoc]:
             limits,
             _unknown(said),
             used.get(key, (0.0, None))[1],
+            _names(said["QOS"]),
         )
     for key, more in parted.items():
         if key in found:

@@ -105,7 +105,7 @@ class Assoc:
     """An association. `parent`: account above; "" = none. `usage`: decayed, as sshare has it.
 
     `shares` None: those of its parent (`Fairshare=parent`). `fairshare`: a user's, as Slurm
-    computed it last; None: it is not known.
+    computed it last; None: it is not known. `qos`: that its jobs may have.
     """
 
     account: str
@@ -117,6 +117,7 @@ class Assoc:
     limits: Limits = Limits()
     not_modelled: tuple[str, ...] = ()
     fairshare: float | None = None
+    qos: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

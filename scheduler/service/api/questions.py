@@ -30,21 +30,31 @@ class Questions:
     def __init__(self, store: Store, answer_s: float):
         self._store, self._answer_s = store, answer_s
 
-    async def ask(self, kind: str, body: dict[str, Any], actor: str) -> dict[str, Any]:
-        """The analyst's answer; `{"unavailable": why}` when there is none in time. Everybody is
-        answered in turn, whose questions are told apart by `actor`. Raises Problem (429)."""
-        if not await run_in_threadpool(self._store.held, ANALYST):
-            return {"unavailable": "no analyst is running"}
+    async def ask(
+        self,
+        kind: str,
+        body: dict[str, Any],
+        actor: str,
+        *,
+        whom: str = ANALYST,
+        answer_s: float | None = None,
+    ) -> dict[str, Any]:
+        """The answer of the analyst, or of `whom`, by the name of its lease; `{"unavailable": why}`
+        when there is none in time. Everybody is answered in turn, whose questions are told apart by
+        `actor`. Raises Problem (429)."""
+        patience_s = self._answer_s if answer_s is None else answer_s
+        if not await run_in_threadpool(self._store.held, whom):
+            return {"unavailable": f"no {whom} is running"}
         question = await run_in_threadpool(self._put, kind, body, actor)
         pause, longest = POLL_S
-        end = asyncio.get_running_loop().time() + self._answer_s
+        end = asyncio.get_running_loop().time() + patience_s
         while asyncio.get_running_loop().time() < end:
             await asyncio.sleep(pause)
             pause = min(longest, pause * 1.5)
             answer = await run_in_threadpool(self._answer, question)
             if answer is not None:
                 return answer
-        return {"unavailable": f"the analyst did not answer within {self._answer_s:g} s"}
+        return {"unavailable": f"the {whom} did not answer within {patience_s:g} s"}
 
     def _put(self, kind: str, body: dict[str, Any], actor: str) -> str:
         question, now = str(uuid.uuid4()), self._store.clock.now()

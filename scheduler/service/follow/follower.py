@@ -39,9 +39,11 @@ from scheduler.policies.slurm.limits import unmodelled, unmodelled_words
 from scheduler.policies.slurm.policy import Slurm as SlurmPolicy
 from scheduler.policies.slurm.site import Site
 from scheduler.service.analyst.records import write as write_forecasts
+from scheduler.service.follow.answers import ETA, LEASE, answer_questions
 from scheduler.service.follow.histories import Histories, Over, ended_jobs
 from scheduler.service.follow.orders import PRIORITY, Order, Orders
 from scheduler.service.follow.rows import JobRows, write_decisions, write_jobs, write_nodes
+from scheduler.service.follow.trials import Trials
 from scheduler.service.follow.words import told
 from scheduler.service.log.bundles import BundleStore, Signature, signature
 from scheduler.service.log.header import LogHeader, followed_header
@@ -51,7 +53,6 @@ from scheduler.service.log.store.tables import decisions as decision_rows
 from scheduler.service.log.store.tables import jobs as job_rows
 from scheduler.service.settings import Settings
 
-LEASE = "decider"  # place and these exclude each other
 NODES_EVERY = 10  # polls of the queue per poll of the nodes
 FORESEEN = 64  # waiting jobs, first in line, whose start is foreseen
 LINE = 512  # jobs first in line that futures are made of
@@ -112,6 +113,7 @@ class Follower:
         self._asking = Asking(self.memory)
         self._histories = Histories(self.memory, lambda names: self.shape.vc_of(names))
         self._champion_seen = None
+        self._last: tuple[ClusterSnapshot, list[str]] | None = None
         self._told: dict[str, tuple[str, str]] = {}  # job -> action and reason last written
         self._rows = JobRows(lambda names: self.shape.vc_of(names))
         self._nodes_written: list[Node] = []
@@ -136,6 +138,7 @@ class Follower:
         snapshot = self._build(mine, now)
         self._count_unmodelled(mine)
         first = self._first(snapshot)
+        self._last = snapshot, first
         made = self._foresee(snapshot, first)
         self._tell(snapshot, first)
         orders = self._orders.wanted(snapshot, set(first)) if self.order else []
@@ -262,6 +265,21 @@ class Follower:
         core = assemble(spec, self._asking)
         return build_snapshot(core, self.shape, jobs, self._nodes, snapshot.now)
 
+    def answer(self, kind: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """What would be, by the last look."""
+        if self._last is None or self._site is None:
+            return {"unavailable": "Slurm was not read yet, or is followed by another policy"}
+        snapshot, first = self._last
+        jobs = [*snapshot.running.values(), *(snapshot.waiting[job_id] for job_id in first)]
+        trials = Trials(self._site, jobs, self.memory, snapshot.now, self._draw)
+        try:
+            if kind == ETA:
+                return trials.eta([str(word) for word in asked["options"]], str(asked["user"]))
+            return trials.what_if(str(asked["job_id"]))
+        except (PolicyViolation, ParseError) as error:
+            self.log.error("trial_refused", why=str(error))
+            return {"unavailable": "it could not be tried"}
+
     # --- what is written ----------------------------------------------------------------------
 
     def _write(
@@ -346,6 +364,8 @@ class Follower:
                 if self.clock.monotonic() >= due:
                     due = self.clock.monotonic() + interval_s
                     self.look()
+                if self.store is not None:
+                    answer_questions(self.store, self.answer)
             except LeaseLost as lost:
                 self.log.warning("lease_lost", why=str(lost))
                 self.lease = None

@@ -13,7 +13,7 @@ from scheduler.backends.slurm.site import slurm_word
 from scheduler.backends.slurm.snapshot import ClusterSnapshot
 from scheduler.core.plural import count
 from scheduler.explain.words import SAYS, clock_time, duration
-from scheduler.policies.slurm.limits import Hit
+from scheduler.policies.slurm.limits import Hit, is_kept
 from scheduler.policies.slurm.passes import CAPACITY, PRIORITY, RESOURCES, PendingReason, Ranked
 from scheduler.policies.slurm.policy import Slurm
 from scheduler.policies.slurm.site import Ask, Partition, Site
@@ -61,6 +61,22 @@ def told(
         )
         for job_id, job in jobs.items()
     }
+
+
+def expected(snapshot: ClusterSnapshot, job: SlurmJob, policy: Slurm) -> tuple[str, str]:
+    """Slurm's word for why a job would wait that Slurm has not seen so, and that in a sentence."""
+    pending = policy.evidence(job.id, snapshot.now)
+    if pending is None:
+        return "", ""
+    places: list[tuple[int, Ranked]] = []
+    ahead: dict[str, int] = {}
+    for ranked in policy.line():
+        name = ranked.partition.name
+        if ranked.ask.job_id == job.id:
+            places.append((ahead.get(name, 0), ranked))
+        other = policy.reasons.get(ranked.ask.job_id)
+        ahead[name] = ahead.get(name, 0) + (other is not None and other.reason in CAPACITY)
+    return pending.reason, _reason(pending.reason, job, policy, pending, places, snapshot.now)
 
 
 def _by_ours(job: SlurmJob, own: ClusterSnapshot | None) -> list[str]:
@@ -115,6 +131,11 @@ def _reason(
         return _licences(ask, policy)
     if pending is not None and pending.hit is not None:
         return _limit(pending.hit)
+    if pending is not None and is_kept(word):
+        return (
+            "that was so when the job last had its turn. There is room in that limit now; Slurm "
+            "keeps the word until the job has its turn again."
+        )
     if word == PRIORITY and places:
         return _behind(min(before for before, _ in places), places[0][1].partition, site)
     if word == RESOURCES and ask is not None and places:

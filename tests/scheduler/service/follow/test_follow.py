@@ -395,6 +395,6 @@ def test_serve_says_at_its_start_what_the_policy_slurm_leaves_out(
 
 
 def test_associations_of_one_partition_are_among_what_is_left_out() -> None:
-    plain = "ai|ada||ai|1|||||||||||"
+    plain = "ai|ada||ai|1||||||||||||normal"
     found = assocs_of(f"{plain}\n{plain.replace('||', '|short|', 1)}", "")
     assert found["ai", "ada"].not_modelled == ("Partition=short",)

@@ -1,0 +1,59 @@
+"""`pellucid eta`: when a job would start, before it is submitted to Slurm."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from pipeline.console import user_errors
+from pipeline.remote import JSON, SERVER, TOKEN, aligned, connect, print_json
+
+HEAD = "PARTITION", "WOULD", "UNTIL THEN IT WAITS FOR"
+OPTIONS = Annotated[
+    list[str], typer.Argument(metavar="-- SBATCH-OPTIONS", help="As sbatch has them.")
+]
+
+
+def eta(
+    options: OPTIONS,
+    user: Annotated[str | None, typer.Option(help="For this user; operators.")] = None,
+    server: SERVER = None,
+    token: TOKEN = None,
+    as_json: JSON = False,
+) -> None:
+    """Say when a job would start, in each partition that takes it. Nothing is submitted.
+
+    Asks a service in front of Slurm (serve --backend slurm), which tries it on a copy of the queue.
+
+    Examples:
+
+      pellucid eta -- --gres=gpu:a100:2 --time=60
+
+      pellucid eta -- -p short,long -N2 --gpus-per-node=1 --qos=high
+    """
+    with user_errors(), connect(server, token) as client:
+        answer = client.eta(options, user)
+    if as_json:
+        print_json(answer)
+        return
+    for line in lines(answer):
+        typer.echo(line)
+
+
+def lines(answer: dict[str, Any]) -> list[str]:
+    """A line of each partition, the times of each before why."""
+    if answer["unavailable"]:
+        return [f"estimate unavailable: {answer['unavailable']}"]
+    from scheduler.explain.words import starts
+
+    rows = []
+    for one in answer["tried"]:
+        at_once = not one["reason"] and one["start_p50"] is not None
+        when = starts(one["start_p50"], one["start_p90"], "", answer["now"])
+        word = f"{one['reason']}: {one['why']}" if one["reason"] and one["why"] else one["reason"]
+        rows.append((one["partition"], "starts at once" if at_once else when, word))
+    found = aligned([HEAD, *rows]) if rows else []
+    if len(answer["asked"]) > 1:
+        found.append(f"Asked for {', '.join(answer['asked'])}: it starts in whichever is first.")
+    return found + [f"Not in {one['partition']}: it {one['why']}." for one in answer["closed"]]

@@ -1,0 +1,36 @@
+"""Questions that the follower answers: put in the database by the API, as those to the analyst."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sqlalchemy import select, update
+
+from scheduler.backends.events import canonical
+from scheduler.service.log.store.store import Store
+from scheduler.service.log.store.tables import questions
+
+LEASE = "decider"  # place and the follower exclude each other
+ETA, TRIED = "slurm_eta", "slurm_what_if"
+PATIENCE_S = 30.0  # whoever asked longer ago has left
+
+
+def answer_questions(
+    store: Store, answer: Callable[[str, Mapping[str, Any]], dict[str, Any]]
+) -> None:
+    """Answer what was asked and waits for an answer."""
+    since = store.clock.now() - PATIENCE_S
+    waits = (
+        select(questions.c.id, questions.c.kind, questions.c.body)
+        .where(questions.c.answer.is_(None), questions.c.kind.in_((ETA, TRIED)))
+        .where(questions.c.asked_at >= since)
+    )
+    with store.engine.connect() as connection:
+        asked = list(connection.execute(waits))
+    for question, kind, body in asked:
+        reply = canonical(answer(kind, json.loads(body)))
+        said = {"answer": reply, "answered_at": store.clock.now()}
+        with store.writing() as connection:
+            connection.execute(update(questions).where(questions.c.id == question).values(said))

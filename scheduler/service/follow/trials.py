@@ -1,0 +1,179 @@
+"""What is tried on a copy of a followed Slurm: a job that is not submitted yet, in every partition
+that takes it; and a waiting job asked for otherwise, with the command that would ask so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Any
+
+from scheduler.backends.slurm.parse import SlurmJob
+from scheduler.backends.slurm.request import RequestError, request
+from scheduler.backends.slurm.site import asks_of
+from scheduler.backends.slurm.snapshot import ClusterSnapshot
+from scheduler.core.decisions import Action
+from scheduler.core.plural import count
+from scheduler.explain.whatif.forecasts import Futures
+from scheduler.explain.whatif.memory import Memory
+from scheduler.explain.words import duration
+from scheduler.policies.slurm.capacity import Capacity, choose
+from scheduler.policies.slurm.limits import Usage
+from scheduler.policies.slurm.passes import Passes
+from scheduler.policies.slurm.policy import Slurm
+from scheduler.policies.slurm.site import Partition, Site
+from scheduler.service.follow.words import expected
+
+NEW = "1000000000"  # the id of a job that is not submitted: none of Slurm's, and last in line
+SAMPLES, BUDGET_S = 16, 2.0  # futures of one trial, processor seconds
+SOONER_S, SOONER = 60.0, 0.9  # what is sooner by less is not told
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A job asked for otherwise. `command`: that would ask so."""
+
+    words: str
+    command: str
+    job: SlurmJob
+
+
+class Trials:
+    """Tries on copies of one look.
+
+    Args:
+        jobs: that run, and those first in line.
+        draw: makes a core of such jobs and lets it decide.
+    """
+
+    def __init__(
+        self,
+        site: Site,
+        jobs: Sequence[SlurmJob],
+        memory: Memory,
+        now: float,
+        draw: Callable[[Iterable[SlurmJob], float], ClusterSnapshot],
+    ) -> None:
+        self.site, self.jobs, self.memory, self.now, self._draw = site, jobs, memory, now, draw
+
+    # --- before submission --------------------------------------------------------------------
+
+    def eta(self, options: Sequence[str], user: str) -> Json:
+        """When a job with these options of sbatch would start, in each partition that takes it."""
+        try:
+            job = request(options, self.site, user, NEW, self.now)
+        except RequestError as error:
+            return {"refused": f"these options cannot be tried: {error}"}
+        named = [name for name in job.partition.split(",") if name]
+        others = [name for name in self.site.partitions if name not in named]
+        tried, closed = [], []
+        for name in [*named, *others]:
+            why = self._refused(job, self.site.partitions[name])
+            if why:
+                closed.append({"partition": name, "why": why})
+            else:
+                tried.append(self.forecast(replace(job, partition=name)) | {"partition": name})
+        return {"now": self.now, "asked": named, "tried": tried, "closed": closed}
+
+    def _refused(self, job: SlurmJob, part: Partition) -> str:
+        """Why a job cannot run in a partition however empty it is; "": it can."""
+        ask = asks_of([replace(job, partition=part.name)], self.site)[job.id]
+        empty = Capacity.of(self.site)
+        look = Passes(self.site, self.now, empty, Usage(), {})
+        if word := look.closed_to(ask, part):
+            return {
+                "PartitionTimeLimit": f"allows {duration(part.max_time_s or 0.0)} at most",
+                "PartitionDown": "is down",
+                "PartitionNodeLimit": f"does not give {count(ask.nodes, 'node')}",
+                "AccountNotAllowed": f"does not take account {ask.account}",
+                "QOSNotAllowed": f"does not take QOS {ask.qos}",
+            }.get(word, word)
+        anywhen = [n for n in part.nodes if n in self.site.nodes and self.site.nodes[n].open]
+        names = sorted(anywhen, key=self.site.order.__getitem__)
+        fits = choose(ask, empty, names, self.site)
+        return "" if fits is not None else "has no nodes that suit, were they empty"
+
+    # --- otherwise ----------------------------------------------------------------------------
+
+    def what_if(self, job_id: str) -> Json:
+        """What would have a waiting job start sooner, each thing tried by itself."""
+        job = next((j for j in self.jobs if j.id == job_id and j.state == "PENDING"), None)
+        if job is None:
+            return {"refused": "it does not wait, or is too far behind to be tried"}
+        as_it_is = self.forecast(job)
+        found = []
+        for change in self._changes(job):
+            made = self.forecast(replace(change.job, priority=1, reason=""))
+            if _sooner(made, as_it_is, self.now):
+                found.append({"words": change.words, "command": change.command} | made)
+        found.sort(key=lambda one: one["start_p50"])
+        return {"now": self.now, "as_it_is": as_it_is, "tried": found}
+
+    def _changes(self, job: SlurmJob) -> Iterator[Change]:
+        update = f"scontrol update jobid={job.id}"
+        limit = job.time_limit_s or 0.0
+        for part in (2, 4):
+            minutes = int(limit // 60 // part)
+            if minutes and minutes * 60 < limit:
+                shorter = replace(job, time_limit_s=minutes * 60.0)
+                words = f"with a time limit of {duration(shorter.time_limit_s)}"
+                yield Change(words, f"{update} timelimit={minutes}", shorter)
+        for name, partition in self.site.partitions.items():
+            if name not in job.partition.split(",") and not self._refused(job, partition):
+                changed = replace(job, partition=name)
+                yield Change(f"in partition {name}", f"{update} partition={name}", changed)
+        yield from self._fewer(job, update)
+        assoc = self.site.assocs.get((job.account, job.user))
+        for name in sorted(assoc.qos if assoc is not None else ()):
+            if name != job.qos and name in self.site.qos:
+                yield Change(f"with QOS {name}", f"{update} qos={name}", replace(job, qos=name))
+
+    def _fewer(self, job: SlurmJob, update: str) -> Iterator[Change]:
+        """Half the GPUs, where all are of one type."""
+        if len(job.gpu_types) != 1 or job.gpu_types[0][1] < 2:
+            return
+        ((kind, many),) = job.gpu_types
+        half = many // 2
+        gres = f"gres:gpu:{kind}:{half}" if kind else f"gres:gpu:{half}"
+        gpus = job.gpus * half // many
+        per_node = job.gpus_per_node
+        told = dict(job.tres)
+        tres = {n: gpus if n.startswith("gres/gpu") else v for n, v in told.items()}
+        changed = replace(job, gpus=gpus, gpu_types=((kind, half),), tres=tuple(tres.items()))
+        where = " on each node" if per_node and job.num_nodes > 1 else ""
+        option = "trespernode" if per_node else "tresperjob"
+        yield Change(f"with {count(half, 'GPU')}{where}", f"{update} {option}={gres}", changed)
+
+    # --- one trial ----------------------------------------------------------------------------
+
+    def forecast(self, job: SlurmJob) -> Json:
+        """When a job would start among the others, p50 and p90, and why it would wait."""
+        others = [other for other in self.jobs if other.id != job.id]
+        snapshot = self._draw([*others, job], self.now)
+        policy = snapshot.core.policy
+        assert isinstance(policy, Slurm)
+        if job.id in snapshot.left_out:
+            return _told(None, None, 0, "", snapshot.left_out[job.id])
+        started = {d.job_id for d in snapshot.decisions if d.action is Action.START}
+        if job.id in started:
+            return _told(self.now, self.now, 1, "", "it would start at once")
+        futures = Futures(snapshot.core, self.memory, self.now)
+        made = futures.forecast([job.id], samples=SAMPLES, budget_s=BUDGET_S)[job.id]
+        word, why = expected(snapshot, job, policy)
+        return _told(made.start_p50, made.start_p90, made.samples, word, why or made.why_not)
+
+
+def _told(p50: float | None, p90: float | None, futures: int, reason: str, why: str) -> Json:
+    return {
+        "start_p50": p50, "start_p90": p90, "futures": futures, "reason": reason, "why": why
+    }  # fmt: skip
+
+
+def _sooner(made: Mapping[str, Any], before: Mapping[str, Any], now: float) -> bool:
+    if made["start_p50"] is None:
+        return False
+    wait = (before["start_p50"] if before["start_p50"] is not None else inf) - now
+    then = made["start_p50"] - now
+    return bool(then <= wait * SOONER and wait - then >= min(SOONER_S, wait))
