@@ -6,7 +6,7 @@
 PG_BIN ?= $(firstword $(patsubst %/initdb,%,$(wildcard /usr/lib/postgresql/*/bin/initdb /usr/local/bin/initdb /usr/bin/initdb)))
 PG_USER ?= nobody
 
-.PHONY: test-service faults champion serve-demo test-browser
+.PHONY: test-service faults champion serve-demo test-browser screenshots
 
 test-service: install ## Run the service's tests on a private PostgreSQL
 	$(BIN)/python -m benchmarks.postgres --bin "$(PG_BIN)" --user "$(PG_USER)" -- \
@@ -31,3 +31,6 @@ test-browser: champion docs ## Walk the pages in Chromium; screenshots in data/b
 	  (apt-get update -q && apt-get install -q -y --no-install-recommends chromium)
 	rm -rf data/browser
 	PELLUCID_BROWSER=1 $(BIN)/python -m pytest tests/browser
+
+screenshots: champion ## Take the screenshots of docs/pages.md anew, from a demo
+	$(BIN)/python -m tests.browser.screenshots

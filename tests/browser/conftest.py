@@ -7,19 +7,43 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Playwright
+
 WANTED = os.environ.get("PELLUCID_BROWSER") == "1"
 SHOTS = Path("data/browser")
-collect_ignore = [] if WANTED else ["test_site.py", "test_walk.py"]
+collect_ignore_glob = [] if WANTED else ["test_*.py"]
+
+
+def _port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def chromium(playwright: Playwright) -> Browser:
+    """The system's Chromium, launched."""
+    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+    assert found, "no Chromium: make test-browser installs it"
+    args = ["--no-sandbox"] if os.geteuid() == 0 else []
+    return playwright.chromium.launch(executable_path=found, args=args)
+
 
 if WANTED:
+    import uvicorn
     from playwright.sync_api import (
         Browser,
         BrowserContext,
@@ -32,17 +56,41 @@ if WANTED:
 
     from pipeline.demo.plan import plan
     from pipeline.demo.run import OPERATOR, Running, feed, service
+    from scheduler.service.log.store.schema import prepare
+    from scheduler.service.log.store.store import Store
+    from tests.scheduler.service.pages.conftest import begin, submit_many
 
     Enter = Callable[..., Page]
+
+    @dataclass
+    class Mortal:
+        """A service with the settings it is started again with."""
+
+        running: Running
+        config: Path
+        process: subprocess.Popen[bytes] | None = None
+
+        def kill(self) -> None:
+            """Kill it with all its processes."""
+            process = self.process or self.running.process
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+        def start(self) -> None:
+            """Start it again, over the same log."""
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "pipeline.cli", "serve", "--config", self.config],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
 
     @pytest.fixture(scope="session")
     def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         """The demo's service after its first wave: jobs run, share, wait and are over."""
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
         told = threading.Event()
-        with service(tmp_path_factory.mktemp("demo"), port) as found:
+        with service(tmp_path_factory.mktemp("demo"), _port()) as found:
             arrivals = [sent for sent in plan(240, 3.0, seed=0) if sent.after_s < 45]
             feeder = threading.Thread(target=feed, args=(found, arrivals, told.is_set))
             feeder.start()
@@ -57,14 +105,39 @@ if WANTED:
     @pytest.fixture(scope="session")
     def browser() -> Iterator[Browser]:
         """The system's Chromium."""
-        chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
-        assert chromium, "no Chromium: make test-browser installs it"
         with sync_playwright() as playwright:
-            launched = playwright.chromium.launch(
-                executable_path=chromium, args=["--no-sandbox"] if os.geteuid() == 0 else []
-            )
+            launched = chromium(playwright)
             yield launched
             launched.close()
+
+    @pytest.fixture(scope="session")
+    def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mortal]:
+        """A service that is killed, and started again."""
+        folder = tmp_path_factory.mktemp("mortal")
+        with service(folder, _port()) as found:
+            yield Mortal(found, folder / "service.yaml")
+
+    @pytest.fixture(scope="session")
+    def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+        """Pages over a log in which 5,000 jobs of Ada's wait."""
+        folder = tmp_path_factory.mktemp("crowded")
+        store = Store(f"sqlite:///{folder}/pellucid.db")
+        prepare(store)
+        lived = begin(store, folder)
+        asked = [
+            {"name": f"sweep-lr{i}-seed{i % 7}", "gpus": (1, 2, 4)[i % 3], "vc": "vision"}
+            for i in range(5000)
+        ]
+        submit_many(lived, "ada.byron", asked)
+        server = uvicorn.Server(uvicorn.Config(lived.app, port=_port(), log_level="error"))
+        thread = threading.Thread(target=server.run)
+        thread.start()
+        _until(lambda: server.started)
+        address = f"http://127.0.0.1:{server.config.port}"
+        yield Running(address, lived.secrets, None, folder / "none")  # type: ignore[arg-type]
+        server.should_exit = server.force_exit = True
+        thread.join(30)
+        store.close()
 
     @pytest.fixture
     def enter(running: Running, browser: Browser) -> Iterator[Enter]:
@@ -76,7 +149,7 @@ if WANTED:
         wrong: list[str] = []
 
         def asked(request: Request) -> None:
-            if not request.url.startswith((running.address, "data:")):
+            if not request.url.startswith(("http://127.0.0.1:", "data:")):
                 wrong.append(f"a request left the host: {request.url}")
 
         def said(message: ConsoleMessage) -> None:
@@ -87,29 +160,39 @@ if WANTED:
             if response.status >= 400 and response.request.resource_type != "document":
                 wrong.append(f"{response.status} for {response.url}")
 
-        def opened(who: str = OPERATOR, scheme: str = "light", width: int = 1280) -> Page:
+        def opened(
+            who: str = OPERATOR,
+            scheme: str = "light",
+            width: int = 1280,
+            at: Running = running,
+            dies: bool = False,
+        ) -> Page:
             context = browser.new_context(
                 color_scheme=scheme,  # type: ignore[arg-type]
                 viewport={"width": width, "height": 844 if width < 600 else 900},
-                base_url=running.address,
+                base_url=at.address,
                 reduced_motion="reduce",
             )
             contexts.append(context)
             context.on("request", asked)
             page = context.new_page()
             page.on("pageerror", lambda error: wrong.append(f"a script failed: {error}"))
-            page.on("console", said)
-            page.on("response", answered)
-            page.goto("/")
-            page.get_by_label("Token").fill(running.secrets[who])
-            page.get_by_role("button", name="Log in").click()
-            page.wait_for_selector("nav[aria-label=Pages]")
-            return page
+            if not dies:  # a browser says so itself when nobody answers
+                page.on("console", said)
+                page.on("response", answered)
+            return _logged_in(page, at.secrets[who]) if who else page
 
         yield opened
         for context in contexts:
             context.close()
         assert not wrong, wrong
+
+    def _logged_in(page: Page, secret: str) -> Page:
+        page.goto("/")
+        page.get_by_label("Token").fill(secret)
+        page.get_by_role("button", name="Log in").click()
+        page.wait_for_selector("nav[aria-label=Pages]")
+        return page
 
     def shoot(page: Page, name: str) -> None:
         """Keep a screenshot of the whole page."""

@@ -1,0 +1,189 @@
+"""Every page: no violation that axe finds, 390 px, by keyboard alone, and honest without a service.
+
+Also the board of somebody with 5,000 jobs that wait.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from pipeline.demo.plan import JOB
+from pipeline.demo.run import OPERATOR, Running
+from tests.browser.conftest import Enter, Mortal, shoot
+from tests.browser.test_walk import _line_up, accessible, fits
+
+LIVE = ("/", "/?vc=vision", "/nodes", "/history?period=all", "/fairness", "/models", "/forecasts")
+AS_OF = re.compile(r"as of \d\d:\d\d")
+FOCUSABLE = "a[href], button, input:not([type=hidden]), select, summary, [tabindex='0']"
+
+
+def _pages(running: Running, who: str) -> Iterator[tuple[str, str]]:
+    """Name and address of every page that somebody can open."""
+    mine, _ = _line_up(running)
+    with running.client(who) as client:
+        runs, ended = (
+            next(j["job_id"] for j in client.jobs(phase=p, limit=9)) for p in ("running", "ended")
+        )
+    yield from ((path.strip("/?=").replace("?", "-") or "now", path) for path in LIVE)
+    yield from (("runs", f"/jobs/{runs}"), ("ended", f"/jobs/{ended}"))
+    waits = {"waits": "", "way": "/way", "ask": "/ask?gpus=1", "share": "/share"}
+    waits |= {"change": "/act?do=change&gpus=2", "cancel": "/act?do=cancel"}
+    yield from ((name, f"/jobs/{mine}{rest}") for name, rest in waits.items())
+    like = "/jobs?vc=vision&owner=ada&like=waits-long&gpus=8&phase=queued"
+    yield from (("group", like), ("settings", "/settings"), ("missing", "/jobs/nothing-there"))
+    if who == OPERATOR:
+        yield "drain", "/nodes/change?node=node000&reason=fan"
+
+
+@pytest.mark.parametrize("who", ["ada", OPERATOR])
+def test_each_page_on_a_phone_and_by_keyboard(running: Running, enter: Enter, who: str) -> None:
+    page = enter(who, "light", 390, dies=True)  # an answer of 403 is a page, too
+    for name, path in _pages(running, who):
+        page.goto(path)
+        expect(page.locator(".live")).to_have_attribute("data-state", "live", timeout=10_000)
+        where = f"{who} {name}"
+        fits(page, where)
+        accessible(page, where)
+        _reached(page, where)
+        shoot(page, f"each-{who}-{re.sub(r'[^a-z0-9]+', '-', name)}")
+
+
+def _reached(page: Page, where: str) -> None:
+    """Tab leads to all that can be used, each with a mark of where it is, and no further."""
+    wanted = page.evaluate(
+        """(selector) => {
+          const all = [...document.querySelectorAll(selector)].filter(
+            (e) => !e.disabled && e.checkVisibility({ visibilityProperty: true }));
+          all.forEach((e, i) => (e.dataset.tabbed = i));
+          document.activeElement.blur();
+          return all.length;
+        }""",
+        FOCUSABLE,
+    )
+    found: set[str] = set()
+    for _ in range(wanted + 5):
+        page.keyboard.press("Tab")
+        at, outline = page.evaluate(
+            """() => { const e = document.activeElement;
+              return [e.dataset.tabbed ?? "", getComputedStyle(e).outlineStyle]; }"""
+        )
+        if at:
+            assert outline != "none", where
+            found.add(at)
+    kept = page.evaluate(
+        "[...document.querySelectorAll('[data-tabbed]')].map(e => e.dataset.tabbed)"
+    )
+    assert set(kept) <= found, f"{where}: not reached by Tab: {set(kept) - found}"
+
+
+def test_a_page_says_when_its_service_is_gone(mortal: Mortal, enter: Enter) -> None:
+    with mortal.running.client("ada") as client:
+        command = [sys.executable, "-I", str(JOB), "--model", "resnet50", "--seconds", "1"]
+        job = client.submit(command, gpus=400, vc="vision")["job_id"]
+    first = enter(OPERATOR, at=mortal.running, dies=True)
+    tabs = {"/": first}
+    for path in (*LIVE[1:], f"/jobs/{job}", "/settings"):
+        tabs[path] = first.context.new_page()
+    first.goto(f"/jobs/{job}/share")
+    first.get_by_role("button", name="Make a link").click()
+    link = first.locator("[data-link]").input_value()
+    for path, page in tabs.items():
+        page.goto(path)
+        expect(page.locator(".live")).to_have_text("live", timeout=15_000)
+    guest = enter("", at=mortal.running, dies=True)
+    guest.goto(link)
+    expect(guest.locator("#gone")).to_be_hidden()
+    mortal.kill()
+    guest.evaluate("htmx.ajax('GET', location.href, '#part-job')")  # what it does every 20 s
+    for path, page in (*tabs.items(), (link, guest)):
+        expect(page.locator("#gone")).to_contain_text(
+            re.compile(r"as of \d\d:\d\d"), timeout=20_000
+        )
+        expect(page.locator(".live")).to_have_text(re.compile(r"as of \d\d:\d\d"))
+        assert "stale" in str(page.locator("body").get_attribute("class"))
+        muted = page.evaluate(
+            "getComputedStyle(document.querySelector('main h1')).color === "
+            "getComputedStyle(document.querySelector('footer p')).color"
+        )
+        assert muted, path
+        accessible(page, f"{path} without its service")
+    shoot(first, "gone")
+    mortal.start()
+    for page in tabs.values():
+        expect(page.locator(".live")).to_have_text("live", timeout=60_000)
+        expect(page.locator("#gone")).to_be_hidden()
+        assert "stale" not in str(page.locator("body").get_attribute("class"))
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_five_thousand_waiting_jobs(crowded: Running, enter: Enter, width: int) -> None:
+    page = enter("ada.byron", "light", width, at=crowded)
+    expect(page.get_by_role("heading", name="Your jobs, by kind")).to_be_visible()
+    fits(page, "5,000 jobs")
+    accessible(page, "5,000 jobs")
+    group = page.locator(".groups details").filter(has_text="queued").first
+    group.locator("summary").focus()
+    page.keyboard.press("Enter")
+    every = group.get_by_role("link", name=re.compile(r"^all [\d,]+"))
+    expect(every).to_be_visible()
+    shoot(page, f"crowded-{width}")
+    every.focus()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/jobs?**")
+    expect(page.locator("h1")).to_contain_text("sweep-lr#-seed#")
+    fits(page, "a group")
+    accessible(page, "a group")
+    shoot(page, f"group-{width}")
+    page.get_by_role("link", name="The next").click()
+    page.wait_for_url("**&first=100")
+    page.locator("tbody a").first.click()
+    expect(page.get_by_role("heading", name="Why it waits")).to_be_visible()
+    fits(page, "a job of thousands")
+    accessible(page, "a job of thousands")
+
+
+def test_a_shared_link_is_read_without_a_token(running: Running, enter: Enter) -> None:
+    mine, _ = _line_up(running)
+    page = enter("ada", "light", 390)
+    page.goto(f"/jobs/{mine}")
+    page.get_by_role("link", name="Share this answer").click()
+    page.get_by_role("button", name="Make a link").click()
+    link = page.locator("[data-link]").input_value()
+    assert link.startswith(running.address)
+    fits(page, "a link")
+    accessible(page, "a link")
+    guest = enter("", "light", 390)
+    guest.goto(link)
+    expect(guest.get_by_role("heading", name="waits-long")).to_be_visible()
+    expect(guest.locator("svg.runs")).to_be_visible()
+    assert not guest.locator("nav").count()
+    assert "grace" not in guest.content()
+    fits(guest, "what is shared")
+    accessible(guest, "what is shared")
+    shoot(guest, "shared")
+
+
+def test_who_watches_is_told_when_it_is_over(running: Running, enter: Enter) -> None:
+    mine, _ = _line_up(running)
+    page = enter("ada")
+    page.context.grant_permissions(["notifications"], origin=running.address)
+    page.add_init_script(
+        "window.told = []; window.Notification = class { static permission = 'granted';"
+        "static requestPermission = async () => 'granted';"
+        "constructor(text) { window.told.push(text); } }"
+    )
+    page.goto(f"/jobs/{mine}")
+    assert re.match(r"(Starts|Waits|Starts soon)( .*)? - waits-long", page.title()), page.title()
+    page.get_by_role("button", name="Tell me when it starts or ends").click()
+    expect(page.get_by_role("button", name="A notification will come")).to_be_visible()
+    assert page.evaluate("told") == []
+    with running.client("ada") as client:
+        client.cancel(mine)
+    expect(page.locator("h1 .chip")).to_have_text("cancelled", timeout=15_000)
+    assert page.evaluate("told") == ["waits-long is over: cancelled"]
+    assert page.title().startswith("Cancelled - waits-long")
