@@ -115,7 +115,10 @@ if WANTED:
         """A service that is killed, and started again."""
         folder = tmp_path_factory.mktemp("mortal")
         with service(folder, _port()) as found:
-            yield Mortal(found, folder / "service.yaml")
+            yield (again := Mortal(found, folder / "service.yaml"))
+        if again.process is not None:
+            again.process.terminate()
+            again.process.wait(30)
 
     @pytest.fixture(scope="session")
     def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:

@@ -17,6 +17,7 @@ from scheduler.service.pages.headline import Headline, headline
 from scheduler.service.pages.queries import WAITING, PageQueries
 from scheduler.service.pages.timeline import Timeline, timeline
 
+LEAST_SHARE = 0.01  # of a wait, that its reason is told
 SAID = {
     Kind.SUBMITTED: "submitted",
     Kind.CANCEL_ASKED: "asked to be cancelled",
@@ -82,7 +83,9 @@ class JobPage:
 
     @property
     def waits(self) -> tuple[Wait, ...]:
-        return self.drawn.story.waits[:PRINCIPAL_REASONS]
+        """The principal ones, without what took no time beside them."""
+        waits = self.drawn.story.waits[:PRINCIPAL_REASONS]
+        return tuple(wait for wait in waits if wait.share >= LEAST_SHARE)
 
     @property
     def end(self) -> float:

@@ -35,7 +35,6 @@
     }
     was = { job, kind: kind(phase) };
     if (was.kind === "over") localStorage.removeItem(key(job));
-    body.toggleAttribute("data-watching", watched(job));
     const button = shown.querySelector("[data-watch]");
     if (!button) return;
     button.hidden = false;
