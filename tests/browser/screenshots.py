@@ -10,10 +10,12 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 from pipeline.demo.plan import JOB, plan
 from pipeline.demo.run import OPERATOR, Running, feed, service
@@ -22,7 +24,7 @@ from tests.browser.conftest import _port, chromium
 
 WIDTHS = {1400: 1500, 390: 1600}  # the highest picture of each width, pixels
 MOST_BYTES = 200 * 1024
-COLOURS = 96
+COLOURS = 256
 
 
 def main() -> None:
@@ -50,14 +52,19 @@ def _walk(demo: Running, browser: Browser, out: Path) -> None:
         ada, olga = (_enter(demo, browser, who, width) for who in ("ada", OPERATOR))
 
         def shot(page: Page, path: str, name: str, shown: str = "main", width: int = width) -> Page:
-            page.goto(path)
-            page.wait_for_selector(".live[data-state=live]")
-            page.wait_for_selector(shown)
+            for patience_ms in (15_000, 15_000, 60_000):  # what the analyst says may take its time
+                page.goto(path)
+                page.wait_for_selector(".live[data-state=live]")
+                with suppress(PlaywrightTimeout):
+                    page.wait_for_selector(shown, timeout=patience_ms)
+                    break
+            else:
+                raise TimeoutError(f"{path}: no {shown}")
             page.wait_for_timeout(500)
             _keep(page, out / f"page-{name}-{width}.png", WIDTHS[width])
             return page
 
-        shot(ada, f"/jobs/{job}", "job", "#part-way .finish, #part-way p:not(.note)")
+        shot(ada, f"/jobs/{job}", "job", "#part-way .finish")
         shot(ada, "/", "now", ".groups")
         shot(ada, "/?vc=vision", "vc", "svg.runs")
         shot(olga, "/nodes", "nodes")
@@ -73,7 +80,7 @@ def _walk(demo: Running, browser: Browser, out: Path) -> None:
 def _sweep(demo: Running) -> str:
     """More of Ada's jobs than vision has GPUs, among others'. The id of one that waits."""
     with demo.client("ada") as ada, demo.client("grace") as grace:
-        for i in range(18):
+        for i in range(36):
             _send(ada, f"sweep-lr{i}", (8, 4, 2)[i % 3], 60 + 5 * i)
             if i % 3 == 0:
                 _send(grace, f"detect-{i}", 4, 90)

@@ -15,6 +15,7 @@ from scheduler.service.pages.queries import HOLDING, WAITING, PageQueries
 from scheduler.service.pages.timeline import Timeline, colour, timeline
 
 ROWS = 8  # of a queue, before "all of it"
+MANY = 30  # jobs of the viewer's that are not over; more are also shown as groups
 NODES = 48  # of a virtual cluster, before they are folded away
 Tile = tuple[str, str, str]
 
@@ -145,7 +146,7 @@ def board(view: PageQueries, only: str = "", after: str = "") -> Board:
 def _groups(view: PageQueries, only: str) -> list[Group]:
     """The viewer's jobs as groups; none where the lists show them all."""
     briefs = [one for one in view.briefs() if not only or one.vc == only]
-    return grouped(briefs) if len(briefs) > ROWS else []
+    return grouped(briefs) if len(briefs) > MANY else []
 
 
 def _tiles(
