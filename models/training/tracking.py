@@ -22,6 +22,7 @@ os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
 
 import mlflow
+import pandas as pd
 from mlflow import MlflowClient
 from mlflow.data.code_dataset_source import CodeDatasetSource
 from mlflow.data.meta_dataset import MetaDataset
@@ -124,6 +125,7 @@ def log_training(
                 python_model=str(Path(pyfunc_bundle.__file__)),
                 artifacts={"bundle": str(Path(bundle_path).resolve())},
                 signature=_signature(bundle.duration),
+                input_example=_example(bundle.duration),
                 pip_requirements=["pellucid"],
             )
             version = _register(client, name, info, run.info.run_id)
@@ -254,6 +256,20 @@ def _signature(model: AdditiveModel) -> ModelSignature:
     types = {"continuous": DataType.double, "nominal": DataType.string}
     columns = [ColSpec(types[s.kind], s.name, required=False) for s in model.features]
     return ModelSignature(Schema(columns), Schema([ColSpec(DataType.double)]))
+
+
+def _example(model: AdditiveModel) -> pd.DataFrame:
+    """One job as the model takes it: of each feature the middle cut, or the first category."""
+    return pd.DataFrame(
+        {
+            axis.spec.name: [
+                (axis.categories or (None,))[0]
+                if axis.spec.kind == "nominal"
+                else float(axis.cuts[len(axis.cuts) // 2] if axis.cuts else 0.0)
+            ]
+            for axis in model.axes
+        }
+    )
 
 
 @contextmanager

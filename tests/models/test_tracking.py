@@ -71,6 +71,9 @@ def test_a_challenger_becomes_champion_only_if_it_is_better(bundle, tmp_path, ma
     X = make_frame(20, 11)
     expected = model.seconds(model.score_batch(X))
     assert np.allclose(served.predict(X), expected, rtol=1e-12)
+    example = served.input_example
+    assert list(example.columns) == [spec.name for spec in model.features]
+    assert served.predict(example) > 0
 
     shutil.rmtree(tmp_path / "artifacts" / "models")
     run = log_training(
