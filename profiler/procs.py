@@ -185,6 +185,21 @@ def send(targets: Iterable[int], sig: int) -> int:
     return sent
 
 
+def writing(path: str) -> list[int]:
+    """Processes that have a file open to write; of other users' only root sees which."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        folder = f"/proc/{pid}/fd"
+        try:
+            files = [f"{folder}/{number}" for number in os.listdir(folder)]
+            writes = any(os.readlink(f) == path and os.lstat(f).st_mode & 0o200 for f in files)
+        except OSError:
+            continue  # it has ended, or is another's
+        if writes and int(pid) != os.getpid():
+            found.append(int(pid))
+    return found
+
+
 def sweep(run_id: str, patience_s: float = 5.0) -> list[int]:
     """SIGKILL every process that carries the marker until none is left; returns survivors."""
     deadline = time.monotonic() + patience_s

@@ -386,10 +386,14 @@ class LocalBackend:
     def _lose(self, attempt: LocalAttempt) -> None:
         """Its shim is gone and has left no word: clear up what it may have left."""
         survivors = procs.sweep(attempt.claim["run_id"])
+        # one that gave up its marker and left the tree still writes where its output went
+        procs.send(procs.writing(str(self.spool.log(attempt.name))), signal.SIGKILL)
         attempt.end_watch()
         detail = "the process that stood by it died, or this host was restarted"
         if survivors:
             detail += f"; still there: {', '.join(map(str, survivors))}"
+        if os.geteuid() != 0:
+            detail += "; what it hid from this service may still use its GPUs"
         values = {"at": self.now(), "reason": "lost", "detail": detail}
         self.spool.record(attempt.name, OVER, values, durable=True)
         self._look(attempt)

@@ -351,6 +351,24 @@ def test_what_a_dead_shim_may_have_left_is_swept_up_before_it_is_called_lost(
     assert left.wait(5) == -signal.SIGKILL
 
 
+def test_what_hides_from_the_sweep_is_found_by_where_its_output_goes(site: ThisHost) -> None:
+    """A job that killed who stood by it, and went on without its marker, kept its GPU."""
+    spool = Spool(site.folder / "spool")
+    a_claim(spool)
+    log = spool.log(name_of("a", 1))
+    with log.open("ab") as output:
+        hidden = ["env", "-i", "sleep", "1000"]
+        left = subprocess.Popen(hidden, stdout=output, stderr=output, start_new_session=True)
+    reader = subprocess.Popen(["tail", "-f", str(log)], stdout=subprocess.DEVNULL)
+    try:
+        assert last(hear(site.open(), site)).what is Happened.LOST
+        assert left.wait(5) == -signal.SIGKILL
+        assert reader.poll() is None, "who reads it is nobody's job"
+    finally:
+        reader.kill()
+        reader.wait()
+
+
 @pytest.mark.parametrize("change", [{"ticks": 1}, {"boot": "an earlier one"}])
 def test_a_process_id_given_anew_is_not_taken_for_the_shim(
     site: ThisHost, change: dict[str, object]
