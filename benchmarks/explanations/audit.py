@@ -167,9 +167,12 @@ def untrue(core: Core, memory: Memory, shown: Outcome, job_id: str, now: float) 
     again = WhatIf(anew, lambda job: memory.predicted(job, now), 2 * FUTURES).ask(
         job_id, shown.change
     )
-    if again.gain_s is None or again.gain_s <= 0 or 2 * again.earlier <= again.futures:
-        gain = "never" if again.gain_s is None else f"{again.gain_s:.0f} s"
-        return f"{gain} earlier, in {again.earlier} of {again.futures} futures"
+    later = (
+        again.gain_s is not None and again.gain_s <= 0
+    )  # None: even odds lie beyond what is seen
+    if later or 2 * again.earlier <= again.futures:
+        gain = "" if again.gain_s is None else f"{again.gain_s:.0f} s "
+        return f"{gain}earlier, in {again.earlier} of {again.futures} futures"
     return ""
 
 

@@ -23,7 +23,7 @@ from scheduler.explain.words import duration, listed, roughly, sentence_of, sign
 __all__ = ["Answer", "Kept", "answer", "compared", "in_the_way", "starts_without", "told"]
 
 SHOWN = 2  # jobs that are named in a sentence
-LISTED = 20  # holders that are listed beside the words
+LISTED = 100  # holders that are listed beside the words
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +33,15 @@ class Kept:
     Attributes:
         own: they are kept for this job.
         free: those of them nobody is on.
+        free_in_s: seconds until the last run on them has ended, with even odds; None: none is.
+        runs: that are on them.
     """
 
     own: bool
     gpus: int
     free: int
+    free_in_s: float | None = None
+    runs: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +111,7 @@ def answer(futures: Futures, job_id: str) -> Answer:
         core.policy.order_terms(queued, now) if waits else (),
         queued.priority,
         core.policy.promise(queued, now) if waits else None,
-        _kept(core, queued),
+        _kept(futures, queued),
         _found(core, queued) if waits else Findings(),
     )
 
@@ -120,8 +124,9 @@ def _found(core: Core, queued: QueuedJob) -> Findings:
     return replace(found, partner=None) if gone else found
 
 
-def _kept(core: Core, queued: QueuedJob) -> Kept | None:
+def _kept(futures: Futures, queued: QueuedJob) -> Kept | None:
     """What is kept for the starving job of its virtual cluster."""
+    core = futures.core
     held = core.policy.reservation(queued.job.vc)
     if held is None:
         return None
@@ -134,7 +139,14 @@ def _kept(core: Core, queued: QueuedJob) -> Kept | None:
         if node in pool
     )
     gpus = sum(mask.bit_count() for _, mask in placement)
-    return Kept(holder == queued.job.job_id, gpus, free)
+    kept = dict(placement)
+    ends = [
+        max(0.0, futures.ends_at(run) - futures.now)
+        for run in core.cluster.runs.values()
+        if any(mask & kept.get(node, 0) for node, mask in zip(run.nodes, run.gpus, strict=True))
+    ]
+    own = holder == queued.job.job_id
+    return Kept(own, gpus, free, max(ends) if ends else None, len(ends))
 
 
 # --- in words, and as plain values ---------------------------------------------------------------
@@ -284,6 +296,10 @@ def promise_words(found: Answer) -> str:
     if found.kept is not None and found.kept.own:
         held = found.kept.gpus - found.kept.free
         busy = f"{held} of them still busy" if held else "all of them free"
+        if held and found.kept.free_in_s is not None:
+            whose = count(found.kept.runs, "running job")
+            last = "the last " * (found.kept.runs > 1)
+            busy += f" with {whose} ({last}should end in {roughly(found.kept.free_in_s)})"
         return (
             f"{count(found.kept.gpus, 'GPU')} {are(found.kept.gpus)} kept for it, {busy}; "
             "no other job starts there."

@@ -150,7 +150,7 @@ class WhatIf:
             is_now,
             then,
             started,
-            _gain(is_now, then),
+            _gain(is_now, then, futures.now + futures.horizon_s),
             sum(gain > 0 for gain in gains),
             len(made),
             position,
@@ -364,11 +364,13 @@ def _forecast(futures: Futures, worlds: list[World], job_id: str, stuck: str) ->
     return summary(futures.now, starts, ends, futures.horizon_s)
 
 
-def _gain(is_now: StartForecast, then: StartForecast) -> float | None:
-    """Seconds between the even-odds starts that are told; None where one is unknown."""
-    if is_now.start_p50 is None or then.start_p50 is None:
+def _gain(is_now: StartForecast, then: StartForecast, until: float) -> float | None:
+    """Seconds between the even-odds starts that are told; None where one is unknown, or beyond
+    what was followed (`until`) and so not seen."""
+    was, new = is_now.start_p50, then.start_p50
+    if was is None or new is None or max(was, new) >= until:
         return None
-    return is_now.start_p50 - then.start_p50
+    return was - new
 
 
 def _starts_in(worlds: list[World], job_id: str) -> bool:

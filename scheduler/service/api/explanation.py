@@ -100,9 +100,9 @@ class Analysis:
 
     Attributes:
         at: that moment, seconds since the epoch; `need`, `free`, `limit` are GPUs at it.
-        holders: the smallest set found without which it starts, of `in_all` the first 20;
+        holders: the smallest set found without which it starts, of `in_all` the first 100;
             `in_the_way`: in words.
-        either: others of which a single one would do as well, of `alternatives` the first 20.
+        either: others of which a single one would do as well, of `alternatives` the first 100.
         instead: sets of other runs of which each would do in the place of the runs that hold it up.
         still: with everything out of its way, why it would wait even then; "" where it starts.
         order: terms of its place; `place`: the same in words.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -155,7 +156,11 @@ def test_the_job_that_gpus_are_kept_for_is_named_as_such() -> None:
     assert jobs_of(found.way.holders) == {("starving", "KEPT")}
     assert "1 job that GPUs are kept for of others" in told(found, "", futures)["in_the_way"]
     own = told(answer(futures, "starving"), "", futures)["promise"]
-    assert own == "8 GPUs are kept for it, 4 of them still busy; no other job starts there."
+    assert re.fullmatch(
+        r"8 GPUs are kept for it, 4 of them still busy with 1 running job "
+        r"\(should end in [\d.]+ (s|min|h)\); no other job starts there\.",
+        own,
+    )
 
 
 def test_behind_a_line_the_head_is_to_blame_only_if_it_is() -> None:
