@@ -314,7 +314,7 @@ class _Search:
         for pool in _pools(self.core, self.queued) if wanted else ():
             for node in pool.nodes() if self.queued.job.gpus <= pool.per_node else ():
                 while pool.is_open(node) and (seed := self._seed(pool, node, told)) is not None:
-                    if process_time() > self.until - BUDGET_S / 4:
+                    if self.crowd or process_time() > self.until - BUDGET_S / 2:
                         self.not_examined.append("whether other sets of runs would do as well")
                         return
                     if not 0 < len(seed[1]) <= wanted or not self._starts([*seed[1], *rest]):
