@@ -193,7 +193,7 @@ def crude(core: Core, memory: Memory, now: float) -> dict[str, StartForecast]:
     for job_id in core.jobs():
         if why_not := why_stuck(core, job_id):
             found[job_id] = StartForecast(now, why_not=why_not)
-        elif job_id not in placed and job_id not in core.cluster.runs:
+        elif job_id not in placed and _waits(core, job_id):
             queued_in[core.known(job_id).job.vc].append(core.known(job_id))
     for vc, line in queued_in.items():
         pool = core.cluster.pools[vc]
@@ -215,6 +215,12 @@ def crude(core: Core, memory: Memory, now: float) -> dict[str, StartForecast]:
             found[job.job_id] = StartForecast(now, at, None, at + lasts, why_not=CRUDE)
             work += job.gpus * lasts
     return found
+
+
+def _waits(core: Core, job_id: str) -> bool:
+    """It does not run; one that is profiled will wait."""
+    run = core.cluster.runs.get(job_id)
+    return run is None or run.profiling
 
 
 def _left_s(core: Core, memory: Memory, run: Run, now: float) -> float:

@@ -15,6 +15,7 @@ from scheduler.backends.events import Event, Kind, canonical
 from scheduler.backends.simulated import SimulatedBackend, World
 from scheduler.backends.submission import Submission
 from scheduler.core.cluster import ClusterSpec
+from scheduler.core.settings import ProfilingPartition
 from scheduler.explain.words import CRUDE
 from scheduler.service.analyst import process
 from scheduler.service.analyst.process import LEASE, Analyst
@@ -22,7 +23,7 @@ from scheduler.service.decide.decider import Decider
 from scheduler.service.log import fold
 from scheduler.service.log.bundles import BundleStore
 from scheduler.service.log.header import LogHeader, establish
-from scheduler.service.log.record import first_row
+from scheduler.service.log.record import Phase, first_row
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import forecasts, jobs, questions
 from scheduler.service.log.store.visibility import Role, Viewer
@@ -30,12 +31,20 @@ from scheduler.service.pages.queries import PageQueries
 
 
 class Service:
-    """A service on one node of four GPUs, its time passed by hand."""
+    """A service on nodes of four GPUs, its time passed by hand."""
 
-    def __init__(self, store: Store, folder: Path, policy: str = "fifo-skip"):
+    def __init__(
+        self,
+        store: Store,
+        folder: Path,
+        policy: str = "fifo-skip",
+        *,
+        nodes: int = 1,
+        partition: ProfilingPartition | None = None,
+    ):
         self.store = store
-        spec = ClusterSpec({"vc": 1}, 4)
-        establish(store, LogHeader(CoreSpec.of(spec, policy), start=0.0, backend="simulated"))
+        spec = CoreSpec.of(ClusterSpec({"vc": nodes}, 4), policy, profiling=partition)
+        establish(store, LogHeader(spec, start=0.0, backend="simulated"))
         self.world = World(start=0.0)
         self.clock = 0.0
         store.clock = Clock.by(lambda: self.clock)
@@ -186,6 +195,19 @@ def test_however_many_wait_each_has_a_forecast_or_a_crude_one(
     assert [one for one in made[3:] if one.start_p90 <= one.start_p50] == []
     service.analyst.refresh()  # what is about the same is not written again
     assert service.forecast("job5", "latest").made_at == made[5].made_at
+
+
+def test_a_job_that_is_profiled_has_a_crude_forecast_where_there_is_no_time(
+    store: Store, tmp_path: Path
+) -> None:
+    lent = ProfilingPartition(nodes={"vc": 1}, limit_s=60.0, max_gpus=4)
+    service = Service(store, tmp_path, policy="lucid", nodes=2, partition=lent)
+    service.submit("first", 600)
+    service.decide()
+    assert service.decider.state.ledger.records["first"].phase is Phase.PROFILING
+    service.analyst.samples = 0
+    service.analyst.turn()
+    assert service.forecast("first", "latest").why_not.startswith(CRUDE)
 
 
 def test_a_question_changes_nothing_that_follows(store: Store, tmp_path: Path) -> None:
