@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
@@ -26,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from sqlalchemy import make_url
 
-from features.files import write_whole
+from features.files import sync, write_whole
 from features.folders import OpenFolder, private_folder
 from scheduler.assembly import ALL_STATED, CoreSpec, Stated
 from scheduler.service.api.auth import service_user
@@ -152,11 +153,17 @@ def named(settings: Settings) -> str:
 
 
 def _site(state_dir: Path) -> str:
-    """Names the state folder for good: a log belongs to one, since that is where its jobs are."""
+    """Names the state folder for good: a log belongs to one, since that is where its jobs are.
+    Of services that begin at the same time one names it."""
     path = state_dir / "site"
     if not path.is_file():
         state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_whole(path, secrets.token_hex(8) + "\n", durable=True)
+        proposed = state_dir / f".site.{secrets.token_hex(8)}"
+        write_whole(proposed, secrets.token_hex(8) + "\n", durable=True)
+        with suppress(FileExistsError):
+            os.link(proposed, path)
+        proposed.unlink()
+        sync(state_dir)
     return path.read_text().strip()
 
 

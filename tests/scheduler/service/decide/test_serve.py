@@ -25,6 +25,7 @@ from typer.testing import CliRunner
 
 from benchmarks import kills
 from benchmarks.stops import stops
+from features.files import write_whole
 from pipeline.app import app
 from pipeline.commands import serve as serve_command
 from pipeline.errors import UserError
@@ -513,3 +514,19 @@ def test_sigkill_loses_no_process_and_runs_none_twice(tmp_path: Path) -> None:
     found = kills.run(tmp_path, kills=2, number=24, whole=False, most_s=120)
     assert found.kills == 2
     assert (found.lost, found.doubled, found.divergences) == ([], [], [])
+
+
+def test_services_that_begin_at_once_give_their_state_folder_one_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first: list[str] = []
+
+    def slowly(path: Path, content: str, **more: Any) -> None:
+        """Another service begins, and is done, before this one has written the name."""
+        monkeypatch.setattr(supervisor, "write_whole", write_whole)
+        first.append(supervisor._site(tmp_path))
+        write_whole(path, content, **more)
+
+    monkeypatch.setattr(supervisor, "write_whole", slowly)
+    assert [supervisor._site(tmp_path)] == first
+    assert [path.name for path in tmp_path.iterdir()] == ["site"]
