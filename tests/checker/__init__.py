@@ -1,0 +1,35 @@
+"""Judges what clients of the service saw against what ran, by its documentation alone.
+
+A history is a list of plain records, in the order in which they happened; it may come from a
+simulation or from real processes. The rules stand in `docs/api.md` and `docs/service.md`; nothing
+of the service is imported here.
+
+    begins    nodes (node, vc, gpus), lease_s, hangs_s, most_waiting: what the rules are about
+    call      who asked for what (op, job, key, body), from `began` to `at`; status and answer;
+              status None: no answer came, and nobody knows what was done
+    began     an attempt of a job really runs: job, attempt, purpose, gpus (names), nodes
+    ended     it does no more: exited, request (it was stopped), limit, lost,
+              unknown (whoever stood by it died as it ended)
+    decides   the process `holder` decides, under `term`; said again at least every second
+    started, died, frozen, clock, fault, ...   what happened to processes and machines
+    log       an event of the service's log: seq, kind, job, actor, cause, body
+    decision  of a pass: event (its seq), job, action, nodes
+    final     a job as the service shows it when all is over
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tests.checker import answers, leadership, order, runs
+from tests.checker.history import History
+
+
+def check(records: Iterable[Mapping[str, Any]]) -> list[str]:
+    """What should not be so, a sentence each."""
+    history = History(records)
+    found: list[str] = []
+    for rule in (*runs.RULES, *order.RULES, *answers.RULES, *leadership.RULES):
+        found += rule(history)
+    return found

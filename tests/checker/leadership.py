@@ -1,0 +1,78 @@
+"""Somebody decides, and one at a time."""
+
+from __future__ import annotations
+
+from tests.checker.history import History
+
+MARGIN_S = 3.0  # for reading the log anew, and between two looks at the lease
+BACKOFF_S = 30.0  # longest pause before a process that died again and again is started
+
+
+def terms_go_up(history: History) -> list[str]:
+    """Whoever decides does so under a term that is never an older one."""
+    found, highest = [], 0
+    for event in history.log:
+        if event["kind"] == "lease":
+            if event["body"]["term"] < highest:
+                found.append(f"event {event['seq']}: term {event['body']['term']} after {highest}")
+            highest = max(highest, event["body"]["term"])
+    return found
+
+
+def somebody_takes_over(history: History) -> list[str]:
+    """After the last thing that went wrong somebody decides within the time that is stated.
+
+    With another decider standing by that nothing happened to: within the lease. Else when a
+    process was started again, too.
+    """
+    lease_s = history.begins.get("lease_s")
+    decides = [one["at"] for one in history.by["decides"]]
+    if not lease_s or not decides:
+        return []
+    until = max(one["at"] for one in history.records if "at" in one and one["what"] == "call")
+    found = []
+    for quiet_from, quiet_to in zip([0.0, *decides], [*decides, until], strict=True):
+        if quiet_to - quiet_from <= lease_s:
+            continue
+        since = max([quiet_from, *_disturbed(history, quiet_from, quiet_to)])
+        most = lease_s * 5 / 4 + MARGIN_S
+        if not _stands_by(history, since, quiet_to):
+            most += BACKOFF_S
+        if quiet_to - since > most:
+            found.append(
+                f"nobody decided from {quiet_from:.1f} to {quiet_to:.1f} s; nothing was in the "
+                f"way for {quiet_to - since:.1f} s, and {most:.1f} s are stated"
+            )
+    return found
+
+
+def _disturbed(history: History, start: float, end: float) -> list[float]:
+    """When things went wrong from outside, or the last of it was over."""
+    found = []
+    for one in history.records:
+        at = one.get("at", 0.0)
+        if one["what"] == "frozen":
+            # one that hangs for longer is killed
+            at += min(one["seconds"], history.begins.get("hangs_s", one["seconds"]))
+        elif one["what"] == "died" and not one["where"]:
+            continue  # by itself
+        elif one["what"] not in ("died", "fault", "clock", "stopped", "healed"):
+            continue
+        if one["at"] <= end and start - 1.0 <= at:
+            found.append(min(at, end))
+    return found
+
+
+def _stands_by(history: History, start: float, end: float) -> bool:
+    """Whether a decider lives all through a span of time."""
+    alive: dict[str, float] = {}
+    gone: dict[str, float] = {}
+    for one in history.records:
+        if one["what"] == "started" and one["role"] == "decider":
+            alive[one["process"]] = one["at"]
+        elif one["what"] == "died" and one["role"] == "decider":
+            gone[one["process"]] = one["at"]
+    return any(at <= start and gone.get(name, end + 1) > end for name, at in alive.items())
+
+
+RULES = (terms_go_up, somebody_takes_over)

@@ -1,0 +1,114 @@
+"""What ran: everything that was accepted, once, on GPUs that were there."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from tests.checker.history import OVER, Entry, History
+
+JOBS_PER_GPU = 2  # docs: GPU sharing capacity
+
+
+def nothing_is_lost(history: History) -> list[str]:
+    """A submission that was answered is in the log, and comes to an end."""
+    submitted = {event["job"] for event in history.log if event["kind"] == "submitted"}
+    found = []
+    for call in history.accepted("submit"):
+        job = call["answer"]["job_id"]
+        if job not in submitted:
+            found.append(f"{job} was accepted and is not in the log")
+        elif job not in history.final:
+            found.append(f"{job} was accepted and is nowhere in the end")
+    for job, row in history.final.items():
+        if row["phase"] not in OVER:
+            found.append(f"{job} is {row['phase']} in the end, and not over")
+    return found
+
+
+def nothing_runs_twice(history: History) -> list[str]:
+    """A job runs once, after at most one look at it; an attempt is one."""
+    by_job: dict[str, list[Entry]] = defaultdict(list)
+    for one in history.began:
+        by_job[one["job"]].append(one)
+    found = []
+    for job, begun in by_job.items():
+        purposes = [one["purpose"] for one in begun]
+        attempts = [one["attempt"] for one in begun]
+        if len(set(purposes)) < len(purposes) or len(set(attempts)) < len(attempts):
+            found.append(f"{job} began {len(begun)} times: {list(zip(attempts, purposes))}")  # noqa: B905
+    return found
+
+
+def ends_are_what_they_were(history: History) -> list[str]:
+    """How a job is said to have ended is how its last attempt did."""
+    last = {one["job"]: one for one in history.ended}
+    begun = {one["job"]: one for one in history.began}
+    shims = " ".join(one["process"] for one in history.by["died"] if one["role"] == "shim")
+    found = []
+    for job, row in history.final.items():
+        end = last.get(job)
+        how = None if end is None else end["reason"]
+        said = row["state"] or row["phase"]
+        if how == "unknown" or (row["phase"] == "lost" and f"{job}@" in shims):
+            continue  # whoever was to run it died first
+        if end is None and (said in ("completed", "timeout") or row["phase"] == "lost"):
+            found.append(f"{job} never ran, and is said to be {said}")
+        elif row["phase"] == "lost" and how != "lost":
+            found.append(f"{job} is said to be lost; it ended: {how}")
+        elif said in ("completed", "failed") and how not in ("exited", None):
+            found.append(f"{job} is said to be {said}; it ended: {how}")
+        elif said == "timeout" and how != "limit":
+            found.append(f"{job} is said to have reached its limit; it ended: {how}")
+        elif said == "cancelled" and how == "exited" and begun[job]["purpose"] == "run":
+            found.append(f"{job} is said to be cancelled; it ended by itself")
+    return found
+
+
+def _held(history: History) -> list[tuple[Entry, float]]:
+    """Every attempt that ran, with when it ended."""
+    ends = {(one["job"], one["attempt"]): one["at"] for one in history.ended}
+    return [(one, ends.get((one["job"], one["attempt"]), float("inf"))) for one in history.began]
+
+
+def gpus_are_not_given_too_often(history: History) -> list[str]:
+    """At most two jobs share a GPU, and only such as would share; and a job has its number."""
+    found = []
+    on: dict[str, list[tuple[float, float, Entry]]] = defaultdict(list)
+    for one, end in _held(history):
+        row = history.final.get(one["job"])
+        if row is not None and one["purpose"] == "run" and len(one["gpus"]) != row["gpus"]:
+            found.append(f"{one['job']} wants {row['gpus']} GPUs and ran on {len(one['gpus'])}")
+        for gpu in one["gpus"]:
+            on[gpu].append((one["at"], end, one))
+    for gpu, spans in on.items():
+        for at, _, one in spans:
+            there = [other for begin, end, other in spans if begin <= at < end]
+            jobs = sorted({other["job"] for other in there})
+            if len(there) > JOBS_PER_GPU:
+                found.append(f"GPU {gpu} was given to {len(there)} at {at}: {', '.join(jobs)}")
+            for job in jobs if len(there) > 1 else ():
+                if not history.final.get(job, {}).get("share", True):
+                    found.append(f"{job} does not share, and had company on GPU {gpu} at {at}")
+            del one
+    return found
+
+
+def virtual_clusters_keep_their_nodes(history: History) -> list[str]:
+    """A job runs on nodes of its own virtual cluster."""
+    vc_of = {one["node"]: one["vc"] for one in history.begins.get("nodes", ())}
+    return [
+        f"{one['job']} of {history.final[one['job']]['vc']} ran on node {node} of {vc_of[node]}"
+        for one in history.began
+        if one["purpose"] == "run" and one["job"] in history.final
+        for node in one["nodes"]
+        if node in vc_of and vc_of[node] != history.final[one["job"]]["vc"]
+    ]
+
+
+RULES = (
+    nothing_is_lost,
+    nothing_runs_twice,
+    ends_are_what_they_were,
+    gpus_are_not_given_too_often,
+    virtual_clusters_keep_their_nodes,
+)

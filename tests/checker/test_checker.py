@@ -1,0 +1,169 @@
+"""A history that is right is passed; one that breaks a rule is found out, rule by rule."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.checker import check
+
+Records = list[dict[str, Any]]
+
+
+def a_call(op: str, job: str = "a", **more: Any) -> dict[str, Any]:
+    said = {
+        "what": "call", "at": 1.5, "began": 1.0, "who": "ann", "op": op, "job": job, "status": 202,
+        "answer": {"job_id": job, "phase": "queued"},
+    }  # fmt: skip
+    return said | more
+
+
+def a_line(seq: int, kind: str, job: str = "", cause: int = 0, **body: Any) -> dict[str, Any]:
+    actor = "ann" if kind in ("submitted", "cancel_asked", "held", "released", "changed") else ""
+    return {
+        "what": "log", "seq": seq, "kind": kind, "job": job, "actor": actor, "cause": cause,
+        "body": body,
+    }  # fmt: skip
+
+
+def right() -> Records:
+    """One job that is submitted, started, runs and ends."""
+    return [
+        {
+            "what": "begins", "at": 0.0, "lease_s": 3.0, "most_waiting": 2,
+            "nodes": [{"node": 0, "vc": "left", "gpus": 4}, {"node": 1, "vc": "right", "gpus": 4}],
+        },
+        {"what": "started", "at": 0.1, "role": "decider", "process": "one"},
+        {"what": "decides", "at": 1.0, "holder": "one", "term": 1},
+        a_call("submit", status=201, key="k1"),
+        {"what": "decides", "at": 2.0, "holder": "one", "term": 1},
+        {"what": "began", "at": 2.1, "job": "a", "attempt": 1, "purpose": "run", "gpus": ["0"],
+         "nodes": [0]},
+        {"what": "ended", "at": 3.0, "job": "a", "attempt": 1, "reason": "exited"},
+        {"what": "decides", "at": 4.0, "holder": "one", "term": 1},
+        a_call("get", at=4.5, began=4.4, status=200, answer={"phase": "ended"}),
+        {"what": "final", "at": 4.6, "job_id": "a", "owner": "ann", "vc": "left", "gpus": 1,
+         "phase": "ended", "state": "completed", "share": False},
+        a_line(1, "genesis"),
+        a_line(2, "lease", term=1),
+        a_line(3, "submitted", "a"),
+        a_line(4, "decided", cause=3),
+        a_line(5, "started", "a"),
+        a_line(6, "ended", "a"),
+        a_line(7, "decided", cause=6),
+        {"what": "decision", "event": 4, "job": "a", "action": "start", "nodes": [0]},
+    ]  # fmt: skip
+
+
+def test_a_right_history_is_passed() -> None:
+    assert check(right()) == []
+
+
+def a(records: Records, what: str, **said: Any) -> dict[str, Any]:
+    """The first record that says so."""
+    return next(
+        one
+        for one in records
+        if one["what"] == what and all(one.get(name) == value for name, value in said.items())
+    )
+
+
+def without(what: str, **said: Any) -> Any:
+    return lambda h: h.remove(a(h, what, **said))
+
+
+def with_(what: str, change: dict[str, Any], **said: Any) -> Any:
+    return lambda h: a(h, what, **said).update(change)
+
+
+def add(*records: dict[str, Any]) -> Any:
+    return lambda h: h.extend(records)
+
+
+def ran(job: str, at: float, end: float, **more: Any) -> list[dict[str, Any]]:
+    began = {"what": "began", "at": at, "job": job, "attempt": 1, "purpose": "run", "gpus": ["0"],
+             "nodes": [0]}  # fmt: skip
+    ended = {"what": "ended", "at": end, "job": job, "attempt": 1, "reason": "exited"}
+    return [began | more, ended]
+
+
+CANCELLED = a_line(3, "cancel_asked", "a")
+LATER = {"what": "decides", "at": 30.0, "holder": "one", "term": 1}
+AT_THE_END = a_call("list", "", at=60.0)
+
+BROKEN = [
+    ("not in the log", without("log", kind="submitted")),
+    ("nowhere in the end", without("final")),
+    ("running in the end", with_("final", {"phase": "running"})),
+    ("began 2 times", add(*ran("a", 3.2, 3.5, attempt=2))),
+    ("never ran", lambda h: [h.remove(a(h, "began")), h.remove(a(h, "ended"))]),
+    ("said to be lost", with_("final", {"phase": "lost", "state": None})),
+    ("said to be completed", with_("ended", {"reason": "request"})),
+    ("reached its limit", with_("final", {"state": "timeout"})),
+    ("said to be cancelled", with_("final", {"phase": "cancelled", "state": "cancelled"})),
+    ("given to 3", add(*ran("b", 2.2, 3.0), *ran("c", 2.3, 3.0))),
+    ("had company", add(*ran("b", 2.2, 3.0))),
+    ("wants 2 GPUs", with_("final", {"gpus": 2})),
+    ("ran on node 1 of right", with_("began", {"nodes": [1]})),
+    ("a later pass started it", add(CANCELLED)),
+    ("after its cancellation was acknowledged", lambda h: [
+        h.append(a_line(8, "cancel_asked", "a")), h.append(a_call("cancel", at=1.9)),
+        h.remove(a(h, "decision")),
+    ]),
+    ("was never stopped", lambda h: [
+        h.append(a_line(8, "cancel_asked", "a")), h.append(a_call("cancel", at=1.9)),
+        h.remove(a(h, "ended")), h.remove(a(h, "final")),
+    ]),
+    ("was cancelled, and is running", lambda h: [
+        h.append(a_call("cancel")), a(h, "final").update(phase="running"),
+    ]),
+    ("was held", add(a_line(3, "held", "a"))),
+    ("which was drained", add(a_line(3, "node_set", node=0, open=False))),
+    ("before it was submitted", with_("log", {"cause": 2}, seq=4)),
+    ("knew less", with_("log", {"cause": 2}, seq=7)),
+    ("was answered with the jobs", add(a_call("submit", "b", status=201, key="k1"))),
+    ("nobody was told of", add(a_line(8, "submitted", "b"))),
+    ("release of a", add(a_call("release", answer={"needed": True}))),
+    ("nobody was told of: ['b']", lambda h: [
+        h.append(a_call("submit", "", key="k2", status=422)), h.append(a_line(8, "submitted", "b")),
+    ]),
+    ("was ended, and is lost later", with_("final", {"phase": "lost"})),
+    ("3 jobs waiting where 2 may", add(*(a_line(3, "submitted", job) for job in "bc"))),
+    ("term 1 after 2", add(a_line(8, "lease", term=2), a_line(9, "lease", term=1))),
+    ("nobody decided from 4.0 to 30.0", add(LATER, AT_THE_END)),
+    ("nobody decided from 4.0 to 60.0", add(AT_THE_END)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("said", "broken"), BROKEN, ids=[said for said, _ in BROKEN])
+def test_a_broken_rule_is_found(said: str, broken: Any) -> None:
+    history = right()
+    broken(history)
+    assert any(said in line for line in check(history)), check(history)
+
+
+def test_a_hold_that_was_released_and_a_node_that_was_opened_are_in_nobodys_way() -> None:
+    history = right()
+    history += [a_line(2, "held", "a"), a_line(3, "released", "a")]
+    history += [a_line(2, "node_set", node=0, open=False), a_line(3, "node_set", node=0, open=True)]
+    assert check(history) == []
+
+
+def test_only_an_operator_releases_what_an_operator_holds() -> None:
+    history = right()
+    history += [a_line(2, "held", "a", operator=True), a_line(3, "released", "a", operator=False)]
+    assert any("was held" in line for line in check(history))
+
+
+def test_who_was_frozen_or_killed_may_be_silent_for_the_lease() -> None:
+    history = right()
+    history += [
+        {"what": "started", "at": 0.2, "role": "decider", "process": "two"},
+        {"what": "frozen", "at": 4.0, "role": "decider", "process": "one", "seconds": 20.0},
+        LATER,
+        a_call("list", "", at=31.0),
+    ]
+    assert check(history) == []
+    a(history, "frozen")["seconds"] = 5.0
+    assert any("nobody decided" in line for line in check(history))
