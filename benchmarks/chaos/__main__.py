@@ -1,0 +1,133 @@
+"""The whole service on one seed: everything goes wrong that can, and nothing may be lost.
+
+    python -m benchmarks.chaos --seed 7 --steps 4000 --json   one run, again to the same digest
+    python -m benchmarks.chaos --seeds 0:2000                 many
+    python -m benchmarks.chaos --seed 7 --enumerate           a calm run, killed at each of its
+                                                              crash points in turn
+    python -m benchmarks.chaos --seed 7 --pairs 100           and at two of them
+
+Supervisors, deciders that compete for the lease, analysts, API, maintenance and snapshots are the
+service's own, twice, on a simulated machine (`kernel`): clocks that are set, a disk that is full,
+transactions that fail or whose outcome nobody learns, processes that are frozen or killed at any
+step. Three clients submit, cancel, change, hold, release and reprioritise, and ask again when an
+answer is lost. What they saw is judged by `tests/checker`, the database by `audit`.
+
+The database is SQLite in memory-backed files, or the PostgreSQL that PELLUCID_TEST_DATABASE names.
+Exit status 1 when anything is wrong; each line names the run, which is the same run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.chaos.bench import Bench, quiet
+from benchmarks.chaos.run import Plan, Run
+
+
+def plans(asked: argparse.Namespace, bench: Bench) -> Iterator[Plan]:
+    """The runs that were asked for."""
+    first, _, last = asked.seeds.partition(":") if asked.seeds else (asked.seed, "", "")
+    seeds = range(int(first), int(last)) if last else [int(first)]
+    for seed in seeds:
+        if asked.at:
+            yield Plan(seed, asked.steps, tuple(map(int, asked.at.split(","))), calm=True)
+        elif asked.enumerate or asked.pairs:
+            points = bench.play(Plan(seed, asked.steps, calm=True)).points
+            if asked.enumerate:
+                for at in range(1, points + 1, asked.every):
+                    yield Plan(seed, asked.steps, (at,), calm=True)
+            draw = random.Random(f"pairs {seed}")
+            for _ in range(asked.pairs):
+                first_at, second_at = draw.randint(1, points), draw.randint(1, points)
+                yield Plan(seed, asked.steps, (first_at, second_at), calm=True)
+        else:
+            yield Plan(seed, asked.steps)
+
+
+def played(asked: argparse.Namespace, folder: Path) -> Iterator[tuple[Plan, Run]]:
+    with Bench(folder, asked.url) as bench:
+        for plan in plans(asked, bench):
+            yield plan, bench.play(plan)
+
+
+def measure(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """Play all of them."""
+    wrong, found = list[str](), list[Run]()
+    began, used = time.monotonic(), time.process_time()
+    totals: Counter[str] = Counter()
+    crashes: Counter[str] = Counter()
+    faults: Counter[str] = Counter()
+    for plan, run in played(asked, folder):
+        totals.update(runs=1, points=run.points, simulated_s=round(run.seconds), **run.counts())
+        crashes += run.crashes
+        faults += run.faults
+        lines = [f"{plan.told()}: {line}" for line in run.wrong]
+        wrong += lines
+        for line in lines[:3]:
+            print(line, file=sys.stderr, flush=True)
+        found = [run]
+        if len(wrong) >= asked.most_wrong:
+            break
+    told: dict[str, Any] = {
+        "database": "postgresql" if asked.url else "sqlite",
+        **totals,
+        "wrong": len(wrong),
+        "wrong_runs": len({line.partition(":")[0] for line in wrong}),
+        "first_wrong": wrong[:20],
+        "crashes": dict(crashes.most_common()),
+        "faults": dict(faults.most_common()),
+        "seconds": round(time.monotonic() - began),
+        "cpu_seconds": round(time.process_time() - used),
+    }
+    if totals["runs"] == 1:
+        told["digest"] = found[0].digest
+        if asked.history:
+            asked.history.write_text(json.dumps(found[0].history, indent=1))
+    return told
+
+
+def main() -> None:
+    if os.environ.get("PYTHONHASHSEED") != "0":  # the order of sets is part of a run
+        os.environ["PYTHONHASHSEED"] = "0"
+        os.execv(sys.executable, [sys.executable, "-m", "benchmarks.chaos", *sys.argv[1:]])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("--seed", default="0")
+    parser.add_argument("--seeds", default="", help="FIRST:LAST, the last not included")
+    parser.add_argument("--steps", type=int, default=3000, help="in which things go wrong")
+    parser.add_argument("--enumerate", action="store_true", help="every crash point of a calm run")
+    parser.add_argument("--every", type=int, default=1, help="only each so-manieth of them")
+    parser.add_argument("--pairs", type=int, default=0, help="so many pairs of them, drawn")
+    parser.add_argument("--at", default="", help="a calm run, killed at these points: 12,97")
+    parser.add_argument("--database", choices=["sqlite", "postgresql"], default="sqlite")
+    parser.add_argument("--most-wrong", type=int, default=100, help="stop after so many findings")
+    parser.add_argument("--history", type=Path, help="of one run: write its history there")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    asked = parser.parse_args()
+    asked.url = os.environ.get("PELLUCID_TEST_DATABASE") if asked.database != "sqlite" else None
+    if asked.database != "sqlite" and not asked.url:
+        sys.exit("--database postgresql: run it by `python -m benchmarks.postgres -- ...`")
+    quiet()
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(
+        prefix="pellucid-chaos-", dir=memory if memory.is_dir() else None
+    ) as folder:
+        told = measure(asked, Path(folder))
+    if asked.json:
+        print(json.dumps(told, indent=2))
+    else:
+        print(", ".join(f"{name} {value}" for name, value in told.items() if value))
+    sys.exit(bool(told["wrong"]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,174 @@
+"""Where runs take place: the service with its operating system replaced, and a database."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import shutil
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import structlog
+from sqlalchemy import create_engine, text
+
+from benchmarks import faults
+from benchmarks.chaos import machine, system
+from benchmarks.chaos.kernel import EPOCH, active
+from benchmarks.chaos.run import PEOPLE, Plan, Run, Simulation
+from scheduler.service import app as apps
+from scheduler.service import metrics
+from scheduler.service.analyst import process as analysts
+from scheduler.service.api import tokens
+from scheduler.service.api.auth import service_user
+from scheduler.service.decide import supervisor as supervisors
+from scheduler.service.decide.decider import Decider
+from scheduler.service.log.store import store as stores
+from scheduler.service.log.store import tables
+from scheduler.service.log.store.schema import prepare
+from scheduler.service.log.store.store import Store
+from scheduler.service.log.store.visibility import Role
+from scheduler.service.settings import Settings as ServiceSettings
+
+# what processes load as they go, and draw ids by as they do: before the first run
+LOADED = (*supervisors.COMMON, "pyarrow.parquet")
+
+
+class Bench:
+    """Where runs take place: the patched library, and a database that is ready to be copied.
+
+    Args:
+        url: of a PostgreSQL that is emptied for each run; None: SQLite files.
+    """
+
+    def __init__(self, folder: Path, url: str | None = None):
+        for name in LOADED:
+            import_module(name)
+        self.folder, self.url = folder, url
+        self.secrets: dict[str, str] = {}
+        self._template = folder / "template.db"
+
+    def _fresh(self, folder: Path) -> str:
+        if self.url is not None:
+            self._emptied()
+            return self.url
+        if not self._template.exists():
+            self._prepared(f"sqlite:///{self._template}")
+        shutil.copy(self._template, folder / "pellucid.db")
+        return f"sqlite:///{folder / 'pellucid.db'}"
+
+    def _emptied(self) -> None:
+        """Only tables that a run fills: making them anew takes longer than a run."""
+        assert self.url is not None
+        if not self.secrets:
+            self._prepared(faults.emptied(self.url))
+        engine = create_engine(self.url)
+        names = [t.name for t in tables.metadata.sorted_tables if t.name != "tokens"]
+        with engine.begin() as connection:
+            connection.execute(text(f"TRUNCATE {', '.join(names)}"))
+        engine.dispose()
+
+    def _prepared(self, url: str) -> None:
+        store = Store(url)
+        prepare(store)
+        for name, role in PEOPLE.items():
+            vcs = () if role is Role.OPERATOR else ("left", "right")
+            user = service_user()
+            _, self.secrets[name] = tokens.create(
+                store, name, role, vcs=vcs, os_user=user, now=EPOCH - 1e6
+            )
+        store.checkpoint()
+        store.close()
+
+    def play(self, plan: Plan) -> Run:
+        """One run. What it wrote is gone afterwards; its history stays."""
+        folder = self.folder / "run"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(mode=0o700)
+        sim = Simulation(plan, folder, self._fresh(folder), self.secrets)
+        PLAYED[:] = [sim]
+        return sim.live()
+
+    def __enter__(self) -> Bench:
+        self._patches = system.installed()
+        patches = self._patches.__enter__()
+        machine.install(patches, lambda: PLAYED[0].machine)
+        _install_supervisor(patches)
+        _install_app(patches)
+        _watch(patches)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._patches.__exit__(None, None, None)
+        PLAYED.clear()
+
+
+PLAYED: list[Simulation] = []  # the run of now
+
+
+def _install_supervisor(patches: system.Patches) -> None:
+    """It forks simulated processes, which are begun as it would begin them."""
+    patches.put(supervisors, "get_context", lambda _: SimpleNamespace(Process=system.Child))
+    patches.put(supervisors, "_told_by_signal", system.told_by_signal)
+    patches.put(supervisors, "run_api", lambda *args: PLAYED[0].run_api(*args))
+    patches.put(supervisors, "prepare", lambda _: None)  # it was, before it was copied
+    threads = SimpleNamespace(Thread=system.Thread, Event=system.Event)
+    patches.put(supervisors, "threading", threads)
+    patches.put(metrics, "RawValue", lambda _: SimpleNamespace(value=0))
+    patches.put(analysts, "ThreadedStore", Store)
+    patches.put(analysts, "Analyst", partial(analysts.Analyst, samples=2, refresh_s=5.0))
+
+
+class _Parts:
+    """In place of an app whose parts are wanted and not its routes: making those takes longer than
+    a run."""
+
+    def __init__(self, **_: Any):
+        self.state = SimpleNamespace()
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *_, **__: None
+
+
+class _StateOfProcess:
+    """`app.state` of one app that all processes share: of each its own."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(PLAYED[0].parts[PLAYED[0].kernel.me.pid], name)
+
+
+def _install_app(patches: system.Patches) -> None:
+    given: dict[str, Any] = {"auth": "off"}
+    app = apps.create_app(ServiceSettings(**given), store=Store("sqlite://"), pages=False)
+    app.state = _StateOfProcess()  # type: ignore[assignment]
+    Simulation.app = app
+    patches.put(apps, "FastAPI", _Parts)
+
+
+def _watch(patches: system.Patches) -> None:
+    """Stores are the simulation's; a decider that decides is noted."""
+    begins, turn = Store.__init__, Decider.turn
+
+    def begun(self: Store, *args: Any, **more: Any) -> None:
+        begins(self, *args, **more)
+        if active() is not None:
+            PLAYED[0].disk.adopt(self)
+
+    def turned(self: Decider, timeout_s: float) -> Any:
+        done = turn(self, timeout_s)
+        if active() is not None and self.lease is not None:
+            PLAYED[0].decides(self.holder, self.lease.term)
+        return done
+
+    patches.put(Store, "__init__", begun)
+    patches.put(Decider, "turn", turned)
+    own = SimpleNamespace(flock=system.flock, LOCK_EX=fcntl.LOCK_EX)
+    patches.put(stores, "fcntl", own)
+
+
+def quiet() -> None:
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    logging.disable(logging.CRITICAL)

@@ -1,0 +1,163 @@
+"""A database and a file system on which anything may fail, and be the last thing that happens."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import sqlite3
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import event
+
+from benchmarks.chaos.kernel import Kernel, active
+from scheduler.service.log.store.store import Store
+
+SQLITE = {
+    "locked": "database is locked",
+    "full": "database or disk is full",
+    "EIO": "disk I/O error",
+    "unknown": "disk I/O error",
+}
+
+
+@dataclass
+class Faults:
+    """What fails, as the seed says.
+
+    Attributes:
+        rate: share of transactions that fail, and of files that cannot be written.
+        note: writes into the history. happened: kinds of faults, and how often.
+    """
+
+    draw: random.Random
+    note: Callable[..., Any]
+    rate: float = 0.0
+    happened: Counter[str] = field(default_factory=Counter)
+
+    def drawn(self, kernel: Kernel, *kinds: str) -> str:
+        """The fault that happens now; "" = none."""
+        if kernel.me.host.disk_full and "full" in kinds:
+            kind = "full"
+        elif self.rate and self.draw.random() < self.rate:
+            kind = self.draw.choice(kinds)
+        else:
+            return ""
+        self.happened[kind] += 1
+        self.note("fault", kind=kind, process=kernel.me.name)
+        return kind
+
+
+class Disk:
+    """What a store of a simulated process goes through.
+
+    Args:
+        outside: names of processes whose transactions never fail: who looks on.
+    """
+
+    def __init__(self, kernel: Kernel, faults: Faults):
+        self.kernel, self.faults = kernel, faults
+        OF_RUN[:] = [self]
+
+    def adopt(self, store: Store) -> None:
+        """Let the transactions of a store fail, and let it go when its process dies."""
+        self.kernel.me.on_death.append(store.engine.dispose)
+        engine = store.engine
+        if store.is_sqlite:
+            event.listen(engine, "connect", _no_sync)
+        kept = _COMPILED.get(engine.dialect.name)
+        if kept is None:
+            kept = _COMPILED[engine.dialect.name] = engine.dialect, engine._compiled_cache
+            event.listen(engine, "do_execute", _executed)
+            vars(engine.dialect)["do_commit"] = lambda connection: OF_RUN[0].commit(connection)
+        # statements are compiled once for all processes, which takes longer than to run them
+        engine.dialect, engine._compiled_cache = kept
+        engine.pool._dialect = engine.dialect
+
+    def commit(self, connection: Any) -> None:
+        if active() is None or not connection.info.get("writes"):
+            connection.commit()
+            return
+        self.kernel.point("before a commit")
+        kind = self.faults.drawn(self.kernel, "full", "EIO", "unknown")
+        if kind == "unknown":
+            connection.commit()
+        if kind:
+            _fail(connection, kind)
+        connection.commit()
+        self.kernel.point("after a commit")
+
+    def executed(self, cursor: Any, statement: str, parameters: Any, context: Any) -> bool | None:
+        if active() is None:
+            return None
+        if statement.startswith("BEGIN IMMEDIATE"):
+            self.kernel.point("before a write")
+            if self.faults.drawn(self.kernel, "locked"):
+                raise sqlite3.OperationalError(SQLITE["locked"])
+        elif "pg_advisory_xact_lock" in statement:
+            self.kernel.point("before a write")
+            if self.faults.drawn(self.kernel, "locked"):
+                _fail(context.root_connection.connection, "locked")
+            trying = statement.replace("pg_advisory_xact_lock", "pg_try_advisory_xact_lock")
+            while not cursor.execute(trying, parameters).fetchone()[0]:
+                self.kernel.sleep(0.01)
+            return True
+        return None
+
+
+_COMPILED: dict[str, tuple[Any, Any]] = {}  # statements, with the dialect they are in
+
+
+OF_RUN: list[Disk] = []  # of the run of now
+
+
+def _executed(*args: Any) -> bool | None:
+    return OF_RUN[0].executed(*args)
+
+
+def _no_sync(dbapi: Any, _record: Any) -> None:
+    dbapi.execute("PRAGMA synchronous=OFF")  # processes die here, not machines
+
+
+def _fail(connection: Any, kind: str) -> None:
+    """Raise what the driver would; of PostgreSQL, the connection is gone with it."""
+    if isinstance(connection.driver_connection, sqlite3.Connection):
+        raise sqlite3.OperationalError(SQLITE[kind])
+    import psycopg
+
+    connection.driver_connection.close()
+    raise psycopg.OperationalError("server closed the connection unexpectedly")
+
+
+class FaultyOs:
+    """`os` as those find it who write files."""
+
+    def __init__(self, disk: Callable[[], Disk]):
+        self._disk = disk
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(os, name)
+
+    def replace(self, source: Any, target: Any) -> None:
+        self._point("before a rename")
+        os.replace(source, target)
+        self._point("after a rename")
+
+    def write(self, file: int, data: bytes) -> int:
+        self._point("before a write to a file")
+        kernel = active()
+        if kernel is not None and kernel.me.role in ("decider", "shim"):
+            kind = self._disk().faults.drawn(kernel, "full", "EIO")
+            if kind:
+                os.write(file, data[: len(data) // 2])  # torn
+                number = errno.ENOSPC if kind == "full" else errno.EIO
+                raise OSError(number, os.strerror(number))
+        return os.write(file, data)
+
+    def _point(self, where: str) -> None:
+        kernel = active()
+        if kernel is not None:
+            kernel.point(where)

@@ -1,0 +1,287 @@
+"""One machine that is simulated: processes, their threads, a clock, and who runs next.
+
+Threads of simulated processes are greenlets, of which one runs at a time: it goes on to its next
+pause and hands over to whom the seed draws. A pause is where time passes or where a real
+process may be interrupted: a sleep, the begin and the end of a transaction, a write to disk, a
+signal. So the service's own code runs as it is, and a run is a function of its seed.
+
+A process that is killed raises `Crash` at its pause and at every further one: what its `finally`
+blocks do reaches nothing outside its memory.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+from greenlet import getcurrent, greenlet
+
+STEP_S = 0.002  # a thread runs so long on average from one pause to the next
+EPOCH = 1.7e9  # wall clock of every host as a run begins
+
+
+class Crash(BaseException):
+    """The process dies here."""
+
+
+class Stuck(RuntimeError):
+    """Nobody can ever go on, or a run takes too many steps."""
+
+
+@dataclass
+class Host:
+    """A machine: its own wall clock, and whether its disk is full.
+
+    Attributes:
+        wall_s: its wall clock is so far ahead of the true time.
+        boot: names its start; another after a power cut.
+    """
+
+    name: str
+    wall_s: float = 0.0
+    boot: int = 1
+    disk_full: bool = False
+
+
+@dataclass(eq=False)
+class Process:
+    """A process. Its threads die with it; `on_death` is what its kernel would clear up."""
+
+    pid: int
+    name: str
+    host: Host
+    parent: Process | None = None
+    role: str = ""
+    dead: bool = False
+    exit_code: int | None = None
+    why: str = ""
+    frozen_until: float = 0.0
+    threads: list[Fiber] = field(default_factory=list)
+    told: list[int] = field(default_factory=list)  # signals
+    on_death: list[Callable[[], None]] = field(default_factory=list)
+
+
+class Fiber:
+    """A thread of a process."""
+
+    def __init__(self, kernel: Kernel, process: Process, run: Callable[[], Any], name: str):
+        self.kernel, self.process, self.name = kernel, process, name
+        self.wake_at = kernel.clock
+        self.until: Callable[[], bool] | None = None
+        self.done = False
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self._run = run
+        self.greenlet = greenlet(self._live, kernel.hub)
+
+    def _live(self) -> None:
+        try:
+            if not self.process.dead:
+                self.result = self._run()
+        except BaseException as error:
+            self.error = error
+        self.done = True
+        self.kernel.ended(self)
+
+
+class Kernel:
+    """Runs fibers, one at a time, as the seed says.
+
+    Args:
+        seed: of who runs next and how long.
+        crash_at: numbers of the crash points at which the process there dies.
+
+    Attributes:
+        clock: seconds since the run began: the true time, and every host's monotonic clock.
+        steps: hand-overs so far. points: crash points passed so far.
+        crashes: where processes died, and how often.
+    """
+
+    def __init__(self, seed: int, crash_at: tuple[int, ...] = (), most_steps: int = 40_000):
+        self.draw = random.Random(f"schedule {seed}")
+        self.clock = 0.0
+        self.steps = self.points = 0
+        self.most_steps = most_steps
+        self.crash_at = frozenset(crash_at)
+        self.crashes: Counter[str] = Counter()
+        self.seen: Counter[str] = Counter()
+        self.trace: list[tuple[float, str, str]] = []
+        self.current: Fiber | None = None
+        self.processes: dict[int, Process] = {}
+        self.fatal: BaseException | None = None
+        self.on_kill: Callable[[Process, str], None] = lambda process, where: None
+        self.on_start: Callable[[Process], None] = lambda process: None
+        self._fibers: list[Fiber] = []
+        self._pids = count(100)
+        self.hub = getcurrent()
+
+    # --- processes --------------------------------------------------------------------------
+
+    def process(self, name: str, host: Host, parent: Process | None = None) -> Process:
+        made = Process(next(self._pids), name, host, parent)
+        self.processes[made.pid] = made
+        return made
+
+    def spawn(self, process: Process, run: Callable[[], Any], name: str = "") -> Fiber:
+        """A thread of a process; it begins when it is its turn."""
+        fiber = Fiber(self, process, run, name or process.name)
+        process.threads.append(fiber)
+        self._fibers.append(fiber)
+        return fiber
+
+    def kill(self, process: Process, where: str = "") -> None:
+        """SIGKILL. Returns when nothing of it runs any more, or raises Crash in itself."""
+        if process.dead:
+            return
+        self._die(process, -9, where)
+        if self.current is not None and self.current.process is process:
+            raise Crash(where)
+        self._pause()  # those that die go first
+
+    def _die(self, process: Process, code: int, where: str) -> None:
+        process.dead, process.exit_code = True, code
+        if where:
+            self.crashes[where] += 1
+        self.on_kill(process, where)
+
+    def exits(self, process: Process, code: int) -> None:
+        """It ends by itself, its other threads with it."""
+        if not process.dead:
+            self._die(process, code, "")
+
+    def ended(self, fiber: Fiber) -> None:
+        """Called by a thread as the last thing it does."""
+        process = fiber.process
+        process.threads.remove(fiber)
+        self._fibers.remove(fiber)
+        if process.dead and not process.threads:
+            for clear in process.on_death:
+                clear()
+            process.on_death.clear()
+
+    # --- pauses -----------------------------------------------------------------------------
+
+    @property
+    def me(self) -> Process:
+        assert self.current is not None
+        return self.current.process
+
+    def sleep(self, seconds: float) -> None:
+        self._fiber().wake_at = self.clock + max(0.0, seconds)
+        self._pause()
+
+    def wait(self, until: Callable[[], bool], seconds: float = 1e9) -> bool:
+        """Until something holds, at most so long. False: it did not."""
+        fiber = self._fiber()
+        if until():
+            return True
+        fiber.until, fiber.wake_at = until, self.clock + seconds
+        self._pause()
+        fiber.until, fiber.wake_at = None, self.clock
+        return until()
+
+    def point(self, where: str) -> None:
+        """A crash point: somebody else may go first, or the process dies."""
+        process = self._fiber().process
+        self._alive(process)
+        self.points += 1
+        self.seen[where] += 1
+        self.trace.append((self.clock, process.name, where))
+        if self.points in self.crash_at:
+            self.kill(process, f"{process.role}: {where}")
+        self._pause()
+
+    def _fiber(self) -> Fiber:
+        assert self.current is not None, "not in a simulated process"
+        return self.current
+
+    @staticmethod
+    def _alive(process: Process) -> None:
+        if process.dead:
+            raise Crash
+
+    def _pause(self) -> None:
+        me = self._fiber()
+        self._alive(me.process)
+        self._hand_over(me)
+        self._alive(me.process)
+
+    def _hand_over(self, me: Fiber) -> None:
+        after = self._drawn()
+        if after is not me:
+            self.current = after
+            (self.hub if after is None else after.greenlet).switch()
+
+    def _drawn(self) -> Fiber | None:
+        try:
+            return self._next()
+        except Stuck as stuck:
+            self.fatal = stuck
+            return None
+
+    def _next(self) -> Fiber | None:
+        """Who runs next; None: the run is over."""
+        self.steps += 1
+        if self.fatal is not None or not self._fibers:
+            return None
+        for fiber in self._fibers:
+            if fiber.process.dead:
+                return fiber
+        if self.steps > self.most_steps:
+            raise Stuck(f"{self.steps} steps, {self.clock:.0f} s: {self._standing()}")
+        self.clock += self.draw.random() * 2 * STEP_S
+        while True:
+            now = self.clock
+            ready = [
+                f
+                for f in self._fibers
+                if f.process.frozen_until <= now
+                and (f.wake_at <= now or (f.until is not None and f.until()))
+            ]
+            if ready:
+                return ready[int(self.draw.random() * len(ready))]
+            self.clock = min(max(f.wake_at, f.process.frozen_until) for f in self._fibers)
+            if self.clock >= 1e8:
+                raise Stuck(f"nobody can go on: {self._standing()}")
+
+    def _standing(self) -> str:
+        return ", ".join(f"{f.process.name}/{f.name}" for f in self._fibers)
+
+    # --- a run ------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Until no thread is left. Raises Stuck when it never would be."""
+        self._go_on()
+        if self.fatal is not None:
+            fatal, self.fatal = self.fatal, None
+            for process in self.processes.values():
+                process.dead = True
+            self._go_on()
+            raise fatal
+
+    def _go_on(self) -> None:
+        """A thread that ends comes back here, and so does one that finds nobody to go on."""
+        while (after := self._drawn()) is not None:
+            self.current = after
+            after.greenlet.switch()
+        self.current = None
+
+    def stop(self) -> None:
+        """End the run: kill every process but the one that asks."""
+        for process in list(self.processes.values()):
+            if process is not self.me and process.threads:
+                with suppress(Crash):
+                    self.kill(process)
+
+
+ACTIVE: list[Kernel] = []  # the one that runs now
+
+
+def active() -> Kernel | None:
+    """The simulation that the calling thread is part of."""
+    return ACTIVE[-1] if ACTIVE and ACTIVE[-1].current is not None else None

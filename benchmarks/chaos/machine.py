@@ -1,0 +1,210 @@
+"""Fake processes: the local backend's shims and their commands, on a simulated host.
+
+The service's own `LocalBackend`, spool and records; in place of the zygote, shims that live on the
+simulation's clock. They are no part of the service: they outlive it.
+
+A command is `run SECONDS`, `fail SECONDS`, `none` (there is no such command).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from benchmarks.chaos import system
+from benchmarks.chaos.disk import Disk, FaultyOs
+from benchmarks.chaos.kernel import Crash, Host, Kernel, Process, active
+from features import clock, files
+from profiler import procs
+from scheduler.backends.local import backend as local
+from scheduler.backends.local import shim as shims
+from scheduler.backends.local import spool as spools
+from scheduler.backends.local.attempt import LocalAttempt
+from scheduler.backends.local.backend import LocalBackend
+from scheduler.backends.local.spool import CLAIM, STARTED, Spool
+
+Note = Callable[..., dict[str, Any]]  # writes into the history: what, and its fields
+RETRY_S = 1.0
+
+
+class Machine:
+    """Where commands run.
+
+    Args:
+        note: is told what really began and ended.
+    """
+
+    def __init__(self, kernel: Kernel, host: Host, disk: Disk, note: Note):
+        self.kernel, self.host, self.disk, self.note = kernel, host, disk, note
+        self.running = 0  # commands
+        self.shims: dict[int, Process] = {}
+
+    def begin(self, root: Path, request: bytes, lock: int) -> None:
+        """A shim, which is not the service's child for long: it outlives it."""
+        asked = json.loads(request)
+        process = self.kernel.process(f"shim {asked['name']}", self.host)
+        process.role = "shim"
+        self.shims[process.pid] = process
+        self.kernel.spawn(process, lambda: self._shim(Spool(root), asked, lock, process))
+
+    def _gone(self, process: Process) -> None:
+        self.shims.pop(process.pid, None)
+
+    def _shim(self, spool: Spool, asked: dict[str, Any], lock: int, process: Process) -> None:
+        process.on_death.append(lambda: self._gone(process))
+        name, asked_for = asked["name"], asked["claim"]
+        claim = {"pid": process.pid, "ticks": process.pid, "boot": boot_id(), "at": time.time()}
+        try:
+            if not spool.claim(name, {CLAIM: {**asked_for, **claim}}):
+                return
+        finally:
+            os.close(lock)
+        how, *seconds = asked["config"]["argv"]
+        if how == "none":
+            over = {"at": time.time(), "reason": "refused", "detail": "cannot execute 'none'"}
+            shims.write_down(spool, name, over)
+        else:
+            self._run(spool, asked, process, how, float(seconds[0]))
+        spool.ring(name)
+
+    def _run(
+        self, spool: Spool, asked: dict[str, Any], process: Process, how: str, seconds: float
+    ) -> None:
+        name, claim, config = asked["name"], asked["claim"], asked["config"]
+        key = {"job": claim["job_id"], "attempt": claim["attempt"]}
+        began = self.kernel.clock
+        self.running += 1
+        purpose = str(claim["purpose"])
+        self.note("began", **key, purpose=purpose, gpus=claim["devices"], nodes=claim["nodes"])
+        try:
+            record = {"at": time.time(), "monotonic": began, "pid": process.pid}
+            with contextlib.suppress(OSError):  # it runs all the same
+                spool.record(name, STARTED, record, durable=False)
+            spool.ring(name)
+            limit_s = config["limit_s"]
+            self.kernel.wait(lambda: bool(process.told), min(seconds, limit_s))
+        finally:
+            self.running -= 1
+            ran_s = self.kernel.clock - began
+            reason = "exited"
+            if process.told:
+                reason = "request"
+            elif seconds > limit_s:
+                reason = "limit"
+            end = self.note("ended", **key, reason="lost" if process.dead else reason)
+        code = {"run": 0, "fail": 1}[how] if reason == "exited" else -signal.SIGTERM
+        over = {
+            "at": time.time(),
+            "reason": reason,
+            "code": code,
+            "ran_s": ran_s,
+            "peak_mib": 1.0,
+            "kernel_oom": False,
+            "survivors": [],
+        }
+        try:
+            shims.write_down(spool, name, over)
+        except Crash:  # perhaps before it was written
+            end["reason"] = "unknown"
+            raise
+
+
+class Zygote:
+    """In place of the process that forks shims."""
+
+    of_run: Callable[[], Machine]  # the machine
+
+    def __init__(self, root: Path, lock: int) -> None:
+        self._root, self._lock = root, lock
+        self.pid: int | None = None
+
+    def ask(self, request: bytes) -> bool:
+        kernel = self.of_run().kernel
+        kernel.point("before a shim is asked for")
+        self.pid = 1
+        self.of_run().begin(self._root, request, os.dup(self._lock))
+        kernel.point("after a shim is asked for")
+        return True
+
+    def dismiss(self) -> None:
+        self.pid = None
+
+
+def boot_id() -> str:
+    kernel = active()
+    return "" if kernel is None else f"{kernel.me.host.name}.{kernel.me.host.boot}"
+
+
+def start_ticks(pid: int) -> int | None:
+    return pid if pid in Zygote.of_run().shims else None
+
+
+def _signal(attempt: LocalAttempt, number: int) -> None:
+    Zygote.of_run().kernel.point("before a signal")
+    process = Zygote.of_run().shims.get(attempt.claim["pid"])
+    if process is not None:
+        process.told.append(number)
+    Zygote.of_run().kernel.point("after a signal")
+
+
+def _select(reading: list[int], *_: Any) -> tuple[list[int], list[int], list[int]]:
+    """Of the bell: whether anything was written to it, by looking now and then."""
+    import select
+
+    kernel, timeout_s = Zygote.of_run().kernel, float(_[-1])
+
+    def ready() -> bool:
+        return bool(select.select(reading, [], [], 0)[0])
+
+    kernel.wait(ready, timeout_s)
+    return (reading, [], []) if ready() else ([], [], [])
+
+
+def install(patches: system.Patches, machine: Callable[[], Machine]) -> None:
+    """Let `LocalBackend` run its commands on a machine, that of the run."""
+    Zygote.of_run = staticmethod(machine)
+    patches.put(local, "Zygote", Zygote)
+    patches.put(local, "select", SimpleNamespace(select=_select))
+    patches.put(local, "procs", SimpleNamespace(sweep=lambda _: [], MARKER=procs.MARKER))
+    patches.put(LocalAttempt, "signal", _signal)
+    patches.swap(spools.start_ticks, start_ticks)
+    patches.swap(clock.boot_id, boot_id)
+    patches.put(files, "os", FaultyOs(lambda: machine().disk))
+    opens, closes = LocalBackend.__init__, LocalBackend.close
+    there: set[int] = set()  # backends that are open
+
+    def let_go(self: LocalBackend) -> None:
+        for name in ("_bell", "_lock"):
+            if hasattr(self, name):
+                os.close(getattr(self, name))
+        if hasattr(self, "_told"):
+            self._told.close()
+
+    def opened(self: LocalBackend, *args: Any, **more: Any) -> None:
+        try:
+            opens(self, *args, **more)
+        except BaseException:  # its process ends
+            let_go(self)
+            raise
+        there.add(id(self))
+
+        def die() -> None:
+            if id(self) in there:
+                there.discard(id(self))
+                let_go(self)
+
+        machine().kernel.me.on_death.append(die)
+
+    def closed(self: LocalBackend) -> None:
+        there.discard(id(self))
+        closes(self)
+
+    patches.put(LocalBackend, "__init__", opened)
+    patches.put(LocalBackend, "close", closed)

@@ -1,0 +1,269 @@
+"""Those who use the service, at the same time, and try again when an answer is lost.
+
+They speak HTTP to the service's own app, without a socket: a request is a thread of an API process,
+and dies with it. What they asked and were answered is the history.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchmarks.chaos.kernel import Kernel, Process
+
+PATIENCE_S = 20.0  # an answer is waited for so long
+PREFIX = "/api/v1"
+Note = Callable[..., Any]
+
+
+@dataclass
+class Answer:
+    """What came back; `status` None: nothing did, and nobody knows what was done."""
+
+    status: int | None = None
+    body: Any = None
+
+
+@dataclass
+class Door:
+    """Where requests go: API processes that listen now, by the service they are of."""
+
+    kernel: Kernel
+    open: dict[int, tuple[Process, Any]] = field(default_factory=dict)
+
+    def ask(self, draw: random.Random, method: str, path: str, **more: Any) -> Answer:
+        """One request, to any process that listens."""
+        there = [one for one in self.open.values() if not one[0].dead]
+        if not there:
+            return Answer()
+        process, app = draw.choice(there)
+        answer = Answer()
+        fiber = self.kernel.spawn(
+            process, lambda: _drive(_asked(app, answer, method, path, **more)), f"{method} {path}"
+        )
+        self.kernel.wait(lambda: fiber.done, PATIENCE_S)
+        if not fiber.done:
+            return Answer()
+        if fiber.error is not None and not process.dead:
+            raise fiber.error
+        return answer
+
+
+def _drive(coroutine: Coroutine[Any, Any, None]) -> None:
+    """Run a request to its end: nothing in it waits but by the simulation."""
+    try:
+        coroutine.send(None)
+    except StopIteration:
+        return
+    raise AssertionError("a request waited for an event loop")
+
+
+async def _asked(
+    app: Any, answer: Answer, method: str, path: str, *, token: str, body: Any = None, key: str = ""
+) -> None:
+    headers = [(b"authorization", f"Bearer {token}".encode()), (b"host", b"127.0.0.1")]
+    content = b""
+    if body is not None:
+        content = json.dumps(body).encode()
+        headers.append((b"content-type", b"application/json"))
+        headers.append((b"content-length", str(len(content)).encode()))
+    if key:
+        headers.append((b"idempotency-key", key.encode()))
+    path, _, query = path.partition("?")
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": method,
+        "scheme": "http",
+        "path": f"{PREFIX}{path}",
+        "raw_path": f"{PREFIX}{path}".encode(),
+        "query_string": query.encode(),
+        "root_path": "",
+        "headers": headers,
+        "client": ("127.0.0.1", 4711),
+        "server": ("127.0.0.1", 8400),
+        "state": {},
+    }
+    parts: list[bytes] = []
+    status = 0
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": content, "more_body": False}
+
+    async def send(message: Any) -> None:
+        nonlocal status
+        if message["type"] == "http.response.start":
+            status = message["status"]
+        else:
+            parts.append(message.get("body", b""))
+
+    try:
+        await app(scope, receive, send)
+    except Exception:  # the server says so, whatever it is
+        answer.status, answer.body = 500, None
+        return
+    text = b"".join(parts)
+    answer.body = json.loads(text) if text else None
+    answer.status = status
+
+
+class Person:
+    """One client: does this and that, one after the other.
+
+    Args:
+        operator: may do everything, and does things to nodes.
+    """
+
+    def __init__(
+        self, door: Door, note: Note, name: str, token: str, seed: int, *, operator: bool = False
+    ):
+        self.door, self.note, self.name, self.token = door, note, name, token
+        self.kernel, self.operator = door.kernel, operator
+        self.draw = random.Random(f"person {name} {seed}")
+        self.jobs: list[str] = []
+        self.keys = 0
+
+    def ask(self, op: str, method: str, path: str, job: str = "", **more: Any) -> Answer:
+        """A request, in the history as it begins and as it ends."""
+        began = self.kernel.clock
+        answer = self.door.ask(self.draw, method, path, token=self.token, **more)
+        said = {k: v for k, v in more.items() if v}
+        self.note(
+            "call",
+            began=began,
+            who=self.name,
+            op=op,
+            job=job,
+            **said,
+            status=answer.status,
+            answer=_shown(answer.body),
+        )
+        return answer
+
+    def insist(self, op: str, method: str, path: str, job: str = "", **more: Any) -> Answer:
+        """The same request until somebody answers for good."""
+        while True:
+            answer = self.ask(op, method, path, job, **more)
+            if answer.status is not None and answer.status not in (429, 500, 503):
+                return answer
+            self.kernel.sleep(self.draw.uniform(0.5, 3.0))
+
+    # --- what they do -----------------------------------------------------------------------
+
+    def live(self, jobs: int, gap_s: float) -> None:
+        """Submit so many jobs, and change one's mind about them."""
+        for _ in range(jobs):
+            self.kernel.sleep(self.draw.expovariate(1 / gap_s))
+            self.submit()
+            while self.draw.random() < 0.5:
+                self.kernel.sleep(self.draw.expovariate(2 / gap_s))
+                self.act()
+
+    def submit(self) -> None:
+        draw = self.draw
+        how = draw.choices(["run", "fail", "none"], [10, 2, 1])[0]
+        body = {
+            "command": [how, f"{draw.expovariate(1 / 6):.2f}"],
+            "gpus": draw.choices([1, 2, 4], [8, 3, 1])[0],
+            "vc": draw.choice(["left", "left", "right"]),
+            "share": draw.random() < 0.8,
+            "profile": draw.random() < 0.6,
+        }
+        if draw.random() < 0.2:
+            body["time_limit_s"] = round(draw.uniform(1, 8), 1)
+        self.keys += 1
+        key = f"{self.name}-{self.keys}"
+        answer = self.insist("submit", "POST", "/jobs", body=body, key=key)
+        if answer.status in (200, 201):
+            self.jobs.append(answer.body["job_id"])
+            if draw.random() < 0.2:  # the answer was lost on its way
+                self.ask("submit", "POST", "/jobs", body=body, key=key)
+
+    def act(self) -> None:
+        """Something about one of the jobs, or a node."""
+        if self.operator and self.draw.random() < 0.5:
+            self.on_a_node()
+        elif self.jobs:
+            job = self.draw.choice(self.jobs[-4:])
+            what = self.draw.choices(
+                [self.look, self.cancel, self.change, self.hold, self.release, self.put_off],
+                [3, 3, 2, 2, 2, 2],
+            )[0]
+            what(job)
+
+    def look(self, job: str) -> None:
+        self.ask("get", "GET", f"/jobs/{job}", job)
+
+    def cancel(self, job: str) -> None:
+        if self.draw.random() < 0.5:
+            self.insist("cancel", "POST", f"/jobs/{job}/cancel", job)
+        else:
+            self.insist("cancel_many", "POST", "/jobs/cancel", job, body={"jobs": [job, "nosuch"]})
+
+    def change(self, job: str) -> None:
+        body = self.draw.choice([{"gpus": 1}, {"gpus": 2}, {"share": False}, {"time_limit_s": 5.0}])
+        self.insist("change", "PATCH", f"/jobs/{job}", job, body=body)
+
+    def hold(self, job: str) -> None:
+        self.insist("hold", "PUT", f"/jobs/{job}/hold", job)
+
+    def release(self, job: str) -> None:
+        self.insist("release", "DELETE", f"/jobs/{job}/hold", job)
+
+    def put_off(self, job: str) -> None:
+        to = self.draw.choice([-1, 0, 5] if self.operator else [-2, -1, 0])
+        self.insist("priority", "PUT", f"/jobs/{job}/priority", job, body={"priority": to})
+
+    def on_a_node(self) -> None:
+        node = self.draw.randrange(3)
+        self.set_node(node, self.draw.random() < 0.5)
+
+    def set_node(self, node: int, is_open: bool) -> None:
+        self.insist("node", "PUT", f"/nodes/{node}", body={"open": is_open, "reason": "a fan"})
+
+    # --- the end ----------------------------------------------------------------------------
+
+    def tidy_up(self, most_s: float) -> None:
+        """Let everything run that can, and wait until it is over."""
+        for node in range(3):
+            self.set_node(node, True)
+        until = self.kernel.clock + most_s
+        while self.kernel.clock < until:
+            rows = self.every_job()
+            live = [row for row in rows if row["phase"] not in OVER]
+            for row in live:
+                if row["hold"]:
+                    self.release(row["job_id"])
+            if not live:
+                break
+            self.kernel.sleep(2.0)
+        for row in self.every_job():
+            self.note("final", **{name: row[name] for name in SHOWN})
+
+    def every_job(self) -> list[dict[str, Any]]:
+        rows, after = [], ""
+        while True:
+            answer = self.insist("list", "GET", f"/jobs?limit=50{after}")
+            rows += answer.body["items"]
+            if not answer.body["next"]:
+                return rows
+            after = f"&after={answer.body['next']}"
+
+
+OVER = ("ended", "cancelled", "refused", "lost")
+SHOWN = (
+    "job_id", "owner", "vc", "gpus", "phase", "state", "priority", "hold", "cancel_asked",
+    "time_limit_s", "share",
+)  # fmt: skip
+
+
+def _shown(body: Any) -> Any:
+    """Of an answer what is worth keeping."""
+    if not isinstance(body, dict):
+        return None
+    names = (*SHOWN, "needed", "applied", "asked", "over", "unknown", "changed", "type", "detail")
+    return {name: body[name] for name in names if name in body}

@@ -1,0 +1,337 @@
+"""One run: a whole service, twice, those who use it, and what goes wrong; the history it leaves."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from sqlalchemy import select
+
+from benchmarks.chaos import machine, system
+from benchmarks.chaos.disk import Disk, Faults
+from benchmarks.chaos.kernel import ACTIVE, Host, Kernel, Process
+from benchmarks.chaos.people import Door, Person
+from scheduler.assembly import CoreSpec
+from scheduler.core.cluster import ClusterSpec
+from scheduler.core.settings import ProfilingPartition
+from scheduler.service import app as apps
+from scheduler.service.decide import supervisor as supervisors
+from scheduler.service.log.audit import audit
+from scheduler.service.log.bundles import BundleStore
+from scheduler.service.log.store.store import Store
+from scheduler.service.log.store.tables import decisions
+from scheduler.service.log.store.visibility import Role
+from scheduler.service.settings import Settings
+from tests import checker
+
+LEASE_S = 3.0
+POLICIES = ("pellucid", "pellucid", "lucid", "fifo-skip", "qssf")
+CLUSTER = ClusterSpec({"left": 2, "right": 1}, 4, gpu_type="V100", name="chaos")
+PEOPLE = {"ann": Role.SUBMITTER, "bob": Role.SUBMITTER, "olga": Role.OPERATOR}
+HANGS_S = 16.0  # a decider that says nothing for so long is killed, by the documentation
+MOST_WAITING = 6
+QUIET_S = 400.0  # after the last fault everything is over within
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run is made of.
+
+    Attributes:
+        seed: of everything.
+        steps: hand-overs between threads during which things go wrong.
+        crash_at: crash points at which the process there dies; None: as the seed draws.
+        calm: nothing goes wrong but for `crash_at`.
+    """
+
+    seed: int
+    steps: int = 4000
+    crash_at: tuple[int, ...] = ()
+    calm: bool = False
+
+    def told(self) -> str:
+        """How the same run is asked for."""
+        at = f" --at {','.join(map(str, self.crash_at))}" if self.crash_at else ""
+        return f"--seed {self.seed} --steps {self.steps}{at}"
+
+
+@dataclass
+class Run:
+    """What came of one.
+
+    Attributes:
+        history: what was asked, what was answered, what really began and ended, and the log.
+        wrong: sentences about what should not be so; of the harness itself, too.
+        points: crash points passed. seconds: simulated.
+    """
+
+    plan: Plan
+    history: list[dict[str, Any]] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+    points: int = 0
+    steps: int = 0
+    seconds: float = 0.0
+    crashes: Counter[str] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
+
+    def counts(self) -> dict[str, int]:
+        """What there was to go wrong."""
+        what = Counter(one["what"] for one in self.history)
+        names = {"call": "requests", "final": "jobs", "began": "attempts", "frozen": "pauses",
+                 "clock": "clock_steps"}  # fmt: skip
+        takeovers = sum(one["what"] == "log" and one["kind"] == "lease" for one in self.history)
+        return {"takeovers": takeovers, **{name: what[one] for one, name in names.items()}}
+
+    @property
+    def digest(self) -> str:
+        text = json.dumps(self.history, sort_keys=True, default=str)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+class Simulation:
+    """A service over one database and one host, started twice."""
+
+    app: Any  # that answers requests; its state is that of the process that does
+
+    def __init__(self, plan: Plan, folder: Path, url: str, secrets: dict[str, str]):
+        self.plan, self.url, self.secrets = plan, url, secrets
+        self.run = Run(plan)
+        self.draw = random.Random(f"scene {plan.seed}")
+        self.kernel = Kernel(plan.seed, plan.crash_at)
+        self.kernel.on_kill, self.kernel.on_start = self._killed, self._started
+        self.host, self.elsewhere = Host("host"), Host("elsewhere")
+        self.healed = system.Event()
+        self.faults = Faults(random.Random(f"faults {plan.seed}"), self.note)
+        self.disk = Disk(self.kernel, self.faults)
+        self.machine = machine.Machine(self.kernel, self.host, self.disk, self.note)
+        self.door = Door(self.kernel)
+        self.services: dict[str, Process] = {}
+        given: dict[str, Any] = {
+            "database": url,
+            "policy": self.draw.choice(POLICIES),
+            "state_dir": folder / "state",
+            "bundle": None,
+            "backend": "local",
+            "fake_gpus": True,
+            "auth": "on",
+            "lease_s": LEASE_S,
+            "poll_s": 1.0,
+            "export_every": 5,
+            "max_waiting": MOST_WAITING,
+        }
+        self.settings = Settings(**given)
+        lent = ProfilingPartition(nodes={"left": 1}, limit_s=4.0, max_gpus=4)
+        partition = lent if self.draw.random() < 0.5 else None
+        assert self.settings.policy is not None
+        self.spec = CoreSpec.of(CLUSTER, self.settings.policy, profiling=partition)
+        self.parts: dict[int, Any] = {}  # what each API process is made of
+        self._turned = "", 0.0
+        self.working = 0  # people who have not done everything yet
+
+    # --- the history ------------------------------------------------------------------------
+
+    def note(self, what: str, **said: Any) -> dict[str, Any]:
+        one = {"what": what, "at": round(self.kernel.clock, 4), **json.loads(json.dumps(said))}
+        self.run.history.append(one)
+        return one
+
+    def decides(self, holder: str, term: int) -> None:
+        """Somebody took a turn; noted once a second."""
+        if self._turned[0] != holder or self.kernel.clock - self._turned[1] > 1.0:
+            self._turned = holder, self.kernel.clock
+            self.note("decides", holder=holder, term=term)
+
+    def _started(self, process: Process) -> None:
+        self.note("started", process=process.name, role=process.role)
+
+    def _killed(self, process: Process, where: str) -> None:
+        if self.plan.calm and process.exit_code == 1:
+            self.run.wrong.append(f"{process.name} ended by itself: {process.why}")
+        if process.role:
+            self.note("died", process=process.name, role=process.role, where=where)
+
+    # --- processes --------------------------------------------------------------------------
+
+    def serve(self, name: str) -> None:
+        """`pellucid serve`, as its service manager starts it."""
+        process = self.kernel.process(name, self.host)
+        process.role = "supervisor"
+        self.services[name] = process
+        listening = SimpleNamespace(
+            getsockname=lambda: ("127.0.0.1", 8400), close=lambda: None, fileno=lambda: -1
+        )
+
+        def live() -> None:
+            code = 1
+            try:
+                supervisors.begin(self.settings, self.spec, choice="keep")
+                supervisors.Supervisor(self.settings, listening).run()  # type: ignore[arg-type]
+                code = 0
+            finally:
+                self.kernel.exits(process, code)
+
+        self.kernel.spawn(process, live)
+
+    def run_api(self, settings: Settings, stopping: Any, _: Any, counts: Any = None) -> None:
+        """In place of a server and its sockets: people come in by the door."""
+        parts = apps.create_app(settings, counts=counts, pages=False)
+        me = self.kernel.me
+        self.parts[me.pid] = parts.state
+        self.door.open[me.pid] = me, self.app
+        me.on_death.append(lambda: self.door.open.pop(me.pid, None) and None)
+        while not stopping():
+            self.kernel.sleep(0.5)
+        self.door.open.pop(me.pid, None)
+        parts.state.changes.close()
+
+    # --- a run ------------------------------------------------------------------------------
+
+    def live(self) -> Run:
+        """Everything, from the first start to the audit."""
+        kernel, plan = self.kernel, self.plan
+        system.seed_names(plan.seed)
+        outside = kernel.process("outside", self.elsewhere)
+        kernel.spawn(outside, self._direct, "director")
+        ACTIVE.append(kernel)
+        try:
+            kernel.run()
+        except BaseException as error:
+            if not isinstance(error, Exception):
+                raise
+            self.run.wrong.append(f"the run ended early: {error}")
+        finally:
+            ACTIVE.pop()
+        found = self.run
+        found.points, found.steps, found.seconds = kernel.points, kernel.steps, kernel.clock
+        found.crashes, found.faults = kernel.crashes, self.faults.happened
+        self._read_log()
+        found.wrong += checker.check(found.history)
+        return found
+
+    def _direct(self) -> None:
+        kernel = self.kernel
+        self.note(
+            "begins", nodes=_nodes(), lease_s=LEASE_S, hangs_s=HANGS_S, most_waiting=MOST_WAITING
+        )
+        self.serve("one")
+        self.serve("two")
+        people = [
+            Person(self.door, self.note, name, self.secrets[name], self.plan.seed,
+                   operator=role is Role.OPERATOR)
+            for name, role in PEOPLE.items()
+        ]  # fmt: skip
+        for person in people:
+            self.working += 1
+            kernel.spawn(kernel.me, partial(self._work, person), person.name)
+        kernel.spawn(kernel.process("nemesis", self.elsewhere), self._spoil)
+        kernel.wait(lambda: not self.working and self.healed.is_set(), 3000.0)
+        if self.working:
+            self.run.wrong.append("somebody never got an answer")
+        else:
+            people[-1].tidy_up(QUIET_S)
+        kernel.stop()
+
+    def _work(self, person: Person) -> None:
+        try:
+            person.live(self.draw.randint(3, 5), 3.0)
+        finally:
+            self.working -= 1
+
+    # --- what goes wrong --------------------------------------------------------------------
+
+    def _spoil(self) -> None:
+        """Until so many steps were taken; then everything works again."""
+        kernel, draw = self.kernel, random.Random(f"nemesis {self.plan.seed}")
+        if not self.plan.calm:
+            self.faults.rate = draw.choice([0.0, 0.0, 0.01, 0.05])
+        while kernel.steps < self.plan.steps and (self.working or kernel.clock < 30.0):
+            kernel.sleep(draw.expovariate(1 / 4))
+            if not self.plan.calm:
+                self._one(draw)
+            self._restart()
+        self.faults.rate, self.host.disk_full = 0.0, False
+        self.note("healed")
+        self.healed.set()
+        while True:
+            self._restart()
+            kernel.sleep(1.0)
+
+    def _one(self, draw: random.Random) -> None:
+        kernel, host = self.kernel, self.host
+        there = [p for p in kernel.processes.values() if p.role and not p.dead]
+        what = draw.choices(
+            [self._kill, self._freeze, self._set_clock, self._fill_disk, self._ask_to_stop],
+            [5, 3, 1, 1, 1],
+        )[0]
+        host.disk_full = False
+        if there:
+            what(draw, draw.choice(there))
+        del kernel
+
+    def _kill(self, draw: random.Random, process: Process) -> None:
+        if process.role == "shim" and draw.random() < 0.8:
+            return
+        self.kernel.kill(process, f"{process.role}: any moment")
+
+    def _freeze(self, draw: random.Random, process: Process) -> None:
+        seconds = draw.choice([0.5, 2.0, 5.0, 12.0, 40.0])
+        process.frozen_until = self.kernel.clock + seconds
+        self.note("frozen", process=process.name, role=process.role, seconds=seconds)
+
+    def _set_clock(self, draw: random.Random, _: Process) -> None:
+        self.host.wall_s += draw.choice([-3600.0, -30.0, -2.0, 2.0, 30.0, 3600.0])
+        self.note("clock", wall_s=self.host.wall_s)
+
+    def _fill_disk(self, draw: random.Random, _: Process) -> None:
+        self.host.disk_full = True
+        self.note("disk full")
+
+    def _ask_to_stop(self, draw: random.Random, _: Process) -> None:
+        name = draw.choice(sorted(self.services))
+        self.services[name].told.append(15)
+        self.note("stopped", process=name)
+
+    def _restart(self) -> None:
+        """As a service manager does: what ended is started again."""
+        for name, process in list(self.services.items()):
+            if process.dead and not process.threads:
+                self.serve(name)
+
+    # --- afterwards -------------------------------------------------------------------------
+
+    def _read_log(self) -> None:
+        store = Store(self.url)
+        for event in store.read():
+            self.run.history.append(
+                {"what": "log", "seq": event.seq, "at": event.at, "kind": event.kind.value,
+                 "job": event.job_id, "actor": event.actor, "cause": event.cause,
+                 "body": {k: v for k, v in event.body.items() if k in LOGGED}}
+            )  # fmt: skip
+        with store.engine.connect() as connection:
+            for row in connection.execute(select(decisions).order_by(decisions.c.seq)):
+                nodes = json.loads(row.body).get("nodes") or ()
+                self.run.history.append(
+                    {"what": "decision", "event": row.event, "job": row.job_id,
+                     "action": row.action, "nodes": list(nodes)}
+                )  # fmt: skip
+        bundles = BundleStore(self.settings.state_dir / "bundles")
+        found = audit(store, bundles.find).divergences
+        self.run.wrong += [f"audit: {one.sentence()}" for one in found]
+        store.close()
+
+
+LOGGED = (
+    "attempt", "state", "vc", "gpus", "operator", "priority", "node", "open", "holder", "term",
+    "share", "time_limit_s",
+)  # fmt: skip
+
+
+def _nodes() -> list[dict[str, Any]]:
+    return [{"node": i, "vc": has.vc, "gpus": has.gpus} for i, has in enumerate(CLUSTER.nodes())]
