@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from array import array
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from enum import Enum
@@ -101,6 +100,7 @@ _SPECS: dict[str, tuple[FeatureSpec, ...]] = {
     **{prefix: _key_specs(prefix, who) for prefix, who in KEYS},
     "running": _running_specs(),
     "survival": survival.SPECS,
+    "odds": survival.ODDS,
     "burst": BURST,
     "calendar": calendar.SPECS,
     "queue": queue.SPECS,
@@ -110,8 +110,8 @@ _SPECS: dict[str, tuple[FeatureSpec, ...]] = {
 # Every family, in the order its features stand in a row.
 FAMILIES: tuple[str, ...] = tuple(_SPECS)
 # Raw identities are left out: as nominal terms they cost an additive model accuracy, and their
-# histories say the same and more.
-DEFAULT_FAMILIES: frozenset[str] = frozenset(FAMILIES) - {"identity"}
+# histories say the same and more. Odds say again what `survival` says.
+DEFAULT_FAMILIES: frozenset[str] = frozenset(FAMILIES) - {"identity", "odds"}
 
 
 class FeatureError(ValueError):
@@ -166,8 +166,7 @@ class _Submission:
     burst: int
     calendar: tuple[Value, ...]
     queue: VcQueue
-    hazards: Sequence[Sequence[float]]  # by level of `survival`; empty where the family is not kept
-    survival: tuple[Value, ...]
+    survival: tuple[float, ...]  # and the odds; empty where neither family is kept
     phase: _Phase = _Phase.UNSEEN
     profile: Profile | None = None
 
@@ -186,6 +185,7 @@ def _carried_on(was: _Submission, changed: _Submission) -> _Submission:
 
 
 _USER_KEY, _TEMPLATE_KEY = 0, 2  # positions in KEYS
+_ERROR = survival.SPECS.index(survival.ERROR)
 _NOTHING = KeyHistory()  # stands for a key never seen; never written to
 _Block = Callable[[_Submission, float, list[Value]], None]
 
@@ -220,7 +220,11 @@ def _running(job: _Submission, now: float, out: list[Value]) -> None:
 
 
 def _survival(job: _Submission, _now: float, out: list[Value]) -> None:
-    out += job.survival
+    out += job.survival[: len(survival.SPECS)]
+
+
+def _odds(job: _Submission, _now: float, out: list[Value]) -> None:
+    out += job.survival[len(survival.SPECS) :]
 
 
 def _burst(job: _Submission, _now: float, out: list[Value]) -> None:
@@ -261,6 +265,7 @@ _BLOCKS: dict[str, _Block] = {
     **{prefix: partial(_key, index) for index, (prefix, _) in enumerate(KEYS)},
     "running": _running,
     "survival": _survival,
+    "odds": _odds,
     "burst": _burst,
     "calendar": _calendar,
     "queue": _queue,
@@ -305,7 +310,7 @@ class FeatureState:
         self._vcs: defaultdict[str, KeyHistory] = defaultdict(KeyHistory)
         self._queues: defaultdict[str, VcQueue] = defaultdict(VcQueue)
         self._bursts: defaultdict[str, list[float]] = defaultdict(list)
-        self._survives = "survival" in chosen
+        self._survives = not chosen.isdisjoint(("survival", "odds"))
         self._lives = Lives()
         self._everyone = Hazard(MEMORY[0])
         self._vc_gpus: dict[tuple[str, int], Hazard] = {}
@@ -422,15 +427,16 @@ class FeatureState:
         finally:
             self._join_queue(was)
 
-    def outlook(self, job: Job, now: float) -> tuple[float, tuple[float, ...]]:
-        """What histories alone say of ln(1 + duration): intercept, and `OUTLOOK_TERMS`.
+    def outlook(self, job: Job, now: float) -> tuple[tuple[float, ...], float]:
+        """What histories alone say of ln(1 + duration): the terms of `survival.SUM`, and the
+        standard error of the sum.
 
-        Together the feature `like_log_s`. FeatureError without the family `survival`.
+        FeatureError without the family `survival`.
         """
         if not self._survives:
             raise FeatureError("outlook: the family survival is not kept")
-        submission = self._seen_now(job, now)
-        return survival.outlook(submission.hazards, job.time_limit_s)
+        told = self._seen_now(job, now).survival
+        return told[: len(survival.SUM)], told[_ERROR]
 
     # -- inside ------------------------------------------------------------------------------
 
@@ -471,7 +477,7 @@ class FeatureState:
             self._vcs.get(job.vc, _NOTHING),
         )
         times = self._bursts.get(job.user, [])
-        levels: list[list[float]] = []
+        told: tuple[float, ...] = ()
         if self._survives:
             groups = (
                 self._everyone,
@@ -479,7 +485,7 @@ class FeatureState:
                 keys[_USER_KEY].hazard,
                 keys[_TEMPLATE_KEY].hazard,
             )
-            levels = survival.hazards(self._lives.as_of(groups, now))
+            told = survival.values(self._lives.as_of(groups, now), job.time_limit_s)
         return _Submission(
             job,
             keys,
@@ -487,8 +493,7 @@ class FeatureState:
             len(times) - _expired(times, now),
             calendar.values(job.submit_time, self._zone),
             self._queues.get(job.vc) or VcQueue(),
-            levels,
-            survival.values(levels, job.time_limit_s) if levels else (),
+            told,
         )
 
     def _recorded(self, job: Job, now: float) -> _Submission:
@@ -501,8 +506,6 @@ class FeatureState:
             self._vcs[job.vc],
         )
         submission.queue = self._queues[job.vc]
-        # kept while the job lives: an array takes a third of a list of floats
-        submission.hazards = [array("d", level) for level in submission.hazards]
         self._live[job.job_id] = submission
         return submission
 

@@ -8,6 +8,9 @@ news for the next one. Cox, "Regression models and life-tables", JRSS B 1972, se
 
 Newer jobs count more: each count fades by `1 - 1 / memory` when the next is added. Narrow groups
 are shrunk to wider ones, stretch by stretch: (ended + k * wider hazard) / (reached + k).
+
+What a job is told is a sum: how long jobs last here, and what each narrower group adds to that. The
+sum has an error of its own: a group that few jobs are known of may be otherwise.
 """
 
 from __future__ import annotations
@@ -16,7 +19,8 @@ import heapq
 from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import pairwise
-from math import exp, log, log1p, sqrt
+from math import exp, inf, log, log1p, sqrt
+from typing import NamedTuple
 
 from features.spec import FeatureSpec
 
@@ -26,65 +30,82 @@ EDGES_S = (
     43_200.0, 86_400.0, 172_800.0, 345_600.0,
 )  # fmt: skip
 BINS = len(EDGES_S) + 1
-# Thresholds told as features, by name. All are edges.
-THRESHOLDS_S = {
-    "30s": 30.0, "1m": 60.0, "2m": 120.0, "5m": 300.0, "15m": 900.0, "1h": 3600.0, "3h": 10_800.0,
-    "6h": 21_600.0, "1d": 86_400.0,
-}  # fmt: skip
-_USER_THRESHOLDS = ("1h", "6h")
+# Thresholds whose odds are told, by name. Both are edges.
+THRESHOLDS_S = {"1h": 3600.0, "6h": 21_600.0}
 
 # Jobs a group needs in a stretch to weigh as much as the wider group.
 SHRINKAGE = 2.0
 # From the widest group to the narrowest, and how many jobs each remembers: all jobs; those of
 # the VC and GPU count; the user; the user's template. Chosen on 5-12 September of Venus.
 LEVELS = ("all", "vc_gpus", "user", "template")
-# Terms of `outlook`: a level each, and the limit.
-OUTLOOK_TERMS = (*LEVELS[1:], "time_limit")
 MEMORY = (10_000.0, 30.0, 5.0, 5.0)
-_USER = LEVELS.index("user")
 # Believed before any job has ended: median 600 s, and the longer a job runs, the longer it will.
 _MEDIAN_S = 600.0
 _LEAST = 1e-3
 
-SPECS = (
+# The sum, in its order: each level, and what the time limit cuts off.
+SUM = (
     FeatureSpec(
-        "like_log_s",
+        "like_all_log_s", "continuous", "survival", "ln s", "how long jobs last here", monotone=1
+    ),
+    FeatureSpec(
+        "like_vc_gpus",
         "continuous",
         "survival",
-        "ln s",
-        "how long jobs like this one last, typically",
+        "ln ratio",
+        "how much longer jobs of this VC with as many GPUs last",
+        monotone=1,
     ),
+    FeatureSpec(
+        "like_user",
+        "continuous",
+        "survival",
+        "ln ratio",
+        "how much longer than those this user's jobs last",
+        monotone=1,
+    ),
+    FeatureSpec(
+        "like_template",
+        "continuous",
+        "survival",
+        "ln ratio",
+        "how much longer than those this user's jobs of this kind last",
+        monotone=1,
+    ),
+    FeatureSpec(
+        "like_limit",
+        "continuous",
+        "survival",
+        "ln ratio",
+        "what the time limit cuts off",
+        monotone=1,
+    ),
+)
+SPREAD, ERROR = (
     FeatureSpec(
         "like_spread", "continuous", "survival", "ln s", "how much jobs like this one differ"
     ),
-    *(
-        FeatureSpec(
-            f"like_over_{name}",
-            "continuous",
-            "survival",
-            "ln odds",
-            f"odds that jobs like this one last over {name}",
-        )
-        for name in THRESHOLDS_S
-    ),
     FeatureSpec(
-        "like_user_log_s",
+        "like_error",
         "continuous",
         "survival",
         "ln s",
-        "how long this user's jobs last, typically, those still running included",
-    ),
-    *(
-        FeatureSpec(
-            f"like_user_over_{name}",
-            "continuous",
-            "survival",
-            "ln odds",
-            f"odds that this user's jobs last over {name}, those still running included",
-        )
-        for name in _USER_THRESHOLDS
+        "how little is known of jobs like this one",
     ),
 )
+SPECS = (*SUM, SPREAD, ERROR)
+ODDS = tuple(
+    FeatureSpec(
+        f"like_over_{name}",
+        "continuous",
+        "odds",
+        "ln odds",
+        f"odds that jobs like this one last over {name}",
+    )
+    for name in THRESHOLDS_S
+)
+# Terms of what the histories say by themselves; the first of the sum is the intercept.
+OUTLOOK_TERMS = tuple(spec.name for spec in SUM[1:])
 
 
 def _midpoints() -> tuple[float, ...]:
@@ -103,7 +124,7 @@ def _prior() -> list[float]:
 
 _MIDDLE_LOG = _midpoints()
 _PRIOR = _prior()
-_AT = {name: EDGES_S.index(seconds) for name, seconds in THRESHOLDS_S.items()}
+_AT = [EDGES_S.index(seconds) for seconds in THRESHOLDS_S.values()]
 
 
 class Hazard:
@@ -127,6 +148,11 @@ class Hazard:
         made._reached, made._ended = self._reached.copy(), self._ended.copy()
         return made
 
+    @property
+    def reached(self) -> Sequence[float]:
+        """Jobs that reached each stretch, the older ones faded."""
+        return self._reached
+
     def shrunk(self, wider: Sequence[float]) -> list[float]:
         """Hazard of each stretch, drawn to that of a wider group."""
         return [
@@ -145,50 +171,71 @@ def hazards(groups: Sequence[Hazard | None]) -> list[list[float]]:
     return out
 
 
-def outlook(
-    levels: Sequence[Sequence[float]], time_limit_s: float | None = None
-) -> tuple[float, tuple[float, ...]]:
-    """`like_log_s` taken apart: the estimate from all jobs, and what each further level of LEVELS
-    and then the time limit add to it; from `hazards`."""
-    means = [_summary(level, None)[0] for level in levels]
-    limit = time_limit_s if time_limit_s is not None and time_limit_s > 0 else None
-    means.append(_summary(levels[-1], limit)[0])
-    return means[0], tuple(b - a for a, b in pairwise(means))
+def values(groups: Sequence[Hazard | None], time_limit_s: float | None = None) -> tuple[float, ...]:
+    """Values of SPECS and ODDS, from the groups of LEVELS; None is a group never seen.
 
-
-def values(
-    levels: Sequence[Sequence[float]], time_limit_s: float | None = None
-) -> tuple[float, ...]:
-    """Values of SPECS, from `hazards`. No job lasts beyond its time limit: the curve ends there."""
-    limit = time_limit_s if time_limit_s is not None and time_limit_s > 0 else None
-    mean, spread, survival = _summary(levels[-1], limit)
-    user_mean, _, of_user = _summary(levels[_USER], limit)
+    The sum is the mean of ln(1 + seconds). No job lasts beyond its time limit: the curve ends
+    there.
+    """
+    levels = hazards(groups)
+    means = [_summary(level, None).mean_log for level in levels]
+    limit = time_limit_s if time_limit_s is not None and time_limit_s > 0 else inf
+    told = _summary(levels[-1], limit)
     return (
-        mean,
-        spread,
-        *(_odds(survival[i]) for i in _AT.values()),
-        user_mean,
-        *(_odds(of_user[_AT[name]]) for name in _USER_THRESHOLDS),
+        means[0],
+        *(b - a for a, b in pairwise((*means, told.mean_log))),
+        told.spread,
+        _error(levels[-1], groups[-1], log1p(limit)),
+        *(_odds(told.survival[i]) for i in _AT),
     )
 
 
-def _summary(hazard: Sequence[float], limit_s: float | None) -> tuple[float, float, list[float]]:
-    """Mean and standard deviation of ln(1 + seconds), and the chance to outlive each edge."""
+class _Summary(NamedTuple):
+    """Of a curve of hazards: mean and standard deviation of ln(1 + seconds), and the chance to
+    outlive each edge."""
+
+    mean_log: float
+    spread: float
+    survival: list[float]
+
+
+def _summary(hazard: Sequence[float], limit_s: float | None) -> _Summary:
     alive, survival = 1.0, []
     mean = square = 0.0
     last = BINS - 1
-    cap = log1p(limit_s) if limit_s is not None else None
+    cap_s = inf if limit_s is None else limit_s
+    cap = log1p(cap_s)
     for i, share in enumerate(hazard):
         if i == last:
             mass, alive = alive, 0.0
         else:
             mass = alive * share
             alive -= mass
-            survival.append(alive if limit_s is None or EDGES_S[i] < limit_s else 0.0)
-        middle = _MIDDLE_LOG[i] if cap is None else min(cap, _MIDDLE_LOG[i])
+            survival.append(alive if EDGES_S[i] < cap_s else 0.0)
+        middle = min(cap, _MIDDLE_LOG[i])
         mean += mass * middle
         square += mass * middle * middle
-    return mean, sqrt(max(0.0, square - mean * mean)), survival
+    return _Summary(mean, sqrt(max(0.0, square - mean * mean)), survival)
+
+
+def _error(hazard: Sequence[float], group: Hazard | None, cap: float) -> float:
+    """Standard error of the mean of ln(1 + seconds), cut off at `cap`, to first order in each
+    stretch.
+
+    The share that ends in a stretch is believed as after as many jobs as reached it there, and
+    the `SHRINKAGE` jobs of the wider group (the variance of a beta distribution).
+    """
+    reached = group.reached if group is not None else (0.0,) * BINS
+    after = min(cap, _MIDDLE_LOG[-1])  # mean of those that outlive a stretch
+    moves = []
+    for share, middle in zip(hazard[-2::-1], _MIDDLE_LOG[-2::-1], strict=True):
+        moves.append(min(cap, middle) - after)
+        after += share * moves[-1]
+    variance, alive = 0.0, 1.0
+    for share, known, move in zip(hazard, reached, reversed(moves), strict=False):
+        variance += (alive * move) ** 2 * share * (1.0 - share) / (known + SHRINKAGE + 1.0)
+        alive *= 1.0 - share
+    return sqrt(variance)
 
 
 def _odds(chance: float) -> float:

@@ -1,13 +1,14 @@
 """From no history to a trained model without a step.
 
-A `survival` feature is itself an estimate, honest from the first job on. The GA2M is mixed with
-it: score = weight * GA2M + (1 - weight) * feature, with a weight that grows with the jobs seen.
-Both are additive, so the mixture is one GA2M, whose term of that feature holds the share of the
-feature itself on a fine grid.
+The sum of some `survival` features is itself an estimate, honest from the first job on. The GA2M is
+mixed with it: score = weight * GA2M + (1 - weight) * sum, with a weight that grows with the jobs
+seen. Both are additive, so the mixture is one GA2M, whose terms of those features hold the share of
+the features themselves on a fine grid.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,31 +17,42 @@ from numpy.typing import NDArray
 
 from models.bundle import AdditiveModel, Axis, Term
 
-# Width of a bin of the feature's own share, in its own unit (ln seconds, or log-odds).
-STEP = 0.1
+# Width of a bin of a feature's own share, in its own unit (ln seconds), and where bins lie.
+STEP = 0.05
+_GRID = np.round(np.arange(-9.0, 14.0, STEP), 9)
 
 
 def blended(
-    model: AdditiveModel, feature: str, weight: float, frame: pd.DataFrame
+    model: AdditiveModel, features: Sequence[str], weight: float, frame: pd.DataFrame
 ) -> AdditiveModel:
-    """`weight` times the model plus (1 - weight) times the value of one of its features.
+    """`weight` times the model plus (1 - weight) times the sum of some of its features.
 
     Args:
-        model: with a score in the unit of `feature`.
-        feature: a continuous feature that is an estimate of the same thing.
+        model: with a score in the unit of `features`.
+        features: continuous features that together estimate the same thing.
         weight: of the model, 0 to 1.
-        frame: rows that weigh the bins of the feature; may be empty.
+        frame: rows that weigh the bins of the features; may be empty.
     """
+    terms = [_scaled(term, weight) for term in model.terms]
+    mixed = AdditiveModel(model.axes, terms, weight * model.intercept, model.link)
+    for feature in features:
+        mixed = _with_share(mixed, feature, 1.0 - weight, frame)
+    return mixed
+
+
+def _with_share(
+    model: AdditiveModel, feature: str, share: float, frame: pd.DataFrame
+) -> AdditiveModel:
+    """The model plus `share` times the value of one of its features, a continuous one."""
     i = next(i for i, spec in enumerate(model.features) if spec.name == feature)
     old = model.axes[i]
-    grid = np.round(np.arange(-7.0, 14.0, STEP), 9)
-    cuts = np.unique(np.concatenate([grid, np.array(old.cuts)]))
+    cuts = np.unique(np.concatenate([_GRID, np.array(old.cuts)]))
     axis = Axis(old.spec, cuts=tuple(cuts.tolist()))
     origin = np.concatenate(
         [[0], np.searchsorted(np.array(old.cuts), np.array([-np.inf, *cuts]), side="right") + 1]
     )
     bins = axis.bins(frame[feature])
-    terms = [_scaled(term, weight) for term in model.terms]
+    terms = list(model.terms)
     for k, term in enumerate(terms):
         if i in term.features:
             along = term.features.index(i)
@@ -51,18 +63,18 @@ def blended(
                 weights=_split(term.weights, origin, along, bins),
             )
     own = np.concatenate([[0.0, cuts[0] - STEP / 2], cuts + np.diff(cuts, append=cuts[-1]) / 2])
-    share = (1.0 - weight) * own
+    own *= share
     counts = np.bincount(bins, minlength=axis.size).astype(np.float64)
-    centre = float(share @ counts / counts.sum()) if counts.sum() else 0.0
-    share = np.concatenate([[0.0], share[1:] - centre])  # unknown: as the average
+    centre = float(own @ counts / counts.sum()) if counts.sum() else 0.0
+    own = np.concatenate([[0.0], own[1:] - centre])  # unknown: as the average
     place = next((k for k, term in enumerate(terms) if term.features == (i,)), None)
     if place is None:
-        terms.insert(0, Term((i,), share, counts, np.zeros(axis.size)))
+        terms.insert(0, Term((i,), own, counts, np.zeros(axis.size)))
     else:
         main = terms[place]
-        terms[place] = replace(main, scores=main.scores + share)
+        terms[place] = replace(main, scores=main.scores + own)
     axes = [axis if a is old else a for a in model.axes]
-    return AdditiveModel(axes, terms, weight * model.intercept + centre, model.link)
+    return AdditiveModel(axes, terms, model.intercept + centre, model.link)
 
 
 def _scaled(term: Term, weight: float) -> Term:

@@ -10,7 +10,7 @@ import hashlib
 import time as clock
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,24 +18,25 @@ import numpy as np
 import pandas as pd
 from interpret.glassbox import ExplainableBoostingRegressor
 from numpy.typing import NDArray
+from scipy.stats import norm
 
 from features.history import RESIDUAL
 from features.spec import FeatureSpec
-from features.survival import THRESHOLDS_S
+from features.survival import SPREAD, SUM
 from models.bundle import AdditiveModel
 from models.training.blend import blended
 from models.training.blocks import block_bags
-from models.training.curve import Curve
 from models.training.errors import TrainingError
 from models.training.export import additive_model
 
 Floats = NDArray[np.float64]
 
 MIN_ROWS = 50
-# The feature that is itself an estimate of the target, and the jobs after which what the GA2M
+# The features whose sum is itself an estimate of the target, and the jobs after which what the GA2M
 # learned weighs as much. Chosen on 5-12 September of Venus.
-LIKE = "like_log_s"
+LIKE = tuple(spec.name for spec in SUM)
 EVIDENCE = 20_000.0
+LEAST_SPREAD = 0.3  # of ln(1 + seconds), of jobs that seem all alike
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +56,19 @@ class DurationPreset:
 
 
 # On 10,000-20,000 rows of 74 features "fast" takes about 2 CPU-seconds and "full" about 9, for a
-# gain of 0.01 in Spearman (docs/models.md). "fast" is for refits inside a simulation.
+# gain of 0.01 in Spearman (docs/models.md). "online" is for refits inside a simulation: of the
+# histories' few features pairs say nothing more, and cost a third.
+_FAST = DurationPreset(
+    outer_bags=4,
+    learning_rate=0.15,
+    smoothing_rounds=30,
+    interaction_smoothing_rounds=10,
+    early_stopping_rounds=15,
+    max_rounds=400,
+)
 PRESETS: Mapping[str, DurationPreset] = {
-    "fast": DurationPreset(
-        outer_bags=4,
-        learning_rate=0.15,
-        smoothing_rounds=30,
-        interaction_smoothing_rounds=10,
-        early_stopping_rounds=15,
-        max_rounds=400,
-    ),
+    "online": replace(_FAST, interactions=0),
+    "fast": _FAST,
     "full": DurationPreset(
         outer_bags=8,
         learning_rate=0.05,
@@ -109,8 +113,8 @@ def fit_duration(
 
     With the family `survival` among the features, a job still running counts with the mean its
     own odds leave it, given how long it has run (Buckley and James, Biometrika 1979), and the
-    model is blended with `like_log_s` by the jobs seen (`blend`): from the first job to many
-    there is no step.
+    model is blended with the sum of those features by the jobs seen (`blend`): from the first
+    job to many there is no step.
 
     Args:
         X: (n, features), columns named as in `specs`; continuous float64 with NaN, nominal
@@ -120,7 +124,7 @@ def fit_duration(
         time: when each row was taken, seconds since the epoch, (n,); makes the bags.
         specs: the features, in the order of a row.
         seed: of the boosting; the same seed and rows give the same model.
-        preset: "fast", "full" or one's own.
+        preset: "online", "fast", "full" or one's own.
         n_jobs: processes; 1 keeps everything in this one.
 
     Raises TrainingError when the rows are too few or do not fit the specs.
@@ -151,7 +155,7 @@ def fit_duration(
         ebm.fit(frame, y, bags=block_bags(np.asarray(time, np.float64), chosen.outer_bags))
     model = additive_model(ebm, frame, specs)
     weight = 1.0
-    if LIKE in frame:
+    if knows_histories(frame):
         weight = n / (n + EVIDENCE)
         model = blended(model, LIKE, weight, frame)
     metadata = {
@@ -202,18 +206,27 @@ def checked_frame(X: pd.DataFrame, specs: Sequence[FeatureSpec]) -> pd.DataFrame
     return pd.DataFrame(columns, index=pd.RangeIndex(len(X)))
 
 
+def knows_histories(frame: pd.DataFrame) -> bool:
+    """Whether the features whose sum estimates the target are all there."""
+    return all(name in frame for name in LIKE)
+
+
 def imputed_s(frame: pd.DataFrame, elapsed_s: Floats) -> Floats:
     """What running jobs are taken to last, seconds, (n,): exp of the mean logarithm left to them.
 
-    Without the family `survival`, twice what they have run: a job found running has on average
-    half its time ahead of it.
+    The histories' mean and spread of the logarithm are taken for a normal distribution's, cut off
+    below what has been outlived. Without the family `survival`, twice what they have run: a job
+    found running has on average half its time ahead of it.
     """
     elapsed = np.where(np.isnan(elapsed_s), 0.0, elapsed_s)
-    columns = [f"like_over_{name}" for name in THRESHOLDS_S]
-    if any(column not in frame for column in columns):
+    if not (knows_histories(frame) and SPREAD.name in frame):
         return RESIDUAL * elapsed
-    logits = np.minimum.accumulate(frame[columns].to_numpy(np.float64), axis=1)
-    return np.asarray(np.expm1(Curve(THRESHOLDS_S.values()).mean_log(logits, elapsed)))
+    mean = frame[list(LIKE)].to_numpy(np.float64).sum(axis=1)
+    spread = np.maximum(frame[SPREAD.name].to_numpy(np.float64), LEAST_SPREAD)
+    lived = np.log1p(elapsed)
+    z = (lived - mean) / spread
+    left = np.exp(norm.logpdf(z) - norm.logsf(z))  # inverse Mills ratio
+    return np.asarray(np.expm1(np.maximum(mean + spread * left, lived)))
 
 
 def data_digest(frame: pd.DataFrame, y: Floats) -> str:

@@ -11,10 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
+from scipy.special import logit
 
 from features.rows import DAY_S, Rows
-from models.training.duration import DurationPreset, fit_duration
+from models.training.duration import EVIDENCE, LIKE, DurationPreset, fit_duration
 from models.training.metrics import LN10, TAILS_S, auc, duration_metrics
 from models.training.yardsticks import fit_lightgbm
 
@@ -57,10 +59,11 @@ def roll(
     yardsticks_from: float,
     since: float = float("-inf"),
     refit_s: float = DAY_S,
-    preset: str | DurationPreset = "fast",
+    preset: str | DurationPreset = "online",
     seed: int = 0,
     forest: bool = True,
     tail_forest: bool = True,
+    odds: Floats | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Forecasts:
     """Forecasts of all rows from the second refit on.
@@ -71,6 +74,7 @@ def roll(
         since: first time anything is forecast.
         refit_s, preset, seed: see `fit_duration`.
         forest, tail_forest: whether LightGBM is fitted, and its classifiers and quantiles.
+        odds: the histories' own log-odds to outlast each of TAILS_S, (n, 2).
         progress: called with the number of refits done.
     """
     out = Forecasts()
@@ -80,24 +84,28 @@ def roll(
         ahead = (rows.time >= cut) & (rows.time < cut + refit_s)
         if not ahead.any() or cut < since:
             continue
-        _baseline(out, rows, ahead)
+        _baseline(out, rows, ahead, odds)
         if (rows.end_time < cut).sum() >= LEAST:
             _own(out, rows, ahead, cut, preset, seed)
             if forest:
                 _forest(out, rows, ahead, cut, seed)
             if tail_forest and cut >= yardsticks_from:
-                _tail_forest(out, rows, ahead, cut, seed)
+                _tail_forest(out, rows, ahead, cut, seed, odds)
         if progress is not None:
             progress(done + 1)
     return out
 
 
-def _baseline(out: Forecasts, rows: Rows, ahead: Mask) -> None:
+def _baseline(out: Forecasts, rows: Rows, ahead: Mask, odds: Floats | None) -> None:
     """The survival features alone: what is believed before any model is fitted."""
-    X = rows.X
-    out.put("scores", "history", ahead, X["like_log_s"].to_numpy()[ahead])
-    tails = X[["like_over_1h", "like_over_6h"]].to_numpy()
-    out.put("tails", "history", ahead, tails[ahead])
+    out.put("scores", "history", ahead, typical(rows.X[ahead]))
+    if odds is not None:
+        out.put("tails", "history", ahead, odds[ahead])
+
+
+def typical(X: pd.DataFrame) -> Floats:
+    """The histories' mean of ln(1 + seconds), (n,)."""
+    return np.asarray(X[list(LIKE)].to_numpy(np.float64).sum(axis=1))
 
 
 def known_by(rows: Rows, cut: float) -> tuple[Rows, Floats, Floats]:
@@ -128,15 +136,23 @@ def _own(
 
 
 def _forest(out: Forecasts, rows: Rows, ahead: Mask, cut: float, seed: int) -> None:
-    seen = rows.ended_before(cut)
+    seen, X = rows.ended_before(cut), rows.X[ahead]
     for objective in ("l1", "l2"):
-        model = fit_lightgbm(seen.X, seen.y, seen.features, seed=seed, objective=objective)
-        out.put("scores", f"lightgbm_{objective}", ahead, model(rows.X[ahead]))
-    median = float(np.median(np.log1p(seen.y)))
-    out.put("scores", "constant_median", ahead, np.full(int(ahead.sum()), median))
+        said = fit_lightgbm(seen.X, seen.y, seen.features, seed=seed, objective=objective)(X)
+        out.put("scores", f"lightgbm_{objective}", ahead, said)
+        weight = len(seen) / (len(seen) + EVIDENCE)
+        blend = weight * said + (1.0 - weight) * typical(X)
+        out.put("scores", f"lightgbm_{objective}_blended", ahead, blend)
+    logs = np.log1p(seen.y)
+    out.put("scores", "constant_median", ahead, np.full(len(X), np.median(logs)))
+    by_gpus = {g: logs[seen.gpus == g].mean() for g in np.unique(seen.gpus)}
+    guess = np.array([by_gpus.get(g, logs.mean()) for g in rows.gpus[ahead]])
+    out.put("scores", "gpu_count", ahead, guess)
 
 
-def _tail_forest(out: Forecasts, rows: Rows, ahead: Mask, cut: float, seed: int) -> None:
+def _tail_forest(
+    out: Forecasts, rows: Rows, ahead: Mask, cut: float, seed: int, odds: Floats | None
+) -> None:
     seen, duration, _ = known_by(rows, cut)
     chances = []
     for limit in TAILS_S.values():
@@ -146,7 +162,12 @@ def _tail_forest(out: Forecasts, rows: Rows, ahead: Mask, cut: float, seed: int)
             seen.X[known], longer, seen.features, seed=seed, objective="binary", log=False
         )
         chances.append(model(rows.X[ahead]))
-    out.put("tails", "lightgbm", ahead, np.stack(chances, axis=1))
+    said = np.stack(chances, axis=1)
+    out.put("tails", "lightgbm", ahead, said)
+    if odds is not None:
+        weight = len(seen) / (len(seen) + EVIDENCE)
+        blend = weight * logit(np.clip(said, 1e-3, 1 - 1e-3)) + (1.0 - weight) * odds[ahead]
+        out.put("tails", "lightgbm_blended", ahead, blend)
     past = rows.ended_before(cut)
     found = []
     for level in LEVELS:

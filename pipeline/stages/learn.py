@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from features.files import write_json, write_whole
 from features.rows import training_rows
 from models.bundle import Bundle
-from models.training.duration import MIN_ROWS, fit_duration
+from models.training.duration import LIKE, MIN_ROWS, fit_duration, knows_histories
 from models.training.metrics import duration_metrics
 from pipeline.stages.common import BUNDLE, METRICS, PLOTS, TRACE, Params, stage, test_from
 from pipeline.traces import read_dataset
@@ -77,8 +77,9 @@ def point(
         bundle = Bundle(
             duration=model, packing=exported.packing, pair_speed=exported.pair_speed
         ).save(folder)
-    elif "like_log_s" in test.X:
-        found |= duration_metrics(test.X["like_log_s"].to_numpy(), test.y, test.gpus)
+    elif knows_histories(test.X):
+        said = test.X[list(LIKE)].to_numpy().sum(axis=1)
+        found |= duration_metrics(said, test.y, test.gpus)
     spec = read_cluster(Path(params.cluster))
     scenario = plain.scenario(
         known,

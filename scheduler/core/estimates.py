@@ -16,11 +16,17 @@ from features.job import Job, Profile
 from features.schema import State
 from features.spec import Value
 from features.state import FAMILIES, FeatureState
-from features.survival import OUTLOOK_TERMS
+from features.survival import ERROR, OUTLOOK_TERMS, SUM
 from models.bundle import Bundle, BundleError
 from scheduler.core.decisions import Score
 
 COLD_START = "coldstart"  # stands for a digest in scores that come from histories alone
+OF_HISTORIES = {
+    "terms": list(OUTLOOK_TERMS),
+    "inputs": [ERROR.name],
+    "texts": {spec.name: spec.text for spec in (*SUM, ERROR)},
+    "units": {spec.name: spec.unit for spec in (*SUM, ERROR)},
+}
 
 
 @dataclass(slots=True)
@@ -154,11 +160,26 @@ class FeatureEstimator(Estimator):
 
     def from_histories(self, job: Job, now: float) -> Estimate:
         """What the histories alone say, for as long as there is no model."""
-        intercept, terms = self.state.outlook(job, now)
+        (intercept, *terms), error = self.state.outlook(job, now)
         value = intercept
         for term in terms:
             value += term
-        return Estimate(max(0.0, expm1(value)), Score(value, intercept, terms, COLD_START))
+        inputs = (_text(error),)
+        score = Score(value, intercept, tuple(terms), COLD_START, inputs)
+        return Estimate(max(0.0, expm1(value)), score)
+
+
+class HistoriesEstimator(FeatureEstimator):
+    """The histories alone, from the first job on: nothing is fitted."""
+
+    name = "own"
+
+    def __init__(self) -> None:
+        super().__init__(FeatureState({"survival"}))
+        self.descriptions[COLD_START] = OF_HISTORIES
+
+    def estimate(self, job: Job, now: float) -> Estimate:
+        return self.from_histories(job, now)
 
 
 class BundleEstimator(FeatureEstimator):
@@ -201,7 +222,7 @@ class LiveEstimator(FeatureEstimator):
         super().__init__(FeatureState(FAMILIES))
         self.bundle: Bundle | None = None
         self._picks: list[int] = []
-        self.descriptions[COLD_START] = {"terms": list(OUTLOOK_TERMS), "inputs": []}
+        self.descriptions[COLD_START] = OF_HISTORIES
 
     def use(self, bundle: Bundle) -> None:
         """Score with another bundle from now on. BundleError when it wants a feature not kept."""
@@ -210,7 +231,7 @@ class LiveEstimator(FeatureEstimator):
             if spec not in kept:
                 raise BundleError(
                     f"bundle {bundle.digest[:12]} wants a feature {spec.name!r} that is not kept "
-                    "(or means otherwise here)"
+                    "(or means otherwise here): train it anew with this version"
                 )
         self._picks = [kept[spec] for spec in bundle.duration.features]
         self.bundle = bundle

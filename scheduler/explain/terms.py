@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from features.survival import ERROR
 from models.bundle import Bundle
 from scheduler.core.decisions import Decision, Score
 from scheduler.core.plural import count
@@ -54,6 +55,8 @@ class Breakdown:
         gap: |intercept + terms - score|, the terms added in the recorded order.
         terms: all of them; none when `adds_up` is false.
         terms_known: whether the names of the terms were recorded.
+        error: standard error of the score, for how few the jobs are that it rests on; None: it was
+            not recorded.
     """
 
     time: float
@@ -64,6 +67,15 @@ class Breakdown:
     gap: float
     terms: tuple[Term, ...]
     terms_known: bool = True
+    error: float | None = None
+
+    @property
+    def between(self) -> str:
+        """The durations one standard error below and above, in words; "" where it is not known."""
+        if self.error is None:
+            return ""
+        low, high = (seconds_of(self.score + sign * self.error) for sign in (-1, 1))
+        return f"between {duration(low)} and {duration(high)}"
 
     @property
     def adds_up(self) -> bool:
@@ -97,7 +109,9 @@ def reasons(breakdown: Breakdown, shown: int = thoughts.SHOWN) -> str:
     if found[shown:]:
         together = math.fsum(one.contribution for one in found[shown:])
         said.append(f"all else {factor(factor_of(together))}")
-    return listed(said)
+    if not said or not breakdown.between:
+        return listed(said)
+    return f"{listed(said)}. By how many such jobs are known it is {breakdown.between}"
 
 
 def factor_of(contribution: float) -> float:
@@ -159,6 +173,7 @@ def _breakdown(same: list[Decision], bundles: Mapping[str, Mapping[str, Any]]) -
         gap,
         tuple(sorted(terms, key=lambda t: -abs(t.contribution))) if gap <= TOLERANCE else (),
         known,
+        float(values[ERROR.name]) if values.get(ERROR.name) else None,
     )
 
 
@@ -189,6 +204,8 @@ def _said(value: str, unit: str, feature: str) -> str:
         return duration(number)
     if unit == "ln s" and feature.endswith("_log_s"):
         return duration(seconds_of(number))
+    if unit == "ln ratio":
+        return factor(factor_of(number))
     if unit == "ln odds":
         return percent(1.0 / (1.0 + factor_of(-number)))
     return f"{number:.4g} {unit}".strip()

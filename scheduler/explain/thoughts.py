@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from features.state import FAMILIES, features_of
-from features.survival import OUTLOOK_TERMS
 
 SHOWN = 4  # reasons that are told of a prediction
 
@@ -28,15 +27,16 @@ _BY_FAMILY = {
     "vc": _LIKE,
     "running": _BUSY,
     "survival": _LIKE,
+    "odds": _LIKE,
     "burst": _SENT,
     "calendar": _SENT,
     "queue": _BUSY,
     "profile": _PROFILE,
 }
-_THOUGHTS = {
-    spec.name: _USER if spec.name.startswith("like_user") else _BY_FAMILY[spec.family]
-    for spec in features_of(FAMILIES)
-} | dict(zip(OUTLOOK_TERMS, (_LIKE, _USER, _LIKE, _SIZE), strict=True))
+_THOUGHTS = {spec.name: _BY_FAMILY[spec.family] for spec in features_of(FAMILIES)} | {
+    "like_user": _USER,
+    "like_limit": _SIZE,
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from features.survival import (
     EDGES_S,
     MEMORY,
     SHRINKAGE,
+    SUM,
     THRESHOLDS_S,
 )
 from tests.features.causality import CausalityError, assert_causal
@@ -214,25 +215,39 @@ def plain_survival(
     hazard, levels = _PRIOR, []
     for key, memory in zip(keys, MEMORY, strict=True):
         mine = [event for event in told if key(world[event[3]].job) == key(me)]
-        shrunk = []
+        shrunk, known = [], []
         for b, wider in enumerate(hazard):
             outcomes = np.array([ended for *_, stretch, ended in mine if stretch == b], float)
             weights = (1 - 1 / memory) ** np.arange(len(outcomes))[::-1]
+            known.append(weights.sum())
             shrunk.append((outcomes @ weights + SHRINKAGE * wider) / (weights.sum() + SHRINKAGE))
         hazard = shrunk
         levels.append(np.array(hazard))
-    row = {}
-    for name, level in (("like", levels[-1]), ("like_user", levels[-2])):
+    return told_of(levels, np.array(known), me.time_limit_s or math.inf)
+
+
+def told_of(levels: list[Any], known: Any, limit: float) -> dict[str, float]:
+    """The features, from the hazards by level and how many jobs of the narrowest are known."""
+    means = []
+    for level, cap in (*((level, math.inf) for level in levels), (levels[-1], limit)):
         alive = np.append(np.cumprod(1 - level[:-1]), 0.0)
         mass = -np.diff(alive, prepend=1.0)
-        limit = me.time_limit_s or math.inf
-        logs = np.minimum(_MIDDLE_LOG, math.log1p(limit))
-        row[f"{name}_log_s"] = mass @ logs
-        row[f"{name}_spread"] = math.sqrt(max(0.0, mass @ logs**2 - (mass @ logs) ** 2))
-        for text, seconds in THRESHOLDS_S.items():
-            chance = alive[EDGES_S.index(seconds)] if seconds < limit else 0.0
-            chance = min(max(chance, 0.001), 0.999)
-            row[f"{name}_over_{text}"] = math.log(chance / (1 - chance))
+        logs = np.minimum(_MIDDLE_LOG, math.log1p(cap))
+        means.append(mass @ logs)
+    row = dict(zip((spec.name for spec in SUM), np.diff(means, prepend=0.0), strict=True))
+    row["like_spread"] = math.sqrt(max(0.0, mass @ logs**2 - (mass @ logs) ** 2))
+    variance = 0.0
+    for b in range(len(EDGES_S)):
+        later = mass[b + 1 :].sum()
+        after = mass[b + 1 :] @ logs[b + 1 :] / later if later > 0 else logs[-1]
+        reach = 1.0 - mass[:b].sum()
+        share = levels[-1][b]
+        variance += (reach * (logs[b] - after)) ** 2 * share * (1 - share) / (known[b] + 3)
+    row["like_error"] = math.sqrt(variance)
+    for text, seconds in THRESHOLDS_S.items():
+        chance = alive[EDGES_S.index(seconds)] if seconds < limit else 0.0
+        chance = min(max(chance, 0.001), 0.999)
+        row[f"like_over_{text}"] = math.log(chance / (1 - chance))
     return row
 
 

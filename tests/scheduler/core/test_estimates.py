@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from scheduler.core.estimates import ConstantEstimator, Estimator, TableEstimator
+from features.spec import FeatureSpec
+from models.bundle import AdditiveModel, Axis, Bundle, BundleError, Term
+from scheduler.core.estimates import (
+    ConstantEstimator,
+    Estimator,
+    HistoriesEstimator,
+    LiveEstimator,
+    TableEstimator,
+)
 from scheduler.testing.builders import a_job
 
 
@@ -31,3 +40,19 @@ def test_knowing_nothing_every_job_is_as_long_as_every_other() -> None:
 def test_the_base_estimator_knows_nothing_and_says_so() -> None:
     with pytest.raises(LookupError, match="none estimator"):
         Estimator().estimate(a_job("x").job, 0.0)
+
+
+def test_a_bundle_fitted_on_what_is_no_longer_kept_is_refused_with_what_to_do() -> None:
+    axis = Axis(FeatureSpec("like_log_s", "continuous", "survival", "ln s"), cuts=(2.0,))
+    term = Term((0,), np.zeros(axis.size), np.ones(axis.size), np.zeros(axis.size))
+    with pytest.raises(BundleError, match=r"'like_log_s'.*train it anew"):
+        LiveEstimator().use(Bundle(duration=AdditiveModel([axis], [term], 6.0)))
+
+
+def test_the_histories_say_how_uncertain_they_are_in_what_is_recorded() -> None:
+    estimator = HistoriesEstimator()
+    score = estimator.estimate(a_job("x").job, 0.0).score
+    assert score is not None
+    described = estimator.descriptions[score.bundle]
+    assert len(score.terms) == len(described["terms"])
+    assert float(dict(zip(described["inputs"], score.inputs, strict=True))["like_error"]) > 0
