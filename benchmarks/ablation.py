@@ -5,7 +5,7 @@
 Prints a table of `docs/policy-figures.md`. Every cell (a row, a track, a seed) is a simulated month
 and is kept in `--keep` as soon as it is done: the command can be stopped and given again, and goes
 on where it was for as long as the code it measures is the same. Durations are predicted online from
-nothing by the histories alone (`--durations own` refits the GA2M daily, and takes twice as long).
+nothing by the histories alone (`--durations ga2m` refits a GA2M daily, and takes twice as long).
 `--without-failing` leaves out the jobs that fail, to see what profiling is worth beyond finding
 them.
 """
@@ -24,7 +24,6 @@ from statistics import mean, stdev
 from typing import Any
 
 from features.schema import State
-from pipeline.online import OnlineEstimator
 from pipeline.worlds import Scenario, open_scenario
 from pipeline.worlds.policy_options import over
 from scheduler.core.policy import Policy
@@ -114,7 +113,7 @@ def measure(
         data / "venus",
         track="honest" if row.isolated else track,
         seed=seed,
-        durations=own if own != "histories" else None,
+        durations=own,
     )
     if not failing:
         work = scenario.workload.work
@@ -131,12 +130,7 @@ def measure(
         policy.watches_runs = row.watches
     if row.waiting is not None:
         policy.profiles_waiting = row.waiting
-    estimator = (
-        OnlineEstimator(seed=seed, min_rows=sys.maxsize)  # never fitted: the histories speak
-        if own == "histories" and policy.estimates and not policy.oracle
-        else scenario.estimators(policy)
-    )
-    return _figures(scenario, policy, estimator)
+    return _figures(scenario, policy, scenario.estimators(policy))
 
 
 def _figures(scenario: Scenario, policy: Policy, estimator: Any) -> dict[str, float]:
@@ -191,7 +185,7 @@ def ablate(
     groups: Sequence[str],
     kept: Kept,
     *,
-    durations: str = "histories",
+    durations: str = "own",
     failing: bool = True,
     only: Sequence[str] = (),
 ) -> dict[str, Any]:
@@ -270,9 +264,7 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[100, 101])
     parser.add_argument("--groups", nargs="+", choices=GROUPS, default=list(GROUPS))
     parser.add_argument("--rows", nargs="+", default=[], help="only rows of these names")
-    parser.add_argument(
-        "--durations", choices=("histories", "own", "oracle", "gpus"), default="histories"
-    )
+    parser.add_argument("--durations", choices=("own", "ga2m", "oracle", "gpus"), default="own")
     parser.add_argument("--without-failing", action="store_true", help="leave out jobs that fail")
     parser.add_argument("--keep", type=Path, default=Path("runs/ablation.jsonl"))
     parser.add_argument("--json", action="store_true", help="print JSON only")

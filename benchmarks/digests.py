@@ -16,10 +16,8 @@ and values count, names in Python do not. Expected values are in `digests.json`,
 writes. Exits with 1 and names the run, the digest, and the block of decisions in which they first
 differ.
 
-The demo runs train nothing. Those of track `honest` (but for given durations) fit models: their
-`effects` hold for the versions in `constraints.txt`, their `record` and `holders` besides for one
-kind of processor (with other vector instructions, as by `NPY_DISABLE_CPU_FEATURES`, the estimates
-differ in their last digits).
+Durations are learned by adding and counting alone. Those of track `honest` fit models of pairs:
+they hold for the versions in `constraints.txt`.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ def report() -> dict[str, float]:
     with TemporaryDirectory() as folder:
         trace, compared = Path(folder, "trace"), Path(folder, "compared")
         synthetic.write(synthetic.default_config("small"), trace)
-        world = open_scenario(trace, durations="histories")
+        world = open_scenario(trace, durations="own")
         runs.compare(lambda _: world, ["fifo", "qssf", "srtf"], [0], out=compared)
         html = build_report(Inputs(compare=compared, trace=trace)).html
     text = re.sub(r"<(style|svg|script|table)\b.*?</\1>", " ", html, flags=re.DOTALL)

@@ -89,13 +89,12 @@ def venus(data: Path, jobs: int | None = None) -> dict[str, Any]:
         data: folder of the public traces.
         jobs: only so many of its first jobs.
     """
-    from pipeline.online import OnlineEstimator
     from pipeline.replay.runs import VARIANTS, Cell, cell
     from pipeline.replay.site import read_site
     from pipeline.worlds import venus as track
     from pipeline.worlds.scenario import Scenario
     from pipeline.worlds.venus import jitter
-    from scheduler.core.estimates import Estimator
+    from scheduler.core.estimates import Estimator, HistoriesEstimator
     from scheduler.simulation.work import SimulatedContention
 
     workload = jitter(track.load(data / "venus").workload, 0)
@@ -104,7 +103,7 @@ def venus(data: Path, jobs: int | None = None) -> dict[str, Any]:
         "venus",
         workload,
         SimulatedContention(),
-        lambda policy: OnlineEstimator() if policy.estimates else Estimator(),
+        lambda policy: HistoriesEstimator() if policy.estimates else Estimator(),
     )
     outcome, _ = month.simulate("easy")
     with TemporaryDirectory(prefix="pellucid-replay-") as name:

@@ -1,10 +1,8 @@
-"""Own predictions, from nothing: a GA2M refitted every day on ended and on running jobs.
+"""A GA2M refitted every day on ended and on running jobs: what a fit adds to the histories.
 
 Until the first fit the histories speak for themselves (`FeatureState.outlook`); every fit is
-blended with them by the jobs seen, so there is no step from one to the other.
-
-Training needs interpret, so this lives here and is handed to the decision core as an estimator.
-Where it is not installed (`TRAINS`), histories speak throughout, and commands say so.
+blended with them by the jobs seen, so there is no step from one to the other. It is a yardstick
+(`--durations ga2m`): schedules by the histories alone were shorter (docs/models.md).
 """
 
 from __future__ import annotations
@@ -18,18 +16,19 @@ from features.job import Job
 from features.schema import State
 from features.spec import Value
 from features.state import FeatureState
-from features.survival import OUTLOOK_TERMS
 from models.bundle import Bundle
-from scheduler.core.estimates import COLD_START, BundleEstimator, Estimate, FeatureEstimator
+from scheduler.core.estimates import (
+    COLD_START,
+    OF_HISTORIES,
+    BundleEstimator,
+    Estimate,
+    FeatureEstimator,
+)
 
 DAY_S = 86_400.0
-# What a refit looks at: wider histories were no better and cost five times as much.
-FAMILIES = ("size", "survival", "burst")
-TRAINS = find_spec("interpret") is not None
-UNTRAINED = (
-    "Durations are predicted from histories alone: no model was trained, since this install "
-    "brings none of its libraries (pip install 'pellucid[train]')."
-)
+# What a refit looks at: size, bursts and wider histories were no better (docs/models.md).
+FAMILIES = ("survival",)
+TRAINS = find_spec("interpret") is not None  # the extra `train` is installed
 
 
 class OnlineEstimator(BundleEstimator):
@@ -45,14 +44,14 @@ class OnlineEstimator(BundleEstimator):
         seed: of the fits.
     """
 
-    name = "own"
+    name = "ga2m"
 
     def __init__(
         self,
         *,
         refit_s: float = DAY_S,
         min_rows: int = 500,
-        preset: str = "fast",
+        preset: str = "online",
         seed: int = 0,
     ):
         FeatureEstimator.__init__(self, FeatureState(FAMILIES))
@@ -60,7 +59,7 @@ class OnlineEstimator(BundleEstimator):
         self.min_rows = min_rows
         self.preset = preset
         self.seed = seed
-        self.descriptions[COLD_START] = {"terms": list(OUTLOOK_TERMS), "inputs": []}
+        self.descriptions[COLD_START] = OF_HISTORIES
         self.fits = 0
         self._trained = False
         self._next_fit: float | None = None
@@ -91,7 +90,7 @@ class OnlineEstimator(BundleEstimator):
             self._next_fit = now + self.refit_s
         elif now >= self._next_fit:
             self._next_fit += self.refit_s * ((now - self._next_fit) // self.refit_s + 1)
-            if TRAINS and len(self._rows) >= self.min_rows:
+            if len(self._rows) >= self.min_rows:
                 self._refit(now)
         row = self.state.row(job, now)
         self._waiting[job.job_id] = now, row

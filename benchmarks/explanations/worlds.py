@@ -36,9 +36,7 @@ class AuditWorld:
 
 def _reported(name: str) -> Callable[[Path, int], Scenario]:
     """A world of `worlds.yaml` on which nothing was chosen; durations from histories alone."""
-    return lambda data, seed: scenario(
-        name, read_worlds()["reported"][name], data, seed, "histories"
-    )
+    return lambda data, seed: scenario(name, read_worlds()["reported"][name], data, seed, "own")
 
 
 def _refitted(data: Path, seed: int) -> Scenario:

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from pipeline.replay.site import Site
 
 MOST_JOBS = 200_000
+UNTRAINED = (
+    "Packing is left out, since this install brings none of the libraries that learn which pairs "
+    "to pack (pip install 'pellucid[train]')."
+)
 
 
 def replay(
@@ -105,7 +109,7 @@ def replay(
     """
     with user_errors():
         from features.files import write_whole
-        from pipeline.online import TRAINS, UNTRAINED
+        from pipeline.online import TRAINS
         from pipeline.replay.page import render
         from pipeline.replay.runs import MOST_JOBS as UNASKED
         from pipeline.replay.runs import MOST_SLURM, seeds_for, variants_with
@@ -143,7 +147,7 @@ def replay(
                 )
 
         known = read() if kept is None else kept.once("site", read)
-        remarks = [] if TRAINS else [f"{UNTRAINED} Packing is left out as well."]
+        remarks = [] if TRAINS else [UNTRAINED]
         jobs = len(known.workload.jobs)
         variants = variants_with(name, values, jobs)
         if not any(variant.key == "slurm" for variant in variants):

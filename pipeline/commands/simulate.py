@@ -26,9 +26,9 @@ TRACK = Annotated[
 DURATIONS = Annotated[
     str | None,
     typer.Option(
-        help="Where predicted durations come from: own (learned online), histories (the same "
-        "without its model), truth, constant:SECONDS, gpu-count, last (of the same user), "
-        "slurm-limit; helios on traces, ebm and lgb on Venus' tracks. "
+        help="Where predicted durations come from: own (histories, learned online), ga2m (the same "
+        "with a model refitted daily), truth, constant:SECONDS, gpu-count, last (of the same "
+        "user), slurm-limit; helios on traces, ebm and lgb on Venus' tracks. "
         "Default: own (on track published: what each policy had)."
     ),
 ]

@@ -1,4 +1,4 @@
-"""What a duration model trained on the dump itself would have known."""
+"""What the histories of the dump itself would have known of durations."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import numpy as np
 
 from models.training.errors import TrainingError
 from models.training.metrics import duration_metrics
-from pipeline.online import OnlineEstimator
 from pipeline.replay.site import Site
 from pipeline.replay.window import DAY_S
+from scheduler.core.estimates import HistoriesEstimator
 
 LAST_DAYS = 7.0
 LEAST = 50
@@ -34,7 +34,7 @@ def duration_knowledge(site: Site) -> dict[str, float] | None:
             *((at, 0, i) for i, at in enumerate(start + record["ran_s"].to_numpy())),
         ]
     )
-    estimator = OnlineEstimator(refit_s=site.refit_s)
+    estimator = HistoriesEstimator()
     said = np.full(len(jobs), np.nan)
     submitted: set[int] = set()
     for now, kind, i in moments:

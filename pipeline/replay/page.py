@@ -12,7 +12,6 @@ from pipeline.replay.causes import WORDS
 from pipeline.replay.figures import FIT_MEAN, FIT_RANK
 from pipeline.replay.runs import PACKING_SCENARIO, profiling
 from pipeline.replay.site import Site
-from pipeline.replay.window import DAY_S
 from pipeline.report.charts import rows as bars
 from pipeline.report.page import page, release
 from scheduler.explain.words import duration
@@ -62,7 +61,6 @@ def render(site: Site, found: Mapping[str, Any]) -> str:
         seeds=found["seeds"],
         packing=PACKING_SCENARIO,
         profiling=profiling(site),
-        refit_days=site.refit_s / DAY_S,
         known=found["duration_model"],
     )
 

@@ -16,7 +16,7 @@ import pandas as pd
 
 from features.job import Profile
 from pipeline.cluster import HERE, Keep, mapped
-from pipeline.online import TRAINS, OnlineEstimator
+from pipeline.online import TRAINS
 from pipeline.replay.causes import CAPACITY
 from pipeline.replay.figures import (
     Figures,
@@ -34,7 +34,7 @@ from pipeline.worlds.pairs import SIMULATED, simulated
 from pipeline.worlds.policy_options import over
 from pipeline.worlds.scenario import Scenario
 from pipeline.worlds.venus import jitter
-from scheduler.core.estimates import Estimator
+from scheduler.core.estimates import Estimator, HistoriesEstimator
 from scheduler.core.policy import Policy
 from scheduler.core.settings import ProfilingPartition
 from scheduler.simulation.work import SimulatedContention, Workload
@@ -141,9 +141,7 @@ def scenario(site: Site, variant: Variant, seed: int, modelled: frozenset[str] =
     workload = jitter(_profiled(jobs, seed) if variant.packs else jobs, seed)
 
     def estimator(policy: Policy) -> Estimator:
-        if not policy.estimates:
-            return Estimator()
-        return OnlineEstimator(seed=seed, refit_s=site.refit_s)
+        return HistoriesEstimator() if policy.estimates else Estimator()
 
     return Scenario(
         variant.key,

@@ -33,7 +33,7 @@ from pipeline.replay.shape import (
 )
 from pipeline.replay.told import Told, read_told
 from pipeline.replay.twin import Twin, twin_of
-from pipeline.replay.window import DAY_S, from_eligible, window_of, with_column
+from pipeline.replay.window import from_eligible, window_of, with_column
 from pipeline.traces import IngestSummary, ingest
 from pipeline.traces.dataset import read_months
 from pipeline.worlds.closed_loop import in_loop
@@ -137,11 +137,6 @@ class Site:
             "every replay; their waiting counts from then on."
         )
         return replace(self, workload=workload, notes=[*self.notes, note])
-
-    @property
-    def refit_s(self) -> float:
-        """Seconds between refits of the duration model: a day, two of many jobs."""
-        return 2 * DAY_S if self.many else DAY_S
 
 
 def read_site(

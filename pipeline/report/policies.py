@@ -186,6 +186,7 @@ def kind(run: PolicyRun) -> str:
         return "no estimates"
     durations = str(run.figures.get("durations", run.folder.summary.get("durations", "")))
     known = {"none": "no estimates", "own": "learns as it goes", "bundle": "trained models",
+             "ga2m": "learns as it goes, refitted daily",
              "constant:600": "GPU count only", "truth": "given true durations"}  # fmt: skip
     return known.get(durations, f"estimates: {durations}" if durations else "")
 

@@ -6,35 +6,41 @@ and not only in its error; `--durations` puts any of these in their place.
 
 from __future__ import annotations
 
-import sys
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from math import exp, isfinite, log1p
 
 from features.job import Job
 from features.schema import State
-from pipeline.online import OnlineEstimator
+from pipeline.online import TRAINS, OnlineEstimator
 from pipeline.worlds.venus import TrackError
-from scheduler.core.estimates import ConstantEstimator, Estimate, Estimator, TableEstimator
+from scheduler.core.estimates import (
+    ConstantEstimator,
+    Estimate,
+    Estimator,
+    HistoriesEstimator,
+    TableEstimator,
+)
 from scheduler.core.policy import Policy
 from scheduler.simulation.work import Workload
 
 Make = Callable[[], Estimator]
 UNKNOWN_S = 600.0  # of a job about which a rule knows nothing yet
 UNLIMITED_S = 7 * 86_400.0  # of a job without a time limit, where others have one
-OLD_NAMES = {"oracle": "truth", "gpus": f"constant:{UNKNOWN_S:.0f}"}
+OLD_NAMES = {"oracle": "truth", "gpus": f"constant:{UNKNOWN_S:.0f}", "histories": "own"}
 
 
 def sources(workload: Workload, seed: int, **more: Make) -> dict[str, Make]:
     """What a world offers, by name; `more` is added, or put in the place of these."""
     truth = TableEstimator("truth", {i: work.duration_s for i, work in workload.work.items()})
     found: dict[str, Make] = {
-        "own": lambda: OnlineEstimator(seed=seed),
-        "histories": lambda: _Histories(seed=seed, min_rows=sys.maxsize),
+        "own": HistoriesEstimator,
         "truth": lambda: truth,
         "gpu-count": ByGpuCount,
         "last": LastOfUser,
     }
+    if TRAINS:
+        found["ga2m"] = lambda: OnlineEstimator(seed=seed)
     if any(job.time_limit_s for job in workload.jobs):
         found["slurm-limit"] = TimeLimit
     return found | more
@@ -66,12 +72,6 @@ def _constant(name: str) -> Make:
     if not (isfinite(seconds) and seconds >= 0):
         raise TrackError(f"--durations {name}: after the colon goes a number of seconds")
     return lambda: ConstantEstimator(seconds)
-
-
-class _Histories(OnlineEstimator):
-    """The online estimator, never fitted: what it starts from is all there is."""
-
-    name = "histories"
 
 
 class _Rule(Estimator):

@@ -15,7 +15,7 @@ from features.job import Job, Profile
 from features.schema import State
 from models.bundle import Bundle
 from pipeline.helios import OnlineHelios
-from pipeline.online import TRAINS, UNTRAINED, OnlineEstimator
+from pipeline.online import OnlineEstimator
 from pipeline.worlds import durations as predicted
 from pipeline.worlds.closed_loop import in_loop
 from pipeline.worlds.pairs import of_bundle_or_simulated
@@ -162,8 +162,6 @@ def scenario(
     """
     whole = in_loop(workload_of(table, cluster, name), loop)
     notes = _unknown_vcs(whole)
-    if bundle is None and durations in (None, "own") and not TRAINS:
-        notes = (*notes, UNTRAINED)
     start = -inf if since is None else since
     past = [job for job in whole.jobs if job.submit_time < start]
     played = replace(whole, jobs=[job for job in whole.jobs if job.submit_time >= start])

@@ -100,12 +100,17 @@ def test_history_before_since_is_learned_from_and_not_simulated() -> None:
     assert scenario.workload.jobs
     assert all(job.submit_time >= since for job in scenario.workload.jobs)
     estimator = scenario.estimators(scenario.policy("qssf"))
-    first = scenario.workload.jobs[0]
     ignorant = small(durations="own").estimators(scenario.policy("qssf"))
-    assert estimator.observed > 50  # type: ignore[attr-defined]
-    assert ignorant.observed == 0  # type: ignore[attr-defined]
-    estimator.submitted(first, first.submit_time)
-    assert estimator.estimate(first, first.submit_time).seconds > 0
+    first = scenario.workload.jobs[0]
+    said = []
+    for asked in (estimator, ignorant):
+        asked.submitted(first, first.submit_time)
+        said.append(asked.estimate(first, first.submit_time).score)
+    learned, blank = said
+    assert blank is not None
+    assert learned is not None
+    assert not any(blank.terms)  # nobody is known to differ from all
+    assert any(learned.terms)
 
 
 def test_an_interrupted_run_leaves_no_summary(
