@@ -132,7 +132,7 @@ def test_what_helps_leads_to_its_preview_and_does_what_was_said(
     analyst = Analyst(lived.store, lived.decider.bundle_store, holder="test", samples=12)
     assert analyst.take_over()
 
-    async def ask(kind: str, body: dict[str, Any]) -> dict[str, Any]:
+    async def ask(kind: str, body: dict[str, Any], *_: object) -> dict[str, Any]:
         return analyst.reply(kind, body)
 
     monkeypatch.setattr(lived.app.state.questions, "ask", ask)

@@ -53,7 +53,7 @@ def test_the_page_says_who_must_finish(lived: Lived, monkeypatch: pytest.MonkeyP
     analyst = Analyst(lived.store, lived.decider.bundle_store, holder="test", samples=12)
     assert analyst.take_over()
 
-    async def ask(kind: str, body: dict[str, Any]) -> dict[str, Any]:
+    async def ask(kind: str, body: dict[str, Any], *_: object) -> dict[str, Any]:
         return analyst.reply(kind, body)
 
     monkeypatch.setattr(lived.app.state.questions, "ask", ask)
