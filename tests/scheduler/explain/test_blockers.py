@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from features.schema import State
 from scheduler.core.core import Core
 from scheduler.core.decisions import Decision, Reason
-from scheduler.explain.findings import answer, compared, told
+from scheduler.explain.findings import LISTED, answer, compared, told
 from scheduler.explain.way import BEGINS, Holder, Kind, in_the_way, starts_without
 from scheduler.explain.whatif.forecasts import Futures
 from scheduler.explain.whatif.memory import Memory
@@ -236,7 +236,7 @@ def test_in_a_long_line_somebody_is_found_and_it_is_true(place: int) -> None:
     assert found.way.holders
     assert starts_without(futures, job_id, [holder.job_id for holder in found.way.holders])
     plain = told(found, "nobody", futures)
-    assert len(plain["holders"]) <= 20
+    assert len(plain["holders"]) <= LISTED
     assert plain["in_all"] == len(found.way.holders)
 
 

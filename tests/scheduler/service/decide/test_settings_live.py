@@ -70,6 +70,7 @@ FAIR = {"fairness": {"weight": 1.0, "half_life_s": 900.0}}
 CASES: dict[str, dict[str, Case]] = {
     "pellucid": {
         "ageing": Case(50.0),
+        "gpu_exponent": Case(2.0, {"ageing": 2.0}),
         "max_wait_s": Case(60.0),
         "overload": Case(50.0, {"max_wait_s": 60.0}),
         "pack_first_above": Case(None),
@@ -254,6 +255,7 @@ combinations = st.fixed_dictionaries(
     {},
     optional={
         "ageing": st.sampled_from([0.0, 5.0]),
+        "gpu_exponent": st.sampled_from([0.0, 1.0]),
         "max_wait_s": st.sampled_from([0.0, 60.0, 600.0]),
         "overload": st.sampled_from([1.0, 3.0]),
         "pack_first_above": st.sampled_from([None, 1.2]),
