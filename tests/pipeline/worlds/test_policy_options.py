@@ -25,7 +25,7 @@ def test_options_are_read_as_what_they_are() -> None:
 @pytest.mark.parametrize(
     ("option", "said"),
     [
-        ("colour=red", "colour: no such setting; there are: ageing, max_wait_s"),
+        ("colour=red", "colour: no such setting; there are: ageing, gpu_exponent"),
         ("borrowing.colour=red", r"borrowing.colour: no such setting; there are: borrowing.lend_s"),
         ("fairness", "use NAME=VALUE"),
         ("fairness.weight=2", "fairness.weight is 2: input should be less than or equal to 1"),
