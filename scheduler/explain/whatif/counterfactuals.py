@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from math import inf, isfinite
+from math import floor, inf, isfinite, sqrt
 from statistics import median
 from types import MappingProxyType
 from typing import Any
@@ -76,9 +76,20 @@ class Outcome:
 
     @property
     def helps(self) -> bool:
-        """It starts at once, or earlier in two of three futures and by a minute or more."""
+        """It starts at once, or earlier by a minute or more, and not by the luck of the draw: in
+        five of six futures, and at all odds near even ones."""
         gain = self.gain_s is not None and self.gain_s >= MINUTE_S and self.futures >= LEAST
-        return self.starts_now or (gain and 3 * self.earlier >= 2 * self.futures)
+        often = 6 * self.earlier >= 5 * self.futures
+        return self.starts_now or (gain and often and self._earlier_near_even_odds)
+
+    @property
+    def _earlier_near_even_odds(self) -> bool:
+        """Whether `then` is before `now` at each level at which the median of other futures may
+        lie: ranks within two standard deviations of half of them."""
+        n = len(self.then.starts)
+        first = max(0, floor(n / 2 - sqrt(n)))
+        pairs = zip(self.now.starts, self.then.starts, strict=True)
+        return all(then < now for now, then in list(pairs)[first : n - first])
 
 
 @dataclass
