@@ -9,7 +9,6 @@ from scheduler.core.decisions import ANOTHER
 from scheduler.explain.story import (
     Event,
     JobFacts,
-    Phase,
     Sharing,
     Span,
     Story,
@@ -113,7 +112,7 @@ def _timeline(
     for s in spans:
         if s.end is None:
             continue
-        said = f"waiting ({s.reason.value})" if s.phase is Phase.WAITING else s.phase.value
+        said = s.phase.value
         segments.append(segment(s.phase.value, s.start, s.end, said))
     for pair in sharing:
         end = last if pair.end is None else pair.end

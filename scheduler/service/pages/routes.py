@@ -86,8 +86,8 @@ def group(
 
 
 @router.get("/jobs/{job_id}")
-def job(request: Request, viewer: Asking, job_id: str) -> Response:
-    """One job."""
+def job(request: Request, viewer: Asking, job_id: str, codes: str | None = None) -> Response:
+    """One job; with `codes`, reason codes beside the words."""
     acts = viewer.role is not Role.VIEWER and not request.app.state.settings.follows
     return show(
         request,
@@ -96,6 +96,7 @@ def job(request: Request, viewer: Asking, job_id: str) -> Response:
         "",
         lambda queries: {
             "s": page_of(queries, job_id),
+            "codes": codes is not None,
             "policy": queries.policy(),
             "acts": acts,
             "vcs": queries.vcs() if viewer.sees_all else viewer.vcs,

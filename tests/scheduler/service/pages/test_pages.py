@@ -7,6 +7,7 @@ from html import unescape
 
 import pytest
 
+from scheduler.core.decisions import Reason
 from scheduler.service.pages.render import PLOTLY, assets
 from tests.scheduler.service.pages.conftest import Lived
 
@@ -40,17 +41,24 @@ def test_every_page_is_there_and_loads_nothing_from_elsewhere(busy: Lived, user:
 def test_a_page_says_what_the_log_says(busy: Lived) -> None:
     view = busy.see("olga")
     waiting = next(j for j in view.jobs(phase="queued").items if j.owner == "ada.byron")
-    said = view.decisions(waiting.job_id)[-1]
     standing = view.standing(waiting.job_id)
     assert standing is not None
     page = unescape(busy.browser("ada.byron").get(f"/jobs/{waiting.job_id}").text)
     assert waiting.name in page
-    assert said.body["reason"] in page
     assert f"Number {standing.position} of {standing.waiting} in the queue" in page
     assert "estimate unavailable" in page  # nobody forecasts here
     # the estimate's terms are drawn, and their sum was checked
     assert "Why it is expected to take" in page
     assert "Contradiction" not in page
+
+
+def test_reason_codes_are_told_when_asked_for(busy: Lived) -> None:
+    codes = re.compile(rf"\b({'|'.join(Reason)})\b")
+    browser, seen = busy.browser("ada.byron"), 0
+    for job in busy.see("ada.byron").jobs(limit=100).items:
+        assert not codes.search(browser.get(f"/jobs/{job.job_id}").text)
+        seen += bool(codes.search(browser.get(f"/jobs/{job.job_id}?codes=1").text))
+    assert seen
 
 
 def test_who_shares_with_whom_is_drawn(busy: Lived) -> None:

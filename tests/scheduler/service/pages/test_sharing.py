@@ -63,6 +63,8 @@ def test_a_colleague_reads_the_answer_and_nothing_else(
     for secret in (runs, other, "runs-private", "other-of-mine", "grace.hopper", "olga",
                    "zqsecretzq", "<form", "Log out", "/act", "/ask"):  # fmt: skip
         assert secret not in page, secret
+    assert "another user's job" not in page  # others of the owner's are hidden too
+    assert "another job</li>" in page
     assert f'href="/jobs/{mine}"' not in page
     answer = lived.browser("").get(_link(lived, maker, mine))
     assert answer.headers["cache-control"] == "no-store"
