@@ -205,6 +205,8 @@ def _what_would_help(
         because = f": {said}" if said else ""
         lasts = duration(explained["estimate_s"])
         rows.append(("Prediction", f"It is expected to run {lasts}{because}."))
+    if analysis is not None and analysis.get("odds"):
+        rows.append(("Odds", analysis["odds"]["text"]))
     if explained["packing"]:
         rows += _sharing(explained["packing"])
     return rows

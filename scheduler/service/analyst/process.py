@@ -24,6 +24,7 @@ from scheduler.backends.events import Event, Kind, canonical
 from scheduler.core.decisions import Decision, Reason
 from scheduler.core.queue import QueuedJob
 from scheduler.explain import findings as reasons
+from scheduler.explain.odds import odds
 from scheduler.explain.whatif.changes import Change, NotPossible
 from scheduler.explain.whatif.counterfactuals import WhatIf, told
 from scheduler.explain.whatif.forecasts import (
@@ -406,7 +407,8 @@ class Analyst:
                 futures = self.futures()
                 found, closed = reasons.answer(futures, job_id), self._closed(names)
                 said = reasons.told(found, owner, futures, names=names, closed=closed)
-                return said | {"seq": self.state.seen, "changed": self._changed(futures, job_id)}
+                said |= {"seq": self.state.seen, "changed": self._changed(futures, job_id)}
+                return said | {"odds": self._odds(job_id)}
             if kind == "after":
                 return self._after(job_id, str(body["other"]))
             asking = WhatIf(
@@ -426,6 +428,19 @@ class Analyst:
         except (NotPossible, LookupError) as error:
             return {"unavailable": str(error).strip("'\"")}
         return {"unavailable": f"no such question: {kind}"}
+
+    def _odds(self, job_id: str) -> dict[str, Any] | None:
+        """How likely a job runs long, as the policy believes; without a belief, as futures do."""
+        core = self.state.core
+        queued = core.known(job_id)
+        if queued.estimate_s is None:
+            return None
+        believed = getattr(core.policy, "distribution", self.memory.durations)
+        names: Sequence[str] = ()
+        if queued.score is not None and self.state.bundle == queued.score.bundle:
+            bundle = self.bundle_store.find({"digest": queued.score.bundle})
+            names = bundle.duration.term_names
+        return odds(believed, queued.estimate_s, queued.job.time_limit_s, queued.score, names)
 
     def _changed(self, futures: Futures, job_id: str) -> str:
         """How its start has moved since it was submitted, and by what; "" where it has not."""

@@ -56,6 +56,35 @@ class PredictionReason:
 
 
 @dataclass(frozen=True, slots=True)
+class OddsReason:
+    """Terms of the predicted duration that say the same; `points`: percent points on the odds."""
+
+    text: str
+    points: float
+
+
+@dataclass(frozen=True, slots=True)
+class Odds:
+    """How likely it runs for more than `over_s` seconds, by what decides.
+
+    Attributes:
+        share: of one; starts: where every job starts. The points of the reasons, added to it one by
+            one in their order, sum to what is between them; without reasons: they are not known.
+        text: the same in words.
+    """
+
+    over_s: float
+    share: float
+    starts: float
+    reasons: list[OddsReason]
+    text: str
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> Odds:
+        return cls(**{**told, "reasons": [OddsReason(**one) for one in told["reasons"]]})
+
+
+@dataclass(frozen=True, slots=True)
 class Packing:
     """Why it shares its GPUs: the tree path, and the predicted speed of both."""
 
@@ -110,6 +139,7 @@ class Analysis:
         promise: the same in words, with its condition.
         changed: how its start has moved since it was submitted, and by what (undone on a copy); ""
             where it has not.
+        odds: that it runs long; None: nothing is predicted, or its time limit is short.
         sharing: why it does not share GPUs of the run that came closest; "" where none did.
         not_examined: what was left out.
         suggestions: changes that were seen to help.
@@ -137,6 +167,7 @@ class Analysis:
     promise: str = ""
     changed: str = ""
     sharing: str = ""
+    odds: Odds | None = None
     not_examined: list[str] = field(default_factory=list)
     suggestions: list[WhatIfAnswer] = field(default_factory=list)
     unavailable: str = ""
@@ -153,6 +184,7 @@ class Analysis:
             either=[InTheWay(**holder) for holder in why["either"]],
             instead=[[InTheWay(**holder) for holder in runs] for runs in why["instead"]],
             order=[OrderTerm(**term) for term in why["order"]],
+            odds=Odds.of(why["odds"]) if why.get("odds") else None,
             suggestions=[
                 WhatIfAnswer.of(job_id, one["change"], one)
                 for one in suggested.get("suggestions", ())
