@@ -67,6 +67,7 @@ class Journal:
         os.chmod(folder / "journal.db", 0o600)
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=NORMAL")
+        self._db.execute("PRAGMA secure_delete=ON")  # of users' environments nothing is to be left
         self._db.executescript(_SCHEMA)
         self.site = self._site()
 
