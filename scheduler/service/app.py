@@ -62,6 +62,8 @@ def create_app(
     own = store is None
     store = store or Store(settings.database)
     guard(settings, store)
+    if own:
+        store.go_on()  # else whoever hands it in has seen to that
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

@@ -542,6 +542,7 @@ def _place(state: State, job_id: str) -> tuple[int, float]:
 def run_analyst(settings: Settings, stopping: Callable[[], bool]) -> None:
     """The process of the service that foresees, or stands by."""
     store = ThreadedStore(settings.database)
+    store.go_on()
     # a forecast may wait for the processor, a decision may not: this thread takes little where all
     # want it, and does not interrupt who is at work when it wakes
     os.nice(10)

@@ -393,6 +393,7 @@ def run_follower(settings: Settings, stopping: Callable[[], bool], holder: str =
     if hasattr(os, "SCHED_BATCH"):
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     store, slurm = Store(settings.database), slurm_of(settings)
+    store.go_on()
     header = followed_header(store)
     order = settings.slurm_mode == "order"
     follower = Follower(
