@@ -227,6 +227,15 @@ def form(request: Request) -> dict[str, str]:
     return dict(fields)
 
 
+def scheme(request: Request) -> str:
+    """`https` where the visitor speaks TLS, to this service or to a proxy that says so.
+
+    A visitor who says so in the proxy's place changes only the answer to that visitor.
+    """
+    told = request.headers.get("x-forwarded-proto", "")
+    return "https" if told == "https" else request.url.scheme
+
+
 def _netloc(origin: str) -> str | None:
     try:
         return urlsplit(origin).netloc.lower()

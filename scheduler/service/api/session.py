@@ -7,7 +7,7 @@ from urllib.parse import quote, urlsplit
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
-from scheduler.service.api.auth import COOKIE, Authenticator, form
+from scheduler.service.api.auth import COOKIE, Authenticator, form, scheme
 from scheduler.service.api.problems import Problem
 
 router = APIRouter(include_in_schema=False)
@@ -41,8 +41,7 @@ def login(request: Request) -> Response:
         max_age=LASTS_S,
         httponly=True,
         samesite="strict",
-        secure=request.url.scheme == "https"
-        or request.headers.get("x-forwarded-proto", "") == "https",
+        secure=scheme(request) == "https",
     )
     return answer
 

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from scheduler.service.api import shares
-from scheduler.service.api.auth import Asking, Authenticator, form
+from scheduler.service.api.auth import Asking, Authenticator, form, scheme
 from scheduler.service.api.problems import Problem
 from scheduler.service.log.store.visibility import Viewer
 from scheduler.service.pages.queries import PageQueries
@@ -41,7 +41,7 @@ def make(request: Request, viewer: Asking, job_id: str) -> Response:
     if made is None:
         problem = "This service asks for no tokens: there is none to sign a link with."
         return _page(request, viewer, job_id, problem=problem, status=409)
-    base = f"{request.url.scheme}://{request.headers.get('host', '')}"
+    base = f"{scheme(request)}://{request.headers.get('host', '')}"
     path = f"{request.scope.get('root_path', '')}/shared/{job_id}/{made.mark}"
     return _page(request, viewer, job_id, share=made, link=base + path)
 

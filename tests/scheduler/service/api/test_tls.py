@@ -10,7 +10,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from http.client import HTTPSConnection
+from http.client import HTTPConnection, HTTPSConnection
 from pathlib import Path
 
 import pytest
@@ -58,7 +58,7 @@ class Proxied:
     """A service behind nginx, as deploy/proxy/nginx.conf has it."""
 
     def __init__(self, service: Service, folder: Path):
-        self.port, behind = free_port(), free_port()
+        self.port, self.plain, behind = free_port(), free_port(), free_port()
         settings = Settings(
             database=service.database, backend="simulated", server_names=NAME, port=behind
         )
@@ -72,6 +72,7 @@ class Proxied:
         self.thread.start()
         site = (ROOT / "deploy" / "proxy" / "nginx.conf").read_text()
         for was, there in (
+            ("listen 80;", f"listen 127.0.0.1:{self.plain};"),
             ("listen 443 ssl;", f"listen 127.0.0.1:{self.port} ssl;"),
             ("/etc/ssl/pellucid/fullchain.pem", str(self.chain)),
             ("/etc/ssl/pellucid/key.pem", str(key)),
@@ -147,6 +148,14 @@ def test_the_documented_proxy_serves_the_api_and_the_pages(
     form["Origin"] = "https://evil.example.org"
     assert proxied.request("POST", "/login", entered, **form)[0] == 403
     assert proxied.request("GET", "/health", Host="evil.example.org")[0] == 421
+
+
+def test_who_comes_without_tls_is_sent_to_it(proxied: Proxied) -> None:
+    connection = HTTPConnection("127.0.0.1", proxied.plain, timeout=10)
+    connection.request("GET", "/jobs/a?of=b", headers={"Host": NAME})
+    answer = connection.getresponse()
+    assert (answer.status, answer.headers["location"]) == (301, f"https://{NAME}/jobs/a?of=b")
+    connection.close()
 
 
 def test_behind_a_proxy_tokens_cannot_be_off(service: Service) -> None:

@@ -45,6 +45,17 @@ def _link(lived: Lived, user: str, job: str, lasts: str = "1 day") -> str:
     return str(link)
 
 
+@pytest.mark.parametrize(("told", "scheme"), [("https", "https"), ("http", "http"), ("", "http")])
+def test_a_link_made_behind_tls_says_so(
+    lived: Lived, jobs: tuple[str, str, str], told: str, scheme: str
+) -> None:
+    browser = lived.browser("ada.byron")
+    path = f"/jobs/{jobs[1]}/share"
+    sent = {**fields(browser.get(path).text), "lasts": "1 day"}
+    made = browser.post(path, data=sent, headers={"X-Forwarded-Proto": told} if told else {})
+    assert re.findall(r'data-link readonly value="([a-z]+)://', made.text) == [scheme]
+
+
 def _guest(lived: Lived, path: str) -> tuple[int, str]:
     answer = lived.browser("").get(path)
     return answer.status_code, unescape(answer.text)
