@@ -105,7 +105,9 @@ class Trials:
         as_it_is = self.forecast(job)
         found = []
         for change in self._changes(job):
-            made = self.forecast(replace(change.job, priority=1, reason=""))
+            # a priority is computed anew, or stays the place in line
+            priority = 1 if self.site.weighs else job.priority
+            made = self.forecast(replace(change.job, priority=priority, reason=""))
             if _sooner(made, as_it_is, self.now):
                 found.append({"words": change.words, "command": change.command} | made)
         found.sort(key=lambda one: one["start_p50"])

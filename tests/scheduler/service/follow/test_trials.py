@@ -1,0 +1,31 @@
+"""What is tried on a queue that is told by the test: no daemons."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from scheduler.backends.slurm.parse import SlurmJob
+from scheduler.service.follow.answers import TRIED
+from tests.scheduler.service.follow.test_follow import NOW, SAYS, Scene
+
+
+def job(scene: Scene, number: int, gpus: int, hours: float, **more: Any) -> SlurmJob:
+    kinds = (("", gpus),)
+    return scene.job(number, gpus=gpus, gpu_types=kinds, time_limit_s=hours * 3600.0, **more)
+
+
+def test_what_is_tried_without_multifactor_keeps_its_place_in_line() -> None:
+    scene = Scene(None, "slurm", order=False)
+    scene.slurm.has = [replace(node, cpus=8, types=(("", 4),)) for node in scene.slurm.has]
+    config = f"{SAYS['scontrol show config']}\nPriorityType = priority/basic"
+    scene.slurm.says["scontrol show config"] = config
+    all_of, half_of = ((0, 1, 2, 3),), ((0, 1),)
+    scene.look(
+        job(scene, 1, 4, 90.0, state="RUNNING", nodes=("n1",), held_gpus=all_of, start=NOW),
+        job(scene, 2, 2, 10.0, state="RUNNING", nodes=("n2",), held_gpus=half_of, start=NOW),
+        job(scene, 3, 4, 20.0, priority=1000, reason="Resources"),
+        job(scene, 4, 2, 30.0, priority=999, reason="Priority"),  # too long to go before it
+    )
+    tried = scene.follower.answer(TRIED, {"job_id": "3"})["tried"]
+    assert "with 2 GPUs" in [one["words"] for one in tried if not one["reason"]]
