@@ -77,10 +77,10 @@ class Outcome:
     @property
     def helps(self) -> bool:
         """It starts at once, or earlier by a minute or more, and not by the luck of the draw: in
-        five of six futures, and at all odds near even ones."""
+        each of the futures, and at all odds near even ones."""
         gain = self.gain_s is not None and self.gain_s >= MINUTE_S and self.futures >= LEAST
-        often = 6 * self.earlier >= 5 * self.futures
-        return self.starts_now or (gain and often and self._earlier_near_even_odds)
+        always = self.earlier == self.futures
+        return self.starts_now or (gain and always and self._earlier_near_even_odds)
 
     @property
     def _earlier_near_even_odds(self) -> bool:
