@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 from features.clock import Clock
 from features.plugins import load
 from scheduler.backends.base import Backend
 from scheduler.backends.local.host import Host, own_user, read_declared
-from scheduler.backends.slurm.client import Slurm, SlurmDown, SlurmError, to_stdout
+from scheduler.backends.slurm.client import (
+    READ_PATIENCE_S,
+    Slurm,
+    SlurmDown,
+    SlurmError,
+    to_stdout,
+)
 from scheduler.backends.slurm.parse import ParseError
 from scheduler.backends.slurm.shape import Shape
 from scheduler.core.cluster import ClusterSpec
@@ -85,12 +92,27 @@ def not_modelled(settings: Settings) -> list[str]:
     return [unmodelled_words(*one) for one in found.items()]
 
 
-def open_backend(settings: Settings, header: LogHeader, clock: Clock | None = None) -> Backend:
-    """The backend of the settings, as its last user left it; `clock` is that of this process."""
+def longest_command_s(settings: Settings) -> float:
+    """So long the backend may wait for one command, in which nobody hears of the decider."""
+    return READ_PATIENCE_S if settings.backend == "slurm" else 0.0
+
+
+def open_backend(
+    settings: Settings,
+    header: LogHeader,
+    clock: Clock | None = None,
+    beat: Callable[[], object] | None = None,
+) -> Backend:
+    """The backend of the settings, as its last user left it.
+
+    Args:
+        clock: that of this process.
+        beat: called before each command that may take long.
+    """
     if settings.backend == "simulated":
         return _open_simulated(settings, header, clock or Clock())
     if settings.backend == "slurm":
-        return _open_slurm(settings, header, clock)
+        return _open_slurm(settings, header, clock, beat)
     if ":" in settings.backend:
         opened: Backend = load(settings.backend)(settings, header)
         return opened
@@ -113,7 +135,12 @@ def _open_simulated(settings: Settings, header: LogHeader, clock: Clock) -> Back
     return SimulatedBackend(world)
 
 
-def _open_slurm(settings: Settings, header: LogHeader, clock: Clock | None) -> Backend:
+def _open_slurm(
+    settings: Settings,
+    header: LogHeader,
+    clock: Clock | None,
+    beat: Callable[[], object] | None,
+) -> Backend:
     """In mode `place`; the others only follow."""
     from scheduler.backends.slurm.backend import SlurmBackend
 
@@ -121,8 +148,9 @@ def _open_slurm(settings: Settings, header: LogHeader, clock: Clock | None) -> B
     lent = spec.profiling.nodes if spec.profiling is not None else {}
     shape = Shape(spec.cluster, header.names, lent, settings.slurm_profiling)
     declared = read_declared(settings.fake_profiles) if settings.fake_profiles else ()
-    folder = settings.state_dir / "slurm"
-    return SlurmBackend(folder, shape, slurm_of(settings), declared=declared, clock=clock)
+    folder, slurm = settings.state_dir / "slurm", slurm_of(settings)
+    slurm.beat = beat or slurm.beat
+    return SlurmBackend(folder, shape, slurm, declared=declared, clock=clock)
 
 
 def host_of(settings: Settings, cluster: ClusterSpec) -> Host:

@@ -22,7 +22,7 @@ class Pace:
         soon_s: between two looks while something is about to start or end.
         calm_s: otherwise.
         again_s: a cancel that shows no effect is repeated after so long.
-        submit_s: longest time spent on submitting before looking again.
+        submit_s: longest time spent on submitting, or on cancelling, before looking again.
     """
 
     soon_s: float = 0.25

@@ -3,8 +3,8 @@
 A job is submitted held and without GPUs, placed by one update, then released (`commands`); how it
 does is seen by `polling`. What was asked of Slurm is in the journal before and after, and an
 attempt is named in its job's comment, so that whoever opens the journal after a crash finds what
-was begun. Nothing here blocks for longer than `client.PATIENCE_S`, and nothing is ever cancelled
-but what was stopped or is over its limit.
+was begun. No command is waited for longer than `client.READ_PATIENCE_S`, and nothing is ever
+cancelled but what was stopped or is over its limit.
 """
 
 from __future__ import annotations

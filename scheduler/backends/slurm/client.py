@@ -97,6 +97,9 @@ class Slurm:
         environment: added to that of the commands (SLURM_CONF).
         show: dry run: called with every command that would change something, which is then not run.
         clock: seconds, never going back; for the pauses.
+
+    Attributes:
+        beat: called before each command, so that who minds this process knows that it goes on.
     """
 
     def __init__(
@@ -111,6 +114,7 @@ class Slurm:
         self._show, self._clock = show, clock
         self._pen: _Pen | None = None
         self._turns = Turns(clock)
+        self.beat: Callable[[], object] = lambda: None
         self.reads = 0  # commands that asked the controller for a list
 
     @property
@@ -188,6 +192,7 @@ class Slurm:
         try:
             self._pen = self._pen or _Pen(self._environment)
             for line in lines:
+                self.beat()
                 said = self._pen.write(line)
                 if unreachable(said):
                     raise SlurmDown(said)
@@ -202,6 +207,7 @@ class Slurm:
     # --- processes ----------------------------------------------------------------------------
 
     def _run(self, command: Sequence[str], patience_s: float, stdin: str = "") -> str:
+        self.beat()
         self._wait_for_turn()
         try:
             done = subprocess.run(

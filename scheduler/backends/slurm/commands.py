@@ -61,9 +61,7 @@ class Commands:
         with self._by_rest():
             self._place([a for a in live if a.is_held and not a.stop])
         with self._by_rest():
-            for attempt in live:
-                if (attempt.stop or attempt.limit) and attempt.slurm_id and not attempt.over:
-                    self._cancel(attempt)
+            self._cancel_all([a for a in live if (a.stop or a.limit) and a.slurm_id and not a.over])
         with self._by_rest():
             if self._queue is not None:
                 self._queue.show()
@@ -227,6 +225,13 @@ class Commands:
         return script.update(attempt.slurm_id, launch, self._shape, text, ours=ours)
 
     # --- out of Slurm -------------------------------------------------------------------------
+
+    def _cancel_all(self, attempts: Iterable[SlurmAttempt]) -> None:
+        """As many as there is time for, those first that were not asked for yet."""
+        until = time.monotonic() + self._pace.submit_s
+        for attempt in sorted(attempts, key=lambda attempt: attempt.cancelled_at or 0.0):
+            if time.monotonic() < until:
+                self._cancel(attempt)
 
     def _cancel(self, attempt: SlurmAttempt) -> None:
         now, last = time.monotonic(), attempt.cancelled_at

@@ -121,6 +121,7 @@ class RestSlurm(Slurm):
         raise SlurmError(words)
 
     def _request(self, method: str, path: str, body: object) -> httpx2.Response:
+        self.beat()
         try:
             token = word_of(self._token())
         except ValueError as error:

@@ -32,7 +32,7 @@ from features.folders import OpenFolder, private_folder
 from scheduler.assembly import ALL_STATED, CoreSpec, Stated
 from scheduler.service.api.auth import service_user
 from scheduler.service.api.tokens import guard
-from scheduler.service.backends import host_of, open_backend
+from scheduler.service.backends import host_of, longest_command_s, open_backend
 from scheduler.service.decide.decider import Decider
 from scheduler.service.decide.systemd import notify
 from scheduler.service.log.bundles import BundleStore
@@ -70,7 +70,8 @@ SWITCH_S = 0.0005  # longest turn of a thread of an API process at its interpret
 KILLED_PAUSE_S = 0.5  # before one that somebody killed is: it was not dying by itself
 STOP_S = 10.0  # a process that does not end by then is killed
 # One that has not been heard of for so long hangs, and is killed. The decider: as soon as others
-# could have its lease, but not while it waits for a database that is locked, or the backend's lock.
+# could have its lease, but not while it waits for a database that is locked, or the backend's lock,
+# and so much later as the backend may wait for one command.
 DECIDER_HANGS_S, HANGS_S = 15.0, 120.0
 BEGINS_S = 60.0  # time to be heard of first
 
@@ -199,7 +200,7 @@ def run_decider(settings: Settings, stopping: Stopping, holder: str = "") -> Non
     bundle_store = BundleStore(settings.state_dir / "bundles")
     decider = Decider(
         store,
-        lambda: open_backend(settings, header, store.clock),
+        lambda: open_backend(settings, header, store.clock, stopping),
         bundle_store,
         holder=holder or this_process(),
         champion=settings.bundle,
@@ -426,7 +427,10 @@ class Supervisor:
             return
         silent_s = now - (self.counts.beats[child.name].value or child.started + BEGINS_S)
         decides = child.run is run_decider
-        most_s = max(DECIDER_HANGS_S, self.settings.lease_s * 4 / 3) if decides else HANGS_S
+        most_s = HANGS_S
+        if decides:
+            most_s = max(DECIDER_HANGS_S, self.settings.lease_s * 4 / 3)
+            most_s += longest_command_s(self.settings)
         if silent_s > most_s:
             self.log.error("process_hangs", process=child.name, silent_s=round(silent_s, 1))
             child.process.kill()

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 
 from features.schema import State
 from scheduler.backends.base import Happened, Launch, Purpose, Report
+from scheduler.backends.slurm import commands
 from scheduler.backends.slurm.attempts import Pace
 from scheduler.backends.slurm.backend import SlurmBackend
 from scheduler.backends.slurm.client import Slurm, SlurmDown, SlurmError
@@ -299,3 +301,38 @@ def test_the_prolog_asks_for_the_slots_alone(tmp_path: Path) -> None:
     asked = (tmp_path / "asked").read_text().split()
     assert " ".join(asked) == "-h -a -t all -j 7 -o %A %b"
     assert "SQUEUE_" not in (tmp_path / "env").read_text()
+
+
+def test_cancelling_many_leaves_time_to_look_and_forgets_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at, asked = [100.0], list[str]()
+
+    class SlowSlurm(LateSlurm):
+        def cancel(self, job_id: str) -> None:
+            asked.append(job_id)
+            at[0] += 5.0
+
+    monkeypatch.setattr(commands, "time", SimpleNamespace(monotonic=lambda: at[0]))
+    backend = SlurmBackend(
+        tmp_path, Shape.of([NODE]), SlowSlurm(), adopts=False, pace=Pace(again_s=1.0)
+    )
+    for job_id in ("77", "78", "79"):
+        backend.launch(a_launch(job_id))
+        backend.stop(job_id, 1)
+    for done in range(1, 4):
+        backend.timing.looked = at[0]
+        backend.commands.act()
+        assert len(asked) == done
+    assert asked == ["77", "78", "79"]
+    backend.close()
+
+
+def test_whoever_minds_the_process_hears_of_it_before_each_command(tmp_path: Path) -> None:
+    heard: list[float] = []
+    slurm = Slurm({"PATH": str(tmp_path)})
+    slurm.beat = lambda: heard.append(time.monotonic())
+    for done in range(1, 3):
+        with pytest.raises(SlurmError, match="is Slurm installed here"):
+            slurm.jobs()
+        assert len(heard) == done
