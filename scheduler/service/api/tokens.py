@@ -72,6 +72,19 @@ def create(
     lasts_s: float | None = None,
 ) -> tuple[Token, str]:
     """Make a token. Returns it with its secret, which cannot be had again."""
+    with store.writing() as connection:
+        return _create(connection, name, role, vcs, os_user, now, lasts_s)
+
+
+def _create(
+    connection: Connection,
+    name: str,
+    role: Role,
+    vcs: Sequence[str],
+    os_user: str,
+    now: float,
+    lasts_s: float | None,
+) -> tuple[Token, str]:
     if not name or len(name) > 128 or not name.isprintable():
         raise TokenError(f"name is {name!r}; give 1 to 128 printable characters")
     if lasts_s is not None and lasts_s <= 0:
@@ -79,19 +92,18 @@ def create(
     secret = PREFIX + secrets.token_urlsafe(32)
     expires = None if lasts_s is None else now + lasts_s
     token = Token(str(uuid.uuid4()), name, role, tuple(vcs), os_user, now, expires, None)
-    with store.writing() as connection:
-        connection.execute(
-            insert(tokens).values(
-                id=token.id,
-                name=name,
-                hash=digest(secret),
-                role=role.value,
-                vcs=json.dumps(list(vcs)),
-                os_user=os_user,
-                created_at=now,
-                expires_at=expires,
-            )
+    connection.execute(
+        insert(tokens).values(
+            id=token.id,
+            name=name,
+            hash=digest(secret),
+            role=role.value,
+            vcs=json.dumps(list(vcs)),
+            os_user=os_user,
+            created_at=now,
+            expires_at=expires,
         )
+    )
     return token, secret
 
 
@@ -115,8 +127,12 @@ def by_id(connection: Connection, token_id: str) -> Token | None:
 def every(store: Store) -> list[Token]:
     """All tokens, oldest first."""
     with store.engine.connect() as connection:
-        rows = connection.execute(select(tokens).order_by(tokens.c.created_at)).mappings()
-        return [_token(row) for row in rows]
+        return _every(connection)
+
+
+def _every(connection: Connection) -> list[Token]:
+    rows = connection.execute(select(tokens).order_by(tokens.c.created_at)).mappings()
+    return [_token(row) for row in rows]
 
 
 def tenants(connection: Connection, now: float) -> list[str]:
@@ -128,21 +144,19 @@ def tenants(connection: Connection, now: float) -> list[str]:
 
 def rotate(store: Store, name: str, *, now: float, overlap_s: float) -> tuple[Token, str]:
     """A new token in the place of the latest of a name: the same rights, for as long as that one
-    was made for. Every other token of the name holds for `overlap_s` more seconds at most.
+    was made for. Every other token of the name and role holds for `overlap_s` more seconds at most.
 
     Returns it with its secret. Raises TokenError when none of that name holds.
     """
-    holding = [token for token in every(store) if token.name == name and token.holds(now)]
-    if not holding:
-        raise TokenError(f"no token of {name!r} holds: make one with `pellucid token create`")
-    last = holding[-1]
-    lasts_s = None if last.expires_at is None else last.expires_at - last.created_at
-    made = create(
-        store, name, last.role, vcs=last.vcs, os_user=last.os_user, now=now, lasts_s=lasts_s
-    )
     until = now + overlap_s
     with store.writing() as connection:
-        old = tokens.c.id.in_([token.id for token in holding])
+        holding = [one for one in _every(connection) if one.name == name and one.holds(now)]
+        if not holding:
+            raise TokenError(f"no token of {name!r} holds: make one with `pellucid token create`")
+        last = holding[-1]
+        lasts_s = None if last.expires_at is None else last.expires_at - last.created_at
+        made = _create(connection, name, last.role, last.vcs, last.os_user, now, lasts_s)
+        old = tokens.c.id.in_([token.id for token in holding if token.role is last.role])
         later = tokens.c.expires_at.is_(None) | (tokens.c.expires_at > until)
         connection.execute(update(tokens).where(old, later).values(expires_at=until))
     return made

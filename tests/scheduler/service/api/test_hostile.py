@@ -14,7 +14,7 @@ import pytest
 from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import select
+from sqlalchemy import event, select
 from sqlalchemy.exc import OperationalError
 
 from scheduler.backends.events import INPUTS, Kind
@@ -530,6 +530,30 @@ def test_a_token_that_is_rotated_overlaps_and_has_the_same_rights(store: Store) 
             assert [one is not None for one in found] == which
     with pytest.raises(TokenError, match="no token of 'bob' holds"):
         tokens.rotate(store, "bob", now=1100.0, overlap_s=0.0)
+
+
+def test_a_rotation_ends_no_token_of_another_role(store: Store) -> None:
+    _, submits = tokens.create(store, "alice", Role.SUBMITTER, now=1000.0)
+    _, reads = tokens.create(store, "alice", Role.VIEWER, now=1001.0)
+    made, _ = tokens.rotate(store, "alice", now=1100.0, overlap_s=60.0)
+    assert made.role is Role.VIEWER
+    with store.engine.connect() as connection:
+        assert tokens.find(connection, submits, 1161.0) is not None
+        assert tokens.find(connection, reads, 1161.0) is None
+
+
+def test_a_rotation_that_fails_leaves_no_new_token(store: Store) -> None:
+    old, _ = tokens.create(store, "alice", Role.SUBMITTER, now=1000.0)
+
+    def fail(connection: object, cursor: object, statement: str, *_: object) -> None:
+        if statement.startswith("UPDATE tokens"):
+            raise OSError("disk full")
+
+    event.listen(store.engine, "before_cursor_execute", fail)
+    with pytest.raises(OSError, match="disk full"):
+        tokens.rotate(store, "alice", now=1100.0, overlap_s=0.0)
+    event.remove(store.engine, "before_cursor_execute", fail)
+    assert [token.id for token in tokens.every(store)] == [old.id]
 
 
 def test_a_stream_ends_when_its_token_is_revoked(
