@@ -265,5 +265,8 @@ def _shown(body: Any) -> Any:
     """Of an answer what is worth keeping."""
     if not isinstance(body, dict):
         return None
-    names = (*SHOWN, "needed", "applied", "asked", "over", "unknown", "changed", "type", "detail")
+    names = (
+        *SHOWN, "needed", "priority_before", "priority_after", "applied", "asked", "over",
+        "unknown", "changed", "type", "detail",
+    )  # fmt: skip
     return {name: body[name] for name in names if name in body}

@@ -48,7 +48,7 @@ def what_was_accepted_is_in_the_log(history: History) -> list[str]:
         left[event["kind"], event["actor"], event["job"]] += 1
     found = []
     for call in history.accepted(*KIND):
-        if call["op"] == "priority" or not _made(call):
+        if not _made(call):
             continue
         key = KIND[call["op"]], call["who"], call["job"]
         left[key] -= 1
@@ -59,6 +59,8 @@ def what_was_accepted_is_in_the_log(history: History) -> list[str]:
 
 def _made(call: Entry) -> bool:
     answer = call["answer"] or {}
+    if "priority_before" in answer:
+        return bool(answer["priority_before"] != answer["priority_after"])
     return bool(answer.get("needed", answer.get("changed", True)))
 
 

@@ -27,9 +27,9 @@ def somebody_takes_over(history: History) -> list[str]:
     """
     lease_s = history.begins.get("lease_s")
     decides = [one["at"] for one in history.by["decides"]]
-    if not lease_s or not decides:
+    if not lease_s:
         return []
-    until = max(one["at"] for one in history.records if "at" in one and one["what"] == "call")
+    until = max((call["at"] for call in history.calls), default=0.0)
     found = []
     for quiet_from, quiet_to in zip([0.0, *decides], [*decides, until], strict=True):
         if quiet_to - quiet_from <= lease_s:

@@ -20,7 +20,11 @@ def a_call(op: str, job: str = "a", **more: Any) -> dict[str, Any]:
 
 
 def a_line(seq: int, kind: str, job: str = "", cause: int = 0, **body: Any) -> dict[str, Any]:
-    actor = "ann" if kind in ("submitted", "cancel_asked", "held", "released", "changed") else ""
+    actor = (
+        "ann"
+        if kind in ("submitted", "cancel_asked", "held", "released", "changed", "priority_set")
+        else ""
+    )
     return {
         "what": "log", "seq": seq, "kind": kind, "job": job, "actor": actor, "cause": cause,
         "body": body,
@@ -88,6 +92,7 @@ def ran(job: str, at: float, end: float, **more: Any) -> list[dict[str, Any]]:
     return [began | more, ended]
 
 
+PUT_OFF = {"priority_before": 0, "priority_after": -1}
 CANCELLED = a_line(3, "cancel_asked", "a")
 LATER = {"what": "decides", "at": 30.0, "holder": "one", "term": 1}
 AT_THE_END = a_call("list", "", at=60.0)
@@ -125,6 +130,7 @@ BROKEN = [
     ("was answered with the jobs", add(a_call("submit", "b", status=201, key="k1"))),
     ("nobody was told of", add(a_line(8, "submitted", "b"))),
     ("release of a", add(a_call("release", answer={"needed": True}))),
+    ("priority of a", add(a_call("priority", status=200, answer=PUT_OFF))),
     ("nobody was told of: ['b']", lambda h: [
         h.append(a_call("submit", "", key="k2", status=422)), h.append(a_line(8, "submitted", "b")),
     ]),
@@ -133,6 +139,9 @@ BROKEN = [
     ("term 1 after 2", add(a_line(8, "lease", term=2), a_line(9, "lease", term=1))),
     ("nobody decided from 4.0 to 30.0", add(LATER, AT_THE_END)),
     ("nobody decided from 4.0 to 60.0", add(AT_THE_END)),
+    ("nobody decided from 0.0 to 60.0", lambda h: [
+        *(h.remove(a(h, "decides")) for _ in range(3)), h.append(AT_THE_END),
+    ]),
 ]  # fmt: skip
 
 
@@ -147,6 +156,13 @@ def test_a_hold_that_was_released_and_a_node_that_was_opened_are_in_nobodys_way(
     history = right()
     history += [a_line(2, "held", "a"), a_line(3, "released", "a")]
     history += [a_line(2, "node_set", node=0, open=False), a_line(3, "node_set", node=0, open=True)]
+    assert check(history) == []
+
+
+def test_a_priority_that_was_so_already_needs_no_event() -> None:
+    again = {"priority_before": -1, "priority_after": -1}
+    history = [*right(), a_line(8, "priority_set", "a", priority=-1)]
+    history += [a_call("priority", status=200, answer=answer) for answer in (PUT_OFF, again)]
     assert check(history) == []
 
 
