@@ -142,16 +142,16 @@ class Authenticator:
 
     def guest(self, request: Request, job_id: str, mark: str) -> tuple[Viewer, int]:
         """Who a shared link lets in, and until when. Raises Problem (404, 429)."""
-        address = request.client.host if request.client else ""
-        wait = self._rate.take(f"link {address}")
-        if not wait:
-            with self._store.engine.connect() as connection:
-                found = shares.opened(connection, job_id, mark, time())
-            if found is not None:
-                return found
-            wait = self._guesses.take(address)
+        with self._store.engine.connect() as connection:
+            found = shares.opened(connection, job_id, mark, time())
+        if found is not None:  # by job: behind a proxy all guests have one address
+            wait = self._rate.take(f"link {job_id}")
+        else:
+            wait = self._guesses.take(request.client.host if request.client else "")
         if wait:
             raise Problem(429, "too-many-requests", "slow down", retry_after_s=wait)
+        if found is not None:
+            return found
         raise Problem(404, "not-found", "this link does not hold, or does no more")
 
     def _identify(self, request: Request) -> tuple[Viewer, bool]:

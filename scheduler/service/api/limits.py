@@ -20,7 +20,7 @@ class Limits:
 
     Attributes:
         body_bytes: largest request body.
-        rate_per_s, burst: requests of one token (or, without one, of one address).
+        rate_per_s, burst: requests of one token, or of all who have links to one job.
         refusals_per_s, refusals_burst: refusals that are written to the log; others are counted.
         answer_s: how long a request waits for the analyst.
     """

@@ -160,6 +160,20 @@ def test_guessing_is_slowed_down(lived: Lived, jobs: tuple[str, str, str]) -> No
     assert _guest(lived, link)[0] == 200
 
 
+def test_one_links_guests_are_not_in_the_way_of_anothers(
+    lived: Lived, jobs: tuple[str, str, str]
+) -> None:
+    """Behind a proxy all of them come from one address."""
+    links = [_link(lived, "ada.byron", job) for job in jobs[1:]]
+    lived.app = create_app(
+        lived.settings, store=lived.store, limits=Limits(rate_per_s=1e-6, burst=2)
+    )
+    wrong = links[0][:-1] + ("0" if links[0][-1] != "0" else "1")
+    assert [_guest(lived, wrong)[0] for _ in range(3)] == [404] * 3, "and costs the link nothing"
+    assert [_guest(lived, links[0])[0] for _ in range(3)] == [200, 200, 429]
+    assert _guest(lived, links[1])[0] == 200
+
+
 def test_a_guest_sees_one_job_through_every_query(lived: Lived, jobs: tuple[str, str, str]) -> None:
     runs, mine, other = jobs
     with lived.store.engine.connect() as connection:
