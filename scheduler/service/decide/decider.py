@@ -37,6 +37,7 @@ from scheduler.service.log.store.tables import jobs, nodes, settings
 LEASE = "decider"
 NEVER = 2**31 - 1
 SET_BACK_S = 1.0  # of the time of day: smaller steps are corrections
+SET_FORWARD_S = 3600.0  # likewise; a machine that slept is as far behind
 
 
 class Decider:
@@ -88,6 +89,7 @@ class Decider:
         self._kept_at = 0  # seq the state was kept at last
         self._tidied_at = -1  # the same when the collector was let in last
         self._set_back = False  # the time of day, and the log has it
+        self._clock_seen = self.clock.now(), self.clock.monotonic()
         self._busy = ""  # why the backend could not be opened, as it was said last
         self._alive: Callable[[], object] = lambda: None  # tells who minds this process
 
@@ -257,7 +259,11 @@ class Decider:
         self.lease = self.store.keep(self.lease)
 
     def _watch_clock(self) -> None:
-        """Say once that the time of day was set back."""
+        """Say once that the time of day was set back, or far forward."""
+        (was, then), seen = self._clock_seen, (self.clock.now(), self.clock.monotonic())
+        self._clock_seen, leapt_s = seen, seen[0] - was - (seen[1] - then)
+        if leapt_s > SET_FORWARD_S:
+            self.log.warning("clock_went_forward", by_s=round(leapt_s, 3))
         ahead_s = self.clock.ahead_s()
         if self._set_back or ahead_s < SET_BACK_S:
             self._set_back = self._set_back and ahead_s >= SET_BACK_S / 2

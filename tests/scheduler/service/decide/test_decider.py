@@ -326,6 +326,21 @@ class TestRestart:
         assert len(desk.store.read(kinds=[Kind.CLOCK_WENT_BACK])) == 2
         assert clean(desk)
 
+    def test_a_time_of_day_that_is_set_far_forward_is_said_once(self, desk: Desk) -> None:
+        since_boot = [0.0]
+        clock = Clock(lambda: desk.wall, lambda: since_boot[0])
+        desk.store.clock = desk.decider.clock = clock
+        desk.decider._clock_seen = clock.now(), clock.monotonic()
+        with capture_logs() as said:
+            for step_s in (0.0, 60.0, 30 * 86400.0, 0.0):
+                desk.wall += step_s
+                desk.turn()
+            since_boot[0] += 80_000.0
+            desk.wall += 80_000.0
+            desk.turn()
+        told = [line["by_s"] for line in said if line["event"] == "clock_went_forward"]
+        assert told == [30 * 86400.0]
+
     def test_one_stands_by_while_the_other_is_heard_of(self, desk: Desk) -> None:
         assert not desk.another("two").take_over()
         desk.decider.let_go()
