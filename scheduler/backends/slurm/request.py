@@ -20,6 +20,10 @@ from scheduler.backends.slurm.tres import gpu_types, mib
 from scheduler.policies.slurm.priority import duration_s
 from scheduler.policies.slurm.site import Site
 
+MOST = 100_000  # nodes, tasks, CPUs or GPUs that one option may ask for: more than any cluster has
+MOST_MIB = 1e12
+MOST_NICE = 2_147_483_645  # as sbatch has it
+
 
 class RequestError(ValueError):
     """Options that cannot be read; one sentence."""
@@ -102,6 +106,8 @@ def _job(
     cpus = size.cpus
     each = {"node": size.nodes, "cpu": cpus, "gpu": size.gpus_in_all}[per]
     memory = least * each
+    if memory > MOST_MIB:
+        raise RequestError("more memory than any cluster has")
     account = said.account or account or next((a for a, u in site.assocs if u == user), "")
     begin = _begin(said.begin, now) if said.begin else now
     return SlurmJob(
@@ -126,7 +132,7 @@ def _job(
         qos=said.qos or ("normal" if "normal" in site.qos else ""),
         features=said.constraint,
         licences=said.licenses,
-        nice=int(said.nice or 0),
+        nice=_whole("--nice", said.nice or "0", -MOST_NICE, MOST_NICE),
         req_nodes=parse.hosts(said.nodelist),
         min_cpus=size.min_cpus,
         least_mib=least,
@@ -142,11 +148,14 @@ def _job(
 
 def _size(said: argparse.Namespace) -> Size:
     low, dash, high = said.nodes.partition("-")
-    nodes = int(low or 1)
-    max_nodes = (int(high) if dash else nodes) if said.nodes else 1_000_000
-    per_task = int(said.cpus_per_task or 1)
-    per_node = int(said.ntasks_per_node or 0)
-    tasks = int(said.ntasks or 0) or nodes * max(1, per_node)
+    nodes = _whole("--nodes", low) if said.nodes else 1
+    max_nodes = (_whole("--nodes", high) if dash else nodes) if said.nodes else 1_000_000
+    if max_nodes < nodes:
+        raise RequestError(f"--nodes {said.nodes[:20]}: the first number is the larger one")
+    per_task = _whole("--cpus-per-task", said.cpus_per_task or "1")
+    per_node = _whole("--ntasks-per-node", said.ntasks_per_node) if said.ntasks_per_node else 0
+    tasks = _whole("--ntasks", said.ntasks) if said.ntasks else nodes * max(1, per_node)
+    per_gpu = _whole("--cpus-per-gpu", said.cpus_per_gpu) if said.cpus_per_gpu else 0
     if per_node and not said.nodes:
         nodes = ceil(tasks / per_node)
     by_node = said.gpus_per_node or said.gres
@@ -159,13 +168,22 @@ def _size(said: argparse.Namespace) -> Size:
         gpus = {
             kind: n * tasks for kind, n in (gpu_types(_named(said.gpus_per_task)) or {}).items()
         }
+    if any(n > MOST for n in gpus.values()):
+        raise RequestError(f"more than {MOST:,} GPUs")
     on_nodes = bool(by_node) and not said.gpus
     count = sum(gpus.values()) * (nodes if on_nodes else 1)
-    cpus = max(tasks * per_task, count * int(said.cpus_per_gpu or 0), nodes)
+    cpus = max(tasks * per_task, count * per_gpu, nodes)
     least = max(1, per_node) * per_task if per_node else per_task
     return Size(
         nodes, min(max_nodes, max(nodes, tasks)), cpus, least, tuple(gpus.items()), on_nodes
     )
+
+
+def _whole(option: str, said: str, least: int = 1, most: int = MOST) -> int:
+    """The number of an option. Raises RequestError."""
+    if re.fullmatch(r"-?[0-9]{1,10}", said) and least <= int(said) <= most:
+        return int(said)
+    raise RequestError(f"{option} takes a whole number from {least} to {most:,}, not {said[:20]!r}")
 
 
 def _named(gpus: str) -> str:
@@ -197,7 +215,7 @@ def _time(said: str) -> float | None:
     return ceil(found / 60) * 60.0  # Slurm's have whole minutes
 
 
-_IN = re.compile(r"now(?:\+(\d+)(seconds?|minutes?|hours?|days?|weeks?)?)?")
+_IN = re.compile(r"now(?:\+([0-9]{1,10})(seconds?|minutes?|hours?|days?|weeks?)?)?")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
@@ -229,6 +247,7 @@ def _tres(size: Size, memory: float, licences: str, site: Site) -> tuple[tuple[s
                 found[f"gres/gpu:{kind}"] = count * (size.nodes if size.gpus_per_node else 1)
     for one in filter(None, licences.split(",")):
         name, _, many = one.replace("=", ":").partition(":")
+        wanted = _whole("--licenses", many or "1")
         if f"license/{name}" in counted:
-            found[f"license/{name}"] = float(many or 1)
+            found[f"license/{name}"] = float(wanted)
     return tuple(found.items())

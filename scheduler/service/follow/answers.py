@@ -6,11 +6,14 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import structlog
 from sqlalchemy import select, update
 
 from scheduler.backends.events import canonical
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import questions
+
+log = structlog.get_logger()
 
 LEASE = "decider"  # place and the follower exclude each other
 ETA, TRIED = "slurm_eta", "slurm_what_if"
@@ -30,7 +33,17 @@ def answer_questions(
     with store.engine.connect() as connection:
         asked = list(connection.execute(waits))
     for question, kind, body in asked:
-        reply = canonical(answer(kind, json.loads(body)))
+        reply = canonical(_answered(answer, kind, json.loads(body)))
         said = {"answer": reply, "answered_at": store.clock.now()}
         with store.writing() as connection:
             connection.execute(update(questions).where(questions.c.id == question).values(said))
+
+
+def _answered(
+    answer: Callable[[str, Mapping[str, Any]], dict[str, Any]], kind: str, asked: Mapping[str, Any]
+) -> dict[str, Any]:
+    try:
+        return answer(kind, asked)
+    except Exception:  # a question must not end the follower
+        log.exception("question_failed", kind=kind)
+        return {"unavailable": "it could not be tried"}

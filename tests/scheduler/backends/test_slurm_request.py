@@ -1,0 +1,30 @@
+"""Options of sbatch: what cannot be a job is refused in a line."""
+
+from __future__ import annotations
+
+import pytest
+
+from scheduler.backends.slurm.request import RequestError, request
+from scheduler.policies.slurm.site import Partition, Site
+
+SITE = Site({}, {"gpu": Partition("gpu", frozenset(), default=True)})
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "-N -5", "-n -5", "-N 0", "-N 4-2", "-n 1.5", "-c 0", "-L a:nan", "-L a:-1",
+        "--cpus-per-gpu -1", "--gres gpu:" + "9" * 400, "-G a100:100001", "--mem " + "9" * 400,
+        "--nice " + "9" * 400, "-b now+" + "9" * 400, "-t " + "9" * 400,
+    ],
+)  # fmt: skip
+def test_a_number_that_no_job_can_have_is_refused_in_a_line(options: str) -> None:
+    with pytest.raises(RequestError) as refused:
+        request(options.split(), SITE, "alice", "1", 0.0)
+    assert len(str(refused.value).splitlines()) == 1
+
+
+def test_numbers_that_a_job_can_have_are_taken() -> None:
+    options = "-N 2-4 -n 8 -c 2 -L a:2 --gres gpu:a100:4 --mem 40G --nice -5 -b now+1hour -t 60"
+    job = request(options.split(), SITE, "alice", "1", 0.0)
+    assert (job.num_nodes, job.max_nodes, job.cpus, job.gpus, job.nice) == (2, 4, 16, 8, -5)
