@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +15,8 @@ from pipeline.errors import UserError
 
 if TYPE_CHECKING:
     from scheduler.service.client import Client
+
+MOST_BYTES = 4096  # of a token file
 
 SERVER = Annotated[
     str | None,
@@ -51,13 +55,20 @@ def connect(server: str | None, token: Path | None) -> Client:
 
 def _read_token(file: Path) -> str:
     try:
-        mode, found = file.stat().st_mode, file.read_text("ascii").strip()
+        handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK)  # a FIFO would have us wait
+        with open(handle, "rb") as opened:
+            mode = os.fstat(handle).st_mode
+            if not stat.S_ISREG(mode):
+                raise UserError(f"--token-file {file}: not a regular file")
+            if mode & 0o077:
+                raise UserError(f"--token-file {file}: others can read it: chmod 600 {file}")
+            found = opened.read(MOST_BYTES + 1)
+        if len(found) > MOST_BYTES:
+            raise ValueError
+        return found.decode("ascii").strip()
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "it holds more than a token"
         raise UserError(f"--token-file {file}: {why}") from None
-    if mode & 0o077:
-        raise UserError(f"--token-file {file}: others can read it: chmod 600 {file}")
-    return found
 
 
 def print_json(value: object) -> None:
