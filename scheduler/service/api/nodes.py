@@ -66,7 +66,7 @@ class ClusterChange:
     Attributes:
         node: number of the node; None for one that is to come, and for settings.
         never: waiting jobs that it makes too large for their virtual cluster.
-        effect: of a preview.
+        effect: of a preview; None where nothing is to be changed.
     """
 
     kind: str
@@ -92,7 +92,7 @@ class Operations:
         """Check a change and append it, or ask for its effect. Raises Problem."""
         wanted, never = await run_in_threadpool(self._checked, ask)
         effect = None
-        if preview:
+        if preview and wanted.needed:
             question = {"kind": wanted.kind.value, "body": wanted.body}
             effect = _effect(await self.questions.ask("cluster", question, self.viewer.name))
         elif wanted.needed:

@@ -230,3 +230,10 @@ def test_the_flagship_takes_a_node_of_another_type(service: Service) -> None:
     service.turn()
     placed = service.by("alice").get(f"{API}/jobs/{job}").json()["placement"]
     assert list(placed) == ["3"]
+
+
+def test_the_preview_of_what_is_so_already_has_no_effect(service: Service) -> None:
+    there = node(service, "node000")
+    asked = {"name": "node000", "vc": there["vc"]}
+    told = service.by("olga").post(f"{API}/nodes?preview=true", json=asked).json()
+    assert (told["changed"], told["effect"]) == (False, None)
