@@ -56,4 +56,6 @@ def lines(answer: dict[str, Any]) -> list[str]:
     found = aligned([HEAD, *rows]) if rows else []
     if len(answer["asked"]) > 1:
         found.append(f"Asked for {', '.join(answer['asked'])}: it starts in whichever is first.")
+    if answer["not_tried"]:
+        found.append(f"Not tried, there was no time: {', '.join(answer['not_tried'])}.")
     return found + [f"Not in {one['partition']}: it {one['why']}." for one in answer["closed"]]

@@ -64,6 +64,9 @@ class Eta:
     asked: Annotated[list[str], Field(description="Partitions it names, or the default.")] = field(
         default_factory=list
     )
+    not_tried: Annotated[list[str], Field(description="Partitions that there was no time for.")] = (
+        field(default_factory=list)
+    )
     unavailable: str = ""
 
 
@@ -74,6 +77,9 @@ class Sooner:
     now: float = 0.0
     as_it_is: Tried | None = None
     tried: list[Tried] = field(default_factory=list)
+    not_tried: Annotated[list[str], Field(description="Changes that there was no time for.")] = (
+        field(default_factory=list)
+    )
     unavailable: str = ""
 
 

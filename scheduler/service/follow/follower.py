@@ -271,7 +271,7 @@ class Follower:
             return {"unavailable": "Slurm was not read yet, or is followed by another policy"}
         snapshot, first = self._last
         jobs = [*snapshot.running.values(), *(snapshot.waiting[job_id] for job_id in first)]
-        trials = Trials(self._site, jobs, self.memory, snapshot.now, self._draw)
+        trials = Trials(self._site, jobs, self.memory, snapshot.now, self._draw, self.clock)
         try:
             if kind == ETA:
                 return trials.eta([str(word) for word in asked["options"]], str(asked["user"]))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
 
+from features.clock import Clock
 from scheduler.backends.slurm.parse import SlurmJob
 from scheduler.backends.slurm.request import RequestError, request
 from scheduler.backends.slurm.site import asks_of
@@ -26,6 +27,7 @@ from scheduler.service.follow.words import expected
 
 NEW = "1000000000"  # the id of a job that is not submitted: none of Slurm's, and last in line
 SAMPLES, BUDGET_S = 16, 2.0  # futures of one trial, processor seconds
+QUESTION_S = 4.0  # after which no other trial of a question begins: jobs wait for this process
 SOONER_S, SOONER = 60.0, 0.9  # what is sooner by less is not told
 
 Json = dict[str, Any]
@@ -46,6 +48,7 @@ class Trials:
     Args:
         jobs: that run, and those first in line.
         draw: makes a core of such jobs and lets it decide.
+        clock: that the time of a question is taken by.
     """
 
     def __init__(
@@ -55,8 +58,14 @@ class Trials:
         memory: Memory,
         now: float,
         draw: Callable[[Iterable[SlurmJob], float], ClusterSnapshot],
+        clock: Clock,
     ) -> None:
         self.site, self.jobs, self.memory, self.now, self._draw = site, jobs, memory, now, draw
+        self._clock, self._until = clock, clock.monotonic() + QUESTION_S
+
+    @property
+    def _late(self) -> bool:
+        return self._clock.monotonic() >= self._until
 
     # --- before submission --------------------------------------------------------------------
 
@@ -68,14 +77,17 @@ class Trials:
             return {"refused": f"these options cannot be tried: {error}"}
         named = [name for name in job.partition.split(",") if name]
         others = [name for name in self.site.partitions if name not in named]
-        tried, closed = [], []
+        tried, closed, not_tried = [], [], []
         for name in [*named, *others]:
             why = self._refused(job, self.site.partitions[name])
             if why:
                 closed.append({"partition": name, "why": why})
+            elif self._late:
+                not_tried.append(name)
             else:
                 tried.append(self.forecast(replace(job, partition=name)) | {"partition": name})
-        return {"now": self.now, "asked": named, "tried": tried, "closed": closed}
+        found = {"now": self.now, "asked": named, "tried": tried, "closed": closed}
+        return found | {"not_tried": not_tried}
 
     def _refused(self, job: SlurmJob, part: Partition) -> str:
         """Why a job cannot run in a partition however empty it is; "": it can."""
@@ -103,15 +115,18 @@ class Trials:
         if job is None:
             return {"refused": "it does not wait, or is too far behind to be tried"}
         as_it_is = self.forecast(job)
-        found = []
+        found, not_tried = [], []
         for change in self._changes(job):
+            if self._late:
+                not_tried.append(change.words)
+                continue
             # a priority is computed anew, or stays the place in line
             priority = 1 if self.site.weighs else job.priority
             made = self.forecast(replace(change.job, priority=priority, reason=""))
             if _sooner(made, as_it_is, self.now):
                 found.append({"words": change.words, "command": change.command} | made)
         found.sort(key=lambda one: one["start_p50"])
-        return {"now": self.now, "as_it_is": as_it_is, "tried": found}
+        return {"now": self.now, "as_it_is": as_it_is, "tried": found, "not_tried": not_tried}
 
     def _changes(self, job: SlurmJob) -> Iterator[Change]:
         update = f"scontrol update jobid={job.id}"

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from scheduler.backends.slurm.parse import SlurmJob
-from scheduler.service.follow.answers import TRIED
+from scheduler.backends.slurm.snapshot import ClusterSnapshot
+from scheduler.service.follow.answers import ETA, TRIED
 from tests.scheduler.service.follow.test_follow import NOW, SAYS, Scene
 
 
@@ -29,3 +33,26 @@ def test_what_is_tried_without_multifactor_keeps_its_place_in_line() -> None:
     )
     tried = scene.follower.answer(TRIED, {"job_id": "3"})["tried"]
     assert "with 2 GPUs" in [one["words"] for one in tried if not one["reason"]]
+
+
+def test_partitions_that_there_is_no_time_for_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene(None, "slurm", order=False)
+    names = [f"p{number}" for number in range(15)]
+    lines = [f"PartitionName={name} Nodes=n[1-2] State=UP" for name in names]
+    scene.slurm.says["scontrol show partition"] = "\n".join(lines)
+    scene.slurm.has = [
+        replace(node, cpus=8, types=(("", 4),), partitions=tuple(names)) for node in scene.slurm.has
+    ]
+    scene.look()
+    draw = scene.follower._draw
+
+    def slowly(jobs: Iterable[SlurmJob], now: float) -> ClusterSnapshot:
+        scene.now += 1.5
+        return draw(jobs, now)
+
+    monkeypatch.setattr(scene.follower, "_draw", slowly)
+    asked = {"options": ["-p", "p7", "--gres=gpu:1", "-t", "5"], "user": "ada"}
+    told = scene.follower.answer(ETA, asked)
+    tried = [one["partition"] for one in told["tried"]]
+    assert tried == ["p7", "p0", "p1"]
+    assert told["not_tried"] == [name for name in names if name not in tried]
