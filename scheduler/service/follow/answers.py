@@ -26,13 +26,18 @@ def answer_questions(
     """Answer what was asked and waits for an answer."""
     since = store.clock.now() - PATIENCE_S
     waits = (
-        select(questions.c.id, questions.c.kind, questions.c.body)
+        select(questions.c.id, questions.c.kind, questions.c.body, questions.c.actor)
         .where(questions.c.answer.is_(None), questions.c.kind.in_((ETA, TRIED)))
         .where(questions.c.asked_at >= since)
     )
     with store.engine.connect() as connection:
-        asked = list(connection.execute(waits))
-    for question, kind, body in asked:
+        asked = list(connection.execute(waits.order_by(questions.c.asked_at)))
+    turns: dict[str, int] = {}
+    in_turn = []
+    for row in asked:  # the first of everybody, then the second: who asks much waits for themselves
+        turns[row.actor] = turns.get(row.actor, 0) + 1
+        in_turn.append((turns[row.actor], row))
+    for _, (question, kind, body, _) in sorted(in_turn, key=lambda one: one[0]):
         reply = canonical(_answered(answer, kind, json.loads(body)))
         said = {"answer": reply, "answered_at": store.clock.now()}
         with store.writing() as connection:
