@@ -28,7 +28,7 @@ _LINK = re.compile(r"\]\(([\w./-]+)\.md\)")
 def _contents() -> str:
     """The tables of contents of the site: what `docs/README.md` links, under its headings."""
     chapters = {"Reference": ["docs/_build/commands"]}
-    chapters["Reference"] += ["CHANGELOG", "deploy/slurm/README"]
+    chapters["Reference"] += ["CHANGELOG", "SECURITY", "deploy/slurm/README"]
     named = set(chapters["Reference"])
     heading = ""
     for line in _INDEX.read_text().splitlines():
