@@ -172,7 +172,10 @@ def install(patches: system.Patches, machine: Callable[[], Machine]) -> None:
     Zygote.of_run = staticmethod(machine)
     patches.put(local, "Zygote", Zygote)
     patches.put(local, "select", SimpleNamespace(select=_select))
-    patches.put(local, "procs", SimpleNamespace(sweep=lambda _: [], MARKER=procs.MARKER))
+    none = SimpleNamespace(
+        sweep=lambda _: [], writing=lambda _: [], send=lambda *_: None, MARKER=procs.MARKER
+    )
+    patches.put(local, "procs", none)
     patches.put(LocalAttempt, "signal", _signal)
     patches.swap(spools.start_ticks, start_ticks)
     patches.swap(clock.boot_id, boot_id)

@@ -220,8 +220,8 @@ class WatchedCore(Core):
             assert keys == sorted(keys)
             for queued in queue:
                 assert queued.reason is not None, f"{queued.job} waits for no stated reason"
-            if self.round_s and now % self.round_s:
-                continue
+            if self.policy.twin or (self.round_s and now % self.round_s):
+                continue  # it acts at moments of its own
             for queued in list(queue)[: None if self.skips else 1]:
                 job = queued.job
                 assert self.cluster.pools[vc].place(job.gpus) is None, f"{job} could start"

@@ -188,7 +188,9 @@ class TestDrained:
 
     def test_a_reservation_moves_away(self) -> None:
         core = a_core(pellucid(max_wait_s=10.0), nodes=2)
-        submit(core, 0.0, a_job("a", 4), a_job("b", 4), a_job("late", 2))
+        submit(core, 0.0, a_job("a", 4), a_job("b", 4))
+        taken(core, 0.0)
+        submit(core, 1.0, a_job("late", 2))
         core.wake(20.0)
         taken(core, 20.0)
         [held] = [n for n in (0, 1) if core.cluster.pools["vc0"].held_on(n)]
