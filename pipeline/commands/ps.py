@@ -37,10 +37,9 @@ def ps(
       pellucid ps --phase queued --json
     """
     with user_errors(), connect(server, token) as client:
-        jobs = list(client.jobs(phase=phase, vc=vc, owner=owner, limit=limit))
+        over = None if everything or phase else False
+        jobs = list(client.jobs(phase=phase, over=over, vc=vc, owner=owner, limit=limit))
         now = client.cluster()["now"]
-    if not (everything or phase):
-        jobs = [job for job in jobs if job["phase"] not in OVER]
     if as_json:
         print_json(jobs)
         return

@@ -105,7 +105,7 @@ class Client:
         return self._json("GET", _path(job_id))
 
     def jobs(self, *, limit: int | None = None, **filters: Any) -> Iterator[Json]:
-        """Your jobs, latest first, page by page; filters: phase, vc, owner."""
+        """Your jobs, latest first, page by page; filters: phase, over, vc, owner."""
         return self._pages("/jobs", limit, filters)
 
     def cancel(self, job_id: str) -> Json:

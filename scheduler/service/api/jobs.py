@@ -70,6 +70,7 @@ async def submit(
 def list_jobs(
     view: Seen,
     phase: Phase | None = None,
+    over: Annotated[bool, Query(description="Also those that are over.")] = True,
     vc: Word = None,
     owner: Word = None,
     limit: Limit = 50,
@@ -77,7 +78,7 @@ def list_jobs(
 ) -> Page[JobRow]:
     """Your jobs; an operator's are everybody's."""
     wanted = None if phase is None else phase.value
-    return view.jobs(phase=wanted, vc=vc, owner=owner, limit=limit, after=after)
+    return view.jobs(phase=wanted, over=over, vc=vc, owner=owner, limit=limit, after=after)
 
 
 @router.get("/jobs/{job_id}", summary="One job", responses=responses(404))

@@ -136,16 +136,19 @@ class VisibleQueries:
         self,
         *,
         phase: str | None = None,
+        over: bool = True,
         vc: str | None = None,
         owner: str | None = None,
         limit: int = 50,
         after: str | None = None,
     ) -> Page[JobRow]:
-        """Jobs of the viewer's, latest first."""
+        """Jobs of the viewer's, latest first; unless `over`, without those that are over."""
         query = select(jobs).where(self._mine()).order_by(jobs.c.submitted_seq.desc())
         for column, wanted in ((jobs.c.phase, phase), (jobs.c.vc, vc), (jobs.c.owner, owner)):
             if wanted is not None:
                 query = query.where(column == wanted)
+        if not over:
+            query = query.where(jobs.c.phase.not_in([p.value for p in Phase if p.over]))
         if after is not None:
             (last,) = opened(after, int)
             query = query.where(jobs.c.submitted_seq < last)

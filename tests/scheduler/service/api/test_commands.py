@@ -381,3 +381,12 @@ def test_a_word_that_acts_is_refused_in_queries(service: Service, odd: str) -> N
     client = service.by("olga")
     for path in ("/api/v1/jobs", "/history"):
         assert client.get(path, params={"owner": f"a{odd}"}).status_code == 422
+
+
+def test_jobs_that_are_over_take_no_place_in_the_list_of_others(service: Service, run: Run) -> None:
+    waits, over = service.submit("alice", gpus=1), service.submit("alice", gpus=1)
+    service.turn()
+    run("alice", "cancel", over)
+    service.turn(3)
+    [shown] = json.loads(run("alice", "ps", "--limit", "1", "--json").output)
+    assert shown["job_id"] == waits
