@@ -117,6 +117,6 @@ def test_a_dry_run_of_each_mode_shows_its_commands_and_changes_nothing(
     assert "submitted " in why
     assert ", eligible 0" in why
     assert f"{waiting} is queued: Slurm says " in why
-    assert "7 is submitted: Slurm says BeginTime: it may not begin before " in later
+    assert "7 is queued: Slurm says BeginTime: it may not begin before " in later
     assert "use sbatch" in str(asked.exception)
     assert "no such job" in str(unknown.exception)
