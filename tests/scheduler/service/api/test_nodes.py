@@ -206,7 +206,7 @@ def test_settings_are_shown_and_set(service: Service) -> None:
     again = olga.put(f"{API}/settings", json={"settings": {"ageing": 0.5}})
     assert again.json()["changed"] is False
     shown = {one["name"]: one for one in olga.get(f"{API}/settings").json()}
-    assert (shown["ageing"]["value"], shown["ageing"]["default"]) == (0.5, 0.3)
+    assert (shown["ageing"]["value"], shown["ageing"]["default"]) == (0.5, 0.05)
     assert shown["fairness.weight"]["value"] == 1.0
     assert getattr(service.decider.state.core.policy, "ageing", None) == 0.5
 
