@@ -18,7 +18,7 @@ def cancelled_jobs_do_not_start(history: History) -> list[str]:
         decided.setdefault(start["job"], knew)
         if start["job"] in asked and asked[start["job"]] <= knew:
             found.append(f"{start['job']} was cancelled, and a later pass started it")
-    acknowledged = {}
+    acknowledged: dict[str, float] = {}
     for call in history.accepted("cancel", "cancel_many"):
         job = call["job"]
         if job in asked and (call["op"] == "cancel" or job in call["answer"]["asked"]):
