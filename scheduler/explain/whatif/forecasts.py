@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, inf, isfinite
@@ -134,6 +134,7 @@ class Futures:
         *,
         samples: int = SAMPLES,
         budget_s: float = inf,
+        between: Callable[[], object] = lambda: None,
     ) -> dict[str, StartForecast]:
         """Forecasts of jobs that have not ended.
 
@@ -142,6 +143,7 @@ class Futures:
             samples: futures to run.
             budget_s: processor seconds to spend; what is not done by then is left out, and
                 `StartForecast.samples` says how many were.
+            between: called between two futures; the seconds that it takes are not counted.
         """
         stuck = {
             job_id: StartForecast(self.now, why_not=why_not)
@@ -160,6 +162,9 @@ class Futures:
             future = self.follow(self.copy(), sample, awaited, until_cpu_s=until)
             if future.cut:
                 break
+            paused = time.process_time()
+            between()
+            began += time.process_time() - paused
             for job_id in awaited:
                 starts[job_id].append(future.starts.get(job_id, inf))
                 ends[job_id].append(future.ends.get(job_id, inf))

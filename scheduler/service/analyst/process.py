@@ -22,14 +22,8 @@ from sqlalchemy import Connection, and_, delete, select, update
 
 from scheduler.backends.events import Event, Kind, canonical
 from scheduler.core.decisions import Decision, Reason
-from scheduler.core.queue import QueuedJob
-from scheduler.explain import findings as reasons
-from scheduler.explain.odds import odds
-from scheduler.explain.whatif.changes import Change, NotPossible
-from scheduler.explain.whatif.counterfactuals import WhatIf, told
 from scheduler.explain.whatif.forecasts import (
     CRUDE,
-    HELD,
     NO_TIME,
     Futures,
     StartForecast,
@@ -37,9 +31,8 @@ from scheduler.explain.whatif.forecasts import (
     end_of,
 )
 from scheduler.explain.whatif.memory import Memory, SubmittedJob
-from scheduler.explain.whatif.moved import moved
 from scheduler.explain.whatif.waits import Waits
-from scheduler.explain.words import drained_words
+from scheduler.service.analyst.answers import Answers
 from scheduler.service.analyst.records import body_of, ended, forecast_of, write
 from scheduler.service.analyst.threaded_store import ThreadedStore
 from scheduler.service.log.bundles import BundleStore
@@ -49,7 +42,6 @@ from scheduler.service.log.record import Phase
 from scheduler.service.log.store.leases import Lease, LeaseLost
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import forecasts, questions
-from scheduler.service.log.store.visibility import SOMEBODY
 
 if TYPE_CHECKING:
     from scheduler.service.settings import Settings
@@ -86,6 +78,7 @@ class Analyst:
     Attributes:
         memory: what is remembered beside the core.
         waits: learned from how those that waited fared.
+        promised, latest: of jobs that wait, as told at submission and as last told.
     """
 
     def __init__(
@@ -113,8 +106,8 @@ class Analyst:
         self.memory: Memory
         self.waits: Waits
         self._new: dict[str, int] = {}  # submitted and not foreseen yet: seq of the event
-        self._promised: dict[str, StartForecast] = {}  # at submission, of jobs that wait
-        self._latest: dict[str, StartForecast] = {}  # as last told, of jobs that wait
+        self.promised: dict[str, StartForecast] = {}
+        self.latest: dict[str, StartForecast] = {}
         self._crude: dict[str, float] = {}  # crude starts as last written, by job
         self._stale = False  # something was decided since the last refresh
         self._refresh_at = 0.0
@@ -124,6 +117,8 @@ class Analyst:
         self._served: dict[str, int] = {}  # by who asked: the turn they were answered in last
         self._turns = count(1)
         self._futures: tuple[int, float, Futures] | None = None
+        self._answers = Answers(self)
+        self._answering = False
 
     # --- life -------------------------------------------------------------------------------
 
@@ -167,14 +162,14 @@ class Analyst:
         self.waits = Waits()
         self._new.clear()
         self._crude.clear()
-        self._promised.clear()
-        self._latest.clear()
+        self.promised.clear()
+        self.latest.clear()
         self._futures = None
         with self.store.reading() as connection:
             epoch = self.store.last_seq_in(connection, Kind.EPOCH)
             if epoch:
                 self.state = followed(
-                    connection, self.store, self.bundle_store.find, epoch, beat=self._alive
+                    connection, self.store, self.bundle_store.find, epoch, beat=self._beat
                 )
                 self._remember(ended(connection))
                 self._new |= dict.fromkeys(self.state.core.jobs(), 0)
@@ -216,13 +211,26 @@ class Analyst:
         assert self.lease is not None
         self.lease = self.store.keep(self.lease)
 
+    def _beat(self) -> None:
+        """What takes long goes on, and is known to."""
+        self._alive()
+        lease = self.lease
+        if lease is not None and self.clock.monotonic() - lease.beat_at > self.lease_s / 4:
+            self._renew()
+
+    def _between_futures(self) -> None:
+        """Nobody who asks waits for a forecast to be complete."""
+        self._beat()
+        if not self._answering:
+            self.answer()
+
     # --- the log ----------------------------------------------------------------------------
 
     def _fold(self, events: Iterable[Event]) -> bool:
         """Fold events; remember who was submitted. False when there were none."""
         any_at_all = False
         for event in events:
-            self._alive()
+            self._beat()
             any_at_all = True
             if event.kind is Kind.EPOCH:
                 self._begin()
@@ -233,7 +241,7 @@ class Analyst:
             elif event.kind is Kind.SUBMITTED:
                 self._new[event.job_id] = event.seq
             elif event.kind is Kind.FORECAST:
-                self._promised[event.job_id] = forecast_of(event)
+                self.promised[event.job_id] = forecast_of(event)
             elif event.kind is Kind.STARTED and self._phase(event.job_id) is not Phase.PROFILING:
                 self._started(event.job_id, event.at)
             elif event.kind is Kind.DECIDED:
@@ -248,8 +256,8 @@ class Analyst:
 
     def _forget(self, job_id: str) -> None:
         """What was foreseen of a job is of no interest any more."""
-        self._promised.pop(job_id, None)
-        self._latest.pop(job_id, None)
+        self.promised.pop(job_id, None)
+        self.latest.pop(job_id, None)
 
     def _started(self, job_id: str, at: float) -> None:
         self._forget(job_id)
@@ -308,7 +316,12 @@ class Analyst:
             return {}
         if self.clock.monotonic() < self._in_vain_until:
             return {}
-        found = self.futures().forecast(waiting, samples=self.samples, budget_s=self.budget_s)
+        found = self.futures().forecast(
+            waiting,
+            samples=self.samples,
+            budget_s=self.budget_s,
+            between=self._between_futures,
+        )
         if all(one.why_not == NO_TIME for one in found.values()):
             self._in_vain_until = self.clock.monotonic() + IN_VAIN_S
         return found
@@ -338,7 +351,7 @@ class Analyst:
     def _write(self, made: Mapping[str, StartForecast], *, first: bool = False) -> None:
         """Put forecasts into their table, and the first of each job into the log."""
         bases = ("submission", "latest") if first else ("latest",)
-        self._latest |= {j: one for j, one in made.items() if (one.start_p50 or 0.0) > one.made_at}
+        self.latest |= {j: one for j, one in made.items() if (one.start_p50 or 0.0) > one.made_at}
         every = list(made.items())
         for i in range(0, len(every), ROWS):
             self._renew()
@@ -371,146 +384,15 @@ class Analyst:
             answered += 1
             self._renew()
             began = time.process_time()
-            reply = self.reply(row.kind, json.loads(row.body))
+            self._answering = True
+            try:
+                reply = self._answers.reply(row.kind, json.loads(row.body))
+            finally:
+                self._answering = False
             self.store.append([], partial(_answered, row.id, reply, self.clock.now()))
             spent = round(time.process_time() - began, 3)
             self.log.info("answered", kind=row.kind, cpu_s=spent)
         return bool(answered)
-
-    def _cluster(self, kind: Kind, body: Mapping[str, Any]) -> dict[str, Any]:
-        """What nodes or settings that change would do to those who wait."""
-        event, now = Event(kind, self.now(), body=body), self.now()
-        asked = WhatIf(self.futures(), samples=self.samples, budget_s=self.budget_s)
-        return asked.effect(lambda core: self.state.tell(core, event, now))
-
-    def reply(self, kind: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The answer to a question; `{"unavailable": why}` when there is none.
-
-        Args:
-            kind: `cluster` (kind and body of an event about nodes or settings), `order` (vc,
-                owner: None for all, limit), `whatif` (job_id, changes, others),
-                `suggest` (job_id, vcs), `why` (job_id), `after` (job_id, other), `forecast`
-                (job_id); `names` in each of a job: name the jobs of others too.
-        """
-        if kind == "cluster":
-            return self._cluster(Kind(body["kind"]), body["body"])
-        if kind == "order":
-            return self._order(str(body["vc"]), body.get("owner"), int(body["limit"]))
-        job_id = str(body.get("job_id", ""))
-        if why_not := self._unanswerable(kind, job_id):
-            return {"unavailable": why_not}
-        owner, names = self.state.ledger.records[job_id].submission.owner, bool(body.get("names"))
-        try:
-            if kind == "forecast":
-                return body_of(self.foresee([job_id])[job_id])
-            if kind == "why":
-                futures = self.futures()
-                found, closed = reasons.answer(futures, job_id), self._closed(names)
-                said = reasons.told(found, owner, futures, names=names, closed=closed)
-                said |= {"seq": self.state.seen, "changed": self._changed(futures, job_id)}
-                return said | {"odds": self._odds(job_id)}
-            if kind == "after":
-                return self._after(job_id, str(body["other"]))
-            asking = WhatIf(
-                self.futures(),
-                lambda job: self.memory.predicted(job, self.now()),
-                samples=self.samples,
-                budget_s=self.budget_s,
-            )
-            if kind == "whatif":
-                change = Change.from_body(body.get("changes") or {})
-                others = change.first or change.priority is not None or bool(body.get("others"))
-                return told(asking.ask(job_id, change, others=others), owner, names=names)
-            if kind == "suggest":
-                vcs = [str(vc) for vc in body.get("vcs") or ()]
-                found_all = asking.suggestions(job_id, vcs)
-                return {"suggestions": [told(one, owner, names=names) for one in found_all]}
-        except (NotPossible, LookupError) as error:
-            return {"unavailable": str(error).strip("'\"")}
-        return {"unavailable": f"no such question: {kind}"}
-
-    def _odds(self, job_id: str) -> dict[str, Any] | None:
-        """How likely a job runs long, as the policy believes; without a belief, as futures do."""
-        core = self.state.core
-        queued = core.known(job_id)
-        if queued.estimate_s is None:
-            return None
-        believed = getattr(core.policy, "distribution", self.memory.durations)
-        names: Sequence[str] = ()
-        if queued.score is not None and self.state.bundle == queued.score.bundle:
-            bundle = self.bundle_store.find({"digest": queued.score.bundle})
-            names = bundle.duration.term_names
-        return odds(believed, queued.estimate_s, queued.job.time_limit_s, queued.score, names)
-
-    def _changed(self, futures: Futures, job_id: str) -> str:
-        """How its start has moved since it was submitted, and by what; "" where it has not."""
-        promised, latest = self._promised.get(job_id), self._latest.get(job_id)
-        if promised is None or latest is None:
-            return ""
-        records = self.state.ledger.nodes.records.items()
-        closed = {n: r.since for n, r in records if not r.open and r.since is not None}
-        found = moved(futures, job_id, promised, latest, closed)
-        return "" if found is None else found.words(futures.now)
-
-    def _closed(self, names: bool) -> dict[int, str]:
-        """The drained nodes in words, by number; `names`: of who drained them."""
-        found = {}
-        for node, record in self.state.ledger.nodes.records.items():
-            if not record.open:
-                actor = record.actor if names or not record.actor else SOMEBODY
-                found[node] = f"node {record.name}, {drained_words(actor, record.reason)}"
-        return found
-
-    def _unanswerable(self, kind: str, job_id: str) -> str:
-        """Why a question about a job has no answer; "" when it may have one."""
-        core = self.state.core
-        if job_id not in self.state.ledger.records or not core.knows(job_id):
-            return "the job is over, or not known yet"
-        return HELD if kind in ("why", "suggest", "after") and core.held(job_id) else ""
-
-    def _after(self, job_id: str, other: str) -> dict[str, Any]:
-        """Why another job went, or goes, before this one. LookupError when it was in no queue."""
-        core, record = self.state.core, self.state.ledger.records.get(other)
-        if core.knows(other):
-            beside = core.known(other)
-        elif record is not None and record.key is not None:
-            early = record.seq < self.state.ledger.records[job_id].seq
-            seq = -1 if early else core.known(job_id).seq + 1
-            beside = QueuedJob(record.submission.job(), seq, record.priority)
-            beside.key, beside.estimate_s = record.key, record.estimate_s
-        else:
-            raise LookupError(f"job {other} was in no queue, or is long over")
-        return reasons.compared(core, job_id, beside, self.now())
-
-    def _order(self, vc: str, owner: str | None, limit: int) -> dict[str, Any]:
-        """The waiting jobs of a virtual cluster with the terms of their places."""
-        core, now = self.state.core, self.now()
-        queue = core.queues.get(vc)
-        if queue is None:
-            return {"unavailable": f"there is no virtual cluster {vc!r}"}
-        rows = []
-        for position, queued in enumerate(queue, 1):
-            if owner is not None and queued.job.user != owner:
-                continue
-            terms = core.policy.order_terms(queued, now)
-            rows.append(
-                {
-                    "position": position,
-                    "job_id": queued.job.job_id,
-                    "gpus": queued.job.gpus,
-                    "priority": queued.priority,
-                    "terms": [{"what": what, "seconds": seconds} for what, seconds in terms],
-                }
-            )
-            if len(rows) == limit:
-                break
-        held = [
-            {"job_id": r.job_id, "gpus": r.submission.gpus, "priority": r.priority}
-            for r in self.state.ledger.records.values()
-            if r.phase is Phase.HELD and r.submission.vc == vc
-            if owner is None or r.submission.owner == owner
-        ]
-        return {"waiting": len(queue), "rows": rows, "held": held[:limit]}
 
 
 def _put(

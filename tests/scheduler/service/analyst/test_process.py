@@ -16,6 +16,8 @@ from scheduler.backends.simulated import SimulatedBackend, World
 from scheduler.backends.submission import Submission
 from scheduler.core.cluster import ClusterSpec
 from scheduler.core.settings import ProfilingPartition
+from scheduler.explain.whatif.forecasts import Futures
+from scheduler.explain.whatif.futures import Future
 from scheduler.explain.words import CRUDE
 from scheduler.service.analyst import process
 from scheduler.service.analyst.process import LEASE, Analyst
@@ -367,3 +369,52 @@ def test_whoever_asks_much_waits_for_themselves(service: Service) -> None:
         answered = set(connection.execute(query).scalars())
     assert {one for one in answered if one.startswith("ann")} == {"ann-0", "ann-1", "ann-2"}
     assert len(answered) == 16
+
+
+def test_who_asks_does_not_wait_for_a_forecast_to_be_complete_and_the_lease_is_kept(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for job in ("first", "second"):
+        service.submit(job, 600)
+    service.decide()
+    service.analyst.turn()
+    followed, open_at = Futures.follow, []
+
+    def follow(self: Futures, *args: Any, **more: Any) -> Future:
+        service.clock += 3.0  # each future takes its time
+        with service.store.reading() as connection:
+            asked = connection.execute(select(questions.c.answered_at)).all()
+        open_at.append([row.answered_at is None for row in asked])
+        assert service.store.held(LEASE)
+        if len(open_at) == 4:
+            with service.store.writing() as connection:
+                body = canonical({"job_id": "second"})
+                connection.execute(
+                    insert(questions).values(
+                        id="why", asked_at=service.clock, kind="why", body=body
+                    )
+                )
+        return followed(self, *args, **more)
+
+    monkeypatch.setattr(Futures, "follow", follow)
+    service.analyst.refresh()
+    assert len(open_at) == 12
+    assert open_at[4] == [False]  # answered before the next future
+
+
+def test_the_lease_is_kept_while_a_long_log_is_read(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for i in range(6):
+        service.submit(f"job{i}", 600)
+        service.decide(seconds=1.0)
+    service.analyst.store.let_go(service.analyst.lease)  # type: ignore[arg-type]
+    applied = fold.State.apply
+
+    def slow(self: fold.State, event: Event) -> Any:
+        service.clock += 4.0
+        assert service.store.held(LEASE)
+        return applied(self, event)
+
+    monkeypatch.setattr(fold.State, "apply", slow)
+    assert service.an_analyst("two").take_over()

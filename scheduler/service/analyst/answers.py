@@ -1,0 +1,165 @@
+"""What the analyst answers when it is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from scheduler.backends.events import Event, Kind
+from scheduler.core.queue import QueuedJob
+from scheduler.explain import findings as reasons
+from scheduler.explain.odds import odds
+from scheduler.explain.whatif.changes import Change, NotPossible
+from scheduler.explain.whatif.counterfactuals import WhatIf, told
+from scheduler.explain.whatif.forecasts import HELD, Futures
+from scheduler.explain.whatif.moved import moved
+from scheduler.explain.words import drained_words
+from scheduler.service.analyst.records import body_of
+from scheduler.service.log.record import Phase
+from scheduler.service.log.store.visibility import SOMEBODY
+
+if TYPE_CHECKING:
+    from scheduler.service.analyst.process import Analyst
+
+
+class Answers:
+    """Answers from copies of the core that an analyst follows; they change nothing."""
+
+    def __init__(self, analyst: Analyst):
+        self._of = analyst
+
+    def reply(self, kind: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer to a question; `{"unavailable": why}` when there is none.
+
+        Args:
+            kind: `cluster` (kind and body of an event about nodes or settings), `order` (vc,
+                owner: None for all, limit), `whatif` (job_id, changes, others),
+                `suggest` (job_id, vcs), `why` (job_id), `after` (job_id, other), `forecast`
+                (job_id); `names` in each of a job: name the jobs of others too.
+        """
+        if kind == "cluster":
+            return self._cluster(Kind(body["kind"]), body["body"])
+        if kind == "order":
+            return self._order(str(body["vc"]), body.get("owner"), int(body["limit"]))
+        job_id = str(body.get("job_id", ""))
+        if why_not := self._unanswerable(kind, job_id):
+            return {"unavailable": why_not}
+        owner = self._of.state.ledger.records[job_id].submission.owner
+        names = bool(body.get("names"))
+        try:
+            if kind == "forecast":
+                return body_of(self._of.foresee([job_id])[job_id])
+            if kind == "why":
+                futures = self._of.futures()
+                found, closed = reasons.answer(futures, job_id), self._closed(names)
+                said = reasons.told(found, owner, futures, names=names, closed=closed)
+                said |= {"seq": self._of.state.seen, "changed": self._changed(futures, job_id)}
+                return said | {"odds": self._odds(job_id)}
+            if kind == "after":
+                return self._after(job_id, str(body["other"]))
+            asking = WhatIf(
+                self._of.futures(),
+                lambda job: self._of.memory.predicted(job, self._of.now()),
+                samples=self._of.samples,
+                budget_s=self._of.budget_s,
+            )
+            if kind == "whatif":
+                change = Change.from_body(body.get("changes") or {})
+                others = change.first or change.priority is not None or bool(body.get("others"))
+                return told(asking.ask(job_id, change, others=others), owner, names=names)
+            if kind == "suggest":
+                vcs = [str(vc) for vc in body.get("vcs") or ()]
+                found_all = asking.suggestions(job_id, vcs)
+                return {"suggestions": [told(one, owner, names=names) for one in found_all]}
+        except (NotPossible, LookupError) as error:
+            return {"unavailable": str(error).strip("'\"")}
+        return {"unavailable": f"no such question: {kind}"}
+
+    def _cluster(self, kind: Kind, body: Mapping[str, Any]) -> dict[str, Any]:
+        """What nodes or settings that change would do to those who wait."""
+        event, now = Event(kind, self._of.now(), body=body), self._of.now()
+        asked = WhatIf(self._of.futures(), samples=self._of.samples, budget_s=self._of.budget_s)
+        return asked.effect(lambda core: self._of.state.tell(core, event, now))
+
+    def _odds(self, job_id: str) -> dict[str, Any] | None:
+        """How likely a job runs long, as the policy believes; without a belief, as futures do."""
+        core = self._of.state.core
+        queued = core.known(job_id)
+        if queued.estimate_s is None:
+            return None
+        believed = getattr(core.policy, "distribution", self._of.memory.durations)
+        names: Sequence[str] = ()
+        if queued.score is not None and self._of.state.bundle == queued.score.bundle:
+            bundle = self._of.bundle_store.find({"digest": queued.score.bundle})
+            names = bundle.duration.term_names
+        return odds(believed, queued.estimate_s, queued.job.time_limit_s, queued.score, names)
+
+    def _changed(self, futures: Futures, job_id: str) -> str:
+        """How its start has moved since it was submitted, and by what; "" where it has not."""
+        promised, latest = self._of.promised.get(job_id), self._of.latest.get(job_id)
+        if promised is None or latest is None:
+            return ""
+        records = self._of.state.ledger.nodes.records.items()
+        closed = {n: r.since for n, r in records if not r.open and r.since is not None}
+        found = moved(futures, job_id, promised, latest, closed)
+        return "" if found is None else found.words(futures.now)
+
+    def _closed(self, names: bool) -> dict[int, str]:
+        """The drained nodes in words, by number; `names`: of who drained them."""
+        found = {}
+        for node, record in self._of.state.ledger.nodes.records.items():
+            if not record.open:
+                actor = record.actor if names or not record.actor else SOMEBODY
+                found[node] = f"node {record.name}, {drained_words(actor, record.reason)}"
+        return found
+
+    def _unanswerable(self, kind: str, job_id: str) -> str:
+        """Why a question about a job has no answer; "" when it may have one."""
+        core = self._of.state.core
+        if job_id not in self._of.state.ledger.records or not core.knows(job_id):
+            return "the job is over, or not known yet"
+        return HELD if kind in ("why", "suggest", "after") and core.held(job_id) else ""
+
+    def _after(self, job_id: str, other: str) -> dict[str, Any]:
+        """Why another job went, or goes, before this one. LookupError when it was in no queue."""
+        core, record = self._of.state.core, self._of.state.ledger.records.get(other)
+        if core.knows(other):
+            beside = core.known(other)
+        elif record is not None and record.key is not None:
+            early = record.seq < self._of.state.ledger.records[job_id].seq
+            seq = -1 if early else core.known(job_id).seq + 1
+            beside = QueuedJob(record.submission.job(), seq, record.priority)
+            beside.key, beside.estimate_s = record.key, record.estimate_s
+        else:
+            raise LookupError(f"job {other} was in no queue, or is long over")
+        return reasons.compared(core, job_id, beside, self._of.now())
+
+    def _order(self, vc: str, owner: str | None, limit: int) -> dict[str, Any]:
+        """The waiting jobs of a virtual cluster with the terms of their places."""
+        core, now = self._of.state.core, self._of.now()
+        queue = core.queues.get(vc)
+        if queue is None:
+            return {"unavailable": f"there is no virtual cluster {vc!r}"}
+        rows = []
+        for position, queued in enumerate(queue, 1):
+            if owner is not None and queued.job.user != owner:
+                continue
+            terms = core.policy.order_terms(queued, now)
+            rows.append(
+                {
+                    "position": position,
+                    "job_id": queued.job.job_id,
+                    "gpus": queued.job.gpus,
+                    "priority": queued.priority,
+                    "terms": [{"what": what, "seconds": seconds} for what, seconds in terms],
+                }
+            )
+            if len(rows) == limit:
+                break
+        held = [
+            {"job_id": r.job_id, "gpus": r.submission.gpus, "priority": r.priority}
+            for r in self._of.state.ledger.records.values()
+            if r.phase is Phase.HELD and r.submission.vc == vc
+            if owner is None or r.submission.owner == owner
+        ]
+        return {"waiting": len(queue), "rows": rows, "held": held[:limit]}
