@@ -22,7 +22,6 @@ from benchmarks.chaos import system
 from benchmarks.chaos.disk import Disk, FaultyOs
 from benchmarks.chaos.kernel import Crash, Host, Kernel, Process, active
 from features import clock, files
-from profiler import procs
 from scheduler.backends.local import backend as local
 from scheduler.backends.local import shim as shims
 from scheduler.backends.local import spool as spools
@@ -172,10 +171,8 @@ def install(patches: system.Patches, machine: Callable[[], Machine]) -> None:
     Zygote.of_run = staticmethod(machine)
     patches.put(local, "Zygote", Zygote)
     patches.put(local, "select", SimpleNamespace(select=_select))
-    none = SimpleNamespace(
-        sweep=lambda _: [], writing=lambda _: [], send=lambda *_: None, MARKER=procs.MARKER
-    )
-    patches.put(local, "procs", none)
+    patches.put(local, "clear_up", lambda *_: [])
+    patches.put(local, "cgroup", SimpleNamespace(base=lambda: None))
     patches.put(LocalAttempt, "signal", _signal)
     patches.swap(spools.start_ticks, start_ticks)
     patches.swap(clock.boot_id, boot_id)

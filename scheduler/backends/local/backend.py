@@ -27,9 +27,12 @@ from features.job import Profile
 from features.schema import State
 from profiler import procs
 from scheduler.backends.base import Happened, Launch, Purpose, Report
+from scheduler.backends.events import Event, Kind
+from scheduler.backends.local import cgroup
 from scheduler.backends.local.attempt import PREVENTED, LocalAttempt
 from scheduler.backends.local.exit_status import exit_code, judge, line, reached_profile_limit
 from scheduler.backends.local.host import Host, HostError, check_command
+from scheduler.backends.local.leftovers import clear_up, on_gpus
 from scheduler.backends.local.spool import (
     CLAIM,
     OVER,
@@ -42,6 +45,7 @@ from scheduler.backends.local.spool import (
 )
 from scheduler.backends.local.watch import held_mib, watch
 from scheduler.backends.local.zygote import Zygote
+from scheduler.core.decisions import Decision
 
 PROFILE = "profile"  # record: what watching an attempt showed
 RESEND_S = 10.0
@@ -104,6 +108,8 @@ class LocalBackend:
         self._host_clock = clock or Clock()
         self._host_clock.not_before(self._told.latest)
         self._clock = self._told.latest
+        self._groups = cgroup.base()
+        self._drains: dict[int, Event] = {}  # of nodes where something would not end
         self._next_check = 0.0
         self._ended = 0
         self._adopt()
@@ -123,6 +129,7 @@ class LocalBackend:
         if launch.purpose is not Purpose.PROFILE:
             claim["limit_s"] = None
         claim["run_id"] = secrets.token_hex(8)
+        claim["group"] = self._group_of(claim["run_id"])
         attempt = self._attempts[name] = LocalAttempt(name, key)
         try:
             check_command(launch)
@@ -160,6 +167,8 @@ class LocalBackend:
             for name in self._rung() if ready else ():
                 if name in self._attempts:
                     self._look(self._attempts[name])
+            if self._drains:  # first nobody else is to be sent there, see `news`
+                return []
             if self._untold or time.monotonic() >= until:
                 return list(self._untold.values())
 
@@ -183,6 +192,20 @@ class LocalBackend:
     def begun(self) -> frozenset[Key]:
         live = {attempt.key for attempt in self._attempts.values() if attempt.begun}
         return frozenset(live | self._told.begun())
+
+    def news(self) -> Sequence[Event]:
+        """Nodes to drain, since processes of an attempt would not end there and may use its GPUs.
+
+        No report is given before they are `heard`.
+        """
+        return list(self._drains.values())
+
+    def heard(self, events: Sequence[Event]) -> None:
+        for event in events:
+            self._drains.pop(event.body["node"], None)
+
+    def decided(self, decisions: Sequence[Decision]) -> None:
+        """Nothing here shows reasons."""
 
     def close(self) -> None:
         for attempt in self._attempts.values():
@@ -214,7 +237,11 @@ class LocalBackend:
             "memory_mib": launch.memory_mib,
             "output_mib": self.bounds.output_mib,
             "rlimits": {"RLIMIT_CORE": 0},
+            "group": claim["group"],
         }
+
+    def _group_of(self, run_id: str) -> str:
+        return str(self._groups / f"{cgroup.PREFIX}{run_id}") if self._groups is not None else ""
 
     def _prevent(
         self, attempt: LocalAttempt, claim: dict[str, Any], over: dict[str, Any] | None = None
@@ -340,6 +367,7 @@ class LocalBackend:
     def _finish(self, attempt: LocalAttempt, over: dict[str, Any]) -> None:
         """Report the end that is on disk."""
         reason, at = over["reason"], over["at"]
+        self._drain(attempt, over.get("survivors", ()))
         if reason in PREVENTED:
             barred = reason == "barred"
             detail = "stopped before it began" if barred else over["detail"]
@@ -385,18 +413,29 @@ class LocalBackend:
 
     def _lose(self, attempt: LocalAttempt) -> None:
         """Its shim is gone and has left no word: clear up what it may have left."""
-        survivors = procs.sweep(attempt.claim["run_id"])
-        # one that gave up its marker and left the tree still writes where its output went
-        procs.send(procs.writing(str(self.spool.log(attempt.name))), signal.SIGKILL)
+        claim = attempt.claim
+        left = clear_up(claim, self.spool.log(attempt.name), self._zygote.pid)
+        if not self.host.fake:
+            others = [a.claim["pid"] for a in self._attempts.values() if a.claim and not a.over]
+            found = on_gpus(claim["devices"], claim, others, self._nvml)
+            left = sorted({*left, *found})
         attempt.end_watch()
         detail = "the process that stood by it died, or this host was restarted"
-        if survivors:
-            detail += f"; still there: {', '.join(map(str, survivors))}"
-        if os.geteuid() != 0:
-            detail += "; what it hid from this service may still use its GPUs"
-        values = {"at": self.now(), "reason": "lost", "detail": detail}
+        if left:
+            detail += f"; still there: {_some(left)}"
+        elif os.geteuid() != 0 and not claim.get("group"):
+            detail += "; what it hid from this service may still be there"
+        values = {"at": self.now(), "reason": "lost", "detail": detail, "survivors": left}
         self.spool.record(attempt.name, OVER, values, durable=True)
         self._look(attempt)
+
+    def _drain(self, attempt: LocalAttempt, survivors: Sequence[int]) -> None:
+        """Let nothing new start where something of an attempt would not end."""
+        job_id, _ = attempt.key
+        for node in attempt.claim["nodes"] if survivors else ():
+            why = f"processes of job {job_id} would not end: {_some(survivors)}"
+            body = {"node": node, "open": False, "reason": why}
+            self._drains[node] = Event(Kind.NODE_SET, self.now(), body=body)
 
     def _tell(self, attempt: LocalAttempt, what: Happened, at: float, **more: Any) -> None:
         """Report, unless it was acknowledged before. Reports are in order of time."""
@@ -408,3 +447,7 @@ class LocalBackend:
 
     def _prune_output(self) -> None:
         self.spool.prune_output(self.bounds.kept_output_mib, self._attempts)
+
+
+def _some(pids: Sequence[int]) -> str:
+    return ", ".join(map(str, pids[:5])) + (", ..." if len(pids) > 5 else "")

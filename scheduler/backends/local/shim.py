@@ -27,6 +27,7 @@ from typing import Any
 from features.clock import boot_id
 from profiler import procs
 from profiler.guardian import Guardian
+from scheduler.backends.local import cgroup
 from scheduler.backends.local.spool import CLAIM, OVER, STARTED, Spool, start_ticks
 
 POLL_S, MEMORY_POLL_S, RETRY_S = 2.0, 0.2, 1.0
@@ -46,12 +47,15 @@ class Shim(Guardian):
         self.reason = ""
         self.oom_before = procs.oom_kills()
         self.account: Account | None = None
+        self.group: Path | None = None
         self.poll_s = POLL_S if config["memory_mib"] is None else MEMORY_POLL_S
 
     def orphaned(self) -> bool:
         return False  # it is meant to outlive the service
 
     def become_user(self) -> None:
+        if self.group is not None:
+            cgroup.enter(self.group)
         if self.account is not None:
             self.account.become()
 
@@ -75,6 +79,9 @@ class Shim(Guardian):
     def over(self, values: Mapping[str, Any]) -> None:
         """Write down how it ended."""
         status = values["status"]
+        survivors = set(values["survivors"])
+        if self.group is not None:
+            survivors.update(cgroup.end(self.group))
         code = None if status is None else os.waitstatus_to_exitcode(status)
         write_down(
             self.spool,
@@ -86,7 +93,7 @@ class Shim(Guardian):
                 "ran_s": self.ended - self.began,
                 "peak_mib": round(values["peak_mib"], 1),
                 "kernel_oom": code == -signal.SIGKILL and procs.oom_kills() > self.oom_before,
-                "survivors": values["survivors"],
+                "survivors": sorted(survivors),
             },
         )
 
@@ -99,7 +106,16 @@ class Shim(Guardian):
             config["env"] = {**config["env"], **self.account.environment()}
             config["cwd"] = config["cwd"] or self.account.home
         config["cwd"] = config["cwd"] or os.path.expanduser("~")
-        self.run()
+        if config.get("group"):
+            with contextlib.suppress(OSError):  # without one it runs all the same
+                cgroup.make(Path(config["group"]), config["memory_mib"])
+                self.group = Path(config["group"])
+        try:
+            self.run()
+        except Refused:
+            if self.group is not None:
+                cgroup.end(self.group)
+            raise
 
 
 class Account:
@@ -199,6 +215,8 @@ def zygote(root: str, requests: int, lock: int) -> None:
     """Fork a shim for each request, until the service is gone."""
     spool = Spool(Path(root))
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    # what a shim that is killed stood by is handed on to here, where it is looked for
+    procs.prctl(procs.PR_SET_CHILD_SUBREAPER, 1)
     grp.getgrall()  # whatever name service has to be loaded is loaded once, here
     gc.disable()
     gc.freeze()  # pages that are not touched stay shared

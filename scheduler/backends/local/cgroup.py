@@ -1,0 +1,90 @@
+"""A control group (cgroup v2) for each attempt, below the service's own.
+
+What is begun in one stays in it, whatever session, parent or environment it takes, and is ended as
+one. Standard library only: the zygote runs without site-packages.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import time
+from pathlib import Path
+
+SUPERVISOR = "supervisor"  # DelegateSubgroup= of the unit: attempts are beside it
+PREFIX = "pellucid-"
+
+
+def own(proc: Path = Path("/proc/self")) -> Path | None:
+    """Folder of this process's group; None: there is no cgroup v2 here."""
+    try:
+        groups = (proc / "cgroup").read_text().splitlines()
+        mounts = (proc / "mountinfo").read_text().splitlines()
+    except OSError:
+        return None
+    mine = next((line[3:] for line in groups if line.startswith("0::/")), None)
+    for line in mounts if mine is not None else ():
+        fields, _, kind = line.partition(" - ")
+        if kind.startswith("cgroup2 "):
+            root, mount = fields.split()[3:5]
+            return Path(mount) / os.path.relpath(mine or "/", root)
+    return None
+
+
+def base(group: Path | None = None) -> Path | None:
+    """Folder in which groups of attempts can be made; None: nowhere, or the kernel is older than
+    `cgroup.kill` (Linux 5.14)."""
+    group = group or own()
+    if group is None or ".." in group.parts:
+        return None
+    if group.name == SUPERVISOR:  # all below is ours, so we may have memory counted there
+        group = group.parent
+        with contextlib.suppress(OSError):
+            (group / "cgroup.subtree_control").write_text("+memory")
+    trial = group / f"{PREFIX}{secrets.token_hex(8)}"
+    try:
+        trial.mkdir()
+        usable = (trial / "cgroup.kill").exists() and os.access(group / "cgroup.procs", os.W_OK)
+        trial.rmdir()
+    except OSError:
+        return None
+    return group if usable else None
+
+
+def make(group: Path, memory_mib: float | None) -> None:
+    """A group for an attempt, held to so much memory where the kernel counts it. Raises OSError."""
+    group.mkdir(exist_ok=True)
+    limits = {"memory.max": str(int((memory_mib or 0) * 2**20)), "memory.oom.group": "1"}
+    for name, value in limits.items() if memory_mib is not None else ():
+        if (group / name).exists():
+            (group / name).write_text(value)
+
+
+def enter(group: Path) -> None:
+    """Put this process, and all that it begins, into a group. Raises OSError."""
+    (group / "cgroup.procs").write_text("0")
+
+
+def members(group: Path) -> list[int]:
+    """Living processes of a group and of groups below it."""
+    found = []
+    for folder, _, _ in os.walk(group):
+        with contextlib.suppress(OSError):
+            found += [int(pid) for pid in Path(folder, "cgroup.procs").read_text().split()]
+    return sorted(found)
+
+
+def end(group: Path, patience_s: float = 5.0) -> list[int]:
+    """Kill all that is in a group and remove it; processes that would not die in that time."""
+    deadline = time.monotonic() + patience_s
+    while group.exists():
+        with contextlib.suppress(OSError):
+            (group / "cgroup.kill").write_text("1")
+        for folder, _, _ in os.walk(group, topdown=False):
+            with contextlib.suppress(OSError):  # somebody is in it yet
+                os.rmdir(folder)
+        if group.exists() and time.monotonic() > deadline:
+            return members(group)
+        time.sleep(0.01)
+    return []

@@ -1,0 +1,88 @@
+"""What an attempt left behind whose shim is gone: it is ended, or found and told.
+
+A shim is the parent of all that its command begins, so only one that was itself killed leaves
+anything. A command in the service's own account can do that. What it began is then looked for in
+its control group, by its marker, where its output goes, among the orphans that the zygote was
+given, and on its GPUs.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from features.clock import boot_id
+from profiler import procs
+from profiler.errors import ProfilerError
+from profiler.samplers.nvml import choose, list_gpus, open_nvml
+from scheduler.backends.local import cgroup
+from scheduler.backends.local.spool import start_ticks
+
+PATIENCE_S = 5.0
+
+
+def clear_up(claim: dict[str, Any], output: Path, zygote: int | None) -> list[int]:
+    """End what an attempt left; processes that would not die. `output`: where it wrote."""
+    left = set(cgroup.end(Path(claim["group"]))) if claim.get("group") else set()
+    left.update(procs.sweep(claim["run_id"], PATIENCE_S))
+    # one that gave up its marker and left the tree still writes where its output went
+    procs.send(procs.writing(str(output)), signal.SIGKILL)
+    deadline = time.monotonic() + PATIENCE_S
+    while zygote is not None and (found := orphans(zygote)):
+        procs.send(found, signal.SIGKILL)
+        if time.monotonic() > deadline:
+            left.update(found)
+            break
+        time.sleep(0.02)
+    return sorted(filter(procs.alive, left))
+
+
+def orphans(zygote: int) -> list[int]:
+    """Processes below a zygote that no shim stands by: their shim died, and they were handed on.
+
+    A shim runs the zygote's own program; whatever it began has run another since.
+    """
+    program = Path(f"/proc/{zygote}/cmdline")
+    found: list[int] = []
+    try:
+        mine = program.read_bytes()
+        for pid in procs.descendants(zygote):
+            parent = procs.parent_and_state(pid)
+            if parent is None or parent[0] != zygote or not procs.alive(pid):
+                continue
+            if Path(f"/proc/{pid}/cmdline").read_bytes() != mine:
+                found += [pid, *procs.descendants(pid)]
+    except OSError:  # somebody ended meanwhile
+        return found
+    return found
+
+
+def on_gpus(
+    devices: Sequence[str], claim: dict[str, Any], shims: Iterable[int], nvml_module: Any
+) -> list[int]:
+    """Processes that compute on GPUs, began after an attempt and are nobody's that is known.
+
+    `shims`: of attempts that go on.
+    """
+    if claim["boot"] != boot_id():
+        return []
+    try:
+        nvml = open_nvml(nvml_module)
+    except ProfilerError:
+        return []
+    try:
+        computing = {
+            process.pid
+            for gpu in choose(list_gpus(nvml), devices)
+            for process in nvml.nvmlDeviceGetComputeRunningProcesses(gpu.handle)
+        }
+    except (nvml.NVMLError, ProfilerError):
+        return []
+    finally:
+        nvml.nvmlShutdown()
+    known = {pid for shim in shims for pid in procs.descendants(shim)}
+    later = {pid for pid in computing - known if (start_ticks(pid) or -1) >= claim["ticks"]}
+    return sorted(later)
