@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from math import floor, inf, isfinite, sqrt
 from statistics import median
 from types import MappingProxyType
@@ -24,8 +24,10 @@ from scheduler.explain.whatif.copies import CoreCopy
 from scheduler.explain.whatif.forecasts import (
     LEAST,
     SAMPLES,
+    SOON_S,
     Futures,
     StartForecast,
+    starting,
     summary,
     why_stuck,
 )
@@ -36,6 +38,8 @@ MANY = 1000  # jobs from which on a change is tried among the running ones first
 CHANCES = 32  # waiting jobs at most whose starts are compared
 World = dict[str, tuple[float, float]]  # start and end of the jobs watched, in one future
 Predict = Callable[[Job], float | None]  # duration believed of a job, seconds
+# the forecast a waiting job is told, given the one that futures make
+AsTold = Callable[[str, StartForecast], StartForecast]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +105,15 @@ class WhatIf:
         predict: duration believed of a job that is asked for differently; None: as before.
         samples: futures at most.
         budget_s: processor seconds per question.
+        as_told: what `now` is; `then` is as much sooner or later as it is in the futures. None:
+            both are what futures alone say.
     """
 
     futures: Futures
     predict: Predict | None = None
     samples: int = SAMPLES
     budget_s: float = inf
+    as_told: AsTold | None = None
     _bases: dict[str, dict[int, World]] = field(default_factory=dict)
     _alones: dict[str, CoreCopy] = field(default_factory=dict)
 
@@ -156,12 +163,19 @@ class WhatIf:
         gains = [b[job_id][0] - m[job_id][0] for b, m in zip(base, made, strict=True)]
         is_now = _forecast(futures, base, job_id, why_stuck(futures.core, job_id))
         then = _forecast(futures, made, job_id, why_stuck(trial, job_id))
+        gain_s = _gain(is_now, then, futures.now + futures.horizon_s)
+        if self.as_told is not None:
+            as_told = self.as_told(job_id, is_now)
+            then = _beside(as_told, is_now, then)
+            is_now = replace(as_told, starts=is_now.starts)
+            if gain_s is not None and is_now.start_p50 and then.start_p50:
+                gain_s = is_now.start_p50 - then.start_p50
         return Outcome(
             change,
             is_now,
             then,
             started,
-            _gain(is_now, then, futures.now + futures.horizon_s),
+            gain_s,
             sum(gain > 0 for gain in gains),
             len(made),
             position,
@@ -382,6 +396,25 @@ def _gain(is_now: StartForecast, then: StartForecast, until: float) -> float | N
     if was is None or new is None or max(was, new) >= until:
         return None
     return was - new
+
+
+def _beside(told: StartForecast, was: StartForecast, then: StartForecast) -> StartForecast:
+    """`then` beside what is told of the job as it is: as much sooner or later, in logarithms of the
+    wait, as it is beside `was` in the same futures. What is certain, or not known, stays."""
+    if then.start_p50 is None or was.start_p50 is None or then.start_p50 == then.start_p90:
+        return then
+    if was.start_p50 == was.start_p90:
+        return then
+
+    def moved(at: float | None, before: float | None, after: float | None) -> float | None:
+        if at is None or before is None or after is None:
+            return after
+        at, before, after = (SOON_S + max(0.0, x - then.made_at) for x in (at, before, after))
+        return then.made_at + max(0.0, at * after / before - SOON_S)
+
+    p50 = moved(told.start_p50, was.start_p50, then.start_p50)
+    p90 = moved(told.start_p90, was.start_p90, then.start_p90)
+    return starting(then, p50, p90)
 
 
 def _starts_in(worlds: list[World], job_id: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil, inf, isfinite
 from types import MappingProxyType
@@ -23,6 +23,7 @@ NO_TIME = "there was no time to run enough futures"
 CRUDE = "crude estimate: work ahead over GPUs"
 HELD = "it is held, and does not start until it is released"
 MIDDLE = 15  # quantiles of which the median of a run is read: there are many runs
+SOON_S = 10.0  # waits are compared as ln(10 s + wait): a few seconds more or less are no news
 LEAST = 9  # fewer futures than this say nothing of a p90
 
 
@@ -176,6 +177,27 @@ class Futures:
     def end_of(self, job_id: str) -> StartForecast:
         """The forecast of a job that runs."""
         return end_of(self.core, self.memory, self.now, job_id)
+
+
+def starting(
+    made: StartForecast, start_p50: float | None, start_p90: float | None
+) -> StartForecast:
+    """A forecast with another start; the end moves with it."""
+    if start_p50 is not None and start_p90 is not None:
+        start_p90 = max(start_p50, start_p90)
+
+    def moved(end: float | None, was: float | None, start: float | None) -> float | None:
+        if end is None or was is None or start is None:
+            return end
+        return end + start - was
+
+    return replace(
+        made,
+        start_p50=start_p50,
+        start_p90=start_p90,
+        end_p50=moved(made.end_p50, made.start_p50, start_p50),
+        end_p90=moved(made.end_p90, made.start_p90, start_p90),
+    )
 
 
 def why_stuck(core: Core, job_id: str) -> str:

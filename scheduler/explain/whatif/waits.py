@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import exp, inf, log, log2
 from random import Random
 from statistics import NormalDist, fmean
@@ -24,12 +24,11 @@ from numpy.typing import NDArray
 
 from scheduler.core.core import Core
 from scheduler.core.durations import TYPICAL_S
-from scheduler.explain.whatif.forecasts import CRUDE, StartForecast, crude
+from scheduler.explain.whatif.forecasts import CRUDE, SOON_S, StartForecast, crude, starting
 from scheduler.explain.whatif.memory import Memory
 
 Floats = NDArray[np.float64]
 LEVELS = (0.5, 0.9)
-SOON_S = 10.0  # waits are compared as ln(10 s + wait): a few seconds more or less are no news
 WINDOW = 6000  # latest notes that are kept
 ALIKE = 500  # of them, those that are asked about a job
 PRIOR = tuple(NormalDist(0.0, 1.5).inv_cdf((i + 0.5) / 10) for i in range(10))
@@ -160,14 +159,7 @@ class Waits:
             _between(now, at, figures, FUTURES[level])
             for at, figures, level in zip((p50, p90), own, LEVELS, strict=True)
         )
-        new90 = max(new50, new90)
-        return replace(
-            made,
-            start_p50=new50,
-            start_p90=new90,
-            end_p50=None if made.end_p50 is None else made.end_p50 + new50 - p50,
-            end_p90=None if made.end_p90 is None else made.end_p90 + new90 - p90,
-        )
+        return starting(made, new50, new90)
 
     def _levels(self, stands: tuple[float, ...], now: float) -> tuple[float, ...]:
         """By which factors the crude rule is off for a job that stands there."""

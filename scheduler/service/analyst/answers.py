@@ -62,6 +62,7 @@ class Answers:
                 lambda job: self._of.memory.predicted(job, self._of.now()),
                 samples=self._of.samples,
                 budget_s=self._of.budget_s,
+                as_told=self._of.as_told,
             )
             if kind == "whatif":
                 change = Change.from_body(body.get("changes") or {})

@@ -310,6 +310,15 @@ class Analyst:
             made |= self.waits.corrected(core, found, crude(core, self.memory, now), now)
         return made
 
+    def as_told(self, job_id: str, made: StartForecast) -> StartForecast:
+        """The forecast that a waiting job is told: the latest, or, before there is one, of futures
+        that were `made` just now."""
+        if (latest := self.latest.get(job_id)) is not None:
+            return latest
+        core, now = self.state.core, self.now()
+        roughly = crude(core, self.memory, now)
+        return self.waits.corrected(core, {job_id: made}, roughly, now)[job_id]
+
     def _foreseen(self, waiting: Sequence[str]) -> dict[str, StartForecast]:
         """Forecasts of waiting jobs from futures; not tried again soon where there was no time."""
         if not waiting:

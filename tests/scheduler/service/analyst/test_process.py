@@ -178,6 +178,24 @@ def test_questions_are_answered(service: Service) -> None:
     assert told["start_p50"] is not None
 
 
+def test_a_question_about_a_change_begins_with_the_start_that_everybody_is_told(
+    service: Service,
+) -> None:
+    for i in range(4):
+        service.submit(f"job{i}", 600)
+    service.decide()
+    service.analyst.turn()
+    row = service.forecast("job3", "latest")
+    told = service.ask("whatif", job_id="job3", changes={"first": True})
+    figures = ("start_p50", "start_p90", "end_p50", "end_p90")
+    assert [told["now"][name] for name in figures] == [getattr(row, name) for name in figures]
+    assert row.start_p50 < row.start_p90
+    assert told["earlier"] == told["futures"] == 12
+    assert told["gain_s"] == pytest.approx(row.start_p50 - told["then"]["start_p50"])
+    assert told["gain_s"] > 0
+    assert told["then"]["start_p50"] <= told["then"]["start_p90"] < row.start_p90
+
+
 def test_however_many_wait_each_has_a_forecast_or_a_crude_one(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
