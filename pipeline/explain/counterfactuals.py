@@ -19,7 +19,8 @@ from pipeline.explain.run import RunError, RunFolder
 from pipeline.worlds import Scenario, TrackError, open_scenario
 from scheduler.core.core import Core
 from scheduler.explain.findings import Answer, answer, told
-from scheduler.explain.story import Phase, Span, Story
+from scheduler.explain.life import Phase, Span
+from scheduler.explain.story import Story
 from scheduler.explain.whatif.counterfactuals import Outcome, WhatIf
 from scheduler.explain.whatif.forecasts import Futures
 from scheduler.explain.whatif.memory import Memory

@@ -24,7 +24,8 @@ from rapidfuzz import process
 from rapidfuzz.distance import JaroWinkler
 
 from scheduler.core.decisions import Action, Decision, Reason, Score
-from scheduler.explain.story import JobFacts, Story, build_story
+from scheduler.explain.life import JobFacts
+from scheduler.explain.story import Story, build_story
 from scheduler.explain.words import overtaking
 
 DECISIONS, JOBS, SUMMARY, BUNDLES = (

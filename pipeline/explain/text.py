@@ -11,7 +11,8 @@ from rich.padding import Padding
 from rich.table import Table
 
 from scheduler.core.plural import count
-from scheduler.explain.story import PRINCIPAL_REASONS, Event, Sharing, Story, remarks, sharing_words
+from scheduler.explain.life import Event, Sharing
+from scheduler.explain.story import PRINCIPAL_REASONS, Story, remarks, sharing_words
 from scheduler.explain.terms import Breakdown, factor_of, reasons, seconds_of
 from scheduler.explain.words import clock, duration, factor, moment, overtaken_words, percent
 

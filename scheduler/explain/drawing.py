@@ -6,15 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scheduler.core.decisions import ANOTHER
-from scheduler.explain.story import (
-    Event,
-    JobFacts,
-    Sharing,
-    Span,
-    Story,
-    remarks,
-    sharing_words,
-)
+from scheduler.explain.life import Event, JobFacts, Sharing, Span
+from scheduler.explain.story import Story, remarks, sharing_words
 from scheduler.explain.terms import Waterfall, waterfall
 from scheduler.explain.words import duration, overtaken_words
 

@@ -17,7 +17,8 @@ from pipeline.explain.counterfactuals import lines, stand_at
 from pipeline.traces.synthetic import generate as synthetic
 from pipeline.worlds import open_scenario
 from scheduler.core.decisions import Action, Reason
-from scheduler.explain.story import Phase, Story
+from scheduler.explain.life import Phase
+from scheduler.explain.story import Story
 from scheduler.explain.way import starts_without
 from scheduler.explain.whatif.changes import apply
 from scheduler.explain.whatif.forecasts import Futures

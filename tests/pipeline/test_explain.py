@@ -30,9 +30,10 @@ from pipeline.traces.synthetic import generate as synthetic
 from pipeline.worlds import open_scenario
 from scheduler.core.decisions import Action, Decision, Reason, Score
 from scheduler.explain.drawing import view
-from scheduler.explain.story import JobFacts, Phase, Story, build_story, placement_of, sentence_of
+from scheduler.explain.life import JobFacts, Phase, placement_of
+from scheduler.explain.story import Story, build_story
 from scheduler.explain.terms import breakdowns
-from scheduler.explain.words import clock, duration, number
+from scheduler.explain.words import clock, duration, number, sentence_of
 from scheduler.simulation.engine import JobResult
 from scheduler.simulation.recorder import Recorder
 from scheduler.simulation.results import JOB_SCHEMA, job_table

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scheduler.core.decisions import Action, Reason
-from scheduler.explain.story import PRINCIPAL_REASONS, Event, Story
+from scheduler.explain.life import Event
+from scheduler.explain.story import PRINCIPAL_REASONS, Story
 from scheduler.explain.terms import factor_of, reasons
 from scheduler.explain.words import SAYS, overtaken_words
 from scheduler.service.api.shapes import WhatIfAnswer

@@ -9,7 +9,8 @@ from typing import Any
 
 from models.bundle import Bundle, BundleError
 from scheduler.core.decisions import ANOTHER, Action, Decision, Reason
-from scheduler.explain.story import JobFacts, Story, build_story
+from scheduler.explain.life import JobFacts
+from scheduler.explain.story import Story, build_story
 from scheduler.explain.terms import describe
 from scheduler.explain.words import duration, hold_words
 from scheduler.service.log.record import Phase

@@ -8,7 +8,8 @@ from typing import Any
 
 from scheduler.backends.events import Kind
 from scheduler.explain.drawing import StoryView, view
-from scheduler.explain.story import PRINCIPAL_REASONS, Event, Wait
+from scheduler.explain.life import Event, Wait
+from scheduler.explain.story import PRINCIPAL_REASONS
 from scheduler.explain.whatif.changes import Change
 from scheduler.explain.words import duration
 from scheduler.service.api.stories import story_of, where_it_stands

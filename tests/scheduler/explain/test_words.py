@@ -8,7 +8,8 @@ from benchmarks.explanations.reading import CODES, RAW_NAMES, found_in
 from features.state import FEATURES
 from models.bundle import PACKING_FEATURES, PAIR_FEATURES
 from scheduler.core.decisions import Action, Decision, Reason
-from scheduler.explain.story import JobFacts, build_story
+from scheduler.explain.life import JobFacts
+from scheduler.explain.story import build_story
 from scheduler.explain.words import comparison, phrase, roughly, sentence_of, step_of
 
 

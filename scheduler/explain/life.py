@@ -1,0 +1,272 @@
+"""A job's life from its decisions: what it did between them, why it waited, who shared its GPUs.
+
+Nothing here is guessed. Every span between two decisions belongs to the decision that opened it,
+so the spans of a job that ended cover its life from submission to end without gap or overlap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from scheduler.core.decisions import Action, Decision, Reason
+from scheduler.explain.words import comparison, sentence_of, step_of
+
+
+@dataclass(frozen=True, slots=True)
+class JobFacts:
+    """What became of one job. Times in seconds since the epoch, None = never.
+
+    `queue_s` is the time without GPUs between submission and end, `ran_s` on GPUs (profiling
+    apart), `duration_s` what it takes on exclusive GPUs (0: not known); see
+    `scheduler.simulation.results.JOB_SCHEMA`.
+    """
+
+    job_id: str
+    gpus: int
+    submit_time: float
+    duration_s: float
+    user: str | None = None
+    vc: str | None = None
+    name: str | None = None
+    start_time: float | None = None
+    end_time: float | None = None
+    jct_s: float | None = None
+    queue_s: float | None = None
+    ran_s: float | None = None
+    profile_s: float | None = None
+    estimate_s: float | None = None
+    pairings: int | None = None
+    preemptions: int | None = None
+    ended_in_profiling: bool | None = None
+    refused: bool | None = None
+
+
+class Phase(StrEnum):
+    """What a job is doing between two decisions."""
+
+    WAITING = "waiting"
+    PROFILING = "profiling"
+    RUNNING = "running"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of a job's life. `end` is None when it had not ended when the run did."""
+
+    phase: Phase
+    reason: Reason
+    start: float
+    end: float | None
+
+    @property
+    def seconds(self) -> float:
+        """Length; 0 while open."""
+        return 0.0 if self.end is None else self.end - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A decision as it is shown.
+
+    Attributes:
+        aside: taken in a pass beside the clock, whose time the job was not charged for.
+        sentence, next_step: in words; `next_step` empty when nothing helps.
+        evidence: the numbers behind the sentence, by name.
+    """
+
+    decision: Decision
+    since_submit_s: float
+    sentence: str
+    next_step: str
+    evidence: dict[str, Any]
+    aside: bool = False
+
+    @property
+    def void(self) -> bool:
+        """Said of a queue that a pass beside the clock never served: it never held."""
+        return (
+            self.aside
+            and self.decision.action is Action.WAIT
+            and self.decision.reason is not Reason.AWAITING_PROFILE
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """All the waiting for one reason."""
+
+    reason: Reason
+    seconds: float
+    share: float
+    spells: int
+    sentence: str
+    next_step: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """A time on GPUs shared with another job.
+
+    Attributes:
+        newcomer: whether this job came to the other's GPUs, or the other to this job's.
+        speeds: predicted relative speed of this job and of the partner; None: not predicted.
+        tree_path: the comparisons behind the score, the newcomer's first; on the host's side
+            they say whose they are.
+        start, end: from the packing until either ended; end None when neither had.
+    """
+
+    partner: str
+    newcomer: bool
+    start: float
+    end: float | None
+    speeds: tuple[float, float] | None
+    tree_path: tuple[str, ...]
+
+
+_OPENS = {
+    Action.WAIT: Phase.WAITING,
+    Action.PREEMPT: Phase.WAITING,
+    Action.PROFILE: Phase.PROFILING,
+    Action.START: Phase.RUNNING,
+    Action.PACK: Phase.RUNNING,
+    Action.REFUSE: Phase.REFUSED,
+}
+
+
+def aside_of(own: Sequence[Decision]) -> int:
+    """How many of the first decisions were taken in a pass beside the clock.
+
+    A track may grant profiling for free: a first pass profiles every job, then the run proper
+    begins at the submissions again. What stands before the last plain submission is that pass.
+    """
+    last = 0
+    for i, d in enumerate(own):
+        if d.action is Action.ENQUEUE and d.reason is Reason.SUBMITTED:
+            last = i
+    return last
+
+
+def life(job: JobFacts, decisions: Sequence[Decision], until: float | None = None) -> list[Span]:
+    """The spans of a job from submission to end, or `until` now (None: the last is left open)."""
+    spans: list[Span] = []
+    phase, reason, since = Phase.WAITING, Reason.NOT_YET_EVALUATED, job.submit_time
+    end = until if job.end_time is None else job.end_time
+    limit = float("inf") if end is None else end
+    for d in decisions:
+        if d.action is Action.ENQUEUE:
+            opened, why = Phase.WAITING, Reason.NOT_YET_EVALUATED
+        elif d.action in _OPENS:
+            opened, why = _OPENS[d.action], d.reason
+        else:
+            continue
+        at = min(max(d.time, since), limit)
+        if at > since:
+            spans.append(Span(phase, reason, since, at))
+        phase, reason, since = opened, why, at
+    if phase is Phase.REFUSED:
+        return spans
+    if end is None or end > since:
+        spans.append(Span(phase, reason, since, end))
+    return spans
+
+
+def waits_of(spans: Sequence[Span], decisions: Sequence[Decision]) -> list[Wait]:
+    """What it waited for, the longest first."""
+    total = sum(s.seconds for s in spans if s.phase is Phase.WAITING)
+    waits = []
+    for reason in {s.reason: None for s in spans if s.phase is Phase.WAITING}:
+        mine = [s for s in spans if s.phase is Phase.WAITING and s.reason is reason]
+        seconds = sum(s.seconds for s in mine)
+        longest = max(mine, key=lambda s: s.seconds)
+        said = next(
+            (d for d in reversed(decisions) if d.reason is reason and d.time <= longest.start),
+            None,
+        )
+        waits.append(
+            Wait(
+                reason,
+                seconds,
+                seconds / total if total else 0.0,
+                len(mine),
+                sentence_of(said) if said else "in the queue, no reason recorded yet",
+                step_of(said) if said else "",
+            )
+        )
+    return sorted(waits, key=lambda w: -w.seconds)
+
+
+def sharing_of(
+    job: JobFacts,
+    own: Sequence[Decision],
+    joined: Sequence[Decision],
+    ends: Mapping[str, float | None],
+) -> list[Sharing]:
+    """With whom it shared GPUs, by when that began; `ends` of the other jobs."""
+    found = []
+    for d in own:
+        if d.action is Action.PACK and d.partner is not None:
+            end = _first_end(job.end_time, ends.get(d.partner))
+            path = tuple(map(comparison, d.tree_path))
+            found.append(Sharing(d.partner, True, d.time, end, d.speeds, path))
+    for d in joined:
+        if d.action is Action.PACK:
+            end = _first_end(job.end_time, ends.get(d.job_id))
+            speeds = (d.speeds[1], d.speeds[0]) if d.speeds else None
+            path = _from_host(tuple(map(comparison, d.tree_path)))
+            found.append(Sharing(d.job_id, False, d.time, end, speeds, path))
+    return sorted(found, key=lambda s: s.start)
+
+
+def _from_host(path: Sequence[str]) -> tuple[str, ...]:
+    """A tree path as shown to the job that was there first: it is the "partner" in it."""
+    mine = "partner: "
+    return tuple(
+        f"this job: {step.removeprefix(mine)}" if step.startswith(mine) else f"newcomer: {step}"
+        for step in path
+    )
+
+
+def _first_end(a: float | None, b: float | None) -> float | None:
+    return min((t for t in (a, b) if t is not None), default=None)
+
+
+def life_beside(job: JobFacts, aside: Sequence[Decision]) -> list[Span]:
+    """Spans of a free profiling pass up to its profiling run; what follows did not happen."""
+    until = next((d.time for d in aside if d.action is Action.PROFILE), None)
+    if until is None:
+        return []
+    before = [d for d in aside if d.time <= until and d.action is not Action.PROFILE]
+    return [
+        Span(s.phase, s.reason, s.start, until if s.end is None else min(s.end, until))
+        for s in life(JobFacts(job.job_id, job.gpus, job.submit_time, 0.0), before)
+    ]
+
+
+def event_of(job: JobFacts, d: Decision, aside: bool) -> Event:
+    """A decision with its sentence and numbers."""
+    names = ("need", "free", "limit", "position", "blocker", "partner")
+    evidence = {n: getattr(d, n) for n in names if getattr(d, n) is not None}
+    if d.action is Action.ENQUEUE:
+        evidence.pop("limit", None)  # the profiling partition's, and nothing to do with this
+    if d.nodes:
+        evidence["placement"] = placement_of(d)
+    evidence |= dict(d.evidence)
+    return Event(d, d.time - job.submit_time, sentence_of(d), step_of(d), evidence, aside)
+
+
+def placement_of(d: Decision) -> str:
+    """Nodes and GPUs given: "node 42: GPU 0"."""
+    parts = []
+    for node, mask in zip(d.nodes, d.gpus or (0,) * len(d.nodes), strict=False):
+        held = [i for i in range(mask.bit_length()) if mask >> i & 1]
+        if not held:
+            parts.append(f"node {node}")
+            continue
+        run = len(held) > 1 and held == list(range(held[0], held[-1] + 1))
+        which = f"{held[0]}-{held[-1]}" if run else ",".join(map(str, held))
+        parts.append(f"node {node}: GPU{'s' if len(held) > 1 else ''} {which}")
+    return "; ".join(parts)
