@@ -18,6 +18,7 @@ from markupsafe import Markup
 from pipeline.explain.run import DECISIONS, JOBS, RunError, read_object
 from pipeline.report import model_charts, policies, trace
 from pipeline.report.comparison import Comparison, PolicyRun, read_comparison
+from pipeline.report.interactive import columns
 from pipeline.report.models import (
     ModelFacts,
     drift_facts,
@@ -31,7 +32,6 @@ from pipeline.worlds import TRACKS
 from scheduler.core.plural import count
 from scheduler.explain.drawing import StoryView
 from scheduler.explain.terms import TOLERANCE
-from scheduler.explain.words import duration, percent
 
 PAIR_MODELS = ("packing", "pair_speed")
 LIBRARIES = ("numpy", "pandas", "pyarrow", "interpret-core", "scikit-learn", "lightgbm")
@@ -102,6 +102,7 @@ def build(inputs: Inputs) -> Report:
     said = _headline(comparison, facts)
     html = page(
         "report.html",
+        columns=columns(*policies.ways(comparison), anchors(stories)) if comparison else None,
         title=_title(comparison, facts),
         headline=said,
         release=release(),
@@ -197,46 +198,29 @@ def _headline(comparison: Comparison | None, facts: trace.TraceFacts | None) -> 
     return [trace.summary(facts)] if facts else ["The models of a bundle, and how far they err."]
 
 
+def anchors(stories: list[StoryView]) -> dict[str, str]:
+    """Where the page explains a job, by job id."""
+    return {s.story.job.job_id: s.anchor for s in stories}
+
+
 def _comparison_view(c: Comparison) -> dict[str, Any]:
-    estimates = policies.estimate_curves(c)
-    several = len(c.runs) > 1
+    base = policies.reference(c)
     return {
-        "averages": policies.averages(c) if several else None,
-        "yardsticks": any(r.oracle for r in c.runs),
-        "tiles": _tiles(c),
-        "heads": [(r.name, policies.kind(r)) for r in c.runs],
-        "rows": policies.table(c),
+        "tables": policies.tables(c),
+        "base": base.name if base else "",
         "seeds": len(c.seeds),
-        "names": policies.names(c),
+        "names": [r.name for r in c.runs],
+        "abstract": policies.abstract(c),
         "legend": policies.policy_legend(c),
-        "markers": policies.policy_legend(c, markers=True),
-        "jct": policies.jct_curves(c),
-        "waits": policies.wait_curves(c),
+        "stills": {
+            "average": policies.averages(c),
+            "jct": policies.jct_curves(c),
+            "tail": policies.wait_curves(c),
+        },
         "by_vc": policies.wait_by_vc(c),
         "by_gpus": policies.wait_by_gpus(c),
         "utilisation": policies.utilisation(c),
-        "fairness": policies.fairness_curves(c),
-        "estimates": estimates and estimates[0],
-        "estimate_legend": estimates and estimates[1],
     }
-
-
-def _tiles(c: Comparison) -> list[tuple[str, str, str]]:
-    """The few figures of the best policy that matter most: value, what, compared with."""
-    best, fifo = c.best, c.run("fifo")
-    tiles = []
-    for key, what, show in (
-        ("avg_jct_s", "average JCT", duration),
-        ("p99_queue_s", "wait exceeded by 1 job in 100", duration),
-        ("gpu_utilisation", "of GPU-time in use (less where jobs share)", percent),
-        ("packed_jobs", "jobs packed", lambda v: f"{v:,.0f}"),
-    ):
-        value = best.mean(key)
-        if value is None:
-            continue
-        other = fifo.mean(key) if fifo and fifo is not best and key != "packed_jobs" else None
-        tiles.append((show(value), what, f"fifo: {show(other)}" if other is not None else ""))
-    return tiles
 
 
 def _trace_view(t: trace.TraceFacts) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from pipeline.report.svg import DASHES, DURATION_TICKS, SERIES, Frame, Point, Tick, log_ticks, ticks
-from scheduler.explain.words import duration
 
 Floats = NDArray[np.float64]
 Cells = Sequence[Sequence[float | None]]
@@ -34,7 +33,8 @@ def lines(
     sx, sy = f.x(*x, log=log_x), f.y(*y, log=log_y)
     f.x_axis(sx, sx.within(x_ticks), x_title)
     f.y_axis(sy, sy.within(y_ticks), y_title)
-    for k, (name, points) in zip(looks or range(len(series)), series.items(), strict=True):
+    drawn = zip(looks or range(len(series)), series.items(), strict=True)
+    for k, (name, points) in sorted(drawn, key=lambda one: one[0] == 0):  # the first look on top
         k %= SERIES
         f.path([(sx(a), sy(b)) for a, b in points], f"series s{k}", dash=DASHES[k], tip=name)
     return f.svg()
@@ -88,32 +88,6 @@ def rows(
     if mark is not None:
         f.line(scale(mark), f.top, scale(mark), f.bottom, "limit")
     f.line(left, f.top, left, f.bottom, "base")
-    return f.svg()
-
-
-def dots(
-    label: str,
-    table: Mapping[str, Mapping[str, float]],
-    names: Sequence[str],
-    *,
-    at: Sequence[Tick],
-    title: str,
-    floor: float = 1.0,
-) -> Markup:
-    """One row per key of `table`, one marker per name, on a logarithmic axis of seconds."""
-    values = [max(v, floor) for row in table.values() for v in row.values()]
-    high = max([*values, floor * 10]) * 1.4
-    f = Frame(label, height=44 + 22 * len(table), left=96, right=18, top=8, bottom=36)
-    scale = f.x(floor * 0.85, high, log=True)
-    f.x_axis(scale, scale.within(at), title)
-    for i, (row, cells) in enumerate(table.items()):
-        y = f.top + 22 * i + 11
-        f.text(f.left - 8, y + 4, shortened(row, 16), "name", anchor="end")
-        f.line(f.left, y, f.right, y, "grid")
-        for k, name in enumerate(names):
-            if name in cells:
-                tip = f"{row}, {name}: {duration(cells[name])}"
-                f.marker(k, scale(max(cells[name], floor)), y, tip=tip, r=4.2)
     return f.svg()
 
 

@@ -80,7 +80,7 @@ def _curve(s: Shape) -> Markup:
             f.text(x(value), f.height - 20, text, anchor="middle")
             free = x(value) + 38
     if gutter:
-        f.marker(0, f.left + 12, y(s.scores[0]), tip=f"missing: {_say(float(s.scores[0]))}")
+        f.dot(f.left + 12, y(s.scores[0]), tip=f"missing: {_say(float(s.scores[0]))}")
         f.text(f.left + 12, f.height - 20, "missing", anchor="middle")
     unit = s.unit if s.unit not in ("", "s") else ""
     f.text((f.left + f.right) / 2, f.height - 4, unit, "axis", anchor="middle")

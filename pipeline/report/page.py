@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
@@ -10,6 +11,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from pipeline.report import interactive
 from scheduler.explain import words
 
 
@@ -25,13 +27,25 @@ def environment() -> Environment:
     )
     for name in ("duration", "clock", "moment", "number", "factor", "percent", "count", "listed"):
         env.filters[name] = getattr(words, name)
+    env.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
     return env
 
 
-def page(template: str, **values: Any) -> str:
-    """A whole page from a template."""
+def page(template: str, *, columns: Mapping[str, Any] | None = None, **values: Any) -> str:
+    """A whole page from a template. With `columns` (of `interactive`) it has figures to hover."""
     css = files("pipeline.report").joinpath("templates/style.css").read_text("utf-8")
-    return environment().get_template(template).render(css=Markup(css), **values)
+    scripts = interactive.scripts() if columns is not None else None
+    return (
+        environment()
+        .get_template(template)
+        .render(
+            css=Markup(css),
+            columns=columns,
+            scripts=scripts,
+            policy=scripts.policy if scripts else interactive.policy(),
+            **values,
+        )
+    )
 
 
 def release() -> str:

@@ -2,38 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
-from pipeline.report.charts import cumulative, dots, lines, rows
+from pipeline.report.charts import cumulative, lines, rows
 from pipeline.report.comparison import Comparison, PolicyRun
-from pipeline.report.svg import DURATION_TICKS, SERIES, Frame, legend, log_ticks, ticks
+from pipeline.report.interactive import GPU_GROUPS, Way, colours, gpu_group
+from pipeline.report.svg import DURATION_TICKS, Frame, Point, legend, log_ticks, ticks
 from pipeline.report.usage import usage
 from pipeline.student import within
 from pipeline.worlds import TRACKS
 from scheduler.core.plural import count
-from scheduler.explain.words import duration, factor, number, percent
+from scheduler.explain.words import HOUR_S, duration, listed, number, percent
 
 SHOWN_VCS = 18
-GPU_GROUPS = ((1, 1), (2, 2), (3, 4), (5, 8), (9, 16), (17, 32), (33, 10**9))
+OURS = "pellucid"
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A figure in the table, with its spread over seeds; `best` among the contenders."""
+    """A figure in the table.
+
+    Attributes:
+        text, value: as it is read, and as it is sorted by.
+        spread: over seeds.
+        said: beside the reference, "39 % less, better"; "" where that says nothing.
+        verdict: "better", "worse" or "".
+    """
 
     text: str
+    value: float | None = None
     spread: str = ""
-    best: bool = False
+    said: str = ""
+    verdict: str = ""
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A row of the table: its key, heading, what it means, and which end is better."""
+    """A column of a table: its key, heading, what it means, and which end is better."""
 
     key: str
     heading: str
@@ -43,38 +53,52 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Row:
-    """A figure, with a cell per policy."""
+class Table:
+    """Figures about one thing, a row per policy: its name, what it knows, its colour, its cells."""
 
-    heading: str
-    meaning: str
-    cells: tuple[Cell, ...]
+    title: str
+    heads: tuple[Figure, ...]
+    rows: tuple[tuple[str, str, int, tuple[Cell, ...]], ...]
 
 
 def _ratio(value: float) -> str:
     return f"{value:,.2f}" if value < 100 else f"{value:,.0f}"
 
 
-FIGURES = (
-    Figure("avg_jct_s", "average JCT", "submission to end", duration),
-    Figure("p50_jct_s", "median JCT", "half the jobs take longer", duration),
-    Figure("avg_queue_s", "average wait", "time without GPUs", duration),
-    Figure("p99_queue_s", "p99 wait", "one job in 100 waits longer", duration),
-    Figure("p999_queue_s", "p99.9 wait", "one job in 1,000 waits longer", duration),
-    Figure("max_queue_large_s", "longest wait, wide", "jobs of more than 8 GPUs", duration),
-    Figure("makespan_s", "makespan", "first submission to last end", duration),
-    Figure(
-        "gpu_utilisation",
-        "GPUs busy",
-        "share of GPU-time; lower where jobs share GPUs: the same work in less",
-        percent,
-        0,
+def _hours(value: float) -> str:
+    return f"{value:,.0f} h" if value >= 100 else f"{value:.1f} h"
+
+
+BUSY, WORST_VC = "busy_gpu_h", "worst_vc"
+TABLES: tuple[tuple[str, tuple[Figure, ...]], ...] = (
+    (
+        "How long people wait",
+        (
+            Figure("avg_jct_s", "average JCT", "less is better", duration),
+            Figure("p50_jct_s", "median JCT", "half take longer; less is better", duration),
+            Figure("avg_queue_s", "average wait", "less is better", duration),
+            Figure("p99_queue_s", "p99 wait", "1 in 100 waits longer; less is better", duration),
+            Figure(
+                "max_queue_large_s",
+                "longest wait, wide",
+                "of more than 8 GPUs; less is better",
+                duration,
+            ),
+            Figure("makespan_s", "makespan", "from first to last; less is better", duration),
+        ),
     ),
-    Figure("ftf_user_p50", "fairness, median user", "user's total JCT over alone", _ratio),
-    Figure("ftf_user_p99", "fairness, p99 user", "the same, for the worst off", _ratio),
-    Figure("packed_jobs", "packed", "jobs started beside another", number, 0),
-    Figure("mean_slowdown_packed", "packed jobs ran", "times as long as alone", _ratio, 0),
-    Figure("preemptions", "preemptions", "jobs stopped and requeued", number, 0),
+    (
+        "What it takes, and whom it costs",
+        (
+            Figure(BUSY, "GPU-time held", "sharing does the same work in less", _hours),
+            Figure("packed_jobs", "shared", "jobs started beside another", number, 0),
+            Figure("mean_slowdown_packed", "sharing jobs ran", "times as long as alone", _ratio),
+            Figure("preemptions", "preemptions", "jobs stopped and requeued", number),
+            Figure("ftf_user_p50", "fairness, median user", "JCT over alone; 1 is best", _ratio),
+            Figure("ftf_user_p99", "fairness, p99 user", "the same of the worst off", _ratio),
+            Figure(WORST_VC, "worst virtual cluster", "average JCT over the reference's", _ratio),
+        ),
+    ),
 )
 
 
@@ -106,6 +130,30 @@ def headline(c: Comparison) -> list[str]:
     return said
 
 
+def abstract(c: Comparison) -> list[str]:
+    """What is compared and what the words mean, for somebody who meets them first."""
+    base = reference(c)
+    said = [
+        "Each policy was given the same jobs on the same GPUs, in a simulator, and decided which "
+        "job starts when and where. A job waits from submission until it has GPUs (queueing "
+        "delay) and is over after its job completion time (JCT): waiting and running together. "
+        "p99 is what 99 of 100 stay below.",
+        "Jobs are queued by virtual cluster: the nodes of one organisation. Where two jobs share "
+        "a GPU (packing), each runs somewhat longer, and both are done in less GPU-time than one "
+        "after the other. Fairness is a user's JCT over the time the same jobs take alone: 1 if "
+        "nobody is in the way.",
+    ]
+    if base is not None:
+        said.append(f"“Better” and “worse” are against {base.name}.")
+    yardsticks = [r.name for r in c.runs if r.oracle]
+    if yardsticks:
+        said[-1] += (
+            f" {listed(yardsticks)} {'know' if len(yardsticks) > 1 else 'knows'} how long each "
+            "job will run, which nobody can: a yardstick, no choice."
+        )
+    return said
+
+
 def _winner(c: Comparison, best: PolicyRun, contenders: list[PolicyRun], jct: float) -> str:
     if len(c.runs) == 1:
         return f"Under {best.name} a job takes {duration(jct)} from submission to end on average."
@@ -115,10 +163,10 @@ def _winner(c: Comparison, best: PolicyRun, contenders: list[PolicyRun], jct: fl
         f"{best.name} has the shortest average {JCT} of the policies that do not know the "
         f"future: {duration(jct)}"
     )
-    reference = c.run("fifo") or contenders[-1]
-    other = reference.mean("avg_jct_s")
-    if reference is not best and other:
-        text += f", {percent(1 - jct / other)} less than {reference.name} ({duration(other)})"
+    base = reference(c)
+    other = base.mean("avg_jct_s") if base is not None else None
+    if base is not None and base is not best and other:
+        text += f", {percent(1 - jct / other)} less than {base.name} ({duration(other)})"
     return text + "."
 
 
@@ -156,26 +204,42 @@ def _bound(best: PolicyRun, yardstick: PolicyRun, jct: float) -> str:
     return f"As a yardstick, {yardstick.name}, which {how}, reaches {duration(bound)}, {side}."
 
 
-# --- table ---------------------------------------------------------------------------------------
+# --- tables --------------------------------------------------------------------------------------
 
 
-def table(c: Comparison) -> list[Row]:
-    """A row per figure that was recorded, a cell per policy."""
-    contenders = [r for r in c.runs if not r.oracle]
-    rows_ = [
-        Row(f.heading, f.meaning, tuple(_cell(r, f, contenders) for r in c.runs))
-        for f in FIGURES
-        if any(r.mean(f.key) is not None for r in c.runs)
-    ]
-    fifo = c.run("fifo")
-    if fifo is not None and len(c.runs) > 1:
-        cells = []
-        for r in c.runs:
-            worst = None if r is fifo else worst_vc_ratio(r, fifo)
-            cells.append(Cell(_ratio(worst[1]), worst[0]) if worst else Cell("–"))
-        meaning = f"mean JCT over fifo's, seed {c.seeds[0]}"
-        rows_.append(Row("worst virtual cluster", meaning, tuple(cells)))
-    return rows_
+def reference(c: Comparison) -> PolicyRun | None:
+    """What the others are compared with: fifo, or the worst that does not know the future."""
+    contenders = c.ranked(oracle=False)
+    return (c.run("fifo") or contenders[-1]) if len(c.runs) > 1 and contenders else None
+
+
+def tables(c: Comparison) -> list[Table]:
+    """The figures that were recorded, a row per policy, compared with the reference."""
+    base = reference(c)
+    made = []
+    for title, figures in TABLES:
+        heads = tuple(
+            f for f in figures if any(value_of(r, f.key, base) is not None for r in c.runs)
+        )
+        rows_ = tuple(
+            (r.name, kind(r), colour, tuple(_cell(r, f, base) for f in heads))
+            for r, colour in zip(c.runs, colours_of(c), strict=True)
+        )
+        made.append(Table(title, heads, rows_))
+    return made
+
+
+def value_of(run: PolicyRun, key: str, base: PolicyRun | None) -> float | None:
+    """A figure of a run; None where it was not recorded or means nothing."""
+    if key == BUSY:
+        share, span = run.mean("gpu_utilisation"), run.mean("makespan_s")
+        return share * span * run.gpus / HOUR_S if share and span and run.gpus else None
+    if key == WORST_VC:
+        worst = worst_vc_ratio(run, base) if base is not None and run is not base else None
+        return worst[1] if worst else None
+    if key == "mean_slowdown_packed" and not run.mean("packed_jobs"):
+        return None
+    return run.mean(key)
 
 
 def kind(run: PolicyRun) -> str:
@@ -191,38 +255,71 @@ def kind(run: PolicyRun) -> str:
     return known.get(durations, f"estimates: {durations}" if durations else "")
 
 
-def _cell(run: PolicyRun, figure: Figure, contenders: list[PolicyRun]) -> Cell:
-    value, spread = run.mean(figure.key), run.sd(figure.key)
+def _cell(run: PolicyRun, figure: Figure, base: PolicyRun | None) -> Cell:
+    value, spread = value_of(run, figure.key, base), run.sd(figure.key)
     if value is None:
         return Cell("–")
-    others = [v for r in contenders if (v := r.mean(figure.key)) is not None]
-    best = (
-        figure.better != 0
-        and not run.oracle
-        and len(others) > 1
-        and value == (max(others) if figure.better > 0 else min(others))
+    shown, spreads = figure.show(value), f"± {figure.show(spread)}" if spread else ""
+    if figure.key == WORST_VC:
+        named = worst_vc_ratio(run, base) if base is not None else None
+        return Cell(shown, value, said=named[0] if named else "", verdict=_verdict(1.0, value, -1))
+    other = value_of(base, figure.key, base) if base is not None and run is not base else None
+    if other is None or not figure.better or other <= 0:
+        return Cell(shown, value, spreads)
+    change = value / other - 1
+    verdict = _verdict(other, value, figure.better)
+    said = (
+        f"{percent(abs(change))} {'more' if change > 0 else 'less'}, {verdict}" if verdict else ""
     )
-    return Cell(figure.show(value), f"± {figure.show(spread)}" if spread else "", best)
+    return Cell(shown, value, spreads, said or "the same", verdict)
 
 
-def worst_vc_ratio(run: PolicyRun, fifo: PolicyRun) -> tuple[str, float] | None:
-    """The virtual cluster whose mean JCT fares worst against FIFO, and that ratio."""
+def _verdict(other: float, value: float, better: int) -> str:
+    if abs(value / other - 1) < 0.005:
+        return ""
+    return "better" if (value > other) == (better > 0) else "worse"
+
+
+def worst_vc_ratio(run: PolicyRun, base: PolicyRun) -> tuple[str, float] | None:
+    """The virtual cluster whose mean JCT fares worst against the reference, and that ratio."""
     own = run.ended.groupby("vc")["jct_s"].mean()
-    base = fifo.ended.groupby("vc")["jct_s"].mean()
-    ratio = (own / base).replace([np.inf, -np.inf], np.nan).dropna()
+    other = base.ended.groupby("vc")["jct_s"].mean()
+    ratio = (own / other).replace([np.inf, -np.inf], np.nan).dropna()
     return (str(ratio.idxmax()), float(ratio.max())) if len(ratio) else None
 
 
-# --- charts --------------------------------------------------------------------------------------
+# --- figures -------------------------------------------------------------------------------------
 
 
-def names(c: Comparison) -> list[str]:
-    """Policies in the order of their colours and markers."""
-    return [r.name for r in c.runs]
+def colours_of(c: Comparison) -> list[int]:
+    """Colours of the runs, by role."""
+    base = reference(c)
+    own = c.run(OURS)
+    return colours(
+        [r.name for r in c.runs],
+        (own or c.best).name,
+        base.name if base is not None else "",
+        [r.name for r in c.runs if r.oracle],
+    )
+
+
+def ways(c: Comparison) -> tuple[pd.DataFrame, list[Way]]:
+    """The jobs, and how they went under each policy: what the live figures are drawn from."""
+    jobs = c.runs[0].jobs
+    found = []
+    for r, colour in zip(c.runs, colours_of(c), strict=True):
+        own = r.jobs.set_index("job_id")[["queue_s", "jct_s", "end_time"]].reindex(jobs["job_id"])
+        own = own.where(own["end_time"].notna())
+        wait, jct = (
+            own[name].to_numpy(np.float64, na_value=np.nan) for name in ("queue_s", "jct_s")
+        )
+        found.append(Way(r.name, colour, wait, jct, r.oracle))
+    return jobs, found
 
 
 def averages(c: Comparison) -> Markup:
-    """Average JCT as bars, yardsticks hatched."""
+    """Average JCT as bars, yardsticks hatched, ours strongest."""
+    look = dict(zip((r.name for r in c.runs), colours_of(c), strict=True))
     ranked = sorted(c.runs, key=lambda r: r.mean("avg_jct_s") or 0.0)
     items = []
     for r in ranked:
@@ -230,20 +327,24 @@ def averages(c: Comparison) -> Markup:
         text = duration(value) + (f" ± {duration(spread)}" if spread else "")
         items.append((r.name, value or 0.0, text))
     label = "Average JCT by policy: " + ", ".join(f"{n} {t}" for n, _, t in items)
-    css = ["bar yardstick" if r.oracle else "bar" for r in ranked]
-    if c.best in ranked:
-        css[ranked.index(c.best)] += " best"
+    css = ["bar yardstick" if r.oracle else f"bar s{look[r.name]}" for r in ranked]
     return rows(label, items, css=lambda i: css[i], left=86)
 
 
 def jct_curves(c: Comparison) -> Markup:
     """Share of jobs ended within a time of their submission."""
     series = {r.name: cumulative(r.ended["jct_s"].to_numpy()) for r in c.runs}
-    return _curves(
+    return lines(
+        f"Distribution of JCT by policy. {_medians(series)}",
         series,
-        "Distribution of JCT by policy",
-        "time from submission to end",
-        "share of jobs",
+        x=(1.0, _highest(series)),
+        y=(0, 1),
+        x_ticks=DURATION_TICKS,
+        y_ticks=[(v, percent(v)) for v, _ in ticks(0, 1, 4)],
+        x_title="time from submission to end",
+        y_title="share of jobs",
+        log_x=True,
+        looks=colours_of(c),
     )
 
 
@@ -253,12 +354,11 @@ def wait_curves(c: Comparison) -> Markup:
     for r in c.runs:
         curve = cumulative(r.ended["queue_s"].to_numpy(), 400)
         series[r.name] = [(v, 1 - s) for v, s in curve]
-    highest = max((p[0] for curve in series.values() for p in curve), default=10.0)
     smallest = max(min(1 / max(len(r.ended), 2) for r in c.runs), 1e-4)
     return lines(
         f"Share of jobs that wait longer than a time. {_medians(series)}",
         series,
-        x=(1.0, max(highest * 1.2, 100)),
+        x=(1.0, _highest(series)),
         y=(smallest, 1.0),
         x_ticks=DURATION_TICKS,
         y_ticks=[(v, f"{100 * v:g} %") for v, _ in log_ticks(smallest, 1.0)],
@@ -266,94 +366,28 @@ def wait_curves(c: Comparison) -> Markup:
         y_title="share of jobs",
         log_x=True,
         log_y=True,
+        looks=colours_of(c),
     )
 
 
-def fairness_curves(c: Comparison) -> Markup:
-    """Users by how much longer their jobs take than alone."""
-    series = {}
-    for r in c.runs:
-        sums = r.ended.groupby("user")[["jct_s", "duration_s"]].sum()
-        sums = sums[sums["duration_s"] > 0]
-        series[r.name] = cumulative((sums["jct_s"] / sums["duration_s"]).to_numpy())
-    highest = max((p[0] for curve in series.values() for p in curve), default=10.0)
-    top = max(highest * 1.1, 10.0)
-    return lines(
-        f"Finish-time fairness of users by policy. {_medians(series, number)}",
-        series,
-        x=(1.0, top),
-        y=(0, 1),
-        x_ticks=[(v, f"×{label}") for v, label in log_ticks(1.0, top)],
-        y_ticks=[(v, percent(v)) for v, _ in ticks(0, 1, 4)],
-        x_title="user's total JCT over the same jobs alone",
-        y_title="share of users",
-        log_x=True,
-    )
+def _highest(series: Mapping[str, Sequence[Point]]) -> float:
+    return max(1.2 * max((p[0] for curve in series.values() for p in curve), default=10.0), 100.0)
 
 
-def estimate_curves(c: Comparison) -> tuple[Markup, Markup] | None:
-    """How far predictions were from durations, with a legend; None where nothing was predicted."""
-    series, looks = {}, []
-    for i, r in enumerate(c.runs):
-        known = r.ended[r.ended["estimate_s"].notna() & (r.ended["duration_s"] > 0)]
-        if r.oracle or known.empty:
-            continue
-        off = np.log1p(known["duration_s"]) - np.log1p(known["estimate_s"].clip(lower=0))
-        series[r.name] = cumulative(np.exp(off.abs()).to_numpy())
-        looks.append(i)
-    if not series:
-        return None
-    top = max(max(p[0] for p in curve) for curve in series.values()) * 1.1
-    top = max(top, 10.0)
-    chart = lines(
-        f"How far estimates were off, as a factor. {_medians(series, factor)}",
-        series,
-        x=(1.0, top),
-        y=(0, 1),
-        x_ticks=[(v, f"×{label}") for v, label in log_ticks(1.0, top)],
-        y_ticks=[(v, percent(v)) for v, _ in ticks(0, 1, 4)],
-        x_title="factor between prediction and truth",
-        y_title="share of jobs",
-        log_x=True,
-        looks=looks,
-    )
-    return chart, legend(list(series), looks=looks)
-
-
-def _curves(
-    series: dict[str, list[tuple[float, float]]], label: str, x_title: str, y_title: str
-) -> Markup:
-    highest = max((p[0] for curve in series.values() for p in curve), default=10.0)
-    return lines(
-        f"{label}. {_medians(series)}",
-        series,
-        x=(1.0, max(highest * 1.2, 100)),
-        y=(0, 1),
-        x_ticks=DURATION_TICKS,
-        y_ticks=[(v, percent(v)) for v, _ in ticks(0, 1, 4)],
-        x_title=x_title,
-        y_title=y_title,
-        log_x=True,
-    )
-
-
-def _medians(
-    series: dict[str, list[tuple[float, float]]], show: Callable[[float], str] = duration
-) -> str:
+def _medians(series: Mapping[str, Sequence[Point]]) -> str:
     """The middle of each curve, for those who cannot see it."""
     middle = {
         name: min(curve, key=lambda p: abs(p[1] - 0.5))[0]
         for name, curve in series.items()
         if curve
     }
-    return "Half-way points: " + ", ".join(f"{n} {show(v)}" for n, v in middle.items())
+    return "Half-way points: " + ", ".join(f"{n} {duration(v)}" for n, v in middle.items())
 
 
 @dataclass(frozen=True)
 class Grouped:
-    """A dot chart and the numbers in it."""
+    """Mean waits (s) by group and policy, and the jobs of each group."""
 
-    chart: Markup
     table: dict[str, dict[str, float]]
     jobs: dict[str, int]
 
@@ -361,42 +395,27 @@ class Grouped:
 def wait_by_vc(c: Comparison) -> Grouped:
     """Mean wait by virtual cluster, the busiest first."""
     sizes = c.runs[0].jobs["vc"].value_counts()
-    chosen = [str(vc) for vc in sizes.index[:SHOWN_VCS]]
-    return _by(c, "vc", chosen, {vc: int(sizes[vc]) for vc in chosen}, "virtual cluster")
+    return _by(c, "vc", {str(vc): int(sizes[vc]) for vc in sizes.index[:SHOWN_VCS]})
 
 
 def wait_by_gpus(c: Comparison) -> Grouped:
     """Mean wait by number of GPUs."""
-    labels = [_gpu_group(lo, hi) for lo, hi in GPU_GROUPS]
+    labels = [gpu_group(lo, hi) for lo, hi in GPU_GROUPS]
     edges = [lo - 0.5 for lo, _ in GPU_GROUPS] + [np.inf]
     for r in c.runs:
         r.jobs["gpu_group"] = pd.cut(r.jobs["gpus"], edges, labels=labels).astype(object)
     sizes = c.runs[0].jobs["gpu_group"].value_counts()
-    chosen = [label for label in labels if label in sizes.index]
-    return _by(c, "gpu_group", chosen, {g: int(sizes[g]) for g in chosen}, "GPUs")
+    return _by(c, "gpu_group", {name: int(sizes[name]) for name in labels if name in sizes.index})
 
 
-def _gpu_group(low: int, high: int) -> str:
-    if low == high:
-        return count(low, "GPU")
-    return f"> {low - 1} GPUs" if high >= 10**9 else f"{low}–{high} GPUs"
-
-
-def _by(c: Comparison, column: str, groups: list[str], sizes: dict[str, int], what: str) -> Grouped:
-    cells: dict[str, dict[str, float]] = {group: {} for group in groups}
+def _by(c: Comparison, column: str, sizes: dict[str, int]) -> Grouped:
+    cells: dict[str, dict[str, float]] = {group: {} for group in sizes}
     for r in c.runs:
         means = r.ended.groupby(column)["queue_s"].mean()
-        for group in groups:
+        for group in sizes:
             if group in means.index:
                 cells[group][r.name] = float(means[group])
-    chart = dots(
-        f"Mean wait by {what} and policy; the numbers are in the table below",
-        cells,
-        names(c),
-        at=DURATION_TICKS,
-        title="mean wait (shorter than 1 s is drawn at 1 s)",
-    )
-    return Grouped(chart, cells, sizes)
+    return Grouped(cells, sizes)
 
 
 def utilisation(c: Comparison, bins: int = 280) -> Markup:
@@ -416,7 +435,7 @@ def utilisation(c: Comparison, bins: int = 280) -> Markup:
         f.line(sx(day), f.top, sx(day), f.bottom, "grid")
         f.text(sx(day), f.bottom + 14, text, anchor="middle")
     said = []
-    for i, r in enumerate(c.runs):
+    for i, (r, look) in enumerate(zip(c.runs, colours_of(c), strict=True)):
         used_by = usage(r)
         used = used_by.average(edges)
         whole = float(r.gpus or used.max(initial=1.0))
@@ -426,7 +445,7 @@ def utilisation(c: Comparison, bins: int = 280) -> Markup:
             y = base - strip * min(value / whole, 1.0)
             points += [(sx(edges[j]), y), (sx(edges[j + 1]), y)]
         points.append((sx(last), base))
-        f.path(points, f"area s{i % SERIES}", close=True, tip=f"{r.name}, of {whole:,.0f} GPUs")
+        f.path(points, f"area s{look}", close=True, tip=f"{r.name}, of {whole:,.0f} GPUs")
         f.line(f.left, base, f.right, base, "base")
         f.line(f.left, base - strip, f.right, base - strip, "grid")
         f.text(f.left - 8, base - strip / 2 + 4, r.name, "name", anchor="end")
@@ -449,6 +468,6 @@ def _days(first: float, last: float) -> list[tuple[float, str]]:
     return [(d.timestamp(), d.strftime("%d %b")) for d in days[::every]]
 
 
-def policy_legend(c: Comparison, *, markers: bool = False) -> Markup:
-    """The legend of these charts."""
-    return legend(names(c), markers=markers)
+def policy_legend(c: Comparison) -> Markup:
+    """The legend of the still figures."""
+    return legend([r.name for r in c.runs], looks=colours_of(c))

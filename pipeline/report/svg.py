@@ -20,7 +20,6 @@ Tick = tuple[float, str]
 
 SERIES = 8  # colours s0..s7 of the style sheet
 DASHES = ("", "7 3", "2 3", "9 3 2 3", "4 2", "1 2", "12 4", "6 2 1 2")
-MARKERS = ("circle", "square", "triangle", "diamond", "cross", "ring", "down", "bar")
 
 DURATION_TICKS: tuple[Tick, ...] = (
     (1.0, "1 s"),
@@ -167,9 +166,10 @@ class Frame:
             f"{escape(text)}</text>"
         )
 
-    def marker(self, series: int, x: float, y: float, *, tip: str = "", r: float = 4.0) -> None:
-        css = f"mark s{series % SERIES}"
-        self.add(f'<g class="{css}">{_title(tip)}{_shape(MARKERS[series % SERIES], x, y, r)}</g>')
+    def dot(self, x: float, y: float, *, tip: str = "", r: float = 4.0) -> None:
+        self.add(
+            f'<circle class="mark s0" cx="{x:.1f}" cy="{y:.1f}" r="{r:g}">{_title(tip)}</circle>'
+        )
 
     # axes
 
@@ -206,53 +206,14 @@ def _title(tip: str) -> str:
     return f"<title>{escape(tip)}</title>" if tip else ""
 
 
-def _shape(kind: str, x: float, y: float, r: float) -> str:
-    def polygon(*points: Point) -> str:
-        return f'<polygon points="{" ".join(f"{a:.1f},{b:.1f}" for a, b in points)}"/>'
-
-    match kind:
-        case "square":
-            s = r * 0.9
-            return (
-                f'<rect x="{x - s:.1f}" y="{y - s:.1f}" width="{2 * s:.1f}" height="{2 * s:.1f}"/>'
-            )
-        case "triangle":
-            return polygon(
-                (x, y - r * 1.15), (x + r * 1.1, y + r * 0.8), (x - r * 1.1, y + r * 0.8)
-            )
-        case "down":
-            return polygon(
-                (x, y + r * 1.15), (x + r * 1.1, y - r * 0.8), (x - r * 1.1, y - r * 0.8)
-            )
-        case "diamond":
-            return polygon((x, y - r * 1.3), (x + r * 1.3, y), (x, y + r * 1.3), (x - r * 1.3, y))
-        case "cross":
-            d = f"M{x - r:.1f} {y - r:.1f}L{x + r:.1f} {y + r:.1f}"
-            e = f"M{x - r:.1f} {y + r:.1f}L{x + r:.1f} {y - r:.1f}"
-            return f'<path class="open" d="{d}{e}"/>'
-        case "bar":
-            return f'<path class="open" d="M{x:.1f} {y - r * 1.3:.1f}V{y + r * 1.3:.1f}"/>'
-        case "ring":
-            return f'<circle class="open" cx="{x:.1f}" cy="{y:.1f}" r="{r:g}"/>'
-        case _:
-            return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{r:g}"/>'
-
-
-def legend(
-    names: Sequence[str], *, markers: bool = False, looks: Sequence[int] | None = None
-) -> Markup:
-    """A legend: colour with dash or marker, and name. `looks`: colour numbers, if not 0, 1..."""
+def legend(names: Sequence[str], *, looks: Sequence[int] | None = None) -> Markup:
+    """A legend: colour with dash, and name. `looks`: colour numbers, if not 0, 1..."""
     items = []
     for k, name in zip(looks or range(len(names)), names, strict=True):
         k %= SERIES
-        if markers:
-            sample = f'<g class="mark s{k}">{_shape(MARKERS[k], 9, 7, 4)}</g>'
-        else:
-            dash = f' stroke-dasharray="{DASHES[k]}"' if DASHES[k] else ""
-            sample = f'<path class="series s{k}" d="M1 7H27"{dash}/>'
-        width = 18 if markers else 28
+        dash = f' stroke-dasharray="{DASHES[k]}"' if DASHES[k] else ""
         items.append(
-            f'<li><svg viewBox="0 0 {width} 14" width="{width}" height="14" aria-hidden="true">'
-            f"{sample}</svg>{escape(name)}</li>"
+            '<li><svg viewBox="0 0 28 14" width="28" height="14" aria-hidden="true">'
+            f'<path class="series s{k}" d="M1 7H27"{dash}/></svg>{escape(name)}</li>'
         )
     return Markup(f'<ul class="legend">{"".join(items)}</ul>')

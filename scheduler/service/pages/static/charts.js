@@ -9,9 +9,9 @@
       return Object.fromEntries(Object.entries(value).map(([k, v]) => [k, coloured(css, v)]));
     return named(css, value);
   };
-  const draw = (box) => {
+  const draw = (box, given) => {
     const css = getComputedStyle(document.documentElement);
-    const spec = JSON.parse(box.querySelector("script[type='application/json']").textContent);
+    const spec = given ?? JSON.parse(box.querySelector("script[type='application/json']").textContent);
     const plot = box.querySelector(".plot");
     const colour = (name) => css.getPropertyValue(name).trim();
     const axis = { gridcolor: colour("--line"), zerolinecolor: colour("--muted"), linecolor: colour("--line"), automargin: true };
@@ -32,7 +32,8 @@
       ...axes,
     }, { responsive: true, displayModeBar: false });
   };
-  const all = (root) => root.querySelectorAll("[data-chart]").forEach(draw);
+  window.drawChart = draw; // for pages whose scripts make the spec themselves
+  const all = (root) => root.querySelectorAll("[data-chart]").forEach((box) => draw(box));
   all(document);
   document.body.addEventListener("htmx:afterSettle", (event) => all(event.detail.target));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => all(document));

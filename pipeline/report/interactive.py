@@ -1,0 +1,173 @@
+"""The figures that are hovered, filtered and clicked: per-job columns, and what draws them.
+
+The chart library is the one that the service's pages vendor, embedded once. A page names by hash
+what it may run, and may ask nobody for anything: its browser sees to that.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from itertools import cycle
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from markupsafe import Markup
+from numpy.typing import NDArray
+
+from pipeline.report.svg import DURATION_TICKS
+from scheduler.core.plural import count
+
+Floats = NDArray[np.float64]
+
+ROOM = 380_000  # bytes of columns, so that a page with the chart library stays below 2 MiB
+GPU_GROUPS = ((1, 1), (2, 2), (3, 4), (5, 8), (9, 16), (17, 32), (33, 10**9))
+LONGEST_NAME = 60
+
+OURS, REFERENCE, OTHERS, YARDSTICKS = 0, 6, (1, 2, 3, 4, 5), (7, 5, 4)  # colours by role
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way in which the same jobs went.
+
+    Attributes:
+        name: of the policy.
+        colour: s0 to s7 of the style sheet, by role: ours, others, the reference, yardsticks.
+        wait_s, jct_s: of each job, (jobs,); NaN where it did not end.
+        yardstick: it knows the future.
+    """
+
+    name: str
+    colour: int
+    wait_s: Floats
+    jct_s: Floats
+    yardstick: bool = False
+
+
+def colours(names: Sequence[str], ours: str, base: str, yardsticks: Sequence[str]) -> list[int]:
+    """Colour numbers by role: ours 0, what all is compared with 6, yardsticks grey."""
+    others, known = cycle(OTHERS), cycle(YARDSTICKS)
+    return [
+        OURS
+        if name == ours
+        else next(known)
+        if name in yardsticks
+        else REFERENCE
+        if name == base
+        else next(others)
+        for name in names
+    ]
+
+
+def gpu_group(low: int, high: int) -> str:
+    """ "1 GPU", "3–4 GPUs", "> 32 GPUs"."""
+    if low == high:
+        return count(low, "GPU")
+    return f"> {low - 1} GPUs" if high >= 10**9 else f"{low}–{high} GPUs"
+
+
+def columns(
+    jobs: pd.DataFrame, ways: Sequence[Way], told: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """What the figures are drawn from, small enough for a page.
+
+    Args:
+        jobs: job_id, vc, gpus, submit_time (s since the epoch), one row per job.
+        ways: how they went, in the same order of jobs.
+        told: ids of the page's elements that explain a job, by job id; these jobs are kept.
+
+    More jobs than there is room for are thinned evenly by submission, those told of kept; `share`
+    is what is left.
+    """
+    told = told or {}
+    order = np.argsort(jobs["submit_time"].to_numpy(), kind="stable")
+    whole = _columns(jobs, ways, told, order)
+    size = len(json.dumps(whole, separators=(",", ":")))
+    if size <= ROOM:
+        return whole
+    at = np.linspace(0, len(order) - 1, int(0.97 * len(order) * ROOM / size)).astype(int)
+    kept = set(at.tolist()) | set(np.flatnonzero(jobs["job_id"].isin(told).to_numpy()[order]))
+    return _columns(jobs, ways, told, order[sorted(kept)])
+
+
+def _columns(
+    jobs: pd.DataFrame, ways: Sequence[Way], told: Mapping[str, str], chosen: NDArray[np.intp]
+) -> dict[str, Any]:
+    rows = jobs.iloc[chosen]
+    vcs = [str(vc) for vc in rows["vc"].value_counts().index]
+    gpus = rows["gpus"].to_numpy()
+    return {
+        "of": len(jobs),
+        "share": len(rows) / max(len(jobs), 1),
+        "first": float(jobs["submit_time"].min()) if len(jobs) else 0.0,
+        "id": [str(job)[:LONGEST_NAME] for job in rows["job_id"]],
+        "vc": pd.Categorical(rows["vc"].astype(str), vcs).codes.tolist(),
+        "vcs": [vc[:LONGEST_NAME] for vc in vcs],
+        "gpus": gpus.tolist(),
+        "sizes": [
+            [gpu_group(low, high), low, high]
+            for low, high in GPU_GROUPS
+            if ((gpus >= low) & (gpus <= high)).any()
+        ],
+        "at": _whole(rows["submit_time"].to_numpy() - jobs["submit_time"].min()),
+        "ways": [
+            {
+                "name": way.name,
+                "colour": way.colour,
+                "yardstick": way.yardstick,
+                "wait": _whole(way.wait_s[chosen]),
+                "jct": _whole(way.jct_s[chosen]),
+            }
+            for way in ways
+        ],
+        "told": {job: told[job] for job in rows["job_id"] if job in told},
+        "ticks": DURATION_TICKS,
+    }
+
+
+def _whole(seconds: Floats) -> list[int | None]:
+    """Whole seconds; None where not known."""
+    return [None if np.isnan(s) else round(s) for s in seconds.astype(np.float64).tolist()]
+
+
+# --- scripts -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Scripts:
+    """What a page runs: the library, then its figures, and the policy that allows just these."""
+
+    library: Markup
+    figures: Markup
+    policy: str
+
+
+@cache
+def scripts() -> Scripts:
+    """The scripts of a page with figures."""
+    static = files("scheduler.service.pages").joinpath("static")
+    library = static.joinpath("vendor/plotly-cartesian.min.js").read_text("utf-8")
+    drawing = static.joinpath("charts.js").read_text("utf-8")
+    own = files("pipeline.report").joinpath("templates/figures.js").read_text("utf-8")
+    figures = f"\n{drawing}\n{own}"
+    allowed = " ".join(f"'sha256-{_sha256(script)}'" for script in (library, figures))
+    return Scripts(Markup(library), Markup(figures), policy(allowed))
+
+
+def policy(scripts: str = "'none'") -> str:
+    """What the browser lets a page do: draw itself, run these scripts, ask nobody."""
+    return (
+        f"default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _sha256(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

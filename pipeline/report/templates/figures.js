@@ -1,0 +1,208 @@
+// Draws a page's figures from its per-job columns: filtered, hovered, clicked. Sorts its tables.
+{
+  const all = (where, root = document) => [...root.querySelectorAll(where)];
+  const make = (tag, text, more = {}) => Object.assign(document.createElement(tag), { textContent: text }, more);
+  const duration = (s) => {
+    if (s === null || s === undefined || Number.isNaN(s)) return "–";
+    if (s < 120) return `${s < 10 ? +s.toPrecision(3) : Math.round(s)} s`;
+    if (s < 600) return `${Math.floor(s / 60)} min${Math.round(s) % 60 ? ` ${Math.round(s) % 60} s` : ""}`;
+    const minutes = Math.round(s / 60);
+    if (minutes < 60) return `${minutes} min`;
+    const [big, small, of, names] = minutes < 1440 ? [minutes, 1, 60, ["h", "min"]] : [Math.round(minutes / 60), 1, 24, ["d", "h"]];
+    return `${Math.floor(big / of)} ${names[0]}${big % of ? ` ${(big % of) * small} ${names[1]}` : ""}`;
+  };
+  const mean = (values) => values.reduce((sum, v) => sum + v, 0) / values.length;
+
+  // tables
+  const order = (a, b) => (a === "" || b === "" ? 0 : a - b || String(a).localeCompare(String(b)));
+  const sorted = (table, column, sign) => {
+    const value = (row) => {
+      const { dataset, textContent } = row.cells[column];
+      const raw = dataset.value ?? textContent.trim();
+      return raw === "" || Number.isNaN(Number(raw)) ? raw : Number(raw);
+    };
+    const missing = (row) => value(row) === "";
+    const rows = [...table.tBodies[0].rows];
+    rows.sort((a, b) => missing(a) - missing(b) || sign * order(value(a), value(b)));
+    table.tBodies[0].append(...rows);
+  };
+  for (const table of all("table.sorts")) {
+    all("thead th", table).forEach((head, column) => {
+      const button = make("button", "", { type: "button" });
+      button.append(...head.childNodes);
+      head.append(button);
+      button.addEventListener("click", () => {
+        const sign = head.getAttribute("aria-sort") === "ascending" ? -1 : 1;
+        all("thead th", table).forEach((other) => other.removeAttribute("aria-sort"));
+        head.setAttribute("aria-sort", sign > 0 ? "ascending" : "descending");
+        sorted(table, column, sign);
+      });
+    });
+  }
+
+  // what is shown
+  const D = JSON.parse(document.getElementById("columns").textContent);
+  const form = document.querySelector("form.filter");
+  const browse = document.querySelector("#jobs-one-by-one form");
+  const panel = document.getElementById("job");
+  let chosen = null;
+  let listed = [];
+  const known = (way, i) => way.wait[i] !== null && way.jct[i] !== null;
+  const rowsShown = () => {
+    const size = form.size.value === "" ? [null, 0, Infinity] : D.sizes[form.size.value];
+    return D.id.map((_, i) => i).filter((i) =>
+      (form.vc.value === "" || D.vc[i] === Number(form.vc.value)) && size[1] <= D.gpus[i] && D.gpus[i] <= size[2]);
+  };
+  const waysShown = () => all("input[name=ways]:checked", form).map((box) => D.ways[box.value]);
+  const yardsticks = D.ways.filter((way) => way.yardstick);
+  const dash = (way) => (way.yardstick ? ["dash", "dot", "longdash"][yardsticks.indexOf(way) % 3] : "solid");
+  const stroke = (way) => ({ color: `--s${way.colour}`, width: way.colour ? 1.8 : 4, dash: dash(way) });
+  const seconds = (title, low, high) => ({
+    type: "log", title: { text: title }, range: [Math.log10(low), Math.log10(Math.max(high, low * 10) * 1.2)],
+    tickvals: D.ticks.map(([v]) => v), ticktext: D.ticks.map(([, text]) => text),
+  });
+  const last = (ways) => [...ways].sort((a, b) => (b.colour > 0) - (a.colour > 0)); // ours on top
+  const most = (data) => data.reduce((top, { x }) => x.reduce((m, v) => Math.max(m, v), top), 10);
+  const legend = { orientation: "h", x: 0, y: -0.25, yanchor: "top", traceorder: "reversed" };
+
+  const average = (rows, ways) => {
+    const found = ways
+      .map((way) => ({ way, jct: mean(rows.filter((i) => known(way, i)).map((i) => way.jct[i])) }))
+      .filter(({ jct }) => !Number.isNaN(jct))
+      .sort((a, b) => b.jct - a.jct);
+    const top = Math.max(1, ...found.map(({ jct }) => jct));
+    return {
+      data: [{
+        type: "bar", orientation: "h", y: found.map(({ way }) => way.name), x: found.map(({ jct }) => jct),
+        text: found.map(({ jct }) => duration(jct)), textposition: "outside", cliponaxis: false,
+        marker: {
+          color: found.map(({ way }) => (way.yardstick ? "rgba(0,0,0,0)" : `--s${way.colour}`)),
+          line: { color: found.map(({ way }) => `--s${way.colour}`), width: 2 },
+        },
+        hovertemplate: "%{y}: average JCT %{text}<extra></extra>",
+      }],
+      layout: { xaxis: { range: [0, top * 1.4], visible: false }, margin: { l: 10, r: 10, t: 6, b: 6 } },
+    };
+  };
+  const curves = (rows, ways, column, at, template) =>
+    last(ways).map((way) => {
+      const values = rows.filter((i) => known(way, i)).map((i) => way[column][i]).sort((a, b) => a - b);
+      const points = values.length ? at(values) : [];
+      return {
+        type: "scatter", mode: "lines", name: way.name, line: stroke(way),
+        x: points.map(([v]) => Math.max(v, 1)), y: points.map(([, share]) => share),
+        customdata: points.map(([v]) => duration(v)), hovertemplate: `${way.name}: ${template}<extra></extra>`,
+      };
+    });
+  const jct = (rows, ways) => {
+    const at = (values) => Array.from({ length: 101 }, (_, k) => [values[Math.min(values.length - 1, Math.floor((k / 100) * values.length))], k / 100]);
+    const data = curves(rows, ways, "jct", at, "%{y:.0%} ended within %{customdata}");
+    return { data, layout: { xaxis: seconds("from submission to end", 1, most(data)), yaxis: { tickformat: ".0%", range: [0, 1.02] }, legend } };
+  };
+  const tail = (rows, ways) => {
+    const at = (values) => Array.from({ length: 121 }, (_, k) => {
+      const share = values.length ** (-k / 120);
+      return [values[Math.min(values.length - 1, Math.floor((1 - share) * values.length))], share];
+    });
+    const data = curves(rows, ways, "wait", at, "%{y:.2~%} wait longer than %{customdata}");
+    return { data, layout: { xaxis: seconds("waits longer than", 1, most(data)), yaxis: { type: "log", tickformat: ".1~%", dtick: 1 }, legend } };
+  };
+  const groups = (rows, ways) => {
+    const keys = [
+      ...D.vcs.slice(0, 18).map((name, k) => [name, (i) => D.vc[i] === k]),
+      ...D.sizes.map(([name, low, high]) => [name, (i) => low <= D.gpus[i] && D.gpus[i] <= high]),
+    ].map(([name, has]) => [name, rows.filter(has)]).filter(([, of]) => of.length).reverse();
+    const data = last(ways).map((way) => {
+      const found = keys.map(([, of]) => mean(of.filter((i) => known(way, i)).map((i) => way.wait[i])));
+      return {
+        type: "scatter", mode: "markers", name: way.name, y: keys.map(([name]) => name),
+        x: found.map((v) => Math.max(v, 1)), customdata: found.map((v, k) => [duration(v), keys[k][1].length]),
+        marker: { color: `--s${way.colour}`, size: way.colour ? 9 : 13, symbol: ["circle", "square", "triangle-up", "diamond", "cross", "star", "circle-open", "x"][way.colour] },
+        hovertemplate: `%{y}, ${way.name}: %{customdata[0]} (%{customdata[1]} jobs)<extra></extra>`,
+      };
+    });
+    return { data, layout: { height: 110 + 24 * keys.length, xaxis: seconds("average wait", 1, most(data)), yaxis: { type: "category" }, legend: { ...legend, y: -60 / (24 * keys.length + 20) } } };
+  };
+  const jobs = (rows) => {
+    const way = D.ways[browse.under.value];
+    const shown = rows.filter((i) => known(way, i));
+    const x = shown.map((i) => new Date((D.first + D.at[i]) * 1000).toISOString());
+    return {
+      data: [{
+        type: "scatter", mode: "markers", x, y: shown.map((i) => Math.max(way.wait[i], 1)),
+        customdata: shown.map((i) => [i, D.id[i], duration(way.wait[i]), D.gpus[i], D.vcs[D.vc[i]]]),
+        marker: { color: `--s${way.colour}`, size: shown.map((i) => (i === chosen ? 15 : 6)), opacity: shown.map((i) => (i === chosen ? 1 : 0.55)) },
+        hovertemplate: "job %{customdata[1]}: waited %{customdata[2]}<br>%{customdata[3]} GPUs, %{customdata[4]}<extra></extra>",
+      }],
+      layout: { yaxis: { ...seconds("waited", 0.8, shown.reduce((top, i) => Math.max(top, way.wait[i]), 10)) }, xaxis: { title: { text: "submitted (UTC)" } }, hovermode: "closest" },
+    };
+  };
+  const drawings = { average, jct, tail, groups, jobs };
+
+  // one job
+  const show = (i) => {
+    chosen = i;
+    const table = make("table", "");
+    table.append(make("caption", "The same job under each policy; shorter is better"));
+    table.innerHTML += '<thead><tr><th scope="col">policy</th><th scope="col" class="num">waited</th><th scope="col" class="num">JCT</th></tr></thead><tbody></tbody>';
+    for (const way of D.ways) {
+      const row = table.tBodies[0].insertRow();
+      row.append(make("th", way.name, { scope: "row" }), ...[way.wait[i], way.jct[i]].map((v) => make("td", duration(v), { className: "num" })));
+    }
+    const when = new Date((D.first + D.at[i]) * 1000).toISOString().slice(0, 16).replace("T", " ");
+    panel.replaceChildren(make("h4", `Job ${D.id[i]}`), make("p", `${D.gpus[i]} GPU${D.gpus[i] > 1 ? "s" : ""} in ${D.vcs[D.vc[i]]}, submitted ${when} UTC.`), table);
+    const anchor = D.told[D.id[i]];
+    if (anchor) panel.append(make("a", "Why it waited, and each decision about it", { href: `#${anchor}` }));
+    draw(["jobs"]);
+  };
+  const list = (rows) => {
+    const way = D.ways[browse.under.value];
+    listed = rows.filter((i) => known(way, i)).sort((a, b) => way.wait[b] - way.wait[a]);
+    const body = document.querySelector("#longest tbody");
+    body.replaceChildren(...listed.slice(0, 10).map((i) => {
+      const row = make("tr", "");
+      const name = make("th", "", { scope: "row" });
+      name.dataset.value = D.id[i];
+      name.append(make("button", D.id[i], { type: "button", onclick: () => show(i) }));
+      row.append(name);
+      for (const [text, value, css] of [[D.vcs[D.vc[i]], D.vcs[D.vc[i]], ""], [D.gpus[i], D.gpus[i], "num"], [duration(way.wait[i]), way.wait[i], "num"], [duration(way.jct[i]), way.jct[i], "num"]]) {
+        const made = make("td", text, { className: css });
+        made.dataset.value = value;
+        row.append(made);
+      }
+      return row;
+    }));
+  };
+  const step = (by) => {
+    if (listed.length) show(listed[(listed.indexOf(chosen) + by + listed.length) % listed.length]);
+  };
+
+  const draw = (which = Object.keys(drawings)) => {
+    const rows = rowsShown();
+    const ways = waysShown();
+    form.querySelector("output").textContent = `${rows.length.toLocaleString("en")} of ${D.id.length.toLocaleString("en")} jobs`;
+    for (const name of which) {
+      const box = document.querySelector(`[data-figure=${name}]`);
+      if (!box) continue;
+      const plot = box.querySelector(".plot");
+      box.hidden = plot.hidden = false;
+      box.classList.add("drawn");
+      drawChart(box, drawings[name](rows, ways));
+      if (name === "jobs" && !plot.dataset.clicks) {
+        plot.dataset.clicks = "yes";
+        plot.on("plotly_click", ({ points }) => show(points[0].customdata[0]));
+      }
+    }
+    if (which.length > 1) list(rows);
+  };
+  if (form) {
+    form.hidden = document.getElementById("jobs-one-by-one").hidden = false;
+    form.addEventListener("change", () => draw());
+    for (const one of [form, browse]) one.addEventListener("submit", (event) => event.preventDefault());
+    browse.under.addEventListener("change", () => draw());
+    browse.previous.addEventListener("click", () => step(-1));
+    browse.next.addEventListener("click", () => step(1));
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => draw());
+    draw();
+  }
+}
