@@ -133,6 +133,7 @@ class SlurmJob:
         gpu_types: GPUs asked for by type, per job or (`gpus_per_node`) per node.
         accrue: since when its age counts. `array_limit`: tasks that may run at once; 0: any number.
         tres: what it is counted as, memory in MiB.
+        cpus_per_gpu: 0: it asks for CPUs by themselves.
     """
 
     id: str
@@ -176,6 +177,7 @@ class SlurmJob:
     accrue: float | None = None
     array_limit: int = 0
     tres: tuple[tuple[str, float], ...] = ()
+    cpus_per_gpu: int = 0
 
     @property
     def held(self) -> bool:
@@ -260,6 +262,7 @@ _TEXTS = [
     "tres_alloc_str",
     "tres_req_str",
     "memory_per_tres",
+    "cpus_per_tres",
     "account",
     "qos",
     "features",
@@ -271,7 +274,7 @@ _TEXTS = [
 def asks_for(
     text: Mapping[str, str], tasks: int, counted: str, memory: tuple[float, str]
 ) -> dict[str, Any]:
-    """GPUs by type and memory as they were asked for, as fields of a SlurmJob.
+    """GPUs by type, memory and CPUs of each GPU as they were asked for, as fields of a SlurmJob.
 
     Args:
         counted: the job as TRES.
@@ -288,6 +291,8 @@ def asks_for(
         found["gpu_types"] = tuple((kind, n * tasks) for kind, n in types.items())
     if (per_gpu := gpu_types(text["memory_per_tres"])) is not None:
         least, per = float(sum(per_gpu.values())), "gpu"
+    if (per_gpu := gpu_types(text["cpus_per_tres"])) is not None:
+        found["cpus_per_gpu"] = sum(per_gpu.values())
     return found | {"least_mib": least, "per": per}
 
 

@@ -268,6 +268,7 @@ def _ask(job: SlurmJob, site: Site, excluded: Callable[[str], Iterable[str]]) ->
     parts = tuple(name for name in job.partition.split(",") if name)
     alone = any(site.partitions[name].exclusive for name in parts if name in site.partitions)
     whole = alone or job.exclusive
+    cpus = job.cpus if job.nodes else max(job.cpus, job.gpus * job.cpus_per_gpu)
     return Ask(
         job.id,
         user=job.user,
@@ -276,8 +277,8 @@ def _ask(job: SlurmJob, site: Site, excluded: Callable[[str], Iterable[str]]) ->
         partitions=parts,
         nodes=job.num_nodes,
         max_nodes=job.max_nodes,
-        cpus=job.cpus,
-        min_cpus=min(job.min_cpus, job.cpus),
+        cpus=cpus,
+        min_cpus=min(job.min_cpus, cpus),
         memory_mib=job.least_mib,
         per_cpu=job.per == "cpu",
         per_gpu=job.per == "gpu",
@@ -293,7 +294,7 @@ def _ask(job: SlurmJob, site: Site, excluded: Callable[[str], Iterable[str]]) ->
         time_limit_s=job.time_limit_s,
         submit=job.submit,
         accrue=job.accrue,
-        sized_cpus=sum(site.nodes[n].cpus for n in job.planned if n in site.nodes) if whole else 0,
+        sized_cpus=_sized(job, site, cpus, whole),
         nice=job.nice,
         priority=job.priority,
         array=array if task else "",
@@ -304,6 +305,13 @@ def _ask(job: SlurmJob, site: Site, excluded: Callable[[str], Iterable[str]]) ->
         after=dependencies(job.dependency) or (),
         begin=job.eligible if job.state == "PENDING" else None,
     )
+
+
+def _sized(job: SlurmJob, site: Site, cpus: int, whole: bool) -> int:
+    """Slurm sizes a job by the CPUs it found for it last, and before by those it names itself."""
+    if whole:
+        return sum(site.nodes[n].cpus for n in job.planned if n in site.nodes)
+    return cpus if job.planned or job.start is not None else job.cpus
 
 
 _AFTER = re.compile(r"after(?:any|ok)?:(\d+(?:_\d+)?)(?:_\*)?(?:\(unfulfilled\))?")

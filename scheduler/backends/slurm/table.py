@@ -54,6 +54,7 @@ COLUMNS = (
     "AccrueTime",
     "Reservation",
     "Dependency",
+    "cpus-per-tres",
 )
 WRITTEN = ("Name", "Feature", "Licenses")  # by users, or with bars in them; and then the comment
 SINGLY = 64  # runs that began since the last look, up to which they are asked for one by one
@@ -222,6 +223,7 @@ def read(plain: str, features: str, licences: str, comment: str) -> list[SlurmJo
                     "tres_per_node": said["tres-per-node"],
                     "tres_per_task": said["tres-per-task"],
                     "memory_per_tres": said["mem-per-tres"],
+                    "cpus_per_tres": said["cpus-per-tres"],
                 },
                 int(said["NumTasks"]),
                 said["tres-alloc"],

@@ -11,9 +11,11 @@ from structlog.testing import capture_logs
 from features.job import Job
 from scheduler.backends.slurm.client import Slurm, SlurmDown
 from scheduler.backends.slurm.parse import ParseError, SlurmJob, hosts
+from scheduler.backends.slurm.site import asks_of
 from scheduler.backends.slurm.snapshot import Asking
 from scheduler.backends.slurm.table import COLUMNS, SINGLY, Table, held, read
 from scheduler.core.estimates import Estimate, Estimator
+from scheduler.policies.slurm.site import Site
 
 PLAIN = {
     "JobArrayID": "7", "State": "PENDING", "PriorityLong": "4294901757", "SubmitTime": "1795284778",
@@ -25,6 +27,7 @@ PLAIN = {
     "Dependency": "(null)", "Account": "ai", "QOS": "normal", "Nice": "0", "ReqNodes": "",
     "SchedNodes": "(null)",
     "MinCPUs": "1", "mem-per-tres": "N/A", "OverSubscribe": "OK", "AccrueTime": "N/A",
+    "cpus-per-tres": "N/A",
 }  # fmt: skip
 DETAIL = "     Nodes={} CPU_IDs=0 Mem=100 GRES=gpu:2(IDX:{})\n"
 
@@ -69,6 +72,18 @@ def test_a_record_is_a_job() -> None:
         gpu_types=(("a100", 2),), gpus_per_node=True,
         tres=(("cpu", 8.0), ("mem", 400.0), ("node", 2.0), ("billing", 8.0)),
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(("planned", "sized"), [("(null)", 1), ("n2", 4)])
+def test_cpus_of_each_gpu_are_asked_for_and_count_for_its_size_once_slurm_found_them(
+    planned: str, sized: int
+) -> None:
+    said = record(
+        NumNodes="1", NumCPUs="1", NumTasks="1", tres_per_node="N/A", tres_per_job="gres:gpu:2",
+        cpus_per_tres="gres:gpu:2", SchedNodes=planned,
+    )  # fmt: skip
+    (ask,) = asks_of(read(said, "(null)", "(null)", "(null)"), Site({}, {})).values()
+    assert (ask.cpus, ask.min_cpus, ask.sized_cpus) == (4, 1, sized)
 
 
 @pytest.mark.parametrize(
