@@ -1,7 +1,6 @@
-"""The Slurm backend on real daemons: `python -m benchmarks.slurm [place|advise|twin]`.
+"""The Slurm backend on real daemons: `python -m benchmarks.slurm advise|twin`.
 
-place: 200 batch jobs while the service is killed ten times and slurmctld restarted twice (about
-ten minutes). advise: what reading a queue of 10,000 costs Slurm's own commands (about 25 minutes).
+advise: what reading a queue of 10,000 costs Slurm's own commands (about 25 minutes).
 twin: how near the policy `slurm` comes to slurmctld (about six minutes a seed).
 Needs root and the packages that `make slurm-test` installs. Ends with 1 when a budget is missed.
 """
@@ -11,32 +10,23 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import tempfile
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchmarks.slurm.advise import advise
-from benchmarks.slurm.place import place
 from benchmarks.slurm.recording import kept, record
 from benchmarks.slurm.twin import figures
 
-MEDIAN_S = 1.5  # decision to running
 SLOWER = 1.05  # Slurm's commands with advise mode to without
 
 
 def main() -> None:
     """Run the scenarios; JSON on standard output, progress on standard error."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.slurm", description=__doc__)
-    parser.add_argument(
-        "scenario", choices=["place", "advise", "twin", "all"], nargs="?", default="all"
-    )
-    parser.add_argument(
-        "--jobs", type=int, help="200 in place, 10,000 in advise, 200 a seed in twin"
-    )
-    parser.add_argument("--kills", type=int, default=10, help="place: of the service")
-    parser.add_argument("--restarts", type=int, default=2, help="place: of slurmctld")
+    parser.add_argument("scenario", choices=["advise", "twin"])
+    parser.add_argument("--jobs", type=int, help="10,000 in advise, 200 a seed in twin")
     parser.add_argument("--pairs", type=int, default=20, help="advise: windows with and without")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seeds", type=int, default=3, help="twin: workloads, from --seed on")
@@ -47,22 +37,7 @@ def main() -> None:
     asked = parser.parse_args()
     told: dict[str, Any] = {}
     missed: list[str] = []
-    if asked.scenario in ("place", "all"):
-        with tempfile.TemporaryDirectory(prefix="pellucid-place-") as folder:
-            outcome = place(
-                Path(folder),
-                count=asked.jobs or 200,
-                kills=asked.kills,
-                restarts=asked.restarts,
-                seed=asked.seed,
-                tell=_tell,
-            )
-        told["place"] = asdict(outcome)
-        missed += outcome.faults
-        median = outcome.median_decision_to_running_s
-        if median is None or median > MEDIAN_S:
-            missed.append(f"median decision to running {median} s, over {MEDIAN_S} s")
-    if asked.scenario in ("advise", "all"):
+    if asked.scenario == "advise":
         advised = advise(count=asked.jobs or 10_000, pairs=asked.pairs, seed=asked.seed, tell=_tell)
         told["advise"] = asdict(advised)
         for name, command in advised.commands.items():

@@ -161,7 +161,7 @@ def advise(
 ) -> Advised:
     """Measure in a cluster of its own, all of whose GPUs are taken for the whole time."""
     with (
-        SlurmCluster(open_nodes=4) as cluster,
+        SlurmCluster() as cluster,
         tempfile.TemporaryDirectory(prefix="pellucid-advise-") as made,
     ):
         folder = Path(made)

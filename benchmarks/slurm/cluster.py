@@ -12,13 +12,12 @@ from __future__ import annotations
 import json
 import os
 import pwd
-import re
 import secrets
 import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,12 +44,11 @@ class SlurmCluster:
         self,
         nodes: int = 4,
         gpus: int = 8,
-        open_nodes: int = 0,
         accounting: bool = False,
         university: bool = False,
     ) -> None:
         nodes = len(NODES) if university else nodes
-        self.shape = Shape(nodes, gpus, open_nodes, accounting, university)
+        self.shape = Shape(nodes, gpus, accounting, university)
         self.nodes = tuple(f"n{index + 1}" for index in range(nodes))
 
     def __enter__(self) -> SlurmCluster:
@@ -166,22 +164,6 @@ class SlurmCluster:
         home = {} if user is None else {"HOME": "/", "USER": user, "LOGNAME": user}
         plain = {key: value for key, value in os.environ.items() if not _of_slurm(key)}
         return [*become, *command], {**plain, **home, **self.environment, **(environment or {})}
-
-    def place(self, job: str, nodes: str, gpus: Iterable[int]) -> None:
-        """Give a held job its nodes and one slot of each GPU, in one update, and release it."""
-        slots = ",".join(f"slot:g{index}:1" for index in gpus)
-        self.run("scontrol", "update", f"jobid={job}", f"reqnodelist={nodes}", f"gres={slots}")
-        self.run("scontrol", "release", job)
-
-    def gres_used(self, node: str) -> str:
-        """What of a node's GRES is given out, as Slurm says it: `gpu:0(IDX:N/A),slot:g0:1,...`."""
-        shown = self.run("scontrol", "show", "node", "-d", node).stdout
-        return shown.partition("GresUsed=")[2].split()[0]
-
-    def slots_used(self, node: str) -> dict[int, int]:
-        """GPU index -> slots of it given out."""
-        found = re.findall(r"slot:g(\d+):(\d+)", self.gres_used(node))
-        return {int(index): int(count) for index, count in found}
 
     def jobs(self) -> dict[int, dict[str, Any]]:
         """Every job Slurm still knows, as `squeue --json` has it, by id."""

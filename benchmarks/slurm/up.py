@@ -1,7 +1,7 @@
 """Brings a private cluster up for a command, or until Ctrl-C; nothing of it is left afterwards.
 
 python -m benchmarks.slurm.up -- sinfo -N
-python -m benchmarks.slurm.up --accounting --open-nodes 2
+python -m benchmarks.slurm.up --accounting
 """
 
 from __future__ import annotations
@@ -22,13 +22,12 @@ def main() -> None:
     )
     parser.add_argument("--nodes", type=int, default=4)
     parser.add_argument("--gpus", type=int, default=8, help="on each node (at most 8)")
-    parser.add_argument("--open-nodes", type=int, default=0, help="left alone by the plugin")
     parser.add_argument("--accounting", action="store_true", help="slurmdbd and slurmrestd, too")
     parser.add_argument("command", nargs="*", help="run with SLURM_CONF set; none: wait")
     asked = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the cluster is taken down
     try:
-        with SlurmCluster(asked.nodes, asked.gpus, asked.open_nodes, asked.accounting) as slurm:
+        with SlurmCluster(asked.nodes, asked.gpus, asked.accounting) as slurm:
             sys.exit(_use(slurm, asked.command))
     except SlurmError as error:
         sys.exit(str(error))

@@ -46,25 +46,12 @@ def serve(
         str | None,
         typer.Option(
             help="advise: explain and forecast, change nothing. order: set priorities of pending "
-            "jobs. place: node, GPUs and partner of every governed job."
+            "jobs."
         ),
     ] = None,
     slurm_partitions: Annotated[
         str | None,
-        typer.Option(
-            help="slurm: partitions to schedule, a,b; all by default. For place they share no node."
-        ),
-    ] = None,
-    slurm_profiling: Annotated[
-        str | None, typer.Option(help="slurm: partition whose nodes profile jobs.")
-    ] = None,
-    slurm_rest: Annotated[
-        str | None,
-        typer.Option(
-            help="place: http://HOST:PORT of a slurmrestd that submits, releases and cancels; its "
-            "token is in SLURM_JWT, or in a file (slurm_rest_token).",
-            metavar="URL",
-        ),
+        typer.Option(help="slurm: partitions to follow, a,b; all by default."),
     ] = None,
     dry_run: Annotated[
         bool | None,
@@ -125,7 +112,7 @@ def serve(
 
       pellucid serve --database postgresql://pellucid@db/pellucid --config service.yaml
 
-      pellucid serve --backend slurm --slurm-mode place --dry-run   # docs/slurm.md
+      pellucid serve --backend slurm          # in front of your Slurm: docs/slurm.md
 
     Then: pellucid submit --gpus 1 -- python train.py, or the pages at the address above.
     """
@@ -158,8 +145,6 @@ def serve(
             log_level=log_level,
             slurm_mode=slurm_mode,
             slurm_partitions=slurm_partitions,
-            slurm_profiling=slurm_profiling,
-            slurm_rest=slurm_rest,
             dry_run=dry_run,
         )
         logs.configure(settings.log_level)
@@ -167,8 +152,8 @@ def serve(
         if settings.backend == "slurm":
             from scheduler.service.backends import not_modelled, read_shape
 
-            shape, partition = read_shape(settings)
-            file, names = CoreSpec.of(shape.spec, profiling=partition), shape.names
+            shape = read_shape(settings)
+            file, names = CoreSpec.of(shape.spec), shape.names
             stated = Stated(policy=False)
         elif settings.cluster is not None:
             file, stated = read_cluster_file(settings.cluster)
@@ -199,7 +184,7 @@ def serve(
             f"Pellucid on {shown}: cluster {now.cluster.name} ({gpus} GPUs), policy "
             f"{now.policy}, backend {settings.backend}. Stop with Ctrl-C; jobs run on."
         )
-        if flat(now.settings).get("learns_speeds") and settings.backend in ("local", "slurm"):
+        if flat(now.settings).get("learns_speeds") and settings.backend == "local":
             typer.echo(UNMEASURED)
         if settings.follows and now.policy == "slurm":
             for line in not_modelled(settings):

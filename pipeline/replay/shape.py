@@ -66,7 +66,6 @@ def _node(name: str, partitions: Sequence[str], types: Mapping[str, int]) -> Nod
         name,
         sum(types.values()),
         [*types, ""][0],
-        (),
         tuple(partitions),
         True,
         "IDLE",

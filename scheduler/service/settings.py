@@ -40,14 +40,10 @@ class Settings(BaseSettings):
         bundle: folder of the champion's models; watched, and taken when it changes.
         state_dir: what is not in the database: bundles in use, the backend's files, exports.
         backend: where decisions take effect: simulated, local, slurm, or module:function.
-        slurm_mode: what the `slurm` backend does: explain, order the queue, or place every job.
+        slurm_mode: what the `slurm` backend does: explain, or order the queue, too.
         slurm_partitions: those that are virtual clusters, comma-separated; "" = all with GPUs.
-        slurm_profiling: partition whose nodes are lent to profile jobs; "" = none.
         slurm_gpu_memory_mib: memory of one GPU, which Slurm does not know.
-        slurm_look_s: how long a job is profiled, on that partition or where it runs, seconds.
-        slurm_interval_s: advise and order: the queue is read this often, seconds.
-        slurm_rest: place: address of a slurmrestd that submits, releases and cancels; "" = none.
-        slurm_rest_token: file with its token, read at every use; None: SLURM_JWT has it.
+        slurm_interval_s: the queue is read this often, seconds.
         dry_run: print the commands that would change something in Slurm, and run none.
         fake_gpus: the `local` backend's GPUs are only declared (a machine without any).
         fake_profiles: JSON of what profiles of commands are said to be on fake GPUs.
@@ -80,14 +76,10 @@ class Settings(BaseSettings):
     bundle: Path | None = Path("data/bundle")
     state_dir: Path = Path("data/service")
     backend: str = "local"
-    slurm_mode: Literal["advise", "order", "place"] = "advise"
+    slurm_mode: Literal["advise", "order"] = "advise"
     slurm_partitions: str = ""
-    slurm_profiling: str = ""
     slurm_gpu_memory_mib: float = Field(24_576.0, gt=0)
-    slurm_look_s: float = Field(200.0, gt=0, le=86_400)
     slurm_interval_s: float = Field(30.0, ge=0.5, le=3600)
-    slurm_rest: str = Field("", pattern=r"^(https?://\S+)?$")
-    slurm_rest_token: Path | None = None
     dry_run: bool = False
     fake_gpus: bool = False
     fake_profiles: Path | None = None
@@ -134,7 +126,7 @@ class Settings(BaseSettings):
     @property
     def follows(self) -> bool:
         """True when Slurm decides, and this service only looks (and may set priorities)."""
-        return self.backend == "slurm" and self.slurm_mode != "place"
+        return self.backend == "slurm"
 
     @property
     def one_account(self) -> bool:

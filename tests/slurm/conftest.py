@@ -38,13 +38,13 @@ def nothing_left() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[SlurmCluster]:
-    """Four nodes of eight GPUs, all in the governed partition `main`, n4 in `profile` too."""
+    """Four nodes of eight GPUs, all in partition `main`."""
     with SlurmCluster() as slurm:
         yield slurm
 
 
 @pytest.fixture(scope="session")
 def accounted() -> Iterator[SlurmCluster]:
-    """With MariaDB, slurmdbd and slurmrestd; n1 and n2 in `main`, n3 and n4 in `open`."""
-    with SlurmCluster(open_nodes=2, accounting=True) as slurm:
+    """Two of them, with MariaDB, slurmdbd and slurmrestd."""
+    with SlurmCluster(nodes=2, accounting=True) as slurm:
         yield slurm

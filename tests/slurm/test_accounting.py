@@ -10,7 +10,6 @@ from datetime import datetime
 from pathlib import Path
 from statistics import fmean
 
-import httpx2
 import pytest
 from typer.testing import CliRunner
 
@@ -50,21 +49,17 @@ def _seconds(text: str) -> float:
 
 @pytest.fixture(scope="module")
 def history(accounted: SlurmCluster) -> SlurmCluster:
-    """Jobs of two partitions that are over: they waited, ended well, badly, or were ended."""
+    """Jobs that are over: they waited, ended well, badly, or were ended."""
     commands = [("sleep 1", 8), ("sleep 2", 8), ("sleep 1; exit 3", 4), ("true", 1), ("sleep 2", 8)]
     for script, gpus in commands * 2:
-        command = ["sbatch", "--partition=open", f"--gres=gpu:{gpus}", "--output=/dev/null"]
+        command = ["sbatch", f"--gres=gpu:{gpus}", "--output=/dev/null"]
         accounted.run(*command, "--time=5", "--wrap", script, user=USER)
     command = ["sbatch", "--parsable", "--output=/dev/null", "--time=5", "--wrap"]
-    waited = accounted.run(*command, "sleep 1", "--gpus=2", user=USER).stdout.strip()
     stopped = accounted.run(*command, "sleep 100", "--gpus=1", user=USER).stdout.strip()
-    open_one = ["--partition=open", "--gres=gpu:8"]
-    never = accounted.run(*command, "sleep 100", *open_one, user=USER).stdout.strip()
-    accounted.place(stopped, "n1", [0])
-    time.sleep(2.0)  # so that one waited for Pellucid, and Slurm's whole seconds show it
-    accounted.place(waited, "n2", [3, 4])
+    never = accounted.run(*command, "sleep 100", "--gres=gpu:8", "--hold", user=USER).stdout.strip()
+    until(lambda: accounted.jobs()[int(stopped)]["job_state"] == "RUNNING", "it to run", 60)
     accounted.run("scancel", stopped, never)
-    until(lambda: _ended(accounted, 2 * len(commands) + 3), "every end in the accounts", 60)
+    until(lambda: _ended(accounted, 2 * len(commands) + 2), "every end in the accounts", 60)
     return accounted
 
 
@@ -85,7 +80,7 @@ def test_the_adapter_reads_the_same_averages(history: SlurmCluster, tmp_path: Pa
     assert fmean(lengths) == fmean(float(row["ElapsedRaw"]) for row in started)
     states = {row["JobID"]: row["State"].split()[0].lower() for row in rows}
     assert {name: job["state"] for name, job in jobs.items()} == states
-    gpus = [int(re.findall(r"gres/(?:gpu|slot)=(\d+)", row["AllocTRES"])[0]) for row in started]
+    gpus = [int(re.findall(r"gres/gpu=(\d+)", row["AllocTRES"])[0]) for row in started]
     assert [job["gpus"] for job in ran] == gpus
 
 
@@ -106,7 +101,7 @@ def test_its_own_sacct_is_replayed_with_the_averages_of_simulate(
 ) -> None:
     """Two nodes of eight GPUs, jobs enough to queue; then sacct, scontrol and replay as told."""
     ids = [
-        accounted.run("sbatch", "--parsable", "--partition=open", f"--gpus={gpus}", "--time=2",
+        accounted.run("sbatch", "--parsable", f"--gpus={gpus}", "--time=2",
                       "--wrap", f"sleep {seconds}", user="nobody").stdout.strip()
         for gpus, seconds in [(8, 2), (4, 3), (8, 2), (2, 2), (4, 1), (1, 2), (8, 1), (2, 1)]
     ]  # fmt: skip
@@ -123,7 +118,7 @@ def test_its_own_sacct_is_replayed_with_the_averages_of_simulate(
     site = read_site(tmp_path / "dump.txt", tmp_path, nodes=tmp_path / "nodes.txt")
     assert site.counts["replayed"] == site.counts["lines"] == len(ids)
     assert site.workload.cluster.gpus_per_node == 8
-    assert site.workload.cluster.vcs["open"] == 2
+    assert site.workload.cluster.vcs["main"] == 2
     found = {
         row["key"]: row
         for row in replay(site, 1, variants=[v for v in VARIANTS if v.key in ("fifo", "easy")])[
@@ -138,18 +133,9 @@ def test_its_own_sacct_is_replayed_with_the_averages_of_simulate(
         assert found[policy]["avg_wait_s"] == pytest.approx(mean, abs=0.51)  # Eligible, not Submit
 
 
-def test_waiting_for_pellucid_is_told_apart_in_the_accounts(history: SlurmCluster) -> None:
-    """A held job becomes eligible when it is released: Submit -> Eligible is Pellucid's part."""
-    _, rows = _rows(history, "JobID,Partition,Submit,Eligible,Start,AllocTRES,AdminComment")
-    (row,) = (row for row in rows if "gres/slot=2" in row["AllocTRES"])
-    assert _seconds(row["Eligible"]) - _seconds(row["Submit"]) >= 2
-    assert _seconds(row["Start"]) - _seconds(row["Eligible"]) <= 2
-    assert row["AdminComment"].startswith("gpus=2")
-
-
 def test_a_job_cancelled_while_held_is_found_by_its_id_only(accounted: SlurmCluster) -> None:
     """It was never eligible, and sacct looks for eligible jobs in a span of time."""
-    command = ["sbatch", "--parsable", "--gpus=1", "--output=/dev/null", "--wrap=true"]
+    command = ["sbatch", "--parsable", "--hold", "--gpus=1", "--output=/dev/null", "--wrap=true"]
     job = accounted.run(*command, user=USER).stdout.strip()
     accounted.run("scancel", job)
     sacct = ["sacct", "-X", "-n", "-P", "-o", "State,Eligible"]
@@ -157,49 +143,3 @@ def test_a_job_cancelled_while_held_is_found_by_its_id_only(accounted: SlurmClus
     assert accounted.run(*sacct, "-j", job).stdout == "CANCELLED by 0|Unknown\n"
     _, rows = _rows(accounted)
     assert job not in [row["JobID"] for row in rows]
-
-
-def _ask(slurm: SlurmCluster, method: str, path: str, user: str, **more: object) -> httpx2.Response:
-    headers = {"X-SLURM-USER-NAME": user, "X-SLURM-USER-TOKEN": slurm.token(user)}
-    url = f"{slurm.rest_url}/slurm/v0.0.38/{path}"
-    return httpx2.request(method, url, headers=headers, timeout=20, **more)  # type: ignore[arg-type]
-
-
-def test_slurmrestd_answers_those_who_show_a_token(accounted: SlurmCluster) -> None:
-    assert httpx2.get(f"{accounted.rest_url}/slurm/v0.0.38/ping").status_code == 401
-    told = _ask(accounted, "GET", "ping", USER)
-    assert told.status_code == 200
-    assert told.json()["pings"][0]["ping"] == "UP"
-
-
-@pytest.mark.parametrize(
-    ("asked", "held"),
-    [({"gpus": "2"}, True), ({"gres": "gpu:1"}, True), ({"gres": "slot:g0:1"}, False), ({}, False)],
-)
-def test_the_plugin_is_not_bypassed_by_http(
-    accounted: SlurmCluster, asked: dict[str, str], held: bool
-) -> None:
-    job = {
-        "partition": "main",
-        "environment": {"PATH": "/bin:/usr/bin"},
-        "current_working_directory": "/tmp",
-        "standard_output": "/dev/null",
-        "standard_error": "/dev/null",
-        **asked,
-    }
-    body = {"script": "#!/bin/sh\nsleep 300\n", "job": job}
-    answer = _ask(accounted, "POST", "job/submit", USER, json=body).json()
-    if not held:
-        assert answer["errors"]
-        return
-    # slurmrestd calls it an error that the job it took is held.
-    assert [error["error_code"] for error in answer["errors"]] == [2042]
-    time.sleep(2.0)
-    seen = accounted.jobs()[answer["job_id"]]
-    assert (seen["job_state"], seen["priority"]) == ("PENDING", 0)
-    assert seen["admin_comment"].startswith("gpus=")
-    change = {"job": {"priority": 1000, "gres": "slot:g0:1"}}
-    _ask(accounted, "POST", f"job/{answer['job_id']}", USER, json=change)
-    seen = accounted.jobs()[answer["job_id"]]
-    assert (seen["job_state"], seen["priority"], seen["tres_per_node"]) == ("PENDING", 0, "")
-    accounted.run("scancel", str(answer["job_id"]))

@@ -1,4 +1,4 @@
-"""`pellucid serve` itself in its three modes, as a dry run: commands are shown, nothing changes."""
+"""`pellucid serve` itself in its two modes, as a dry run: commands are shown, nothing changes."""
 
 from __future__ import annotations
 
@@ -25,17 +25,15 @@ PATIENCE_S = 90.0
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[SlurmCluster]:
-    """n1 and n2 governed; n3 and n4 open: their 16 GPUs are taken, and five jobs wait there."""
-    with SlurmCluster(open_nodes=2) as slurm:
+    """Two nodes: their 16 GPUs are taken, and five jobs wait."""
+    with SlurmCluster(nodes=2) as slurm:
         for gpus in (8, 8):
-            submit(slurm, f"--gpus={gpus}", "--partition=open")
-        submit(slurm, "--gpus=4", "--partition=open", "--nice=100")  # whatever order is wanted, not
+            submit(slurm, f"--gpus={gpus}")
+        submit(slurm, "--gpus=4", "--nice=100")  # whatever order is wanted, not
         for gpus in (2, 8, 1):  # Slurm's: in it the first of them all comes last
-            submit(slurm, f"--gpus={gpus}", "--partition=open")
+            submit(slurm, f"--gpus={gpus}")
         until(lambda: [j["job_state"] for j in slurm.jobs().values()].count("RUNNING") == 2, "two")
-        submit(slurm, "--gpus=1", "--partition=open", "--begin=now+1hour")
-        submit(slurm, "--gpus=2")
-        submit(slurm, "--gpus=1")
+        submit(slurm, "--gpus=1", "--begin=now+1hour")
         yield slurm
 
 
@@ -83,11 +81,9 @@ def test_a_dry_run_of_each_mode_shows_its_commands_and_changes_nothing(
     site: SlurmCluster, tmp_path: Path
 ) -> None:
     was = standing(site)
-    modes = {"advise": "open", "order": "open", "place": "main"}
-    serving = {mode: Serve(site, tmp_path / mode, mode, where) for mode, where in modes.items()}
+    serving = {mode: Serve(site, tmp_path / mode, mode, "main") for mode in ("advise", "order")}
     try:
         until(lambda: len(serving["order"].commands()) >= 4, "order's commands", PATIENCE_S)
-        until(lambda: len(serving["place"].commands()) >= 4, "place's commands", PATIENCE_S)
         waiting = "3"
         until(
             lambda: serving["advise"].pellucid("why", waiting).exit_code == 0,
@@ -100,16 +96,11 @@ def test_a_dry_run_of_each_mode_shows_its_commands_and_changes_nothing(
         unknown = serving["advise"].pellucid("why", "999")
     finally:
         codes = [one.end() for one in serving.values()]
-    assert codes == [0, 0, 0]
+    assert codes == [0, 0]
     shown = {mode: one.commands() for mode, one in serving.items()}
     assert shown["advise"] == []
     assert any(" priority=" in line for line in shown["order"])
     assert any(" AdminComment=" in line for line in shown["order"])
-    for job in ("8", "9"):
-        (placed,) = [line for line in shown["place"] if f"jobid={job} NumNodes=1" in line]
-        assert "ReqNodeList=n" in placed
-        assert "Gres=slot:g" in placed
-        assert f"scontrol release {job}" in shown["place"]
     every = " ".join(line for lines in shown.values() for line in lines)
     assert "scancel" not in every
     assert " requeue" not in every

@@ -30,8 +30,8 @@ from pipeline.traces.synthetic.generate import default_config, write
 
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[SlurmCluster]:
-    """Two nodes that the plugin leaves alone."""
-    with SlurmCluster(nodes=2, open_nodes=2) as slurm:
+    """Two nodes."""
+    with SlurmCluster(nodes=2) as slurm:
         yield slurm
 
 

@@ -19,7 +19,7 @@ FORGED = "x\n     Nodes=n1 CPU_IDs=0 Mem=100 GRES=gpu:1(IDX:7)\n1|RUNNING|3|"
 
 @pytest.fixture(scope="module")
 def busy() -> Iterator[SlurmCluster]:
-    with SlurmCluster(open_nodes=4) as slurm:
+    with SlurmCluster() as slurm:
         for asked in (
             ["--gpus=8", "--time=1-02:03:04"],
             ["--gpus-per-node=3", "-N2", "--mem=100", f"--job-name={FORGED}"],

@@ -54,18 +54,6 @@ class SlurmDown(Exception):
     """Nobody answers: what was asked may or may not have been done."""
 
 
-class RestDown(SlurmDown):
-    """slurmrestd does not answer, or wants another token; the controller may answer all the same.
-
-    Attributes:
-        again_s: it is not asked before that, seconds.
-    """
-
-    def __init__(self, why: str, again_s: float) -> None:
-        super().__init__(why)
-        self.again_s = again_s
-
-
 class Turns:
     """Who did not answer is not asked again for a while, which grows.
 
@@ -97,9 +85,6 @@ class Slurm:
         environment: added to that of the commands (SLURM_CONF).
         show: dry run: called with every command that would change something, which is then not run.
         clock: seconds, never going back; for the pauses.
-
-    Attributes:
-        beat: called before each command, so that who minds this process knows that it goes on.
     """
 
     def __init__(
@@ -114,7 +99,6 @@ class Slurm:
         self._show, self._clock = show, clock
         self._pen: _Pen | None = None
         self._turns = Turns(clock)
-        self.beat: Callable[[], object] = lambda: None
         self.reads = 0  # commands that asked the controller for a list
 
     @property
@@ -124,13 +108,8 @@ class Slurm:
 
     # --- reading ------------------------------------------------------------------------------
 
-    def rows(self) -> dict[str, parse.Row]:
-        """Every job the controller knows, ended ones for `MinJobAge` too, by id."""
-        columns = ",".join(f"{name}:|" for name in parse.ROW_FIELDS)
-        return parse.rows(self.read("squeue", "-h", "-a", "-r", "-t", "all", "-O", columns))
-
     def jobs(self) -> list[parse.SlurmJob]:
-        """The same in full."""
+        """Every job the controller knows, ended ones for `MinJobAge` too."""
         return parse.jobs(self.read("squeue", "--json", "-a", "-t", "all"))
 
     def table(self, columns: str) -> str:
@@ -144,39 +123,12 @@ class Slurm:
     def nodes(self) -> list[parse.Node]:
         return parse.nodes(self.read("scontrol", "show", "nodes", "-o"))
 
-    def record(self, job_id: str, submitted: float | None) -> parse.Row | None:
-        """What accounting kept of a job that the controller has forgotten; None: nothing.
-
-        Args:
-            submitted: its submit time: ids are used again.
-        """
-        columns = "--format=State,ExitCode,Submit,Start,End"
-        try:
-            told = self.read("sacct", "-n", "-P", "-X", "-D", "-j", job_id, columns)
-        except SlurmError:
-            return None  # accounting storage is disabled
-        return parse.accounted(job_id, told, submitted)
-
     def read(self, *command: str) -> str:
         """What a command prints that changes nothing."""
         self.reads += 1
         return self._run(command, READ_PATIENCE_S)
 
     # --- changing -----------------------------------------------------------------------------
-
-    def submit(self, options: Sequence[str], script: str) -> str:
-        """`sbatch`; the job's id."""
-        command = ("sbatch", "--parsable", *options)
-        if self._show is not None:
-            self._show(" ".join(command))
-            return "0"
-        return self._run(command, PATIENCE_S, script).strip().split(";")[0]
-
-    def cancel(self, job_id: str) -> None:
-        if self._show is not None:
-            self._show(f"scancel {job_id}")
-            return
-        self._run(("scancel", job_id), PATIENCE_S)
 
     def write(self, lines: Sequence[str]) -> list[str]:
         """Commands of `scontrol`, in order; what was said against each, "" when nothing was.
@@ -192,7 +144,6 @@ class Slurm:
         try:
             self._pen = self._pen or _Pen(self._environment)
             for line in lines:
-                self.beat()
                 said = self._pen.write(line)
                 if unreachable(said):
                     raise SlurmDown(said)
@@ -206,13 +157,12 @@ class Slurm:
 
     # --- processes ----------------------------------------------------------------------------
 
-    def _run(self, command: Sequence[str], patience_s: float, stdin: str = "") -> str:
-        self.beat()
+    def _run(self, command: Sequence[str], patience_s: float) -> str:
         self._wait_for_turn()
         try:
             done = subprocess.run(
                 command,
-                input=stdin,
+                stdin=subprocess.DEVNULL,
                 env=self._environment,
                 capture_output=True,
                 encoding="utf-8",

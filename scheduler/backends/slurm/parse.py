@@ -1,8 +1,7 @@
 """What Slurm's commands print, as values.
 
-Text that users write (names, comments) is read from JSON only: in `scontrol show job -o` a job
-named ``x JobState=RUNNING`` forges a field. `ROW_FIELDS` leaves such text out, so that the
-cheap table of all jobs cannot be forged either.
+Text that users write (names, comments) is read from JSON, or between marks (`table`): in
+`scontrol show job -o` a job named ``x JobState=RUNNING`` forges a field.
 """
 
 from __future__ import annotations
@@ -16,15 +15,6 @@ from typing import Any
 from scheduler.backends.slurm.tres import ParseError as ParseError
 from scheduler.backends.slurm.tres import counts, gpu_types
 
-ROW_FIELDS = (
-    "JobArrayID",
-    "State",
-    "exit_code",
-    "PriorityLong",
-    "SubmitTime",
-    "StartTime",
-    "EndTime",
-)
 UNLIMITED = 0xFFFFFFFF
 NO_LIMIT = 0xFFFFFFFE  # from here on: the partition's, or none
 MOST_TASKS = 100_000  # of one array
@@ -52,67 +42,9 @@ _CLOSING = frozenset(
 _SET_APART = frozenset(("MAINT", "MAINTENANCE", "RESERVED"))  # by a reservation, while it lasts
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One job in the table of all jobs.
-
-    Attributes:
-        id: job id; ``123_4`` for a task of an array.
-        state: Slurm's word, e.g. PENDING.
-        status: exit status as `wait` has it: code x 256 + signal.
-        priority: 0 = held.
-        submit, start, end: seconds since the epoch; None = not yet.
-    """
-
-    id: str
-    state: str
-    status: int
-    priority: int
-    submit: float
-    start: float | None
-    end: float | None
-
-    @property
-    def exit_code(self) -> int:
-        """As a shell says it: 128 + n for signal n."""
-        return 128 + (self.status & 0x7F) if self.status & 0x7F else self.status >> 8
-
-
-def rows(text: str) -> dict[str, Row]:
-    """`squeue -O` of `ROW_FIELDS`, each with the suffix ``|``, as jobs by id."""
-    found = {}
-    for line in text.splitlines():
-        parts = line.split("|")
-        if len(parts) != len(ROW_FIELDS) + 1 or not parts[0] or not parts[1]:
-            raise ParseError(f"squeue printed {line[:80]!r}")
-        try:
-            status, priority = int(parts[2]), int(parts[3])
-            submit, start, end = map(moment, parts[4:7])
-        except (ValueError, OverflowError):
-            raise ParseError(f"squeue printed {line[:80]!r}") from None
-        found[parts[0]] = Row(parts[0], parts[1], status, priority, submit or 0.0, start, end)
-    return found
-
-
 def moment(text: str) -> float | None:
     """Seconds since the epoch; None: not known."""
     return None if text.upper() in ("N/A", "UNKNOWN", "NONE", "") else float(int(text))
-
-
-def accounted(job_id: str, text: str, submitted: float | None) -> Row | None:
-    """`sacct -P` of State, ExitCode, Submit, Start, End: the last line of this submission."""
-    found = None
-    for line in text.splitlines():
-        parts = line.split("|")
-        try:
-            state, (code, signal) = parts[0].split(" ")[0], map(int, parts[1].split(":"))
-            submit, start, end = map(moment, parts[2:5])
-        except (ValueError, OverflowError, IndexError):
-            raise ParseError(f"sacct printed {line[:80]!r}") from None
-        if submitted in (None, submit):
-            status = code << 8 | signal
-            found = Row(job_id, state, status, 0, submit or 0.0, start, end)
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +58,6 @@ class SlurmJob:
         time_limit_s: None = no limit. memory_mib: None = not asked for.
         submit, eligible, start, end: seconds since the epoch; None = not known.
         num_nodes, max_nodes: asked for while it waits; 0 = any number.
-        placed: whether GPUs were set already (`tres_per_node` names slots).
         account, qos, features, licences, nice, req_nodes: as squeue shows them.
         planned: nodes on which Slurm means to start it. min_cpus: on every node.
         per: what `least_mib` is of: node, cpu or gpu.
@@ -160,7 +91,6 @@ class SlurmJob:
     admin_comment: str = ""
     reservation: str = ""
     dependency: str = ""
-    placed: bool = False
     account: str = ""
     qos: str = ""
     features: str = ""
@@ -196,7 +126,7 @@ def jobs(text: str) -> list[SlurmJob]:
 def _job(entry: Mapping[str, Any]) -> Iterator[SlurmJob]:
     text = {name: str(entry.get(name) or "") for name in _TEXTS}
     admin = text["admin_comment"].strip('"')
-    gpus, gpu_type = asked(entry, admin)
+    gpus, gpu_type = asked(entry)
     nodes, held = _held(entry)
     limit = number(entry.get("time_limit"))
     per_node, per_cpu = number(entry.get("memory_per_node")), number(entry.get("memory_per_cpu"))
@@ -226,7 +156,6 @@ def _job(entry: Mapping[str, Any]) -> Iterator[SlurmJob]:
         admin_comment=admin,
         reservation=text["resv_name"],
         dependency=text["dependency"],
-        placed="slot:" in text["tres_per_node"],
         account=text["account"],
         qos=text["qos"],
         features=text["features"],
@@ -342,19 +271,9 @@ def task_numbers(text: str) -> list[int]:
 
 # --- GPUs -----------------------------------------------------------------------------------------
 
-_ASK = re.compile(r"gpus=(\d{1,6})(?: type=([\w.+-]+))?(?=$|[;\s])")
 
-
-def ask(admin_comment: str) -> tuple[int, str] | None:
-    """GPUs and type that the plugin wrote down for a job it holds; None: it is not governed."""
-    match = _ASK.match(admin_comment)
-    return (int(match[1]), match[2] or "") if match else None
-
-
-def asked(entry: Mapping[str, Any], admin: str) -> tuple[int, str]:
+def asked(entry: Mapping[str, Any]) -> tuple[int, str]:
     """GPUs and type that a job asks for, by its fields as JSON names them; (0, ""): none."""
-    if (governed := ask(admin)) is not None:
-        return governed
     nodes, tasks = number(entry.get("node_count")) or 1, number(entry.get("tasks")) or 1
     for name, times in (
         ("tres_per_job", 1),
@@ -388,8 +307,8 @@ def _held(entry: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[tuple[int, .
 
 
 def indices(detail: str) -> tuple[int, ...]:
-    """GPU indices in ``gpu:a100:2(IDX:0-1)`` or ``slot:g2(CNT:1),slot:g3(CNT:1)``."""
-    found = {int(match) for match in re.findall(r"slot:g(\d{1,3})\(", detail)}
+    """GPU indices in ``gpu:a100:2(IDX:0-1)``."""
+    found: set[int] = set()
     for match in re.findall(r"gpu[^(,]*\(IDX:([\d,-]+)\)", detail):
         found.update(task_numbers(match))
     return tuple(sorted(found))
@@ -403,7 +322,7 @@ class Node:
     """A node as `scontrol show nodes -o` tells it.
 
     Attributes:
-        gpus: of gres/gpu, of all types. `slots`: GPU indices that have slots, ascending.
+        gpus: of gres/gpu, of all types.
         gpu_type: of its GPUs; of the last, where they differ (`types`: all, with their numbers).
         open: something new may start on it.
         memory_mib: that jobs may have, MiB. `weight`: the lowest are given first.
@@ -413,7 +332,6 @@ class Node:
     name: str
     gpus: int
     gpu_type: str
-    slots: tuple[int, ...]
     partitions: tuple[str, ...]
     open: bool
     state: str
@@ -446,7 +364,6 @@ def _node(said: Mapping[str, str]) -> Node:
     gres = re.sub(r"\([^)]*\)", "", said.get("Gres", ""))
     types = gpu_types(gres) or {}
     gpus = gpus_in(gres) or (0, "")
-    slots = sorted({int(index) for index in re.findall(r"(?:^|,)slot:g(\d{1,3})(?=[:,]|$)", gres)})
     flags = _flags(said["State"])
     partitions = tuple(name for name in said.get("Partitions", "").split(",") if name)
     memory = int(said.get("RealMemory") or 0) - int(said.get("MemSpecLimit") or 0)
@@ -454,7 +371,6 @@ def _node(said: Mapping[str, str]) -> Node:
         said["NodeName"],
         gpus[0],
         gpus[1],
-        tuple(slots),
         partitions,
         not flags & (_CLOSING | _SET_APART) and not said["State"].endswith("*"),
         said["State"],

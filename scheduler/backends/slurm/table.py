@@ -180,7 +180,7 @@ def read(plain: str, features: str, licences: str, comment: str) -> list[SlurmJo
             "tres_per_node": said["tres-per-node"],
             "tres_per_task": said["tres-per-task"],
         }
-        gpus, gpu_type = parse.asked(asked, "")
+        gpus, gpu_type = parse.asked(asked)
         memory = _memory_asked(said["MinMemory"], said["tres-alloc"], nodes)
         made = SlurmJob(
             id="",
@@ -205,7 +205,6 @@ def read(plain: str, features: str, licences: str, comment: str) -> list[SlurmJo
             comment=_text(comment),
             reservation=_text(said["Reservation"]),
             dependency=_text(said["Dependency"]),
-            placed="slot:" in said["tres-per-node"],
             account=_text(said["Account"]),
             qos=_text(said["QOS"]),
             features=_text(features),

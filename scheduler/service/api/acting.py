@@ -13,7 +13,6 @@ from fastapi import APIRouter, Query, Request
 from starlette.concurrency import run_in_threadpool
 
 from scheduler.backends.events import Event, Kind
-from scheduler.backends.slurm.queue import is_slurm_id
 from scheduler.service.api.auth import Seen
 from scheduler.service.api.changes import Changes
 from scheduler.service.api.problems import Problem, responses
@@ -26,15 +25,6 @@ from scheduler.service.log.store.visibility import Role, Viewer
 
 router = APIRouter(tags=["jobs"])
 Preview = Annotated[bool, Query(description="Change nothing; say what would come of it.")]
-
-# what of a job that was submitted to Slurm is Slurm's, and how it is changed there
-_SLURMS = {
-    "gpus": "scancel {job}, and submit it again",
-    "time_limit_s": "scontrol update JobId={job} TimeLimit=...",
-    "vc": "scontrol update JobId={job} Partition=...",
-    "gpu_type": "scancel {job}, and submit it again",
-    "profile": "nothing: jobs of Slurm are never profiled",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +72,6 @@ class Acting:
             stands = "cancelled" if job.cancel_asked else job.phase
             why = f"the job is {stands}: only a job that waits can be changed"
             raise Problem(409, "not-waiting", why)
-        theirs = [name for name in differs if name in _SLURMS]
-        if theirs and is_slurm_id(job.job_id):
-            how = _SLURMS[theirs[0]].format(job=job.job_id)
-            why = f"job {job.job_id} was submitted to Slurm, which keeps what it asks for: {how}"
-            raise Problem(409, "slurm-keeps-it", why)
         if not differs:
             return Asked(None)
         if {"vc", "gpus", "gpu_type"} & differs.keys():

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from scheduler.backends.slurm.queue import is_slurm_id
 from scheduler.service.log.store.reads import JobRow, Standing, StartForecastRow
 
 
@@ -117,8 +116,7 @@ _OPTIONS = {
 
 def command_of(job_id: str, changes: Mapping[str, Any]) -> str:
     """The command that makes a change to a waiting job; "" when none does."""
-    slurms = is_slurm_id(job_id) and changes.keys() - {"share"}
-    if not changes or slurms or changes.keys() - _OPTIONS.keys():
+    if not changes or changes.keys() - _OPTIONS.keys():
         return ""
     words = []
     for name, value in changes.items():

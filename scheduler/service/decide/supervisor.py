@@ -32,7 +32,7 @@ from features.folders import OpenFolder, private_folder
 from scheduler.assembly import ALL_STATED, CoreSpec, Stated
 from scheduler.service.api.auth import service_user
 from scheduler.service.api.tokens import guard
-from scheduler.service.backends import host_of, longest_command_s, open_backend
+from scheduler.service.backends import host_of, open_backend
 from scheduler.service.decide.decider import Decider
 from scheduler.service.decide.systemd import notify
 from scheduler.service.log.bundles import BundleStore
@@ -200,7 +200,7 @@ def run_decider(settings: Settings, stopping: Stopping, holder: str = "") -> Non
     bundle_store = BundleStore(settings.state_dir / "bundles")
     decider = Decider(
         store,
-        lambda: open_backend(settings, header, store.clock, stopping),
+        lambda: open_backend(settings, header, store.clock),
         bundle_store,
         holder=holder or this_process(),
         champion=settings.bundle,
@@ -430,7 +430,6 @@ class Supervisor:
         most_s = HANGS_S
         if decides:
             most_s = max(DECIDER_HANGS_S, self.settings.lease_s * 4 / 3)
-            most_s += longest_command_s(self.settings)
         if silent_s > most_s:
             self.log.error("process_hangs", process=child.name, silent_s=round(silent_s, 1))
             child.process.kill()

@@ -72,8 +72,7 @@ class Follower:
         shape: nodes by the core's numbers.
         order: set priorities, too.
         partitions: those to follow; all when empty.
-        table: read the queue by it. Not for `order`, which needs AdminComment, nor are nodes with
-            slots read so, whose jobs' GPUs are there.
+        table: read the queue by it. Not for `order`, which needs AdminComment.
         champion: folder of the champion bundle; checked once per interval.
     """
 
@@ -173,8 +172,7 @@ class Follower:
     # --- what is seen -------------------------------------------------------------------------
 
     def _read(self) -> list[SlurmJob]:
-        slots = any(node.slots and node.name in self.shape.names for node in self._nodes)
-        return self.slurm.jobs() if self._table is None or slots else self._table.jobs()
+        return self.slurm.jobs() if self._table is None else self._table.jobs()
 
     def _build(self, jobs: Iterable[SlurmJob], now: float) -> ClusterSnapshot:
         self._asking.turn()
@@ -398,7 +396,7 @@ def run_follower(settings: Settings, stopping: Callable[[], bool], holder: str =
     order = settings.slurm_mode == "order"
     follower = Follower(
         header,
-        Shape(header.spec.cluster, header.names, {}),
+        Shape(header.spec.cluster, header.names),
         slurm,
         store,
         order=order,

@@ -12,9 +12,9 @@ from scheduler.backends.events import canonical
 from scheduler.backends.slurm.job_states import STATES
 from scheduler.backends.slurm.parse import Node as SlurmNode
 from scheduler.backends.slurm.parse import SlurmJob
-from scheduler.backends.slurm.queue import submission
 from scheduler.backends.slurm.shape import Shape
 from scheduler.backends.slurm.snapshot import HOLDING, ClusterSnapshot
+from scheduler.backends.submission import Submission
 from scheduler.core.decisions import Decision
 from scheduler.service.follow.histories import Over
 from scheduler.service.log.nodes import NodeRecord
@@ -32,7 +32,29 @@ _SAID = attrgetter(
     "time_limit_s", "comment",
 )  # fmt: skip
 
+ALONE = "pellucid:alone"  # in a job's comment: never share its GPUs
+
 Rows = dict[str, dict[str, Any]]
+
+
+def submission(job: SlurmJob, vc: str) -> Submission:
+    """A job of Slurm as one of the service."""
+    return Submission(
+        job_id=job.id,
+        command=("sbatch", job.name[:200] or "batch"),
+        owner=job.user[:128],
+        vc=vc,
+        gpus=job.gpus,
+        submitted_at=job.submit,
+        name=job.name[:256],
+        user=job.user,
+        cpus=float(job.cpus),
+        memory_mib=job.memory_mib,
+        gpu_type=job.gpu_type or None,
+        time_limit_s=job.time_limit_s,
+        share=ALONE not in job.comment.split(),
+        profile=False,
+    )
 
 
 class JobRows:

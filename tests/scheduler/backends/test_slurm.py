@@ -1,4 +1,4 @@
-"""What the Slurm backend reads and writes, without a Slurm: parsers, shape, order, commands."""
+"""What the Slurm backend reads and writes, without a Slurm: parsers, order, commands."""
 
 from __future__ import annotations
 
@@ -10,25 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.backends.base import Launch, Purpose
-from scheduler.backends.slurm import parse, script
+from scheduler.backends.slurm import parse
 from scheduler.backends.slurm.client import SlurmError, quoted, word
 from scheduler.backends.slurm.order import priorities
-from scheduler.backends.slurm.queue import is_slurm_id
-from scheduler.backends.slurm.shape import Shape
-from scheduler.service.api.changes import new_job_id
 
 NODE = (
     "NodeName={name} CoresPerSocket=1 CPUTot=32 AvailableFeatures=(null) Gres={gres} "
     "NodeAddr=127.0.0.1 OS=Linux 6.1.0-1 #1 SMP Debian State={state} ThreadsPerCore=1 "
     "Partitions={partitions}  Reason=a disk State=IDLE Gres=gpu:99 [root@2026-01-01T00:00:00]"
 )
-SLOTS = "gpu:4," + ",".join(f"slot:g{i}:2" for i in range(4))
 
 
 def node(name: str, **said: str) -> str:
     return NODE.format(
-        **{"name": name, "gres": SLOTS, "state": "IDLE", "partitions": "main", **said}
+        **{"name": name, "gres": "gpu:4", "state": "IDLE", "partitions": "main", **said}
     )
 
 
@@ -47,43 +42,6 @@ def told(**said: Any) -> list[parse.SlurmJob]:
     return parse.jobs(json.dumps({"jobs": [an_entry(**said)]}))
 
 
-# --- rows -----------------------------------------------------------------------------------------
-
-
-def test_a_row_says_where_a_job_stands() -> None:
-    text = "12|FAILED|768|0|100|101|102|\n13_4|PENDING|0|0|100|N/A|NONE|\n14|FAILED|11|9|1|2|3|\n"
-    found = parse.rows(text)
-    assert (found["12"].exit_code, found["14"].exit_code) == (3, 128 + 11)
-    assert found["13_4"] == parse.Row("13_4", "PENDING", 0, 0, 100.0, None, None)
-
-
-@given(st.text())
-def test_rows_are_read_or_refused(text: str) -> None:
-    try:
-        found = parse.rows(text)
-    except parse.ParseError:
-        return
-    assert all(row.id == job_id for job_id, row in found.items())
-
-
-@given(st.text(), st.floats() | st.none())
-def test_what_accounting_prints_is_read_or_refused(text: str, submitted: float | None) -> None:
-    try:
-        found = parse.accounted("1", text, submitted)
-    except parse.ParseError:
-        return
-    assert found is None or found.id == "1"
-
-
-def test_accounting_tells_a_job_from_another_of_the_same_number() -> None:
-    text = "FAILED|3:0|50|51|52\nCANCELLED by 0|0:0|100|101|102\n"
-    assert parse.accounted("1", text, 50.0) == parse.Row("1", "FAILED", 768, 0, 50, 51, 52)
-    found = parse.accounted("1", text, 100.0)
-    assert found is not None
-    assert found.state == "CANCELLED"
-    assert parse.accounted("1", text, 7.0) is None
-
-
 # --- squeue --json --------------------------------------------------------------------------------
 
 
@@ -100,9 +58,6 @@ def test_a_forged_name_forges_nothing() -> None:
         ({"tres_per_node": "gres:gpu"}, 1, ""),
         ({"tres_per_task": "gres:gpu:1", "tasks": 4}, 4, ""),
         ({"tres_req_str": "cpu=4,mem=1G,gres/gpu=3,gres/gpu:v100=3"}, 3, "v100"),
-        ({"admin_comment": '"gpus=5 type=h100; GpusBusy: needs 5"'}, 5, "h100"),
-        ({"admin_comment": "gpus=5x"}, 0, ""),
-        ({"tres_per_node": "gres:slot:g1:1"}, 0, ""),
     ],
 )
 def test_gpus_asked_for_are_found_however_they_were_asked_for(
@@ -113,7 +68,7 @@ def test_gpus_asked_for_are_found_however_they_were_asked_for(
 
 
 def test_gpus_held_are_told_by_node() -> None:
-    details = ["slot:g2(CNT:1),slot:g3(CNT:1)", "gpu:a100:2(IDX:0-1)"]
+    details = ["gpu:2(IDX:2-3)", "gpu:a100:2(IDX:0-1)"]
     (job,) = told(job_state="RUNNING", nodes="n[1,3]", gres_detail=details)
     assert job.nodes == ("n1", "n3")
     assert job.held_gpus == ((2, 3), (0, 1))
@@ -164,7 +119,7 @@ def test_text_that_is_no_json_is_refused(text: str) -> None:
 
 def test_a_node_is_read_and_its_reason_forges_nothing() -> None:
     (found,) = parse.nodes(node("n1", state="IDLE+DRAIN"))
-    assert (found.gpus, found.slots, found.partitions) == (4, (0, 1, 2, 3), ("main",))
+    assert (found.gpus, found.partitions) == (4, ("main",))
     assert not found.open
 
 
@@ -201,54 +156,7 @@ def test_host_lists_are_read_or_refused(text: str) -> None:
         return
 
 
-# --- shape ----------------------------------------------------------------------------------------
-
-
-def shape(*lines: str, **asked: Any) -> Shape:
-    return Shape.of(parse.nodes("\n".join(lines)), **asked)
-
-
-def test_partitions_are_virtual_clusters_and_lent_nodes_come_last() -> None:
-    found = shape(
-        node("n4", partitions="main,profile"), node("n1"), node("m1", partitions="big"),
-        profiling="profile",
-    )  # fmt: skip
-    assert found.spec.vcs == {"big": 1, "main": 2}
-    assert found.names == ("m1", "n1", "n4")
-    assert found.lent == {"main": 1}
-    assert found.vc(2) == "main"
-    assert found.partition(2, Purpose.PROFILE) == "profile"
-
-
-@pytest.mark.parametrize(
-    ("lines", "said"),
-    [
-        ([node("n1", partitions="a,b")], "is in partitions a, b"),
-        ([node("n1"), node("n2", gres="gpu:2,slot:g0:2,slot:g1:2")], "n1 has 4, n2 has 2"),
-        ([node("n1", gres="(null)")], "has slots"),
-    ],
-)
-def test_what_does_not_fit_is_named(lines: list[str], said: str) -> None:
-    with pytest.raises(SlurmError, match=said):
-        shape(*lines)
-
-
 # --- commands -------------------------------------------------------------------------------------
-
-
-def a_launch(**more: Any) -> Launch:
-    asked: dict[str, Any] = {"nodes": (0, 1), "gpus": ((0, 1), (3,)), **more}
-    return Launch("j", 1, Purpose.RUN, ("true",), **asked)
-
-
-def test_a_job_is_placed_by_one_command() -> None:
-    two = shape(node("n1"), node("n2"))
-    line = script.update("7", a_launch(time_limit_s=90.0), two, 'gpus=3; "why"', ours=True)
-    assert line == (
-        "update jobid=7 NumNodes=2 ReqNodeList=n1,n2 Gres=slot:g0:1,slot:g1:1,slot:g3:1 "
-        'Requeue=0 AdminComment="gpus=3; _why_" TimeLimit=3'
-    )
-    assert script.placement(a_launch(), two) == "n1:0,1;n2:3"
 
 
 @given(st.text())
@@ -264,12 +172,6 @@ def test_a_word_is_one_word_or_refused(text: str) -> None:
         assert word(text).split() == [text]
     except SlurmError:
         return
-
-
-def test_ids_of_the_service_are_none_of_slurm() -> None:
-    assert all(map(is_slurm_id, ("1", "4294967294", "12_3")))
-    assert not any(is_slurm_id(new_job_id()) for _ in range(1000))
-    assert not is_slurm_id("123456789012")
 
 
 # --- order ----------------------------------------------------------------------------------------

@@ -220,27 +220,6 @@ def test_a_suggestion_names_the_command() -> None:
         "pellucid change abc --gpu-type '' --time-limit 1800"
     )
     assert command_of("abc", {"first": True}) == ""
-    assert command_of("4711_3", {"gpus": 2}) == "", "Slurm keeps what its jobs ask for"
-    assert command_of("4711_3", {"share": False}) == "pellucid change 4711_3 --no-share"
-
-
-def test_what_slurm_keeps_is_refused_with_its_command(service: Service) -> None:
-    service.submit("bob.noyce", 1000, gpus=8)
-    service.turn(2)
-    job = service.submit("alice", 100, gpus=8)
-    service.turn(2)
-    row = replace(service.app.state.reads.seen_by(ALICE).job(job), job_id="4711_3")
-    acting = Acting(service.app.state.changes, ALICE)
-    for asked, how in (
-        ({"time_limit_s": 60.0}, "scontrol update JobId=4711_3 TimeLimit=..."),
-        ({"vc": "speech"}, "scontrol update JobId=4711_3 Partition=..."),
-        ({"gpus": 1}, "scancel 4711_3, and submit it again"),
-    ):
-        with pytest.raises(Problem, match="was submitted to Slurm") as refused:
-            acting.change(row, ChangeRequest.model_validate(asked))
-        assert (refused.value.status, how in refused.value.detail) == (409, True)
-    assert acting.change(row, ChangeRequest(share=False)).event is not None
-    assert acting.hold(row).event is not None
 
 
 def test_where_slurm_decides_its_own_command_is_named(service: Service, waiting: str) -> None:

@@ -18,12 +18,10 @@ from pipeline.app import app
 from scheduler.assembly import CoreSpec
 from scheduler.backends.events import Kind
 from scheduler.backends.slurm.client import Slurm, SlurmDown
-from scheduler.backends.slurm.journal import Journal
 from scheduler.backends.slurm.parse import Node, SlurmJob
-from scheduler.backends.slurm.queue import Queue
 from scheduler.backends.slurm.shape import Shape
 from scheduler.backends.slurm.site import assocs_of
-from scheduler.core.decisions import Action, Decision, Reason
+from scheduler.core.decisions import Decision, Reason
 from scheduler.core.rules import PolicyViolation
 from scheduler.service.follow.follower import NODES_EVERY, Follower
 from scheduler.service.follow.orders import AGAIN_S, COMMENT_S, OURS
@@ -58,7 +56,7 @@ class Told:
         self.lines: list[str] = []
         self.answer, self.dry, self.down = "", False, False
         self.says = dict(SAYS)  # what commands print
-        self.has = [Node(name, 4, "", (), ("main",), True, "IDLE") for name in ("n1", "n2")]
+        self.has = [Node(name, 4, "", ("main",), True, "IDLE") for name in ("n1", "n2")]
 
     def nodes(self) -> list[Node]:
         return self.has
@@ -282,25 +280,6 @@ def test_a_comment_follows_what_it_says_but_not_at_every_look() -> None:
     assert of_4(scene.look(*others, sites, after_s=COMMENT_S)) == []
 
 
-def test_place_mode_names_no_partner_and_no_blocker(tmp_path: Path) -> None:
-    slurm = Told()
-    journal = Journal(tmp_path / "slurm")
-    queue = Queue(Shape.followed(slurm.nodes()), cast(Slurm, slurm), journal)
-
-    def decided(action: Action, reason: Reason, **more: Any) -> str:
-        queue.decided([Decision(0, NOW, action, reason, "77", "main", need=2, free=1, **more)])
-        return queue.words("77")
-
-    packed = decided(Action.PACK, Reason.PARTNER_FOUND, partner="88")
-    assert packed == "PartnerFound: shares the GPUs of another job"
-    behind = decided(Action.WAIT, Reason.BEHIND_HIGHER_PRIORITY, position=2, blocker="88")
-    assert behind == "BehindHigherPriority: number 2 in line, behind a higher-priority job"
-    queue.show()
-    assert len(slurm.lines) == 1
-    assert "88" not in slurm.lines[0]
-    journal.close()
-
-
 def test_nodes_come_and_go_while_it_runs_and_between(store: Store) -> None:
     def shown() -> dict[str, int]:
         with store.reading() as connection:
@@ -311,10 +290,10 @@ def test_nodes_come_and_go_while_it_runs_and_between(store: Store) -> None:
     scene.look(scene.job(5))
     assert shown() == {"n1": 4, "n2": 4}
     has = [
-        Node("n1", 4, "", (), ("main",), True, "IDLE"),
-        Node("c1", 0, "", (), ("main",), True, ""),
+        Node("n1", 4, "", ("main",), True, "IDLE"),
+        Node("c1", 0, "", ("main",), True, ""),
     ]
-    scene.slurm.has = [*has, Node("n3", 2, "2080ti", (), ("main", "long"), True, "IDLE")]
+    scene.slurm.has = [*has, Node("n3", 2, "2080ti", ("main", "long"), True, "IDLE")]
     for _ in range(NODES_EVERY):
         scene.look(scene.job(5), scene.job(6, gpus=1))
     assert shown() == {"n1": 4, "c1": 0, "n3": 2}
