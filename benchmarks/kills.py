@@ -1,20 +1,25 @@
 """Kills a real service with SIGKILL while it runs real processes, again and again.
 
+    python -m benchmarks.kills --kills 150 --jobs 300 --json
+
 The jobs write one line each, and so prove that each ran once and to its end. What is killed is the
 whole service, or its decider; the jobs are no part of it and run on.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
 import random
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -196,3 +201,29 @@ def _alive(victim: Victim) -> None:
 
 def _waiting(victim: Victim) -> bool:
     return any(not Phase(phase).over for phase in victim.rows().values())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("--kills", type=int, default=150)
+    parser.add_argument("--jobs", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--most-s", type=float, default=3600.0)
+    parser.add_argument("--json", action="store_true", help="print JSON only")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="pellucid-kills-") as folder:
+        more = {"seed": asked.seed, "most_s": asked.most_s}
+        found = run(Path(folder), kills=asked.kills, number=asked.jobs, **more)
+    bad = found.lost or found.doubled or found.divergences
+    if asked.json:
+        print(json.dumps(asdict(found), indent=2))
+    else:
+        print(
+            f"{found.kills} kills, {found.jobs} jobs in {found.seconds:.0f} s: {len(found.lost)} "
+            f"lost, {len(found.doubled)} doubled, {len(found.divergences)} divergences"
+        )
+    sys.exit(1 if bad else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -21,7 +21,7 @@ from pydantic import (
 from pipeline.worlds.venus import TrackError
 from scheduler.assembly import CoreSpec, Stated
 from scheduler.core.cluster import ClusterSpec, NodeGroup
-from scheduler.core.limits import GpuMemory, GpuType, Line, Name
+from scheduler.core.limits import GpuMemory, GpuType, Line, Name, NodeName
 from scheduler.core.settings import InvalidSettings, ProfilingPartition, read
 
 DEFAULT_POLICY = "pellucid"
@@ -38,7 +38,7 @@ class NodesFile(_Strict):
     gpus_per_node: Annotated[PositiveInt, Field(le=64)] | None = None
     gpu_type: GpuType | None = None
     gpu_memory_mib: GpuMemory | None = None
-    names: list[Name] = []
+    names: list[NodeName] = []
 
     @model_validator(mode="after")
     def _a_name_each(self) -> NodesFile:

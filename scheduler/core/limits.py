@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
+# as hosts are named; a number names a node already
+HOST = re.compile(r"[A-Za-z0-9]+((\.|[_-]+)[A-Za-z0-9]+)*")
 MOST_GPUS, MOST_MIB = 1024, 1e9  # of one node, and memory of one GPU: more is a mistake
 
 # no control characters (C0, C1), none that turn the direction of text, none of no width
@@ -19,6 +22,17 @@ def _line(text: str) -> str:
 
 
 Line = Annotated[str, AfterValidator(_line)]  # no control characters, none that turn text around
-Name = Annotated[Line, Field(min_length=1, max_length=128)]  # of a node, of a virtual cluster
+Name = Annotated[Line, Field(min_length=1, max_length=128)]  # of a virtual cluster
+
+
+def _host(name: str) -> str:
+    if not HOST.fullmatch(name) or name.isdecimal():
+        raise ValueError(
+            "is no name of a node: letters, digits, '-', '_' and '.' between them, not all digits"
+        )
+    return name
+
+
+NodeName = Annotated[str, Field(min_length=1, max_length=128), AfterValidator(_host)]
 GpuType = Annotated[Line, Field(max_length=64)]
 GpuMemory = Annotated[float, Field(gt=0, le=MOST_MIB)]  # MiB

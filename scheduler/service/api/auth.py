@@ -61,6 +61,7 @@ class Authenticator:
         self._user = service_user()
         self._known: OrderedDict[str, tuple[Viewer, float]] = OrderedDict()  # by digest
         self._peers: OrderedDict[int, tuple[object, str | None]] = OrderedDict()
+        self._limits = limits
         self._rate = Buckets(limits.rate_per_s, limits.burst)
         self._guesses = Buckets(limits.guesses_per_s, limits.guesses_burst)
 
@@ -68,7 +69,7 @@ class Authenticator:
         """The viewer behind a request. Raises Problem (401, 403, 429)."""
         viewer, by_header = self._identify(request)
         request.state.actor = viewer.name
-        wait = self._rate.take(viewer.name)
+        wait = self._rate.take(viewer.name, self._cost(request))
         if wait:
             raise Problem(
                 429, "too-many-requests", "slow down: too many requests", retry_after_s=wait
@@ -76,6 +77,10 @@ class Authenticator:
         if request.method not in SAFE and not by_header:
             self.from_our_page(request)
         return viewer
+
+    def _cost(self, request: Request) -> float:
+        """Requests that one counts as, by the size of its body."""
+        return 1.0 + len(request.scope.get(BODY, b"")) // self._limits.request_bytes
 
     def still(self, request: Request, viewer: Viewer) -> bool:
         """Whether who was admitted would be so again, with the same rights."""

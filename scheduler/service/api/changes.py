@@ -99,7 +99,7 @@ class Changes:
         once = None
         if key is not None:
             once = Once(viewer.name, key, hashlib.sha256(canonical(fields).encode()).hexdigest())
-        payload = Payload(submission.command, submission.environment)
+        payload = Payload(submission.command, submission.environment, submission.workdir)
         room = Room() if viewer.role is Role.OPERATOR else self._room
         return self._writer.append(event, once, room=room, payload=payload)
 

@@ -21,6 +21,7 @@ class Limits:
     Attributes:
         body_bytes: largest request body.
         rate_per_s, burst: requests of one token, or of all who have links to one job.
+        request_bytes: a request whose body is larger counts as so many more.
         refusals_per_s, refusals_burst: refusals that are written to the log; others are counted.
         answer_s: how long a request waits for the analyst.
     """
@@ -28,6 +29,7 @@ class Limits:
     body_bytes: int = 256 * 1024
     rate_per_s: float = 100.0
     burst: int = 400
+    request_bytes: int = 4096
     guesses_per_s: float = 1.0
     guesses_burst: int = 20
     refusals_per_s: float = 1.0
@@ -43,14 +45,15 @@ class Buckets:
         self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()
         self._lock = Lock()
 
-    def take(self, name: str) -> float:
-        """Take one. Returns 0, or the seconds until there will be one."""
+    def take(self, name: str, cost: float = 1.0) -> float:
+        """Take so much, at most all there can be. Returns 0, or the seconds until it is there."""
+        cost = min(cost, self._burst)
         now = monotonic()
         with self._lock:
             level, then = self._levels.pop(name, (self._burst, now))
             level = min(self._burst, level + (now - then) * self._rate)
-            wait = 0.0 if level >= 1 else (1 - level) / self._rate
-            self._levels[name] = (level if wait else level - 1, now)
+            wait = 0.0 if level >= cost else (cost - level) / self._rate
+            self._levels[name] = (level if wait else level - cost, now)
             if len(self._levels) > MAX_BUCKETS:
                 self._levels.popitem(last=False)
         return wait

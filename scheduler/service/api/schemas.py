@@ -6,9 +6,10 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from scheduler.core.limits import GpuMemory, GpuType, Line, Name
+from scheduler.core.limits import GpuMemory, GpuType, Line, Name, NodeName
 
 MAX_PRIORITY = 1_000_000
+LONGEST_PATH = 4096  # what the kernel takes
 RESERVED = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
 
 
@@ -68,7 +69,7 @@ class SubmitRequest(Request):
         Line | None, Field(max_length=128, description="Virtual cluster; may be left out if one.")
     ] = None
     name: Annotated[Line, Field(max_length=256)] = ""
-    workdir: Annotated[str, Field(max_length=4096), AfterValidator(_absolute)] = ""
+    workdir: Annotated[str, Field(max_length=LONGEST_PATH), AfterValidator(_absolute)] = ""
     environment: Annotated[dict[Variable, Argument], Field(max_length=256)] = {}
     cpus: Annotated[float | None, Field(gt=0, le=1e6)] = None
     memory_mib: Annotated[float | None, Field(gt=0, le=1e9, description="Enforced, MiB.")] = None
@@ -91,6 +92,8 @@ class SubmitRequest(Request):
     def _runs_something(self) -> SubmitRequest:
         if not self.command[0]:
             raise ValueError("the first word of the command is empty")
+        if len(self.command[0]) > LONGEST_PATH:
+            raise ValueError(f"the first word of the command is longer than {LONGEST_PATH}")
         return self
 
 
@@ -150,7 +153,7 @@ NewVc = Annotated[bool, Field(description="The virtual cluster may be one that i
 class AddNodeRequest(Request):
     """A node that comes."""
 
-    name: Name
+    name: NodeName
     vc: Name
     gpus: Annotated[int | None, Field(ge=1, le=64)] = None
     gpu_type: GpuType | None = None

@@ -116,7 +116,13 @@ def test_the_recipe_of_a_seed_is_the_specified_one() -> None:
         ('vcs: {"\\e[2J": 3}', "vcs.*cannot be printed"),
         ('vcs: {a: 3}\ngpu_type: "\\x9b2J"', "gpu_type: .*cannot be printed"),
         ('vcs: {a: [{nodes: 1, gpu_type: "\\a"}]}', "vcs.a.0.gpu_type: .*cannot be printed"),
-        ('vcs: {a: [{nodes: 1, names: ["\\u202e"]}]}', "vcs.a.0.names.0: .*cannot be printed"),
+        *(
+            (
+                f'vcs: {{a: [{{nodes: 1, names: ["{name}"]}}]}}',
+                "vcs.a.0.names.0: .*no name of a node",
+            )
+            for name in ("\\u202e", "a/b", "..", "0", "-x", "a..b", "x ")
+        ),
         ('vcs: {a: 3}\n"\\e[2J": 3', "Extra inputs"),
         ('vcs: {a: 3}\npolicy: {"\\e[2J": 3}', "no such setting"),
     ],

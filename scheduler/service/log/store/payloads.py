@@ -19,15 +19,20 @@ from scheduler.service.log.store.tables import payloads
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """An argument vector, and what is added to the environment."""
+    """An argument vector, and what is added to the environment.
+
+    Attributes:
+        workdir: counts towards what a job takes; it is kept in the log.
+    """
 
     command: tuple[str, ...]
     environment: Mapping[str, str]
+    workdir: str = ""
 
     def row(self, job_id: str, owner: str) -> dict[str, Any]:
         """As a row of the table; `bytes` is what it takes."""
         command, environment = canonical(list(self.command)), canonical(dict(self.environment))
-        size = len(command.encode()) + len(environment.encode())
+        size = sum(len(text.encode()) for text in (command, environment, self.workdir))
         return {
             "job_id": job_id,
             "owner": owner,

@@ -320,6 +320,16 @@ def test_a_token_has_a_rate(service: Service, made: Made) -> None:
         assert int(answer.headers["retry-after"]) >= 1
 
 
+def test_a_large_body_counts_as_many_requests(service: Service, made: Made) -> None:
+    """One token once wrote 25 MB a second."""
+    client = made(Limits(rate_per_s=0.01, burst=20), auth="on")
+    headers = {"Authorization": f"Bearer {service.secrets['alice']}"}
+    large = {"command": ["x", *("y" * 30_000 for _ in range(2))], "vc": "vision"}
+    statuses = [client.post(JOBS, json=large, headers=headers).status_code for _ in range(3)]
+    assert statuses == [201, 429, 429]
+    assert client.get(JOBS, headers=headers).status_code == 200, "what is small has room"
+
+
 def test_off_means_loopback_only(service: Service) -> None:
     url = service.database
     with pytest.raises(SettingsError, match="loopback only"):

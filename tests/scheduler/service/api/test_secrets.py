@@ -102,3 +102,12 @@ def test_commands_and_environments_of_one_submitter_take_so_many_bytes(service: 
     assert answers[-1].json()["type"].endswith(":too-many-bytes")
     assert service.by("bob.noyce").post(JOBS, json=large).status_code == 201
     assert service.by("alice").post(JOBS, json={**large, "environment": {}}).status_code == 201
+
+
+def test_what_stays_in_the_log_counts_and_is_bounded(service: Service) -> None:
+    service.app.state.changes._room = Room(0, 10_000)
+    deep = {"command": ["train"], "vc": "vision", "workdir": "/" + "x" * 4000}
+    answers = [service.by("alice").post(JOBS, json=deep) for _ in range(3)]
+    assert [answer.status_code for answer in answers] == [201, 201, 429]
+    long = {"command": ["x" * 4097], "vc": "vision"}
+    assert service.by("bob.noyce").post(JOBS, json=long).status_code == 422
