@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipeline.commands.why import why
+from pipeline.commands.why import CODES, why
 from pipeline.console import user_errors
 from pipeline.errors import UserError
 from pipeline.remote import SERVER, TOKEN
@@ -39,6 +39,7 @@ def explain(
             help="Ask about the wait so many seconds after its submission, not the longest.",
         ),
     ] = None,
+    codes: CODES = False,
     server: SERVER = None,
     token: TOKEN = None,
 ) -> None:
@@ -64,7 +65,7 @@ def explain(
     if run is None:
         if server is None:
             raise UserError("give --run FOLDER for a simulated job, --server URL for a live one")
-        why(job, server, token, as_json)
+        why(job, server, token, as_json, codes=codes)
         return
     with user_errors():
         from rich.console import Console
@@ -80,7 +81,7 @@ def explain(
 
             found = counterfactuals.counterfactuals(folder, story, since_submit_s=at)
         if html is not None:
-            _draw(html, run, story)
+            _draw(html, run, story, codes)
         if as_json:
             told = as_plain(story)
             if found is not None:
@@ -88,16 +89,18 @@ def explain(
             typer.echo(json.dumps(told, indent=2))
         else:
             console = plain_console(Console(highlight=False))
-            show(story, console)
+            show(story, console, codes=codes)
             if found is not None:
                 section(console, "What would have started it", counterfactuals.lines(found))
     if story.problems:
         raise typer.Exit(CONTRADICTION)
 
 
-def _draw(path: Path, run: Path, story: Story) -> None:
+def _draw(path: Path, run: Path, story: Story, codes: bool) -> None:
     from features.files import write_whole
     from pipeline.report.page import page, release
     from scheduler.explain.drawing import view
 
-    write_whole(path, page("story.html", view=view(story), run=run.name, release=release()))
+    write_whole(
+        path, page("story.html", view=view(story, codes=codes), run=run.name, release=release())
+    )

@@ -62,7 +62,7 @@ def _cells(job: Mapping[str, Any], now: float) -> list[str]:
     end = job["ended_at"] or now
     waited = between(job["submitted_at"], job["started_at"] or end)
     ran = between(job["started_at"], end)
-    why = job["state"] if job["phase"] == "ended" else phrase(job["reason"] or "")
+    why = phrase((job["state"] if job["phase"] == "ended" else job["reason"]) or "")
     if job["hold"]:
         why = f"{hold_words(job['hold'], job['held_by'])} since {clock_time(job['held_at'], now)}"
     words = [job[name] for name in ("job_id", "name", "owner", "vc")]

@@ -12,15 +12,25 @@ from rich.table import Table
 
 from scheduler.core.plural import count
 from scheduler.explain.life import Event, Sharing
-from scheduler.explain.story import PRINCIPAL_REASONS, Story, remarks, sharing_words
+from scheduler.explain.remarks import remarks
+from scheduler.explain.story import PRINCIPAL_REASONS, Story, sharing_words
 from scheduler.explain.terms import Breakdown, factor_of, reasons, seconds_of
-from scheduler.explain.words import clock, duration, factor, moment, overtaken_words, percent
+from scheduler.explain.words import (
+    act,
+    clock,
+    duration,
+    factor,
+    moment,
+    overtaken_words,
+    percent,
+    phrase,
+)
 
 PLAIN_WIDTH = 120
 
 
-def show(story: Story, console: Console) -> None:
-    """Print the whole story."""
+def show(story: Story, console: Console, *, codes: bool = False) -> None:
+    """Print the whole story; with `codes`, reason codes and names as recorded beside the words."""
     job = story.job
     console.print(f"[bold]{escape(story.headline)}[/]", soft_wrap=not console.is_terminal)
     details = [f"submitted {moment(job.submit_time, zone=True)}"]
@@ -33,8 +43,8 @@ def show(story: Story, console: Console) -> None:
     console.print(escape(" · ".join(details)), style="dim")
     for problem in story.problems:
         console.print(f"[bold red]Contradiction:[/] {escape(problem)}")
-    _show_waits(story, console)
-    _show_events(story, console)
+    _show_waits(story, console, codes)
+    _show_events(story, console, codes)
     for breakdown in story.scores:
         if breakdown.adds_up:
             _show_score(breakdown, console)
@@ -69,14 +79,14 @@ def _table(*headers: str, right: tuple[int, ...] = ()) -> Table:
     return table
 
 
-def _show_waits(story: Story, console: Console) -> None:
+def _show_waits(story: Story, console: Console, codes: bool) -> None:
     if not story.waits:
         return
     table = _table("reason", "for", "share", "spells", "what stood in the way", right=(1, 2, 3))
     for wait in story.waits[:PRINCIPAL_REASONS]:
         said = wait.sentence + (f" → {wait.next_step}" if wait.next_step else "")
         table.add_row(
-            wait.reason.value,
+            wait.reason.value if codes else phrase(wait.reason.value),
             duration(wait.seconds),
             percent(wait.share),
             str(wait.spells),
@@ -92,15 +102,15 @@ def _show_waits(story: Story, console: Console) -> None:
         console.print(Padding(escape(line), (0, 0, 0, 2), expand=False))
 
 
-def _show_events(story: Story, console: Console) -> None:
+def _show_events(story: Story, console: Console, codes: bool) -> None:
     table = _table("time (UTC)", "since submit", "decision", "why", right=(1,))
-    for event, more in remarks(story.events):
+    for event, more in remarks(story.events, codes=codes):
         d = event.decision
         said = "\n".join([escape(event.sentence), *(f"[dim]{escape(line)}[/]" for line in more)])
         table.add_row(
             moment(d.time),
             clock(event.since_submit_s),
-            f"{d.action.value} {d.reason.value}" + ("\n(beside the clock)" if event.aside else ""),
+            act(d.action) + f" {d.reason.value}" * codes + "\n(beside the clock)" * event.aside,
             said,
         )
     console.print(f"\n[bold]Decisions[/] ({len(story.events)})")

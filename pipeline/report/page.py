@@ -25,7 +25,9 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for name in ("duration", "clock", "moment", "number", "factor", "percent", "count", "listed"):
+    for name in (
+        "act", "clock", "count", "duration", "factor", "listed", "moment", "number", "percent",
+    ):  # fmt: skip
         env.filters[name] = getattr(words, name)
     env.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
     return env

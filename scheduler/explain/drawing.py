@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from scheduler.core.decisions import ANOTHER
 from scheduler.explain.life import Event, JobFacts, Sharing, Span
-from scheduler.explain.story import Story, remarks, sharing_words
+from scheduler.explain.remarks import remarks
+from scheduler.explain.story import Story, sharing_words
 from scheduler.explain.terms import Waterfall, waterfall
 from scheduler.explain.words import duration, overtaken_words
 
@@ -32,6 +33,7 @@ class StoryView:
         anchor: id of the section.
         why: why this job was chosen; "" when a person asked for it.
         first, hidden: the events shown at once, and those folded away.
+        codes: reason codes and names as recorded are shown beside the words.
     """
 
     story: Story
@@ -44,6 +46,7 @@ class StoryView:
     hidden: tuple[Remarked, ...]
     sharing: tuple[tuple[Sharing, list[str]], ...]
     overtaken: str
+    codes: bool = False
 
 
 _LEGEND = (
@@ -61,6 +64,7 @@ def view(
     anchor: str = "story",
     events: int = 40,
     until: float | None = None,
+    codes: bool = False,
 ) -> StoryView:
     """Prepare a story; at most `events` decisions are shown unfolded.
 
@@ -69,7 +73,7 @@ def view(
     """
     timeline = _timeline(story.job, story.spans, story.sharing, until)
     present = {segment.css for segment in timeline}
-    told = tuple(remarks(story.events))
+    told = tuple(remarks(story.events, codes=codes))
     return StoryView(
         story,
         anchor,
@@ -81,6 +85,7 @@ def view(
         told[events:],
         tuple((pair, list(sharing_words(pair))) for pair in story.sharing),
         overtaken_words(story.overtaken),
+        codes,
     )
 
 

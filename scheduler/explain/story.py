@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -122,73 +121,6 @@ def build_story(
         problems=tuple(problems),
         limits=tuple(_limits(job, main, aside, scores)),
     )
-
-
-def remarks(events: Sequence[Event]) -> Iterator[tuple[Event, list[str]]]:
-    """Each event with what its sentence does not say: numbers, order value, next step.
-
-    The estimate, how far off such estimates were, and the order value are said when they change.
-    What a free profiling pass said of queues it never served is left out.
-    """
-    before: tuple[float | None, str, float | None] = (None, "", None)
-    for event in events:
-        d = event.decision
-        if event.void:
-            continue
-        said = [_evidence(event)]
-        ordered = []
-        if d.estimate_s is not None and d.estimate_s != before[0]:
-            ordered.append(f"predicted {duration(d.estimate_s)}")
-        if (spread := _spread(d)) and spread != before[1]:
-            ordered.append(spread)
-        if d.priority is not None and d.priority != before[2]:
-            ordered.append(f"order value {number(d.priority)} (smaller goes first)")
-        before = d.estimate_s, spread, d.priority
-        said.append(", ".join(ordered))
-        if d.expected_start is not None:
-            early, late = d.expected_start
-            said.append(f"expected to start between {moment(early)} and {moment(late)}")
-        if event.next_step:
-            said.append(f"→ {event.next_step}")
-        yield event, [line for line in said if line]
-
-
-def _evidence(event: Event) -> str:
-    """Numbers of a decision that its sentence does not hold."""
-    given, action = event.evidence, event.decision.action
-    said = [given["placement"]] if "placement" in given else []
-    names: tuple[str, ...] = ("free", "limit", "position", "blocker")
-    if action in (Action.WAIT, Action.REFUSE):
-        names = ("need", *names)
-    elif action in _ON_GPUS and {"free", "limit"} <= set(given):
-        said.append(f"{given['free']} of {given['limit']} GPUs free afterwards")
-        names = ("blocker",)
-    words = set(re.findall(r"[\w.-]+", event.sentence))
-    said += [f"{n} {given[n]}" for n in names if n in given and str(given[n]) not in words]
-    if event.decision.batch is not None:
-        said.append(_batch(*event.decision.batch))
-    said += [f"{name} {value}" for name, value in event.decision.evidence if name not in _IN_WORDS]
-    return ", ".join(said)
-
-
-_IN_WORDS = ("free_in_s", "p10_s", "p50_s", "p90_s", "mean_s")
-
-
-def _spread(d: Decision) -> str:
-    """How long those predicted alike ran, in words; "" where it was not recorded."""
-    given = dict(d.evidence)
-    if "p10_s" not in given or "p90_s" not in given:
-        return ""
-    low, high = (duration(max(0.0, float(given[name]))) for name in ("p10_s", "p90_s"))
-    return f"eight in ten of those predicted so ran {low} to {high}"
-
-
-_ON_GPUS = (Action.START, Action.PACK, Action.PREEMPT, Action.RESIZE)
-
-
-def _batch(per_gpu: int, accumulation: int) -> str:
-    passes = f", {accumulation + 1} passes an update" if accumulation else ""
-    return f"{per_gpu} samples a GPU{passes}"
 
 
 def sharing_words(sharing: Sharing) -> Iterator[str]:

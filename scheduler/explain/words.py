@@ -193,8 +193,8 @@ _STEP = re.compile(rf"((?:\w+: )?)({'|'.join(_MEASURED)}) (.+) (<=|>) (\S+)$")
 
 
 def phrase(code: str) -> str:
-    """A reason code as a few words: "GPUs busy", "behind higher priority"."""
-    words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", code).lower()
+    """A reason code or state as a few words: "GPUs busy", "behind higher priority", "node fail"."""
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])|_", " ", code).lower()
     return re.sub(r"\bgpus?\b", lambda gpu: gpu[0].upper().replace("S", "s"), words)
 
 
@@ -204,6 +204,29 @@ def clock_time(epoch_s: float, now: float) -> str:
     days = (at.date() - today.date()).days
     day = "" if days == 0 else at.strftime("%a ") if 0 < days < 7 else at.strftime("%-d %b ")
     return day + at.strftime("%H:%M")
+
+
+def act(action: str) -> str:
+    """An action as a person reads it: "waits", "kept GPUs"."""
+    return _ACTS[Action(action)]
+
+
+_ACTS = {
+    Action.PROFILE: "is profiled",
+    Action.ENQUEUE: "queued",
+    Action.START: "starts",
+    Action.PACK: "starts, sharing",
+    Action.WAIT: "waits",
+    Action.PREEMPT: "is stopped",
+    Action.RESIZE: "other GPUs",
+    Action.RETUNE: "other batch size",
+    Action.RESERVE: "GPUs are kept",
+    Action.REFUSE: "refused",
+    Action.CANCEL: "cancelled",
+    Action.LEND: "node lent",
+    Action.RETURN: "node returned",
+    Action.CHANGE_NODE: "node changed",
+}
 
 
 def hold_words(hold: str, by: str) -> str:

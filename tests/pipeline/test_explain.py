@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import defaultdict
 from dataclasses import replace
 from io import StringIO
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 from typer.testing import CliRunner
 
+from benchmarks.explanations.reading import CODES, RAW_NAMES, found_in
 from features.files import write_json, write_table
 from pipeline import runs
 from pipeline.commands.explain import explain
@@ -31,6 +33,7 @@ from pipeline.worlds import open_scenario
 from scheduler.core.decisions import Action, Decision, Reason, Score
 from scheduler.explain.drawing import view
 from scheduler.explain.life import JobFacts, Phase, placement_of
+from scheduler.explain.remarks import remarks
 from scheduler.explain.story import Story, build_story
 from scheduler.explain.terms import breakdowns
 from scheduler.explain.words import clock, duration, number, sentence_of
@@ -82,11 +85,11 @@ def drawn(story: Story) -> str:
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Runs of three policies on the small synthetic trace, own predictions."""
+    """Runs of four policies on the small synthetic trace, own predictions."""
     folder = tmp_path_factory.mktemp("small")
     synthetic.write(synthetic.default_config("small"), folder / "trace")
     scenario = open_scenario(folder / "trace", cluster=CLUSTER)
-    for policy in ("fifo", "srtf", "lucid"):
+    for policy in ("fifo", "srtf", "lucid", "pellucid"):
         runs.run(scenario, policy, folder / policy)
     return folder
 
@@ -134,6 +137,48 @@ def test_scores_of_a_simulated_run_add_up(small: Path) -> None:
             assert folded + len(b.leading()) == len(b.terms)
             shown = sum(t.contribution for t in b.leading())
             assert b.intercept + shown + together == pytest.approx(b.score)
+
+
+@pytest.mark.parametrize("policy", ["fifo", "srtf", "lucid", "pellucid"])
+def test_no_story_holds_a_code_or_a_name_as_recorded(small: Path, policy: str) -> None:
+    stories = everything(RunFolder(small / policy))
+    said = "\n".join(told(story) + drawn(story) for story in stories)
+    assert len({e.decision.reason for story in stories for e in story.events}) > 3
+    assert found_in(said, {*CODES, *RAW_NAMES}) == []
+    recorded = {n for s in stories for e in s.events for n, _ in e.decision.evidence if "_" in n}
+    assert ("pair_speed" in recorded) is (policy == "pellucid")
+    assert found_in(said, recorded) == []
+    assert re.findall(r"\b\w+_s\b", said) == []
+    assert re.findall(r"\d\.\d{4,} ", re.sub(r"[+-]?\d\.\d{4} ", "", said)) == []
+
+
+def test_codes_are_shown_when_asked_for(small: Path, tmp_path: Path) -> None:
+    stories = everything(RunFolder(small / "pellucid"))
+    story = next(s for s in stories if s.waits and s.events[-1].decision.action is Action.PACK)
+    out, page = StringIO(), tmp_path / "story.html"
+    show(story, Console(file=out, width=160, no_color=True, highlight=False), codes=True)
+    for text in ("PartnerFound", story.waits[0].reason.value, "p50_s", "best_partner"):
+        assert text in out.getvalue()
+    where = str(small / "pellucid")
+    asked = (story.job.job_id, "--run", where, "--codes", "--html", str(page))
+    assert "PartnerFound" in ask(*asked)[1]
+    assert "PartnerFound" in page.read_text()
+
+
+def test_a_pair_is_told_in_words() -> None:
+    pair = (("best_partner", "b"), ("pair_speed", 0.982144), ("pair_partner_speed", 0.9926),
+            ("left_s", 19491.0), ("partner_left_s", 28534.4), ("gain_s", 28033.2),
+            ("asked_share", 1.70833), ("speed_on_a100", 0.5), ("cost_on_a100_s", 100.0),
+            ("fairness_s", -480.0), ("share_excess", -0.12), ("marginal gain", 2.5))  # fmt: skip
+    own = [a_decision(0, 1000, Action.PACK, Reason.PARTNER_FOUND, partner="b", evidence=pair)]
+    ((_, (said,)),) = remarks(build_story(a_job(), own).events)
+    assert said == (
+        "best beside job b, this job at 98 % of full speed, the other at 99 %, 5 h 25 min left to "
+        "run, the other 7 h 56 min, summed up the two end 7 h 47 min sooner by it, GPUs asked for "
+        "are 1.71 times those there are, on a100: 50 % of full speed, on a100: 100 s with the wait "
+        "for others, for past use -8 min on its place, its user had 12 % less than the share due, "
+        "marginal gain 2.50"
+    )
 
 
 def test_partners_tell_the_same_pairing(small: Path) -> None:

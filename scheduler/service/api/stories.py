@@ -43,7 +43,7 @@ def story_of(view: VisibleQueries, job_id: str, now: float) -> tuple[JobRow, Sto
 def where_it_stands(job: JobRow, story: Story, now: float) -> str:
     """Where a job stands, in a sentence without its subject."""
     ran = max((job.ended_at or now) - job.started_at, 0.0) if job.started_at is not None else 0.0
-    waited, state = duration(story.waited_s), job.state or "ended"
+    waited, state = duration(story.waited_s), (job.state or "ended").replace("_", " ")
     if job.phase == Phase.ENDED:
         if job.started_at is None:
             return f"{state} after {waited}, before it ran"

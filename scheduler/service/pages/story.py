@@ -11,7 +11,7 @@ from scheduler.explain.drawing import StoryView, view
 from scheduler.explain.life import Event, Wait
 from scheduler.explain.story import PRINCIPAL_REASONS
 from scheduler.explain.whatif.changes import Change
-from scheduler.explain.words import duration
+from scheduler.explain.words import act, duration
 from scheduler.service.api.stories import story_of, where_it_stands
 from scheduler.service.log.store.reads import JobRow, Line, Standing, StartForecastRow
 from scheduler.service.pages.headline import Headline, headline
@@ -142,7 +142,7 @@ def _told(line: Line, events: Mapping[int, Event], job: JobRow) -> Told:
         action = body["action"]
         where = events[line.seq].evidence.get("placement") if line.seq in events else None
         text = f"{line.text}. On {where}" if where else line.text
-        return Told(line.at, since, action, f"a-{action}", body["reason"], text, "")
+        return Told(line.at, since, act(action), f"a-{action}", body["reason"], text, "")
     known = line.kind in SAID
     what = SAID[Kind(line.kind)] if known else line.kind
     text = "" if line.kind == Kind.SUBMITTED else _particulars(body)
@@ -159,7 +159,9 @@ def _particulars(body: Mapping[str, Any]) -> str:
             continue
         if name == "ran_s":
             said.append(f"on GPUs {duration(value)}")
-        elif name in ("state", "detail", "why_not"):
+        elif name == "state":
+            said.append(value.replace("_", " "))
+        elif name in ("detail", "why_not"):
             said.append(str(value))
         else:
             said.append(f"{name.replace('_', ' ')} {value}")

@@ -1,0 +1,140 @@
+"""What the sentence of a decision does not say: its numbers in words, where it was placed, what
+would help. Names as they are recorded are added for who asks for codes only."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+from scheduler.core.decisions import Action, Decision
+from scheduler.core.plural import count
+from scheduler.explain.life import Event
+from scheduler.explain.words import duration, moment, number, percent, signed
+
+
+def remarks(events: Sequence[Event], *, codes: bool = False) -> Iterator[tuple[Event, list[str]]]:
+    """Each event with what its sentence does not say: numbers, next step.
+
+    The estimate and how far off such estimates were are said when they change. What a free
+    profiling pass said of queues it never served is left out.
+
+    Args:
+        codes: also what is recorded, by its names there.
+    """
+    before: tuple[float | None, str] = None, ""
+    for event in events:
+        d = event.decision
+        if event.void:
+            continue
+        said = [_numbers(event)]
+        ordered = []
+        if d.estimate_s is not None and d.estimate_s != before[0]:
+            ordered.append(f"predicted {duration(d.estimate_s)}")
+        if (spread := _spread(d)) and spread != before[1]:
+            ordered.append(spread)
+        before = d.estimate_s, spread
+        said.append(", ".join(ordered))
+        if d.expected_start is not None:
+            early, late = d.expected_start
+            said.append(f"expected to start between {moment(early)} and {moment(late)}")
+        if codes:
+            said.append(recorded(d))
+        if event.next_step:
+            said.append(f"→ {event.next_step}")
+        yield event, [line for line in said if line]
+
+
+def recorded(d: Decision) -> str:
+    """The numbers of a decision by the names they are recorded under."""
+    order = [] if d.priority is None else [f"order value {number(d.priority)}"]
+    return ", ".join([*order, *(f"{name} {value}" for name, value in dict(d.evidence).items())])
+
+
+def _numbers(event: Event) -> str:
+    """Numbers of a decision that its sentence does not hold."""
+    given, d = event.evidence, event.decision
+    said = [given["placement"]] if "placement" in given else []
+    if d.action in _ON_GPUS and {"free", "limit"} <= set(given):
+        said.append(f"{given['free']} of {given['limit']} GPUs free afterwards")
+    elif d.action is not Action.PROFILE:  # its limit is of seconds
+        words = set(re.findall(r"[\w.-]+", event.sentence))
+        said += [
+            text.format(given[name])
+            for name, text in _FIELDS.items()
+            if name in given and str(given[name]) not in words
+        ]
+    if d.batch is not None:
+        per_gpu, accumulation = d.batch
+        passes = f", {accumulation + 1} passes an update" if accumulation else ""
+        said.append(f"{per_gpu} samples a GPU{passes}")
+    said += [text for name, value in dict(d.evidence).items() if (text := _evidence(name, value))]
+    return ", ".join(said)
+
+
+_ON_GPUS = (Action.START, Action.PACK, Action.PREEMPT, Action.RESIZE)
+_FIELDS = {
+    "free": "GPUs free: {}",
+    "limit": "of {}",
+    "position": "number {} in line",
+    "blocker": "held up by job {}",
+}
+
+
+def _evidence(name: str, value: float | str) -> str:
+    """A further number of a decision in words; "" where they are said elsewhere."""
+    if name in _IN_WORDS:
+        return ""
+    if name in _NAMES:
+        return f"{_NAMES[name]} {value}"
+    try:
+        value = float(value)  # a run folder keeps text
+    except ValueError:
+        return f"{_plain(name)} {value}"
+    if name in _SAID:
+        return _SAID[name](value)
+    on_type = _ON_TYPE.match(name)
+    if on_type is not None:
+        what, gpu_type = on_type.groups()
+        told = percent(value) if what == "speed" else f"{duration(value)} with the wait for others"
+        return f"on {gpu_type}: {told}" + " of full speed" * (what == "speed")
+    if name.endswith("_s"):
+        return f"{_plain(name.removesuffix('_s'))} {duration(value)}"
+    return f"{_plain(name)} {number(value)}"
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _gain(seconds: float) -> str:
+    sooner = "sooner" if seconds > 0 else "later"
+    return f"summed up the two end {duration(abs(seconds))} {sooner} by it"
+
+
+_IN_WORDS = ("free_in_s", "p10_s", "p50_s", "p90_s", "mean_s")
+_NAMES = {"best_partner": "best beside job"}
+_ON_TYPE = re.compile(r"(speed|cost)_on_(.+?)(?:_s)?$")
+_SAID: dict[str, Callable[[float], str]] = {
+    "pair_speed": lambda v: f"this job at {percent(v)} of full speed",
+    "pair_partner_speed": lambda v: f"the other at {percent(v)}",
+    "left_s": lambda v: f"{duration(v)} left to run",
+    "partner_left_s": lambda v: f"the other {duration(v)}",
+    "gain_s": _gain,
+    "asked_share": lambda v: f"GPUs asked for are {number(v)} times those there are",
+    "reserved_gpus": lambda v: f"{count(int(v), 'GPU')} kept",
+    "fairness_s": lambda v: f"for past use {signed(v)} on its place",
+    "share_excess": lambda v: f"its user had {percent(abs(v))} {_side(v)} the share due",
+}
+
+
+def _side(excess: float) -> str:
+    return "more than" if excess > 0 else "less than"
+
+
+def _spread(d: Decision) -> str:
+    """How long those predicted alike ran, in words; "" where it was not recorded."""
+    given = dict(d.evidence)
+    if "p10_s" not in given or "p90_s" not in given:
+        return ""
+    low, high = (duration(max(0.0, float(given[name]))) for name in ("p10_s", "p90_s"))
+    return f"eight in ten of those predicted so ran {low} to {high}"
