@@ -5,6 +5,7 @@
     python -m benchmarks.chaos --seed 7 --enumerate           a calm run, killed at each of its
                                                               crash points in turn
     python -m benchmarks.chaos --seed 7 --pairs 100           and at two of them
+    python -m benchmarks.chaos --seed 7 --enumerate --freeze 60  stopped there, and not killed
 
 Supervisors, deciders that compete for the lease, analysts, API, maintenance and snapshots are the
 service's own, twice, on a simulated machine (`kernel`): clocks that are set, a disk that is full,
@@ -40,16 +41,17 @@ def plans(asked: argparse.Namespace, bench: Bench) -> Iterator[Plan]:
     seeds = range(int(first), int(last)) if last else [int(first)]
     for seed in seeds:
         if asked.at:
-            yield Plan(seed, asked.steps, tuple(map(int, asked.at.split(","))), calm=True)
+            at = tuple(map(int, asked.at.split(",")))
+            yield Plan(seed, asked.steps, at, asked.freeze, calm=True)
         elif asked.enumerate or asked.pairs:
             points = bench.play(Plan(seed, asked.steps, calm=True)).points
             if asked.enumerate:
                 for at in range(1, points + 1, asked.every):
-                    yield Plan(seed, asked.steps, (at,), calm=True)
+                    yield Plan(seed, asked.steps, (at,), asked.freeze, calm=True)
             draw = random.Random(f"pairs {seed}")
             for _ in range(asked.pairs):
-                first_at, second_at = draw.randint(1, points), draw.randint(1, points)
-                yield Plan(seed, asked.steps, (first_at, second_at), calm=True)
+                pair = draw.randint(1, points), draw.randint(1, points)
+                yield Plan(seed, asked.steps, pair, asked.freeze, calm=True)
         else:
             yield Plan(seed, asked.steps)
 
@@ -108,6 +110,8 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=1, help="only each so-manieth of them")
     parser.add_argument("--pairs", type=int, default=0, help="so many pairs of them, drawn")
     parser.add_argument("--at", default="", help="a calm run, killed at these points: 12,97")
+    parser.add_argument("--freeze", type=float, default=0.0, metavar="SECONDS",
+                        help="stop the process there for so long, and do not kill it")  # fmt: skip
     parser.add_argument("--database", choices=["sqlite", "postgresql"], default="sqlite")
     parser.add_argument("--most-wrong", type=int, default=100, help="stop after so many findings")
     parser.add_argument("--history", type=Path, help="of one run: write its history there")

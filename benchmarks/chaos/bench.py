@@ -26,7 +26,7 @@ from scheduler.service.api import tokens
 from scheduler.service.api.auth import service_user
 from scheduler.service.decide import supervisor as supervisors
 from scheduler.service.decide.decider import Decider
-from scheduler.service.log.store import store as stores
+from scheduler.service.log.store import line as lines
 from scheduler.service.log.store import tables
 from scheduler.service.log.store.schema import prepare
 from scheduler.service.log.store.store import Store
@@ -113,6 +113,7 @@ def _install_supervisor(patches: system.Patches) -> None:
     """It forks simulated processes, which are begun as it would begin them."""
     patches.put(supervisors, "get_context", lambda _: SimpleNamespace(Process=system.Child))
     patches.put(supervisors, "_told_by_signal", system.told_by_signal)
+    patches.put(supervisors, "_end_with_parent", system.end_with_parent)
     patches.put(supervisors, "run_api", lambda *args: PLAYED[0].run_api(*args))
     patches.put(supervisors, "prepare", lambda _: None)  # it was, before it was copied
     threads = SimpleNamespace(Thread=system.Thread, Event=system.Event)
@@ -165,8 +166,8 @@ def _watch(patches: system.Patches) -> None:
 
     patches.put(Store, "__init__", begun)
     patches.put(Decider, "turn", turned)
-    own = SimpleNamespace(flock=system.flock, LOCK_EX=fcntl.LOCK_EX)
-    patches.put(stores, "fcntl", own)
+    locks = {name: getattr(fcntl, name) for name in ("LOCK_EX", "LOCK_SH", "LOCK_NB")}
+    patches.put(lines, "fcntl", SimpleNamespace(flock=system.flock, **locks))
 
 
 def quiet() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlalchemy import event
 
-from benchmarks.chaos.kernel import Kernel, active
+from benchmarks.chaos.kernel import Kernel, Process, active
 from scheduler.service.log.store.store import Store
 
 SQLITE = {
@@ -60,6 +60,7 @@ class Disk:
 
     def __init__(self, kernel: Kernel, faults: Faults):
         self.kernel, self.faults = kernel, faults
+        self._writer: tuple[Process, float, Any]  # the last to be given PostgreSQL's lock
         OF_RUN[:] = [self]
 
     def adopt(self, store: Store) -> None:
@@ -99,13 +100,27 @@ class Disk:
                 raise sqlite3.OperationalError(SQLITE["locked"])
         elif "pg_advisory_xact_lock" in statement:
             self.kernel.point("before a write")
+            connection = context.root_connection.connection
             if self.faults.drawn(self.kernel, "locked"):
-                _fail(context.root_connection.connection, "locked")
-            trying = statement.replace("pg_advisory_xact_lock", "pg_try_advisory_xact_lock")
-            while not cursor.execute(trying, parameters).fetchone()[0]:
-                self.kernel.sleep(0.01)
+                _fail(connection, "locked")
+            self._wait_for_lock(cursor, parameters)
+            self._writer = self.kernel.me, self.kernel.clock, connection.driver_connection
             return True
         return None
+
+    def _wait_for_lock(self, cursor: Any, parameters: Any) -> None:
+        """Of PostgreSQL: who has it is timed out, if that was asked for, by the simulated clock.
+
+        A process that is stopped does nothing. One that runs does something at each of its pauses.
+        """
+        trying = "SELECT pg_try_advisory_xact_lock(%(n)s)"
+        while not cursor.execute(trying, {"n": parameters["n"]}).fetchone()[0]:
+            process, since, connection = self._writer
+            idle_s = self.kernel.clock - max(since, process.stopped_at)
+            hangs = process.frozen_until > self.kernel.clock
+            if hangs and 0 < int(parameters.get("ms", 0)) < idle_s * 1000:
+                connection.close()
+            self.kernel.sleep(0.01)
 
 
 _COMPILED: dict[str, tuple[Any, Any]] = {}  # statements, with the dialect they are in

@@ -50,7 +50,10 @@ class Host:
 
 @dataclass(eq=False)
 class Process:
-    """A process. Its threads die with it; `on_death` is what its kernel would clear up."""
+    """A process. Its threads die with it; `on_death` is what its kernel would clear up.
+
+    `ends_with_parent`: it is killed when its parent has ended.
+    """
 
     pid: int
     name: str
@@ -60,6 +63,8 @@ class Process:
     dead: bool = False
     exit_code: int | None = None
     why: str = ""
+    ends_with_parent: bool = False
+    stopped_at: float = 0.0
     frozen_until: float = 0.0
     threads: list[Fiber] = field(default_factory=list)
     told: list[int] = field(default_factory=list)  # signals
@@ -95,6 +100,7 @@ class Kernel:
     Args:
         seed: of who runs next and how long.
         crash_at: numbers of the crash points at which the process there dies.
+        freeze_s: it is stopped there for so many seconds instead; 0 = it dies.
 
     Attributes:
         clock: seconds since the run began: the true time, and every host's monotonic clock.
@@ -102,12 +108,18 @@ class Kernel:
         crashes: where processes died, and how often.
     """
 
-    def __init__(self, seed: int, crash_at: tuple[int, ...] = (), most_steps: int = 40_000):
+    def __init__(
+        self,
+        seed: int,
+        crash_at: tuple[int, ...] = (),
+        freeze_s: float = 0.0,
+        most_steps: int = 40_000,
+    ):
         self.draw = random.Random(f"schedule {seed}")
         self.clock = 0.0
         self.steps = self.points = 0
         self.most_steps = most_steps
-        self.crash_at = frozenset(crash_at)
+        self.crash_at, self.freeze_s = frozenset(crash_at), freeze_s
         self.crashes: Counter[str] = Counter()
         self.seen: Counter[str] = Counter()
         self.trace: list[tuple[float, str, str]] = []
@@ -115,6 +127,7 @@ class Kernel:
         self.processes: dict[int, Process] = {}
         self.fatal: BaseException | None = None
         self.on_kill: Callable[[Process, str], None] = lambda process, where: None
+        self.on_freeze: Callable[[Process, float], None] = lambda process, seconds: None
         self.on_start: Callable[[Process], None] = lambda process: None
         self._fibers: list[Fiber] = []
         self._pids = count(100)
@@ -143,11 +156,19 @@ class Kernel:
             raise Crash(where)
         self._pause()  # those that die go first
 
+    def freeze(self, process: Process, seconds: float) -> None:
+        """SIGSTOP, and SIGCONT so much later. It goes on to its next pause."""
+        process.stopped_at, process.frozen_until = self.clock, self.clock + seconds
+        self.on_freeze(process, seconds)
+
     def _die(self, process: Process, code: int, where: str) -> None:
         process.dead, process.exit_code = True, code
         if where:
             self.crashes[where] += 1
         self.on_kill(process, where)
+        for child in list(self.processes.values()):
+            if child.parent is process and child.ends_with_parent and not child.dead:
+                self._die(child, -9, "")
 
     def exits(self, process: Process, code: int) -> None:
         """It ends by itself, its other threads with it."""
@@ -192,7 +213,9 @@ class Kernel:
         self.points += 1
         self.seen[where] += 1
         self.trace.append((self.clock, process.name, where))
-        if self.points in self.crash_at:
+        if self.points in self.crash_at and self.freeze_s:
+            self.freeze(process, self.freeze_s)
+        elif self.points in self.crash_at:
             self.kill(process, f"{process.role}: {where}")
         self._pause()
 

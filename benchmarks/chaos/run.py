@@ -47,19 +47,22 @@ class Plan:
     Attributes:
         seed: of everything.
         steps: hand-overs between threads during which things go wrong.
-        crash_at: crash points at which the process there dies; None: as the seed draws.
+        crash_at: crash points at which the process there dies.
+        freeze_s: is stopped there for so many seconds, if any, and does not die.
         calm: nothing goes wrong but for `crash_at`.
     """
 
     seed: int
     steps: int = 4000
     crash_at: tuple[int, ...] = ()
+    freeze_s: float = 0.0
     calm: bool = False
 
     def told(self) -> str:
         """How the same run is asked for."""
         at = f" --at {','.join(map(str, self.crash_at))}" if self.crash_at else ""
-        return f"--seed {self.seed} --steps {self.steps}{at}"
+        frozen = f" --freeze {self.freeze_s:g}" if self.freeze_s else ""
+        return f"--seed {self.seed} --steps {self.steps}{at}{frozen}"
 
 
 @dataclass
@@ -104,8 +107,9 @@ class Simulation:
         self.plan, self.url, self.secrets = plan, url, secrets
         self.run = Run(plan)
         self.draw = random.Random(f"scene {plan.seed}")
-        self.kernel = Kernel(plan.seed, plan.crash_at)
+        self.kernel = Kernel(plan.seed, plan.crash_at, plan.freeze_s)
         self.kernel.on_kill, self.kernel.on_start = self._killed, self._started
+        self.kernel.on_freeze = self._frozen
         self.host, self.elsewhere = Host("host"), Host("elsewhere")
         self.healed = system.Event()
         self.faults = Faults(random.Random(f"faults {plan.seed}"), self.note)
@@ -156,6 +160,9 @@ class Simulation:
             self.run.wrong.append(f"{process.name} ended by itself: {process.why}")
         if process.role:
             self.note("died", process=process.name, role=process.role, where=where)
+
+    def _frozen(self, process: Process, seconds: float) -> None:
+        self.note("frozen", process=process.name, role=process.role, seconds=seconds)
 
     # --- processes --------------------------------------------------------------------------
 
@@ -264,8 +271,8 @@ class Simulation:
             kernel.sleep(1.0)
 
     def _one(self, draw: random.Random) -> None:
-        kernel, host = self.kernel, self.host
-        there = [p for p in kernel.processes.values() if p.role and not p.dead]
+        host = self.host
+        there = [p for p in self.kernel.processes.values() if p.role and not p.dead]
         what = draw.choices(
             [self._kill, self._freeze, self._set_clock, self._fill_disk, self._ask_to_stop],
             [5, 3, 1, 1, 1],
@@ -273,7 +280,6 @@ class Simulation:
         host.disk_full = False
         if there:
             what(draw, draw.choice(there))
-        del kernel
 
     def _kill(self, draw: random.Random, process: Process) -> None:
         if process.role == "shim" and draw.random() < 0.8:
@@ -281,9 +287,7 @@ class Simulation:
         self.kernel.kill(process, f"{process.role}: any moment")
 
     def _freeze(self, draw: random.Random, process: Process) -> None:
-        seconds = draw.choice([0.5, 2.0, 5.0, 12.0, 40.0])
-        process.frozen_until = self.kernel.clock + seconds
-        self.note("frozen", process=process.name, role=process.role, seconds=seconds)
+        self.kernel.freeze(process, draw.choice([0.5, 2.0, 5.0, 12.0, 40.0]))
 
     def _set_clock(self, draw: random.Random, _: Process) -> None:
         self.host.wall_s += draw.choice([-3600.0, -30.0, -2.0, 2.0, 30.0, 3600.0])

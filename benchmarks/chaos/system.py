@@ -249,6 +249,11 @@ def told_by_signal() -> list[int]:
     return _running().me.told
 
 
+def end_with_parent() -> None:
+    """PR_SET_PDEATHSIG of the calling process."""
+    _running().me.ends_with_parent = True
+
+
 # --- in place of what ---------------------------------------------------------------------------
 
 

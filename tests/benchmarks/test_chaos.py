@@ -8,8 +8,9 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from benchmarks.chaos.bench import Bench, quiet
+from benchmarks.chaos.bench import PLAYED, Bench, quiet
 from benchmarks.chaos.run import Plan
+from scheduler.service.decide.supervisor import Supervisor
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +41,36 @@ def test_a_process_may_die_at_any_point(bench: Bench, at: int) -> None:
     run = bench.play(Plan(3, crash_at=(at,), calm=True))
     assert run.wrong == []
     assert run.crashes.total() == 1
+
+
+@pytest.fixture(scope="module")
+def commits(bench: Bench) -> dict[str, int]:
+    """Of a calm run: a crash point within a transaction, by the role of who writes."""
+    assert bench.play(Plan(3, calm=True)).wrong == []
+    points = dict[str, int]()
+    for at, (_, name, where) in enumerate(PLAYED[0].kernel.trace, 1):
+        role = name.partition("/")[2].rpartition(".")[0].removesuffix("-1")
+        if where == "before a commit":
+            points.setdefault(role, at)
+    return points
+
+
+@pytest.mark.parametrize("role", ["api", "analyst", "decider"])
+def test_who_hangs_in_a_transaction_does_not_hold_up_the_service(
+    bench: Bench, commits: dict[str, int], role: str
+) -> None:
+    """An earlier version let all wait two minutes for any but the decider."""
+    run = bench.play(Plan(3, crash_at=(commits[role],), freeze_s=60.0, calm=True))
+    assert run.wrong == []
+    assert [one["role"] for one in run.history if one["what"] == "frozen"] == [role]
+
+
+def test_the_harness_notices_who_holds_up_the_service(
+    bench: Bench, commits: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Supervisor, "_kill_who_holds_up", lambda self: None)
+    run = bench.play(Plan(3, crash_at=(commits["analyst"],), freeze_s=60.0, calm=True))
+    assert any("nobody decided" in line for line in run.wrong)
 
 
 def test_the_harness_notices_who_acts_before_writing(

@@ -56,7 +56,7 @@ def _disturbed(history: History, start: float, end: float) -> list[float]:
             at += min(one["seconds"], history.begins.get("hangs_s", one["seconds"]))
         elif one["what"] == "died" and not one["where"]:
             continue  # by itself
-        elif one["what"] not in ("died", "fault", "clock", "stopped", "healed"):
+        elif one["what"] not in ("died", "fault", "clock", "stopped"):
             continue
         if one["at"] <= end and start - 1.0 <= at:
             found.append(min(at, end))

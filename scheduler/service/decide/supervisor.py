@@ -29,6 +29,7 @@ from sqlalchemy import make_url
 
 from features.files import sync, write_whole
 from features.folders import OpenFolder, private_folder
+from profiler import procs
 from scheduler.assembly import ALL_STATED, CoreSpec, Stated
 from scheduler.service.api.auth import service_user
 from scheduler.service.api.tokens import guard
@@ -43,8 +44,9 @@ from scheduler.service.log.restart import Choice, settle
 from scheduler.service.log.retention import keep_pruning
 from scheduler.service.log.snapshots import StateCheckpoints
 from scheduler.service.log.store.checkpoint import keep_checkpointed
+from scheduler.service.log.store.line import line_of
 from scheduler.service.log.store.schema import prepare
-from scheduler.service.log.store.store import Store
+from scheduler.service.log.store.store import WRITES_MS, Store
 from scheduler.service.metrics import Counts
 from scheduler.service.settings import Settings, SettingsError
 
@@ -311,6 +313,7 @@ def _process(
     `beat` is a number in shared memory: when it last asked whether to stop.
     """
     told = _told_by_signal()
+    _end_with_parent()
     if listening not in more:
         listening.close()  # or the port would be taken as long as we live
 
@@ -325,6 +328,12 @@ def _process(
         ours = isinstance(error, ValueError) and type(error) is not ValueError
         log.error("process_failed", why=str(error), exc_info=not ours)
         sys.exit(1)
+
+
+def _end_with_parent() -> None:
+    """Have the kernel kill this process when its supervisor is gone: one that hangs could not see
+    to it itself, and holds what others wait for."""
+    procs.prctl(procs.PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _told_by_signal() -> list[int]:
@@ -372,6 +381,7 @@ class Supervisor:
         self.settings = settings
         self.listening = listening
         self.log = structlog.get_logger("supervisor")
+        self._line = line_of(make_url(settings.database))
         decides = [Child("decider", run_decider, (this_process(),)), Child("analyst", run_analyst)]
         apis = [f"api-{i}" for i in range(1, settings.api_workers + 1)]
         names = ["follower"] if settings.follows else ["decider", "analyst"]
@@ -393,6 +403,7 @@ class Supervisor:
         self.log.info("listening", host=host, port=port)
         try:
             while not told:
+                self._kill_who_holds_up()
                 for child in self.children:
                     self._mind(child)
                 notify("READY=1\nWATCHDOG=1")
@@ -431,9 +442,22 @@ class Supervisor:
         if decides:
             most_s = max(DECIDER_HANGS_S, self.settings.lease_s * 4 / 3)
         if silent_s > most_s:
-            self.log.error("process_hangs", process=child.name, silent_s=round(silent_s, 1))
-            child.process.kill()
-            child.process.join()
+            self._kill(child, silent_s)
+
+    def _kill_who_holds_up(self) -> None:
+        """Kill a process that hangs while all others wait for it to have written."""
+        turn = None if self._line is None else self._line.head()
+        if turn is None or (writes_s := time.monotonic() - turn.since) < WRITES_MS / 1000:
+            return
+        for child in self.children:
+            if child.process is not None and child.process.pid == turn.pid:
+                self._kill(child, writes_s)
+
+    def _kill(self, child: Child, silent_s: float) -> None:
+        assert child.process is not None
+        self.log.error("process_hangs", process=child.name, silent_s=round(silent_s, 1))
+        child.process.kill()
+        child.process.join()
 
     def _start(self, child: Child, now: float) -> None:
         self.counts.beats[child.name].value = 0.0

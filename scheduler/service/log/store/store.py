@@ -7,12 +7,11 @@ one later. Whatever an event changes in the tables is written in its transaction
 
 from __future__ import annotations
 
-import fcntl
 import gc
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,11 +34,18 @@ from features.clock import Clock
 from scheduler.backends.events import Event, Kind, canonical
 from scheduler.service.log.store import leases
 from scheduler.service.log.store.leases import Lease
+from scheduler.service.log.store.line import line_of
 from scheduler.service.log.store.tables import events
 
 BUSY_TIMEOUT_MS = 10_000
 JOURNAL_PAGES = 16_384  # of SQLite, 64 MiB: beyond, commits carry it over if nobody else does
 LOCK = 0x70656C6C  # names the advisory lock of PostgreSQL: any number, the same in every process
+# All writers wait for the one that writes. One that does nothing for so long hangs: PostgreSQL ends
+# its transaction, and with SQLite its process is killed by who minds it.
+WRITES_MS = 10_000
+ALONE = text(
+    "SELECT set_config('idle_in_transaction_session_timeout', :ms, true), pg_advisory_xact_lock(:n)"
+)
 
 
 class StoreError(ValueError):
@@ -72,8 +78,7 @@ class Store:
         self.engine = _engine(url)
         self.clock = clock or Clock()
         self._watch = leases.Watch()
-        path = self.engine.url.database if self.is_sqlite else None
-        self._line = Path(f"{path}-line") if path and path != ":memory:" else None
+        self.line = line_of(self.engine.url)
 
     @property
     def is_sqlite(self) -> bool:
@@ -101,22 +106,13 @@ class Store:
             try:
                 with connection.begin():
                     if not self.is_sqlite:
-                        connection.execute(text("SELECT pg_advisory_xact_lock(:n)"), {"n": LOCK})
+                        connection.execute(ALONE, {"n": LOCK, "ms": str(WRITES_MS)})
                     yield connection
             finally:
                 connection.info.pop("writes", None)
 
-    @contextmanager
-    def _in_line(self) -> Iterator[None]:
-        """Writers of a SQLite file wait for each other here, where the kernel wakes the next at
-        once: SQLite itself makes them sleep and look again, for up to 100 ms."""
-        if self._line is None:
-            yield
-            return
-        # nobody else's: who can open a file can lock it
-        with open(self._line, "a", opener=_own) as line:
-            fcntl.flock(line, fcntl.LOCK_EX)
-            yield
+    def _in_line(self) -> AbstractContextManager[None]:
+        return nullcontext() if self.line is None else self.line.turn()
 
     def checkpoint(self) -> None:
         """Carry SQLite's journal over into the database file, so that no commit has to.
@@ -124,7 +120,7 @@ class Store:
         Most of it while others write; what they added meanwhile while they wait in line. Of a
         journal that is carried over whole the next writer begins at its start again.
         """
-        if self._line is None:
+        if self.line is None:
             return
         connection = self.engine.raw_connection()  # not in a transaction, where none can be made
         try:

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -29,6 +30,7 @@ from features.files import write_whole
 from pipeline.app import app
 from pipeline.commands import serve as serve_command
 from pipeline.errors import UserError
+from profiler import procs
 from scheduler.assembly import CoreSpec
 from scheduler.backends.events import Kind
 from scheduler.backends.local.host import HostError
@@ -43,6 +45,7 @@ from scheduler.service.log.cluster_changes import ClusterChanges, Wanted
 from scheduler.service.log.header import FOLLOWED, LogHeader, LogHeaderError, runnable
 from scheduler.service.log.present import Present
 from scheduler.service.log.restart import FileDiffers
+from scheduler.service.log.store.schema import prepare
 from scheduler.service.log.store.store import Store
 from scheduler.service.settings import Settings, SettingsError, read_settings
 
@@ -431,6 +434,65 @@ def test_a_decider_that_hangs_is_killed_and_the_jobs_go_on(tmp_path: Path) -> No
         finally:
             process.terminate()
             process.wait(30)
+
+
+def _until_state(pid: int, states: str) -> None:
+    """Wait for a process to be in one of these states; one that is gone is a zombie."""
+    until = time.monotonic() + 30
+    while (procs.parent_and_state(pid) or (0, "Z"))[1] not in states:
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def test_one_that_hangs_while_all_wait_for_it_to_have_written_is_killed(tmp_path: Path) -> None:
+    settings = given(tmp_path)
+    prepare(store := Store(settings.database))
+
+    def hangs(settings: Settings, stopping: Callable[[], bool]) -> None:
+        with Store(settings.database).writing():
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    with socket.socket() as listening:
+        minding = Supervisor(settings, listening)
+        child = supervisor.Child("maintenance", hangs)
+        minding.children = [child]
+        minding._start(child, time.monotonic())
+        assert child.process is not None
+        assert child.process.pid is not None
+        _until_state(child.process.pid, "T")
+        minding._kill_who_holds_up()
+        assert child.process.is_alive()  # not yet
+        with mock.patch.object(supervisor, "WRITES_MS", 0):
+            minding._kill_who_holds_up()
+        assert not child.process.is_alive()
+    assert store.take("decider", "another", 1.0)
+    store.close()
+
+
+def test_one_that_hangs_ends_with_its_supervisor(tmp_path: Path) -> None:
+    """An earlier version left it there: nobody else got the backend, or could write."""
+    settings = given(tmp_path)
+
+    def hangs(settings: Settings, stopping: Callable[[], bool]) -> None:
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    def minds(told: Any) -> None:
+        with socket.socket() as listening:
+            minding, child = Supervisor(settings, listening), supervisor.Child("maintenance", hangs)
+            minding._start(child, 0.0)
+            assert child.process is not None
+            told.send(child.process.pid)
+            time.sleep(60)
+
+    fork = get_context("fork")
+    hears, told = fork.Pipe(duplex=False)
+    minds_it = fork.Process(target=minds, args=(told,))
+    minds_it.start()
+    pid = hears.recv()
+    _until_state(pid, "T")
+    minds_it.kill()
+    minds_it.join()
+    _until_state(pid, "ZX")
 
 
 def test_who_stands_by_takes_no_lease_that_it_could_not_use(tmp_path: Path) -> None:

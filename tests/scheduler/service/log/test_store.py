@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
+import time
 import traceback
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +20,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from features.clock import Clock
 from scheduler.backends.events import Event, Kind
+from scheduler.service.log.store import store as stores
 from scheduler.service.log.store.checkpoint import keep_checkpointed
 from scheduler.service.log.store.leases import Lease, LeaseLost
 from scheduler.service.log.store.schema import check, migrations, prepare
@@ -51,6 +54,37 @@ def test_writers_beside_each_other_leave_no_gap(store: Store) -> None:
         seqs = list(pool.map(write, range(4)))
     assert sorted(seq for each in seqs for seq in each) == list(range(1, 81))
     assert all(each == sorted(each) for each in seqs)
+
+
+def test_who_writes_is_known_until_it_is_over(store: Store) -> None:
+    if store.line is None:
+        pytest.skip("PostgreSQL sees to it itself")
+    assert store.line.head() is None
+    with store.writing():
+        turn = store.line.head()
+        assert turn is not None
+        assert turn.pid == os.getpid()
+        assert turn.since <= time.monotonic()
+    assert store.line.head() is None
+    with pytest.raises(RuntimeError), store.writing():
+        raise RuntimeError
+    assert store.line.head() is None
+
+
+def test_postgresql_ends_a_transaction_in_which_nothing_happens(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if store.is_sqlite:
+        pytest.skip("the process is killed: see test_serve")
+    monkeypatch.setattr(stores, "WRITES_MS", 100)
+
+    def hang(connection: Connection, _: list[Event]) -> None:
+        time.sleep(0.5)
+        connection.execute(text("SELECT 1"))
+
+    with pytest.raises(SQLAlchemyError):
+        store.append([NOTE], hang)
+    assert store.last_seq() == 0
 
 
 def test_table_changes_and_events_are_one(store: Store) -> None:

@@ -1,0 +1,80 @@
+"""The line in which writers of a SQLite file wait for each other.
+
+The kernel wakes the next at once: SQLite itself makes them sleep and look again, for up to 100 ms.
+Whoever is at its head says so in the file, so that one who stays there can be found.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import URL
+
+SIZE = 48  # of what is written: it never grows, and needs no room on a full disk after the first
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Who writes: a process of this host, and since when, seconds on the monotonic clock."""
+
+    pid: int
+    since: float
+
+
+def line_of(url: URL) -> Line | None:
+    """That of a database; None: the database has its own, or nobody else can open it."""
+    file = url.database if url.get_backend_name() == "sqlite" else None
+    return Line(Path(f"{file}-line")) if file and file != ":memory:" else None
+
+
+class Line:
+    """The line before one file, which need not exist."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Wait for one's turn, and have it."""
+        # nobody else's: who can open a file can lock it
+        file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            _tell(file, f"{os.getpid()} {time.monotonic()}")
+            yield
+            _tell(file, "")
+        finally:
+            os.close(file)
+
+    def head(self) -> Turn | None:
+        """Whose turn it is; None: nobody's."""
+        try:
+            file = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return None
+        try:
+            said = os.pread(file, SIZE, 0).split()
+            if len(said) != 2 or _free(file):  # who died in its turn left its name
+                return None
+            return Turn(int(said[0]), float(said[1]))
+        finally:
+            os.close(file)
+
+
+def _tell(file: int, who: str) -> None:
+    with suppress(OSError):  # a full disk: it is not known, and that is all
+        os.pwrite(file, who.ljust(SIZE).encode(), 0)
+
+
+def _free(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
