@@ -41,8 +41,8 @@ def plans(asked: argparse.Namespace, bench: Bench) -> Iterator[Plan]:
     seeds = range(int(first), int(last)) if last else [int(first)]
     for seed in seeds:
         if asked.at:
-            at = tuple(map(int, asked.at.split(",")))
-            yield Plan(seed, asked.steps, at, asked.freeze, calm=True)
+            named = tuple(map(int, asked.at.split(",")))
+            yield Plan(seed, asked.steps, named, asked.freeze, calm=True)
         elif asked.enumerate or asked.pairs:
             points = bench.play(Plan(seed, asked.steps, calm=True)).points
             if asked.enumerate:
