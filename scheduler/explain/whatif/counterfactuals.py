@@ -414,7 +414,8 @@ def _beside(told: StartForecast, was: StartForecast, then: StartForecast) -> Sta
 
     p50 = moved(told.start_p50, was.start_p50, then.start_p50)
     p90 = moved(told.start_p90, was.start_p90, then.start_p90)
-    return starting(then, p50, p90)
+    p10 = moved(told.start_p10, was.start_p10, then.start_p10)
+    return starting(then, p10, p50, p90)
 
 
 def _starts_in(worlds: list[World], job_id: str) -> bool:

@@ -35,6 +35,7 @@ class StartForecast:
         samples: futures it was read from; 0 for what is known already.
         why_not: why there is no estimate; "" when there is; of a crude one, that it is.
         starts: the starts behind it, ascending; inf for those beyond the horizon.
+        start_p10: before which it starts in one case of ten.
     """
 
     made_at: float
@@ -45,6 +46,7 @@ class StartForecast:
     samples: int = 0
     why_not: str = ""
     starts: tuple[float, ...] = ()
+    start_p10: float | None = None
 
 
 class Futures:
@@ -180,11 +182,12 @@ class Futures:
 
 
 def starting(
-    made: StartForecast, start_p50: float | None, start_p90: float | None
+    made: StartForecast, p10: float | None, start_p50: float | None, start_p90: float | None
 ) -> StartForecast:
     """A forecast with another start; the end moves with it."""
-    if start_p50 is not None and start_p90 is not None:
-        start_p90 = max(start_p50, start_p90)
+    if start_p50 is not None:
+        p10 = None if p10 is None else min(p10, start_p50)
+        start_p90 = None if start_p90 is None else max(start_p50, start_p90)
 
     def moved(end: float | None, was: float | None, start: float | None) -> float | None:
         if end is None or was is None or start is None:
@@ -193,6 +196,7 @@ def starting(
 
     return replace(
         made,
+        start_p10=p10,
         start_p50=start_p50,
         start_p90=start_p90,
         end_p50=moved(made.end_p50, made.start_p50, start_p50),
@@ -269,7 +273,7 @@ def end_of(core: Core, memory: Memory, now: float, job_id: str) -> StartForecast
 
 def _end(now: float, start: float, quantiles: Quantiles) -> StartForecast:
     p50, p90 = (start + at_level(quantiles, level) for level in (0.5, 0.9))
-    return StartForecast(now, start, start, max(p50, now), max(p90, now))
+    return StartForecast(now, start, start, max(p50, now), max(p90, now), start_p10=start)
 
 
 def summary(now: float, starts: list[float], ends: list[float], horizon_s: float) -> StartForecast:
@@ -282,7 +286,9 @@ def summary(now: float, starts: list[float], ends: list[float], horizon_s: float
     p50, p90, end_p50, end_p90 = (
         _level(now, values, level, horizon_s) for values in (starts, ends) for level in (0.5, 0.9)
     )
-    return StartForecast(now, p50, p90, end_p50, end_p90, len(starts), starts=tuple(sorted(starts)))
+    p10 = min(_level(now, starts, 0.1, horizon_s), p50)
+    seen = tuple(sorted(starts))
+    return StartForecast(now, p50, p90, end_p50, end_p90, len(starts), starts=seen, start_p10=p10)
 
 
 def _level(now: float, values: list[float], level: float, horizon_s: float) -> float:

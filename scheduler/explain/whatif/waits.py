@@ -28,12 +28,16 @@ from scheduler.explain.whatif.forecasts import CRUDE, SOON_S, StartForecast, cru
 from scheduler.explain.whatif.memory import Memory
 
 Floats = NDArray[np.float64]
-LEVELS = (0.5, 0.9)
+LEVELS = (0.1, 0.5, 0.9)
 WINDOW = 6000  # latest notes that are kept
 ALIKE = 500  # of them, those that are asked about a job
 PRIOR = tuple(NormalDist(0.0, 1.5).inv_cdf((i + 0.5) / 10) for i in range(10))
 PRIOR_WEIGHT = 2.0  # batches that the belief before anything was seen is worth
-FUTURES = {0.5: 0.5, 0.9: 0.25}  # how far futures count, by level; the rest are queue figures
+FUTURES = {
+    0.1: 0.5,
+    0.5: 0.5,
+    0.9: 0.25,
+}  # how far futures count, by level; the rest are queue figures
 FEW = 0.15  # of the weight that waited longest: of times beyond, what was seen says nothing
 AT_ONCE = 6  # of those that wait, and of those new among them, noted in one look
 LOOKS = 15.0  # looks in the time that jobs wait on average
@@ -154,12 +158,16 @@ class Waits:
         own = [now + max(0.0, ahead_s * off - SOON_S) for off in waits]
         if p50 is None or p90 is None:
             lasts = (rough.end_p50 or rough.start_p50) - rough.start_p50
-            return StartForecast(now, own[0], own[1], own[0] + lasts, None, why_not=CRUDE)
-        new50, new90 = (
+            crudely = StartForecast(
+                now, rough.start_p50, None, rough.start_p50 + lasts, why_not=CRUDE
+            )
+            return starting(crudely, *own)
+        p10 = p50 if made.start_p10 is None else made.start_p10
+        mixed = (
             _between(now, at, figures, FUTURES[level])
-            for at, figures, level in zip((p50, p90), own, LEVELS, strict=True)
+            for at, figures, level in zip((p10, p50, p90), own, LEVELS, strict=True)
         )
-        return starting(made, new50, new90)
+        return starting(made, *mixed)
 
     def _levels(self, stands: tuple[float, ...], now: float) -> tuple[float, ...]:
         """By which factors the crude rule is off for a job that stands there."""

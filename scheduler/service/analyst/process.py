@@ -79,6 +79,7 @@ class Analyst:
         memory: what is remembered beside the core.
         waits: learned from how those that waited fared.
         promised, latest: of jobs that wait, as told at submission and as last told.
+        reply: answers a question.
     """
 
     def __init__(
@@ -117,7 +118,7 @@ class Analyst:
         self._served: dict[str, int] = {}  # by who asked: the turn they were answered in last
         self._turns = count(1)
         self._futures: tuple[int, float, Futures] | None = None
-        self._answers = Answers(self)
+        self.reply = Answers(self).reply
         self._answering = False
 
     # --- life -------------------------------------------------------------------------------
@@ -395,7 +396,7 @@ class Analyst:
             began = time.process_time()
             self._answering = True
             try:
-                reply = self._answers.reply(row.kind, json.loads(row.body))
+                reply = self.reply(row.kind, json.loads(row.body))
             finally:
                 self._answering = False
             self.store.append([], partial(_answered, row.id, reply, self.clock.now()))

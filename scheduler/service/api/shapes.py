@@ -16,6 +16,7 @@ from scheduler.service.log.store.reads import JobRow, Standing, StartForecastRow
 class Foreseen:
     """Start and end (seconds since the epoch), and the reason to wait, in one possible world."""
 
+    start_p10: Annotated[float | None, Field(description="In one of ten.")] = None
     start_p50: Annotated[float | None, Field(description="It starts by then in half.")] = None
     start_p90: Annotated[float | None, Field(description="In nine of ten.")] = None
     end_p50: Annotated[float | None, Field(description="It ends by then in half.")] = None

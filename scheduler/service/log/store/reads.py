@@ -479,12 +479,11 @@ class VisibleQueries:
 
     def _starts(self, ids: list[str]) -> dict[str, dict[str, Any]]:
         """When each of some waiting jobs should start, as last foreseen."""
-        names = ("start_p50", "start_p90", "why_not")
-        query = select(forecasts.c.job_id, *(forecasts.c[name] for name in names)).where(
+        query = select(forecasts.c.job_id, *(forecasts.c[name] for name in _FORESEEN)).where(
             forecasts.c.basis == "latest", forecasts.c.job_id.in_(ids)
         )
         rows = self._all(query) if ids else []
-        return {row["job_id"]: {name: row[name] for name in names} for row in rows}
+        return {row["job_id"]: {name: row[name] for name in _FORESEEN} for row in rows}
 
     def _decision_lines(self, rows: Sequence[RowMapping]) -> list[Line]:
         bodies = [json.loads(row["body"]) for row in rows]
@@ -561,10 +560,11 @@ _FROM_SPEC = (
     "command", "workdir", "user", "cpus", "memory_mib", "gpu_type",
     "time_limit_s", "share", "profile",
 )  # fmt: skip
+_FORESEEN = ("start_p10", "start_p50", "start_p90", "why_not")
 _FROM_ROW = tuple(
     name
     for name in JobRow.__slots__
-    if name not in (*_FROM_SPEC, "placement", "partner", "start_p50", "start_p90", "why_not")
+    if name not in (*_FROM_SPEC, "placement", "partner", *_FORESEEN)
 )
 
 

@@ -31,6 +31,7 @@ class StartForecastRow:
     end_p50: float | None
     end_p90: float | None
     why_not: str = ""
+    start_p10: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,8 @@ class JobRow:
         state, exit_code, detail: of its end.
         hold: "owner" or "operator": who may release it; "": it is not held. held_by, held_at: by
             whom and since when it is.
-        start_p50, start_p90: of a job that waits, as last foreseen; None: unknown, for `why_not`.
+        start_p10, start_p50, start_p90: of a job that waits, as last foreseen; None: unknown,
+            for `why_not`.
     """
 
     job_id: str
@@ -82,6 +84,7 @@ class JobRow:
     start_p50: float | None = None
     start_p90: float | None = None
     why_not: str = ""
+    start_p10: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

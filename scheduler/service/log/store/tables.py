@@ -110,6 +110,7 @@ forecasts = Table(
     Column("end_p50", Float(53)),
     Column("end_p90", Float(53)),
     Column("why_not", String(256), nullable=False, server_default=""),
+    Column("start_p10", Float(53)),
 )
 
 nodes = Table(
