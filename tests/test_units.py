@@ -1,4 +1,4 @@
-"""Units for systemd: it reads them, and they drop what rights they can."""
+"""Units for systemd and the container: they are read, and drop what rights they can."""
 
 from __future__ import annotations
 
@@ -8,17 +8,32 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 
-UNITS = sorted((Path(__file__).parents[1] / "deploy").rglob("*.service"))
+from benchmarks.pages import mistake
+from scheduler.service.settings import Settings
+
+DEPLOY = Path(__file__).parents[1] / "deploy"
+UNITS = sorted(DEPLOY.rglob("*.service"))
+NAMES = [str(unit.relative_to(DEPLOY)) for unit in UNITS]
+IMAGE = DEPLOY / "container"
+
+
+def said_by(unit: Path) -> dict[str, str]:
+    return dict(re.findall(r"^(\w+)=(.*)$", unit.read_text(), re.MULTILINE))
 
 
 def test_there_are_units() -> None:
-    assert [unit.parent.name for unit in UNITS] == ["slurm", "systemd"]
+    assert NAMES == [
+        "slurm/pellucid-advise.service",
+        "slurm/pellucid.service",
+        "systemd/pellucid.service",
+    ]
 
 
-@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.parent.name)
+@pytest.mark.parametrize("unit", UNITS, ids=NAMES)
 def test_it_says_that_it_lives_and_gives_up_rights(unit: Path) -> None:
-    said = dict(re.findall(r"^(\w+)=(.*)$", unit.read_text(), re.MULTILINE))
+    said = said_by(unit)
     assert said["Type"] == "notify"
     assert int(said["WatchdogSec"]) >= 30
     assert int(said["LimitNOFILE"]) >= 65_536
@@ -26,17 +41,51 @@ def test_it_says_that_it_lives_and_gives_up_rights(unit: Path) -> None:
     assert "--keep-log" in said["ExecStart"]
     for kept in ("CAP_SYS_ADMIN", "CAP_NET_ADMIN", "CAP_SYS_MODULE", "CAP_NET_RAW", "~"):
         assert kept not in said["CapabilityBoundingSet"]
+    assert mistake(["pellucid", *said["ExecStart"].split()[1:]]) is None
+
+
+def test_what_only_looks_has_no_right_at_all() -> None:
+    said = said_by(DEPLOY / "slurm" / "pellucid-advise.service")
+    assert said["User"] == "pellucid"
+    assert said["CapabilityBoundingSet"] == said["AmbientCapabilities"] == ""
+    assert said["ProtectSystem"] == "strict"
+    assert said["NoNewPrivileges"] == said["ProtectHome"] == said["PrivateDevices"] == "yes"
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
-@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.parent.name)
+@pytest.mark.parametrize("unit", UNITS, ids=NAMES)
 def test_systemd_reads_it(unit: Path, tmp_path: Path) -> None:
     program = tmp_path / "pellucid"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
     text = unit.read_text().replace("/opt/pellucid/bin/pellucid", str(program))
     copy = tmp_path / "pellucid-checked.service"
-    copy.write_text(re.sub("slurmctld.service|User=slurm", "", text))
+    copy.write_text(re.sub("(munge|slurmctld).service|^User=.*", "", text, flags=re.M))
     asked = ["systemd-analyze", "verify", "--man=no", str(copy)]
     done = subprocess.run(asked, capture_output=True, text=True, check=False)
     assert [line for line in done.stderr.splitlines() if "pellucid" in line] == []
+
+
+def test_the_image_runs_a_command_that_is_there_without_rights() -> None:
+    text = (IMAGE / "Containerfile").read_text()
+    for said in re.findall(r"^CMD (\[.*\])$", text, re.MULTILINE):
+        assert mistake(["pellucid", *yaml.safe_load(said)]) is None
+    named = re.findall(r"PELLUCID_(\w+)=", text)
+    assert named
+    assert {name.lower() for name in named} <= Settings.model_fields.keys()
+    for stage in re.split(r"^FROM ", text, flags=re.MULTILINE)[2:]:
+        assert re.findall(r"^USER (.*)$", stage, re.MULTILINE)[-1] == "65010:65010"
+
+
+def test_every_container_gives_up_what_it_can() -> None:
+    services = yaml.safe_load((IMAGE / "compose.yaml").read_text())["services"]
+    stages = set(re.findall(r"^FROM \S+ AS (\w+)$", (IMAGE / "Containerfile").read_text(), re.M))
+    assert len(services) == 2
+    for service in services.values():
+        assert service["read_only"]
+        assert service["cap_drop"] == ["ALL"]
+        assert service["security_opt"] == ["no-new-privileges:true"]
+        assert all(port.startswith("127.0.0.1:") for port in service["ports"])
+        build = service["build"]
+        assert build["target"] in stages
+        assert (IMAGE / build["context"] / build["dockerfile"]).resolve().is_file()
