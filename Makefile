@@ -60,8 +60,9 @@ mutants: install ## Plant bugs, one at a time: would the tests notice?
 wheel: install ## Build the wheel, into dist/; twice, to the same bytes
 	$(BIN)/python -m benchmarks.wheel dist
 
-wheel-test: install ## Install the wheel by itself, outside the repository, and use it
-	PELLUCID_WHEEL=1 $(BIN)/python -m pytest tests/wheel
+PYTHONS ?=
+wheel-test: install ## Install the wheel by itself, outside the repository, and use it; PYTHONS="...": for these, too
+	PELLUCID_WHEEL=1 PELLUCID_PYTHONS="$(PYTHONS)" $(BIN)/python -m pytest tests/wheel
 
 clean: ## Remove what the pipeline made (not .venv)
 	rm -rf data/trace data/features.parquet data/candidate data/bundle data/runs data/metrics data/plots data/report.html mlflow.db mlartifacts

@@ -71,9 +71,13 @@ def left_out(wheel: Path) -> list[str]:
     return sorted(name for name in names if name not in held and not name.endswith(".md"))
 
 
-def install(wheel: Path, folder: Path) -> Path:
-    """Install a wheel without extras, its versions those of `constraints.txt`. Its Python."""
-    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+def install(wheel: Path, folder: Path, by: str = sys.executable) -> Path:
+    """Install a wheel without extras, its versions those of `constraints.txt`. Its Python.
+
+    Args:
+        by: the interpreter to install it for.
+    """
+    subprocess.run([by, "-m", "venv", str(folder)], check=True)
     python = folder / "bin" / "python"
     _pip(python, "install", "-c", str(ROOT / "constraints.txt"), str(wheel))
     return python
@@ -86,7 +90,7 @@ def sizes_mb(python: Path) -> dict[str, float]:
     found = {
         path.name: sum(file.stat().st_size for file in _files(path)) / 1e6
         for path in Path(said.stdout.strip()).iterdir()
-        if not path.name.startswith(BROUGHT)
+        if path.name.split("-")[0] not in BROUGHT
     }
     return dict(sorted(found.items(), key=lambda one: -one[1]))
 

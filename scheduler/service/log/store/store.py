@@ -307,6 +307,8 @@ def _engine(url: str) -> Engine:
     try:
         return create_engine(parsed, hide_parameters=True, pool_pre_ping=True)
     except (NoSuchModuleError, ImportError) as error:
+        if getattr(error, "name", None) == "psycopg":
+            raise  # the command line knows the extra that brings it
         raise StoreError(f"database {parsed.render_as_string()}: {error}") from None
 
 
