@@ -94,7 +94,7 @@ def log_training(
         margin: by how much more than the champion's it must be.
         card: the model card as HTML; by default one made from the bundle alone.
         tracking_uri: MLflow store, a database.
-        artifact_root: folder for artifacts.
+        artifact_root: folder for artifacts; a relative one moves with the folder it is in.
         name: registered model.
         files: further files to keep with the run.
     """
@@ -248,7 +248,10 @@ def _experiment(client: MlflowClient, artifact_root: Path) -> str:
         "mlflow.experimentKind": "custom_model_development",
         NOTE: "Models of job durations, one run per training; the champion is what is exported.",
     }
-    location = artifact_root.resolve().as_uri()
+    # MLflow keeps absolute places only. A relative one is kept as seen from wherever MLflow runs: the
+    # folder can be moved, database and artifacts together.
+    here = artifact_root if artifact_root.is_absolute() else Path("/proc/self/cwd", artifact_root)
+    location = here.as_uri()
     return str(client.create_experiment(EXPERIMENT, artifact_location=location, tags=tags))
 
 

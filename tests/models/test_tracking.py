@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
+import signal
+import socket
 import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from urllib.error import URLError
+from urllib.request import Request, urlopen
 
 import mlflow
 import numpy as np
@@ -108,3 +118,68 @@ def test_as_good_a_challenger_that_holds_more_models_is_champion(bundle, tmp_pat
     assert "which has no packing model" in told[1][1]
     mlflow.set_registry_uri(before[0])
     mlflow.set_tracking_uri(before[1])
+
+
+@contextmanager
+def ui(folder):
+    """The server of the UI in a folder, as `make mlflow` starts it: asks and returns JSON or bytes."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"http://127.0.0.1:{free.getsockname()[1]}"
+    words = ["server", "--backend-store-uri", "sqlite:///mlflow.db", "--workers", "1"]
+    words += ["--default-artifact-root", "mlartifacts", "--port", address.rpartition(":")[2]]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mlflow", *words],
+        cwd=folder,
+        env={**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+    def ask(path, said=None):
+        body = None if said is None else json.dumps(said).encode()
+        headers = {"Content-Type": "application/json"}
+        with urlopen(Request(f"{address}/{path}", body, headers)) as answer:
+            return answer.read()
+
+    try:
+        while process.poll() is None:
+            try:
+                ask("health")
+                break
+            except URLError:
+                time.sleep(0.2)
+        yield ask
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait(60)
+
+
+def test_the_folder_can_be_moved_and_the_ui_goes_back_a_version(bundle, tmp_path, monkeypatch):
+    before = tmp_path / "before"
+    before.mkdir()
+    monkeypatch.chdir(before)
+    for intercept in (1.0, 2.0):  # the better, the later
+        model = AdditiveModel(bundle.duration.axes, bundle.duration.terms, intercept)
+        run = log_training(
+            Bundle(duration=model).save(before / "bundle"),
+            evaluate=lambda model: model.intercept,
+            params={},
+            metrics={},
+            input_digest="abc",
+        )
+        assert run.promoted
+    assert Bundle.load(champion_bundle(into="copy")).duration.intercept == 2.0
+    moved = before.rename(tmp_path / "moved")
+    monkeypatch.chdir(moved)
+    assert Bundle.load(champion_bundle(into="again")).duration.intercept == 2.0
+    with ui(moved) as ask:
+        card = ask(f"get-artifact?path=card.html&run_uuid={run.run_id}")
+        assert b"<html" in card
+        shown = ask(f"ajax-api/2.0/mlflow/registered-models/get?name={MODEL_NAME}")
+        assert json.loads(shown)["registered_model"]["aliases"] == [
+            {"alias": "champion", "version": "2"}
+        ]
+        alias = {"name": MODEL_NAME, "alias": "champion", "version": "1"}
+        ask("ajax-api/2.0/mlflow/registered-models/alias", alias)
+    assert Bundle.load(champion_bundle(into="back")).duration.intercept == 1.0
