@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import configparser
+import re
 from functools import cache
 from pathlib import Path
 
 import grimp
 import pytest
 import yaml
+from dvc_render.html import HTML
+from dvc_render.vega import VegaRenderer
 
 ROOT = Path(__file__).resolve().parents[2]
 STAGES = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
@@ -83,6 +87,17 @@ def test_what_the_parameters_name_is_hashed() -> None:
                 assert (ROOT / str(named)).is_file()
     assert "${train.edits}" in STAGES["train"]["deps"]
     assert "${cluster}" in STAGES["simulate"]["deps"]
+
+
+def test_the_page_of_plots_needs_no_network() -> None:
+    said = configparser.ConfigParser()
+    said.read_string(re.sub(r"^ +", "", (ROOT / ".dvc" / "config").read_text(), flags=re.M))
+    template = (ROOT / ".dvc" / said["plots"]["html_template"]).read_text()
+    page = HTML(template).with_scripts(VegaRenderer.SCRIPTS).with_element("<p>drawn</p>").embed()
+    assert "<p>drawn</p>" in page
+    assert re.findall(r"""<(?:script|link|img)[^>]+(?:src|href)=["']?(?:https?:)?//""", page) == []
+    for library in re.findall(r"npm/([\w-]+)@([\d.]+)", VegaRenderer.SCRIPTS):
+        assert "/* {} {}\n".format(*library) in page
 
 
 def test_no_stage_is_always_run_again() -> None:
