@@ -63,7 +63,9 @@ def test_systemd_reads_it(unit: Path, tmp_path: Path) -> None:
     copy.write_text(re.sub("(munge|slurmctld).service|^User=.*", "", text, flags=re.M))
     asked = ["systemd-analyze", "verify", "--man=no", str(copy)]
     done = subprocess.run(asked, capture_output=True, text=True, check=False)
-    assert [line for line in done.stderr.splitlines() if "pellucid" in line] == []
+    said = [line for line in done.stderr.splitlines() if "pellucid" in line]
+    newer = "Unknown key name 'DelegateSubgroup'"  # systemd 254; an older one leaves it out
+    assert [line for line in said if newer not in line] == []
 
 
 def test_the_image_runs_a_command_that_is_there_without_rights() -> None:

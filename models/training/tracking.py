@@ -248,8 +248,8 @@ def _experiment(client: MlflowClient, artifact_root: Path) -> str:
         "mlflow.experimentKind": "custom_model_development",
         NOTE: "Models of job durations, one run per training; the champion is what is exported.",
     }
-    # MLflow keeps absolute places only. A relative one is kept as seen from wherever MLflow runs: the
-    # folder can be moved, database and artifacts together.
+    # MLflow keeps absolute places only. A relative one is kept as seen from wherever MLflow runs:
+    # the folder can be moved, database and artifacts together.
     here = artifact_root if artifact_root.is_absolute() else Path("/proc/self/cwd", artifact_root)
     location = here.as_uri()
     return str(client.create_experiment(EXPERIMENT, artifact_location=location, tags=tags))

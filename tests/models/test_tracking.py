@@ -122,7 +122,7 @@ def test_as_good_a_challenger_that_holds_more_models_is_champion(bundle, tmp_pat
 
 @contextmanager
 def ui(folder):
-    """The server of the UI in a folder, as `make mlflow` starts it: asks and returns JSON or bytes."""
+    """The server of the UI in a folder, as `make mlflow` starts it: a function that asks it."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"http://127.0.0.1:{free.getsockname()[1]}"
     words = ["server", "--backend-store-uri", "sqlite:///mlflow.db", "--workers", "1"]
