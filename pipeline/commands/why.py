@@ -13,7 +13,7 @@ from pipeline.remote import JOB, JSON, SERVER, TOKEN, between, connect, print_js
 LABEL = 13  # columns of the labels
 TOO_SMALL = "VcTooSmall"  # a job that cannot start: said before anything else
 MOST_TRIED = 4  # changes of a job in Slurm that are told
-BRIEFLY = 2  # changes that are told unless asked for all
+BRIEFLY = 1  # of the changes that would help, the best; unless asked for all
 CODES = Annotated[bool, typer.Option("--codes", help="Also print reason codes.")]
 FULL = Annotated[bool, typer.Option("--full", help="Say all that is known of its wait.")]
 
@@ -32,9 +32,10 @@ def why(
 ) -> None:
     """Say why a job waits (or runs where it does, or how it ended), and when it will start.
 
-    What is in its way at this moment, who overtook it and why they could, and what would help:
-    each tried on a copy of the scheduler before it is said. With --full also what makes its place
-    in line, what is promised, and what was not tried. In front of Slurm, ids are Slurm's.
+    What is in its way at this moment, who overtook it and why they could, what has moved its start
+    by much, and what would help most: each tried on a copy of the scheduler before it is said. What
+    would help keeps its place. With --full also what makes its place in line, what is promised,
+    what else would help, and what was not tried. In front of Slurm, ids are Slurm's.
 
     Examples:
 
@@ -108,7 +109,7 @@ def told(
     elif analysis is not None:
         rows.append(("Not examined", f"what is in its way: {analysis['unavailable']}."))
     lines = _first_lines(explained, analysis if known else None, now, codes=codes)
-    return lines + [_row(label, text) for label, text in rows]
+    return lines + [_row(label, text) for label, text in rows if text]
 
 
 def _slurms_lines(detail: str) -> list[tuple[str, str]]:
@@ -141,6 +142,8 @@ def _briefly(explained: dict[str, Any], now: float, *, codes: bool) -> list[str]
         rows.append(("In the way", analysis["in_the_way"]))
     if explained["overtaken"]:
         rows.append(("Overtaken", explained["overtaken"]["text"]))
+    if analysis.get("changed_much"):
+        rows.append(("Changed", analysis["changed"]))
     rows += [("You could", _suggestion(one)) for one in analysis["suggestions"][:BRIEFLY]]
     if never:
         rows.append(("You could", f"{explained['next_step']}."))
@@ -173,7 +176,8 @@ def _about_the_wait(
 ) -> list[tuple[str, str]]:
     rows = []
     if analysis is not None:
-        rows += [("In the way", analysis["in_the_way"]), ("Place", analysis["place"])]
+        rows += [("In the way", analysis["in_the_way"]), ("Or", analysis["otherwise"])]
+        rows.append(("Place", analysis["place"]))
     elif explained["standing"] is not None:
         place = explained["standing"]
         rows.append(("Place", f"Number {place['position']} of {place['waiting']}."))
@@ -197,7 +201,7 @@ def _what_would_help(
             rows.append(("You could", f"{explained['next_step']}."))
         for one in analysis["suggestions"]:
             assumed = f" Assumed: {'; '.join(one['assumed'])}." if one["assumed"] else ""
-            rows.append(("You could", _suggestion(one) + assumed))
+            rows.append(("You could", f"{_suggestion(one)}.{assumed}"))
     elif explained["next_step"] and not explained["hold"]:
         rows.append(("You could", f"{explained['next_step']}"))
     if explained["estimate_s"] is not None:
@@ -220,8 +224,8 @@ def _suggestion(one: dict[str, Any]) -> str:
     from scheduler.explain.words import roughly
 
     gain = "at once" if one["starts_now"] else f"{roughly(one['gain_s'])} earlier"
-    how = f" ({one['command']} keeps its place)" if one["command"] else ""
-    return f"{one['words']}: {gain}{how}."
+    how = f": {one['command']}" if one["command"] else ""
+    return f"{one['words']}, {gain}{how}"
 
 
 def _sharing(packing: dict[str, Any]) -> list[tuple[str, str]]:

@@ -153,6 +153,7 @@ def lines(found: Counterfactuals) -> list[str]:
     """The answer for a person."""
     when = datetime.fromtimestamp(found.at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     said = [f"At {when} it waited: {found.why.text}.", found.said["in_the_way"]]
+    said += filter(None, [found.said["otherwise"]])
     said += [_line(outcome) for outcome in found.helped]
     if not found.helped:
         said.append("No change that was tried would have started it earlier.")

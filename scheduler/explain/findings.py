@@ -199,6 +199,7 @@ def told(
         "instead": [[plain(holder) for holder in runs] for runs in found.way.instead][:most],
         "still": "" if found.way.still is None else _STILL.get(found.way.still, _UNSAID),
         "in_the_way": way_words(found, holders),
+        "otherwise": otherwise_words(found),
         "position": found.position,
         "waiting": found.waiting,
         "order": [{"what": what, "seconds": seconds} for what, seconds in found.order],
@@ -223,15 +224,21 @@ def way_words(found: Answer, holders: list[dict[str, Any]]) -> str:
             return f"{numbers} What holds it up was not found."
         even_then = _STILL.get(found.way.still, _UNSAID)
         return f"{numbers} Even with nothing in its way it would not start yet: {even_then}."
-    parts = [_group(kind, holders) for kind in Kind]
-    others = len(found.way.alternatives)
-    instead = f", or without any of {count(others, 'other')}" if others > 1 else ""
-    instead = ", or without one other" if others == 1 else instead
+    without = listed([part for kind in Kind if (part := _group(kind, holders))])
+    return f"{numbers} It starts without {without} (tried)."
+
+
+def otherwise_words(found: Answer) -> str:
+    """What would do as well as what is in the way, in a sentence; "" where nothing was found."""
+    text = "It starts as well without "
     if found.way.instead:
-        many = f" ({len(found.way.instead)} ways)" if len(found.way.instead) > 1 else ""
-        instead = f", or without {_some(found.way.instead)} instead{many}"
-    without = listed([part for part in parts if part])
-    return f"{numbers} It starts without {without}{instead} (tried)."
+        ways = len(found.way.instead)
+        return f"{text}{_some(found.way.instead)} instead" + f" ({ways} ways)" * (ways > 1) + "."
+    others = len(found.way.alternatives)
+    if not others:
+        return ""
+    who = "one other" if others == 1 else f"any of {count(others, 'other')}"
+    return f"{text}{who} instead."
 
 
 def _some(sets: Sequence[Sequence[Holder]]) -> str:
@@ -258,10 +265,13 @@ def _who(what: str, mine: list[dict[str, Any]]) -> str:
     """Jobs by name where they are few and may be named, else how many."""
     named = [h["job"] for h in mine if h["job"]]
     hidden = len(mine) - len(named)
-    who = [f"{what} {name}" for name in named]
+    if not named:
+        return count(hidden, f"{what} of others")
+    whats = count(len(named), what).split(" ", 1)[1]
+    who = f"{whats} {listed(named)}"
     if len(named) > SHOWN:
-        who = [count(len(named), what + " of yours" * bool(hidden))]
-    return listed([*who, *([count(hidden, f"{what} of others")] if hidden else [])])
+        who = f"{len(named):,} {whats}" + " of yours" * bool(hidden)
+    return who + f" and {hidden:,} of others" * bool(hidden)
 
 
 _WHAT = {

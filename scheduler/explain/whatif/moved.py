@@ -12,10 +12,11 @@ from dataclasses import dataclass
 
 from scheduler.core.plural import are, count
 from scheduler.explain.whatif.forecasts import Futures, StartForecast, crude
-from scheduler.explain.words import clock_time, duration, listed
+from scheduler.explain.words import duration, listed, roughly
 
 LEAST_S = 60.0  # a start that moved by less has not moved
 SHARE = 0.1  # of the wait that is left: nor by less than that
+MUCH_S, MUCH = 600.0, 0.25  # and is told first of all where it has moved by so much of both
 Item = str | int  # a job that leaves, or a closed node that opens
 
 
@@ -36,16 +37,25 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """How far a start has moved since it was promised at `since`; `by_s` above 0 is later."""
+    """How far a start has moved since it was promised at `since`; `by_s` above 0 is later.
+
+    `left_s`: seconds until the start that is foreseen now.
+    """
 
     since: float
     by_s: float
+    left_s: float
     causes: tuple[Cause, ...] = ()
 
+    @property
+    def considerable(self) -> bool:
+        """Ten minutes, and a quarter of the wait that is left."""
+        return abs(self.by_s) >= max(MUCH_S, MUCH * self.left_s)
+
     def words(self, now: float) -> str:
-        """In a sentence: "40 min later than foreseen at 14:02: ..."."""
+        """In a sentence: "40 min later than foreseen 3 h ago: ..."."""
         way = "later" if self.by_s > 0 else "earlier"
-        text = f"{duration(abs(self.by_s))} {way} than foreseen at {clock_time(self.since, now)}"
+        text = f"{duration(abs(self.by_s))} {way} than foreseen {roughly(now - self.since)} ago"
         if self.by_s <= 0:
             return f"{text}."
         if not self.causes:
@@ -70,10 +80,11 @@ def moved(
     if promised.start_p50 is None or latest.start_p50 is None:
         return None
     by_s = latest.start_p50 - promised.start_p50
-    if abs(by_s) < max(LEAST_S, SHARE * (latest.start_p50 - latest.made_at)):
+    left_s = latest.start_p50 - latest.made_at
+    if abs(by_s) < max(LEAST_S, SHARE * left_s):
         return None
     if by_s <= 0:
-        return Moved(promised.made_at, by_s)
+        return Moved(promised.made_at, by_s, left_s)
     now = _crude(futures, job_id, ())
     causes = []
     for what, gone in _since(futures, job_id, promised.made_at, closed):
@@ -81,7 +92,7 @@ def moved(
         if now is not None and without is not None and now - without >= LEAST_S:
             causes.append(Cause(what, gone, now - without))
     causes.sort(key=lambda cause: -cause.by_s)
-    return Moved(promised.made_at, by_s, tuple(causes))
+    return Moved(promised.made_at, by_s, left_s, tuple(causes))
 
 
 def _crude(futures: Futures, job_id: str, gone: Iterable[Item]) -> float | None:

@@ -12,7 +12,7 @@ from scheduler.explain.odds import odds
 from scheduler.explain.whatif.changes import Change, NotPossible
 from scheduler.explain.whatif.counterfactuals import WhatIf, told
 from scheduler.explain.whatif.forecasts import HELD, Futures
-from scheduler.explain.whatif.moved import moved
+from scheduler.explain.whatif.moved import Moved, moved
 from scheduler.explain.words import drained_words
 from scheduler.service.analyst.records import body_of
 from scheduler.service.log.record import Phase
@@ -53,8 +53,8 @@ class Answers:
                 futures = self._of.futures()
                 found, closed = reasons.answer(futures, job_id), self._closed(names)
                 said = reasons.told(found, owner, futures, names=names, closed=closed)
-                said |= {"seq": self._of.state.seen, "changed": self._changed(futures, job_id)}
-                return said | {"odds": self._odds(job_id)}
+                said |= {"seq": self._of.state.seen, "odds": self._odds(job_id)}
+                return said | self._changed(futures, job_id)
             if kind == "after":
                 return self._after(job_id, str(body["other"]))
             asking = WhatIf(
@@ -95,15 +95,20 @@ class Answers:
             names = bundle.duration.term_names
         return odds(believed, queued.estimate_s, queued.job.time_limit_s, queued.score, names)
 
-    def _changed(self, futures: Futures, job_id: str) -> str:
+    def _changed(self, futures: Futures, job_id: str) -> dict[str, Any]:
         """How its start has moved since it was submitted, and by what; "" where it has not."""
+        found = self._moved(futures, job_id)
+        if found is None:
+            return {"changed": "", "changed_much": False}
+        return {"changed": found.words(futures.now), "changed_much": found.considerable}
+
+    def _moved(self, futures: Futures, job_id: str) -> Moved | None:
         promised, latest = self._of.promised.get(job_id), self._of.latest.get(job_id)
         if promised is None or latest is None:
-            return ""
+            return None
         records = self._of.state.ledger.nodes.records.items()
         closed = {n: r.since for n, r in records if not r.open and r.since is not None}
-        found = moved(futures, job_id, promised, latest, closed)
-        return "" if found is None else found.words(futures.now)
+        return moved(futures, job_id, promised, latest, closed)
 
     def _closed(self, names: bool) -> dict[int, str]:
         """The drained nodes in words, by number; `names`: of who drained them."""

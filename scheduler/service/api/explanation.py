@@ -131,7 +131,7 @@ class Analysis:
     Attributes:
         at: that moment, seconds since the epoch; `need`, `free`, `limit` are GPUs at it.
         holders: the smallest set found without which it starts, of `in_all` the first 100;
-            `in_the_way`: in words.
+            `in_the_way`: in words. `otherwise`: what would do as well, in words.
         either: others of which a single one would do as well, of `alternatives` the first 100.
         instead: sets of other runs of which each would do in the place of the runs that hold it up.
         still: with everything out of its way, why it would wait even then; "" where it starts.
@@ -139,7 +139,7 @@ class Analysis:
         bound_s: seconds until GPUs are kept for it, as things stand; None: nothing is promised.
         promise: the same in words, with its condition.
         changed: how its start has moved since it was submitted, and by what (undone on a copy); ""
-            where it has not.
+            where it has not. `changed_much`: by ten minutes, and a quarter of what is left.
         odds: that it runs long; None: nothing is predicted, or its time limit is short.
         sharing: why it does not share GPUs of the run that came closest; "" where none did.
         not_examined: what was left out.
@@ -160,6 +160,7 @@ class Analysis:
     instead: list[list[InTheWay]] = field(default_factory=list)
     still: str = ""
     in_the_way: str = ""
+    otherwise: str = ""
     position: int | None = None
     waiting: int | None = None
     order: list[OrderTerm] = field(default_factory=list)
@@ -167,6 +168,7 @@ class Analysis:
     bound_s: float | None = None
     promise: str = ""
     changed: str = ""
+    changed_much: bool = False
     sharing: str = ""
     odds: Odds | None = None
     not_examined: list[str] = field(default_factory=list)
@@ -195,8 +197,8 @@ class Analysis:
 
 _TOLD = (
     "at", "seq", "dominant", "need", "free", "limit", "in_all", "alternatives", "still",
-    "in_the_way", "position", "waiting", "place", "bound_s", "promise", "changed", "sharing",
-    "not_examined",
+    "in_the_way", "otherwise", "position", "waiting", "place", "bound_s", "promise", "changed",
+    "changed_much", "sharing", "not_examined",
 )  # fmt: skip
 
 

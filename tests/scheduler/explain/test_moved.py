@@ -41,7 +41,7 @@ def test_a_run_that_outlives_its_prediction_moves_a_start_and_is_named() -> None
     (cause,) = found.causes
     assert (cause.gone, cause.what) == (("runs",), "1 run has outlived its prediction")
     assert cause.by_s > 0.9 * (found.by_s - 2 * HOUR)
-    assert "later than foreseen at" in found.words(2 * HOUR)
+    assert "later than foreseen 2 h ago" in found.words(2 * HOUR)
 
 
 def test_a_node_closed_since_is_named_and_one_closed_before_is_not() -> None:
@@ -79,4 +79,14 @@ def test_an_earlier_start_is_said_without_a_cause() -> None:
     scene.desk.submit(a_job("runs", gpus=8), a_job("waits", gpus=8))
     found = moved(Futures(scene.desk.core, scene.memory, 10.0), "waits", was, now, {})
     assert found is not None
-    assert found.words(10.0).startswith("2 h 13 min earlier than foreseen at")
+    assert found.words(10.0).startswith("2 h 13 min earlier than foreseen")
+
+
+@pytest.mark.parametrize(
+    ("by_s", "left_s", "considerable"),
+    [(599.0, 60.0, False), (600.0, 60.0, True), (-600.0, 2400.0, True), (600.0, 2401.0, False)],
+)
+def test_ten_minutes_and_a_quarter_of_the_wait_are_considerable(
+    by_s: float, left_s: float, considerable: bool
+) -> None:
+    assert Moved(0.0, by_s, left_s).considerable is considerable

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
+from benchmarks.explanations.reading import readable
 from pipeline.commands.why import after_lines
+from pipeline.commands.why import told as lines_of
 from scheduler.service.analyst.process import Analyst
 from scheduler.service.api.limits import Limits
 from scheduler.service.log.bundles import BundleStore
@@ -53,6 +55,26 @@ def test_what_blocks_and_what_helps_is_tried(answered: Service) -> None:
     assert "bob.noyce" not in told.text
     plain = answered.by("alice").get(f"{JOBS}/{job}/explain").json()
     assert plain["analysis"] is None
+
+
+def test_the_short_answer_is_short_and_says_what_has_moved_its_start(answered: Service) -> None:
+    mine = [answered.submit(who, gpus=g) for g in (1, 4, 8) for who in ("alice", "bob.noyce")][::2]
+    answered.turn(2)
+    texts = []
+    for job in mine:
+        told = answered.by("alice").get(f"{JOBS}/{job}/explain", params={"analyse": True}).json()
+        assert told["analysis"]["changed_much"] is False
+        texts.append("\n".join(lines_of(told, told["analysis"]["at"])))
+        moved = {"changed": "40 min later than foreseen 3 h ago: 1 node is closed."}
+        told["analysis"] |= moved
+        full = "\n".join(lines_of(told, told["analysis"]["at"], full=True))
+        for text in (told["analysis"]["otherwise"], moved["changed"], told["analysis"]["place"]):
+            assert text in full
+        told["analysis"]["changed_much"] = True
+        assert moved["changed"] in "\n".join(lines_of(told, told["analysis"]["at"]))
+    said = readable(texts)
+    assert said["words_p50"] < 60
+    assert said["codes"] == said["raw_names"] == 0.0
 
 
 def test_both_worlds_of_a_what_if_are_told(answered: Service) -> None:
