@@ -65,6 +65,7 @@ class Reason(StrEnum):
     EXCLUSIVE_GPUS = "ExclusiveGpus"
     PARTNER_FOUND = "PartnerFound"
     BORROWED = "Borrowed"
+    BACKFILLED = "Backfilled"
     WAITED_TOO_LONG = "WaitedTooLong"
     SHORTER_JOB_WAITING = "ShorterJobWaiting"
     MORE_SERVICE_ATTAINED = "MoreServiceAttained"
@@ -94,7 +95,6 @@ class Reason(StrEnum):
     NO_STATISTICS = "NoStatistics"
     # retired: no policy gives them any more, and logs of earlier versions hold them
     KEPT_FREE = "KeptFree"
-    BACKFILLED = "Backfilled"
 
     def summary(self, d: Decision) -> str:
         """One sentence for a waiting person, with the numbers of the decision."""
@@ -163,7 +163,8 @@ _SUMMARY: dict[Reason, str] = {
     Reason.PARTNER_FOUND: "shares the GPUs of job {partner}",
     Reason.BORROWED: "{gpus} {were} idle in virtual clusters without waiting jobs",
     Reason.WAITED_TOO_LONG: (
-        "has waited longer than the bound: {gpus} {are} kept for it, no other job starts there"
+        "has waited longer than the bound: {gpus} {are} kept for it, no other job starts there "
+        "that is likely to keep it waiting"
     ),
     Reason.SHORTER_JOB_WAITING: "stopped in favour of job {blocker}, which has less left to do",
     Reason.MORE_SERVICE_ATTAINED: (

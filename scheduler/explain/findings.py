@@ -312,7 +312,7 @@ def promise_words(found: Answer) -> str:
             busy += f" with {whose} ({last}should end in {roughly(found.kept.free_in_s)})"
         return (
             f"{count(found.kept.gpus, 'GPU')} {are(found.kept.gpus)} kept for it, {busy}; "
-            "no other job starts there."
+            "no other job starts there that is likely to keep it waiting."
         )
     promise = found.promise
     if promise is None:

@@ -150,6 +150,8 @@ def overtaking(action: Action, reason: Reason, fewer: bool) -> str:
         return "was profiled for a few minutes"
     if reason is Reason.BORROWED:
         return "ran on idle GPUs of another virtual cluster"
+    if reason is Reason.BACKFILLED:
+        return "ran on GPUs kept for a job that could not have them yet"
     if reason is Reason.WAITED_TOO_LONG:
         return "had GPUs kept for it"
     return "asked for fewer GPUs" if fewer else "was before it in line by then"

@@ -19,6 +19,7 @@ from scheduler.core.durations import DurationDistribution
 from scheduler.core.pairs import PairPredictor
 from scheduler.core.queue import Queue, QueuedJob
 from scheduler.core.turn import Turn
+from scheduler.policies.pellucid.backfill import Backfill
 from scheduler.policies.pellucid.borrowing import Lending
 from scheduler.policies.pellucid.demand import Demand
 from scheduler.policies.pellucid.gputypes import TypedPlacement
@@ -72,15 +73,17 @@ class Pass:
         holder: the job that GPUs are kept for; "" when there is none.
         searches: how many waiting jobs may still be matched with partners.
         scarce: GPUs given now are likely to be missed.
+        open: to whom reserved GPUs are open; None: to nobody but their holder.
     """
 
     def __init__(self, policy: Parts, turn: Turn):
         self.policy = policy
         self.turn = turn
-        self.moves = (self.pack_early, self.profile_first, self.start, self.pack)
+        self.moves = (self.pack_early, self.profile_first, self.start, self.backfill, self.pack)
         self.holder = ""
         self.searches = policy.partner_searches
         self.scarce = False
+        self.open: Backfill | None = None
         self.memo = Memo(0, None)
         self._pressure: Evidence = ()
         self._refusal: Reason | None = None  # why the job at hand was not packed
@@ -100,6 +103,9 @@ class Pass:
         self.scarce = asked >= policy.busy_above and self._missed()
         self._pressure = (("asked_share", asked),)
         self.memo = self._memo(reservation)
+        self.open = self._backfill(reservation)
+        if self.open is not None:  # whom it admits changes with time alone
+            self.memo.countable = False
         self._too_many.update(self.memo.why)
         for queued in self.memo.changed(
             turn.queue, self._as_before(), lambda: self.searches <= 0, but=self.holder
@@ -119,10 +125,10 @@ class Pass:
         Asked of every job of a long queue: what is the same for all of them is looked up once.
         """
         memo, slots, pays_to_profile = self.memo, self.turn.cluster.profiling, self.pays_to_profile
-        alone = self.turn.alone
+        alone, backfill = self.turn.alone, self.open
 
         def as_before(queued: QueuedJob) -> bool:
-            if not queued.job.share:
+            if not queued.job.share or (backfill is not None and backfill.admits(queued)):
                 return False
             if queued.profile is not None:
                 nobody = queued.considered is None and not alone(queued.job.gpus)
@@ -207,7 +213,8 @@ class Pass:
             if chosen is not None:  # else, with nodes closed, nothing is kept until it fits again
                 pool.hold(before)
                 turn.reserve(queued, chosen, before)
-                reservations[turn.vc] = Reservation(queued.job.job_id, chosen, changes)
+                since = turn.now if held is None else held.since
+                reservations[turn.vc] = Reservation(queued.job.job_id, chosen, changes, since)
         turn.wait(queued, turn.capacity_reason(queued))
         return True
 
@@ -218,6 +225,19 @@ class Pass:
         if before and all(turn.pool.is_open(node) for node, _ in before):
             return exchange(where, before)
         return choose(where, queued.job.gpus, self._runs(), self._left_s)
+
+    def _backfill(self, reservation: Reservation | None) -> Backfill | None:
+        """To whom reserved GPUs are open, while nobody in line has waited too long for that."""
+        policy, turn = self.policy, self.turn
+        if reservation is None or policy.types is not None:
+            return None
+        first = first_starving(turn.queue)
+        if first is None or first.job.job_id != self.holder:
+            return None  # the holder is being profiled, or others are before it
+        if policy.starvation.overdue(first, turn.now):
+            return None
+        before = [run for run in self._runs() if run.start_time < reservation.since]
+        return Backfill(turn, reservation.placement, before, self._left_s, policy.distribution)
 
     # --- moves of a waiting job -------------------------------------------------------------
 
@@ -246,6 +266,13 @@ class Pass:
             return True
         self._too_many.add(gpus)
         return False
+
+    def backfill(self, queued: QueuedJob) -> bool:
+        """On GPUs that are kept for a job which cannot have them yet."""
+        if self.open is None or not self.open.start(queued):
+            return False
+        self.memo.forget()
+        return True
 
     def pack(self, queued: QueuedJob) -> bool:
         """Where sharing costs less than the wait that it saves."""

@@ -78,7 +78,9 @@ class Pellucid(Policy):
         self.distribution = DurationDistribution()
         self.types = typed_placement(cluster, chosen.gpu_types, predictors.type_speeds)
         self.pairing = Pairing(self.distribution, self.types)
-        self.starvation = StarvationBound(chosen.max_wait_s, chosen.overload, self.demand)
+        self.starvation = StarvationBound(
+            chosen.max_wait_s, chosen.overload, self.demand, chosen.backfill
+        )
         self.fairness = Fairness(chosen.fairness)
         self._estimates: dict[str, float] = {}  # of jobs that have not ended
         self.reservations: dict[str, Reservation] = {}  # by virtual cluster

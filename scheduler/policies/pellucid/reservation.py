@@ -1,10 +1,12 @@
 """Reservations: a job that has waited too long gets GPUs that nobody else may take.
 
-The promise is about overtaking, and does not rest on any prediction. From the moment GPUs are
-reserved for a job, no other job is started on them, alone or packed: the job waits for nothing but
-the jobs that were running on them already. Predictions only choose which GPUs those are. A busy
+The promise is about overtaking, and does not rest on any prediction. GPUs are reserved for a job
+that has waited longer than its bound. From the moment it has waited longer than the bound and
+`backfill` times as long again, no other job is started on them, alone or packed: the job waits for
+nothing but the jobs that were running on them already. Before, they go to jobs that are likely to be
+gone in time (`policies.pellucid.backfill`). Predictions only choose which GPUs those are. A busy
 node is exchanged for one that is idle now, never for another busy one, so what a job waits for
-only ever shrinks. A virtual cluster keeps one reservation at a time, for the job that was
+only ever shrinks, but for backfill. A virtual cluster keeps one reservation at a time, for the job that was
 submitted first among those past their bound: holding GPUs idle for many at once costs everybody
 far more than it gives them (`docs/policy-figures.md`).
 """
@@ -41,11 +43,13 @@ class Reservation:
     Attributes:
         holder: the job; "" when it is gone and they are to be let go.
         changes: of the pool (`Pool.changes`), when the job was last found not to fit.
+        since: when GPUs were first kept for it.
     """
 
     holder: str
     placement: Placement
     changes: int
+    since: float
 
 
 class StarvationBound:
@@ -57,11 +61,13 @@ class StarvationBound:
             (`policies.pellucid.demand`) then runs at capacity / demand, and has to show
             `max_wait_s / overload`.
         demand: keeps that clock.
+        backfill: for so many times its bound more, others may use what is kept for a job.
     """
 
-    def __init__(self, max_wait_s: float, overload: float, demand: Demand):
+    def __init__(self, max_wait_s: float, overload: float, demand: Demand, backfill: float = 0.0):
         self.max_wait_s = max_wait_s
         self.overload = overload
+        self.backfill = backfill
         self._demand = demand
         self._by_vc: dict[str, list[_Entry]] = defaultdict(list)  # by the end of their patience
         self._patient: dict[str, list[_Entry]] = defaultdict(list)  # past it, by the fair clock
@@ -79,7 +85,7 @@ class StarvationBound:
 
     def among(self, kept: Collection[str], demand: Demand) -> StarvationBound:
         """The same bound on the jobs among `kept`, by another's clock."""
-        found = StarvationBound(self.max_wait_s, self.overload, demand)
+        found = StarvationBound(self.max_wait_s, self.overload, demand, self.backfill)
         for ours, theirs in ((found._by_vc, self._by_vc), (found._patient, self._patient)):
             for vc, heap in theirs.items():
                 ours[vc] = sorted(entry for entry in heap if entry[-1].job.job_id in kept)
@@ -94,6 +100,14 @@ class StarvationBound:
 
     def is_starving(self, queued: QueuedJob, now: float) -> bool:
         return self.left_s(queued, now) <= 0
+
+    def overdue(self, queued: QueuedJob, now: float) -> bool:
+        """Whether a waiting job has waited longer than its bound and `backfill` times that."""
+        times, vc = 1.0 + self.backfill, queued.job.vc
+        came = self._demand.came(queued.job.job_id)
+        fair_s = 0.0 if came is None else self._demand.clock(vc, now) - came
+        late = fair_s >= times * self.max_wait_s / self.overload
+        return late and now - queued.submit_time >= times * self.max_wait_s
 
     def expect(self, queued: QueuedJob, now: float) -> None:
         """A job joins its queue."""

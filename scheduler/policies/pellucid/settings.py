@@ -78,6 +78,12 @@ class PellucidSettings(PolicySettings):
         "where demand exceeds so many times the capacity, `max_wait_s` is longer in proportion",
         ge=1,
     )
+    backfill: float = setting(
+        1.0,
+        "for so many times its bound more, GPUs that are reserved for a job go to others that are"
+        " likely to be gone before it can start; 0: never",
+        ge=0,
+    )
     pack_first_above: float | None = setting(
         1.8,
         "a pair whose predicted speeds sum to this is made even when the newcomer could have GPUs "

@@ -171,7 +171,7 @@ def test_it_forgets_whatever_may_have_changed(
 
 def test_a_reservation_that_ends_frees_those_who_wait_for_its_gpus() -> None:
     """No GPU becomes free or busy when its holder leaves: only the hold is another."""
-    desk = Desk(pellucid(max_wait_s=HOUR, overload=16.0), cluster_of(gpus=8))
+    desk = Desk(pellucid(max_wait_s=HOUR, overload=16.0, backfill=0.0), cluster_of(gpus=8))
     desk.submit(a_job("long", gpus=4))
     desk.submit(a_job("wide", gpus=8, at=1.0), now=1.0)
     desk.wake(2 * HOUR)

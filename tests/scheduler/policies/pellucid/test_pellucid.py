@@ -26,12 +26,14 @@ class TestPellucidProfilingWhileWaiting(PolicyContract):
     name = "pellucid"
     skips = True
     max_wait_s = 172_800.0
+    backfill = 1.0
 
     def policy(self, world: World) -> Policy:
         return pellucid(
             TablePairPredictor(world.scores, lambda a, b: (0.95, 0.9)),
             cluster=world.spec,
             max_wait_s=self.max_wait_s,
+            backfill=self.backfill,
         )
 
     def stage(self, world: World, policy: Policy) -> Stage | None:
@@ -53,10 +55,10 @@ class TestMostImpatientPellucid(TestPellucidProfilingWhileWaiting):
 @settings(max_examples=150)
 @given(world=worlds(), max_wait_s=st.sampled_from([0.0, 10.0, 300.0, 3000.0]))
 def test_nobody_starts_on_reserved_gpus(world: World, max_wait_s: float) -> None:
-    """Bounded overtaking: from its reservation on, a job is overtaken by no GPU-time at all on
-    the GPUs it waits for. Told from the decisions alone, and from who submitted when."""
+    """Bounded overtaking: without backfill, from its reservation on, a job is overtaken by no
+    GPU-time at all on the GPUs it waits for. Told from the decisions alone, and from who submitted when."""
     contract = TestImpatientPellucid()
-    contract.max_wait_s = max_wait_s
+    contract.max_wait_s, contract.backfill = max_wait_s, 0.0
     watched = watch(world, contract.core(world))
     held: dict[str, tuple[str, set[tuple[int, int]]]] = {}  # vc -> holder, its (node, GPU)s
     waiting: dict[str, dict[str, float]] = {}
@@ -101,7 +103,7 @@ def test_the_bound_stops_a_stream_of_small_jobs() -> None:
     stream = [a_job(f"s{i}", gpus=8, for_=2 * HOUR, at=i * HOUR) for i in range(40)]
     wide = a_job("wide", gpus=16, for_=60.0, at=1.0)
     patient = play(pellucid(max_wait_s=1e9, ageing=0.0), cluster_of(nodes=2), *stream, wide)
-    strict = pellucid(max_wait_s=5 * HOUR, overload=16.0, ageing=0.0)
+    strict = pellucid(max_wait_s=5 * HOUR, overload=16.0, ageing=0.0, backfill=0.0)
     bounded = play(strict, cluster_of(nodes=2), *stream, wide)
     assert patient.result("wide").queue_s > 30 * HOUR
     assert bounded.result("wide").queue_s <= 5 * HOUR + 2 * HOUR
@@ -110,12 +112,34 @@ def test_the_bound_stops_a_stream_of_small_jobs() -> None:
     assert Reason.RESERVED_FOR_STARVING_JOB in {d.reason for d in bounded.actions(Action.WAIT)}
 
 
+def test_reserved_gpus_are_backfilled_until_their_holder_has_waited_twice_its_bound() -> None:
+    """By jobs that are likely to be gone before the holder can start, and by no others."""
+    hours = {"long": 90.0, "wide": 1.0, "short": 0.1, "lasting": 200.0, "late": 0.1}
+    desk = Desk(
+        pellucid(max_wait_s=10 * HOUR, overload=16.0),
+        cluster_of(nodes=2),
+        TableEstimator("given", {name: took * HOUR for name, took in hours.items()}, default=HOUR),
+    )
+    desk.submit(a_job("long", gpus=8))
+    desk.submit(a_job("wide", gpus=16, at=1.0), now=1.0)
+    desk.wake(11 * HOUR)
+    assert desk.core.policy.reservation("vc") is not None
+    taken = desk.submit(a_job("short", gpus=8, at=12 * HOUR), now=12 * HOUR)
+    assert [(d.action, d.reason) for d in taken[1:]] == [(Action.START, Reason.BACKFILLED)]
+    desk.end("short", now=13 * HOUR)
+    desk.submit(a_job("lasting", gpus=4, at=13 * HOUR), now=13 * HOUR)
+    assert desk.core.known("lasting").reason is Reason.RESERVED_FOR_STARVING_JOB
+    desk.submit(a_job("late", gpus=4, at=21 * HOUR), now=21 * HOUR)
+    assert desk.core.known("late").reason is Reason.RESERVED_FOR_STARVING_JOB
+
+
 def test_removing_the_reservation_starts_the_job_it_blocks() -> None:
     """The named blocker is the cause: without it the blocked job would not have waited."""
     long = a_job("long", gpus=4, for_=50 * HOUR)
     wide = a_job("wide", gpus=8, for_=HOUR, at=1.0)
     small = a_job("small", gpus=4, for_=HOUR, at=10 * HOUR)
-    with_it = play(pellucid(max_wait_s=HOUR), cluster_of(nodes=1), long, wide, small)
+    policy = pellucid(max_wait_s=HOUR, backfill=0.0)
+    with_it = play(policy, cluster_of(nodes=1), long, wide, small)
     wait = with_it.of("small", Action.WAIT)[0]
     assert (wait.reason, wait.blocker) == (Reason.RESERVED_FOR_STARVING_JOB, "wide")
     without = play(pellucid(max_wait_s=HOUR), cluster_of(nodes=1), long, small)

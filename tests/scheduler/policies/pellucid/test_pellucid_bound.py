@@ -31,12 +31,14 @@ class TestPellucidWithAShortBound(test_pellucid.TestPellucidProfilingWhileWaitin
             cluster=world.spec,
             max_wait_s=self.max_wait_s,
             overload=self.overload,
+            backfill=self.backfill,
         )
 
 
-def _watched(world: World, max_wait_s: float, overload: float) -> Watched:
+def _watched(world: World, max_wait_s: float, overload: float, backfill: float) -> Watched:
     contract = TestPellucidWithAShortBound()
     contract.max_wait_s, contract.overload = max_wait_s, overload
+    contract.backfill = backfill
     return watch(world, contract.core(world))
 
 
@@ -50,15 +52,16 @@ def _left(watched: Watched) -> dict[str, float]:
     world=worlds(),
     max_wait_s=st.sampled_from([0.0, 10.0, 300.0, 3000.0]),
     overload=st.sampled_from([1.0, 2.0, 16.0]),
+    backfill=st.sampled_from([0.0, 1.0, 3.0]),
 )
 def test_every_late_job_starts_after_a_bounded_number_of_stays(
-    world: World, max_wait_s: float, overload: float
+    world: World, max_wait_s: float, overload: float, backfill: float
 ) -> None:
     """Also before it is first in line: with n - 1 older jobs not started in its virtual cluster
-    when its bound passes, it has GPUs within n times the longest stay on GPUs there (and a look
+    when its bound, and the time in which others may be where its GPUs are, has passed, it has GPUs within n times the longest stay on GPUs there (and a look
     in the profiling partition); and one such stay more for a younger job that was given the
     reservation while this one was looked at."""
-    watched = _watched(world, max_wait_s, overload)
+    watched = _watched(world, max_wait_s, overload, backfill)
     left = _left(watched)
     submit = {s.id: (s.job.submit_time, i) for i, s in enumerate(world.samples)}
     begun = {d.job_id: d for d in watched.decisions if d.action in (Action.START, Action.PACK)}
@@ -69,7 +72,7 @@ def test_every_late_job_starts_after_a_bounded_number_of_stays(
     for vc, jobs in line.items():
         stay = max((left[j] - begun[j].time for j in jobs if j in begun), default=0.0)
         over = {j: begun[j].time if j in begun else left[j] for j in jobs}
-        passes = _bounds(watched, vc, max_wait_s, overload)
+        passes = _bounds(watched, vc, (1.0 + backfill) * max_wait_s, overload)
         for job in jobs:
             bound = passes[job]
             if over[job] <= bound:

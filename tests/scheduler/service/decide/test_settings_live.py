@@ -73,6 +73,7 @@ CASES: dict[str, dict[str, Case]] = {
         "gpu_exponent": Case(2.0, {"ageing": 2.0}),
         "max_wait_s": Case(60.0),
         "overload": Case(50.0, {"max_wait_s": 60.0}),
+        "backfill": Case(0.0, {"max_wait_s": 60.0}),
         "pack_first_above": Case(None),
         "busy_above": Case(50.0),
         "profile_above_s": Case(1e9),

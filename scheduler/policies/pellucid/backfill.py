@@ -1,0 +1,70 @@
+"""Backfill: jobs that run on reserved GPUs until the job that these are kept for can start.
+
+A wide job past its bound may wait days for the last of its GPUs, and those that stand idle for it
+until then help nobody. They go to jobs that are likely to be gone in time, for as long as
+`StarvationBound.overdue` has not come. From then on no prediction matters: they go to nobody else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from scheduler.core.cluster import Placement, Run
+from scheduler.core.decisions import Reason
+from scheduler.core.durations import DurationDistribution
+from scheduler.core.queue import QueuedJob
+from scheduler.core.turn import Turn
+
+QUANTILE = 0.9  # of its predicted duration, in which a job has to be gone
+
+
+class Backfill:
+    """What may run on reserved GPUs in one turn.
+
+    Args:
+        kept: the reserved GPUs.
+        before: the runs that were there when they were reserved: what the holder waits for.
+        left_s: predicted seconds until the GPUs of a run are free.
+    """
+
+    def __init__(
+        self,
+        turn: Turn,
+        kept: Placement,
+        before: Iterable[Run],
+        left_s: Callable[[Run], float],
+        distribution: DurationDistribution,
+    ):
+        self._turn = turn
+        self._kept = kept
+        self._distribution = distribution
+        self._too_many: set[int] = set()  # GPU counts that did not fit
+        masks = dict(kept)
+        awaited = [
+            left_s(run)
+            for run in before
+            if any(masks.get(node, 0) & gpus for node, gpus in zip(run.nodes, run.gpus, strict=True))
+        ]
+        self._within_s = max(awaited, default=0.0)
+
+    def admits(self, queued: QueuedJob) -> bool:
+        """Whether a job is likely to be gone before the holder can have the GPUs."""
+        if queued.job.gpus in self._too_many:
+            return False
+        assert queued.estimate_s is not None
+        likely_s = self._distribution.quantile_s(queued.estimate_s, QUANTILE)
+        return min(likely_s, queued.job.time_limit_s or likely_s) <= self._within_s
+
+    def start(self, queued: QueuedJob) -> bool:
+        """Start a job with the help of reserved GPUs, where it fits."""
+        if not self.admits(queued):
+            return False
+        pool = self._turn.pool
+        pool.let_go(self._kept)
+        placement = pool.place(queued.job.gpus)
+        if placement is not None:
+            self._turn.start(queued, placement, Reason.BACKFILLED)
+        pool.hold(self._kept)
+        if placement is None:
+            self._too_many.add(queued.job.gpus)
+        return placement is not None
