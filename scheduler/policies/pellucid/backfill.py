@@ -7,7 +7,7 @@ until then help nobody. They go to jobs that are likely to be gone in time, for 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from scheduler.core.cluster import Placement, Run
 from scheduler.core.decisions import Reason
@@ -40,12 +40,8 @@ class Backfill:
         self._distribution = distribution
         self._too_many: set[int] = set()  # GPU counts that did not fit
         masks = dict(kept)
-        awaited = [
-            left_s(run)
-            for run in before
-            if any(masks.get(node, 0) & gpus for node, gpus in zip(run.nodes, run.gpus, strict=True))
-        ]
-        self._within_s = max(awaited, default=0.0)
+        there = (run for run in before if _is_on(masks, run))
+        self._within_s = max((left_s(run) for run in there), default=0.0)
 
     def admits(self, queued: QueuedJob) -> bool:
         """Whether a job is likely to be gone before the holder can have the GPUs."""
@@ -68,3 +64,8 @@ class Backfill:
         if placement is None:
             self._too_many.add(queued.job.gpus)
         return placement is not None
+
+
+def _is_on(masks: Mapping[int, int], run: Run) -> bool:
+    """Whether a run has any of these GPUs, bit masks by node."""
+    return any(masks.get(n, 0) & gpus for n, gpus in zip(run.nodes, run.gpus, strict=True))

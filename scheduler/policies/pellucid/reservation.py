@@ -3,10 +3,10 @@
 The promise is about overtaking, and does not rest on any prediction. GPUs are reserved for a job
 that has waited longer than its bound. From the moment it has waited longer than the bound and
 `backfill` times as long again, no other job is started on them, alone or packed: the job waits for
-nothing but the jobs that were running on them already. Before, they go to jobs that are likely to be
-gone in time (`policies.pellucid.backfill`). Predictions only choose which GPUs those are. A busy
-node is exchanged for one that is idle now, never for another busy one, so what a job waits for
-only ever shrinks, but for backfill. A virtual cluster keeps one reservation at a time, for the job that was
+nothing but the jobs that were running on them already. Before, they go to jobs likely to be
+gone in time (`pellucid.backfill`). Predictions only choose which GPUs those are. A busy node is
+exchanged for one that is idle now, never for another busy one, so what a job waits for only ever
+shrinks, but for backfill. A virtual cluster keeps one reservation at a time, for the job that was
 submitted first among those past their bound: holding GPUs idle for many at once costs everybody
 far more than it gives them (`docs/policy-figures.md`).
 """

@@ -158,7 +158,8 @@ def test_the_job_that_gpus_are_kept_for_is_named_as_such() -> None:
     own = told(answer(futures, "starving"), "", futures)["promise"]
     assert re.fullmatch(
         r"8 GPUs are kept for it, 4 of them still busy with 1 running job "
-        r"\(should end in [\d.]+ (s|min|h)\); no other job starts there that is likely to keep it waiting\.",
+        r"\(should end in [\d.]+ (s|min|h)\); no other job starts there that is "
+        r"likely to keep it waiting\.",
         own,
     )
 

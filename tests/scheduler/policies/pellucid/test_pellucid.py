@@ -56,7 +56,8 @@ class TestMostImpatientPellucid(TestPellucidProfilingWhileWaiting):
 @given(world=worlds(), max_wait_s=st.sampled_from([0.0, 10.0, 300.0, 3000.0]))
 def test_nobody_starts_on_reserved_gpus(world: World, max_wait_s: float) -> None:
     """Bounded overtaking: without backfill, from its reservation on, a job is overtaken by no
-    GPU-time at all on the GPUs it waits for. Told from the decisions alone, and from who submitted when."""
+    GPU-time at all on the GPUs it waits for. Told from the decisions alone, and from who submitted
+    when."""
     contract = TestImpatientPellucid()
     contract.max_wait_s, contract.backfill = max_wait_s, 0.0
     watched = watch(world, contract.core(world))

@@ -58,9 +58,9 @@ def test_every_late_job_starts_after_a_bounded_number_of_stays(
     world: World, max_wait_s: float, overload: float, backfill: float
 ) -> None:
     """Also before it is first in line: with n - 1 older jobs not started in its virtual cluster
-    when its bound, and the time in which others may be where its GPUs are, has passed, it has GPUs within n times the longest stay on GPUs there (and a look
-    in the profiling partition); and one such stay more for a younger job that was given the
-    reservation while this one was looked at."""
+    when its bound, and the time in which others may be where its GPUs are, has passed, it has GPUs
+    within n times the longest stay on GPUs there (and a look in the profiling partition); and one
+    such stay more for a younger job that was given the reservation while this one was looked at."""
     watched = _watched(world, max_wait_s, overload, backfill)
     left = _left(watched)
     submit = {s.id: (s.job.submit_time, i) for i, s in enumerate(world.samples)}
