@@ -1,6 +1,7 @@
 """The audit of explanations: what is said of waiting jobs, carried out.
 
     python -m benchmarks.explanations --json [--quick] [--only WORLD ...] [--waits N]
+    python -m benchmarks.explanations --forecasts 3 4 5 6
     python -m benchmarks.explanations --deep
 
 Plays eight simulated worlds (`worlds.py`) and lets two services live (`live.py`, in one process;
@@ -23,8 +24,9 @@ decides, in a forked process:
   hour), by promised wait; pinball loss beside a moving average of recent waits and the crude rule.
 
 Prints whether the bounds of `explanations_budget.json` hold; what was not measured does not hold.
-A world that needs the shared data is left out without it, and said to be. `--deep` times answers in
-a line of 10,000 instead (`deep.py`).
+A world that needs the shared data is left out without it, and said to be. `--forecasts` makes only
+forecasts, in replicates of the simulated worlds (their seeds are given), and judges no answer;
+`--deep` times answers in a line of 10,000 (`deep.py`).
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ from pathlib import Path
 
 from benchmarks.calibration import Calibration
 from benchmarks.explanations import deep
-from benchmarks.explanations.figures import NAMES, figures, one, verdict
+from benchmarks.explanations.figures import NAMES, figures, of_forecasts, one, verdict
 
 WAITS, QUICK = 130, 12  # of each world
 
@@ -55,11 +57,15 @@ def main() -> None:
     parser.add_argument(
         "--deep", action="store_true", help="time --waits answers (60) in a line of 10,000 instead"
     )
+    parser.add_argument("--forecasts", nargs="+", type=int, metavar="SEED", help="only these")
     a = parser.parse_args()
     if a.deep:
         print(json.dumps(deep.measure(a.waits or deep.ANSWERS, a.seed), indent=2))
         return
     waits = a.waits or (QUICK if a.quick else WAITS)
+    if a.forecasts:
+        print(json.dumps(of_forecasts(a.only, a.data, a.forecasts, waits), indent=2))
+        return
     calibration = Calibration()
     with ProcessPoolExecutor(a.workers, mp_context=get_context("spawn")) as pool:
         begun = [pool.submit(one, name, a.data, a.seed, waits) for name in a.only]

@@ -67,10 +67,18 @@ class Audited(Engine):
     Args:
         wanted: waits to be judged.
         ask_every: suggestions are asked for in every so many moments.
+        judged: explain and judge; else only forecasts are made.
     """
 
     def __init__(
-        self, world: AuditWorld, data: Path, seed: int, wanted: int, *, ask_every: int = 6
+        self,
+        world: AuditWorld,
+        data: Path,
+        seed: int,
+        wanted: int,
+        *,
+        ask_every: int = 6,
+        judged: bool = True,
     ):
         scenario = world.made(data, seed)
         work = scenario.workload
@@ -88,6 +96,8 @@ class Audited(Engine):
         self._every = (last - first) * AT_ONCE / (MOMENTS * wanted)
         self._next = first + 0.05 * (last - first)  # before, nothing has been learned
         self._moments = 0
+        self._judged = judged
+        self._looked_at = 0
 
     # --- what happens -----------------------------------------------------------------------
 
@@ -102,7 +112,7 @@ class Audited(Engine):
 
     def _decided(self, now: float) -> None:
         self.drains.passed(now)  # the next pass is told
-        if now < self._next or len(self.found.waits) >= self.wanted:
+        if now < self._next or self._looked_at >= self.wanted:
             return
         self._carry_out(self.core.decide(now), now)
         waiting = [j for j in self.core.jobs() if j not in self.core.cluster.runs]
@@ -116,6 +126,9 @@ class Audited(Engine):
     def _look(self, chosen: Sequence[str], now: float) -> None:
         futures = Futures(self.core, self.memory, now)
         made = self.promises.made(futures, self.core, chosen, FUTURES, FORECAST_S)
+        self._looked_at += len(chosen)
+        if not self._judged:
+            return
         asking = self._moments % self.ask_every == 0
         self._moments += 1
         for number, job_id in enumerate(chosen):
@@ -186,12 +199,12 @@ def starts_when(core: Core, change: Change, job_id: str, now: float) -> bool:
     return aside(act)
 
 
-def audit(world: AuditWorld, data: Path, seed: int, wanted: int) -> Found:
-    """Play a world and judge `wanted` of its waits."""
+def audit(world: AuditWorld, data: Path, seed: int, wanted: int, *, judged: bool = True) -> Found:
+    """Play a world and judge `wanted` of its waits, or only make forecasts of as many."""
     if not (data / "packing").is_dir():
         return Found(world.name, skipped="without the shared data")
     began = time.process_time()
-    engine = Audited(world, data, seed, wanted)
+    engine = Audited(world, data, seed, wanted, judged=judged)
     engine.run()
     engine.found.foretold = engine.promises.scored()
     engine.found.agreed = list(getattr(engine.memory, "agreed", ()))

@@ -6,8 +6,9 @@ import json
 import logging
 import time
 from collections.abc import Mapping, Sequence
+from math import sqrt
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, pstdev
 from typing import Any
 
 import structlog
@@ -24,15 +25,42 @@ SERVICES = {"live-service": live.audit, "running-service": running.audit}
 NAMES = [*SERVICES, *(world.name for world in WORLDS)]
 
 
-def one(name: str, data: Path, seed: int, waits: int) -> Found:
-    """One world, in a process of its own."""
+def one(name: str, data: Path, seed: int, waits: int, judged: bool = True) -> Found:
+    """One world, in a process of its own; `judged`: see `audit`."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     if name in SERVICES:
         began = time.process_time()
         found = SERVICES[name](waits, seed)
         found.spent_s = time.process_time() - began
         return found
-    return audit(next(world for world in WORLDS if world.name == name), data, seed, waits)
+    world = next(world for world in WORLDS if world.name == name)
+    return audit(world, data, seed, waits, judged=judged)
+
+
+def of_forecasts(
+    names: Sequence[str], data: Path, seeds: Sequence[int], waits: int
+) -> dict[str, Any]:
+    """How forecasts turned out over replicates of the simulated worlds, and in each world.
+
+    `batches_error` is the standard error of the share of batches over replicates.
+    """
+    runs = [(name, seed) for name in names if name not in SERVICES for seed in seeds]
+    found = [one(name, data, seed, waits, judged=False) for name, seed in runs]
+    whole = forecasts([f for o in found for f in o.foretold])
+    shares = [s for o in found if (s := forecasts(o.foretold)["batches_p90"]) is not None]
+    error = round(pstdev(shares) / sqrt(len(shares)), 4) if shares else None
+    worlds = [
+        {"world": name} | forecasts([f for o in found if o.world == name for f in o.foretold])
+        for name in dict.fromkeys(o.world for o in found)
+    ]
+    return {
+        "seeds": list(seeds),
+        **whole,
+        "replicates": len(shares),
+        "batches_error": error,
+        "skipped": [o.world for o in found if o.skipped],
+        "worlds": worlds,
+    }
 
 
 def figures(found: Sequence[Found]) -> dict[str, Any]:

@@ -30,9 +30,12 @@ from scheduler.explain.whatif.memory import Memory
 Floats = NDArray[np.float64]
 LEVELS = (0.1, 0.5, 0.9)
 WINDOW = 6000  # latest notes that are kept
-ALIKE = 500  # of them, those that are asked about a job
-PRIOR = tuple(NormalDist(0.0, 1.5).inv_cdf((i + 0.5) / 10) for i in range(10))
-PRIOR_WEIGHT = 2.0  # batches that the belief before anything was seen is worth
+ALIKE = 1000  # of them, those that are asked about a job
+# before anything was seen, of ln(true / crude), below and above: since later jobs may go first, it
+# is more often far too short than far too long
+SPREAD = {False: 1.5, True: 2.5}
+PRIOR = tuple(z * SPREAD[z > 0] for z in (NormalDist().inv_cdf((i + 0.5) / 10) for i in range(10)))
+PRIOR_WEIGHT = 4.0  # batches that it is worth
 FUTURES = {
     0.1: 0.5,
     0.5: 0.5,
