@@ -294,7 +294,7 @@ def _ask(job: SlurmJob, site: Site, excluded: Callable[[str], Iterable[str]]) ->
         time_limit_s=job.time_limit_s,
         submit=job.submit,
         accrue=job.accrue,
-        sized_cpus=_sized(job, site, cpus, whole),
+        sizes=_sizes(job, parts, site, cpus, whole),
         nice=job.nice,
         priority=job.priority,
         array=array if task else "",
@@ -307,11 +307,20 @@ def _ask(job: SlurmJob, site: Site, excluded: Callable[[str], Iterable[str]]) ->
     )
 
 
-def _sized(job: SlurmJob, site: Site, cpus: int, whole: bool) -> int:
-    """Slurm sizes a job by the CPUs it found for it last, and before by those it names itself."""
+def _sizes(
+    job: SlurmJob, parts: Sequence[str], site: Site, cpus: int, whole: bool
+) -> tuple[tuple[int, int], ...]:
+    """Slurm sizes a job by the CPUs it found for it last, once it looked for some; and shows as
+    many nodes as it found, where fewer were asked for."""
+    there = {n for name in parts if name in site.partitions for n in site.partitions[name].nodes}
+    found = {job.cpus, cpus}
     if whole:
-        return sum(site.nodes[n].cpus for n in job.planned if n in site.nodes)
-    return cpus if job.planned or job.start is not None else job.cpus
+        found |= {job.num_nodes * site.nodes[n].cpus for n in there if n in site.nodes}
+        found.add(sum(site.nodes[n].cpus for n in job.planned if n in site.nodes))
+    nodes = {job.num_nodes}
+    if len(job.planned) == job.num_nodes and not job.gpus_per_node:
+        nodes.add(1)
+    return tuple(sorted((n, c) for n in nodes for c in found if c))
 
 
 _AFTER = re.compile(r"after(?:any|ok)?:(\d+(?:_\d+)?)(?:_\*)?(?:\(unfulfilled\))?")

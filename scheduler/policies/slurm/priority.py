@@ -7,7 +7,7 @@ After src/plugins/priority/multifactor of Slurm 22.05 and its manual page
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Protocol
 
@@ -68,12 +68,11 @@ class Multifactor:
             return Terms()
         qos, assoc = site.qos.get(ask.qos), site.assocs.get((ask.account, ask.user))
         fair = self.fairshare if fairshare is None else fairshare
-        return Terms(
+        found = Terms(
             site=float(ask.site_factor),
             age=weight["Age"] * self._age(ask, now),
             assoc=weight["Assoc"] * _part(assoc.priority if assoc else 0, self._assoc_most),
             fairshare=weight["FairShare"] * fair.get((ask.account, ask.user), 0.0),
-            jobsize=weight["JobSize"] * self._size(ask, partition) if weight["JobSize"] else 0.0,
             partition=weight["Partition"] * partition.job_factor / self._part_most,
             qos=weight["QOS"] * _part(qos.priority if qos else 0, self._qos_most),
             nice=ask.nice,
@@ -82,6 +81,13 @@ class Multifactor:
                 for name, each in self._tres.items()
             },
         )
+        if not weight["JobSize"]:
+            return found
+        sizes = [
+            replace(found, jobsize=weight["JobSize"] * self._size(ask, partition, *size))
+            for size in ask.sizes or ((ask.nodes, ask.cpus),)
+        ]
+        return min(sizes, key=lambda one: abs(one.total - ask.priority))  # as Slurm has it
 
     @property
     def per_s(self) -> float:
@@ -92,14 +98,13 @@ class Multifactor:
         since = ask.submit if "ACCRUE_ALWAYS" in self._flags else ask.accrue
         return 0.0 if since is None else min(1.0, max(0.0, now - since) / self._max_age)
 
-    def _size(self, ask: Ask, partition: Partition) -> float:
+    def _size(self, ask: Ask, partition: Partition, wants: int, asked: int) -> float:
         nodes, cpus = max(1, len(self._site.nodes)), max(1, self._site.cpus)
-        asked = ask.sized_cpus or ask.cpus
         if "SMALL_RELATIVE_TO_TIME" in self._flags:
             minutes = max(1.0, ask.limit_s(partition) / 60)
-            size = max(float(asked), ask.nodes * cpus / nodes) / minutes / cpus
+            size = max(float(asked), wants * cpus / nodes) / minutes / cpus
             return min(1.0, 1.0 - size if self._small else size)
-        size = (ask.nodes / nodes + asked / cpus) / 2
+        size = (wants / nodes + asked / cpus) / 2
         return min(1.0, max(0.0, 1.0 - size if self._small else size))
 
 

@@ -213,7 +213,8 @@ class Ask:
         gpus: of each type ("" any), per job, or per node (`gpus_per_node`).
         features: constraint, as written (``a&b``, ``a|b``).
         accrue: since when its age counts; None: it does not.
-        sized_cpus: CPUs its size counts by, where not `cpus`: those of whole nodes it is to have.
+        sizes: nodes and CPUs that its size may count by: those it names, and those Slurm may have
+            found for it by the time it computed its priority. (): `nodes` and `cpus`.
         priority: Slurm's own at the last look; 0 = held.
         tres: what it is counted as.
         shares: what it has while it runs.
@@ -246,7 +247,7 @@ class Ask:
     time_limit_s: float | None = None
     submit: float = 0.0
     accrue: float | None = None
-    sized_cpus: int = 0
+    sizes: tuple[tuple[int, int], ...] = ()
     nice: int = 0
     site_factor: int = 0
     priority: int = 1

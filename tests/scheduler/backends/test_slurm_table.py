@@ -74,16 +74,13 @@ def test_a_record_is_a_job() -> None:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("planned", "sized"), [("(null)", 1), ("n2", 4)])
-def test_cpus_of_each_gpu_are_asked_for_and_count_for_its_size_once_slurm_found_them(
-    planned: str, sized: int
-) -> None:
+def test_cpus_of_each_gpu_are_asked_for() -> None:
     said = record(
         NumNodes="1", NumCPUs="1", NumTasks="1", tres_per_node="N/A", tres_per_job="gres:gpu:2",
-        cpus_per_tres="gres:gpu:2", SchedNodes=planned,
+        cpus_per_tres="gres:gpu:2",
     )  # fmt: skip
     (ask,) = asks_of(read(said, "(null)", "(null)", "(null)"), Site({}, {})).values()
-    assert (ask.cpus, ask.min_cpus, ask.sized_cpus) == (4, 1, sized)
+    assert (ask.cpus, ask.min_cpus, ask.sizes) == (4, 1, ((1, 1), (1, 4)))
 
 
 @pytest.mark.parametrize(

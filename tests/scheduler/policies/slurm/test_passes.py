@@ -223,3 +223,12 @@ def test_accounts_of_one_level_are_ranked_as_one() -> None:
 )  # fmt: skip
 def test_durations(said: str, seconds: float | None) -> None:
     assert duration_s(said) == seconds
+
+
+@pytest.mark.parametrize(("priority", "jobsize"), [(6250, 6250.0), (10_000, 10_000.0)])
+def test_a_job_is_sized_as_slurm_sized_it(priority: int, jobsize: float) -> None:
+    config = {"PriorityType": "priority/multifactor", "PriorityWeightJobSize": "20000"}
+    part = Partition("p", frozenset("ab"))
+    site = Site({n: SiteNode(n, 4, 1.0) for n in "ab"}, {"p": part}, config=config)
+    ask = Ask("1", partitions=("p",), cpus=4, sizes=((1, 1), (1, 4)), priority=priority)
+    assert Multifactor(site).terms(ask, part, 0.0).jobsize == jobsize
