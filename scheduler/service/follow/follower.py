@@ -41,7 +41,7 @@ from scheduler.policies.slurm.site import Site
 from scheduler.service.analyst.records import write as write_forecasts
 from scheduler.service.follow.answers import ETA, LEASE, answer_questions
 from scheduler.service.follow.histories import Histories, Over, ended_jobs
-from scheduler.service.follow.orders import PRIORITY, Order, Orders
+from scheduler.service.follow.orders import PRIORITY, Order, Orders, release_all
 from scheduler.service.follow.rows import JobRows, write_decisions, write_jobs, write_nodes
 from scheduler.service.follow.trials import Trials
 from scheduler.service.follow.words import told
@@ -372,10 +372,25 @@ class Follower:
             except PolicyViolation as error:  # the next poll may find another cluster
                 self.log.error("pass_refused", why=str(error))
             self.clock.sleep(0.1)
+        self._end()
+
+    def _end(self) -> None:
+        if self.order and (self.store is None or self.lease is not None):
+            self._take_back()
         if self.lease is not None and self.store is not None:
             with suppress(LeaseLost):
                 self.store.let_go(self.lease)
         self.slurm.close()
+
+    def _take_back(self) -> None:
+        """Nobody keeps the order any more: leave none behind."""
+        try:
+            answers = release_all(self.slurm)
+        except (SlurmDown, SlurmError, ParseError) as error:
+            self.log.error("order_left", why=str(error), take_back="pellucid slurm release-all")
+            return
+        refused = sum(map(bool, answers.values()))
+        self.log.info("order_taken_back", jobs=len(answers), refused=refused)
 
     def _renew(self) -> None:
         if self.store is None or self.lease is None:

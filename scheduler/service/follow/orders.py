@@ -1,10 +1,14 @@
 """What `order` changes in Slurm: priorities of pending jobs, and the comment that says why.
 
-A change that was refused is tried again ever later; one that was made is not repeated at once.
+Only jobs that wait for room or for their turn change places, and only with others of the same
+partitions and QOS. The comment of a job whose priority was changed says what it was, so that all
+can be taken back by what stands in Slurm (`release_all`). A change that was refused is tried again
+ever later; one that was made is not repeated at once.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -13,6 +17,8 @@ import structlog
 from scheduler.backends.events import Event, Kind
 from scheduler.backends.slurm.client import Slurm, SlurmDown, SlurmError, quoted
 from scheduler.backends.slurm.order import priorities
+from scheduler.backends.slurm.parse import SlurmJob
+from scheduler.backends.slurm.site import config_of, slurm_word
 from scheduler.backends.slurm.snapshot import ClusterSnapshot
 from scheduler.core.decisions import Action
 
@@ -20,21 +26,30 @@ OURS = "pellucid: "  # begins an AdminComment that may be overwritten
 COMMENT_S = 300.0  # between two AdminComments of one job
 AGAIN_S, LONGEST_S = 60.0, 7200.0  # until what Slurm refused is tried again, doubling
 PRIORITY, COMMENT = "priority", "AdminComment"
+IN_TURN = frozenset(("Priority", "Resources", "None"))  # what Slurm says of who only lacks room
+_WAS = re.compile(rf"{OURS}was=(\d+)(?:; |$)")
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A change to a pending job (or array). `what` is the field's name in Slurm."""
+    """A change to a pending job (or array).
+
+    Attributes:
+        what: the field's name in Slurm.
+        mark: the comment that goes with a priority.
+    """
 
     job: str
     what: str
     value: int | str
     was: int | str
+    mark: str = ""
 
     def line(self) -> str:
         """The command for `scontrol`."""
         value = quoted(self.value) if isinstance(self.value, str) else self.value
-        return f"update jobid={self.job} {self.what}={value}"
+        mark = f" {COMMENT}={quoted(self.mark)}" if self.mark else ""
+        return f"update jobid={self.job} {self.what}={value}{mark}"
 
     def event(self, now: float, dry: bool) -> Event:
         if self.what == PRIORITY:
@@ -69,7 +84,9 @@ class Orders:
         """
         there = {name for job in snapshot.waiting for name in (job, _array(job))}
         self._tried = {key: tried for key, tried in self._tried.items() if key[0] in there}
-        found = [*_priorities(snapshot), *_comments(snapshot, first)]
+        found = list(_priorities(snapshot))
+        moved = {order.job for order in found}
+        found += [order for order in _comments(snapshot, first) if order.job not in moved]
         return [order for order in found if self._is_due(order, snapshot.now)]
 
     def _is_due(self, order: Order, now: float) -> bool:
@@ -117,30 +134,73 @@ class Orders:
 
 
 def _priorities(snapshot: ClusterSnapshot) -> Iterator[Order]:
-    by_vc: dict[str, dict[str, int]] = {}
+    said = _reasons(snapshot)
+    alike: dict[tuple[str, str], dict[str, SlurmJob]] = {}
     for job_id in snapshot.order:
         job = snapshot.waiting[job_id]  # tasks that wait in an array have one priority
-        by_vc.setdefault(job.partition, {}).setdefault(_array(job_id), job.priority)
-    for now in by_vc.values():
-        for job_id, priority in priorities(list(now.items())).items():
-            yield Order(job_id, PRIORITY, priority, now[job_id])
+        if job.priority and slurm_word(job.reason) in IN_TURN and _may_say(job):
+            alike.setdefault((job.partition, job.qos), {}).setdefault(_array(job_id), job)
+    for jobs in alike.values():
+        now = [(name, job.priority) for name, job in jobs.items()]
+        for name, priority in priorities(now).items():
+            job = jobs[name]
+            was = _WAS.match(job.admin_comment)
+            mark = f"{OURS}was={was[1] if was else job.priority}"
+            why = said.get(job.id, "")
+            yield Order(name, PRIORITY, priority, job.priority, f"{mark}; {why}" if why else mark)
+
+
+def _may_say(job: SlurmJob) -> bool:
+    """What the site wrote into AdminComment stays."""
+    return not job.admin_comment or job.admin_comment.startswith(OURS)
+
+
+def _reasons(snapshot: ClusterSnapshot) -> dict[str, str]:
+    """Why they wait. Everybody may read it, so no other job is named."""
+    waits = (d for d in snapshot.decisions if d.action is Action.WAIT)
+    return {d.job_id: f"{d.reason}: {d.sentence(visible=())}" for d in waits}
 
 
 def _comments(snapshot: ClusterSnapshot, first: Collection[str]) -> Iterator[Order]:
-    """Why they wait, for those first in line and those answered before.
-
-    What the site wrote there stays. A task is not changed by itself: that would take it out of
-    its array. Everybody may read it, so no other job is named.
-    """
-    said = {d.job_id: d for d in snapshot.decisions if d.action is Action.WAIT}
+    """Why they wait, for those first in line and those answered before. A task is not changed by
+    itself: that would take it out of its array."""
+    said = _reasons(snapshot)
     for job_id in snapshot.order:
-        decision, there = said.get(job_id), snapshot.waiting[job_id].admin_comment
+        there = snapshot.waiting[job_id].admin_comment
         ours = there.startswith(OURS) or (not there and job_id in first)
-        if decision is None or "_" in job_id or not ours:
+        if job_id not in said or "_" in job_id or not ours:
             continue
-        text = f"{OURS}{decision.reason}: {decision.sentence(visible=())}"
+        was = _WAS.match(there)
+        text = f"{OURS}was={was[1]}; {said[job_id]}" if was else f"{OURS}{said[job_id]}"
         if text != there:
             yield Order(job_id, COMMENT, text, there)
+
+
+def release_all(slurm: Slurm) -> dict[str, str]:
+    """Take back every priority and comment that `order` gave to jobs that wait.
+
+    With priority/multifactor Slurm computes the priority again, age and all; with priority/basic a
+    job gets the one it had. Jobs that are held since stay held.
+
+    Returns: what Slurm said against it, by job (or array); "" where it is done.
+    Raises: SlurmDown, SlurmError, ParseError.
+    """
+    weighs = config_of(slurm.read("scontrol", "show", "config")).get("PriorityType", "")
+    marked = {
+        _array(job.id): job
+        for job in slurm.jobs()
+        if job.state == "PENDING" and job.admin_comment.startswith(OURS)
+    }
+    found: dict[str, str] = {}
+    for name, job in marked.items():
+        was, lines = _WAS.match(job.admin_comment), [f"update jobid={name} {COMMENT}="]
+        if was is not None and job.priority:
+            multifactor = weighs.endswith("multifactor")
+            back = f"release {name}" if multifactor else f"update jobid={name} priority={was[1]}"
+            lines.insert(0, back)
+        refused = [said for said in slurm.write(lines) if said]
+        found[name] = "; ".join(refused)
+    return found
 
 
 def _array(job_id: str) -> str:

@@ -190,12 +190,46 @@ def waiting(scene: Scene) -> list[SlurmJob]:
     return [scene.job(1, "RUNNING", start=NOW - 5, **EVERYTHING), *rest]
 
 
+def test_places_change_among_jobs_alike_that_only_lack_room() -> None:
+    scene = Scene(None)
+    running, *rest = waiting(scene)
+    urgent = scene.job(5, priority=9000, qos="high", submit=NOW)
+    limited = scene.job(6, priority=50, reason="QOSMaxJobsPerUserLimit", submit=NOW - 500)
+    sites = scene.job(7, priority=40, admin_comment="the site's", submit=NOW - 500)
+    held = scene.job(8, priority=0, reason="JobHeldUser", submit=NOW - 500)
+    lines = scene.look(running, *rest, urgent, limited, sites, held)
+    set_to = {line.split()[1]: line for line in lines if " priority=" in line}
+    assert set(set_to) == {"jobid=2", "jobid=4"}
+    assert 'priority=1004 AdminComment="pellucid: was=1002' in set_to["jobid=2"]
+    assert 'priority=1002 AdminComment="pellucid: was=1004' in set_to["jobid=4"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "back"), [("multifactor", "release 2"), ("basic", "update jobid=2 priority=1002")]
+)
+def test_when_it_stops_all_is_taken_back(kind: str, back: str) -> None:
+    scene = Scene(None)
+    scene.slurm.says["scontrol show config"] = f"PriorityType = priority/{kind}"
+    ours = "pellucid: was=1002; BehindHigherPriority: number 2 in line"
+    scene.slurm.queue = [
+        scene.job(2, admin_comment=ours),
+        scene.job(3, admin_comment="pellucid: GpusBusy: needs 8 GPUs"),
+        scene.job(4, admin_comment=ours, priority=0),
+        scene.job(5, admin_comment="the site's, not pellucid: was=5"),
+        scene.job(6, "RUNNING", admin_comment=ours),
+    ]
+    lines: list[str] = []
+    scene.slurm.close = lambda: lines.extend(scene.slurm.lines)  # type: ignore[method-assign]
+    scene.follower.run(lambda: True, "here", 0.0, 60.0)
+    assert lines == [back, *(f"update jobid={n} AdminComment=" for n in (2, 3, 4))]
+
+
 def test_what_is_refused_is_tried_less_and_less_often_and_said_once(store: Store) -> None:
     scene = Scene(store)
     scene.slurm.answer = "Access/permission denied"
     with capture_logs() as log:
         orders = len(scene.look(*waiting(scene)))
-        assert orders == 5, "two priorities and three comments"
+        assert orders == 3, "two priorities with what they were, and a comment"
         assert scene.look(*waiting(scene)) == []
         assert len(scene.look(*waiting(scene), after_s=AGAIN_S)) == orders
         assert scene.look(*waiting(scene), after_s=AGAIN_S) == []
@@ -254,7 +288,7 @@ def test_a_comment_names_nobody_elses_job(policy: str) -> None:
     long_ago: dict[str, Any] = {"submit": NOW - 3 * 86_400, "eligible": NOW - 3 * 86_400}
     first = scene.job(222, time_limit_s=3600.0, **long_ago)
     lines = scene.look(running, first, scene.job(333, gpus=4, time_limit_s=86_400.0))
-    (comment,) = [x for x in lines if x.startswith("update jobid=333 AdminComment")]
+    (comment,) = [x for x in lines if x.startswith("update jobid=333 ") and "AdminComment" in x]
     assert "222" not in comment
     assert "kept for a higher-priority job" in comment
 
@@ -265,7 +299,10 @@ def test_a_comment_follows_what_it_says_but_not_at_every_look() -> None:
     def of_4(lines: list[str]) -> list[str]:
         return [x.split('"')[1] for x in lines if x.startswith("update jobid=4 AdminComment")]
 
-    *others, fourth = waiting(scene)
+    *others, fourth = [
+        job if job.state == "RUNNING" else replace(job, priority=2000 - int(job.id))
+        for job in waiting(scene)
+    ]
     fewer = others[:-1]
     (third,) = of_4(scene.look(*others, fourth))
     assert third.startswith(f"{OURS}BehindHigherPriority: number 3 in line")
