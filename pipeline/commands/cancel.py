@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pipeline.commands.hold import PREVIEW
 from pipeline.commands.ps import OVER
 from pipeline.console import user_errors
 from pipeline.errors import UserError
@@ -17,6 +18,7 @@ from pipeline.remote import JSON, SERVER, TOKEN, connect, print_json
 if TYPE_CHECKING:
     from scheduler.service.client import Client
 
+MOST_NAMED = 100  # jobs of a preview
 STATES = {
     "waiting": ("submitted", "queued", "held"),
     "held": ("held",),
@@ -39,6 +41,7 @@ def cancel(
         str | None, typer.Option(help="Of this user instead of yours (operators).")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask whether to.")] = False,
+    preview: PREVIEW = False,
     server: SERVER = None,
     token: TOKEN = None,
     as_json: JSON = False,
@@ -55,7 +58,7 @@ def cancel(
 
       pellucid cancel --name 'sweep-*' --state waiting
 
-      pellucid cancel --all-mine --yes
+      pellucid cancel --all-mine --preview
     """
     chosen = name is not None or state is not None or owner is not None or all_mine
     if state is not None and state not in STATES:
@@ -63,14 +66,18 @@ def cancel(
     if bool(jobs) is chosen:
         raise UserError("give the ids of jobs, or one of --name, --state, --owner, --all-mine")
     with user_errors(), connect(server, token) as client:
-        if jobs:
+        if jobs and not preview:
             _each(client, jobs, as_json=as_json)
+            return
+        if jobs:
+            _together(client, jobs, preview=True, as_json=as_json)
             return
         found = list(_matching(client, name, state, owner))
         if not found:
             print_json(_nobody()) if as_json else typer.echo("no such job")
-        elif yes or _agreed(found):
-            _together(client, [job["job_id"] for job in found], as_json=as_json)
+        elif preview or yes or _agreed(found):
+            ids = [job["job_id"] for job in found]
+            _together(client, ids, preview=preview, as_json=as_json)
 
 
 def _each(client: Client, jobs: list[str], *, as_json: bool) -> None:
@@ -115,16 +122,21 @@ def _agreed(found: list[dict[str, Any]]) -> bool:
     return typer.confirm(f"Cancel {what}?", err=True)
 
 
-def _together(client: Client, ids: list[str], *, as_json: bool) -> None:
+def _together(client: Client, ids: list[str], *, preview: bool, as_json: bool) -> None:
     told = _nobody()
-    for part in client.cancel_many(ids):
+    for part in client.cancel_many(ids, preview=preview):
         for key, more in part.items():
             told[key] += more
     if as_json:
         print_json(told)
     else:
         over = f"; {len(told['over']):,} were over by then" if told["over"] else ""
-        typer.echo(f"{len(told['asked']):,} cancelled{over}")
+        would = "would be " if preview else ""
+        typer.echo(f"{len(told['asked']):,} {would}cancelled{over}")
+        for job_id in told["asked"][:MOST_NAMED] if preview else ():
+            typer.echo(f"  {job_id}")
+    if preview and told["unknown"]:
+        raise UserError(f"there is no such job of yours: {', '.join(told['unknown'])}")
 
 
 def _nobody() -> dict[str, list[str]]:

@@ -11,7 +11,9 @@ from pipeline.console import user_errors
 from pipeline.remote import JOB, JSON, SERVER, TOKEN, between, connect, print_json
 
 LABEL = 13  # columns of the labels
+AT_ONCE_S = 1.0  # sooner is at once
 TOO_SMALL = "VcTooSmall"  # a job that cannot start: said before anything else
+MOST_WAITS = 4  # reasons that a job waited for
 MOST_TRIED = 4  # changes of a job in Slurm that are told
 BRIEFLY = 1  # of the changes that would help, the best; unless asked for all
 CODES = Annotated[bool, typer.Option("--codes", help="Also print reason codes.")]
@@ -176,16 +178,34 @@ def _about_the_wait(
 ) -> list[tuple[str, str]]:
     rows = []
     if analysis is not None:
-        rows += [("In the way", analysis["in_the_way"]), ("Or", analysis["otherwise"])]
+        rows += [("In the way", analysis["in_the_way"]), ("Or", analysis.get("otherwise", ""))]
         rows.append(("Place", analysis["place"]))
     elif explained["standing"] is not None:
         place = explained["standing"]
         rows.append(("Place", f"Number {place['position']} of {place['waiting']}."))
+    if explained["standing"] is None:
+        rows += _waited(explained)
     if explained["overtaken"]:
         rows.append(("Overtaken", explained["overtaken"]["text"]))
     if analysis is not None:
         wanted = ("promise", "changed", "sharing")
         rows += [(name.capitalize(), analysis[name]) for name in wanted if analysis[name]]
+    return rows
+
+
+def _waited(explained: dict[str, Any]) -> list[tuple[str, str]]:
+    """What a job that runs or is over waited for, and when it was foreseen to start."""
+    from scheduler.explain.words import duration, percent
+
+    rows = []
+    for wait in explained["waits"][:MOST_WAITS]:
+        if wait["seconds"] >= AT_ONCE_S:
+            share = f" ({percent(wait['share'])})" if wait["share"] < 0.995 else ""
+            rows.append(("Waited", f"{duration(wait['seconds'])}{share}: {wait['text']}."))
+    made = explained["promised"]
+    if rows and made is not None and made["start_p50"] is not None:
+        foreseen = _starts({"forecast": made}, made["made_at"])
+        rows.append(("Foreseen", f"When it was submitted: {foreseen}."))
     return rows
 
 
@@ -245,12 +265,17 @@ def _times(times: dict[str, float | None], now: float) -> str:
     )
     words = [f"submitted {between(submitted, now)} ago"]
     if eligible is not None:
-        words.append(f"eligible {between(submitted, eligible)} later")
+        words.append(f"eligible {_after(submitted, eligible, 'later')}")
     elif times["ended_at"] is None and started is None:
         words.append("not eligible yet")
     if started is not None:
-        words.append(f"started {between(eligible or submitted, started)} after that")
+        words.append(f"started {_after(eligible or submitted, started, 'after that')}")
     return ", ".join(words)
+
+
+def _after(start: float | None, end: float, how: str) -> str:
+    soon = start is not None and end - start < AT_ONCE_S
+    return "at once" if soon else f"{between(start, end)} {how}"
 
 
 def after_lines(compared: dict[str, Any]) -> list[str]:
@@ -262,13 +287,14 @@ def after_lines(compared: dict[str, Any]) -> list[str]:
         return [f"{other} went before {job}: {compared['why']}."]
     goes = "went" if compared["started"] else "goes"
     before = f"{other} {goes} before {job}" if compared["first"] else f"{job} goes before {other}"
-    lines = [f"{before}: of {other}, {compared['why']}."]
+    lines = [f"{before}: {compared['why']}."]
     if compared["started"]:
         lines.append(f"It could start because: {compared['started']}.")
     lines.append(f"{'':<36}{other:>16}{job:>16}")
     for term in compared["terms"]:
         lines.append(f"{term['what']:<36}{_term(term['other']):>16}{_term(term['this']):>16}")
-    return lines
+    sums = (sum(term[of] or 0.0 for term in compared["terms"]) for of in ("other", "this"))
+    return [*lines, f"{'sum':<36}" + "".join(f"{_term(seconds):>16}" for seconds in sums)]
 
 
 def _term(seconds: float | None) -> str:

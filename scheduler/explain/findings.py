@@ -369,7 +369,7 @@ _UNSAID = "the policy would keep it waiting"
 def compared(
     core: Core, job_id: str, other: QueuedJob, now: float, *, started: str = ""
 ) -> dict[str, Any]:
-    """Why another job went, or goes, before this one: the terms of both.
+    """Why one of two jobs went, or goes, before the other: the terms of both.
 
     Args:
         other: as it stands, or stood when it was given its GPUs.
@@ -382,12 +382,13 @@ def compared(
         for what in dict.fromkeys([*theirs, *mine])
     ]
     first = other < queued
-    if queued.priority != other.priority:
-        why = f"its priority is {other.priority}, of this one {queued.priority}"
-    elif queued.key != other.key:
-        why = "its terms sum to less" if first else "its terms sum to more"
+    winner, loser = (other, queued) if first else (queued, other)
+    if winner.priority != loser.priority:
+        why = f"its priority is {winner.priority}, that of the other {loser.priority}"
+    elif winner.key != loser.key:
+        why = "its terms sum to less"
     else:
-        why = "both count the same and it came first" if first else "both count the same"
+        why = "both count the same and it came first"
     return {
         "other": other.job.job_id,
         "first": first,

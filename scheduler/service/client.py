@@ -111,11 +111,11 @@ class Client:
     def cancel(self, job_id: str) -> Json:
         return self._json("POST", _path(job_id, "cancel"))
 
-    def cancel_many(self, job_ids: Sequence[str]) -> Iterator[Json]:
+    def cancel_many(self, job_ids: Sequence[str], *, preview: bool = False) -> Iterator[Json]:
         """Cancel jobs, a thousand a request: of each which were asked, over, or unknown."""
         for i in range(0, len(job_ids), 1000):
             body = {"jobs": list(job_ids[i : i + 1000])}
-            yield self._json("POST", "/jobs/cancel", json=body)
+            yield self._json("POST", "/jobs/cancel", json=body, params={"preview": preview})
 
     def change(self, job_id: str, *, preview: bool = False, **to: Any) -> Json:
         """Let a waiting job ask for something else, and keep its place: gpus, time_limit_s, share,

@@ -138,6 +138,9 @@ class Answers:
             beside.key, beside.estimate_s = record.key, record.estimate_s
         else:
             raise LookupError(f"job {other} was in no queue, or is long over")
+        vcs = core.known(job_id).job.vc, beside.job.vc
+        if vcs[0] != vcs[1]:
+            raise LookupError(f"they stand in different lines, of {vcs[0]} and of {vcs[1]}")
         return reasons.compared(core, job_id, beside, self._of.now())
 
     def _order(self, vc: str, owner: str | None, limit: int) -> dict[str, Any]:

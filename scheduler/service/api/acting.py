@@ -171,7 +171,7 @@ class CancelledMany:
     """What became of a request to cancel several jobs.
 
     Attributes:
-        asked: jobs that leave the queue, or are stopped.
+        asked: jobs that leave the queue, or are stopped; of a preview: would be.
         over: those that were over, or asked for before. unknown: no jobs of the asker's.
     """
 
@@ -181,7 +181,9 @@ class CancelledMany:
 
 
 @router.post("/jobs/cancel", status_code=202, summary="Cancel jobs", responses=responses(403, 409))
-def cancel_many(asked: CancelRequest, request: Request, view: Seen) -> CancelledMany:
+def cancel_many(
+    asked: CancelRequest, request: Request, view: Seen, preview: Preview = False
+) -> CancelledMany:
     """All that can be are cancelled, whatever is with the others."""
     changes: Changes = request.app.state.changes
     changes.in_charge("scancel")
@@ -195,5 +197,6 @@ def cancel_many(asked: CancelRequest, request: Request, view: Seen) -> Cancelled
     over = [row.job_id for row in rows if Phase(row.phase).over or row.cancel_asked]
     wanted = [row.job_id for row in rows if row.job_id not in set(over)]
     now, by = changes.now(), view.viewer.name
-    changes.write([Event(Kind.CANCEL_ASKED, now, job_id, by) for job_id in wanted])
+    if not preview:
+        changes.write([Event(Kind.CANCEL_ASKED, now, job_id, by) for job_id in wanted])
     return CancelledMany(wanted, over, unknown)

@@ -220,7 +220,7 @@ class Compared:
     """Why another job went, or goes, before this one.
 
     Attributes:
-        first: the other goes first; `why` says by what.
+        first: the other goes first; `why` says by what the one that does.
         started: why the other could start; "" while it waits.
         terms: of both places in line, seconds; None: that job has no such term.
         early_s: seconds the other had run when this one was submitted: no places are compared.
@@ -278,6 +278,17 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
+class WaitedFor:
+    """All the waiting for one reason: `share` of the whole, in `spells`, `text` of the longest."""
+
+    reason: str
+    text: str
+    seconds: float
+    share: float
+    spells: int
+
+
+@dataclass(frozen=True, slots=True)
 class Times:
     """When, in seconds since the epoch; None: not yet.
 
@@ -303,8 +314,10 @@ class Explanation:
         prediction: the same grouped by what they say, largest first; the factors multiply to the
             same; `prediction_text` in words, "" where there are no terms.
         headline: where it stands and when it should start, in a sentence.
+        waits: what it waited for, the longest first, as it was told then; the seconds sum to its
+            waiting time.
         overtaken: None: by nobody.
-        forecast: None: no estimate yet.
+        forecast: None: no estimate yet. `promised`: the one made when it was submitted.
         analysis: when it was asked for, of a job that waits.
         detail: what the backend says of it.
         hold: "owner" or "operator", who may release it; held_by, held_at: by whom and since when it
@@ -328,6 +341,8 @@ class Explanation:
     prediction_text: str = ""
     packing: Packing | None = None
     headline: str = ""
+    waits: list[WaitedFor] = field(default_factory=list)
+    promised: StartForecastRow | None = None
     overtaken: Overtaken | None = None
     analysis: Analysis | None = None
     hold: str = ""
@@ -366,6 +381,8 @@ def explain(view: VisibleQueries, job_id: str, now: float) -> Explanation:
         reasons(score) if score and score.terms_known else "",
         _packing(story),
         f"It {where_it_stands(job, story, now)}.",
+        [WaitedFor(w.reason.value, w.sentence, w.seconds, w.share, w.spells) for w in story.waits],
+        view.forecast(job_id, "submission"),
         _overtaken(story),
         hold=job.hold,
         held_by=job.held_by,

@@ -66,7 +66,7 @@ class ProblemDetails(BaseModel):
     type: str = Field(examples=["urn:pellucid:problem:invalid-request"])
     title: str = Field(examples=["Unprocessable Content"])
     status: int = Field(examples=[422])
-    detail: str = Field(examples=["gpus is 0: Input should be greater than or equal to 1"])
+    detail: str = Field(examples=["gpus is 0; give 1 or more"])
     errors: list[FieldError] = []
 
 
@@ -156,11 +156,10 @@ def install(app: FastAPI) -> None:
             {"field": ".".join(map(str, one["loc"])), "message": one["msg"]}
             for one in error.errors()[:16]
         ]
-        first = errors[0]
-        detail = f"{first['field']}: {first['message']}"
         # a body that is no JSON at all is malformed, not merely wrong
         malformed = any(one["type"] == "json_invalid" for one in error.errors())
         status = 400 if malformed else 422
+        detail = misfit(error.errors()[0])
         kind = "malformed-request" if malformed else "invalid-request"
         return JSONResponse(
             problem_body(status, kind, detail, errors), status, media_type=MEDIA_TYPE
@@ -171,6 +170,62 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, invalid)
 
 
+def misfit(error: Mapping[str, Any]) -> str:
+    """A field that does not fit, in a sentence: "gpus is 0; give 1 or more".
+
+    Args:
+        error: as pydantic lists it.
+    """
+    kind, context = str(error["type"]), error.get("ctx", {})
+    where = [str(part) for part in error["loc"][1:]]
+    name = ".".join(where) or "the request"
+    if kind == "json_invalid":
+        return f"the body is no JSON: {context.get('error', error['msg'])}"
+    if kind == "missing":
+        return f"{name} is missing"
+    if kind == "extra_forbidden":
+        return f"there is no field {name!r}; the fields are named in /api/v1/openapi.json"
+    said = str(error["msg"]).removeprefix("Value error, ")
+    if kind == "value_error":
+        return f"{name}: {said}" if where else said
+    shown = repr(error.get("input"))
+    value = f" is {shown}" if len(shown) <= MOST_SHOWN else ""
+    return f"{name}{value}; give {_wanted(kind, context, said)}"
+
+
+MOST_SHOWN = 64  # characters of a value that does not fit
+
+
+def _wanted(kind: str, context: Mapping[str, Any], said: str) -> str:
+    if kind in _BOUNDS:
+        return _BOUNDS[kind].format(*context.values())
+    if kind in ("literal_error", "enum"):
+        return str(context["expected"])
+    what = next((what for start, what in _KINDS if kind.startswith(start)), "")
+    return what or said.removeprefix("Input should be ").removeprefix("Input should ")
+
+
+_BOUNDS = {
+    "greater_than": "more than {}",
+    "greater_than_equal": "{} or more",
+    "less_than": "less than {}",
+    "less_than_equal": "{} or less",
+    "string_too_short": "{} or more characters",
+    "string_too_long": "{} characters or fewer",
+    "too_short": "{1} or more",
+    "too_long": "{1} or fewer",
+    "string_pattern_mismatch": "text like {}",
+}
+_KINDS = (
+    ("int", "a whole number"),
+    ("float", "a number"),
+    ("finite", "a finite number"),
+    ("bool", "true or false"),
+    ("string", "text"),
+    ("list", "a list"),
+    ("dict", "names with values"),
+    ("model", "names with values"),
+)
 _DETAIL = {
     404: "there is nothing at this address",
     405: "this address does not answer that method",

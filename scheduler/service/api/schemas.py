@@ -103,10 +103,8 @@ class PriorityRequest(Request):
     priority: Annotated[int, Field(ge=-MAX_PRIORITY, le=MAX_PRIORITY, examples=[10])]
 
 
-class ChangeRequest(Request):
-    """What a waiting job is to ask for instead. At least one field."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [{"gpus": 2}, {"share": True}]})
+class _Difference(Request):
+    """What of a job may be different."""
 
     gpus: Annotated[int | None, Field(ge=1, le=1_000_000)] = None
     time_limit_s: Annotated[float | None, Field(gt=0, le=1e9)] = None
@@ -116,6 +114,12 @@ class ChangeRequest(Request):
     gpu_type: Annotated[
         Line | None, Field(max_length=64, description='"": any GPU type will do.')
     ] = None
+
+
+class ChangeRequest(_Difference):
+    """What a waiting job is to ask for instead. At least one field."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"gpus": 2}, {"share": True}]})
 
     @model_validator(mode="after")
     def _changes_something(self) -> ChangeRequest:
@@ -150,25 +154,26 @@ class NodeRequest(Request):
 NewVc = Annotated[bool, Field(description="The virtual cluster may be one that is not there.")]
 
 
-class AddNodeRequest(Request):
+class _NodeShape(Request):
+    """What a node has."""
+
+    gpus: Annotated[int | None, Field(ge=1, le=64)] = None
+    gpu_type: GpuType | None = None
+    gpu_memory_mib: GpuMemory | None = None
+    new_vc: NewVc = False
+
+
+class AddNodeRequest(_NodeShape):
     """A node that comes."""
 
     name: NodeName
     vc: Name
-    gpus: Annotated[int | None, Field(ge=1, le=64)] = None
-    gpu_type: GpuType | None = None
-    gpu_memory_mib: GpuMemory | None = None
-    new_vc: NewVc = False
 
 
-class ChangeNodeRequest(Request):
+class ChangeNodeRequest(_NodeShape):
     """What a node is to be once nothing runs there. At least one field besides the reason."""
 
     vc: Name | None = None
-    gpus: Annotated[int | None, Field(ge=1, le=64)] = None
-    gpu_type: GpuType | None = None
-    gpu_memory_mib: GpuMemory | None = None
-    new_vc: NewVc = False
     reason: Annotated[Line, Field(max_length=256)] = ""
 
     @model_validator(mode="after")
@@ -189,21 +194,13 @@ class SettingsRequest(Request):
     reason: Annotated[Line, Field(max_length=256)] = ""
 
 
-class WhatIfRequest(Request):
+class WhatIfRequest(_Difference):
     """What is to be different. At least one field."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"gpus": 4}, {"first": True}]})
 
-    gpus: Annotated[int | None, Field(ge=1, le=1_000_000)] = None
     first: Annotated[bool, Field(description="As if it went before all others.")] = False
     priority: Annotated[int | None, Field(ge=-MAX_PRIORITY, le=MAX_PRIORITY)] = None
-    share: bool | None = None
-    profile: bool | None = None
-    vc: Name | None = None
-    gpu_type: Annotated[
-        Line | None, Field(max_length=64, description='"": any GPU type will do.')
-    ] = None
-    time_limit_s: Annotated[float | None, Field(gt=0, le=1e9)] = None
 
     @model_validator(mode="after")
     def _asks_something(self) -> WhatIfRequest:

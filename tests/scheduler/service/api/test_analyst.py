@@ -104,6 +104,12 @@ def test_why_after_another_and_the_order_tell_the_terms_of_both(answered: Servic
     sums = [sum(row[which] or 0.0 for row in told["terms"]) for which in ("other", "this")]
     assert sums[0] <= sums[1]
     assert alice.get(f"{JOBS}/{second}/after", params={"other": theirs}).status_code == 404
+    assert told["why"].startswith(("its terms sum to less", "both count the same"))
+    assert after_lines(told)[-1].startswith("sum ")
+    elsewhere = answered.submit("bob.noyce", gpus=4, vc="speech")
+    answered.turn(2)
+    asked = answered.by("bob.noyce").get(f"{JOBS}/{theirs}/after", params={"other": elsewhere})
+    assert asked.json()["unavailable"] == "they stand in different lines, of vision and of speech"
     (order,) = alice.get("/api/v1/order", params={"vc": "vision"}).json()
     assert order["waiting"] == 3
     assert {row["job_id"] for row in order["rows"]} == {first, second}

@@ -17,6 +17,7 @@ import uvicorn
 from typer.testing import CliRunner, Result
 
 from pipeline.app import app
+from pipeline.commands.why import told as lines_of
 from pipeline.errors import UserError
 from scheduler.backends.events import Event, Kind
 from scheduler.service.api.auth import service_user
@@ -124,6 +125,42 @@ def test_of_several_jobs_those_that_can_be_are_cancelled(service: Service, run: 
     assert [job["phase"] for job in json.loads(run("alice", "ps", "--all", "--json").output)] == [
         "cancelled", "cancelled"
     ]  # fmt: skip
+
+
+def test_cancelling_is_previewed(service: Service, run: Run) -> None:
+    first, last = service.submit("alice"), service.submit("alice")
+    service.turn(2)
+    for asked in ((first, last), ("--all-mine",)):
+        told = run("alice", "cancel", *asked, "--preview").output.splitlines()
+        assert told[0] == "2 would be cancelled"
+        assert {line.strip() for line in told[1:]} == {first, last}
+    assert str(run("alice", "cancel", "nobody", "--preview").exception) == (
+        "there is no such job of yours: nobody"
+    )
+    service.turn(3)
+    assert all(
+        job["cancel_asked"] is False for job in json.loads(run("alice", "ps", "--json").output)
+    )
+
+
+def test_a_job_that_is_over_tells_what_it_waited_for(service: Service, run: Run) -> None:
+    service.submit("bob.noyce", 5.0, gpus=8)
+    service.turn(2)
+    job = service.submit("alice", 2.0, gpus=4)
+    service.turn(2)
+    waiting = json.loads(run("alice", "why", job, "--json").output)
+    service.turn(4, 10.0)
+    assert "is over" in run("alice", "why", job).output.splitlines()[0]
+    told = json.loads(run("alice", "why", job, "--json").output)
+    (wait, *_) = told["waits"]
+    assert wait["reason"] == waiting["reason"] == "GpusBusy"
+    assert wait["text"].startswith(waiting["dominant"])
+    wait["seconds"], told["promised"] = 600.0, {"start_p50": 9e8, "start_p90": None, "why_not": "",
+                                                "made_at": 9e8}  # fmt: skip
+    text = "\n".join(lines_of(told, 9e8))
+    assert f"Waited        10 min: {wait['text']}." in text
+    assert "Foreseen      When it was submitted: starts about" in text
+    assert "bob.noyce" not in text
 
 
 def test_a_waiting_job_is_changed_held_and_released(service: Service, run: Run) -> None:

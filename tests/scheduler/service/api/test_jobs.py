@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -198,6 +199,30 @@ def test_a_fresh_job_says_it_was_not_looked_at(service: Service) -> None:
 
 
 @pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"gpus": 0}, "gpus is 0; give 1 or more"),
+        ({"gpus": 2.5}, "gpus is 2.5; give a whole number"),
+        ({"gpus": None}, "gpus is None; give a whole number"),
+        ({"command": "rm -rf /"}, "command is 'rm -rf /'; give a list"),
+        ({"command": []}, "command is []; give 1 or more"),
+        ({"share": "perhaps"}, "share is 'perhaps'; give true or false"),
+        ({"time_limit_s": -1}, "time_limit_s is -1; give more than 0"),
+        ({"gpuz": 3}, "there is no field 'gpuz'; the fields are named in"),
+        ({"environment": {"A=B": "0"}}, "environment"),
+    ],
+)
+def test_what_does_not_fit_is_said_in_a_sentence(
+    service: Service, change: dict[str, object], said: str
+) -> None:
+    answer = service.by("alice").post(JOBS, json={**BODY, **change})
+    assert answer.json()["detail"].startswith(said)
+    assert answer.json()["errors"][0]["message"]
+    missing = service.by("alice").post(f"{JOBS}/none/whatif", json={})
+    assert missing.json()["detail"].startswith("say what is to be different")
+
+
+@pytest.mark.parametrize(
     ("change", "status", "field"),
     [
         ({"gpus": 0}, 422, "body.gpus"),
@@ -230,6 +255,7 @@ def test_what_does_not_fit_names_its_field(
     problem = answer.json()
     assert answer.headers["content-type"] == "application/problem+json"
     assert problem["status"] == status
+    assert not re.search("Input should|[Vv]alue error|body", problem["detail"])
     if field is not None:
         assert problem["errors"][0]["field"].startswith(field)
     assert len([e for e in service.events() if e.kind is not Kind.REFUSED]) == before
