@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -40,6 +41,7 @@ from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import jobs
 from scheduler.service.settings import Settings
 
+PATIENCE_S = 300.0  # on a machine that has more to do
 CLUSTER = """name: kills
 gpus_per_node: 4
 vcs: {vc: 2}
@@ -64,9 +66,10 @@ class Victim:
     Args:
         whole: `pellucid serve` with all its processes; otherwise a decider alone, which is there
             sooner.
+        more: settings other than those of here.
     """
 
-    def __init__(self, folder: Path, *, whole: bool, policy: str = "fifo"):
+    def __init__(self, folder: Path, *, whole: bool, policy: str = "fifo", **more: Any):
         cluster = folder / "cluster.yaml"
         cluster.write_text(CLUSTER)
         (folder / "champion").mkdir(exist_ok=True)  # nothing in it yet
@@ -82,6 +85,7 @@ class Victim:
             "port": 0,
             "export_every": 0,
             "log_level": "warning",
+            **more,
         }
         self.settings = Settings(**given)
         self.log = (folder / "log").open("ab")
@@ -94,10 +98,11 @@ class Victim:
         self.store = Store(self.settings.database)
         self.process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> None:
+    def start(self, python: str = sys.executable, files: int | None = None) -> None:
+        """Start it; `files`: descriptors it may have."""
         command = decider.command(self.settings)
         if self.whole:
-            command = [sys.executable, "-m", "pipeline.cli", "serve"]
+            command = [python, "-m", "pipeline.cli", "serve"]
         names = self.settings.model_dump(mode="json", exclude_none=True)
         environment = {f"PELLUCID_{name.upper()}": str(value) for name, value in names.items()}
         self.process = subprocess.Popen(
@@ -107,6 +112,8 @@ class Victim:
             stderr=self.log,
             start_new_session=True,
         )
+        if files is not None:
+            resource.prlimit(self.process.pid, resource.RLIMIT_NOFILE, (files, files))
 
     def kill(self) -> None:
         """SIGKILL to every process of the service at once; none has a last word."""
@@ -190,13 +197,14 @@ def run(
 def _alive(victim: Victim) -> None:
     """Wait until a decider decides again."""
     before = victim.store.last_seq()
-    until = time.monotonic() + 60
+    until = time.monotonic() + PATIENCE_S
     while time.monotonic() < until:
         kinds = [event.kind for event in victim.store.read(before)]
         if Kind.DECIDED in kinds or (Kind.LEASE in kinds and not _waiting(victim)):
             return
         time.sleep(0.02)
-    raise AssertionError(f"no decider in a minute: see {victim.folder / 'log'}")
+    said = (victim.folder / "log").read_text(errors="replace")[-2000:]
+    raise AssertionError(f"no decider in {PATIENCE_S:g} s:\n{said}")
 
 
 def _waiting(victim: Victim) -> bool:

@@ -63,6 +63,7 @@ class Settings(BaseSettings):
         max_payload_mib: what commands and environments of one submitter's jobs that are not over
             may take, MiB; 0 = any size.
         keep_days: idempotency keys, and tokens that hold no more, are forgotten after this.
+        archive_days: what events and decisions say is compressed when they are older; 0 = never.
         log_level: of what is logged on standard error.
     """
 
@@ -97,6 +98,7 @@ class Settings(BaseSettings):
     max_waiting: int = Field(20_000, ge=0)
     max_payload_mib: float = Field(64.0, ge=0, le=1e6)
     keep_days: float = Field(30.0, gt=0, le=36_500)
+    archive_days: float = Field(7.0, ge=0, le=36_500)
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     @field_validator("backend")

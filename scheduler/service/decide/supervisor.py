@@ -283,7 +283,9 @@ def run_maintenance(settings: Settings, stopping: Stopping) -> None:
     """The process that exports what has finished, forgets what is old and minds the database."""
     over = threading.Event()
     tasks = [
-        partial(keep_pruning, settings.database, settings.keep_days, over.wait),
+        partial(
+            keep_pruning, settings.database, settings.keep_days, settings.archive_days, over.wait
+        ),
         partial(keep_checkpointed, settings.database, over.wait),
     ]
     if settings.export_every:

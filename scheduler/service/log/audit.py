@@ -19,13 +19,13 @@ from models.bundle import BundleError
 from scheduler.backends.events import Event, Kind, canonical
 from scheduler.backends.submission import Submission
 from scheduler.core.settings import UnknownPolicy
-from scheduler.service.log.epochs import followed, logged
+from scheduler.service.log.epochs import followed, logged, texts_of
 from scheduler.service.log.fold import Bundles, Diverged, State, digest_of, encoded
 from scheduler.service.log.header import FOLLOWED, code_version
 from scheduler.service.log.record import Phase
 from scheduler.service.log.snapshots import StateCheckpoints
 from scheduler.service.log.store.store import Store
-from scheduler.service.log.store.tables import decisions, jobs, nodes, settings
+from scheduler.service.log.store.tables import jobs, nodes, settings
 
 _OVER = [phase.value for phase in Phase if phase.over]
 
@@ -174,8 +174,7 @@ class _Auditor:
 
     def _follow(self, event: Event) -> None:
         """A pass that is not taken anew: its decisions are those that the log tells of."""
-        query = select(decisions.c.body).where(decisions.c.event == event.seq)
-        kept = list(self.connection.execute(query.order_by(decisions.c.seq)).scalars())
+        kept = texts_of(self.connection, event.seq)
         told = event.body["digest"]
         if digest_of(kept) != told:
             self._diverged(event.seq, "decisions", "digest", digest_of(kept), told)

@@ -27,6 +27,7 @@ from scheduler.core.policy import Policy
 from scheduler.service.log.fold import Bundles, Diverged, State
 from scheduler.service.log.record import Phase
 from scheduler.service.log.snapshots import StateCheckpoints
+from scheduler.service.log.store.archive import bodies
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import decisions
 
@@ -224,5 +225,11 @@ def followed(
 
 def logged(connection: Connection, event: int) -> list[Decision]:
     """The decisions of a pass, as they were taken."""
-    query = select(decisions.c.body).where(decisions.c.event == event).order_by(decisions.c.seq)
-    return [Decision.from_body(json.loads(body)) for body in connection.execute(query).scalars()]
+    return [Decision.from_body(json.loads(body)) for body in texts_of(connection, event)]
+
+
+def texts_of(connection: Connection, event: int) -> list[str]:
+    """The same as they were written down."""
+    query = select(decisions.c.seq, decisions.c.body).where(decisions.c.event == event)
+    rows = connection.execute(query.order_by(decisions.c.seq)).all()
+    return bodies(connection, decisions, rows)

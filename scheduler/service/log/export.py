@@ -16,6 +16,7 @@ from features.files import write_table
 from features.schema import TRACE_SCHEMA
 from scheduler.backends.events import Kind
 from scheduler.service.log.record import Phase
+from scheduler.service.log.store.archive import bodies
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import events, jobs
 
@@ -74,11 +75,10 @@ def _count(store: Store) -> int:
 
 def _latest(connection: Connection, kind: Kind, name: str) -> dict[str, Any]:
     """A field of the latest event of a kind, by job."""
-    query = select(events.c.job_id, events.c.body).where(events.c.kind == kind.value)
-    found: dict[str, Any] = {}
-    for job_id, body in connection.execute(query.order_by(events.c.seq)):
-        found[job_id] = json.loads(body).get(name)
-    return found
+    query = select(events.c.seq, events.c.job_id, events.c.body).where(events.c.kind == kind.value)
+    rows = connection.execute(query.order_by(events.c.seq)).all()
+    told = bodies(connection, events, rows)
+    return {row.job_id: json.loads(body).get(name) for row, body in zip(rows, told, strict=True)}
 
 
 def _line(

@@ -10,6 +10,7 @@ from sqlalchemy import delete
 from sqlalchemy.exc import DBAPIError
 
 from scheduler.service.log.header import service_clock
+from scheduler.service.log.store import archive
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import idempotency, questions, tokens
 
@@ -32,8 +33,11 @@ def prune(store: Store, now: float, clock: float, keep_s: float) -> int:
         return sum(connection.execute(query).rowcount for query in old)
 
 
-def keep_pruning(database: str, keep_days: float, stopping: Callable[[float], bool]) -> None:
-    """Prune once an hour, until stopped.
+def keep_pruning(
+    database: str, keep_days: float, archive_days: float, stopping: Callable[[float], bool]
+) -> None:
+    """Prune once an hour, and archive what is older than `archive_days` (0: nothing), until
+    stopped.
 
     Args:
         stopping: waits for so many seconds at most; True: stop.
@@ -45,6 +49,9 @@ def keep_pruning(database: str, keep_days: float, stopping: Callable[[float], bo
             try:
                 gone = prune(store, time.time(), clock(), keep_days * DAY_S)
                 log.info("pruned", rows=gone)
+                if archive_days:
+                    moved = archive.move(store, clock() - archive_days * DAY_S)
+                    log.info("archived", bodies=moved)
             except (DBAPIError, OSError) as error:  # tried again the next time
                 log.warning("prune_failed", why=str(error).splitlines()[0])
     finally:

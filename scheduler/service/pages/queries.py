@@ -325,10 +325,13 @@ class PageQueries(VisibleQueries):
 
         They are nobody's: for counting only.
         """
-        scored = select(decisions.c.job_id, decisions.c.body).where(decisions.c.action == "enqueue")
+        scored = select(decisions.c.seq, decisions.c.job_id, decisions.c.body).where(
+            decisions.c.action == "enqueue"
+        )
         found: dict[str, tuple[str, ...]] = {}
-        for row in self._all(scored.order_by(decisions.c.seq.desc()).limit(2 * limit)):
-            score = json.loads(row["body"]).get("score") or {}
+        rows = self._all(scored.order_by(decisions.c.seq.desc()).limit(2 * limit))
+        for row, body in zip(rows, self._bodies(decisions, rows), strict=True):
+            score = json.loads(body).get("score") or {}
             if score.get("bundle") == digest and score.get("inputs"):
                 found.setdefault(row["job_id"], tuple(score["inputs"]))
         return list(found.values())[:limit]

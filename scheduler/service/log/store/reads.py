@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Engine, RowMapping, Select, and_, func, select, tuple_
+from sqlalchemy import ColumnElement, Engine, RowMapping, Select, Table, and_, func, select, tuple_
 
 from features.schema import State
 from scheduler.backends.events import Kind
@@ -21,6 +21,7 @@ from scheduler.core.decisions import ANOTHER, Action, Decision, Reason
 from scheduler.explain.words import overtaking
 from scheduler.service.log.nodes import change_words
 from scheduler.service.log.record import Phase
+from scheduler.service.log.store import archive
 from scheduler.service.log.store.paging import BadCursor, cursor, opened
 from scheduler.service.log.store.payloads import command_of
 from scheduler.service.log.store.rows import (
@@ -294,8 +295,9 @@ class VisibleQueries:
         `MAX_PAGE` of each."""
         lines = [(line.body["event"], 1, line.seq, line) for line in self.decisions(job_id)]
         query = select(events).where(events.c.job_id == job_id).order_by(events.c.seq.desc())
-        for row in self._all(query.limit(MAX_PAGE)):
-            body = shown_event(self.viewer, row["kind"], json.loads(row["body"]))
+        rows = self._all(query.limit(MAX_PAGE))
+        for row, text in zip(rows, self._bodies(events, rows), strict=True):
+            body = shown_event(self.viewer, row["kind"], json.loads(text))
             if body is not None:
                 actor = shown_actor(self.viewer, row["actor"])
                 line = Line(row["at"], row["seq"], row["kind"], "", actor=actor, body=body)
@@ -332,7 +334,7 @@ class VisibleQueries:
         other = select(jobs.c.partner).where(jobs.c.job_id == job_id).scalar_subquery()
         query = select(decisions).where(decisions.c.job_id == other, decisions.c.action == "pack")
         rows = self._all(query.order_by(decisions.c.seq.desc()).limit(1))
-        if not rows or json.loads(rows[0]["body"]).get("partner") != job_id:
+        if not rows or json.loads(self._bodies(decisions, rows)[0]).get("partner") != job_id:
             return None
         line = self._decision_lines(rows)[0]
         if self._visible([rows[0]["job_id"]]):
@@ -486,7 +488,7 @@ class VisibleQueries:
         return {row["job_id"]: {name: row[name] for name in _FORESEEN} for row in rows}
 
     def _decision_lines(self, rows: Sequence[RowMapping]) -> list[Line]:
-        bodies = [json.loads(row["body"]) for row in rows]
+        bodies = [json.loads(text) for text in self._bodies(decisions, rows)]
         others = [body.get(who) for body in bodies for who in ("blocker", "partner")]
         others += [job for body in bodies for job in body.get("held_by", ())]
         visible = self._visible(others)
@@ -501,6 +503,11 @@ class VisibleQueries:
             )
             for row, body in zip(rows, bodies, strict=True)
         ]
+
+    def _bodies(self, table: Table, rows: Sequence[RowMapping]) -> list[str]:
+        """What rows of `events` or `decisions` say."""
+        with self._engine.connect() as connection:
+            return archive.bodies(connection, table, rows)
 
     def _all(self, query: Select[Any]) -> Sequence[RowMapping]:
         with self._engine.connect() as connection:

@@ -33,6 +33,7 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from features.clock import Clock
 from scheduler.backends.events import Event, Kind, canonical
 from scheduler.service.log.store import leases
+from scheduler.service.log.store.archive import bodies
 from scheduler.service.log.store.leases import Lease
 from scheduler.service.log.store.line import line_of
 from scheduler.service.log.store.tables import events
@@ -167,24 +168,24 @@ class Store:
         if kinds is not None:
             query = query.where(events.c.kind.in_([k.value for k in kinds]))
         with self.engine.connect() as connection:
-            return [_event(row) for row in connection.execute(query)]
+            return _events(connection, connection.execute(query).all())
 
     def last_in(self, connection: Connection, kind: Kind) -> Event | None:
         """The latest event of a kind; None: there is none."""
         query = select(events).where(events.c.kind == kind.value)
         row = connection.execute(query.order_by(events.c.seq.desc()).limit(1)).one_or_none()
-        return None if row is None else _event(row)
+        return None if row is None else _events(connection, [row])[0]
 
     def of_kinds_in(self, connection: Connection, kinds: Iterable[Kind], after: int) -> list[Event]:
         """Events of these kinds with `seq` greater than `after`, in order."""
         query = select(events).where(events.c.seq > after).order_by(events.c.seq)
         query = query.where(events.c.kind.in_([kind.value for kind in kinds]))
-        return [_event(row) for row in connection.execute(query)]
+        return _events(connection, connection.execute(query).all())
 
     def first_in(self, connection: Connection) -> Event | None:
         """The first event of the log, which says what its decisions are made from."""
         row = connection.execute(select(events).order_by(events.c.seq).limit(1)).one_or_none()
-        return None if row is None else _event(row)
+        return None if row is None else _events(connection, [row])[0]
 
     def each(
         self, after: int = 0, *, upto: int | None = None, batch: int = 5000
@@ -206,7 +207,7 @@ class Store:
         if upto is not None:
             query = query.where(events.c.seq <= upto)
         while rows := connection.execute(query.where(events.c.seq > after)).all():
-            yield from map(_event, rows)
+            yield from _events(connection, rows)
             after = rows[-1].seq
 
     def last_seq(self) -> int:
@@ -278,10 +279,11 @@ def _row(e: Event) -> dict[str, Any]:
     }
 
 
-def _event(row: Row[Any]) -> Event:
-    return Event(
-        Kind(row.kind), row.at, row.job_id, row.actor, row.cause, json.loads(row.body), row.seq
-    )
+def _events(connection: Connection, rows: Sequence[Row[Any]]) -> list[Event]:
+    return [
+        Event(Kind(row.kind), row.at, row.job_id, row.actor, row.cause, json.loads(body), row.seq)
+        for row, body in zip(rows, bodies(connection, events, rows), strict=True)
+    ]
 
 
 def _engine(url: str) -> Engine:

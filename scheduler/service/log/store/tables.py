@@ -10,6 +10,7 @@ from sqlalchemy import (
     Float,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     String,
     Table,
@@ -48,6 +49,16 @@ decisions = Table(
     Column("body", Text, nullable=False),  # canonical JSON of the whole decision
     Index("decisions_by_job", "job_id", "seq"),
     Index("decisions_by_event", "event"),
+)
+
+# Bodies of old events and decisions, compressed; see `store.archive`.
+archive = Table(
+    "archive",
+    metadata,
+    Column("name", String(16), primary_key=True),  # of their table
+    Column("first", BigInteger, primary_key=True, autoincrement=False),  # their `seq`
+    Column("last", BigInteger, nullable=False),
+    Column("content", LargeBinary, nullable=False),  # zlib of JSON: {seq: body}
 )
 
 # What jobs that are not over run, and their environments; see `store.payloads`.

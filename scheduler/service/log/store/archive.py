@@ -1,0 +1,88 @@
+"""Old bodies of events and decisions, a thousand of them compressed in one row.
+
+The rows themselves stay, and are found as ever; what they say is moved here, and their own body is
+"" from then on. Whoever reads bodies reads them through `bodies`. All of it is in the database, so
+a backup holds it, and nothing of the log is lost.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import zlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Connection, Table, bindparam, func, insert, select, update
+from sqlalchemy.engine import RowMapping
+
+from scheduler.backends.events import Kind
+from scheduler.service.log.store.tables import archive, decisions, events
+
+if TYPE_CHECKING:
+    from scheduler.service.log.store.store import Store
+
+BATCH = 1000  # bodies of one row; fewer stay where they are
+APART_S = 0.1  # between two transactions: others write, too
+OPEN = 4  # rows of the archive that a connection keeps uncompressed
+# kinds of which there are many; the others, and the last of each, stay for who looks for the last
+BULK = (
+    Kind.SUBMITTED, Kind.DECIDED, Kind.STARTED, Kind.OBSERVED, Kind.PROFILED, Kind.ENDED,
+    Kind.FORECAST,
+)  # fmt: skip
+
+
+def move(store: Store, before: float) -> int:
+    """Move bodies of events and decisions from before a time of the log. Returns how many."""
+    moved = 0
+    with store.reading() as connection:
+        last = select(func.max(events.c.seq)).group_by(events.c.kind)
+        newest = list(connection.execute(last).scalars())
+    for table in (events, decisions):
+        while batch := _move(store, table, before, newest):
+            moved += batch
+            time.sleep(APART_S)
+    return moved
+
+
+def _move(store: Store, table: Table, before: float, newest: list[int]) -> int:
+    with store.writing() as connection:
+        done = select(func.coalesce(func.max(archive.c.last), -1)).where(
+            archive.c.name == table.name
+        )
+        query = select(table.c.seq, table.c.body).where(table.c.at < before)
+        query = query.where(table.c.seq > connection.execute(done).scalar_one())
+        if table is events:
+            kinds = [kind.value for kind in BULK]
+            query = query.where(events.c.kind.in_(kinds), events.c.seq.not_in(newest))
+        rows = connection.execute(query.order_by(table.c.seq).limit(BATCH)).all()
+        if len(rows) < BATCH:
+            return 0
+        content = zlib.compress(json.dumps({row.seq: row.body for row in rows}).encode(), 9)
+        ends = {"first": rows[0].seq, "last": rows[-1].seq}
+        connection.execute(insert(archive).values(name=table.name, **ends, content=content))
+        emptied = update(table).where(table.c.seq == bindparam("of")).values(body="")
+        connection.execute(emptied, [{"of": row.seq} for row in rows])
+        return len(rows)
+
+
+def bodies(connection: Connection, table: Table, rows: Sequence[Any]) -> list[str]:
+    """What rows of a table say; they have its columns `seq` and `body`."""
+    found = []
+    for row in rows:
+        has = row if isinstance(row, RowMapping) else row._mapping
+        found.append(has["body"] or _moved(connection, table, has["seq"]))
+    return found
+
+
+def _moved(connection: Connection, table: Table, seq: int) -> str:
+    known: list[tuple[str, int, int, dict[str, str]]] = connection.info.setdefault("archive", [])
+    for name, first, last, texts in known:
+        if name == table.name and first <= seq <= last:
+            return texts[str(seq)]
+    query = select(archive).where(archive.c.name == table.name, archive.c.first <= seq)
+    row = connection.execute(query.order_by(archive.c.first.desc()).limit(1)).one()
+    texts = json.loads(zlib.decompress(row.content))
+    known.insert(0, (row.name, row.first, row.last, texts))
+    del known[OPEN:]
+    return str(texts[str(seq)])
