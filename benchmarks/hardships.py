@@ -113,7 +113,7 @@ class Life:
         self.statuses: Counter[int] = Counter()
         self.samples: list[tuple[float, bool, bool]] = []  # when, /health and /ready
         self.beats: list[tuple[float, int]] = []  # when the lease was seen to move
-        self.over = Event()
+        self.over, self.quiet = Event(), Event()  # everything ends; nothing is submitted
         self.threads: list[Thread] = []
 
     @property
@@ -153,16 +153,18 @@ class Life:
     def _look(self) -> None:
         while not self.over.wait(0.25):
             health, ready = self._ask("/health", 2.0), self._ask("/ready", 2.0)
-            self.samples.append((time.monotonic(), health, ready))
-            with suppress(DBAPIError):
+            with suppress(DBAPIError, OSError):
                 lease = self.victim.store.holder("decider")
                 count = 0 if lease is None else lease.beats
                 if not self.beats or self.beats[-1][1] != count:
                     self.beats.append((time.monotonic(), count))
+            self.samples.append((time.monotonic(), health, ready))
 
     def _submit(self, seconds: str, every_s: float) -> None:
         number = 0
         while not self.over.wait(every_s):
+            if self.quiet.is_set():
+                continue
             name = self.asking = f"job{number:04d}"
             line = (
                 "read up _ < /proc/uptime; "
@@ -415,16 +417,26 @@ def readonly(folder: Path, asked: argparse.Namespace) -> dict[str, Any]:
         life.start()
         life.attend()
         time.sleep(10.0)
+        life.quiet.set()  # who runs cannot write down how it ended, and keeps the disk busy
+        until = time.monotonic() + PATIENCE_S
+        while not all(Phase(phase).over for phase in life.victim.rows().values()):
+            assert time.monotonic() < until
+            time.sleep(0.2)
         error = Path("/sys/fs/ext4") / Path(device).name / "trigger_fs_error"
         error.write_text("of a benchmark")
+        life.quiet.clear()
         time.sleep(asked.full_s)
+        life.quiet.set()
         stopped = time.monotonic()
         life.victim.kill()
         life.victim.store.engine.dispose()
-        subprocess.run(["umount", str(disk)], check=True)
+        while subprocess.run(["umount", str(disk)], capture_output=True).returncode:
+            assert time.monotonic() < stopped + 60.0, "somebody is there yet"
+            time.sleep(0.5)
         subprocess.run(["fsck.ext4", "-fy", str(image)], check=False, capture_output=True)
         subprocess.run(["mount", *mount, str(disk)], check=True)
         life.start()
+        life.quiet.clear()
         again = round(time.monotonic() - stopped, 1)
         time.sleep(10.0)
         return {"readonly_s": asked.full_s, "mended_and_ready_s": again, **life.finish()}

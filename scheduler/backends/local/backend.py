@@ -18,11 +18,11 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from features.clock import Clock
+from features.clock import Clock, boot_id
 from features.job import Profile
 from features.schema import State
 from profiler import procs
@@ -109,6 +109,7 @@ class LocalBackend:
         self._host_clock.not_before(self._told.latest)
         self._clock = self._told.latest
         self._groups = cgroup.base()
+        self._found: list[Report] | None = None  # while the spool is taken over
         self._drains: dict[int, Event] = {}  # of nodes where something would not end
         self._next_check = 0.0
         self._ended = 0
@@ -291,9 +292,10 @@ class LocalBackend:
             self._observe(attempt, now)
 
     def _adopt(self) -> None:
-        """Take over what the spool knows, oldest first."""
+        """Take over what the spool knows; what happened meanwhile is told oldest first."""
         claims = {name: self.spool.read(name, CLAIM) for name in self.spool.names()}
-        for name, claim in sorted(claims.items(), key=lambda item: (item[1] or {}).get("at", 0.0)):
+        self._found = []
+        for name, claim in claims.items():
             # a folder comes with its claim: without one the service died while it removed it,
             # with one that is done it died between saying so and removing it
             key = (claim["job_id"], claim["attempt"]) if claim is not None else None
@@ -302,6 +304,9 @@ class LocalBackend:
                 continue
             self._attempts[name] = LocalAttempt(name, key)
             self._look(self._attempts[name])
+        found, self._found = self._found, None
+        for report in sorted(found, key=lambda report: report.at):
+            self._put(report)
         for attempt in self._attempts.values():
             self._unwatch(attempt.claim.get("partner"))
         self._prune_output()
@@ -327,7 +332,7 @@ class LocalBackend:
         if started is None:
             return
         attempt.started = started
-        self._tell(attempt, Happened.STARTED, started["at"], pid=started["pid"])
+        self._tell(attempt, Happened.STARTED, self._when(attempt, started), pid=started["pid"])
         seen = self._told.partly.get(attempt.key, ())
         claim = attempt.claim
         alone = claim["watch_s"] is not None and claim["partner"] is None
@@ -366,7 +371,7 @@ class LocalBackend:
 
     def _finish(self, attempt: LocalAttempt, over: dict[str, Any]) -> None:
         """Report the end that is on disk."""
-        reason, at = over["reason"], over["at"]
+        reason, at = over["reason"], self._when(attempt, over)
         self._drain(attempt, over.get("survivors", ()))
         if reason in PREVENTED:
             barred = reason == "barred"
@@ -438,12 +443,30 @@ class LocalBackend:
             self._drains[node] = Event(Kind.NODE_SET, self.now(), body=body)
 
     def _tell(self, attempt: LocalAttempt, what: Happened, at: float, **more: Any) -> None:
-        """Report, unless it was acknowledged before. Reports are in order of time."""
+        """Report, unless it was acknowledged before."""
         if what.value in self._told.partly.get(attempt.key, ()):
             return
-        self._clock = at = max(self._clock, at)
+        report = Report(*attempt.key, what, at, **more)
+        if self._found is None:
+            self._put(report)
+        else:
+            self._found.append(report)
+
+    def _put(self, report: Report) -> None:
+        """Reports are in order of time."""
+        self._clock = at = max(self._clock, report.at)
         self._host_clock.not_before(at)
-        self._untold[(*attempt.key, what)] = Report(*attempt.key, what, at, **more)
+        key = report.job_id, report.attempt, report.what
+        self._untold[key] = replace(report, at=at)
+
+    def _when(self, attempt: LocalAttempt, record: dict[str, Any]) -> float:
+        """When something was written down, on this service's clock: so long ago as it is, as the
+        time of day may have been set since. After a restart of the host, as it was written."""
+        then = record.get("monotonic")
+        if then is None or attempt.claim["boot"] != boot_id():
+            return float(record["at"])
+        ago_s: float = max(0.0, self._host_clock.monotonic() - then)
+        return self._host_clock.now() - ago_s
 
     def _prune_output(self) -> None:
         self.spool.prune_output(self.bounds.kept_output_mib, self._attempts)

@@ -88,6 +88,7 @@ class Shim(Guardian):
             self.name,
             {
                 "at": time.time(),
+                "monotonic": self.ended,
                 "reason": self.reason,
                 "code": code,
                 "ran_s": self.ended - self.began,

@@ -20,7 +20,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from features.clock import boot_id
+from features.clock import Clock, boot_id
 from features.schema import State
 from profiler import procs
 from scheduler.backends.base import Backend, Happened, Launch, Report
@@ -384,6 +384,40 @@ def test_a_process_id_given_anew_is_not_taken_for_the_shim(
     finally:
         bystander.kill()
         bystander.wait()
+
+
+def test_what_ended_while_the_service_was_away_is_told_as_it_was(tmp_path: Path) -> None:
+    """Its clock was set back meanwhile: a job of four seconds was told to have run for none. Of
+    several, one that ended first was told to have ended with the last."""
+    off, was = [0.0], [0.0]
+
+    def opened() -> LocalBackend:
+        clock = Clock(lambda: time.time() + off[0])
+        clock.not_before(was[0])  # as it goes on from what the last holder of the lease wrote
+        return LocalBackend(tmp_path, Host.with_fake([4]), clock=clock)
+
+    backend = opened()
+    for number, seconds in enumerate((2.0, 1.0)):
+        backend.launch(a_launch(sh(f"sleep {seconds}"), f"job{number}", gpu=number))
+    started: dict[str, float] = {}
+    while len(started) < 2:
+        reports = [r for r in backend.reports(0.1) if r.what is Happened.STARTED]
+        backend.acknowledge(reports)
+        started |= {r.job_id: r.at for r in reports}
+    before = time.time()
+    crash(backend)
+    names = [name_of(f"job{number}", 1) for number in range(2)]
+    spool, until = Spool(tmp_path), time.monotonic() + 30
+    while not all(spool.read(name, "over") for name in names) and time.monotonic() < until:
+        time.sleep(0.05)
+    off[0], was[0] = -3600.0, time.time()
+    backend = opened()
+    ended = {r.job_id: r for r in backend.reports(0) if r.what is Happened.ENDED}
+    backend.close()
+    assert before - 1.0 < started["job0"] < before + 1.0
+    for job_id, report in ended.items():
+        assert report.ran_s is not None
+        assert abs(report.at - started[job_id] - report.ran_s) < 0.6, report
 
 
 def test_only_one_of_many_that_claim_an_attempt_gets_it(tmp_path: Path) -> None:

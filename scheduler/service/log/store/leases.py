@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import Connection, insert, select, update
 
 from features.clock import Clock
 from scheduler.service.log.store.tables import leases
@@ -114,10 +114,17 @@ def renew(connection: Connection, clock: Clock, lease: Lease) -> Lease:
 def let_go(connection: Connection, clock: Clock, lease: Lease) -> None:
     """Give a lease up; nothing when it was lost already."""
     this = update(leases).where(leases.c.name == lease.name, leases.c.term == lease.term)
-    connection.execute(this.values(for_s=0.0, expires_at=clock.now()))
+    connection.execute(
+        this.values(for_s=0.0, expires_at=clock.now(), beat_at=clock.monotonic(), boot=clock.boot)
+    )
 
 
-def latest_time(connection: Connection) -> float:
-    """The latest time of day that a holder wrote, seconds since the epoch; 0 = none did."""
-    query = select(func.max(leases.c.expires_at - leases.c.for_s))
-    return connection.execute(query).scalar() or 0.0
+def latest_time(connection: Connection, clock: Clock) -> float:
+    """The latest time of day that a holder wrote, seconds since the epoch, and how long ago that
+    was where this start of the host counts it; 0 = none did."""
+    here, latest = clock.monotonic(), 0.0
+    for row in connection.execute(select(leases)):
+        known = row.boot and row.boot == clock.boot and row.beat_at <= here
+        ago_s = here - row.beat_at if known else 0.0
+        latest = max(latest, row.expires_at - row.for_s + ago_s)
+    return latest

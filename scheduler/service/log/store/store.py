@@ -259,7 +259,7 @@ class Store:
         """Let this process's time of day go on from where the others' is, whatever the host's is
         set to by now."""
         with self.engine.connect() as connection:
-            self.clock.not_before(leases.latest_time(connection))
+            self.clock.not_before(leases.latest_time(connection, self.clock))
 
     def held(self, name: str) -> bool:
         """Whether the holder of a lease is known to be alive: it was renewed in time."""

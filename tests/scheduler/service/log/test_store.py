@@ -223,6 +223,25 @@ class TestLease:
         hosts.at += 100.0
         assert b.clock.now() == pytest.approx(1000.0 + 95.0)
 
+    def test_on_one_host_the_time_that_nobody_was_there_counts(self, store: Store) -> None:
+        wall, here = [1000.0], [0.0]
+        store.clock = Clock(lambda: wall[0], lambda: here[0], boot="one")
+        lease = store.take("x", "a", 10.0)
+        assert lease is not None
+        for let_go in (False, True):
+            here[0] += 5.0
+            wall[0] += 5.0
+            if let_go:
+                store.let_go(lease)
+            told = store.clock.now()
+            here[0] += 60.0
+            next_one = Store(store.engine.url.render_as_string(hide_password=False))
+            next_one.clock = Clock(lambda: wall[0] - 3600.0, lambda: here[0], boot="one")
+            next_one.go_on()
+            assert next_one.clock.now() == pytest.approx(told + 60.0)
+            next_one.close()
+            wall[0] += 60.0
+
 
 class TestSchema:
     def test_the_migrations_make_the_tables(self, store: Store) -> None:
