@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -76,6 +78,13 @@ def compare(
         Path | None,
         typer.Option(help="Folder for compare.json and the first seed's runs, one per policy."),
     ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write a page with figures to hover, filter and click: that of pellucid report.",
+            metavar="FILE",
+        ),
+    ] = None,
     as_json: JSON = False,
 ) -> None:
     """Compare policies side by side, on the same inputs and seeds.
@@ -89,10 +98,13 @@ def compare(
       pellucid compare --trace ../shared/data/venus --track honest --seeds 16 --where slurm:8 \\
         --keep ~/honest16
 
+      pellucid compare --trace data/site --policies fifo,easy,pellucid --html page.html
+
       pellucid compare --workload pollux:../shared/data/pollux/workloads/workload-6.csv \\
         --policies pollux,tiresias-las,drf
     """
-    with user_errors():
+    elsewhere = keep is not None or where is not None
+    with user_errors(), _recorded(out, html, elsewhere) as folder:
         from pipeline import runs
 
         worlds: list[Callable[[int], runs.World]]  # one a loop
@@ -150,19 +162,51 @@ def compare(
                         world,
                         names,
                         chosen,
-                        out=out / "closed" if out is not None and number else out,
+                        out=folder / "closed" if folder is not None and number else folder,
                         where=at,
                         keep=kept[number] if kept else None,
                         progress=tick,
                     )
                 )
+        _page(html, folder, trace)
     if as_json:
         nested = {"closed": results[1]} if len(results) > 1 else {}
         typer.echo(json.dumps({**results[0], **nested}))
         return
     _print(results)
-    if out is not None:
+    _print_where(html, out, results)
+
+
+def _print_where(html: Path | None, out: Path | None, results: Sequence[dict[str, Any]]) -> None:
+    if html is not None:
+        of = f" (of the {results[0]['loop']} loop)" if len(results) > 1 else ""
+        typer.echo(f"The page is {html}{of}.")
+    elif out is not None:
         typer.echo(f"The runs are in {out}. A page of it: pellucid report --compare {out}")
+
+
+@contextmanager
+def _recorded(out: Path | None, html: Path | None, elsewhere: bool) -> Iterator[Path | None]:
+    """Where the runs are recorded: as asked, else for a page's sake in a folder that goes again."""
+    if out is not None or html is None:
+        yield out
+        return
+    if elsewhere:
+        raise UserError("--html with --where or --keep needs --out, a folder for the runs")
+    with TemporaryDirectory() as scratch:
+        yield Path(scratch)
+
+
+def _page(html: Path | None, runs: Path | None, trace: Path | None) -> None:
+    """The report on the runs; on the trace, too, where it is a dataset."""
+    if html is None:
+        return
+    from features.files import write_whole
+    from pipeline.report.build import Inputs, build
+    from pipeline.traces.dataset import SUMMARY
+
+    dataset = trace if trace is not None and (trace / SUMMARY).is_file() else None
+    write_whole(html, build(Inputs(compare=runs, trace=dataset)).html)
 
 
 def _print(results: Sequence[dict[str, Any]]) -> None:
