@@ -179,7 +179,7 @@ def replay(
             },
             "notes": known.notes,
             "missing": known.missing,
-            **found,
+            **{key: value for key, value in found.items() if key != "by_job"},
         }
         typer.echo(json.dumps(told))
         return

@@ -78,6 +78,15 @@ def of_replay(frame: pd.DataFrame, record: pd.DataFrame) -> Figures:
     }
 
 
+def by_job(frame: pd.DataFrame, record: pd.DataFrame) -> dict[str, list[float | None]]:
+    """Wait and JCT (s) of each job of the record in a replay, in its order; None: never ended."""
+    found = frame.set_index("job_id")[["wait_s", "jct_s"]].reindex(record["job_id"])
+    return {
+        name: [None if value != value else value for value in found[name].tolist()]
+        for name in found
+    }
+
+
 def backtest(replayed: pd.DataFrame, record: pd.DataFrame) -> Figures:
     """How far a replay of Slurm's rule is from what happened: of all jobs, by partition, by what
     they waited for and by the pass that started them.

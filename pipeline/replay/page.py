@@ -6,27 +6,32 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from markupsafe import Markup
+import numpy as np
+import pandas as pd
 
 from pipeline.replay.causes import WORDS
 from pipeline.replay.figures import FIT_MEAN, FIT_RANK
 from pipeline.replay.runs import PACKING_SCENARIO, profiling
 from pipeline.replay.site import Site
-from pipeline.report.charts import rows as bars
+from pipeline.report.interactive import Way, colours, columns
 from pipeline.report.page import page, release
-from scheduler.explain.words import duration
+from pipeline.report.stills import stills
 
 SHOWN = 12  # users and partitions in a table
 MONTHS = 24
 LONGEST_NAME, LONGEST_NOTE = 60, 600
+OWN = "Pellucid"
 LOSES_S = 60.0  # waiting longer than recorded by more than this counts as losing
 
 
 def render(site: Site, found: Mapping[str, Any]) -> str:
     """The page. `found` is what `runs.replay` returned of the site."""
     variants = found["variants"]
+    jobs, went = _ways(site, found)
     return page(
         "replay.html",
+        columns=None if found["misfit"] else columns(jobs, went),
+        stills=stills(went),
         release=release(),
         name=site.workload.name,
         counts=site.counts,
@@ -42,7 +47,6 @@ def render(site: Site, found: Mapping[str, Any]) -> str:
         recorded=found["recorded"],
         variants=variants,
         verdict=_verdict(found),
-        chart=_chart(found),
         backtest=_shown(found["backtest"]),
         tests=[
             (variant["title"], found["backtests"][variant["key"]])
@@ -95,10 +99,30 @@ def _day(epoch_s: float) -> str:
     return f"{datetime.fromtimestamp(epoch_s, UTC):%Y-%m-%d}"
 
 
-def _chart(found: Mapping[str, Any]) -> Markup:
-    waits = [("recorded", found["recorded"]["avg_wait_s"])]
-    waits += [(variant["label"], variant["avg_wait_s"]) for variant in found["variants"]]
-    return bars("Average waiting", [(name, s, duration(s)) for name, s in waits], left=150)
+def _ways(site: Site, found: Mapping[str, Any]) -> tuple[pd.DataFrame, list[Way]]:
+    """The jobs judged, and how they went: as recorded and in the first replay of each variant."""
+    record = site.judged
+    jobs = pd.DataFrame(
+        {
+            "job_id": [_short(str(job)) for job in record["job_id"]],
+            "vc": [_short(vc) for vc in record["vc"]],
+            "gpus": record["gpus"].to_numpy(),
+            "submit_time": record["submit"].to_numpy(np.float64),
+        }
+    )
+    wait, ran = (record[name].to_numpy(np.float64) for name in ("wait_s", "ran_s"))
+    labels = {variant["label"]: variant["key"] for variant in found["variants"]}
+    looks = colours(["recorded", *labels], OWN, _label(found), ["recorded"])
+    went = [Way("recorded", looks[0], wait, wait + ran)]
+    for (label, key), look in zip(labels.items(), looks[1:], strict=True):
+        of = found["by_job"][key]
+        went.append(Way(label, look, np.array(of["wait_s"], float), np.array(of["jct_s"], float)))
+    return jobs, went
+
+
+def _label(found: Mapping[str, Any]) -> str:
+    """The variant that the others are counted against, as the figures name it."""
+    return next((v["label"] for v in found["variants"] if v["key"] == found["against"]), "")
 
 
 def _changes(rows: Sequence[Mapping[str, Any]], against: str | None) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from pipeline.replay.figures import (
     Figures,
     apart,
     backtest,
+    by_job,
     by_name,
     misfit,
     of_record,
@@ -200,6 +201,8 @@ def cell(site: Site, wanted: Cell) -> Figures | None:
         return duration_knowledge(site)
     frame = one(site, variant, wanted.seed)
     told = of_replay(frame, site.judged)
+    if wanted.seed == 0:
+        told["by_job"] = by_job(frame, site.judged)
     if variant.key in BASES and wanted.seed == 0:
         told["backtest"] = backtest(frame, site.judged)
         if variant.key == "slurm" and site.modelled != ALONE:
@@ -232,8 +235,8 @@ def replay(
         progress: called with the cells done, of ``1 + seeds * len(variants)``.
 
     Returns ``{backtest, backtests, misfit, recorded, apart, against, variants: [figures with
-    standard errors], by_user, by_vc, duration_model}``. `misfit` is why savings are not to be
-    stated; `against` the variant that they are counted against.
+    standard errors], by_user, by_vc, by_job, duration_model}``. `misfit` is why savings are not to
+    be stated; `against` the variant that they are counted against.
     """
     cells = [Cell(None), *(Cell(variant, seed) for seed in range(seeds) for variant in variants)]
     known: Figures | None = None
@@ -276,6 +279,7 @@ def replay(
         ],
         "by_user": by_name(found, record, "user"),
         "by_vc": by_name(found, record, "vc"),
+        "by_job": {key: cells[0]["by_job"] for key, cells in found.items()},
         "duration_model": known,
     }
 

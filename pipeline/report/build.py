@@ -28,6 +28,7 @@ from pipeline.report.models import (
 )
 from pipeline.report.page import page, release
 from pipeline.report.samples import samples
+from pipeline.report.stills import stills
 from pipeline.worlds import TRACKS
 from scheduler.core.plural import count
 from scheduler.explain.drawing import StoryView
@@ -100,9 +101,11 @@ def build(inputs: Inputs) -> Report:
         if c.wrong
     ]
     said = _headline(comparison, facts)
+    went = policies.ways(comparison) if comparison else None
     html = page(
         "report.html",
-        columns=columns(*policies.ways(comparison), anchors(stories)) if comparison else None,
+        columns=columns(*went, anchors(stories)) if went else None,
+        stills=stills(went[1]) if went else None,
         title=_title(comparison, facts),
         headline=said,
         release=release(),
@@ -211,12 +214,6 @@ def _comparison_view(c: Comparison) -> dict[str, Any]:
         "seeds": len(c.seeds),
         "names": [r.name for r in c.runs],
         "abstract": policies.abstract(c),
-        "legend": policies.policy_legend(c),
-        "stills": {
-            "average": policies.averages(c),
-            "jct": policies.jct_curves(c),
-            "tail": policies.wait_curves(c),
-        },
         "by_vc": policies.wait_by_vc(c),
         "by_gpus": policies.wait_by_gpus(c),
         "utilisation": policies.utilisation(c),

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
-from pipeline.report.charts import cumulative, lines, rows
 from pipeline.report.comparison import Comparison, PolicyRun
 from pipeline.report.interactive import GPU_GROUPS, Way, colours, gpu_group
-from pipeline.report.svg import DURATION_TICKS, Frame, Point, legend, log_ticks, ticks
+from pipeline.report.svg import Frame
 from pipeline.report.usage import usage
 from pipeline.student import within
 from pipeline.worlds import TRACKS
@@ -317,73 +316,6 @@ def ways(c: Comparison) -> tuple[pd.DataFrame, list[Way]]:
     return jobs, found
 
 
-def averages(c: Comparison) -> Markup:
-    """Average JCT as bars, yardsticks hatched, ours strongest."""
-    look = dict(zip((r.name for r in c.runs), colours_of(c), strict=True))
-    ranked = sorted(c.runs, key=lambda r: r.mean("avg_jct_s") or 0.0)
-    items = []
-    for r in ranked:
-        value, spread = r.mean("avg_jct_s"), r.sd("avg_jct_s")
-        text = duration(value) + (f" ± {duration(spread)}" if spread else "")
-        items.append((r.name, value or 0.0, text))
-    label = "Average JCT by policy: " + ", ".join(f"{n} {t}" for n, _, t in items)
-    css = ["bar yardstick" if r.oracle else f"bar s{look[r.name]}" for r in ranked]
-    return rows(label, items, css=lambda i: css[i], left=86)
-
-
-def jct_curves(c: Comparison) -> Markup:
-    """Share of jobs ended within a time of their submission."""
-    series = {r.name: cumulative(r.ended["jct_s"].to_numpy()) for r in c.runs}
-    return lines(
-        f"Distribution of JCT by policy. {_medians(series)}",
-        series,
-        x=(1.0, _highest(series)),
-        y=(0, 1),
-        x_ticks=DURATION_TICKS,
-        y_ticks=[(v, percent(v)) for v, _ in ticks(0, 1, 4)],
-        x_title="time from submission to end",
-        y_title="share of jobs",
-        log_x=True,
-        looks=colours_of(c),
-    )
-
-
-def wait_curves(c: Comparison) -> Markup:
-    """Share of jobs that wait longer than a time, on a logarithmic axis: the tail."""
-    series = {}
-    for r in c.runs:
-        curve = cumulative(r.ended["queue_s"].to_numpy(), 400)
-        series[r.name] = [(v, 1 - s) for v, s in curve]
-    smallest = max(min(1 / max(len(r.ended), 2) for r in c.runs), 1e-4)
-    return lines(
-        f"Share of jobs that wait longer than a time. {_medians(series)}",
-        series,
-        x=(1.0, _highest(series)),
-        y=(smallest, 1.0),
-        x_ticks=DURATION_TICKS,
-        y_ticks=[(v, f"{100 * v:g} %") for v, _ in log_ticks(smallest, 1.0)],
-        x_title="waits longer than",
-        y_title="share of jobs",
-        log_x=True,
-        log_y=True,
-        looks=colours_of(c),
-    )
-
-
-def _highest(series: Mapping[str, Sequence[Point]]) -> float:
-    return max(1.2 * max((p[0] for curve in series.values() for p in curve), default=10.0), 100.0)
-
-
-def _medians(series: Mapping[str, Sequence[Point]]) -> str:
-    """The middle of each curve, for those who cannot see it."""
-    middle = {
-        name: min(curve, key=lambda p: abs(p[1] - 0.5))[0]
-        for name, curve in series.items()
-        if curve
-    }
-    return "Half-way points: " + ", ".join(f"{n} {duration(v)}" for n, v in middle.items())
-
-
 @dataclass(frozen=True)
 class Grouped:
     """Mean waits (s) by group and policy, and the jobs of each group."""
@@ -466,8 +398,3 @@ def _days(first: float, last: float) -> list[tuple[float, str]]:
     )
     every = max(1, -(-len(days) // 8))
     return [(d.timestamp(), d.strftime("%d %b")) for d in days[::every]]
-
-
-def policy_legend(c: Comparison) -> Markup:
-    """The legend of the still figures."""
-    return legend([r.name for r in c.runs], looks=colours_of(c))

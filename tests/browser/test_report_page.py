@@ -1,0 +1,162 @@
+"""The report in a browser: hovered, filtered, sorted, by keyboard alone, and asking nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, Request, expect
+
+from pipeline import runs
+from pipeline.replay.page import render
+from pipeline.replay.runs import VARIANTS, replay
+from pipeline.replay.site import read_site
+from pipeline.report.build import Inputs, build
+from pipeline.traces.synthetic import generate as synthetic
+from pipeline.worlds import open_scenario
+from tests.browser.conftest import shoot
+from tests.browser.test_each_page import _reached
+from tests.browser.test_walk import accessible, fits
+from tests.pipeline.test_replay import dump
+
+FIGURES = ("average", "jct", "tail", "groups", "jobs")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A report and a page of a replay, written to files."""
+    folder = tmp_path_factory.mktemp("pages")
+    synthetic.write(synthetic.default_config("small"), folder / "trace")
+    world = open_scenario(folder / "trace", durations="own")
+    runs.compare(lambda _: world, ["fifo", "srtf", "pellucid"], [0], out=folder / "runs")
+    report = folder / "report.html"
+    report.write_text(build(Inputs(compare=folder / "runs", trace=folder / "trace")).html)
+    site = read_site(dump(folder / "dump.txt"), folder)
+    variants = [v for v in VARIANTS if v.key in ("slurm", "pellucid")]
+    savings = folder / "savings.html"
+    savings.write_text(render(site, replay(site, 1, variants=variants)))
+    return {"report": report, "savings": savings}
+
+
+@pytest.fixture
+def asked() -> list[str]:
+    """Addresses that pages asked for."""
+    return []
+
+
+@pytest.fixture(params=[(1400, "light"), (390, "dark")], ids=["1400", "390"])
+def page(request: pytest.FixtureRequest, browser: Browser, asked: list[str]) -> Iterator[Page]:
+    """A window in which no script fails and no request leaves the page."""
+    width, scheme = request.param
+    context = browser.new_context(
+        viewport={"width": width, "height": 900}, color_scheme=scheme, reduced_motion="reduce"
+    )
+    wrong: list[str] = []
+
+    def requested(one: Request) -> None:
+        asked.append(one.url)
+
+    context.on("request", requested)
+    opened = context.new_page()
+    opened.on("pageerror", lambda error: wrong.append(str(error)))
+    opened.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
+    yield opened
+    context.close()
+    assert not wrong, wrong
+    assert not [url for url in asked if not url.startswith(("file:", "data:"))]
+
+
+def _open(page: Page, path: Path) -> None:
+    page.goto(path.as_uri())
+    for name in FIGURES:
+        expect(page.locator(f"[data-figure={name}] svg.main-svg").first).to_be_visible()
+
+
+@pytest.mark.parametrize("name", ["report", "savings"])
+def test_it_fits_and_is_accessible(made: dict[str, Path], page: Page, name: str) -> None:
+    _open(page, made[name])
+    wide = page.viewport_size["width"] if page.viewport_size else 0
+    fits(page, name)
+    accessible(page, name)
+    _reached(page, name)
+    shoot(page, f"{name}-{wide}")
+    page.emulate_media(media="print")
+    expect(page.locator("[data-figure=jobs]")).to_be_hidden()
+    expect(page.locator("form.filter").first).to_be_hidden()
+
+
+def test_what_is_pointed_at_is_told(made: dict[str, Path], page: Page) -> None:
+    _open(page, made["report"])
+    bar = page.locator("[data-figure=average] .bars .point").first
+    bar.scroll_into_view_if_needed()
+    bar.hover(force=True)
+    told = page.locator("[data-figure=average] .hoverlayer .hovertext")
+    expect(told).to_contain_text("average JCT")
+
+
+def test_a_filter_holds_for_the_figures(made: dict[str, Path], page: Page) -> None:
+    _open(page, made["report"])
+    before = _drawn(page)
+    page.get_by_label("virtual cluster").first.select_option(index=1)
+    expect(page.locator("form.filter output")).not_to_contain_text("600 of 600")
+    filtered = _drawn(page)
+    assert all(filtered[name] != before[name] for name in FIGURES)
+    page.get_by_label("GPUs asked for").first.select_option(label="1 GPU")
+    assert _drawn(page)["jct"] != filtered["jct"]
+    names = page.locator("[data-figure=average] .ytick")
+    expect(names).to_have_count(3)
+    page.get_by_label("fifo", exact=True).uncheck()
+    expect(names).to_have_count(2)
+
+
+def test_tables_are_sorted_by_keyboard(made: dict[str, Path], page: Page) -> None:
+    _open(page, made["report"])
+    table = page.locator("table.sorts").first
+    head = table.locator("thead button", has_text="average JCT")
+    head.focus()
+    page.keyboard.press("Enter")
+    rising = _column(page)
+    assert rising == sorted(rising)
+    expect(table.locator("th[aria-sort=ascending]")).to_contain_text("average JCT")
+    page.keyboard.press("Enter")
+    assert _column(page) == rising[::-1]
+
+
+def test_jobs_are_clicked_through_by_keyboard(made: dict[str, Path], page: Page) -> None:
+    _open(page, made["report"])
+    page.get_by_role("button", name="Next job").focus()
+    page.keyboard.press("Enter")
+    first = page.locator("#job h4").inner_text()
+    assert first.startswith("Job ")
+    expect(page.locator("#job tbody tr")).to_have_count(3)
+    page.keyboard.press("Enter")
+    expect(page.locator("#job h4")).not_to_have_text(first)
+    button = page.locator("#longest tbody button").first
+    button.focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#job h4")).to_have_text(f"Job {button.inner_text()}")
+    dot = page.locator("[data-figure=jobs] .point").first
+    dot.scroll_into_view_if_needed()
+    dot.click(force=True)
+    expect(page.locator("#job h4")).to_have_count(1)
+
+
+def test_without_a_script_it_is_read_all_the_same(made: dict[str, Path], browser: Browser) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(made["report"].as_uri())
+    expect(page.locator("[data-figure=average] svg.chart")).to_be_visible()
+    expect(page.locator("[data-figure=jobs]")).to_be_hidden()
+    expect(page.locator("form.filter").first).to_be_hidden()
+    expect(page.locator("table.sorts").first).to_be_visible()
+    context.close()
+
+
+def _drawn(page: Page) -> dict[str, str]:
+    return {name: str(page.locator(f"[data-figure={name}] .plot").inner_html()) for name in FIGURES}
+
+
+def _column(page: Page) -> list[float]:
+    cells = page.locator("table.sorts").first.locator("tbody tr td:nth-of-type(1)").all()
+    return [float(cell.get_attribute("data-value") or "nan") for cell in cells]
