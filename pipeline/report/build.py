@@ -13,16 +13,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from markupsafe import Markup
 
 from pipeline.explain.run import DECISIONS, JOBS, RunError, read_object
 from pipeline.report import model_charts, policies, trace
 from pipeline.report.comparison import Comparison, PolicyRun, read_comparison
 from pipeline.report.interactive import columns
 from pipeline.report.models import (
+    LearningFacts,
     ModelFacts,
     drift_facts,
     error_table,
+    learning_facts,
     read_models,
     slice_tables,
 )
@@ -114,8 +115,8 @@ def build(inputs: Inputs) -> Report:
         models=_models_view(models) if models else None,
         errors=error_table(metrics),
         slices=slice_tables(metrics),
-        drift=drift_facts(metrics),
-        foils=metrics.get("foils") or [],
+        drift=drift_facts(metrics, models),
+        foils=_foils(metrics, comparison),
         learning=_learning(inputs.learning),
         stories=stories,
         told=comparison.best.name if comparison else "",
@@ -134,11 +135,18 @@ def build(inputs: Inputs) -> Report:
     return Report(html, sections, said, problems + _contradictions(stories))
 
 
-def _learning(path: Path | None) -> list[tuple[str, Markup]]:
+def _foils(metrics: Mapping[str, Any], c: Comparison | None) -> list[dict[str, Any]]:
+    """Jobs and those they were taken for; predicted as the policy told of predicted them."""
+    said = c.best.jobs.set_index("job_id")["estimate_s"].dropna() if c else {}
+    return [
+        {**foil, "predicted_s": said.get(foil["job_id"], foil["predicted_s"])}
+        for foil in metrics.get("foils") or []
+    ]
+
+
+def _learning(path: Path | None) -> LearningFacts | None:
     points = read_object(path).get("points") if path is not None else None
-    if not isinstance(points, list):
-        return []
-    return model_charts.learning([point for point in points if isinstance(point, Mapping)])
+    return learning_facts(points) if isinstance(points, list) else None
 
 
 def _trace_facts(inputs: Inputs, comparison: Comparison | None) -> trace.TraceFacts | None:
@@ -274,19 +282,13 @@ def _limits(c: Comparison | None, t: trace.TraceFacts | None, m: ModelFacts | No
                 f"Curves, waits by group and sample jobs are those of seed {c.seeds[0]}; the table "
                 f"holds means over {len(c.seeds)} seeds."
             )
-        if any(r.oracle for r in c.runs):
-            said.append("Policies marked as knowing durations are yardsticks; none could be run.")
         open_ = sum(int(r.jobs["end_time"].isna().sum()) for r in c.runs)
         if open_:
             said.append(f"{count(open_, 'job')} refused or not ended are in no average.")
         said.append(
-            "GPUs in use are counted from decisions and ends; a profiling pass beside the clock "
-            "(granted for free on some tracks) is not counted."
+            "GPUs in use are counted from decisions and ends, profiling beside the clock apart."
         )
-        said.append(
-            "A decision is recorded when its reason changes; what stands behind a "
-            "blocked job was not examined."
-        )
+        said.append("A decision is recorded when its reason changes.")
     if m:
         said.append(
             "Bands around shape functions are the spread over training bags: how firm the shape "

@@ -26,7 +26,7 @@ from scheduler.core.plural import count
 
 Floats = NDArray[np.float64]
 
-ROOM = 380_000  # bytes of columns, so that a page with the chart library stays below 2 MiB
+ROOM = 340_000  # bytes of columns, so that a page with the chart library stays below 2 MiB
 GPU_GROUPS = ((1, 1), (2, 2), (3, 4), (5, 8), (9, 16), (17, 32), (33, 10**9))
 LONGEST_NAME = 60
 

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from markupsafe import Markup
 
-from pipeline.report.charts import axis_of, heatmap, lines, shortened
+from pipeline.report.charts import axis_of, heatmap, shortened
 from pipeline.report.models import Interaction, ModelFacts, Shape, TreeNode
 from pipeline.report.svg import Frame, Scale, Tick
-from pipeline.report.svg import ticks as tick_marks
 from scheduler.explain.words import duration, factor
 
 SHOWN_TERMS = 15
-HOUR_S = 3600.0
 # in the order they are chosen
 _FACTORS = (1, 2, 0.5, 4, 0.25, 10, 0.1, 1.5, 0.7, 1.2, 0.8, 1.1, 0.9, 1.05, 0.95, 20, 0.05, 100,
             0.01)  # fmt: skip
@@ -90,19 +86,20 @@ def _curve(s: Shape) -> Markup:
 def _density(f: Frame, s: Shape, x: Scale, edges: list[float], gutter: int) -> None:
     """Where the training rows are, under the curve: area is rows. Missing ones apart."""
     base, room = f.bottom + 26, 22.0
-    total = float(s.weights.sum()) or 1.0
     spots = [(x(a), max(x(b) - x(a), 1.0)) for a, b in itertools.pairwise(edges)]
     spots.insert(0, (f.left + 6.0, 12.0))
     heights = [w / width for w, (_, width) in zip(s.weights.tolist(), spots, strict=True)]
     largest = max(heights) or 1.0
-    for i, (left, width) in enumerate(spots):
-        if i == 0 and not gutter:
-            continue
-        tip = (
-            f"{s.labels[i]}: {_say(float(s.scores[i]))}, {100 * s.weights[i] / total:.1f} % of rows"
-        )
-        height = room * math.sqrt(heights[i] / largest)
-        f.rect(left, base - height, width, height, "density", tip=tip)
+    tops = [base - room * math.sqrt(height / largest) for height in heights]
+    if gutter:
+        (left, width), top = spots[0], tops[0]
+        f.rect(left, top, width, base - top, "density")
+    outline = [
+        point
+        for (left, width), top in zip(spots[1:], tops[1:], strict=True)
+        for point in ((left, top), (left + width, top))
+    ]
+    f.path([(outline[0][0], base), *outline, (outline[-1][0], base)], "density", close=True)
 
 
 def _edges(s: Shape) -> tuple[list[float], bool, list[Tick]]:
@@ -228,32 +225,3 @@ def _place(f: Frame, node: TreeNode, level: int, row: int) -> float:
     f.text(x + _BOX / 2, y - 2, node.question, "node strong", anchor="middle")
     f.text(x + _BOX / 2, y + 11, f"{node.rows:,} rows", "node", anchor="middle")
     return y
-
-
-def learning(points: Sequence[Mapping[str, Any]]) -> list[tuple[str, Markup]]:
-    """Error and average JCT against the jobs of history, one chart each."""
-    names = [(float(i), f"{int(point['jobs']):,}") for i, point in enumerate(points)]
-    made = []
-    for key, title, scale in (
-        ("mae_log10", "error, powers of ten", 1.0),
-        ("avg_jct_s", "average JCT, hours", HOUR_S),
-    ):
-        known = [
-            (float(i), float(p[key]) / scale)
-            for i, p in enumerate(points)
-            if p.get(key) is not None
-        ]
-        if len(known) < 2:
-            continue
-        top = max(value for _, value in known) * 1.1
-        chart = lines(
-            f"{title}, against jobs of history",
-            {title: known},
-            x=(0.0, max(1.0, len(points) - 1.0)),
-            y=(0.0, top),
-            x_ticks=names,
-            y_ticks=tick_marks(0.0, top, 4),
-            x_title="jobs of history",
-        )
-        made.append((title.capitalize().replace("jct", "JCT"), chart))
-    return made

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,12 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.bundle import SHARING_SCORES, AdditiveModel, Axis, Bundle, Term, Tree
+from pipeline.student import bound
 from scheduler.explain.words import duration, number
 
 Floats = NDArray[np.float64]
 
 MAX_SHAPES = 8
-MAX_PAIRS = 4
+MAX_PAIRS = 2
 MAX_CELLS = 12  # groups of bins along one side of an interaction
 
 
@@ -324,25 +325,67 @@ def slice_tables(metrics: Mapping[str, Any]) -> list[tuple[str, ErrorTable]]:
 
 
 @dataclass(frozen=True)
+class LearningFacts:
+    """What history is worth: (jobs, error in powers of ten, average JCT in s); a conclusion."""
+
+    rows: tuple[tuple[int, float | None, float], ...]
+    said: str
+
+
+def learning_facts(points: Sequence[Mapping[str, Any]]) -> LearningFacts | None:
+    """Errors and average JCT by jobs of history, from the least to all of it."""
+    if len(points) < 2:
+        return None
+    rows = tuple((int(p["jobs"]), p.get("mae_log10"), float(p["avg_jct_s"])) for p in points)
+    none, whole = (np.array(p.get("avg_jct_each_s", [])) for p in (points[0], points[-1]))
+    if len(whole) < 2 or len(none) != len(whole):
+        return LearningFacts(rows, "")
+    less = none - whole
+    mean = float(less.mean())
+    sure = bound(0.95, len(less) - 1) * float(less.std(ddof=1)) / math.sqrt(len(less))
+    how = "shorter" if mean > 0 else "longer"
+    said = (
+        f"With all of it jobs take {duration(abs(mean))} {how} than with none "
+        f"(± {duration(sure)}, 95 %, {len(less)} paired replays)"
+    )
+    if abs(mean) <= sure:
+        said += ": no more than chance. Even with none the policy learns as it goes"
+    return LearningFacts(rows, f"{said}.")
+
+
+STEADY, SHIFTED = 0.1, 0.25  # population stability index: the usual marks
+
+
+@dataclass(frozen=True)
 class DriftFacts:
-    """What moved since training: (feature, stability index), largest first, and the warnings."""
+    """What moved since training: (feature, stability index, verdict), largest first; warnings."""
 
     rows: int
-    features: tuple[tuple[str, str], ...]
+    features: tuple[tuple[str, float, str], ...]
     warnings: tuple[str, ...]
 
 
-def drift_facts(metrics: Mapping[str, Any], most: int = 6) -> DriftFacts | None:
-    """The drift in a metrics file; None when it was not measured."""
+def drift_facts(
+    metrics: Mapping[str, Any], models: ModelFacts | None, most: int = 6
+) -> DriftFacts | None:
+    """The drift in a metrics file, in words of the models; None when it was not measured."""
     found = metrics.get("drift")
     if not isinstance(found, Mapping) or not isinstance(found.get("features"), Mapping):
         return None
+    texts = {name: text for name, text, _ in models.importance} if models else {}
     ranked = sorted(found["features"].items(), key=lambda item: -float(item[1]))[:most]
     return DriftFacts(
         int(found.get("rows", 0)),
-        tuple((str(name), f"{float(value):.2f}") for name, value in ranked),
-        tuple(str(line) for line in found.get("warnings", ())),
+        tuple(
+            (texts.get(str(name), str(name).replace("_", " ")), float(value), _moved(float(value)))
+            for name, value in ranked
+        ),
+        tuple(line for line in map(str, found.get("warnings", ())) if "stability" not in line),
     )
+
+
+def _moved(index: float) -> str:
+    return "steady" if index < STEADY else "moving" if index < SHIFTED else "another population"
 
 
 def _models(value: Any) -> dict[str, Mapping[str, Any]]:

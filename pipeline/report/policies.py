@@ -133,14 +133,12 @@ def abstract(c: Comparison) -> list[str]:
     """What is compared and what the words mean, for somebody who meets them first."""
     base = reference(c)
     said = [
-        "Each policy was given the same jobs on the same GPUs, in a simulator, and decided which "
-        "job starts when and where. A job waits from submission until it has GPUs (queueing "
-        "delay) and is over after its job completion time (JCT): waiting and running together. "
-        "p99 is what 99 of 100 stay below.",
-        "Jobs are queued by virtual cluster: the nodes of one organisation. Where two jobs share "
-        "a GPU (packing), each runs somewhat longer, and both are done in less GPU-time than one "
-        "after the other. Fairness is a user's JCT over the time the same jobs take alone: 1 if "
-        "nobody is in the way.",
+        "Each policy was given the same jobs on the same GPUs, in a simulator. A job waits from "
+        "submission until it has GPUs, and is over after its job completion time (JCT): waiting "
+        "and running together. p99 is what 99 of 100 stay below. A virtual cluster is the nodes "
+        "of one organisation. Two jobs that share a GPU run somewhat longer each, and are both "
+        "done in less GPU-time than one after the other. Fairness is a user's JCT over the time "
+        "the same jobs take alone: 1 if nobody is in the way.",
     ]
     if base is not None:
         said.append(f"“Better” and “worse” are against {base.name}.")

@@ -18,7 +18,7 @@ EVENTS = 8
 
 
 def samples(run: PolicyRun) -> list[StoryView]:
-    """The longest waiter, a packed job, the worst estimate and a median job, as far as there are.
+    """The longest waiter, a packed job and the worst estimate, as far as there are.
 
     No job is told twice.
     """
@@ -28,7 +28,6 @@ def samples(run: PolicyRun) -> list[StoryView]:
         ("longest", _longest_wait(run)),
         ("packed", _packed(run)),
         ("wrong", _worst_estimate(run)),
-        ("median", _median(run)),
     ):
         if choice is None or choice[0] in seen:
             continue
@@ -88,15 +87,3 @@ def _worst_estimate(run: PolicyRun) -> Choice:
     how = "too short" if off[i] > 0 else "too long"
     times = number(float(np.exp(abs(off[i]))))
     return job_id, f"The estimate that was most wrong: {times} times {how}."
-
-
-def _median(run: PolicyRun) -> Choice:
-    """Of the jobs that went through a queue, the one with the median JCT."""
-    ended = run.ended
-    queued = ended[~_flags(ended, "ended_in_profiling")]
-    queued = queued if len(queued) else ended
-    if queued.empty:
-        return None
-    jct = _numbers(queued, "jct_s")
-    job_id, _ = _at(queued, -np.abs(jct - np.median(jct)))
-    return job_id, "An ordinary job: the median JCT of those that joined a queue."

@@ -19,6 +19,7 @@ Point = tuple[float, float]
 Tick = tuple[float, str]
 
 SERIES = 8  # colours s0..s7 of the style sheet
+APART = 0.8  # units between points of a path; closer ones nobody could tell apart
 DASHES = ("", "7 3", "2 3", "9 3 2 3", "4 2", "1 2", "12 4", "6 2 1 2")
 
 DURATION_TICKS: tuple[Tick, ...] = (
@@ -152,7 +153,12 @@ class Frame:
     ) -> None:
         if not points:
             return
-        d = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points) + ("Z" if close else "")
+        kept = [points[0]]
+        for x, y in points[1:-1]:
+            if max(abs(x - kept[-1][0]), abs(y - kept[-1][1])) >= APART:
+                kept.append((x, y))
+        kept.append(points[-1])
+        d = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in kept) + ("Z" if close else "")
         more = f' stroke-dasharray="{dash}"' if dash else ""
         self.add(f'<path class="{css}" d="{d}"{more}>{_title(tip)}</path>')
 
