@@ -83,7 +83,7 @@ def by_job(frame: pd.DataFrame, record: pd.DataFrame) -> dict[str, list[float | 
     found = frame.set_index("job_id")[["wait_s", "jct_s"]].reindex(record["job_id"])
     return {
         name: [None if value != value else value for value in found[name].tolist()]
-        for name in found
+        for name in ("wait_s", "jct_s")
     }
 
 

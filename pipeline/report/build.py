@@ -137,7 +137,9 @@ def build(inputs: Inputs) -> Report:
 
 def _foils(metrics: Mapping[str, Any], c: Comparison | None) -> list[dict[str, Any]]:
     """Jobs and those they were taken for; predicted as the policy told of predicted them."""
-    said = c.best.jobs.set_index("job_id")["estimate_s"].dropna() if c else {}
+    said: Mapping[Any, float] = {}
+    if c is not None:
+        said = c.best.jobs.set_index("job_id")["estimate_s"].dropna().to_dict()
     return [
         {**foil, "predicted_s": said.get(foil["job_id"], foil["predicted_s"])}
         for foil in metrics.get("foils") or []
