@@ -3,7 +3,7 @@
 # The daemons run on this host, in a temporary folder, with GPUs that are plain files; they need
 # root, since they run jobs as other users. Packages are installed by apt where they are missing.
 
-.PHONY: slurm-test slurm-up
+.PHONY: slurm-test slurm-up slurm-demo
 
 # A daemon on a busy machine may miss a moment: what failed is tried once more, alone.
 SLURM_PYTEST = PELLUCID_SLURM=1 $(BIN)/python -m benchmarks.slurm.alone --limit 1500 \
@@ -17,3 +17,7 @@ slurm-test: install ## Bring up Slurm (again with slurmdbd, slurmrestd), run its
 slurm-up: install ## A private Slurm with fake GPUs to try things on, until Ctrl-C
 	benchmarks/slurm/install.sh
 	$(BIN)/python -m benchmarks.slurm.up
+
+slurm-demo: install ## A private Slurm, advise in front of it, 100 jobs, and what to ask
+	benchmarks/slurm/install.sh
+	$(BIN)/python -m benchmarks.slurm.demo

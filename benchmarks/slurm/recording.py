@@ -123,15 +123,9 @@ class _Recorder:
         return found
 
     def _submit(self, order: Order) -> None:
-        options = list(order.options)
-        if order.after is not None:
-            options.append(f"--dependency=afterany:{self.found.submitted[order.after].job_id}")
-        runs = " ".join(str(one) for one in order.runs_s)
-        script = f"set -- {runs}; shift $((${{SLURM_ARRAY_TASK_ID:-1}} - 1)); sleep $1"
-        said = self.slurm.run(
-            "sbatch", "--parsable", "--output=/dev/null", "--chdir=/tmp", *options, "--wrap",
-            script, user=order.user,
-        )  # fmt: skip
+        after = order.after
+        command = order.command("" if after is None else self.found.submitted[after].job_id)
+        said = self.slurm.run(*command, user=order.user)
         self.found.submitted.append(Submitted(order, said.stdout.strip(), time.time()))
 
     def _look(self) -> None:

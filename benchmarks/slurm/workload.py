@@ -58,6 +58,20 @@ class Order:
     runs_s: tuple[float, ...]
     after: int | None = None
 
+    def command(self, after: str = "", longer: float = 1.0) -> list[str]:
+        """What submits it.
+
+        Args:
+            after: id of the job it waits for; "": of none.
+            longer: times as long as planned, within its time limit.
+        """
+        limit_s = 60.0 * float(self.options[-1].removeprefix("--time="))
+        runs = " ".join(f"{min(one * longer, 0.9 * limit_s):g}" for one in self.runs_s)
+        script = f"set -- {runs}; shift $((${{SLURM_ARRAY_TASK_ID:-1}} - 1)); sleep $1"
+        options = [*self.options, f"--dependency=afterany:{after}"] if after else self.options
+        head = ("sbatch", "--parsable", "--output=/dev/null", "--chdir=/tmp")
+        return [*head, *options, "--wrap", script]
+
 
 def orders(seed: int, jobs: int, every_s: float) -> list[Order]:
     """`jobs` jobs (a task of an array is one), one each `every_s` seconds on average."""

@@ -8,12 +8,17 @@ import typer
 
 from pipeline.console import user_errors
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="What is asked of Slurm itself.")
+app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 
 @app.callback()
 def _group() -> None:
-    """What is asked of Slurm itself; no service need run."""
+    """What is asked of Slurm itself; no service need run.
+
+    Example:
+
+      pellucid slurm release-all --dry-run
+    """
 
 
 @app.command("release-all")

@@ -120,8 +120,11 @@ class Passes:
     planned: dict[str, tuple[float, frozenset[str]]] = field(default_factory=dict)
     licences: dict[str, int] = field(default_factory=dict)
     tasks: dict[str, int] = field(default_factory=dict)  # of arrays, that run
+    _empty: Capacity = field(init=False)  # never taken of
+    _suiting: dict[tuple[str, str], list[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self._empty = Capacity.of(self.site)
         self.licences = dict(self.site.licences)
         for run in self.running.values():
             self._count(run.ask, 1)
@@ -245,9 +248,10 @@ class Passes:
     ) -> tuple[float, tuple[Share, ...]] | None:
         """When a job would start at the earliest, and where, by time limits."""
         limit_s, later = ask.limit_s(part), self.now
+        tried: dict[tuple[str, ...], tuple[float, tuple[Share, ...]] | None] = {}
         for _ in range(TRIES):
             at = later
-            names = self.nodes_of(ask, part, at)
+            open_nodes = self.nodes_of(ask, part, at)
             busy, after = space.busy(at, at + limit_s), space.change(at, part.nodes)
             freed = [
                 space.step_after(r.end) + 1
@@ -255,7 +259,10 @@ class Passes:
                 if r.start < at + limit_s and r.end > at and r.nodes & part.nodes
             ]
             after = min([*freed, *([after] if after is not None else [])], default=None)
-            found = self._will_run(ask, [n for n in names if n not in busy])
+            names = tuple(name for name in open_nodes if name not in busy)
+            if names not in tried:
+                tried[names] = self._will_run(ask, names)
+            found = tried[names]
             if found is not None:
                 start, placed = max(found[0], at), found[1]
                 if start > self.now + space.window_s:
@@ -278,7 +285,7 @@ class Passes:
         placed = choose(ask, self.capacity, names, self.site)
         if placed is not None:
             return self.now, placed
-        if choose(ask, Capacity.of(self.site), names, self.site) is None:
+        if choose(ask, self._empty, names, self.site) is None:
             return None
         wanted = set(names)
         leaving = sorted(
@@ -347,21 +354,21 @@ class Passes:
                 only = one.nodes
             elif one.start < until and at < one.end:
                 shut |= one.nodes
-        found = [
+        key = ask.job_id, part.name
+        if key not in self._suiting:
+            there = (self.site.nodes[name] for name in part.nodes if name in self.site.nodes)
+            found = (node.name for node in there if node.open and suits(ask, node))
+            self._suiting[key] = sorted(found, key=self.site.order.__getitem__)
+        return [
             name
-            for name in part.nodes
-            if (node := self.site.nodes.get(name)) is not None
-            and node.open
-            and name not in shut
-            and (only is None or name in only)
-            and suits(ask, node)
+            for name in self._suiting[key]
+            if name not in shut and (only is None or name in only)
         ]
-        return sorted(found, key=self.site.order.__getitem__)
 
     def _lacking(self, ask: Ask, part: Partition) -> str:
         """Why a job that had its turn does not fit now."""
         names = self.nodes_of(ask, part, self.now)
-        fits = choose(ask, Capacity.of(self.site), names, self.site) is not None
+        fits = choose(ask, self._empty, names, self.site) is not None
         return RESOURCES if fits else NOT_AVAILABLE
 
     def shut_by(self, ask: Ask, part: Partition) -> str:
