@@ -264,14 +264,15 @@ class _Search:
         mask, names, last = pool.free_on(node), list[str](), 0.0
         need = min(self.queued.job.gpus, pool.per_node)
         for run, end in self._on.get(node, ()):
-            if run.job.job_id in without:
+            pair = [run.job.job_id, *([run.partner.job.job_id] if run.partner else [])]
+            if any(job_id in without or job_id in names for job_id in pair):
                 continue
             if mask.bit_count() >= need:
                 break
             for at, gpus in zip(run.nodes, run.gpus, strict=True):
                 if at == node:
                     mask |= gpus
-            names.append(run.job.job_id)
+            names += pair  # shared GPUs are free when both have gone
             last = max(last, end)
         return (last, names) if mask.bit_count() >= need else None
 

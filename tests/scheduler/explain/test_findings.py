@@ -12,6 +12,7 @@ from scheduler.core.estimates import TableEstimator
 from scheduler.core.findings import NotExamined, Partner
 from scheduler.core.policy import Policy
 from scheduler.explain.findings import _REFUSED, answer, sharing_words, told
+from scheduler.explain.way import in_the_way
 from scheduler.explain.whatif.forecasts import Futures
 from scheduler.explain.whatif.memory import Memory
 from scheduler.testing.builders import Desk, Likes, a_job, cluster_of, lucid, pellucid
@@ -114,3 +115,27 @@ def test_a_partner_that_is_gone_is_not_told() -> None:
 @pytest.mark.parametrize("reason", list(_REFUSED))
 def test_every_refusal_has_words(reason: Reason) -> None:
     assert sharing_words(Partner(0.0, "runs", reason)).endswith(f"{_REFUSED[reason]}.")
+
+
+def test_two_that_share_gpus_are_told_as_a_set_that_would_do_as_well() -> None:
+    desk = Desk(
+        lucid(Likes()), cluster_of(nodes=2, gpus=2), TableEstimator("given", {}, default=600.0)
+    )
+    memory = desk.core.estimator = Memory(desk.core.estimator)
+    for job_id, gpus in (("host", 2), ("one", 1), ("two", 1), ("guest", 2), ("waits", 2)):
+        sample = a_job(job_id, gpus=gpus, user=job_id)
+        desk.core.submitted(sample.job, 0.0)
+        light = job_id in ("host", "guest")  # none of the others may share
+        desk.core.known(job_id).profile = LIGHT if light else Profile(50.0, 30.0, 24_000.0)
+        desk.core.decide(0.0)
+    runs = desk.core.cluster.runs
+    guest = runs["host"].partner
+    assert guest is not None
+    assert guest.job.job_id == "guest"
+    assert "waits" not in runs
+    way = in_the_way(Futures(desk.core, memory, 1.0), "waits")
+    sets = [way.holders, *way.instead]
+    assert sorted(sorted(holder.job_id for holder in runs) for runs in sets) == [
+        ["guest", "host"],
+        ["one", "two"],
+    ]
