@@ -101,7 +101,17 @@ def test_policies_run_on_the_test_days_with_the_exported_bundle(folder: Path) ->
 
 
 def test_metrics_and_plots_are_what_dvc_reads(folder: Path) -> None:
-    pipeline = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
+    said = yaml.safe_load((ROOT / "dvc.yaml").read_text())
+    pipeline = said["stages"]
+    for plot in said["plots"]:
+        (options,) = plot.values()
+        for path, columns in options["y"].items():
+            with (folder / path).open() as file:
+                header, *rows = csv.reader(file)
+            assert {options["x"], *columns} <= set(header)
+            of = {name: [float(row[header.index(name)]) for row in rows] for name in columns}
+            assert all(shares == sorted(shares) for shares in of.values())
+            assert all(0 <= share <= 1 for shares in of.values() for share in shares)
     for name in ("train", "evaluate", "simulate"):
         for kind in ("metrics", "plots"):
             for entry in pipeline[name].get(kind, []):
