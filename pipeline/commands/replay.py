@@ -179,6 +179,7 @@ def replay(
             },
             "notes": known.notes,
             "missing": known.missing,
+            "nearer": known.nearer,
             **{key: value for key, value in found.items() if key != "by_job"},
         }
         typer.echo(json.dumps(told))
@@ -190,12 +191,12 @@ def replay(
         )
     for note in remarks:
         typer.echo(note)
-    for line in _summary(found):
+    for line in _summary(found, known.nearer):
         typer.echo(line)
     typer.echo(f"{out} is written.")
 
 
-def _summary(found: Mapping[str, Any]) -> Iterator[str]:
+def _summary(found: Mapping[str, Any], nearer: Sequence[str]) -> Iterator[str]:
     """The check first, then what it lets be said."""
     from scheduler.explain.words import duration
 
@@ -219,7 +220,9 @@ def _summary(found: Mapping[str, Any]) -> Iterator[str]:
         )
     if found["misfit"]:
         yield from found["misfit"]
-        yield "No saving is stated. What would bring the replay nearer stands on the page."
+        yield "No saving is stated."
+        if nearer:
+            yield f"What would bring the replay nearer: {'; '.join(nearer)}."
         return
     for variant in found["variants"]:
         yield f"{variant['title']}: average wait {duration(variant['avg_wait_s'])}"

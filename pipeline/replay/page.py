@@ -44,6 +44,7 @@ def render(site: Site, found: Mapping[str, Any]) -> str:
         cluster=site.workload.cluster,
         notes=[_clean(note, LONGEST_NOTE) for note in site.notes],
         missing=site.missing,
+        nearer=site.nearer,
         recorded=found["recorded"],
         variants=variants,
         verdict=_verdict(found),

@@ -31,7 +31,7 @@ from pipeline.replay.shape import (
     inferred,
     nodes_listed,
 )
-from pipeline.replay.told import Told, read_told
+from pipeline.replay.told import COLUMNS, Told, read_told
 from pipeline.replay.twin import Twin, twin_of
 from pipeline.replay.window import from_eligible, window_of, with_column
 from pipeline.traces import IngestSummary, ingest
@@ -66,6 +66,7 @@ class Site:
         window: days replayed, and whether the dump was too large to replay whole.
         notes: what a reader must know, sentences.
         missing: what the dump does not say, sentences.
+        nearer: what was not given and would bring a replay nearer to what happened.
     """
 
     workload: Workload
@@ -78,6 +79,7 @@ class Site:
     notes: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     twin: Twin | None = None
+    nearer: list[str] = field(default_factory=list)
 
     @property
     def submitted(self) -> pd.DataFrame:
@@ -213,6 +215,7 @@ def read_site(
         [*notes, *shape.notes, *_kinds_note(kinds), *twin.notes],
         _missing(table, told, summary),
         twin,
+        _nearer(told, printed, cluster or nodes),
     )
 
 
@@ -450,6 +453,17 @@ def _missing(table: pa.Table, told: Told, summary: IngestSummary) -> list[str]:
         "Jobs without GPUs are not replayed, and what nodes were down and when is not in a dump. "
         "CPUs and memory run out only in Slurm's own schedule, and only on nodes that were given."
     )
+    return said
+
+
+def _nearer(told: Told, printed: Sequence[Path], shape: Path | None) -> list[str]:
+    """What else could be given: only what was not."""
+    said = []
+    if not printed:
+        said.append(f"the site's {'' if shape else 'nodes and '}settings (--site)")
+    absent = [name for name in COLUMNS if name not in told.columns]
+    if absent:
+        said.append(f"a dump with {', '.join(absent)}, too (docs/replay.md has the command)")
     return said
 
 

@@ -20,6 +20,7 @@ from pipeline.replay.inferred import Ran, nodes_of
 from pipeline.replay.printed import read_printed
 from pipeline.replay.runs import VARIANTS, Cell, cell, replay
 from pipeline.replay.site import Site, read_site
+from pipeline.replay.told import COLUMNS
 
 BASES = [variant for variant in VARIANTS if variant.key in ("slurm", "easy")]
 SLURM = BASES[0]
@@ -104,7 +105,31 @@ def test_the_command_puts_the_check_first_and_states_no_saving_it_cannot(tmp_pat
     assert page.index("NO SAVING IS STATED") < page.index("people waited")
     assert "job-hours of waiting saved" not in page
     told = CliRunner().invoke(app, [*options, "--site", str(wrong), "--json"])
-    assert json.loads(told.stdout)["misfit"]
+    said = json.loads(told.stdout)
+    assert said["misfit"]
+    header = dump.read_text().splitlines()[0].split("|")
+    absent = [name for name in COLUMNS if name not in header]
+    assert said["nearer"] == (
+        [f"a dump with {', '.join(absent)}, too (docs/replay.md has the command)"] if absent else []
+    )
+
+
+def test_only_what_was_not_given_is_asked_for(tmp_path: Path) -> None:
+    dump, printed = tmp_path / "dump.txt", tmp_path / "site.txt"
+    for path, text in zip((dump, printed), made_up("small"), strict=True):
+        path.write_text(text)
+    header, *lines = dump.read_text().splitlines()
+    whole = tmp_path / "whole.txt"
+    absent = [name for name in COLUMNS if name not in header.split("|")]
+    whole.write_text(
+        "\n".join(["|".join([header, *absent]), *(line + "|" * len(absent) for line in lines)])
+    )
+    assert read_site(whole, tmp_path / "1", printed=[printed]).nearer == []
+    assert read_site(whole, tmp_path / "2").nearer == ["the site's nodes and settings (--site)"]
+    fewer = tmp_path / "fewer.txt"
+    fewer.write_text(whole.read_text().replace("Reason", "Comment", 1))
+    (said,) = read_site(fewer, tmp_path / "3", printed=[printed]).nearer
+    assert said.startswith("a dump with Reason, too")
 
 
 @pytest.mark.parametrize(

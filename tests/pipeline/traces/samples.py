@@ -96,6 +96,7 @@ def write_pai(folder: Path, jobs: Sequence[Sample]) -> Path:
     status = {"completed": "Terminated", "failed": "Failed", "cancelled": "Failed"}
     job_lines, task_lines, tag_lines = [], [], []
     for j in jobs:
+        kind = _kind(j, "V100", "T4")
         submit = j.raw.get("submit", f"{_offset(j.submit, origin)}.0")
         end = j.raw.get("end", f"{_offset(j.end, origin)}.0")
         start = j.raw.get("start", f"{_offset(j.start, origin)}.0")
@@ -106,9 +107,9 @@ def write_pai(folder: Path, jobs: Sequence[Sample]) -> Path:
         count = "1.0" if gpus is not None else f"{j.gpus}.0"
         task_lines.append((j.job_id, "ps", "1.0", state, start, end, "200.0", "8.0", "", ""))
         task_lines.append(
-            (j.job_id, "worker", count, state, start, end, "600.0", "29.3", plan, "V100")
+            (j.job_id, "worker", count, state, start, end, "600.0", "29.3", plan, kind)
         )
-        tag_lines.append((f"inst{j.job_id}", j.user, "V100", f"group-{j.user}", "bert"))
+        tag_lines.append((f"inst{j.job_id}", j.user, kind, f"group-{j.user}", "bert"))
     folder = folder / "pai"
     folder.mkdir(exist_ok=True)
     _write(folder / "pai_task_table.csv", rows("", task_lines))
@@ -123,10 +124,11 @@ def write_openb(folder: Path, jobs: Sequence[Sample]) -> Path:
         "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,"
         "creation_time,deletion_time,scheduled_time"
     )
+    kinds = ("V100M16|V100M32", "T4", "", "V100M32|G3")
     phase = {"completed": "Succeeded", "failed": "Failed", "cancelled": "Failed"}
     lines = [
         (
-            *(j.job_id, 4000, 12288, j.raw.get("gpus", j.gpus), 1000, "V100M16|V100M32", "LS"),
+            *(j.job_id, 4000, 12288, j.raw.get("gpus", j.gpus), 1000, _kind(j, *kinds), "LS"),
             phase[j.state],
             j.raw.get("submit", _offset(j.submit, origin)),
             j.raw.get("end", _offset(j.end, origin)),
@@ -145,7 +147,7 @@ def write_spot(folder: Path, jobs: Sequence[Sample]) -> Path:
     )
     lines = [
         (
-            *(j.job_id, j.vc, "A100-SXM4-80GB", 12, j.raw.get("gpus", j.gpus), 1),
+            *(j.job_id, j.vc, _kind(j, "A100-SXM4-80GB", "H800"), 12, j.raw.get("gpus", j.gpus), 1),
             j.raw.get("submit", _offset(j.submit, origin)),
             j.raw.get("duration", j.duration),
             "HP",
@@ -203,7 +205,8 @@ def write_sacct(folder: Path, jobs: Sequence[Sample], trailing: str = "") -> Pat
     lines = []
     for j in jobs:
         gpus = j.raw.get("gpus", j.gpus)
-        tres = f"billing=4,cpu=4,gres/gpu={gpus},gres/gpu:a100={gpus},mem=64G,node=1"
+        kind = _kind(j, "a100", "v100")
+        tres = f"billing=4,cpu=4,gres/gpu={gpus},gres/gpu:{kind}={gpus},mem=64G,node=1"
         hours, seconds = divmod(j.duration, 3600)
         elapsed = f"{hours:02d}:{seconds // 60:02d}:{seconds % 60:02d}"
         lines.append(
@@ -218,6 +221,11 @@ def write_sacct(folder: Path, jobs: Sequence[Sample], trailing: str = "") -> Pat
             )
         )
     return _write(folder / "sacct.txt", rows(header + trailing, lines, "|"))
+
+
+def _kind(job: Sample, *kinds: str) -> str:
+    """The kind of GPU of a job: one of these, the same whenever it is asked."""
+    return kinds[sum(job.job_id.encode()) % len(kinds)]
 
 
 def _write(path: Path, text: str) -> Path:
