@@ -3,10 +3,11 @@
     python -m benchmarks.front_door --json [--quick]
 
 CPU seconds of `--version`, `--help`, and of `ps` and `why` against a service with one waiting job
-(the least of five, user and system time of the process); what the base install takes on disk, and
-which files of the packages its wheel lacks (`--quick` leaves both out: they take a minute); words
-of the README and of a report, the size of that report; links of all pages that lead nowhere and
-commands that cannot be meant. Prints whether the budget in `front_door_budget.json` holds.
+(the least of five, user and system time of the process); words of the README and of a report, the
+size of that report; links of all pages that lead nowhere and commands that cannot be meant. Without
+`--quick`, which take minutes: what the base install takes on disk, which files of the packages its
+wheel lacks, and what axe finds on every page: the service's, the report, the site of the docs
+(after `make docs`). Prints whether the budget in `front_door_budget.json` holds.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from urllib.request import urlopen
 
 from benchmarks.calibration import Calibration
 from benchmarks.pages import ROOT, broken_links, commands, mistake, pages, words
@@ -39,6 +41,8 @@ REPEATS = 5
 GPUS = "8"  # of the job that waits, on a cluster of four
 CLUSTER = "name: door\ngpus_per_node: 4\nvcs: {door: 2}\n"
 PELLUCID = (sys.executable, "-m", "pipeline.cli")
+SITE = ROOT / "docs" / "_build" / "html"
+SERVED = ("", "nodes", "settings", "jobs", "history", "fairness", "models", "forecasts", "login")
 
 
 def cpu_s(*said: str) -> float:
@@ -88,11 +92,30 @@ def _submitted() -> str:
     return done.stdout.split()[0]
 
 
-def start() -> dict[str, float]:
-    """How soon commands are there."""
-    figures = {"version_cpu_s": cpu_s("--version"), "help_cpu_s": cpu_s("--help")}
+def start(look: Sequence[Path]) -> dict[str, Any]:
+    """How soon commands are there, and what axe finds on the service's pages and on these."""
+    figures: dict[str, Any] = {"version_cpu_s": cpu_s("--version"), "help_cpu_s": cpu_s("--help")}
     with service() as waiting:
-        return figures | {"ps_cpu_s": cpu_s("ps"), "why_cpu_s": cpu_s("why", waiting)}
+        figures |= {"ps_cpu_s": cpu_s("ps"), "why_cpu_s": cpu_s("why", waiting)}
+        if look:
+            own = [
+                f"{os.environ['PELLUCID_SERVER']}/{name}" for name in (*SERVED, f"jobs/{waiting}")
+            ]
+            figures |= looked_at(own, [page.as_uri() for page in look])
+    return figures
+
+
+def looked_at(served: Sequence[str], files: Sequence[str]) -> dict[str, Any]:
+    """What axe finds on pages, and the largest that is served."""
+    from benchmarks.axe import violations
+
+    found = violations([*served, *files])
+    return {
+        "served_mb": max(len(urlopen(address).read()) for address in served) / 1e6,
+        "looked_at": len(served) + len(files),
+        "axe_violations": sum(found.values()),
+        "axe_where": {address.rpartition("/")[2]: count for address, count in found.items()},
+    }
 
 
 def installed() -> dict[str, Any]:
@@ -122,14 +145,15 @@ def reading() -> dict[str, float]:
     }
 
 
-def report() -> dict[str, float]:
-    """Size and words (those of tables apart) of a report on a small trace."""
+def report(page: Path) -> dict[str, float]:
+    """Size and words (those of tables apart) of a report on a small trace, written to `page`."""
     with TemporaryDirectory() as folder:
         trace, compared = Path(folder, "trace"), Path(folder, "compared")
         synthetic.write(synthetic.default_config("small"), trace)
         world = open_scenario(trace, durations="own")
         runs.compare(lambda _: world, ["fifo", "qssf", "srtf"], [0], out=compared)
         html = build_report(Inputs(compare=compared, trace=trace)).html
+    page.write_text(html)
     text = re.sub(r"<(style|svg|script|table)\b.*?</\1>", " ", html, flags=re.DOTALL)
     return {
         "report_mb": len(html.encode()) / 1e6,
@@ -141,10 +165,16 @@ def main() -> int:
     """Measures, compares with the budget, prints."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.front_door", description=__doc__)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--quick", action="store_true", help="build and install no wheel")
+    parser.add_argument("--quick", action="store_true", help="build no wheel, open no browser")
     options = parser.parse_args()
+    site = [] if options.quick else sorted(SITE.rglob("*.html"))
+    if not site and not options.quick:
+        parser.error("the site of the docs is not there: make docs, or --quick")
     calibration = Calibration()
-    figures: dict[str, Any] = start() | reading() | report()
+    with TemporaryDirectory() as folder:
+        page = Path(folder, "report.html")
+        figures: dict[str, Any] = report(page) | start([] if options.quick else [page, *site])
+    figures |= reading()
     if not options.quick:
         figures |= installed()
     verdict = calibration.judge(figures, BUDGET)
