@@ -128,13 +128,13 @@ def test_the_answer_it_opens_with_is_that_of_the_command_above_it(service: Path)
     whole = "pellucid submit --vc campus --gpus 24 -- sleep 60"  # all of them
     first, waiting = (shell(whole, service).split()[0] for _ in range(2))
     told = shell(" ".join(["pellucid why", waiting, *options]), service)
-    assert told.startswith(f"{waiting} is queued: ")
-    assert answer[0].startswith(f"{asked} is queued: ")
+    assert told.startswith(f"{waiting} is queued")
+    assert answer[0].startswith(f"{asked} is queued")
     shown = [line.split("  ")[0] for line in answer if re.match(r"[A-Z][a-z ]+  ", line)]
     printed = [line.split("  ")[0] for line in told.splitlines()]
-    depends = {"Overtaken", "Prediction"}  # on others who came later, and on models
+    depends = {"Overtaken", "You could"}  # on who came later, and on what would help
     assert [label for label in shown if label not in {*printed, *depends}] == []
-    assert {"In the way", "Place"} <= set(shown)
+    assert "In the way" in shown
     for job in (waiting, first):
         shell(f"pellucid cancel {job}", service)
 
