@@ -65,7 +65,7 @@ class UnseenFamilies:
         self._train = cache(train)
 
     def predict_pair(self, newcomer: QueuedJob, partner: QueuedJob) -> PairPrediction | None:
-        if newcomer.profile is None or partner.profile is None:
+        if newcomer.likely is None or partner.likely is None:
             return None
         unseen = frozenset((self._family(newcomer), self._family(partner)))
         return self._train(unseen).predict_pair(newcomer, partner)

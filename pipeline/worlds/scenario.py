@@ -114,7 +114,7 @@ class Scenario:
             return f"No profiling partition: nothing is known of a job, and {policy} packs nobody."
         return (
             f"No profiling partition: {policy} packs only jobs like others that were watched where "
-            "they ran (same user, name and GPUs)."
+            "they ran (same user, name and GPUs, else as the user's usually are)."
         )
 
     def spec(self, policy: str) -> CoreSpec:

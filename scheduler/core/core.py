@@ -183,6 +183,7 @@ class Core:
 
     def _learned(self, job: Job, profile: Profile, now: float) -> None:
         self.estimator.profiled(job.job_id, profile, now)
+        self.policy.watched(job, profile)
         if self.profiling is not None:
             self.profiling.learned(job, profile, now)
 

@@ -50,7 +50,7 @@ class BundlePairPredictor:
         self._classes: dict[Profile, tuple[int, tuple[str, ...]]] = {}
 
     def predict_pair(self, newcomer: QueuedJob, partner: QueuedJob) -> PairPrediction | None:
-        own, other = newcomer.profile, partner.profile
+        own, other = newcomer.likely, partner.likely
         if own is None or other is None:
             return None
         prediction = self._predictions.get((own, other))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import ClassVar, Protocol
 
-from features.job import Job
+from features.job import Job, Profile
 from models.bundle import Bundle
 from scheduler.core.arrivals import ArrivalForecaster, BundleForecaster
 from scheduler.core.cluster import Cluster, ClusterSpec, Placement, Run
@@ -149,6 +149,9 @@ class Policy:
 
     def ended(self, run: Run, now: float) -> None:
         """A run ended."""
+
+    def watched(self, job: Job, profile: Profile) -> None:
+        """A job was profiled, or watched for as long where it runs alone."""
 
     def pair_speed_observed(self, own: QueuedJob, other: QueuedJob, speed: float) -> None:
         """A job was seen to run at `speed` of its speed alone, beside another."""

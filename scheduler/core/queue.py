@@ -28,6 +28,7 @@ class QueuedJob:
         type_costs: speed and cost by GPU type, when it was last placed among several.
         predicted_mib: memory it is believed to take on a GPU, MiB, by a policy that packs jobs
             nobody has profiled; a profile overrules it.
+        usual: what jobs like it were seen to do, believed of it for as long as it has no profile.
     """
 
     __slots__ = (
@@ -47,6 +48,7 @@ class QueuedJob:
         "seq",
         "submit_time",
         "type_costs",
+        "usual",
     )
 
     def __init__(self, job: Job, seq: int, priority: int = 0):
@@ -64,13 +66,20 @@ class QueuedJob:
         self.considered: Partner | None = None
         self.type_costs: Evidence = ()
         self.predicted_mib: float | None = None
+        self.usual: Profile | None = None
         self.submit_time = job.submit_time
         self.held_since: float | None = None
 
     @property
     def memory_mib(self) -> float | None:
         """Memory it takes on one GPU, MiB; None when nothing is known of it."""
-        return self.predicted_mib if self.profile is None else self.profile.gpu_mem_mib
+        likely = self.likely
+        return self.predicted_mib if likely is None else likely.gpu_mem_mib
+
+    @property
+    def likely(self) -> Profile | None:
+        """Its profile, else what is usual of such jobs; None when nothing is known of it."""
+        return self.usual if self.profile is None else self.profile
 
     def __lt__(self, other: QueuedJob) -> bool:
         if self.priority != other.priority:

@@ -22,6 +22,7 @@ from scheduler.core.turn import Turn
 from scheduler.policies.pellucid.gputypes import TypedPlacement
 from scheduler.policies.pellucid.speeds import Experienced
 
+ASSUMED = "not watched yet: taken to be as its user's jobs usually are"
 UNKNOWN = (0.8, 0.8)  # speeds believed of a pair where nothing predicts them
 
 
@@ -49,6 +50,7 @@ class _Refusal:
     pair_predictor: PairPredictor
     runs: list[Run]
     hold: object
+    usual: Profile | None
     profiles: list[Profile | None]  # of `runs`
     counts: tuple[int, int]  # of observations, of changed distributions
     until: float
@@ -149,6 +151,9 @@ class Pairing:
         if search.best is None:
             return search.guard
         queued.pair_prediction = search.best[2]
+        if queued.profile is None:
+            path = (ASSUMED, *search.best[2].path)
+            queued.pair_prediction = replace(search.best[2], path=path)
         return search.best[1]
 
     # --- refusals that still hold -----------------------------------------------------------
@@ -167,6 +172,7 @@ class Pairing:
             and refusal.pair_predictor is pair_predictor
             and refusal.runs is turn.alone(queued.job.gpus)
             and refusal.hold is self._hold
+            and refusal.usual is queued.usual
             and refusal.counts == self._counts(pair_predictor)
             and refusal.profiles is self._profiles_of(turn, queued.job.gpus)
         ):
@@ -192,6 +198,7 @@ class Pairing:
             pair_predictor,
             turn.alone(gpus),
             self._hold,
+            queued.usual,
             self._profiles_of(turn, gpus),
             self._counts(pair_predictor),
             until,
@@ -264,6 +271,9 @@ class _Search:
         rule = self._turn.may_share(self._queued, run)
         if rule is not None:
             self._bar(run, rule)
+            return
+        if self._turn.known(run).profile is None:
+            self._bar(run, Reason.AWAITING_PROFILE)  # one of the two is to have been watched
             return
         types = self._pairing.types
         if types is not None and not types.fits(self._queued.job, run):

@@ -130,7 +130,7 @@ class Pass:
         def as_before(queued: QueuedJob) -> bool:
             if not queued.job.share or (backfill is not None and backfill.admits(queued)):
                 return False
-            if queued.profile is not None:
+            if queued.likely is not None:
                 nobody = queued.considered is None and not alone(queued.job.gpus)
                 waits = nobody or self.searches <= 0
             elif pays_to_profile(queued):
@@ -244,7 +244,9 @@ class Pass:
     def pack_early(self, queued: QueuedJob) -> bool:
         """Where GPUs are missed: into a pair that runs nearly as fast as apart."""
         least = self.policy.pack_first_above
-        if least is None or not self.scarce or not self._may_search(queued):
+        if least is None or not self.scarce or queued.profile is None:
+            return False
+        if not self._may_search(queued):
             return False
         return self._pack(queued, least, self._pressure) is None
 
@@ -304,7 +306,7 @@ class Pass:
         return (
             self.policy.pair_predictor is not None
             and queued.job.share
-            and queued.profile is not None
+            and queued.likely is not None
             and queued.job.gpus <= self.policy.max_gpus
         )
 

@@ -10,7 +10,7 @@ from copy import copy
 from dataclasses import replace
 from typing import Any
 
-from features.job import Job
+from features.job import Job, Profile
 from models.bundle import Bundle
 from scheduler.core.cluster import Cluster, ClusterSpec, Placement, Run
 from scheduler.core.decisions import Reason
@@ -38,6 +38,7 @@ from scheduler.policies.pellucid.reservation import (
 from scheduler.policies.pellucid.settings import Borrowing, PellucidSettings
 from scheduler.policies.pellucid.shares import Fairness
 from scheduler.policies.pellucid.speeds import Experienced
+from scheduler.policies.pellucid.usual import UsualProfiles
 
 
 class Pellucid(Policy):
@@ -85,6 +86,8 @@ class Pellucid(Policy):
         self._estimates: dict[str, float] = {}  # of jobs that have not ended
         self.reservations: dict[str, Reservation] = {}  # by virtual cluster
         self.spent: dict[str, float] = {}
+        self.usual = UsualProfiles()
+        self._assumed: dict[str, int] = {}  # by virtual cluster: `usual.changes` when last asked
         self.remembers = True  # passes over jobs for which nothing changed; tests switch it off
 
     # --- order ------------------------------------------------------------------------------
@@ -167,6 +170,7 @@ class Pellucid(Policy):
         self.distribution.take_over(before.distribution)
         if self._experience is not None and before._experience is not None:
             self._experience.take_over(before._experience)
+        self.usual = before.usual
         self.demand.take_over(before.demand, here, now)
         self.fairness.take_over(before.fairness, runs, now)
         self.starvation.take_over(before.starvation, here, now)
@@ -215,6 +219,9 @@ class Pellucid(Policy):
         if self._experience is not None:
             self._experience.learn(own, other, speed)
 
+    def watched(self, job: Job, profile: Profile) -> None:
+        self.usual.learn(job, profile)
+
     def next_wake(self, now: float) -> float | None:
         """When the next waiting job reaches its bound."""
         return self.starvation.next(now)
@@ -229,7 +236,20 @@ class Pellucid(Policy):
         self.fairness.refresh(turn, is_starving)
         if self.types is not None:
             self.types.begin(turn)
+        self._assume(turn)
         Pass(self, turn).run()
+
+    def _assume(self, turn: Turn) -> None:
+        """Where nobody is profiled before it starts, believe the usual of those that wait."""
+        if turn.cluster.profiling.gpus or self.pair_predictor is None:
+            return
+        changes = self.usual.changes[turn.vc]
+        changed = self._assumed.get(turn.vc, 0) != changes
+        for queued in turn.queue if changed else turn.queue.fresh:
+            queued.usual = self.usual.find(queued.job) if queued.profile is None else None
+        if changed:
+            self._assumed[turn.vc] = changes
+            self.memos.pop(turn.vc, None)
 
     def knows(self, job_id: str) -> bool:
         return job_id in self._estimates
@@ -289,7 +309,7 @@ class Pellucid(Policy):
             yield NotExamined.NO_PAIR_PREDICTOR
         elif job.gpus > self.max_gpus:
             yield NotExamined.TOO_LARGE
-        elif queued.profile is None:
+        elif queued.likely is None:
             yield NotExamined.NO_PROFILE
         elif job.vc in self.spent and (searched is None or searched.at < self.spent[job.vc]):
             yield NotExamined.SEARCHES_SPENT

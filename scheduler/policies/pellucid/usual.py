@@ -1,0 +1,82 @@
+"""What a job is taken to do to a GPU before it was watched itself: what its user's jobs usually do.
+
+Where a cluster has no profiling partition, a job is known once it has run alone for a few minutes.
+One that waits has not; without a belief about it, nobody without a name is ever packed there.
+Means of utilisation will do for a choice of partner. Memory has to be safe: the most that any of
+these jobs was seen to take, and a margin.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from dataclasses import dataclass, field
+
+from features.job import Job, Profile
+
+LEAST = 5  # watched jobs, from which on anything is believed
+MARGIN = 1.1  # of memory
+MOST = 10_000  # users and sizes that are remembered
+
+_Key = tuple[str, str, int]  # virtual cluster, user, GPUs (0: of any size)
+
+
+@dataclass(slots=True)
+class _Seen:
+    """Sums over the jobs of a user that were watched, and what is believed since `at` of them."""
+
+    count: int = 0
+    util_pct: float = 0.0
+    mem_util_pct: float = 0.0
+    mem_mib: float = 0.0  # the most
+    amp: int = 0
+    at: int = 0
+    believed: Profile | None = field(default=None)
+
+    def add(self, profile: Profile) -> bool:
+        """One more. True when what is believed changes: when they have doubled, or memory grows."""
+        self.count += 1
+        self.util_pct += profile.gpu_util_pct
+        self.mem_util_pct += profile.gpu_mem_util_pct
+        more = profile.gpu_mem_mib > self.mem_mib
+        self.mem_mib = max(self.mem_mib, profile.gpu_mem_mib)
+        self.amp += bool(profile.amp)
+        if self.count < LEAST or not (more or self.count >= 2 * self.at):
+            return False
+        self.at = self.count
+        self.believed = Profile(
+            float(round(self.util_pct / self.count)),
+            float(round(self.mem_util_pct / self.count)),
+            self.mem_mib * MARGIN,
+            2 * self.amp > self.count,
+        )
+        return True
+
+
+class UsualProfiles:
+    """Profiles of jobs that were watched, by user and GPUs, else by user.
+
+    Attributes:
+        changes: by virtual cluster, how often what is believed of anybody there has changed.
+    """
+
+    def __init__(self) -> None:
+        self.changes: Counter[str] = Counter()
+        self._seen: OrderedDict[_Key, _Seen] = OrderedDict()
+
+    def learn(self, job: Job, profile: Profile) -> None:
+        """A job was watched."""
+        for key in _keys(job):
+            seen = self._seen.setdefault(key, _Seen())
+            self._seen.move_to_end(key)
+            self.changes[job.vc] += seen.add(profile)
+        while len(self._seen) > MOST:
+            self._seen.popitem(last=False)
+
+    def find(self, job: Job) -> Profile | None:
+        """What a job is believed to do; None where too few like it were watched."""
+        found = (self._seen.get(key) for key in _keys(job))
+        return next((seen.believed for seen in found if seen and seen.believed), None)
+
+
+def _keys(job: Job) -> tuple[_Key, _Key]:
+    return (job.vc, job.user, job.gpus), (job.vc, job.user, 0)
