@@ -34,7 +34,8 @@ def test_memory_is_the_most_that_was_seen_and_a_margin_and_follows_at_once() -> 
     before = usual.changes["vc"]
     usual.learn(a_job("large", gpus=1, user="ann").job, HEAVY)
     believed = usual.find(job)
-    assert believed is not None and believed.gpu_mem_mib == HEAVY.gpu_mem_mib * MARGIN
+    assert believed is not None
+    assert believed.gpu_mem_mib == HEAVY.gpu_mem_mib * MARGIN
     assert believed.gpu_util_pct == round((LEAST * 20.0 + 60.0) / (LEAST + 1))
     assert usual.changes["vc"] > before
 
