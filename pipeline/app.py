@@ -39,6 +39,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         _one("release", "Release held jobs.", "hold"),
         _one("priority", "Let waiting jobs go sooner or later."),
         _one("cancel", "Cancel jobs: those that wait, and those that run."),
+        _one("links", "List and revoke the shared links to your jobs."),
         _one("top", "Watch virtual clusters fill, queues move, and your jobs run."),
     ),
     "Ask your own history": (

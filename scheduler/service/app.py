@@ -12,7 +12,17 @@ from fastapi.openapi.utils import get_openapi
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
-from scheduler.service.api import acting, cluster, followed, jobs, nodes, problems, session, system
+from scheduler.service.api import (
+    acting,
+    cluster,
+    followed,
+    jobs,
+    links,
+    nodes,
+    problems,
+    session,
+    system,
+)
 from scheduler.service.api.auth import COOKIE, Authenticator
 from scheduler.service.api.changes import Changes
 from scheduler.service.api.limits import Limits
@@ -103,8 +113,8 @@ def create_app(
 
     problems.install(app)
     _answer_our_errors(app)
-    for router in (jobs.router, acting.router, cluster.router, nodes.router, followed.router):
-        app.include_router(router, prefix=PREFIX)
+    for part in (jobs, acting, links, cluster, nodes, followed):
+        app.include_router(part.router, prefix=PREFIX)
     app.include_router(system.router)
     app.include_router(session.router)
     if pages:

@@ -155,6 +155,14 @@ class Client:
         asked = {"limit": limit} | ({"vc": vc} if vc else {})
         return cast(list[Json], self._json("GET", "/order", params=asked))
 
+    def links(self) -> list[Json]:
+        """The shared links to your jobs that hold."""
+        return cast(list[Json], self._json("GET", "/links"))
+
+    def revoke_link(self, link_id: str) -> None:
+        """A shared link shows nothing any more."""
+        self._json("DELETE", f"/links/{quote(link_id, safe='')}")
+
     def forecast(self, job_id: str) -> Json:
         return self._json("GET", _path(job_id, "forecast"))
 

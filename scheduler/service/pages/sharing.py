@@ -7,12 +7,13 @@ from time import time
 from typing import Any
 
 from fastapi import APIRouter, Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 
+from scheduler.service.api import links as api
 from scheduler.service.api import shares
 from scheduler.service.api.auth import Asking, Authenticator, form, scheme
 from scheduler.service.api.problems import Problem
-from scheduler.service.log.store.visibility import Viewer
+from scheduler.service.log.store.visibility import Role, Viewer
 from scheduler.service.pages.queries import PageQueries
 from scheduler.service.pages.routes import say, show
 from scheduler.service.pages.story import page_of
@@ -35,7 +36,7 @@ def make(request: Request, viewer: Asking, job_id: str) -> Response:
         return _page(request, viewer, job_id, problem=problem, status=422)
     job_id = request.app.state.reads.seen_by(viewer).job(job_id).job_id
     authenticator: Authenticator = request.app.state.authenticator
-    with request.app.state.store.engine.connect() as connection:
+    with request.app.state.store.writing() as connection:
         secret = authenticator.secret(request)
         made = shares.make(connection, secret, job_id, lasts_s, time())
     if made is None:
@@ -44,6 +45,30 @@ def make(request: Request, viewer: Asking, job_id: str) -> Response:
     base = f"{scheme(request)}://{request.headers.get('host', '')}"
     path = f"{request.scope.get('root_path', '')}/shared/{job_id}/{made.mark}"
     return _page(request, viewer, job_id, share=made, link=base + path)
+
+
+@router.get("/links")
+def links(request: Request, viewer: Asking) -> Response:
+    """The links to jobs of one's own that hold; a form for each revokes it."""
+    return _links(request, viewer)
+
+
+@router.post("/links")
+def revoke(request: Request, viewer: Asking) -> Response:
+    """Revoke a link (`id`)."""
+    try:
+        api.end(request, viewer, form(request).get("id", ""))
+    except Problem as problem:
+        said = f"{problem.detail[:1].upper()}{problem.detail[1:]}."
+        return _links(request, viewer, problem=said, status=problem.status)
+    return RedirectResponse(f"{request.scope.get('root_path', '')}/links", 303)
+
+
+def _links(request: Request, viewer: Viewer, *, problem: str = "", status: int = 200) -> Response:
+    with request.app.state.store.engine.connect() as connection:
+        found = shares.of(connection, viewer, time())
+    told = {"links": found, "problem": problem, "may": viewer.role is not Role.VIEWER}
+    return show(request, viewer, "links.html", "", lambda _: told, status=status)
 
 
 @router.get("/shared/{job_id}/{mark}")

@@ -1,5 +1,5 @@
-"""Tables. `events` is the truth; every other table but `tokens`, `leases`, `payloads`, `questions`
-and `idempotency` can be rebuilt from it, and `pellucid audit` does so to compare."""
+"""Tables. `events` is the truth; every other table but `tokens`, `links`, `leases`, `payloads`,
+`questions` and `idempotency` can be rebuilt from it, and `pellucid audit` does so to compare."""
 
 from __future__ import annotations
 
@@ -191,6 +191,16 @@ tokens = Table(
     Column("expires_at", Float(53)),
     Column("revoked_at", Float(53)),
     UniqueConstraint("hash"),
+)
+
+links = Table(  # that show one job without a token; one that is not here does not hold
+    "links",
+    metadata,
+    Column("id", String(16), primary_key=True),
+    Column("job_id", String(64), nullable=False),
+    Column("token_id", String(36), nullable=False),  # that signed it
+    Column("made_at", Float(53), nullable=False),
+    Column("until", Float(53), nullable=False),
 )
 
 leases = Table(

@@ -95,7 +95,7 @@ def test_nobody_makes_a_link_to_anothers_job(lived: Lived, jobs: tuple[str, str,
     assert grace.post(f"/jobs/{runs}/share", data={**sent, "lasts": "for ever"}).status_code == 422
     assert lived.browser("").get(f"/jobs/{mine}/share").status_code == 401
     # nor by signing one with a token that may not see it
-    with lived.store.engine.connect() as connection:
+    with lived.store.writing() as connection:
         forged = shares.make(connection, lived.secrets["grace.hopper"], mine, 60, time.time())
     assert forged is not None
     assert _guest(lived, f"/shared/{mine}/{forged.mark}") == (404, _refusal(lived))
@@ -150,6 +150,29 @@ def test_it_ends_with_the_token_it_was_made_with(lived: Lived, jobs: tuple[str, 
     assert _guest(lived, link) == (404, _refusal(lived))
 
 
+def test_a_link_is_listed_and_revoked_alone(lived: Lived, jobs: tuple[str, str, str]) -> None:
+    first, second = (_link(lived, "ada.byron", job) for job in jobs[1:])
+    by_operator = _link(lived, "olga", jobs[1], "1 hour")
+    ada, grace = lived.browser("ada.byron"), lived.browser("grace.hopper")
+    listed = ada.get("/api/v1/links").json()
+    assert {(link["job_id"], link["made_by"]) for link in listed} == {
+        (jobs[1], "ada.byron"), (jobs[2], "ada.byron"), (jobs[1], "an operator")
+    }  # fmt: skip
+    page = ada.get("/links").text
+    for secret in (first, second, by_operator, "olga"):
+        assert secret.rpartition(".")[2] not in page + str(listed)
+    assert grace.get("/api/v1/links").json() == []
+    [mine] = [link["id"] for link in listed if link["job_id"] == jobs[2]]
+    sent = fields(grace.get(f"/jobs/{jobs[0]}/share").text)
+    assert grace.post("/links", data={**sent, "id": mine}).status_code == 404
+    assert _guest(lived, second)[0] == 200
+    assert ada.post("/links", data={"id": mine}).status_code == 403  # without the form's word
+    gone = ada.post("/links", data={**fields(page), "id": mine}, follow_redirects=False)
+    assert gone.status_code == 303
+    assert [_guest(lived, link)[0] for link in (first, second, by_operator)] == [200, 404, 200]
+    assert len(lived.browser("olga").get("/api/v1/links").json()) == 2
+
+
 def test_guessing_is_slowed_down(lived: Lived, jobs: tuple[str, str, str]) -> None:
     link = _link(lived, "ada.byron", jobs[1])
     lived.app = create_app(
@@ -176,7 +199,7 @@ def test_one_links_guests_are_not_in_the_way_of_anothers(
 
 def test_a_guest_sees_one_job_through_every_query(lived: Lived, jobs: tuple[str, str, str]) -> None:
     runs, mine, other = jobs
-    with lived.store.engine.connect() as connection:
+    with lived.store.writing() as connection:
         made = shares.make(connection, lived.secrets["olga"], mine, 60, time.time())
         assert made is not None
         found = shares.opened(connection, mine, made.mark, time.time())

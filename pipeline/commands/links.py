@@ -1,0 +1,48 @@
+"""`pellucid links`: the shared links to your jobs, and their end."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pipeline.console import user_errors
+from pipeline.remote import JSON, SERVER, TOKEN, aligned, between, connect, print_json
+
+
+def links(
+    revoke: Annotated[
+        list[str] | None, typer.Option(metavar="ID", help="End this link; may be repeated.")
+    ] = None,
+    server: SERVER = None,
+    token: TOKEN = None,
+    as_json: JSON = False,
+) -> None:
+    """List the shared links to your jobs that hold, or revoke some; an operator sees all.
+
+    A link is made on the page of a job. Whoever has one sees the answer about that job.
+
+    Examples:
+
+      pellucid links
+
+      pellucid links --revoke 5e1f3a90b2c4d6e8
+    """
+    with user_errors(), connect(server, token) as client:
+        for link_id in revoke or ():
+            client.revoke_link(link_id)
+            if not as_json:
+                typer.echo(f"{link_id} is revoked")
+        if revoke and not as_json:
+            return
+        found, now = client.links(), client.cluster()["now"]
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        [link["id"], link["job_id"], link["job_name"], link["made_by"],
+         f"{between(link['made_at'], now)} ago", f"in {between(now, link['until'])}"]
+        for link in found
+    ]  # fmt: skip
+    for line in aligned([["ID", "JOB", "NAME", "MADE BY", "MADE", "ENDS"], *rows]):
+        typer.echo(line)

@@ -1,0 +1,40 @@
+"""Shared links: which hold, and their end."""
+
+from __future__ import annotations
+
+from time import time
+
+from fastapi import APIRouter, Request
+
+from scheduler.service.api import shares
+from scheduler.service.api.auth import Seen
+from scheduler.service.api.problems import Problem, responses
+from scheduler.service.log.store.store import Store
+from scheduler.service.log.store.visibility import Role, Viewer
+
+router = APIRouter(tags=["jobs"])
+
+
+@router.get("/links", summary="The shared links to your jobs that hold")
+def listed(request: Request, view: Seen) -> list[shares.Link]:
+    """The latest first; an operator's: to everybody's jobs. What opens a link is not kept."""
+    store: Store = request.app.state.store
+    with store.engine.connect() as connection:
+        return shares.of(connection, view.viewer, time())
+
+
+@router.delete("/links/{link_id}", summary="Revoke a link", responses=responses(403, 404))
+def revoke(link_id: str, request: Request, view: Seen) -> list[shares.Link]:
+    """It shows nothing any more. The answer: those that still hold."""
+    end(request, view.viewer, link_id)
+    return listed(request, view)
+
+
+def end(request: Request, viewer: Viewer, link_id: str) -> None:
+    """Revoke a link to a job of the viewer's. Raises Problem (403, 404)."""
+    if viewer.role is Role.VIEWER:
+        raise Problem(403, "forbidden", "a viewer's token cannot revoke links")
+    store: Store = request.app.state.store
+    with store.writing() as connection:
+        if not shares.revoke(connection, viewer, link_id, time()):
+            raise Problem(404, "not-found", "there is no such link to a job of yours")
