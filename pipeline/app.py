@@ -56,7 +56,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         _one("node", "Add, remove, drain, open and move nodes while jobs run.", function="app"),
         _one("settings", "Show and set what the policy decides by.", function="app"),
         _one("token", "Make, list and revoke the tokens that let people in."),
-        _one("slurm", "Take back what order mode changed in Slurm.", function="app"),
+        _one("slurm", "In front of Slurm: take back an order, erase a user.", function="app"),
         _one("audit", "Decide the whole log anew and compare."),
         _one("export", "Write a service's finished jobs as a trace to learn from."),
     ),

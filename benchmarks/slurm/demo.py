@@ -93,7 +93,7 @@ def _show(slurm: SlurmCluster, own: dict[str, str]) -> None:
     _say("\nIn another terminal, in this folder:")
     for name, value in own.items():
         _say(f"  export {name}={value}")
-    for words in (("why", job), ("eta", *ETA), ("order", "--limit", "5")):
+    for words in (("why", job), ("eta", *ETA), ("ps", "--limit", "5")):
         _say(f"\n$ .venv/bin/pellucid {join(words)}")
         answer = _asked(own, *words)
         if answer.returncode:

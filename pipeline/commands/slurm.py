@@ -6,7 +6,9 @@ from typing import Annotated
 
 import typer
 
+from pipeline.commands.token import CONFIG, DATABASE, JSON, opened
 from pipeline.console import user_errors
+from pipeline.remote import print_json
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
@@ -26,6 +28,7 @@ def release_all(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the commands, change nothing.")
     ] = False,
+    as_json: JSON = False,
 ) -> None:
     """Take back every priority and comment that `serve --slurm-mode order` gave to waiting jobs.
 
@@ -41,22 +44,60 @@ def release_all(
     """
     with user_errors():
         from pipeline.errors import UserError
-        from scheduler.backends.slurm.client import Slurm, SlurmDown, SlurmError, to_stdout
+        from scheduler.backends.slurm.client import Slurm, SlurmDown, SlurmError
         from scheduler.backends.slurm.parse import ParseError
         from scheduler.service.follow.orders import release_all as take_back
 
-        slurm = Slurm(show=to_stdout if dry_run else None)
+        commands: list[str] = []
+        slurm = Slurm(show=commands.append if dry_run else None)
         try:
             answers = take_back(slurm)
         except (SlurmDown, SlurmError, ParseError) as error:
             raise UserError(f"Slurm: {error}") from None
         finally:
             slurm.close()
-        refused = {name: said for name, said in answers.items() if said}
+    refused = {name: said for name, said in answers.items() if said}
+    if as_json:
+        print_json({"jobs": list(answers), "refused": refused, "commands": commands})
+    elif dry_run:
+        for line in commands:
+            typer.echo(line)
+    else:
         for name, said in refused.items():
             typer.echo(f"{name}: {said}", err=True)
-        done = len(answers) - len(refused)
-        if not dry_run:
-            typer.echo(f"Taken back: {done} of {len(answers)}.")
-        if refused:
-            raise typer.Exit(1)
+        typer.echo(f"Taken back: {len(answers) - len(refused)} of {len(answers)}.")
+    if refused:
+        raise typer.Exit(1)
+
+
+@app.command()
+def erase(
+    user: Annotated[str, typer.Argument(help="As Slurm has the name.")],
+    database: DATABASE = None,
+    config: CONFIG = None,
+    as_json: JSON = False,
+) -> None:
+    """Take what is kept about a user out of the database of a service in front of Slurm.
+
+    Jobs with their names, what was decided and foretold of them, questions, tokens. Start the
+    service again afterwards: until then it remembers how long the user's jobs ran. Jobs that Slurm
+    itself still has are seen again; Slurm's own accounts are untouched (docs/data-protection.md).
+
+    Example:
+
+      pellucid slurm erase alice --config /etc/pellucid/service.yaml
+    """
+    with user_errors(), opened(database, config) as store:
+        from pipeline.errors import UserError
+        from scheduler.service.follow.erase import NotErasable
+        from scheduler.service.follow.erase import erase as take_out
+
+        try:
+            gone = take_out(store, user)
+        except NotErasable as error:
+            raise UserError(str(error)) from None
+    if as_json:
+        print_json(gone)
+        return
+    said = ", ".join(f"{count} {name}" for name, count in gone.items() if count)
+    typer.echo(f"Erased: {said or 'nothing was kept'}.")

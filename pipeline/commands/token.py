@@ -62,7 +62,7 @@ def create(
 
       pellucid token create root --role operator --days 30
     """
-    with user_errors(), _database(database, config) as store:
+    with user_errors(), opened(database, config) as store:
         from scheduler.service.api import tokens
         from scheduler.service.log.store.visibility import Role
 
@@ -93,7 +93,7 @@ def rotate(
 
       pellucid token rotate alice --overlap-days 7
     """
-    with user_errors(), _database(database, config) as store:
+    with user_errors(), opened(database, config) as store:
         from scheduler.service.api import tokens
 
         made, secret = tokens.rotate(store, name, now=time.time(), overlap_s=overlap_days * DAY_S)
@@ -103,7 +103,7 @@ def rotate(
 @token.command(name="list")
 def list_tokens(database: DATABASE = None, config: CONFIG = None, as_json: JSON = False) -> None:
     """List tokens, oldest first; secrets are not among what is kept."""
-    with user_errors(), _database(database, config) as store:
+    with user_errors(), opened(database, config) as store:
         from scheduler.service.api import tokens
 
         found = tokens.every(store)
@@ -131,7 +131,7 @@ def revoke(
     as_json: JSON = False,
 ) -> None:
     """Revoke tokens. They stop working at once; jobs submitted with them go on."""
-    with user_errors(), _database(database, config) as store:
+    with user_errors(), opened(database, config) as store:
         from scheduler.service.api import tokens
 
         gone = tokens.revoke(store, which, time.time())
@@ -153,7 +153,7 @@ def _show(made: Token, secret: str, as_json: bool) -> None:
 
 
 @contextmanager
-def _database(url: str | None, config: Path | None) -> Iterator[Store]:
+def opened(url: str | None, config: Path | None) -> Iterator[Store]:
     from scheduler.service.log.store.schema import prepare
     from scheduler.service.log.store.store import Store
     from scheduler.service.settings import read_settings

@@ -5,6 +5,8 @@ Every source can be read without rights. A cluster without slurmdbd has no assoc
 
 from __future__ import annotations
 
+import grp
+import pwd
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -127,8 +129,25 @@ def _partition(said: Mapping[str, str]) -> Partition:
         "" if said.get("QoS", "N/A") == "N/A" else said["QoS"],
         _allowed(said.get("AllowAccounts", "ALL")),
         _allowed(said.get("AllowQos", "ALL")),
+        _members(said.get("AllowGroups", "ALL")),
+        _allowed(said.get("DenyAccounts", "")) or frozenset(),
+        _allowed(said.get("DenyQos", "")) or frozenset(),
         counts(said.get("TRES", "")),
     )
+
+
+def _members(said: str) -> frozenset[str] | None:
+    """Users of these groups, as this host knows them, and root; None: any, or not to be known."""
+    names = _allowed(said)
+    if names is None:
+        return None
+    try:
+        groups = [grp.getgrnam(name) for name in names]
+    except KeyError:
+        return None
+    own = {group.gr_gid for group in groups}
+    first = (user.pw_name for user in pwd.getpwall() if user.pw_gid in own)
+    return frozenset([*(name for group in groups for name in group.gr_mem), *first, "root"])
 
 
 def _allowed(said: str) -> frozenset[str] | None:

@@ -19,6 +19,7 @@ from scheduler.policies.slurm.site import Ask, AssocKey, Partition, Reservation,
 
 RESOURCES, PRIORITY, LICENSES = "Resources", "Priority", "Licenses"
 NOT_AVAILABLE = "ReqNodeNotAvail"
+GROUP_NOT_ALLOWED = "GroupNotAllowed"  # Slurm takes no such job, and so has no word for it
 # what is tested anew whenever the queue is made
 CLOSED = frozenset((
     "PartitionDown", "PartitionTimeLimit", "PartitionNodeLimit", "AccountNotAllowed",
@@ -331,11 +332,7 @@ class Passes:
         most = part.max_nodes
         if (most is not None and ask.nodes > most) or ask.nodes > len(part.nodes):
             return "PartitionNodeLimit"
-        if part.accounts is not None and ask.account not in part.accounts:
-            return "AccountNotAllowed"
-        if part.all_qos is not None and ask.qos not in part.all_qos:
-            return "QOSNotAllowed"
-        return ""
+        return _not_allowed(ask, part)
 
     def _array_full(self, ask: Ask) -> str:
         full = ask.array_limit and self.tasks.get(ask.array, 0) >= ask.array_limit
@@ -376,6 +373,16 @@ class Passes:
         until = self.now + ask.limit_s(part)
         kept = (r for r in self.site.reservations if r.nodes & part.nodes and r.start < until)
         return next((one.name for one in kept if one.name != ask.reservation), "")
+
+
+def _not_allowed(ask: Ask, part: Partition) -> str:
+    if part.users is not None and ask.user not in part.users:
+        return GROUP_NOT_ALLOWED
+    allowed = part.accounts is None or ask.account in part.accounts
+    if not allowed or ask.account in part.no_accounts:
+        return "AccountNotAllowed"
+    allowed = part.all_qos is None or ask.qos in part.all_qos
+    return "" if allowed and ask.qos not in part.no_qos else "QOSNotAllowed"
 
 
 def record(ask: Ask) -> str:

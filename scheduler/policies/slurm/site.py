@@ -40,7 +40,7 @@ class Partition:
     Attributes:
         tres: what it has in all, as Slurm counts it.
         qos: whose limits hold for its jobs, too.
-        accounts, all_qos: that may use it; None: any.
+        accounts, all_qos, users: that may use it; None: any. `no_accounts`, `no_qos`: that may not.
     """
 
     name: str
@@ -56,6 +56,9 @@ class Partition:
     qos: str = ""
     accounts: frozenset[str] | None = None
     all_qos: frozenset[str] | None = None
+    users: frozenset[str] | None = None
+    no_accounts: frozenset[str] = frozenset()
+    no_qos: frozenset[str] = frozenset()
     tres: Tres = field(default_factory=dict)
 
 

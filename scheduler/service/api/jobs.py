@@ -185,9 +185,15 @@ async def after(
     return Compared(job_id, other, **{name: told[name] for name in names})
 
 
-@router.get("/order", summary="The order of those who wait, with its terms", tags=["cluster"])
+@router.get(
+    "/order",
+    summary="The order of those who wait, with its terms",
+    tags=["cluster"],
+    responses=responses(409),
+)
 async def order(request: Request, view: Seen, vc: Word = None, limit: Limit = 50) -> list[Order]:
     """Like Slurm's `sprio`: place by place, the terms of your jobs; operators see everybody's."""
+    request.app.state.changes.in_charge("`sprio -l`, and `pellucid why JOB` for the place of a job")
     owner = None if view.viewer.sees_all else view.viewer.name
     questions: Questions = request.app.state.questions
     found = []

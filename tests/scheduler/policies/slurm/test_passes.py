@@ -232,3 +232,21 @@ def test_a_job_is_sized_as_slurm_sized_it(priority: int, jobsize: float) -> None
     site = Site({n: SiteNode(n, 4, 1.0) for n in "ab"}, {"p": part}, config=config)
     ask = Ask("1", partitions=("p",), cpus=4, sizes=((1, 1), (1, 4)), priority=priority)
     assert Multifactor(site).terms(ask, part, 0.0).jobsize == jobsize
+
+
+@pytest.mark.parametrize(
+    ("of", "reason"),
+    [
+        ({"users": frozenset({"bob"})}, "GroupNotAllowed"),
+        ({"users": frozenset({"ada"})}, ""),
+        ({"no_accounts": frozenset({"physics"})}, "AccountNotAllowed"),
+        ({"accounts": frozenset({"chem"})}, "AccountNotAllowed"),
+        ({"no_qos": frozenset({"high"})}, "QOSNotAllowed"),
+        ({"all_qos": frozenset({"normal"})}, "QOSNotAllowed"),
+    ],
+)
+def test_a_partition_takes_whom_it_allows(of: dict[str, Any], reason: str) -> None:
+    part = Partition("p", frozenset("a"), **of)
+    site = Site({"a": SiteNode("a", 4, 1.0)}, {"p": part})
+    ask = Ask("1", user="ada", account="physics", qos="high", partitions=("p",))
+    assert Passes(site, NOW, Capacity.of(site), Usage(), {}).closed_to(ask, part) == reason

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import insert, select
 from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
@@ -23,12 +23,14 @@ from scheduler.backends.slurm.shape import Shape
 from scheduler.backends.slurm.site import assocs_of
 from scheduler.core.decisions import Decision, Reason
 from scheduler.core.rules import PolicyViolation
+from scheduler.service.follow.erase import erase
 from scheduler.service.follow.follower import NODES_EVERY, Follower
 from scheduler.service.follow.orders import AGAIN_S, COMMENT_S, OURS
 from scheduler.service.follow.rows import MOST
 from scheduler.service.log.header import FOLLOWED, LogHeader, establish
+from scheduler.service.log.store import tables
 from scheduler.service.log.store.store import Store
-from scheduler.service.log.store.tables import decisions
+from scheduler.service.log.store.tables import decisions, questions
 from scheduler.service.log.store.tables import jobs as job_rows
 from scheduler.service.log.store.tables import nodes as node_rows
 from scheduler.service.log.store.visibility import Role, Viewer
@@ -163,6 +165,32 @@ def test_a_job_may_start_and_end_by_a_clock_that_is_ahead(ahead_s: float) -> Non
     scene.look(scene.job(5, "RUNNING", start=start, **EVERYTHING), scene.job(6))
     scene.look(scene.job(5, "COMPLETED", start=start, end=start - 1), scene.job(6))
     assert scene.follower.memory.of("5") is None
+
+
+def test_a_user_is_erased_and_nobody_else(store: Store) -> None:
+    scene = Scene(store)
+    scene.look(*waiting(scene), scene.job(9, user="eve", name="secret-project"))
+    with store.writing() as connection:
+        connection.execute(
+            insert(questions),
+            [
+                {"id": "a", "asked_at": NOW, "kind": "slurm_eta", "body": body, "actor": actor}
+                | {"id": str(number)}
+                for number, (body, actor) in enumerate(
+                    [('{"user":"eve"}', "root"), ("{}", "eve"), ('{"user":"u2"}', "root")]
+                )
+            ],
+        )
+    gone = erase(store, "eve")
+    assert (gone["jobs"], gone["questions"]) == (1, 2)
+    assert gone["decisions"] >= 1
+    with store.engine.connect() as connection:
+        for table in tables.metadata.sorted_tables:
+            kept = str(connection.execute(select(table)).all())
+            assert "eve" not in kept.replace("ever", "").replace("event", ""), table.name
+            assert "secret-project" not in kept, table.name
+        assert "u2" in connection.execute(select(job_rows.c.owner)).scalars().all()
+    assert erase(store, "eve") == {"tokens": 0}
 
 
 def test_slurms_priorities_are_kept_in_order_within_the_column(store: Store) -> None:

@@ -1,0 +1,50 @@
+"""What a service in front of Slurm keeps about a user, taken out of its database for good."""
+
+from __future__ import annotations
+
+import json
+
+from sqlalchemy import Table, delete, select
+
+from scheduler.service.log.header import FOLLOWED, followed_header
+from scheduler.service.log.store import tables
+from scheduler.service.log.store.store import Store
+
+CHUNK = 500  # jobs named in one statement
+
+
+class NotErasable(ValueError):
+    """The database is of a service that decides: its state follows from its whole log."""
+
+
+def erase(store: Store, user: str) -> dict[str, int]:
+    """Take out a user's jobs, what was decided and foretold of them, questions, and tokens.
+
+    Returns: rows that went, by table. Jobs that Slurm still has are seen again at the next look.
+    Raises: NotErasable.
+    """
+    if followed_header(store).backend != FOLLOWED:
+        raise NotErasable("this database is of a service that decides itself: nobody is taken out")
+    gone: dict[str, int] = {}
+    with store.writing() as connection:
+
+        def without(table: Table, where: object) -> None:
+            made = connection.execute(delete(table).where(where))  # type: ignore[arg-type]
+            gone[table.name] = gone.get(table.name, 0) + made.rowcount
+
+        jobs, asked = tables.jobs.c, tables.questions.c
+        query = select(jobs.job_id).where(jobs.owner == user)
+        ids = list(connection.execute(query).scalars())
+        for first in range(0, len(ids), CHUNK):
+            some = ids[first : first + CHUNK]
+            for table in (tables.forecasts, tables.decisions, tables.events, tables.jobs):
+                without(table, table.c.job_id.in_(some))
+        about = [
+            row.id
+            for row in connection.execute(select(asked.id, asked.body, asked.actor))
+            if row.actor == user or json.loads(row.body).get("user") == user
+        ]
+        for first in range(0, len(about), CHUNK):
+            without(tables.questions, asked.id.in_(about[first : first + CHUNK]))
+        without(tables.tokens, tables.tokens.c.name == user)
+    return gone
