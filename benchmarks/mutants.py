@@ -1,9 +1,10 @@
 """Would the tests notice? Plants bugs, one at a time, and runs the tests that should find each.
 
-    python -m benchmarks.mutants [--json] [--only TEXT] [--workers 2]
+    python -m benchmarks.mutants [--json] [--only TEXT] [--workers 2] [--chaos]
 
 The bugs stand in `mutants.yaml`: a file, a text in it, what is written in its place, what that
-breaks, and the tests that are expected to fail, the quickest first. Each is planted in a copy of
+breaks, and the tests that are expected to fail, the quickest first; or, where there are none and
+with --chaos, the seeds of `benchmarks.chaos` of which one is to fail. Each is planted in a copy of
 the tree, in a temporary folder. Before that all of those tests run on the copy as it is. Exit
 status 1 when a bug survives, when its text is not in its file exactly once, or when the tests fail
 without it.
@@ -39,13 +40,15 @@ LIMIT_S = 300.0  # longer than any of them should take; it says nothing about th
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A bug: `old` in `file` becomes `new`, which breaks `what`; one of `tests` should fail."""
+    """A bug: `old` in `file` becomes `new`, which breaks `what`; one of `tests` should fail, or a
+    run of `benchmarks.chaos` with one of the seeds `chaos` (FIRST:LAST)."""
 
     file: str
     old: str
     new: str
     what: str
-    tests: tuple[str, ...]
+    tests: tuple[str, ...] = ()
+    chaos: str = ""
 
     @property
     def area(self) -> str:
@@ -57,7 +60,7 @@ class Mutant:
 def mutants() -> list[Mutant]:
     """All of them."""
     return [
-        Mutant(one["file"], one["old"], one["new"], one["what"], tuple(one["tests"].split()))
+        Mutant(**{**one, "tests": tuple(one.get("tests", "").split())})
         for one in yaml.safe_load(LIST.read_text())
     ]
 
@@ -90,12 +93,20 @@ def copy(to: Path) -> None:
 
 def run_tests(folder: Path, tests: Sequence[str]) -> tuple[int | None, str]:
     """Exit status of pytest (None: it took too long) and its last lines."""
-    command = [sys.executable, "-m", "pytest", "-x", "--tb=line", "--no-header", "-rfE"]
-    command += ["-p", "no:xdist", "-p", "no:cacheprovider", *tests]
+    command = ["pytest", "-x", "--tb=line", "--no-header", "-rfE"]
+    return _run(folder, [*command, "-p", "no:xdist", "-p", "no:cacheprovider", *tests])
+
+
+def run_chaos(folder: Path, seeds: str) -> tuple[int | None, str]:
+    """Exit status of chaos at its first finding (None: it took too long), and the finding."""
+    return _run(folder, ["benchmarks.chaos", "--seeds", seeds, "--most-wrong", "1"])
+
+
+def _run(folder: Path, module: Sequence[str]) -> tuple[int | None, str]:
     environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
     try:
         done = subprocess.run(
-            command,
+            [sys.executable, "-m", *module],
             cwd=folder,
             env=environment,
             timeout=LIMIT_S,
@@ -108,8 +119,13 @@ def run_tests(folder: Path, tests: Sequence[str]) -> tuple[int | None, str]:
     return done.returncode, "\n".join(done.stdout.splitlines()[-6:])
 
 
-def try_one(mutant: Mutant, folder: Path) -> dict[str, Any]:
-    """Plant a bug in a copy, see what becomes of it, and take it out again."""
+def try_one(mutant: Mutant, folder: Path, *, chaos: bool = False) -> dict[str, Any]:
+    """Plant a bug in a copy, see what becomes of it, and take it out again.
+
+    Args:
+        chaos: look for it by chaos, where that has seeds, and not by the tests.
+    """
+    by_chaos = bool(mutant.chaos) and (chaos or not mutant.tests)
     begun, file = time.perf_counter(), folder / mutant.file
     told = {"file": mutant.file, "area": mutant.area, "what": mutant.what}
     try:
@@ -118,17 +134,32 @@ def try_one(mutant: Mutant, folder: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         return {**told, "fate": "does not apply", "detail": str(error)}
     try:
-        status, last = run_tests(folder, mutant.tests)
+        if by_chaos:
+            status, last = run_chaos(folder, mutant.chaos)
+        else:
+            status, last = run_tests(folder, mutant.tests)
     finally:
         file.write_text(text)
     fate = {0: "survived", 1: "found", None: "took too long"}.get(status, "broken")
     seconds = round(time.perf_counter() - begun, 1)
     by = re.findall(r"^(?:FAILED|ERROR) (\S+)", last, re.MULTILINE) if fate == "found" else []
-    detail = "" if fate == "found" else last
-    return {**told, "fate": fate, "seconds": seconds, "by": "".join(by[:1]), "detail": detail}
+    by += re.findall(r"^--seed \d+.*", last, re.MULTILINE) if by_chaos else []
+    seed = re.match(r"--seed (\d+)", by[0]) if by else None
+    if fate == "found" and not by:
+        fate = "broken"  # it failed in another way
+    return {
+        **told,
+        "fate": fate,
+        "seconds": seconds,
+        "by": "".join(by[:1]),
+        "seed": int(seed[1]) if seed else None,
+        "detail": "" if fate == "found" else last,
+    }
 
 
-def measure(wanted: Sequence[Mutant], workers: int, *, baseline: bool = True) -> dict[str, Any]:
+def measure(
+    wanted: Sequence[Mutant], workers: int, *, baseline: bool = True, chaos: bool = False
+) -> dict[str, Any]:
     """The fate of each, and of the tests without any."""
     begun = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="pellucid-mutants-") as name:
@@ -141,7 +172,7 @@ def measure(wanted: Sequence[Mutant], workers: int, *, baseline: bool = True) ->
             folder = folders.get()
             try:
                 if mutant is not None:
-                    return try_one(mutant, folder)
+                    return try_one(mutant, folder, chaos=chaos)
                 tests = sorted({test for one in wanted for test in one.tests})
                 status, last = run_tests(folder, tests)
                 return {"fate": "sound" if status == 0 else "broken", "detail": last}
@@ -172,9 +203,11 @@ def main() -> None:
     parser.add_argument("--only", default="", help="those whose file or sentence has this text")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--no-baseline", action="store_true", help="trust the tests without bugs")
+    parser.add_argument("--chaos", action="store_true", help="only those with seeds, by chaos")
     asked = parser.parse_args()
     wanted = [one for one in mutants() if asked.only in f"{one.file} {one.what}"]
-    told = measure(wanted, asked.workers, baseline=not asked.no_baseline)
+    wanted = [one for one in wanted if one.chaos or not asked.chaos]
+    told = measure(wanted, asked.workers, baseline=not asked.no_baseline, chaos=asked.chaos)
     if asked.json:
         print(json.dumps(told, indent=2))
     else:

@@ -57,6 +57,20 @@ def what_was_accepted_is_in_the_log(history: History) -> list[str]:
     return found
 
 
+def cancellations_are_in_the_log(history: History) -> list[str]:
+    """Of every job that was not over, and whose cancellation was accepted."""
+    asked = {event["job"] for event in history.log if event["kind"] == "cancel_asked"}
+    found = set[str]()
+    for call in history.accepted("cancel", "cancel_many"):
+        answer = call["answer"]
+        there = answer["asked"] if call["op"] == "cancel_many" else [call["job"]]
+        if answer.get("phase") not in OVER:
+            found |= set(there) - asked
+    return [
+        f"the cancellation of {job} was accepted and is not in the log" for job in sorted(found)
+    ]
+
+
 def _made(call: Entry) -> bool:
     answer = call["answer"] or {}
     if "priority_before" in answer:
@@ -107,6 +121,7 @@ LEAVES = ("start", "pack", "profile", "refuse", "cancel")
 RULES = (
     keys_submit_once,
     what_was_accepted_is_in_the_log,
+    cancellations_are_in_the_log,
     what_is_over_stays_over,
     nobody_waits_with_too_many,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from tests.checker.history import OVER, Entry, History
+from tests.checker.history import OVER, STARTS, Entry, History
 
 JOBS_PER_GPU = 2  # docs: GPU sharing capacity
 
@@ -37,6 +37,20 @@ def nothing_runs_twice(history: History) -> list[str]:
         if len(set(purposes)) < len(purposes) or len(set(attempts)) < len(attempts):
             found.append(f"{job} began {len(begun)} times: {list(zip(attempts, purposes))}")  # noqa: B905
     return found
+
+
+def what_runs_was_decided(history: History) -> list[str]:
+    """Whatever begins is in the log as a decision, with the nodes it runs on."""
+    decided = {
+        (d["job"], "profile" if d["action"] == "profile" else "run", tuple(d["nodes"]))
+        for d in history.decisions
+        if d["action"] in (*STARTS, "profile")
+    }
+    return [
+        f"{one['job']} began on nodes {one['nodes']} to {one['purpose']}; no pass decided so"
+        for one in history.began
+        if (one["job"], one["purpose"], tuple(one["nodes"])) not in decided
+    ]
 
 
 def ends_are_what_they_were(history: History) -> list[str]:
@@ -108,6 +122,7 @@ def virtual_clusters_keep_their_nodes(history: History) -> list[str]:
 RULES = (
     nothing_is_lost,
     nothing_runs_twice,
+    what_runs_was_decided,
     ends_are_what_they_were,
     gpus_are_not_given_too_often,
     virtual_clusters_keep_their_nodes,

@@ -102,6 +102,10 @@ BROKEN = [
     ("nowhere in the end", without("final")),
     ("running in the end", with_("final", {"phase": "running"})),
     ("began 2 times", add(*ran("a", 3.2, 3.5, attempt=2))),
+    ("no pass decided so", with_("decision", {"nodes": [1]})),
+    ("no pass decided so", with_("decision", {"action": "profile"})),
+    ("a was accepted and is not in the log", add(a_call("cancel"))),
+    ("a was accepted and is not in the log", add(a_call("cancel_many", answer={"asked": ["a"]}))),
     ("never ran", lambda h: [h.remove(a(h, "began")), h.remove(a(h, "ended"))]),
     ("said to be lost", with_("final", {"phase": "lost", "state": None})),
     ("said to be completed", with_("ended", {"reason": "request"})),
@@ -157,6 +161,11 @@ def test_a_hold_that_was_released_and_a_node_that_was_opened_are_in_nobodys_way(
     history += [a_line(2, "held", "a"), a_line(3, "released", "a")]
     history += [a_line(2, "node_set", node=0, open=False), a_line(3, "node_set", node=0, open=True)]
     assert check(history) == []
+
+
+def test_to_cancel_what_is_over_needs_no_event() -> None:
+    history = [*right(), a_call("cancel", answer={"job_id": "a", "phase": "ended"})]
+    assert check([*history, a_call("cancel_many", answer={"asked": [], "over": ["a"]})]) == []
 
 
 def test_a_priority_that_was_so_already_needs_no_event() -> None:

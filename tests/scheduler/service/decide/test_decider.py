@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
 from features.clock import Clock
 from scheduler.assembly import CoreSpec
-from scheduler.backends.events import Kind
+from scheduler.backends.events import Event, Kind
 from scheduler.backends.simulated import JobOutcome, SimulatedBackend
 from scheduler.backends.submission import Submission
 from scheduler.core.cluster import ClusterSpec
 from scheduler.core.decisions import Action, Reason
 from scheduler.core.settings import InvalidSettings, ProfilingPartition
+from scheduler.service.decide import decider as deciders
 from scheduler.service.log.audit import audit
 from scheduler.service.log.header import LogHeader, LogHeaderError, establish
 from scheduler.service.log.store.leases import LeaseLost
@@ -345,6 +348,91 @@ class TestRestart:
         assert not desk.another("two").take_over()
         desk.decider.let_go()
         assert desk.another("two").take_over()
+
+
+class Died(Exception):
+    """In the middle of a turn."""
+
+
+class TestOrder:
+    """First the log, with its tables; then the world."""
+
+    def dies_as(self, desk: Desk, monkeypatch: pytest.MonkeyPatch, *kinds: Kind) -> None:
+        """Let one turn die as it is about to write events of these kinds; then start anew."""
+        append = desk.store.append
+
+        def dying(new: Sequence[Event], *args: Any, **more: Any) -> list[Event]:
+            if any(event.kind in kinds for event in new):
+                raise Died
+            return append(new, *args, **more)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(desk.store, "append", dying)
+            with pytest.raises(Died):
+                desk.until_idle()
+
+    def test_nothing_begins_that_is_not_in_the_log(
+        self, desk: Desk, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        desk.submit("a")
+        self.dies_as(desk, monkeypatch, Kind.DECIDED)
+        assert not desk.world.begun
+        desk.restart()
+        desk.until_idle()
+        assert list(desk.world.begun) == [("a", 1)]
+
+    @pytest.mark.parametrize("kind", [Kind.STARTED, Kind.ENDED])
+    def test_a_report_is_acknowledged_once_it_is_in_the_log(
+        self, desk: Desk, monkeypatch: pytest.MonkeyPatch, kind: Kind
+    ) -> None:
+        desk.submit("a")
+        self.dies_as(desk, monkeypatch, kind)
+        desk.restart()
+        desk.until_idle()
+        assert desk.kinds("a") == ["submitted", "started", "ended"]
+        assert desk.phase("a") == "ended"
+
+    def test_reports_that_come_together_are_all_in_the_log(self, desk: Desk) -> None:
+        desk.submit("a")
+        desk.submit("b")
+        desk.until_idle()
+        for job_id in "ab":
+            assert desk.kinds(job_id) == ["submitted", "started", "ended"]
+
+    def test_a_pass_is_in_the_log_and_in_the_tables_or_in_neither(
+        self, desk: Desk, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def dies(*_: Any) -> None:
+            raise Died
+
+        desk.submit("a")
+        with monkeypatch.context() as patch:
+            patch.setattr(deciders, "write_pass", dies)
+            with pytest.raises(Died):
+                desk.turn()
+        assert desk.store.read(kinds=[Kind.DECIDED]) == []
+        desk.restart()
+        desk.until_idle()
+        assert clean(desk)
+
+    def test_what_is_asked_for_while_a_pass_is_made_is_in_the_next(
+        self, desk: Desk, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        append = desk.store.append
+
+        def slow(new: Sequence[Event], *args: Any, **more: Any) -> list[Event]:
+            if any(event.kind is Kind.DECIDED for event in new):
+                monkeypatch.undo()
+                desk.submit("b")
+            return append(new, *args, **more)
+
+        desk.submit("a")
+        monkeypatch.setattr(desk.store, "append", slow)
+        desk.turn()
+        assert (desk.phase("a"), desk.phase("b")) == ("starting", "submitted")
+        desk.turn()
+        assert desk.phase("b") == "starting"
+        assert clean(desk)
 
 
 class TestLogHeader:
