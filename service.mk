@@ -6,15 +6,20 @@
 PG_BIN ?= $(firstword $(patsubst %/initdb,%,$(wildcard /usr/lib/postgresql/*/bin/initdb /usr/local/bin/initdb /usr/bin/initdb)))
 PG_USER ?= nobody
 
-.PHONY: test-service faults champion serve-demo test-browser screenshots
+.PHONY: test-service chaos champion serve-demo test-browser screenshots
 
 test-service: install ## Run the service's tests on a private PostgreSQL
 	$(BIN)/python -m benchmarks.postgres --bin "$(PG_BIN)" --user "$(PG_USER)" -- \
-	  $(BIN)/python -m pytest tests/scheduler/service
+	  $(BIN)/python -m pytest tests/scheduler/service tests/benchmarks/test_chaos.py
 
-faults: install ## Kill the service thousands of times, on SQLite and PostgreSQL; 0 lost, 0 doubled
+CHAOS_SEEDS ?= 0:2000
+CHAOS_PG_SEEDS ?= 0:200
+
+chaos: install ## Everything goes wrong that can, on SQLite and PostgreSQL, then real kills; for a night
+	$(BIN)/python -m benchmarks.chaos --seeds $(CHAOS_SEEDS)
 	$(BIN)/python -m benchmarks.postgres --bin "$(PG_BIN)" --user "$(PG_USER)" -- \
-	  $(BIN)/python -m benchmarks.faults --json
+	  $(BIN)/python -m benchmarks.chaos --seeds $(CHAOS_PG_SEEDS) --database postgresql
+	$(BIN)/python -m benchmarks.kills
 
 DEMO_ARGS ?=
 

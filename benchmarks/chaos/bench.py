@@ -15,8 +15,8 @@ from typing import Any
 import structlog
 from sqlalchemy import create_engine, text
 
-from benchmarks import faults
 from benchmarks.chaos import machine, system
+from benchmarks.chaos.changes import UpgradedDecider, make_bundles
 from benchmarks.chaos.kernel import EPOCH, active
 from benchmarks.chaos.run import PEOPLE, Plan, Run, Simulation
 from scheduler.service import app as apps
@@ -50,6 +50,7 @@ class Bench:
         self.folder, self.url = folder, url
         self.secrets: dict[str, str] = {}
         self._template = folder / "template.db"
+        self._champions: list[Path] = []
 
     def _fresh(self, folder: Path) -> str:
         if self.url is not None:
@@ -64,7 +65,12 @@ class Bench:
         """Only tables that a run fills: making them anew takes longer than a run."""
         assert self.url is not None
         if not self.secrets:
-            self._prepared(faults.emptied(self.url))
+            engine = create_engine(self.url)
+            with engine.begin() as connection:
+                connection.execute(text("DROP SCHEMA IF EXISTS public CASCADE"))
+                connection.execute(text("CREATE SCHEMA public"))
+            engine.dispose()
+            self._prepared(self.url)
         engine = create_engine(self.url)
         names = [t.name for t in tables.metadata.sorted_tables if t.name != "tokens"]
         with engine.begin() as connection:
@@ -88,7 +94,8 @@ class Bench:
         folder = self.folder / "run"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(mode=0o700)
-        sim = Simulation(plan, folder, self._fresh(folder), self.secrets)
+        self._champions = self._champions or make_bundles(self.folder / "bundles")
+        sim = Simulation(plan, folder, self._fresh(folder), self.secrets, self._champions)
         PLAYED[:] = [sim]
         return sim.live()
 
@@ -118,9 +125,15 @@ def _install_supervisor(patches: system.Patches) -> None:
     patches.put(supervisors, "prepare", lambda _: None)  # it was, before it was copied
     threads = SimpleNamespace(Thread=system.Thread, Event=system.Event)
     patches.put(supervisors, "threading", threads)
+    patches.put(supervisors, "Decider", _decider)
     patches.put(metrics, "RawValue", lambda _: SimpleNamespace(value=0))
     patches.put(analysts, "ThreadedStore", Store)
     patches.put(analysts, "Analyst", partial(analysts.Analyst, samples=2, refresh_s=5.0))
+
+
+def _decider(*args: Any, **more: Any) -> Decider:
+    """One of the code that is installed now."""
+    return (UpgradedDecider if PLAYED[0].upgraded() else Decider)(*args, **more)
 
 
 class _Parts:

@@ -80,14 +80,13 @@ class Machine:
         key = {"job": claim["job_id"], "attempt": claim["attempt"]}
         began = self.kernel.clock
         self.running += 1
-        purpose = str(claim["purpose"])
+        purpose, limit_s = str(claim["purpose"]), config["limit_s"]
         self.note("began", **key, purpose=purpose, gpus=claim["devices"], nodes=claim["nodes"])
         try:
             record = {"at": time.time(), "monotonic": began, "pid": process.pid}
             with contextlib.suppress(OSError):  # it runs all the same
                 spool.record(name, STARTED, record, durable=False)
             spool.ring(name)
-            limit_s = config["limit_s"]
             self.kernel.wait(lambda: bool(process.told), min(seconds, limit_s))
         finally:
             self.running -= 1

@@ -219,18 +219,37 @@ class Person:
         self.insist("priority", "PUT", f"/jobs/{job}/priority", job, body={"priority": to})
 
     def on_a_node(self) -> None:
-        node = self.draw.randrange(3)
-        self.set_node(node, self.draw.random() < 0.5)
+        """Drain one or open it; let one come, go, or be another; or set what the policy obeys."""
+        draw, node = self.draw, self.draw.randrange(5)
+        what = draw.choices(["open", "add", "change", "remove", "set"], [5, 2, 2, 1, 1])[0]
+        if what == "open":
+            self.set_node(node, draw.random() < 0.5)
+        elif what == "add":
+            self.keys += 1
+            self.add_node(f"more-{self.keys}", draw.choice(["left", "right"]), draw.choice([2, 4]))
+        elif what == "change":
+            to = draw.choice([{"gpus": 2}, {"gpus": 8}, {"vc": "left"}, {"vc": "right"}])
+            self.insist("node_change", "PATCH", f"/nodes/{node}", body=to)
+        elif what == "remove":
+            self.insist("node_remove", "DELETE", f"/nodes/{node}")
+        else:
+            self.insist("set", "PUT", "/settings", body={"settings": draw.choice(SETTINGS)})
 
     def set_node(self, node: int, is_open: bool) -> None:
         self.insist("node", "PUT", f"/nodes/{node}", body={"open": is_open, "reason": "a fan"})
+
+    def add_node(self, name: str, vc: str, gpus: int) -> None:
+        body = {"name": name, "vc": vc, "gpus": gpus, "new_vc": True}
+        self.insist("node_add", "POST", "/nodes", body=body)
 
     # --- the end ----------------------------------------------------------------------------
 
     def tidy_up(self, most_s: float) -> None:
         """Let everything run that can, and wait until it is over."""
-        for node in range(3):
-            self.set_node(node, True)
+        for node in self.insist("nodes", "GET", "/nodes").body:
+            self.set_node(node["node"], True)
+        for vc in ("left", "right"):  # room for each
+            self.add_node(f"last-{vc}", vc, 8)
         until = self.kernel.clock + most_s
         while self.kernel.clock < until:
             rows = self.every_job()
@@ -241,6 +260,8 @@ class Person:
             if not live:
                 break
             self.kernel.sleep(2.0)
+        for node in self.insist("nodes", "GET", "/nodes").body:
+            self.note("node", node=node["node"], vc=node["vc"])
         for row in self.every_job():
             self.note("final", **{name: row[name] for name in SHOWN})
 
@@ -254,6 +275,10 @@ class Person:
             after = f"&after={answer.body['next']}"
 
 
+SETTINGS: tuple[dict[str, Any], ...] = (  # what a policy does not have is turned down
+    {"ageing": 0.0}, {"max_wait_s": 30.0}, {"fairness.weight": 0.5}, {"sharing.max_gpus": 2},
+    {"sharing_limit": 1}, {"nonsense": 1},
+)  # fmt: skip
 OVER = ("ended", "cancelled", "refused", "lost")
 SHOWN = (
     "job_id", "owner", "vc", "gpus", "phase", "state", "priority", "hold", "cancel_asked",

@@ -89,8 +89,12 @@ class Run:
         what = Counter(one["what"] for one in self.history)
         names = {"call": "requests", "final": "jobs", "began": "attempts", "frozen": "pauses",
                  "clock": "clock_steps"}  # fmt: skip
-        takeovers = sum(one["what"] == "log" and one["kind"] == "lease" for one in self.history)
-        return {"takeovers": takeovers, **{name: what[one] for one, name in names.items()}}
+        log = Counter(one["kind"] for one in self.history if one["what"] == "log")
+        kinds = {"lease": "takeovers", "epoch": "epochs", "bundle": "champions",
+                 "settings_set": "settings_set", "node_added": "nodes_added",
+                 "node_changed": "nodes_changed", "node_removed": "nodes_removed"}  # fmt: skip
+        counts = {name: log[kind] for kind, name in kinds.items()}
+        return counts | {name: what[one] for one, name in names.items()}
 
     @property
     def digest(self) -> str:
@@ -103,8 +107,12 @@ class Simulation:
 
     app: Any  # that answers requests; its state is that of the process that does
 
-    def __init__(self, plan: Plan, folder: Path, url: str, secrets: dict[str, str]):
-        self.plan, self.url, self.secrets = plan, url, secrets
+    def __init__(
+        self, plan: Plan, folder: Path, url: str, secrets: dict[str, str], champions: list[Path]
+    ):
+        self.plan, self.url, self.secrets, self.champions = plan, url, secrets, champions
+        self.champion = folder / "champion"
+        self._installed = False  # other code, which no decider runs yet
         self.run = Run(plan)
         self.draw = random.Random(f"scene {plan.seed}")
         self.kernel = Kernel(plan.seed, plan.crash_at, plan.freeze_s)
@@ -121,7 +129,8 @@ class Simulation:
             "database": url,
             "policy": self.draw.choice(POLICIES),
             "state_dir": folder / "state",
-            "bundle": None,
+            "bundle": self.champion,
+            "bundle_poll_s": 1.0,
             "backend": "local",
             "fake_gpus": True,
             "auth": "on",
@@ -274,9 +283,10 @@ class Simulation:
         host = self.host
         there = [p for p in self.kernel.processes.values() if p.role and not p.dead]
         what = draw.choices(
-            [self._kill, self._freeze, self._set_clock, self._fill_disk, self._ask_to_stop],
-            [5, 3, 1, 1, 1],
-        )[0]
+            [self._kill, self._freeze, self._set_clock, self._fill_disk, self._ask_to_stop,
+             self._upgrade, self._promote],
+            [10, 6, 2, 2, 2, 1, 3],
+        )[0]  # fmt: skip
         host.disk_full = False
         if there:
             what(draw, draw.choice(there))
@@ -301,6 +311,23 @@ class Simulation:
         name = draw.choice(sorted(self.services))
         self.services[name].told.append(15)
         self.note("stopped", process=name)
+
+    def _upgrade(self, draw: random.Random, process: Process) -> None:
+        """Other code is installed, and a service is asked to stop, to begin anew with it."""
+        self._installed = True
+        self._ask_to_stop(draw, process)
+
+    def upgraded(self) -> bool:
+        """Whether a decider that begins now is the first of other code."""
+        installed, self._installed = self._installed, False
+        return installed
+
+    def _promote(self, draw: random.Random, _: Process) -> None:
+        """Another champion appears under the same name, whole."""
+        fresh = self.champion.with_name("fresh")
+        fresh.symlink_to(draw.choice(self.champions))
+        fresh.replace(self.champion)
+        self.note("promoted")
 
     def _restart(self) -> None:
         """As a service manager does: what ended is started again."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -17,7 +18,8 @@ from scheduler.service.decide.supervisor import Supervisor
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     before = structlog.get_config()
     quiet()
-    with Bench(tmp_path_factory.mktemp("chaos")) as made:
+    url = os.environ.get("PELLUCID_TEST_DATABASE")
+    with Bench(tmp_path_factory.mktemp("chaos"), url) as made:
         yield made
     structlog.configure(**before)
     logging.disable(logging.NOTSET)
@@ -68,6 +70,8 @@ def test_who_hangs_in_a_transaction_does_not_hold_up_the_service(
 def test_the_harness_notices_who_holds_up_the_service(
     bench: Bench, commits: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if bench.url is not None:
+        pytest.skip("PostgreSQL ends such a transaction itself")
     monkeypatch.setattr(Supervisor, "_kill_who_holds_up", lambda self: None)
     run = bench.play(Plan(3, crash_at=(commits["analyst"],), freeze_s=60.0, calm=True))
     assert any("nobody decided" in line for line in run.wrong)

@@ -14,6 +14,7 @@ of the service is imported here.
     started, died, frozen, clock, fault, ...   what happened to processes and machines
     log       an event of the service's log: seq, kind, job, actor, cause, body
     decision  of a pass: event (its seq), job, action, nodes
+    node      one of those there are when all is over: node, vc
     final     a job as the service shows it when all is over
 """
 

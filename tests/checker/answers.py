@@ -12,6 +12,10 @@ KIND = {
     "change": "changed",
     "priority": "priority_set",
     "node": "node_set",
+    "node_add": "node_added",
+    "node_change": "node_changed",
+    "node_remove": "node_removed",
+    "set": "settings_set",
 }
 
 
@@ -102,7 +106,7 @@ def nobody_waits_with_too_many(history: History) -> list[str]:
     if not most:
         return []
     left = {d["job"]: d["event"] for d in reversed(history.decisions) if d["action"] in LEAVES}
-    operators = {e["actor"] for e in history.log if e["kind"] == "node_set"}
+    operators = {e["actor"] for e in history.log if e["kind"].startswith("node_")}
     waiting: dict[str, list[str]] = defaultdict(list)
     found = []
     for event in history.log:

@@ -108,8 +108,10 @@ def gpus_are_not_given_too_often(history: History) -> list[str]:
 
 
 def virtual_clusters_keep_their_nodes(history: History) -> list[str]:
-    """A job runs on nodes of its own virtual cluster."""
-    vc_of = {one["node"]: one["vc"] for one in history.begins.get("nodes", ())}
+    """A job runs on nodes of its own virtual cluster; where none of them was ever moved."""
+    there = [*history.begins.get("nodes", ()), *history.by["node"]]
+    moved = {event["body"]["node"] for event in history.log if event["kind"] == "node_changed"}
+    vc_of = {one["node"]: one["vc"] for one in there if one["node"] not in moved}
     return [
         f"{one['job']} of {history.final[one['job']]['vc']} ran on node {node} of {vc_of[node]}"
         for one in history.began

@@ -44,6 +44,6 @@ def store(database: str) -> Iterator[Store]:
 @pytest.fixture(scope="session")
 def bundles(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Two bundles that can be decided with, and one that cannot."""
-    from benchmarks.faults import make_bundles
+    from benchmarks.chaos.changes import make_bundles
 
     return make_bundles(tmp_path_factory.mktemp("bundles"))

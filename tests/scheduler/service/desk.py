@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, insert, select
 
-from benchmarks.faulty import UpgradedDecider
+from benchmarks.chaos.changes import UpgradedDecider
 from features.clock import Clock
 from features.job import Profile
 from scheduler.assembly import CoreSpec

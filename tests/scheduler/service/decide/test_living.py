@@ -24,9 +24,8 @@ from hypothesis.stateful import (
     precondition,
     rule,
 )
+from sqlalchemy import event
 
-from benchmarks.asked import TYPES, a_node
-from benchmarks.faulty import hurry
 from scheduler.backends.events import Kind
 from scheduler.backends.simulated import JobOutcome
 from scheduler.core.cluster import ClusterSpec, Node, NodeGroup
@@ -39,6 +38,7 @@ from scheduler.service.log.store.store import Store
 from tests.scheduler.service.desk import Desk, lasting
 
 JOBS = [f"job{i}" for i in range(14)]
+TYPES = "V100", "A100"
 MIXED = ClusterSpec.mixed({"vc": [NodeGroup("V100", 1, 4), NodeGroup("V100", 2, 2)]})
 
 
@@ -48,6 +48,15 @@ def _quiet() -> Iterator[None]:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     yield
     structlog.configure(**before)
+
+
+def a_node(vc: str, gpus: int, gpu_type: str = "V100") -> dict[str, Any]:
+    """What the event of a node says that it has."""
+    return {"vc": vc, "gpus": gpus, "gpu_type": gpu_type, "gpu_memory_mib": 24_576.0}
+
+
+def _no_sync(dbapi: Any, _: Any) -> None:
+    dbapi.execute("PRAGMA synchronous=OFF")  # a process dies here, not the machine
 
 
 class Living(RuleBasedStateMachine):
@@ -64,7 +73,7 @@ class Living(RuleBasedStateMachine):
     ) -> None:
         self.folder = tempfile.TemporaryDirectory()
         self.store = Store(f"sqlite:///{self.folder.name}/pellucid.db")
-        hurry(self.store)
+        event.listen(self.store.engine, "connect", _no_sync)
         prepare(self.store)
         self.outcomes: dict[str, JobOutcome] = {}
         self.desk = Desk(

@@ -1,0 +1,57 @@
+"""What changes under a service that runs: its models, and its own code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sqlalchemy import Connection
+
+from features.state import FEATURES
+from models.bundle import Bundle
+from scheduler.backends.events import Kind
+from scheduler.service.decide.decider import Decider
+from scheduler.service.log import fold
+
+
+class UpgradedDecider(Decider):
+    """One of other code: it would have decided something else than what stands in the log."""
+
+    _seen_it = False
+
+    def _folded(self, connection: Connection) -> fold.State:
+        passes = self.store.each_in(connection, upto=self.store.last_seq_in(connection))
+        last = [event for event in passes if event.kind is Kind.DECIDED][-1:]
+        if last and not self._seen_it:
+            self._seen_it = True
+            raise fold.Diverged(last[0], [])
+        return super()._folded(connection)
+
+
+def make_bundles(folder: Path) -> list[Path]:
+    """Two bundles that can be decided with, and one that cannot."""
+    import numpy as np
+    import pandas as pd
+
+    from models.training.duration import fit_duration
+    from models.training.packing import fit_packing, fit_pair_speed
+    from models.training.simulated import simulated_pairs
+
+    specs = [spec for spec in FEATURES if spec.name in ("gpus", "time_limit_s", "gpu_type")]
+    rng, rows = np.random.default_rng(0), 400
+    frame = pd.DataFrame(
+        {
+            "gpus": rng.choice([1.0, 2.0, 4.0, 8.0], rows),
+            "time_limit_s": rng.choice([60.0, np.nan], rows),
+            "gpu_type": pd.Series(rng.choice(np.array(["V100", None], object), rows), dtype=object),
+        }
+    )[[spec.name for spec in specs]]
+    duration = np.expm1(np.log2(frame["gpus"]) + rng.normal(3, 1, rows)).clip(1).to_numpy()
+    ends = np.linspace(1e9, 1e9 + rows, rows)
+    pairs = simulated_pairs(0, pairs=300)
+    packing, speed = fit_packing(pairs, repeats=1).model, fit_pair_speed(pairs).model
+    made = []
+    for seed in (1, 2):
+        model = fit_duration(frame, duration, ends, specs, seed=seed).model
+        bundle = Bundle(duration=model, packing=packing, pair_speed=speed, metadata={"seed": seed})
+        made.append(bundle.save(folder / str(seed)))
+    return [*made, Bundle().save(folder / "empty")]
