@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -69,6 +69,13 @@ def compare(
     quirks: QUIRKS = True,
     since: SINCE = None,
     options: SET = None,
+    pareto: Annotated[
+        bool,
+        typer.Option(
+            help="Besides, `pellucid` from a short mean to a short tail: its setting `ageing` at "
+            "0, 0.01, 0.05 (the default), 0.3 and 1."
+        ),
+    ] = False,
     workers: Annotated[int, typer.Option(min=1, help="Processes: short for local:N.")] = 1,
     where: Annotated[
         str | None, typer.Option(help="Where the runs are made: " + WHERE_HELP)
@@ -108,9 +115,15 @@ def compare(
         from pipeline import runs
 
         worlds: list[Callable[[int], runs.World]]  # one a loop
+        bend: partial[list[dict[str, Any]]] | None = None  # pellucid by its knob
         if workload is not None:
             given = (trace, cluster, track, durations, bundle, since)
-            if any(value is not None for value in (*given, loop)) or compress != 1.0 or not quirks:
+            if (
+                any(value is not None for value in (*given, loop))
+                or compress != 1.0
+                or not quirks
+                or pareto
+            ):
                 raise UserError(
                     "--workload brings its own world: only --policies, --set, --seeds, --out"
                 )
@@ -135,6 +148,7 @@ def compare(
                 settings=given_to_all(names, options or []),
             )
             worlds = _loops(make, loop, track, first_seed)
+            bend = partial(_pareto, make, loop, track, range(first_seed, first_seed + seeds))
         chosen = range(first_seed, first_seed + seeds)
         at = place(where, workers)
         kept: list[Keep] = []
@@ -169,11 +183,15 @@ def compare(
                     )
                 )
         _page(html, folder, trace)
+        points = bend(at) if pareto and bend is not None else []
     if as_json:
         nested = {"closed": results[1]} if len(results) > 1 else {}
-        typer.echo(json.dumps({**results[0], **nested}))
+        curve = {"pareto": points} if pareto else {}
+        typer.echo(json.dumps({**results[0], **nested, **curve}))
         return
     _print(results)
+    if points:
+        table("pellucid, from a short mean to a short tail", points)
     _print_where(html, out, results)
 
 
@@ -231,6 +249,18 @@ def _print(results: Sequence[dict[str, Any]]) -> None:
                 f"+- {pair['avg_jct_s_difference_se']:,.0f} "
                 f"(mean JCT, paired, {result['loop']} loop)"
             )
+
+
+def _pareto(
+    make: partial[Scenario], loop: str | None, track: str | None, seeds: range, where: str
+) -> list[dict[str, Any]]:
+    """What `pellucid` does at other settings of its knob, in the same worlds."""
+    from pipeline.pareto import curve
+
+    def worlds(settings: Mapping[str, Any]) -> list[Callable[[int], runs.World]]:
+        return _loops(partial(make, settings=settings), loop, track, seeds[0])
+
+    return curve(worlds, make.keywords["settings"], seeds, where)
 
 
 def _loops(

@@ -77,6 +77,22 @@ def test_compare_prints_means_and_pairs(trace: Path) -> None:
     assert result["paired"][0]["avg_jct_s_difference_mean"] > 0, "SRTF beats FIFO"
 
 
+def test_compare_shows_the_knob_from_mean_to_tail(trace: Path) -> None:
+    done = pellucid(
+        "compare", "--trace", trace, "--cluster", CLUSTER, "--policies", "pellucid",
+        "--loop", "open",
+        "--set", "max_wait_s=1e9", "--pareto", "--json",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    points = {row["ageing"]: row for row in result["pareto"]}
+    assert list(points) == [0.0, 0.01, 0.05, 0.3, 1.0]
+    (own,) = result["policies"]
+    assert points[0.05]["avg_jct_s"] == own["avg_jct_s_mean"], "the default, with what else was set"
+    refused = pellucid("compare", "--workload", "pollux:nowhere.csv", "--pareto")
+    assert refused.returncode == 2
+
+
 def test_a_trace_without_a_cluster_file_gets_an_inferred_one(trace: Path) -> None:
     done = pellucid("simulate", "--trace", trace, "--policy", "fifo-skip", "--json")
     assert done.returncode == 0, done.stderr

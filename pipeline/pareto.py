@@ -1,0 +1,34 @@
+"""From a short mean to a short tail: the policy `pellucid` at several settings of its one knob."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from pipeline import runs
+
+POLICY, KNOB = "pellucid", "ageing"
+VALUES = (0.0, 0.01, 0.05, 0.3, 1.0)  # the third is the default
+FIGURES = ("avg_jct_s", "p99_queue_s", "max_queue_large_s")
+Loops = Callable[[Mapping[str, Any]], Sequence[Callable[[int], runs.World]]]
+
+
+def curve(
+    loops: Loops, settings: Mapping[str, Mapping[str, Any]], seeds: Sequence[int], where: str
+) -> list[dict[str, Any]]:
+    """A row for each value and loop: mean JCT, p99 wait and longest wait of a wide job, seconds.
+
+    Args:
+        loops: the worlds of a seed, one a loop, for settings by policy.
+        settings: by policy, of the other runs.
+        where: see `pipeline.cluster.mapped`.
+    """
+    rows = []
+    for value in VALUES:
+        chosen = {**settings, POLICY: {**settings.get(POLICY, {}), KNOB: value}}
+        for world in loops(chosen):
+            found = runs.compare(world, [POLICY], seeds, where=where)
+            row = found["policies"][0]
+            figures = {name: row.get(f"{name}_mean", row.get(name)) for name in FIGURES}
+            rows.append({KNOB: value, "loop": found["loop"], **figures})
+    return rows
