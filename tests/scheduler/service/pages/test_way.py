@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html import unescape
 from typing import Any
 
@@ -58,6 +59,13 @@ def test_the_page_says_who_must_finish(lived: Lived, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(lived.app.state.questions, "ask", ask)
     page = unescape(ada.get(f"/jobs/{job}/way").text)
+    for seen in (
+        page,
+        ada.get("/").text,
+        ada.get("/?vc=vision").text,
+        ada.get(f"/jobs/{job}").text,
+    ):
+        assert re.search(r"[Aa]s of <time datetime=.\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ.>", seen)
     assert "<rect width=" in page
     assert "a job of another user" in page
     assert runs not in page
