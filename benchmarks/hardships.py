@@ -37,7 +37,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 from typing import Any
 
 from sqlalchemy.exc import DBAPIError
@@ -113,6 +113,7 @@ class Life:
         self.statuses: Counter[int] = Counter()
         self.samples: list[tuple[float, bool, bool]] = []  # when, /health and /ready
         self.beats: list[tuple[float, int]] = []  # when the lease was seen to move
+        self.reading = Lock()
         self.over, self.quiet = Event(), Event()  # everything ends; nothing is submitted
         self.threads: list[Thread] = []
 
@@ -153,7 +154,7 @@ class Life:
     def _look(self) -> None:
         while not self.over.wait(0.25):
             health, ready = self._ask("/health", 2.0), self._ask("/ready", 2.0)
-            with suppress(DBAPIError, OSError):
+            with suppress(DBAPIError, OSError), self.reading:
                 lease = self.victim.store.holder("decider")
                 count = 0 if lease is None else lease.beats
                 if not self.beats or self.beats[-1][1] != count:
@@ -429,12 +430,14 @@ def readonly(folder: Path, asked: argparse.Namespace) -> dict[str, Any]:
         life.quiet.set()
         stopped = time.monotonic()
         life.victim.kill()
+        life.reading.acquire()  # we, too, would keep it busy
         life.victim.store.engine.dispose()
         while subprocess.run(["umount", str(disk)], capture_output=True).returncode:
             assert time.monotonic() < stopped + 60.0, "somebody is there yet"
             time.sleep(0.5)
         subprocess.run(["fsck.ext4", "-fy", str(image)], check=False, capture_output=True)
         subprocess.run(["mount", *mount, str(disk)], check=True)
+        life.reading.release()
         life.start()
         life.quiet.clear()
         again = round(time.monotonic() - stopped, 1)

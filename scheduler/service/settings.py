@@ -172,7 +172,7 @@ def read_settings(file: Path | None = None, **given: Any) -> Settings:
         first = error.errors()[0]
         name = ".".join(map(str, first["loc"])) or "settings"
         raise SettingsError(f"{name} is {first.get('input')!r}: {first['msg']}") from None
-    except (yaml.YAMLError, TypeError, ValueError) as error:
+    except (yaml.YAMLError, AttributeError, TypeError, ValueError) as error:
         why = str(error).splitlines()[0]
         raise SettingsError(f"settings {file}: not YAML of `name: value` lines ({why})") from None
     if "bundle" in read.model_fields_set and read.bundle is not None and not read.bundle.is_dir():

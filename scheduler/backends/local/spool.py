@@ -191,7 +191,8 @@ class Told:
         self.partly: dict[Key, set[str]] = {}
         self.latest = 0.0
         for line in self._read():
-            self._take(*line)
+            with contextlib.suppress(TypeError, ValueError):  # nothing that was written here
+                self._take(*line)
         self._compact()
         self._file = self._open()
 

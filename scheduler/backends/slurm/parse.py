@@ -259,7 +259,7 @@ def task_numbers(text: str) -> list[int]:
     """``1-3,7,8-12:2%4`` as numbers."""
     found: list[int] = []
     for part in text.split("%")[0].strip("[]").split(","):
-        match = re.fullmatch(r"(\d+)(?:-(\d+)(?::(\d+))?)?", part.strip())
+        match = re.fullmatch(r"(\d{1,18})(?:-(\d{1,18})(?::(\d{1,18}))?)?", part.strip())
         if match is None:
             raise ParseError(f"array tasks {text[:40]!r}")
         low, high, step = int(match[1]), int(match[2] or match[1]), int(match[3] or 1)
@@ -355,7 +355,12 @@ def _flags(state: str) -> set[str]:
 
 def nodes(text: str) -> list[Node]:
     """`scontrol show nodes -o`."""
-    return [_node(fields(line)) for line in text.splitlines() if line.strip()]
+    try:
+        return [_node(fields(line)) for line in text.splitlines() if line.strip()]
+    except ParseError:
+        raise
+    except (ValueError, OverflowError) as error:
+        raise ParseError(f"scontrol show nodes: {error}") from None
 
 
 def _node(said: Mapping[str, str]) -> Node:
@@ -413,7 +418,7 @@ def _expanded(part: str) -> Sequence[str]:
         raise ParseError(f"host list {part[:40]!r}")
     numbers: list[str] = []
     for piece in inside.split(","):
-        match = re.fullmatch(r"(\d+)(?:-(\d+))?", piece)
+        match = re.fullmatch(r"(\d{1,18})(?:-(\d{1,18}))?", piece)
         if match is None or int(match[2] or match[1]) - int(match[1]) > MOST_HOSTS:
             raise ParseError(f"host list {part[:40]!r}")
         width = len(match[1])

@@ -18,7 +18,7 @@ from scheduler.core.cluster import Cluster, ClusterSpec, NodeGroup
 from scheduler.core.core import Core
 from scheduler.core.estimates import LiveEstimator
 from scheduler.core.policy import Policy
-from scheduler.core.settings import ProfilingPartition
+from scheduler.core.settings import InvalidSettings, ProfilingPartition, UnknownPolicy
 from scheduler.policies import POLICIES
 from scheduler.service.log.nodes import NodeRecord, as_begun
 from scheduler.service.log.store.store import Store
@@ -137,7 +137,18 @@ class LogHeader:
 
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> LogHeader:
-        """The inverse of `body`. Raises UnknownPolicy, InvalidSettings."""
+        """The inverse of `body`. Raises UnknownPolicy, InvalidSettings; LogHeaderError for a body
+        that no version wrote."""
+        try:
+            return cls._of_body(body)
+        except (UnknownPolicy, InvalidSettings):
+            raise
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            why = f"{type(error).__name__}: {error}"
+            raise LogHeaderError(f"the first event of the log cannot be read: {why}") from None
+
+    @classmethod
+    def _of_body(cls, body: Mapping[str, Any]) -> LogHeader:
         rest = dict(body)
         cluster, partition = dict(rest.pop("cluster")), rest.pop("partition")
         cluster["vcs"] = dict(cluster["vcs"])
