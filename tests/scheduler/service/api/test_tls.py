@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 import shutil
 import socket
 import ssl
@@ -27,6 +28,7 @@ from tests.scheduler.service.api.conftest import Service
 ROOT = Path(__file__).parents[4]
 NAME = "pellucid.example.org"
 NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
+CADDY = shutil.which("caddy")
 
 
 def free_port() -> int:
@@ -55,9 +57,9 @@ def certificate(folder: Path) -> tuple[Path, Path]:
 
 
 class Proxied:
-    """A service behind nginx, as deploy/proxy/nginx.conf has it."""
+    """A service behind a proxy, as deploy/proxy has it."""
 
-    def __init__(self, service: Service, folder: Path):
+    def __init__(self, service: Service, folder: Path, proxy: str):
         self.port, self.plain, behind = free_port(), free_port(), free_port()
         settings = Settings(
             database=service.database, backend="simulated", server_names=NAME, port=behind
@@ -70,6 +72,25 @@ class Proxied:
         self.server = uvicorn.Server(config)
         self.thread = threading.Thread(target=self.server.run, daemon=True)
         self.thread.start()
+        begin = self._nginx if proxy == "nginx" else self._caddy
+        self.proxy = begin(folder, key, behind)
+
+    def _caddy(self, folder: Path, key: Path, behind: int) -> subprocess.Popen[bytes]:
+        site = (ROOT / "deploy" / "proxy" / "Caddyfile").read_text()
+        for was, there in (
+            (f"{NAME} {{", f"{NAME} {{\n\ttls {self.chain} {key}"),
+            ("127.0.0.1:8400", f"127.0.0.1:{behind}"),
+        ):
+            assert was in site
+            site = site.replace(was, there)
+        own = f"{{\n\tadmin off\n\thttp_port {self.plain}\n\thttps_port {self.port}\n}}\n"
+        (folder / "Caddyfile").write_text(own + site)
+        assert CADDY is not None
+        command = [CADDY, "run", "--config", str(folder / "Caddyfile")]
+        homes = {"HOME": str(folder), "XDG_DATA_HOME": str(folder), "XDG_CONFIG_HOME": str(folder)}
+        return subprocess.Popen(command, env={**os.environ, **homes})
+
+    def _nginx(self, folder: Path, key: Path, behind: int) -> subprocess.Popen[bytes]:
         site = (ROOT / "deploy" / "proxy" / "nginx.conf").read_text()
         for was, there in (
             ("listen 80;", f"listen 127.0.0.1:{self.plain};"),
@@ -89,7 +110,7 @@ class Proxied:
             f"events {{}} http {{ access_log off; {paths} {site} }}"
         )
         assert NGINX is not None
-        self.nginx = subprocess.Popen(
+        return subprocess.Popen(
             [NGINX, "-c", str(folder / "nginx.conf"), "-p", str(folder), "-e", str(folder / "e")]
         )
 
@@ -98,26 +119,27 @@ class Proxied:
         with socket.create_connection(("127.0.0.1", self.port), 10) as plain:
             connection = HTTPSConnection(NAME, self.port, context=context)
             connection.sock = context.wrap_socket(plain, server_hostname=NAME)
-            named = {name.replace("_", "-"): value for name, value in headers.items()}
+            named = {"Host": NAME}  # as at port 443
+            named |= {name.replace("_", "-"): value for name, value in headers.items()}
             connection.request(method, path, body or None, named)
             answer = connection.getresponse()
             cookie = answer.headers.get("set-cookie", "")
             return answer.status, cookie + answer.read().decode()
 
     def close(self) -> None:
-        self.nginx.terminate()
-        self.nginx.wait(10)
+        self.proxy.terminate()
+        self.proxy.wait(10)
         self.server.should_exit = True
         self.thread.join(10)
 
 
-@pytest.fixture
-def proxied(service: Service, tmp_path: Path) -> Iterator[Proxied]:
-    if NGINX is None:
-        pytest.skip("nginx is not installed here")
+@pytest.fixture(params=["nginx", "caddy"])
+def proxied(service: Service, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Proxied]:
+    if {"nginx": NGINX, "caddy": CADDY}[request.param] is None:
+        pytest.skip(f"{request.param} is not installed here")
     folder = tmp_path / "proxy"
     folder.mkdir()
-    made = Proxied(service, folder)
+    made = Proxied(service, folder, request.param)
     until = time.monotonic() + 30
     while True:
         try:
@@ -147,14 +169,17 @@ def test_the_documented_proxy_serves_the_api_and_the_pages(
     assert "HttpOnly" in said
     form["Origin"] = "https://evil.example.org"
     assert proxied.request("POST", "/login", entered, **form)[0] == 403
-    assert proxied.request("GET", "/health", Host="evil.example.org")[0] == 421
+    # of a name that is not its own, Caddy answers an empty page and asks nobody
+    status, said = proxied.request("GET", "/health", Host="evil.example.org")
+    assert status == 421 or (status, said) == (200, "")
 
 
 def test_who_comes_without_tls_is_sent_to_it(proxied: Proxied) -> None:
     connection = HTTPConnection("127.0.0.1", proxied.plain, timeout=10)
     connection.request("GET", "/jobs/a?of=b", headers={"Host": NAME})
     answer = connection.getresponse()
-    assert (answer.status, answer.headers["location"]) == (301, f"https://{NAME}/jobs/a?of=b")
+    assert answer.status in (301, 308)
+    assert answer.headers["location"] == f"https://{NAME}/jobs/a?of=b"
     connection.close()
 
 
