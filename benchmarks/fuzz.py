@@ -25,7 +25,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from benchmarks.faults import make_bundles
+from benchmarks.chaos.changes import make_bundles
 from models.bundle import BundleError
 from pipeline.testing.samples import samples as made
 from pipeline.traces.base import Meter, TraceError
