@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import textwrap
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,6 +24,8 @@ class WithSettings(TyperCommand):
         return super().parse_args(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
+        if ctx.info_name == "serve":
+            self._show_defaults()
         super().format_help(ctx, formatter)
         import typer
 
@@ -29,7 +33,17 @@ class WithSettings(TyperCommand):
         if ctx.info_name == "compare":
             names = ", ".join([*allocating(), "module:Class"])
             shown.append(f"On a --workload: {names}.")
+        shown = [_wrapped(line, 2) for line in shown]
         typer.echo("\n\n".join([*shown, *map(settings_of, self._named or ("pellucid",))]))
+
+    def _show_defaults(self) -> None:
+        """An option that is not given leaves its setting as it is by default: that is shown."""
+        from scheduler.service.settings import Settings
+
+        for param in self.params:
+            field = Settings.model_fields.get(param.name or "")
+            if field is not None and field.default not in (None, ""):
+                param.default = field.default
 
 
 def policies(command: str) -> list[str]:
@@ -66,5 +80,11 @@ def settings_of(policy: str) -> str:
     for one in describe(settings):
         said = f"{one.name}={one.written}" + (f" {one.unit}" if one.unit else "")
         limits = f" ({one.accepts})" if one.accepts else ""
-        lines.append(f"  {said:40s} {one.description}{limits}")
+        lines.append(_wrapped(f"  {said:40s} {one.description}{limits}", 43))
     return "\n".join([f"Settings of {policy} (--set NAME=VALUE):", *(lines or ["  none"])])
+
+
+def _wrapped(line: str, indent: int) -> str:
+    """A line no wider than the terminal; what goes on is indented."""
+    wide = max(60, shutil.get_terminal_size().columns)
+    return textwrap.fill(line, wide, subsequent_indent=" " * indent, break_on_hyphens=False)

@@ -102,7 +102,7 @@ def serve(
 
     Everything is in the database's log: start it again and it goes on. A cluster file that states
     otherwise by then is applied (--apply-file) or ignored (--keep-log), as you choose. Start a
-    second one on the same database and it stands by, and takes over within --lease-s (10 s).
+    second one on the same database and it stands by, and takes over within 10 s (`lease_s`).
 
     Examples:
 

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
 from pipeline import console
 from pipeline.app import COMMANDS, GROUPS, Lazy, app
@@ -45,6 +46,17 @@ def test_version() -> None:
     done = python(MAIN.format(words=["--version"]) + "main()")
     assert done.returncode == 0
     assert done.stdout.startswith("pellucid ")
+
+
+def test_serve_shows_the_defaults_of_its_settings_within_the_window() -> None:
+    from scheduler.service.settings import Settings
+
+    for wide in (80, 120):
+        said = CliRunner().invoke(app, ["serve", "--help"], env={"COLUMNS": str(wide)}).output
+        assert max(map(len, said.splitlines())) <= wide
+    told = "".join(said.replace("│", " ").split())
+    for name in ("backend", "slurm_mode", "database", "host", "port", "pace", "log_level"):
+        assert f"[default:{Settings.model_fields[name].default}]" in told, name
 
 
 def test_a_wrong_command_is_told_the_nearest() -> None:
