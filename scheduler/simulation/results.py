@@ -79,8 +79,8 @@ def summarise(outcome: Outcome, cluster_gpus: int) -> dict[str, Any]:
     submission and last end in which a GPU held at least one job. `packed_jobs` counts jobs started
     on GPUs already in use; `mean_slowdown_packed` is wall time over exclusive time of jobs that
     ever shared. Finish-time fairness is JCT / duration, per user the sum of both; None where the
-    trace names no users. `max_queue_large_s` is the longest wait of a job of more than 8 GPUs; None
-    where there is none.
+    trace does not name two users. `max_queue_large_s` is the longest wait of a job of more than 8
+    GPUs; None where there is none.
     """
     ended = [r for r in outcome.jobs if r.end_time is not None]
     if not ended:
@@ -95,7 +95,8 @@ def summarise(outcome: Outcome, cluster_gpus: int) -> dict[str, Any]:
     makespan = max(r.end_time or 0.0 for r in ended) - first
     shared = [r for r in ended if r.packed and not r.ended_in_profiling]
     slowdown = [r.ran_s / r.duration_s for r in shared if r.duration_s > 0]
-    fairness = list(fairness_by_user(ended).values())
+    by_user = list(fairness_by_user(ended).values())
+    fairness = by_user if len(by_user) > 1 else []
     large = queue[gpus > 8]
     return {
         "jobs": len(outcome.jobs),

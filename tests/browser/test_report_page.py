@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from tests.browser.conftest import shoot
 from tests.browser.test_each_page import _reached
 from tests.browser.test_walk import accessible, fits
 from tests.pipeline.test_replay import dump
+from tests.pipeline.test_report import METRICS, a_bundle
 
 FIGURES = ("average", "jct", "tail", "groups", "jobs")
 
@@ -30,8 +32,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     synthetic.write(synthetic.default_config("small"), folder / "trace")
     world = open_scenario(folder / "trace", durations="own")
     runs.compare(lambda _: world, ["fifo", "srtf", "pellucid"], [0], out=folder / "runs")
+    a_bundle().save(folder / "bundle")
+    (folder / "metrics.json").write_text(json.dumps(METRICS))
+    given = (folder / name for name in ("runs", "bundle", "trace", "metrics.json"))
     report = folder / "report.html"
-    report.write_text(build(Inputs(compare=folder / "runs", trace=folder / "trace")).html)
+    report.write_text(build(Inputs(*given)).html)
     site = read_site(dump(folder / "dump.txt"), folder)
     variants = [v for v in VARIANTS if v.key in ("slurm", "pellucid")]
     savings = folder / "savings.html"

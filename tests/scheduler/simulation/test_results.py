@@ -131,7 +131,9 @@ def test_jobs_of_no_duration_divide_by_nothing() -> None:
 
 
 def test_what_means_nothing_in_a_world_is_null() -> None:
-    """Fairness by user without users, the longest wait of wide jobs where there are none."""
+    """Fairness between users where there are no two, the longest wait of wide jobs without any."""
+    alone = summarise(an_outcome(a_result(user="ann", end=10), a_result(user="ann", end=20)), 8)
+    assert alone["ftf_user_p50"] is alone["ftf_user_p99"] is None
     figures = summarise(an_outcome(a_result(user="", end=10)), 8)
     assert figures["ftf_user_p50"] is figures["ftf_user_p99"] is None
     assert figures["max_queue_large_s"] is None
