@@ -20,7 +20,10 @@ DATABASE = Annotated[
 
 
 def export(
-    out: Annotated[Path, typer.Argument(help="Parquet file; replaced once the new one is whole.")],
+    out: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="Parquet file; replaced once the new one is whole."),
+    ],
     database: DATABASE = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:

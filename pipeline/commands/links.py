@@ -39,6 +39,9 @@ def links(
     if as_json:
         print_json(found)
         return
+    if not found:
+        typer.echo("no link holds")
+        return
     rows = [
         [link["id"], link["job_id"], link["job_name"], link["made_by"],
          f"{between(link['made_at'], now)} ago", f"in {between(now, link['until'])}"]

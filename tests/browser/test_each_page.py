@@ -14,10 +14,10 @@ from playwright.sync_api import Page, expect
 
 from pipeline.demo.plan import JOB
 from pipeline.demo.run import OPERATOR, Running
+from tests.browser.addresses import LIVE, addresses
 from tests.browser.conftest import Enter, Mortal, shoot
 from tests.browser.test_walk import _line_up, accessible, fits
 
-LIVE = ("/", "/?vc=vision", "/nodes", "/history?period=all", "/fairness", "/models", "/forecasts")
 AS_OF = re.compile(r"as of \d\d:\d\d")
 FOCUSABLE = "a[href], button, input:not([type=hidden]), select, summary, [tabindex='0']"
 
@@ -29,15 +29,7 @@ def _pages(running: Running, who: str) -> Iterator[tuple[str, str]]:
         runs, ended = (
             next(j["job_id"] for j in client.jobs(phase=p, limit=9)) for p in ("running", "ended")
         )
-    yield from ((re.sub(r"\W+", "-", path.strip("/?")) or "now", path) for path in LIVE)
-    yield from (("runs", f"/jobs/{runs}"), ("ended", f"/jobs/{ended}"))
-    waits = {"waits": "", "way": "/way", "ask": "/ask?gpus=1", "share": "/share"}
-    waits |= {"change": "/act?do=change&gpus=2", "cancel": "/act?do=cancel"}
-    yield from ((name, f"/jobs/{mine}{rest}") for name, rest in waits.items())
-    like = "/jobs?vc=vision&owner=ada&like=waits-long&gpus=8&phase=queued"
-    yield from (("group", like), ("settings", "/settings"), ("missing", "/jobs/nothing-there"))
-    if who == OPERATOR:
-        yield "drain", "/nodes/change?node=node000&reason=fan"
+    yield from addresses(mine, runs, ended, operator=who == OPERATOR)
 
 
 OPERATORS = ("now", "vc-vision", "nodes", "waits", "settings", "drain")  # differ from others'

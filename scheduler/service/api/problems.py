@@ -48,6 +48,11 @@ class Problem(Exception):
         self.errors = list(errors)
 
     @property
+    def sentence(self) -> str:
+        """The detail, for a page."""
+        return f"{self.detail[:1].upper()}{self.detail[1:]}."
+
+    @property
     def refusal(self) -> bool:
         """Somebody asked for what they may not have, or for too much: it goes into the log."""
         return self.status in _REFUSALS

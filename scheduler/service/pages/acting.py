@@ -71,7 +71,7 @@ async def _answer(
         )
         status = 422
     except Problem as problem:
-        told["problem"] = problem.detail[:1].upper() + problem.detail[1:] + "."
+        told["problem"] = problem.sentence
         status = problem.status
     except UnknownJob:
         pass  # said below

@@ -59,8 +59,7 @@ def revoke(request: Request, viewer: Asking) -> Response:
     try:
         api.end(request, viewer, form(request).get("id", ""))
     except Problem as problem:
-        said = f"{problem.detail[:1].upper()}{problem.detail[1:]}."
-        return _links(request, viewer, problem=said, status=problem.status)
+        return _links(request, viewer, problem=problem.sentence, status=problem.status)
     return RedirectResponse(f"{request.scope.get('root_path', '')}/links", 303)
 
 
@@ -78,7 +77,7 @@ def shared(request: Request, job_id: str, mark: str) -> Response:
     try:
         guest, until = authenticator.guest(request, job_id, mark)
     except Problem as problem:
-        return say(request, f"{problem.detail[:1].upper()}{problem.detail[1:]}.", problem.status)
+        return say(request, problem.sentence, problem.status)
 
     def build(queries: PageQueries) -> Mapping[str, Any]:
         return {"s": page_of(queries, job_id), "until": until}

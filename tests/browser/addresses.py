@@ -1,0 +1,32 @@
+"""Every page of the service, for the tests that open each; a test keeps the list whole."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+LIVE = ("/", "/?vc=vision", "/nodes", "/history?period=all", "/fairness", "/models", "/forecasts")
+ELSEWHERE = {  # what is no page, and the pages that other tests open
+    "/live", "/static/{name:path}", "/health", "/ready", "/metrics", "/login",
+    "/shared/{job_id}/{mark}",
+}  # fmt: skip
+
+
+def addresses(
+    waits: str, runs: str, ended: str, *, operator: bool = True
+) -> Iterator[tuple[str, str]]:
+    """Name and address of every page that somebody can open.
+
+    Args:
+        waits, runs, ended: jobs that do.
+    """
+    yield from ((re.sub(r"\W+", "-", path.strip("/?")) or "now", path) for path in LIVE)
+    yield from (("runs", f"/jobs/{runs}"), ("ended", f"/jobs/{ended}"))
+    parts = {"waits": "", "way": "/way", "ask": "/ask?gpus=1", "share": "/share"}
+    parts |= {"change": "/act?do=change&gpus=2", "cancel": "/act?do=cancel"}
+    yield from ((name, f"/jobs/{waits}{rest}") for name, rest in parts.items())
+    like = "/jobs?vc=vision&owner=ada&like=waits-long&gpus=8&phase=queued"
+    yield from (("group", like), ("links", "/links"), ("settings", "/settings"))
+    yield "missing", "/jobs/nothing-there"
+    if operator:
+        yield "drain", "/nodes/change?node=node000&reason=fan"
