@@ -58,4 +58,6 @@ def lines(answer: dict[str, Any]) -> list[str]:
         found.append(f"Asked for {', '.join(answer['asked'])}: it starts in whichever is first.")
     if answer["not_tried"]:
         found.append(f"Not tried, there was no time: {', '.join(answer['not_tried'])}.")
+    if answer["own"]:
+        found.append(f"Pellucid: {answer['own']}")
     return found + [f"Not in {one['partition']}: it {one['why']}." for one in answer["closed"]]

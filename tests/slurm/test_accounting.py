@@ -56,8 +56,8 @@ def history(accounted: SlurmCluster) -> SlurmCluster:
         accounted.run(*command, "--time=5", "--wrap", script, user=USER)
     command = ["sbatch", "--parsable", "--output=/dev/null", "--time=5", "--wrap"]
     stopped = accounted.run(*command, "sleep 100", "--gpus=1", user=USER).stdout.strip()
-    never = accounted.run(*command, "sleep 100", "--gres=gpu:8", "--hold", user=USER).stdout.strip()
     until(lambda: accounted.jobs()[int(stopped)]["job_state"] == "RUNNING", "it to run", 60)
+    never = accounted.run(*command, "sleep 100", "-N2", "--gres=gpu:8", user=USER).stdout.strip()
     accounted.run("scancel", stopped, never)
     until(lambda: _ended(accounted, 2 * len(commands) + 2), "every end in the accounts", 60)
     return accounted

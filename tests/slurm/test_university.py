@@ -62,7 +62,7 @@ def test_advise_shows_nodes_and_jobs_as_they_are(university: SlurmCluster, tmp_p
     assert code == 0
     assert eta.exit_code == 0, eta.output
     lines = {line.split()[0]: line for line in eta.stdout.splitlines()}
-    assert {"PARTITION", "short", "long", "Not"} == set(lines)
+    assert {"PARTITION", "short", "long", "Not", "Pellucid:"} == set(lines)
     assert "Not in cpu: it has no nodes that suit, were they empty." in eta.stdout
     assert f"{waiting} is" in why.stdout
     assert "Slurm says " in why.stdout

@@ -67,6 +67,7 @@ class Eta:
     not_tried: Annotated[list[str], Field(description="Partitions that there was no time for.")] = (
         field(default_factory=list)
     )
+    own: Annotated[str, Field(description="What Pellucid's own policy would do with it.")] = ""
     unavailable: str = ""
 
 

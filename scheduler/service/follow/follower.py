@@ -253,15 +253,14 @@ class Follower:
             jobs = {job_id: snapshot.waiting[job_id] for job_id in first}
             waits = (job for job in snapshot.aside.values() if job.state == "PENDING")
             jobs |= {job.id: job for job in waits}
-            snapshot.told = told(snapshot, jobs, policy, self._own(snapshot, first))
+            waiting = (snapshot.waiting[job_id] for job_id in first)
+            own = self._own(chain(snapshot.running.values(), waiting), snapshot.now)
+            snapshot.told = told(snapshot, jobs, policy, own)
 
-    def _own(self, snapshot: ClusterSnapshot, first: Sequence[str]) -> ClusterSnapshot:
-        """What Pellucid's own policy makes of the jobs that run and those first in line."""
-        spec = CoreSpec.of(self.shape.spec)
-        waiting = (snapshot.waiting[job_id] for job_id in first)
-        jobs = chain(snapshot.running.values(), waiting)
-        core = assemble(spec, self._asking)
-        return build_snapshot(core, self.shape, jobs, self._nodes, snapshot.now)
+    def _own(self, jobs: Iterable[SlurmJob], now: float) -> ClusterSnapshot:
+        """What Pellucid's own policy makes of these jobs."""
+        core = assemble(CoreSpec.of(self.shape.spec), self._asking)
+        return build_snapshot(core, self.shape, jobs, self._nodes, now)
 
     def answer(self, kind: str, asked: Mapping[str, Any]) -> dict[str, Any]:
         """What would be, by the last look."""
@@ -269,7 +268,9 @@ class Follower:
             return {"unavailable": "Slurm was not read yet, or is followed by another policy"}
         snapshot, first = self._last
         jobs = [*snapshot.running.values(), *(snapshot.waiting[job_id] for job_id in first)]
-        trials = Trials(self._site, jobs, self.memory, snapshot.now, self._draw, self.clock)
+        trials = Trials(
+            self._site, jobs, self.memory, snapshot.now, self._draw, self.clock, self._own
+        )
         try:
             if kind == ETA:
                 return trials.eta([str(word) for word in asked["options"]], str(asked["user"]))

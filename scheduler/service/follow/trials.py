@@ -23,7 +23,7 @@ from scheduler.policies.slurm.limits import Usage
 from scheduler.policies.slurm.passes import GROUP_NOT_ALLOWED, Passes
 from scheduler.policies.slurm.policy import Slurm
 from scheduler.policies.slurm.site import Partition, Site
-from scheduler.service.follow.words import expected
+from scheduler.service.follow.words import by_ours, expected
 
 NEW = "1000000000"  # the id of a job that is not submitted: none of Slurm's, and last in line
 SAMPLES, BUDGET_S = 16, 2.0  # futures of one trial, processor seconds
@@ -49,6 +49,7 @@ class Trials:
         jobs: that run, and those first in line.
         draw: makes a core of such jobs and lets it decide.
         clock: that the time of a question is taken by.
+        own: has Pellucid's own policy decide about such jobs.
     """
 
     def __init__(
@@ -59,7 +60,9 @@ class Trials:
         now: float,
         draw: Callable[[Iterable[SlurmJob], float], ClusterSnapshot],
         clock: Clock,
+        own: Callable[[Iterable[SlurmJob], float], ClusterSnapshot],
     ) -> None:
+        self._own = own
         self.site, self.jobs, self.memory, self.now, self._draw = site, jobs, memory, now, draw
         self._clock, self._until = clock, clock.monotonic() + QUESTION_S
 
@@ -87,7 +90,8 @@ class Trials:
             else:
                 tried.append(self.forecast(replace(job, partition=name)) | {"partition": name})
         found = {"now": self.now, "asked": named, "tried": tried, "closed": closed}
-        return found | {"not_tried": not_tried}
+        own = by_ours(NEW, self._own([*self.jobs, job], self.now))
+        return found | {"not_tried": not_tried, "own": own}
 
     def _refused(self, job: SlurmJob, part: Partition) -> str:
         """Why a job cannot run in a partition however empty it is; "": it can."""

@@ -83,11 +83,15 @@ def _by_ours(job: SlurmJob, own: ClusterSnapshot | None) -> list[str]:
     """What Pellucid's own policy would do with a job that waits for no limit."""
     if own is None or slurm_word(job.reason) not in CAPACITY or job.id not in own.waiting:
         return []
-    starts = job.id in own.core.cluster.runs
-    return [
-        "Pellucid: its own policy, which counts GPUs and no CPUs or memory, would "
-        + ("start it now." if starts else "have it wait, too.")
-    ]
+    return [f"Pellucid: {by_ours(job.id, own)}"]
+
+
+def by_ours(job_id: str, own: ClusterSnapshot) -> str:
+    """What Pellucid's own policy does with a job; "" where it can say nothing of it."""
+    if job_id not in own.waiting:
+        return ""
+    does = "start it now" if job_id in own.core.cluster.runs else "have it wait"
+    return f"its own policy, which counts GPUs and no CPUs or memory, would {does}."
 
 
 def _lines(now: float, job: SlurmJob, policy: Slurm, places: list[tuple[int, Ranked]]) -> list[str]:

@@ -56,3 +56,4 @@ def test_partitions_that_there_is_no_time_for_are_named(monkeypatch: pytest.Monk
     tried = [one["partition"] for one in told["tried"]]
     assert tried == ["p7", "p0", "p1"]
     assert told["not_tried"] == [name for name in names if name not in tried]
+    assert told["own"].endswith("would start it now.")
