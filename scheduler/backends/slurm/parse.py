@@ -162,6 +162,8 @@ def _job(entry: Mapping[str, Any]) -> Iterator[SlurmJob]:
         licences=text["licenses"],
         nice=number(entry.get("nice")) or 0,
         req_nodes=hosts(text["required_nodes"]),
+        planned=hosts(text["scheduled_nodes"]),
+        exclusive="true" in (entry.get("exclusive") or ()),
         min_cpus=number(entry.get("minimum_cpus_per_node")) or 1,
         accrue=_moment(entry.get("accrue_time")),
         array_limit=number(entry.get("array_max_tasks")) or 0,
@@ -197,6 +199,7 @@ _TEXTS = [
     "features",
     "licenses",
     "required_nodes",
+    "scheduled_nodes",
 ]
 
 
