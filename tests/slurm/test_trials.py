@@ -88,8 +88,12 @@ def test_a_job_that_would_start_at_once_does_and_one_that_would_wait_waits_for_t
     assert by["long"]["start_p50"] > told["now"]
     waits, starts = submit(university, f"-p long {asked}"), submit(university, f"-p short {asked}")
     until(lambda: running(university, starts), "it to start")
-    said = {job.id: job for job in client(university).jobs()}
-    assert slurm_word(said[waits].reason) == "Resources"
+
+    def word() -> str:
+        said = {job.id: job for job in client(university).jobs()}
+        return slurm_word(said[waits].reason)
+
+    until(lambda: word() == "Resources", "the other to be looked at")
     university.run("scancel", waits, starts)
 
 

@@ -129,10 +129,10 @@ def _partition(said: Mapping[str, str]) -> Partition:
         "" if said.get("QoS", "N/A") == "N/A" else said["QoS"],
         _allowed(said.get("AllowAccounts", "ALL")),
         _allowed(said.get("AllowQos", "ALL")),
+        counts(said.get("TRES", "")),
         _members(said.get("AllowGroups", "ALL")),
         _allowed(said.get("DenyAccounts", "")) or frozenset(),
         _allowed(said.get("DenyQos", "")) or frozenset(),
-        counts(said.get("TRES", "")),
     )
 
 

@@ -56,10 +56,10 @@ class Partition:
     qos: str = ""
     accounts: frozenset[str] | None = None
     all_qos: frozenset[str] | None = None
+    tres: Tres = field(default_factory=dict)
     users: frozenset[str] | None = None
     no_accounts: frozenset[str] = frozenset()
     no_qos: frozenset[str] = frozenset()
-    tres: Tres = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
