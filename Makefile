@@ -54,8 +54,9 @@ benchmark: install ## Run the benchmarks that have budgets
 	python -m benchmarks.load --json
 	python -m benchmarks.front_door --json --quick
 
-mutants: install ## Plant bugs, one at a time: would the tests notice?
+mutants: install ## Plant bugs, one at a time: would the tests notice? And chaos? For a night
 	python -m benchmarks.mutants --json
+	python -m benchmarks.mutants --json --chaos
 
 wheel: install ## Build the wheel, into dist/; twice, to the same bytes
 	$(BIN)/python -m benchmarks.wheel dist

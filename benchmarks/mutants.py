@@ -35,7 +35,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 LIST = Path(__file__).with_name("mutants.yaml")
-LIMIT_S = 300.0  # longer than any of them should take; it says nothing about the bug
+LIMIT_S = 600.0  # longer than any of them should take; it says nothing about the bug
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,9 +173,12 @@ def measure(
             try:
                 if mutant is not None:
                     return try_one(mutant, folder, chaos=chaos)
-                tests = sorted({test for one in wanted for test in one.tests})
-                status, last = run_tests(folder, tests)
-                return {"fate": "sound" if status == 0 else "broken", "detail": last}
+                if chaos:
+                    ran = [run_chaos(folder, seeds) for seeds in sorted({m.chaos for m in wanted})]
+                else:
+                    ran = [run_tests(folder, sorted({t for one in wanted for t in one.tests}))]
+                wrong = [last for status, last in ran if status != 0]
+                return {"fate": "broken" if wrong else "sound", "detail": "".join(wrong[:1])}
             finally:
                 folders.put(folder)
 

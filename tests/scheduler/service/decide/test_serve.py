@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -489,10 +490,14 @@ def test_one_that_hangs_ends_with_its_supervisor(tmp_path: Path) -> None:
     minds_it = fork.Process(target=minds, args=(told,))
     minds_it.start()
     pid = hears.recv()
-    _until_state(pid, "T")
-    minds_it.kill()
-    minds_it.join()
-    _until_state(pid, "ZX")
+    try:
+        _until_state(pid, "T")
+        minds_it.kill()
+        minds_it.join()
+        _until_state(pid, "ZX")
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def test_who_stands_by_takes_no_lease_that_it_could_not_use(tmp_path: Path) -> None:
