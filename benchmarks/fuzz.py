@@ -21,7 +21,6 @@ import warnings
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +39,6 @@ from scheduler.backends.slurm.parse import ParseError
 from scheduler.core.settings import InvalidSettings, UnknownPolicy
 from scheduler.service.log.bundles import BundleStore, check
 from scheduler.service.log.header import LogHeader, LogHeaderError
-from scheduler.service.log.snapshots import _Unpickler
 from scheduler.service.log.store.paging import BadCursor, cursor, opened
 from scheduler.service.settings import SettingsError, read_settings
 from tests.pipeline.traces import samples
@@ -233,9 +231,6 @@ def _header() -> dict[str, Any]:
 
 
 def _kept(folder: Path) -> dict[str, Target]:
-    import io
-    import pickle
-
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -263,15 +258,9 @@ def _kept(folder: Path) -> dict[str, Target]:
         jobs.write_bytes(data)
         read_dataset(table)
 
-    def snapshot(data: bytes) -> None:
-        _Unpickler(io.BytesIO(data), dict).load()  # type: ignore[arg-type]
-
-    state = pickle.dumps({"a": [1.5, {"b", "c"}], "d": timedelta(1)})
     found = {
         "bundle": Target([whole[document]], bundle_of(document), (BundleError,)),
         "dataset": Target([good], dataset, (TraceError,)),
-        # whatever it raises is a snapshot that is not used; nothing may be run or hang
-        "snapshot": Target([state], snapshot, (Exception,)),
     }
     if arrays:
         found["bundle arrays"] = Target([whole[arrays[0]]], bundle_of(arrays[0]), (BundleError,))
