@@ -26,8 +26,8 @@ from scheduler.policies.slurm.site import Partition, Site
 from scheduler.service.follow.words import by_ours, expected
 
 NEW = "1000000000"  # the id of a job that is not submitted: none of Slurm's, and last in line
-SAMPLES, BUDGET_S = 16, 2.0  # futures of one trial, processor seconds
-QUESTION_S = 4.0  # after which no other trial of a question begins: jobs wait for this process
+SAMPLES, BUDGET_S = 16, 5.0  # futures of one trial, processor seconds
+QUESTION_S = 8.0  # after which no other trial of a question begins: jobs wait for this process
 SOONER_S, SOONER = 60.0, 0.9  # what is sooner by less is not told
 
 Json = dict[str, Any]

@@ -54,6 +54,6 @@ def test_partitions_that_there_is_no_time_for_are_named(monkeypatch: pytest.Monk
     asked = {"options": ["-p", "p7", "--gres=gpu:1", "-t", "5"], "user": "ada"}
     told = scene.follower.answer(ETA, asked)
     tried = [one["partition"] for one in told["tried"]]
-    assert tried == ["p7", "p0", "p1"]
+    assert tried == ["p7", "p0", "p1", "p2", "p3", "p4"]
     assert told["not_tried"] == [name for name in names if name not in tried]
     assert told["own"].endswith("would start it now.")
