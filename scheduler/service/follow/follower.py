@@ -242,7 +242,9 @@ class Follower:
             jobs = chain(snapshot.running.values(), (snapshot.waiting[job] for job in first))
             core = self._draw(jobs, now).core
         futures = Futures(core, self.memory, now, seed=self._looks)
-        made |= futures.forecast(first[:FORESEEN], samples=SAMPLES, budget_s=BUDGET_S)
+        made |= futures.forecast(
+            first[:FORESEEN], samples=SAMPLES, budget_s=BUDGET_S, between=self._renew
+        )
         self._foresee_at = self.clock.monotonic() + REST * (time.process_time() - began)
         return made
 
@@ -269,7 +271,14 @@ class Follower:
         snapshot, first = self._last
         jobs = [*snapshot.running.values(), *(snapshot.waiting[job_id] for job_id in first)]
         trials = Trials(
-            self._site, jobs, self.memory, snapshot.now, self._draw, self.clock, self._own
+            self._site,
+            jobs,
+            self.memory,
+            snapshot.now,
+            self._draw,
+            self.clock,
+            self._own,
+            self._renew,
         )
         try:
             if kind == ETA:

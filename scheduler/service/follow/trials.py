@@ -50,6 +50,7 @@ class Trials:
         draw: makes a core of such jobs and lets it decide.
         clock: that the time of a question is taken by.
         own: has Pellucid's own policy decide about such jobs.
+        between: called between two futures.
     """
 
     def __init__(
@@ -61,8 +62,9 @@ class Trials:
         draw: Callable[[Iterable[SlurmJob], float], ClusterSnapshot],
         clock: Clock,
         own: Callable[[Iterable[SlurmJob], float], ClusterSnapshot],
+        between: Callable[[], object],
     ) -> None:
-        self._own = own
+        self._own, self._between = own, between
         self.site, self.jobs, self.memory, self.now, self._draw = site, jobs, memory, now, draw
         self._clock, self._until = clock, clock.monotonic() + QUESTION_S
 
@@ -182,7 +184,9 @@ class Trials:
         if job.id in started:
             return _told(self.now, self.now, 1, "", "it would start at once")
         futures = Futures(snapshot.core, self.memory, self.now)
-        made = futures.forecast([job.id], samples=SAMPLES, budget_s=BUDGET_S)[job.id]
+        made = futures.forecast(
+            [job.id], samples=SAMPLES, budget_s=BUDGET_S, between=self._between
+        )[job.id]
         word, why = expected(snapshot, job, policy)
         return _told(made.start_p50, made.start_p90, made.samples, word, why or made.why_not)
 

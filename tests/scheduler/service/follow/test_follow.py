@@ -167,6 +167,23 @@ def test_a_job_may_start_and_end_by_a_clock_that_is_ahead(ahead_s: float) -> Non
     assert scene.follower.memory.of("5") is None
 
 
+def test_forecasts_that_take_long_do_not_lose_the_lease(store: Store) -> None:
+    scene = Scene(store, "slurm", order=False)
+    scene.slurm.has = [replace(node, cpus=8) for node in scene.slurm.has]
+    renewed: list[float] = []
+    renew = scene.follower._renew
+
+    def slowly() -> None:
+        scene.now += 4.0
+        renewed.append(scene.now)
+        renew()
+
+    scene.follower._renew = slowly  # type: ignore[method-assign]
+    runs = scene.job(1, "RUNNING", cpus=8, nodes=("n1", "n2"), num_nodes=2, start=NOW - 50)
+    scene.look(runs, *[scene.job(n, cpus=8, time_limit_s=60.0) for n in (2, 3)])
+    assert len(renewed) > 3, "longer than a lease, and no LeaseLost"
+
+
 def test_a_user_is_erased_and_nobody_else(store: Store) -> None:
     scene = Scene(store)
     scene.look(*waiting(scene), scene.job(9, user="eve", name="secret-project"))
