@@ -22,6 +22,7 @@ decides, in a forked process:
 - `readable`: words of what `pellucid why` prints; shares with a reason code, a raw feature name;
 - `forecasts`: starts kept by their p90, over jobs and over batches (what one user sends within an
   hour), by promised wait; pinball loss beside a moving average of recent waits and the crude rule.
+  What forecasts are made of was chosen on the other half of `benchmarks/worlds.yaml`, `chosen`.
 
 Prints whether the bounds of `explanations_budget.json` hold; what was not measured does not hold.
 A world that needs the shared data is left out without it, and said to be. `--forecasts` makes only
