@@ -13,10 +13,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import structlog
-from sqlalchemy import create_engine, text
+from sqlalchemy import Connection, create_engine, text
 
 from benchmarks.chaos import machine, system
-from benchmarks.chaos.changes import UpgradedDecider, make_bundles
+from benchmarks.chaos.changes import diverged, make_bundles
 from benchmarks.chaos.kernel import EPOCH, active
 from benchmarks.chaos.run import PEOPLE, Plan, Run, Simulation
 from scheduler.service import app as apps
@@ -26,6 +26,7 @@ from scheduler.service.api import tokens
 from scheduler.service.api.auth import service_user
 from scheduler.service.decide import supervisor as supervisors
 from scheduler.service.decide.decider import Decider
+from scheduler.service.log.fold import State
 from scheduler.service.log.store import line as lines
 from scheduler.service.log.store import tables
 from scheduler.service.log.store.schema import prepare
@@ -125,15 +126,9 @@ def _install_supervisor(patches: system.Patches) -> None:
     patches.put(supervisors, "prepare", lambda _: None)  # it was, before it was copied
     threads = SimpleNamespace(Thread=system.Thread, Event=system.Event)
     patches.put(supervisors, "threading", threads)
-    patches.put(supervisors, "Decider", _decider)
     patches.put(metrics, "RawValue", lambda _: SimpleNamespace(value=0))
     patches.put(analysts, "ThreadedStore", Store)
     patches.put(analysts, "Analyst", partial(analysts.Analyst, samples=2, refresh_s=5.0))
-
-
-def _decider(*args: Any, **more: Any) -> Decider:
-    """One of the code that is installed now."""
-    return (UpgradedDecider if PLAYED[0].upgraded() else Decider)(*args, **more)
 
 
 class _Parts:
@@ -164,7 +159,7 @@ def _install_app(patches: system.Patches) -> None:
 
 def _watch(patches: system.Patches) -> None:
     """Stores are the simulation's; a decider that decides is noted."""
-    begins, turn = Store.__init__, Decider.turn
+    begins, turn, folded = Store.__init__, Decider.turn, Decider._folded
 
     def begun(self: Store, *args: Any, **more: Any) -> None:
         begins(self, *args, **more)
@@ -177,7 +172,15 @@ def _watch(patches: system.Patches) -> None:
             PLAYED[0].decides(self.holder, self.lease.term)
         return done
 
+    def folds(self: Decider, connection: Connection) -> State:
+        if active() is not None and PLAYED[0].upgraded():
+            otherwise = diverged(self, connection)
+            if otherwise is not None:
+                raise otherwise
+        return folded(self, connection)
+
     patches.put(Store, "__init__", begun)
+    patches.put(Decider, "_folded", folds)
     patches.put(Decider, "turn", turned)
     locks = {name: getattr(fcntl, name) for name in ("LOCK_EX", "LOCK_SH", "LOCK_NB")}
     patches.put(lines, "fcntl", SimpleNamespace(flock=system.flock, **locks))

@@ -13,17 +13,23 @@ from scheduler.service.decide.decider import Decider
 from scheduler.service.log import fold
 
 
+def diverged(decider: Decider, connection: Connection) -> fold.Diverged | None:
+    """What other code would say of the last pass; None: there is none yet."""
+    store = decider.store
+    events = store.each_in(connection, upto=store.last_seq_in(connection))
+    last = [event for event in events if event.kind is Kind.DECIDED][-1:]
+    return fold.Diverged(last[0], []) if last else None
+
+
 class UpgradedDecider(Decider):
     """One of other code: it would have decided something else than what stands in the log."""
 
     _seen_it = False
 
     def _folded(self, connection: Connection) -> fold.State:
-        passes = self.store.each_in(connection, upto=self.store.last_seq_in(connection))
-        last = [event for event in passes if event.kind is Kind.DECIDED][-1:]
-        if last and not self._seen_it:
+        if not self._seen_it and (otherwise := diverged(self, connection)) is not None:
             self._seen_it = True
-            raise fold.Diverged(last[0], [])
+            raise otherwise
         return super()._folded(connection)
 
 

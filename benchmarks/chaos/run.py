@@ -90,7 +90,7 @@ class Run:
         names = {"call": "requests", "final": "jobs", "began": "attempts", "frozen": "pauses",
                  "clock": "clock_steps"}  # fmt: skip
         log = Counter(one["kind"] for one in self.history if one["what"] == "log")
-        kinds = {"lease": "takeovers", "epoch": "epochs", "bundle": "champions",
+        kinds = {"lease": "takeovers", "rebased": "epochs", "bundle": "champions",
                  "settings_set": "settings_set", "node_added": "nodes_added",
                  "node_changed": "nodes_changed", "node_removed": "nodes_removed"}  # fmt: skip
         counts = {name: log[kind] for kind, name in kinds.items()}
@@ -112,7 +112,7 @@ class Simulation:
     ):
         self.plan, self.url, self.secrets, self.champions = plan, url, secrets, champions
         self.champion = folder / "champion"
-        self._installed = False  # other code, which no decider runs yet
+        self._installed = False  # other code, by which nothing was decided yet
         self.run = Run(plan)
         self.draw = random.Random(f"scene {plan.seed}")
         self.kernel = Kernel(plan.seed, plan.crash_at, plan.freeze_s)
@@ -313,12 +313,14 @@ class Simulation:
         self.note("stopped", process=name)
 
     def _upgrade(self, draw: random.Random, process: Process) -> None:
-        """Other code is installed, and a service is asked to stop, to begin anew with it."""
+        """Other code is installed, and the services are asked to stop, to begin anew with it."""
         self._installed = True
-        self._ask_to_stop(draw, process)
+        for name, service in sorted(self.services.items()):
+            service.told.append(15)
+            self.note("stopped", process=name)
 
     def upgraded(self) -> bool:
-        """Whether a decider that begins now is the first of other code."""
+        """Whether a decider that folds the log now is the first of other code."""
         installed, self._installed = self._installed, False
         return installed
 
