@@ -106,8 +106,9 @@ def log_training(
             client, name, value, evaluate, figure, margin, bundle.parts
         )
         about = _about(bundle, figure, value, promoted, reason)
-        tags = {"input_digest": input_digest, "bundle_digest": bundle.digest, NOTE: about}
-        title = f"bundle {bundle.digest[:12]}"
+        short = bundle.digest[:12]  # the UI cuts off longer ones
+        tags = {"input_digest": input_digest[:12], "bundle_digest": short, NOTE: about}
+        title = f"bundle {short}"
         with mlflow.start_run(experiment_id=experiment, run_name=title, tags=tags) as run:
             mlflow.log_input(_dataset(bundle, input_digest), context="training")
             mlflow.log_params(dict(params))
