@@ -102,7 +102,8 @@ def told(
     elif explained["detail"] not in ("", explained["dominant"]) and not over:
         rows.append(("Detail", explained["detail"]))
     rows += [] if by_slurm else _about_the_wait(explained, analysis if known else None)
-    for finding in explained["principal"][1:]:
+    waits = explained["standing"] is not None or explained["hold"]
+    for finding in explained["principal"][1:] if waits or over else ():
         when = f"{between(finding['since'], now)} ago"
         rows.append(("Last decided" if over else "Earlier", f"{when}: {finding['text']}"))
     rows += _what_would_help(explained, analysis if known else None)
@@ -145,7 +146,7 @@ def _briefly(explained: dict[str, Any], now: float, *, codes: bool) -> list[str]
     if explained["overtaken"]:
         rows.append(("Overtaken", explained["overtaken"]["text"]))
     if analysis.get("changed_much"):
-        rows.append(("Changed", analysis["changed"]))
+        rows.append(("Changed", analysis["changed_much"]))
     rows += [("You could", _suggestion(one)) for one in analysis["suggestions"][:BRIEFLY]]
     if never:
         rows.append(("You could", f"{explained['next_step']}."))

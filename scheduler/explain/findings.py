@@ -269,6 +269,8 @@ def _who(what: str, mine: list[dict[str, Any]]) -> str:
         return count(hidden, f"{what} of others")
     whats = count(len(named), what).split(" ", 1)[1]
     who = f"{whats} {listed(named)}"
+    if len(named) > SHOWN and mine[0]["kind"] == Kind.AHEAD:
+        return count(len(mine), what)
     if len(named) > SHOWN:
         who = f"{len(named):,} {whats}" + " of yours" * bool(hidden)
     return who + f" and {hidden:,} of others" * bool(hidden)
@@ -286,7 +288,7 @@ def _end(runs: list[dict[str, Any]]) -> str:
     last = max(runs, key=lambda run: float(run["ends_in_s"]))
     text = f"{'the last ' * (len(runs) > 1)}should end in {roughly(last['ends_in_s'])}"
     if last["past_s"]:
-        text += ", later than predicted"
+        text += ", overdue"
     return text
 
 

@@ -52,15 +52,19 @@ class Moved:
         """Ten minutes, and a quarter of the wait that is left."""
         return abs(self.by_s) >= max(MUCH_S, MUCH * self.left_s)
 
-    def words(self, now: float) -> str:
-        """In a sentence: "40 min later than foreseen 3 h ago: ..."."""
+    def words(self, now: float, most: int | None = None) -> str:
+        """In a sentence: "40 min later than foreseen 3 h ago: ...".
+
+        Args:
+            most: causes that are named, those that move it most; None: all.
+        """
         way = "later" if self.by_s > 0 else "earlier"
         text = f"{duration(abs(self.by_s))} {way} than foreseen {roughly(now - self.since)} ago"
         if self.by_s <= 0:
             return f"{text}."
         if not self.causes:
             return f"{text}; no single cause was found."
-        return f"{text}: {listed([cause.what for cause in self.causes])}."
+        return f"{text}: {listed([cause.what for cause in self.causes[:most]])}."
 
 
 def moved(
@@ -119,11 +123,11 @@ def _since(
         if other < queued and other.job.submit_time > since
     )
     if ahead:
-        yield f"{count(len(ahead), 'job')} that came later {are(len(ahead))} before it", ahead
+        yield f"{count(len(ahead), 'later job')} {are(len(ahead))} before it", ahead
     runs = [run for run in core.runs_of(vc) if not run.profiling]
     later = tuple(run.job.job_id for run in runs if run.job.submit_time > since)
     if later:
-        yield f"{count(len(later), 'job')} that came later {are(len(later))} running", later
+        yield f"{count(len(later), 'later job')} {are(len(later))} running", later
     outlived = tuple(
         run.job.job_id
         for run in runs

@@ -99,8 +99,9 @@ class Answers:
         """How its start has moved since it was submitted, and by what; "" where it has not."""
         found = self._moved(futures, job_id)
         if found is None:
-            return {"changed": "", "changed_much": False}
-        return {"changed": found.words(futures.now), "changed_much": found.considerable}
+            return {"changed": "", "changed_much": ""}
+        much = found.words(futures.now, 1) if found.considerable else ""
+        return {"changed": found.words(futures.now), "changed_much": much}
 
     def _moved(self, futures: Futures, job_id: str) -> Moved | None:
         promised, latest = self._of.promised.get(job_id), self._of.latest.get(job_id)

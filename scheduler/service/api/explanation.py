@@ -139,7 +139,8 @@ class Analysis:
         bound_s: seconds until GPUs are kept for it, as things stand; None: nothing is promised.
         promise: the same in words, with its condition.
         changed: how its start has moved since it was submitted, and by what (undone on a copy); ""
-            where it has not. `changed_much`: by ten minutes, and a quarter of what is left.
+            where it has not. `changed_much`: in short, where it has by ten minutes
+            and a quarter of what is left.
         odds: that it runs long; None: nothing is predicted, or its time limit is short.
         sharing: why it does not share GPUs of the run that came closest; "" where none did.
         not_examined: what was left out.
@@ -168,7 +169,7 @@ class Analysis:
     bound_s: float | None = None
     promise: str = ""
     changed: str = ""
-    changed_much: bool = False
+    changed_much: str = ""
     sharing: str = ""
     odds: Odds | None = None
     not_examined: list[str] = field(default_factory=list)

@@ -50,6 +50,8 @@ def where_it_stands(job: JobRow, story: Story, now: float) -> str:
         status = f"; exit status {job.exit_code}" if job.exit_code else ""
         where = " on GPUs" if job.gpus else ""
         return f"{state} after {duration(ran)}{where}; it had waited {waited}{status}"
+    if job.phase == Phase.CANCELLED and job.started_at is not None:
+        return f"was cancelled after running {duration(ran)}; it had waited {waited}"
     if job.hold:
         held = duration(max(0.0, now - (job.held_at or now)))
         return f"is {hold_words(job.hold, job.held_by)}, for {held} now"

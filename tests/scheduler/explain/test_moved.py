@@ -69,7 +69,7 @@ def test_those_that_came_later_and_go_before_it_are_counted() -> None:
     latest = crude(desk.core, memory, 20.0)["waits"]
     found = moved(Futures(desk.core, memory, 20.0), "waits", promised, latest, {})
     assert found is not None
-    assert found.causes[0].what == "3 jobs that came later are before it"
+    assert found.causes[0].what == "3 later jobs are before it"
     assert found.causes[0].by_s == pytest.approx(found.by_s, rel=0.1)
 
 

@@ -143,6 +143,15 @@ def test_cancelling_is_previewed(service: Service, run: Run) -> None:
     )
 
 
+def test_a_run_that_was_cancelled_is_said_to_have_run(service: Service, run: Run) -> None:
+    job = service.submit("alice", 1000, gpus=1)
+    service.turn(3, 10.0)
+    assert "Earlier" not in run("alice", "why", job).output
+    run("alice", "cancel", job)
+    service.turn(3)
+    assert "was cancelled after running" in run("alice", "why", job).output
+
+
 def test_a_job_that_is_over_tells_what_it_waited_for(service: Service, run: Run) -> None:
     service.submit("bob.noyce", 5.0, gpus=8)
     service.turn(2)
