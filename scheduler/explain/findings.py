@@ -288,7 +288,7 @@ def _end(runs: list[dict[str, Any]]) -> str:
     last = max(runs, key=lambda run: float(run["ends_in_s"]))
     text = f"{'the last ' * (len(runs) > 1)}should end in {roughly(last['ends_in_s'])}"
     if last["past_s"]:
-        text += ", overdue"
+        text += ", late"
     return text
 
 

@@ -220,7 +220,7 @@ def test_a_run_that_outlived_its_prediction_is_said_to() -> None:
     found = answer(futures, "next")
     assert found.way.holders[0].past_s == pytest.approx(HOUR)
     said = told(found, "", futures)["in_the_way"]
-    assert ", overdue)" in said
+    assert ", late)" in said
     assert "overdue" not in said
 
 
