@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from scheduler.backends.events import Event, Kind
 from scheduler.core.queue import QueuedJob
@@ -19,13 +19,35 @@ from scheduler.service.log.record import Phase
 from scheduler.service.log.store.visibility import SOMEBODY
 
 if TYPE_CHECKING:
-    from scheduler.service.analyst.process import Analyst
+    from collections.abc import Iterable
+
+    from scheduler.explain.whatif.forecasts import StartForecast
+    from scheduler.explain.whatif.memory import Memory
+    from scheduler.service.log.bundles import BundleStore
+    from scheduler.service.log.fold import State
+
+
+class Follower(Protocol):
+    """Who follows the log, and forecasts."""
+
+    state: State
+    memory: Memory
+    bundle_store: BundleStore
+    samples: int
+    budget_s: float
+    promised: dict[str, StartForecast]
+    latest: dict[str, StartForecast]
+
+    def now(self) -> float: ...
+    def futures(self) -> Futures: ...
+    def foresee(self, job_ids: Iterable[str]) -> dict[str, StartForecast]: ...
+    def as_told(self, job_id: str, made: StartForecast) -> StartForecast: ...
 
 
 class Answers:
     """Answers from copies of the core that an analyst follows; they change nothing."""
 
-    def __init__(self, analyst: Analyst):
+    def __init__(self, analyst: Follower):
         self._of = analyst
 
     def reply(self, kind: str, body: Mapping[str, Any]) -> dict[str, Any]:

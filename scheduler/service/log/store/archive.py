@@ -11,16 +11,14 @@ import json
 import time
 import zlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
 from sqlalchemy import Connection, Table, bindparam, func, insert, select, update
 from sqlalchemy.engine import RowMapping
 
 from scheduler.backends.events import Kind
 from scheduler.service.log.store.tables import archive, decisions, events
-
-if TYPE_CHECKING:
-    from scheduler.service.log.store.store import Store
 
 BATCH = 1000  # bodies of one row; fewer stay where they are
 APART_S = 0.1  # between two transactions: others write, too
@@ -32,7 +30,14 @@ BULK = (
 )  # fmt: skip
 
 
-def move(store: Store, before: float) -> int:
+class Transactions(Protocol):
+    """What a store opens."""
+
+    def reading(self) -> AbstractContextManager[Connection]: ...
+    def writing(self) -> AbstractContextManager[Connection]: ...
+
+
+def move(store: Transactions, before: float) -> int:
     """Move bodies of events and decisions from before a time of the log. Returns how many."""
     moved = 0
     with store.reading() as connection:
@@ -45,7 +50,7 @@ def move(store: Store, before: float) -> int:
     return moved
 
 
-def _move(store: Store, table: Table, before: float, newest: list[int]) -> int:
+def _move(store: Transactions, table: Table, before: float, newest: list[int]) -> int:
     with store.writing() as connection:
         done = select(func.coalesce(func.max(archive.c.last), -1)).where(
             archive.c.name == table.name

@@ -14,6 +14,7 @@ import sqlite3
 import tempfile
 from pathlib import Path
 
+from benchmarks.faults import make_bundles
 from scheduler.cluster import ClusterSpec
 from scheduler.service.events import Kind
 from scheduler.service.genesis import Partition
@@ -21,7 +22,6 @@ from scheduler.service.store.schema import prepare
 from scheduler.service.store.store import Store
 from scheduler.work import Work
 
-from benchmarks.faults import make_bundles
 from features.job import Profile
 from scheduler.backends.base import Launch
 from scheduler.backends.simulated import Fate, World, by_command
