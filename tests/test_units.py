@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import shutil
+import socket
 import subprocess
+import sys
+import time
 from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
 
 import pytest
 import yaml
@@ -91,3 +98,43 @@ def test_every_container_gives_up_what_it_can() -> None:
         build = service["build"]
         assert build["target"] in stages
         assert (IMAGE / build["context"] / build["dockerfile"]).resolve().is_file()
+
+
+def test_the_container_starts_with_the_commands_that_its_compose_file_gives(tmp_path: Path) -> None:
+    """Without a container: its environment, its command, in the order that is documented."""
+    service = (IMAGE / "Containerfile").read_text().split("\nFROM ")[2]
+    environment = dict(re.findall(r"\b(PELLUCID_\w+)=(\S+)", service))
+    environment = {k: v.replace("/var/lib/pellucid", str(tmp_path)) for k, v in environment.items()}
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        environment["PELLUCID_PORT"] = str(free.getsockname()[1])
+    command = json.loads(re.findall(r"^CMD (\[.*\])$", service, re.MULTILINE)[-1])
+    documented = re.findall(
+        r"compose\.yaml run --build --rm (\w+) (.*)$", (IMAGE / "compose.yaml").read_text(), re.M
+    )
+    assert [name for name, _ in documented] == ["pellucid", "advise"]
+
+    environment = {**os.environ, **environment}
+    pellucid = [sys.executable, "-m", "pipeline.cli"]
+    refused = subprocess.run(
+        [*pellucid, *command], env=environment, cwd=tmp_path, capture_output=True, text=True
+    )
+    assert refused.returncode == 2, refused.stderr  # open to others, and nobody has a token
+    subprocess.run(
+        [*pellucid, *documented[0][1].split()], env=environment, cwd=tmp_path, check=True
+    )
+    with subprocess.Popen([*pellucid, *command], env=environment, cwd=tmp_path) as running:
+        try:
+            while not ready(environment["PELLUCID_PORT"]):
+                assert running.poll() is None
+                time.sleep(0.2)
+        finally:
+            running.terminate()
+
+
+def ready(port: str) -> bool:
+    try:
+        with urlopen(f"http://127.0.0.1:{port}/ready") as answer:
+            return bool(answer.status == 200)
+    except URLError:
+        return False
