@@ -119,7 +119,7 @@ def build(inputs: Inputs) -> Report:
         foils=_foils(metrics, comparison),
         learning=_learning(inputs.learning),
         stories=stories,
-        told=comparison.best.name if comparison else "",
+        explained=comparison.best.name if comparison else "",
         checks=checks,
         problems=problems,
         limits=_limits(comparison, facts, models),
