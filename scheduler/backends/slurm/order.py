@@ -20,9 +20,7 @@ def priorities(order: Sequence[tuple[str, int]]) -> dict[str, int]:
     if all(before > after for before, after in pairwise(now)):
         return {}
     dealt: list[int] = []
-    for priority in sorted(now, reverse=True):
-        dealt.append(min(priority, dealt[-1] - 1) if dealt else priority)
-    if dealt[-1] < 1:  # so low that there is no room below
-        dealt = list(range(len(dealt), 0, -1))
+    for priority in sorted(now, reverse=True):  # at the bottom, where none is below, they tie
+        dealt.append(max(1, min(priority, dealt[-1] - 1)) if dealt else priority)
     given = zip(order, dealt, strict=True)
     return {job: new for (job, old), new in given if new != old}

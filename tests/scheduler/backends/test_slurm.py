@@ -220,7 +220,8 @@ def test_priorities_are_dealt_among_those_that_have_them() -> None:
     assert priorities([("c", 3000), ("a", 5000), ("b", 4000)]) == {"c": 5000, "a": 4000, "b": 3000}
     assert priorities([("a", 5000), ("c", 3000), ("b", 4000)]) == {"c": 4000, "b": 3000}
     assert priorities([("b", 7), ("a", 7)]) == {"a": 6}
-    assert priorities([("b", 1), ("a", 1)]) == {"b": 2}
+    assert priorities([("b", 1), ("a", 1)]) == {}, "nobody is lifted"
+    assert priorities([("a", 1), ("b", 5000), ("c", 1)]) == {"a": 5000, "b": 1}
 
 
 @given(st.lists(st.integers(1, 2**32 - 2), max_size=60))
@@ -228,7 +229,11 @@ def test_the_order_wanted_is_the_order_of_the_priorities(now: list[int]) -> None
     order = [(str(i), priority) for i, priority in enumerate(now)]
     new = priorities(order)
     after = [new.get(job, priority) for job, priority in order]
-    assert all(first > second for first, second in itertools.pairwise(after))
+    assert all(
+        first > second or first == second == 1 for first, second in itertools.pairwise(after)
+    )
     assert all(priority > 0 for priority in after)
-    assert max(after, default=0) <= max([*now, len(now)], default=0), "none is lifted above all"
+    ranked = zip(after, sorted(now, reverse=True), strict=True)
+    assert all(new <= old for new, old in ranked), "none is lifted above what one of them had"
+    assert after[:1] == sorted(now)[-1:], "the first has the highest"
     assert all(new[job] != priority for job, priority in order if job in new)
