@@ -193,13 +193,14 @@ def release_all(slurm: Slurm) -> dict[str, str]:
     }
     found: dict[str, str] = {}
     for name, job in marked.items():
-        was, lines = _WAS.match(job.admin_comment), [f"update jobid={name} {COMMENT}="]
+        was, said = _WAS.match(job.admin_comment), ""
         if was is not None and job.priority:
             multifactor = weighs.endswith("multifactor")
             back = f"release {name}" if multifactor else f"update jobid={name} priority={was[1]}"
-            lines.insert(0, back)
-        refused = [said for said in slurm.write(lines) if said]
-        found[name] = "; ".join(refused)
+            [said] = slurm.write([back])
+        if not said:  # what is not taken back must be found again by its mark
+            [said] = slurm.write([f"update jobid={name} {COMMENT}="])
+        found[name] = said
     return found
 
 

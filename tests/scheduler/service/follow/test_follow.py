@@ -25,7 +25,7 @@ from scheduler.core.decisions import Decision, Reason
 from scheduler.core.rules import PolicyViolation
 from scheduler.service.follow.erase import erase
 from scheduler.service.follow.follower import NODES_EVERY, Follower
-from scheduler.service.follow.orders import AGAIN_S, COMMENT_S, OURS
+from scheduler.service.follow.orders import AGAIN_S, COMMENT_S, OURS, release_all
 from scheduler.service.follow.rows import MOST
 from scheduler.service.log.header import FOLLOWED, LogHeader, establish
 from scheduler.service.log.store import tables
@@ -267,6 +267,15 @@ def test_when_it_stops_all_is_taken_back(kind: str, back: str) -> None:
     scene.slurm.close = lambda: lines.extend(scene.slurm.lines)  # type: ignore[method-assign]
     scene.follower.run(lambda: True, "here", 0.0, 60.0)
     assert lines == [back, *(f"update jobid={n} AdminComment=" for n in (2, 3, 4))]
+
+
+def test_what_cannot_be_taken_back_keeps_its_mark() -> None:
+    scene = Scene(None)
+    scene.slurm.answer = "Access/permission denied"
+    ours = "pellucid: was=1002; BehindHigherPriority: number 2 in line"
+    scene.slurm.queue = [scene.job(2, admin_comment=ours)]
+    assert release_all(cast(Slurm, scene.slurm)) == {"2": scene.slurm.answer}
+    assert scene.slurm.written() == ["update jobid=2 priority=1002"]
 
 
 def test_what_is_refused_is_tried_less_and_less_often_and_said_once(store: Store) -> None:
