@@ -79,9 +79,10 @@ def erase(
 ) -> None:
     """Take what is kept about a user out of the database of a service in front of Slurm.
 
-    Jobs with their names, what was decided and foretold of them, questions, tokens. Start the
-    service again afterwards: until then it remembers how long the user's jobs ran. Jobs that Slurm
-    itself still has are seen again; Slurm's own accounts are untouched (docs/data-protection.md).
+    Jobs with their names, what was decided and foretold of them, links to them, refused requests,
+    questions, tokens. Start the service again afterwards: until then it remembers how long the
+    user's jobs ran. Jobs that Slurm itself still has are seen again; Slurm's own accounts are
+    untouched (docs/data-protection.md).
 
     Example:
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 
-from sqlalchemy import Table, delete, select
+from sqlalchemy import ColumnElement, Table, delete, select
 
 from scheduler.service.log.header import FOLLOWED, followed_header
-from scheduler.service.log.store import tables
+from scheduler.service.log.store import archive, tables
 from scheduler.service.log.store.store import Store
 
 CHUNK = 500  # jobs named in one statement
@@ -18,7 +18,8 @@ class NotErasable(ValueError):
 
 
 def erase(store: Store, user: str) -> dict[str, int]:
-    """Take out a user's jobs, what was decided and foretold of them, questions, and tokens.
+    """Take out a user's jobs, what was decided and foretold of them, links to them, requests that
+    were refused, questions, and tokens.
 
     Returns: rows that went, by table. Jobs that Slurm still has are seen again at the next look.
     Raises: NotErasable.
@@ -28,17 +29,25 @@ def erase(store: Store, user: str) -> dict[str, int]:
     gone: dict[str, int] = {}
     with store.writing() as connection:
 
-        def without(table: Table, where: object) -> None:
-            made = connection.execute(delete(table).where(where))  # type: ignore[arg-type]
+        def without(table: Table, where: ColumnElement[bool]) -> None:
+            made = connection.execute(delete(table).where(where))
             gone[table.name] = gone.get(table.name, 0) + made.rowcount
+
+        def without_said(table: Table, where: ColumnElement[bool]) -> None:
+            seqs = list(connection.execute(select(table.c.seq).where(where)).scalars())
+            archive.forget(connection, table, seqs)
+            without(table, where)
 
         jobs, asked = tables.jobs.c, tables.questions.c
         query = select(jobs.job_id).where(jobs.owner == user)
         ids = list(connection.execute(query).scalars())
         for first in range(0, len(ids), CHUNK):
             some = ids[first : first + CHUNK]
-            for table in (tables.forecasts, tables.decisions, tables.events, tables.jobs):
+            for table in (tables.decisions, tables.events):
+                without_said(table, table.c.job_id.in_(some))
+            for table in (tables.forecasts, tables.links, tables.jobs):
                 without(table, table.c.job_id.in_(some))
+        without_said(tables.events, tables.events.c.actor == user)
         about = [
             row.id
             for row in connection.execute(select(asked.id, asked.body, asked.actor))

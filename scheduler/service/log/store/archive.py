@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -69,6 +69,24 @@ def _move(store: Transactions, table: Table, before: float, newest: list[int]) -
         emptied = update(table).where(table.c.seq == bindparam("of")).values(body="")
         connection.execute(emptied, [{"of": row.seq} for row in rows])
         return len(rows)
+
+
+def forget(connection: Connection, table: Table, seqs: Collection[int]) -> None:
+    """Take what some rows of a table said out of the archive; others keep their places."""
+    gone = set(map(str, seqs))
+    mine = archive.c.name == table.name
+    ends = select(archive.c.first, archive.c.last).where(mine)
+    for first, last in connection.execute(ends).all():
+        if not any(first <= seq <= last for seq in seqs):
+            continue
+        this = mine & (archive.c.first == first)
+        texts = json.loads(
+            zlib.decompress(connection.execute(select(archive.c.content).where(this)).scalar_one())
+        )
+        left = {seq: body for seq, body in texts.items() if seq not in gone}
+        content = zlib.compress(json.dumps(left).encode(), 9)
+        connection.execute(update(archive).where(this).values(content=content))
+    connection.info.pop("archive", None)
 
 
 def bodies(connection: Connection, table: Table, rows: Sequence[Any]) -> list[str]:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from sqlalchemy import insert, select
+from sqlalchemy import Connection, insert, select
 from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
 from features.clock import Clock
 from pipeline.app import app
 from scheduler.assembly import CoreSpec
-from scheduler.backends.events import Kind
+from scheduler.backends.events import Event, Kind
 from scheduler.backends.slurm.client import Slurm, SlurmDown
 from scheduler.backends.slurm.parse import Node, SlurmJob
 from scheduler.backends.slurm.shape import Shape
@@ -28,7 +29,7 @@ from scheduler.service.follow.follower import NODES_EVERY, Follower
 from scheduler.service.follow.orders import AGAIN_S, COMMENT_S, OURS, release_all
 from scheduler.service.follow.rows import MOST
 from scheduler.service.log.header import FOLLOWED, LogHeader, establish
-from scheduler.service.log.store import tables
+from scheduler.service.log.store import archive, tables
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import decisions, questions
 from scheduler.service.log.store.tables import jobs as job_rows
@@ -198,16 +199,45 @@ def test_a_user_is_erased_and_nobody_else(store: Store) -> None:
                 )
             ],
         )
+        made = {"token_id": "t", "made_at": NOW, "until": NOW}
+        links = [{"id": job, "job_id": job} | made for job in ("9", "2")]
+        connection.execute(insert(tables.links), links)
+    body = {"what": "DELETE /api/v1/jobs/2", "why": "only-follows"}
+    refused = [Event(Kind.REFUSED, NOW, actor=actor, body=body) for actor in ("eve", "u2")]
+    store.append(refused)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(archive, "BATCH", 2)
+        assert archive.move(store, NOW + 1e6) >= 2
+    others = said_of(store) - said_of(store, "9")
     gone = erase(store, "eve")
-    assert (gone["jobs"], gone["questions"]) == (1, 2)
+    assert (gone["jobs"], gone["questions"], gone["links"]) == (1, 2, 1)
     assert gone["decisions"] >= 1
+    assert said_of(store) == others
+    assert store.read(kinds=[Kind.REFUSED])[-1].actor == "u2"
     with store.engine.connect() as connection:
         for table in tables.metadata.sorted_tables:
             kept = str(connection.execute(select(table)).all())
+            if table is tables.archive:
+                assert '"job_id":"9"' not in archived(connection).replace("\\", "")
             assert "eve" not in kept.replace("ever", "").replace("event", ""), table.name
             assert "secret-project" not in kept, table.name
         assert "u2" in connection.execute(select(job_rows.c.owner)).scalars().all()
-    assert erase(store, "eve") == {"tokens": 0}
+    assert erase(store, "eve") == {"events": 0, "tokens": 0}
+
+
+def archived(connection: Connection) -> str:
+    """The archive, uncompressed."""
+    rows = connection.execute(select(tables.archive.c.content)).scalars()
+    return "".join(zlib.decompress(row).decode() for row in rows)
+
+
+def said_of(store: Store, job_id: str = "") -> set[str]:
+    """What was decided, of one job or of all."""
+    query = select(decisions)
+    if job_id:
+        query = query.where(decisions.c.job_id == job_id)
+    with store.reading() as connection:
+        return set(archive.bodies(connection, decisions, connection.execute(query).all()))
 
 
 def test_slurms_priorities_are_kept_in_order_within_the_column(store: Store) -> None:
