@@ -6,9 +6,10 @@ Every source can be read without rights. A cluster without slurmdbd has no assoc
 from __future__ import annotations
 
 import grp
+import os
 import pwd
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -130,24 +131,22 @@ def _partition(said: Mapping[str, str]) -> Partition:
         _allowed(said.get("AllowAccounts", "ALL")),
         _allowed(said.get("AllowQos", "ALL")),
         counts(said.get("TRES", "")),
-        _members(said.get("AllowGroups", "ALL")),
+        _allowed(said.get("AllowGroups", "ALL")),
         _allowed(said.get("DenyAccounts", "")) or frozenset(),
         _allowed(said.get("DenyQos", "")) or frozenset(),
     )
 
 
-def _members(said: str) -> frozenset[str] | None:
-    """Users of these groups, as this host knows them, and root; None: any, or not to be known."""
-    names = _allowed(said)
-    if names is None:
-        return None
+def takes(user: str, groups: Collection[str] | None) -> bool:
+    """Whether a partition of these groups takes jobs of a user, as this host knows both. Who or
+    what is not known here is not turned away."""
+    if groups is None or user == "root":
+        return True
     try:
-        groups = [grp.getgrnam(name) for name in names]
-    except KeyError:
-        return None
-    own = {group.gr_gid for group in groups}
-    first = (user.pw_name for user in pwd.getpwall() if user.pw_gid in own)
-    return frozenset([*(name for group in groups for name in group.gr_mem), *first, "root"])
+        own = set(os.getgrouplist(user, pwd.getpwnam(user).pw_gid))
+        return any(grp.getgrnam(name).gr_gid in own for name in groups)
+    except (KeyError, OSError):
+        return True
 
 
 def _allowed(said: str) -> frozenset[str] | None:

@@ -19,7 +19,6 @@ from scheduler.policies.slurm.site import Ask, AssocKey, Partition, Reservation,
 
 RESOURCES, PRIORITY, LICENSES = "Resources", "Priority", "Licenses"
 NOT_AVAILABLE = "ReqNodeNotAvail"
-GROUP_NOT_ALLOWED = "GroupNotAllowed"  # Slurm takes no such job, and so has no word for it
 # what is tested anew whenever the queue is made
 CLOSED = frozenset((
     "PartitionDown", "PartitionTimeLimit", "PartitionNodeLimit", "AccountNotAllowed",
@@ -376,8 +375,6 @@ class Passes:
 
 
 def _not_allowed(ask: Ask, part: Partition) -> str:
-    if part.users is not None and ask.user not in part.users:
-        return GROUP_NOT_ALLOWED
     allowed = part.accounts is None or ask.account in part.accounts
     if not allowed or ask.account in part.no_accounts:
         return "AccountNotAllowed"

@@ -40,7 +40,8 @@ class Partition:
     Attributes:
         tres: what it has in all, as Slurm counts it.
         qos: whose limits hold for its jobs, too.
-        accounts, all_qos, users: that may use it; None: any. `no_accounts`, `no_qos`: that may not.
+        accounts, all_qos: that may use it; None: any. `no_accounts`, `no_qos`: that may not.
+        groups: whose users may submit to it; None: any. Jobs in its queue are not tested again.
     """
 
     name: str
@@ -57,7 +58,7 @@ class Partition:
     accounts: frozenset[str] | None = None
     all_qos: frozenset[str] | None = None
     tres: Tres = field(default_factory=dict)
-    users: frozenset[str] | None = None
+    groups: frozenset[str] | None = None
     no_accounts: frozenset[str] = frozenset()
     no_qos: frozenset[str] = frozenset()
 

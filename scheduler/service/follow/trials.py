@@ -11,7 +11,7 @@ from typing import Any
 from features.clock import Clock
 from scheduler.backends.slurm.parse import SlurmJob
 from scheduler.backends.slurm.request import RequestError, request
-from scheduler.backends.slurm.site import asks_of
+from scheduler.backends.slurm.site import asks_of, takes
 from scheduler.backends.slurm.snapshot import ClusterSnapshot
 from scheduler.core.decisions import Action
 from scheduler.core.plural import count
@@ -20,7 +20,7 @@ from scheduler.explain.whatif.memory import Memory
 from scheduler.explain.words import duration
 from scheduler.policies.slurm.capacity import Capacity, choose
 from scheduler.policies.slurm.limits import Usage
-from scheduler.policies.slurm.passes import GROUP_NOT_ALLOWED, Passes
+from scheduler.policies.slurm.passes import Passes
 from scheduler.policies.slurm.policy import Slurm
 from scheduler.policies.slurm.site import Partition, Site
 from scheduler.service.follow.words import by_ours, expected
@@ -107,8 +107,9 @@ class Trials:
                 "PartitionNodeLimit": f"does not give {count(ask.nodes, 'node')}",
                 "AccountNotAllowed": f"does not take account {ask.account}",
                 "QOSNotAllowed": f"does not take QOS {ask.qos}",
-                GROUP_NOT_ALLOWED: f"takes no user of the groups that {ask.user} is in",
             }.get(word, word)
+        if not takes(ask.user, part.groups):
+            return f"takes no user of the groups that {ask.user} is in"
         anywhen = [n for n in part.nodes if n in self.site.nodes and self.site.nodes[n].open]
         names = sorted(anywhen, key=self.site.order.__getitem__)
         fits = choose(ask, empty, names, self.site)

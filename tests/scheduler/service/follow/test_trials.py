@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -57,3 +58,37 @@ def test_partitions_that_there_is_no_time_for_are_named(monkeypatch: pytest.Monk
     assert tried == ["p7", "p0", "p1", "p2", "p3", "p4"]
     assert told["not_tried"] == [name for name in names if name not in tried]
     assert told["own"].endswith("would start it now.")
+
+
+def test_groups_close_a_partition_only_to_who_is_known_not_to_be_in_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A name service that answers for one name at a time, and lists nobody: as sssd does."""
+    gids = {"ada": 100, "ben": 200}
+    numbers = {"staff": 100, "guests": 300}
+    monkeypatch.setattr("pwd.getpwall", list)
+    monkeypatch.setattr("pwd.getpwnam", lambda name: SimpleNamespace(pw_gid=gids[name]))
+    monkeypatch.setattr(
+        "grp.getgrnam", lambda name: SimpleNamespace(gr_gid=numbers[name], gr_mem=[])
+    )
+    monkeypatch.setattr("os.getgrouplist", lambda name, gid: [gid])
+    scene = Scene(None, "slurm", order=False)
+    allowed = {"main": "ALL", "own": "staff", "others": "guests", "unknown": "nobody-knows"}
+    lines = [
+        f"PartitionName={name} Nodes=n[1-2] State=UP AllowGroups={groups}"
+        for name, groups in allowed.items()
+    ]
+    scene.slurm.says["scontrol show partition"] = "\n".join(lines)
+    scene.slurm.has = [
+        replace(node, cpus=8, types=(("", 4),), partitions=tuple(allowed))
+        for node in scene.slurm.has
+    ]
+    scene.look()
+
+    def closed_to(user: str) -> set[str]:
+        asked = {"options": ["-p", "main", "--gres=gpu:1", "-t", "5"], "user": user}
+        return {one["partition"] for one in scene.follower.answer(ETA, asked)["closed"]}
+
+    assert closed_to("ada") == {"others"}
+    assert closed_to("ben") == {"own", "others"}
+    assert closed_to("stranger") == closed_to("root") == set()
