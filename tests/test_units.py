@@ -51,6 +51,14 @@ def test_it_says_that_it_lives_and_gives_up_rights(unit: Path) -> None:
     assert mistake(["pellucid", *said["ExecStart"].split()[1:]]) is None
 
 
+def test_order_is_taken_back_by_the_configuration_of_the_service() -> None:
+    said = said_by(DEPLOY / "slurm" / "pellucid.service")
+    config = "--config /etc/pellucid/service.yaml"
+    assert config in said["ExecStart"]
+    assert said["ExecStopPost"].endswith(config)
+    assert mistake(["pellucid", *said["ExecStopPost"].split()[1:]]) is None
+
+
 def test_what_only_looks_has_no_right_at_all() -> None:
     said = said_by(DEPLOY / "slurm" / "pellucid-advise.service")
     assert said["User"] == "pellucid"

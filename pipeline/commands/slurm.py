@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -28,6 +29,10 @@ def release_all(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the commands, change nothing.")
     ] = False,
+    config: CONFIG = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Whatever the service's settings and lease say.")
+    ] = False,
     as_json: JSON = False,
 ) -> None:
     """Take back every priority and comment that `serve --slurm-mode order` gave to waiting jobs.
@@ -36,11 +41,16 @@ def release_all(
     computes such a job's priority again, with its whole age; with priority/basic it gets the one it
     had. Needs the rights that order needs. A service that is stopped does the same.
 
+    With --config nothing is taken back where dry_run is set, or while another service orders under
+    the lease in its database (waited for as long as the lease lasts); --force does it all the same.
+
     Examples:
 
       pellucid slurm release-all --dry-run
 
       pellucid slurm release-all
+
+      pellucid slurm release-all --config /etc/pellucid/service.yaml --force
     """
     with user_errors():
         from pipeline.errors import UserError
@@ -49,6 +59,13 @@ def release_all(
         from scheduler.service.follow.orders import release_all as take_back
 
         commands: list[str] = []
+        left = "" if dry_run or force or config is None else _kept(config)
+        if left:
+            if as_json:
+                print_json({"jobs": [], "refused": {}, "commands": [], "left": left})
+            else:
+                typer.echo(f"Nothing is taken back: {left}.")
+            return
         slurm = Slurm(show=commands.append if dry_run else None)
         try:
             answers = take_back(slurm)
@@ -68,6 +85,21 @@ def release_all(
         typer.echo(f"Taken back: {len(answers) - len(refused)} of {len(answers)}.")
     if refused:
         raise typer.Exit(1)
+
+
+def _kept(config: Path) -> str:
+    """Why a service's order is to stay; "": it is not."""
+    from scheduler.service.follow.answers import LEASE
+    from scheduler.service.log.store.store import must_exist
+    from scheduler.service.settings import read_settings
+
+    settings = read_settings(config)
+    if settings.dry_run:
+        return "dry_run is set, so that nothing was given"
+    must_exist(settings.database)
+    with opened(None, config) as store:
+        alive = store.is_renewed(LEASE)
+    return "another service is alive and keeps the order" if alive else ""
 
 
 @app.command()

@@ -44,6 +44,7 @@ LOCK = 0x70656C6C  # names the advisory lock of PostgreSQL: any number, the same
 # All writers wait for the one that writes. One that does nothing for so long hangs: PostgreSQL ends
 # its transaction, and with SQLite its process is killed by who minds it.
 WRITES_MS = 10_000
+LOOK_S = 0.25  # between two looks at a lease
 ALONE = text(
     "SELECT set_config('idle_in_transaction_session_timeout', :ms, true), pg_advisory_xact_lock(:n)"
 )
@@ -236,6 +237,16 @@ class Store:
         """Whether `take` would be given the lease now; changes nothing."""
         with self.engine.connect() as connection:
             return self._watch.may_take(leases.lease_of(connection, name), self.clock, holder)
+
+    def is_renewed(self, name: str) -> bool:
+        """Whether a lease is being renewed; waits to see it, or for it to run out."""
+        first = self.holder(name)
+        while first is not None and not self.may_take(name, ""):
+            now = self.holder(name)
+            if now is not None and (now.term, now.beats) != (first.term, first.beats):
+                return bool(now.for_s)
+            self.clock.sleep(LOOK_S)
+        return False
 
     def keep(self, lease: Lease) -> Lease:
         """Renew a lease once a third of it is over. LeaseLost when somebody else took it."""
