@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -98,6 +99,19 @@ def test_what_is_pointed_at_is_told(made: dict[str, Path], page: Page) -> None:
     bar.hover(force=True)
     told = page.locator("[data-figure=average] .hoverlayer .hovertext")
     expect(told).to_contain_text("average JCT")
+
+
+def test_names_in_figures_are_text(made: dict[str, Path], page: Page, tmp_path: Path) -> None:
+    """The chart library would make a link of a tag in one."""
+    html = made["report"].read_text()
+    name = json.loads(re.findall(r'"vcs": ?(\[.*?\])', html)[0])[0]
+    odd = json.dumps('<a href="https://example.org/x">click</a>').replace("<", "\\u003c")
+    renamed = re.sub(r'("vcs": ?\[)"' + re.escape(name) + '"', lambda m: m[1] + odd, html)
+    assert renamed != html
+    (tmp_path / "odd.html").write_text(renamed)
+    _open(page, tmp_path / "odd.html")
+    expect(page.locator("[data-figure=groups] .ytick").filter(has_text="href=")).to_have_count(1)
+    expect(page.locator("[data-figure] svg a")).to_have_count(0)
 
 
 def test_a_filter_holds_for_the_figures(made: dict[str, Path], page: Page) -> None:
