@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from features.plain import plain
 from pipeline.cluster import KEEP_HELP, WHERE_HELP, Keep, place, question_of
 from pipeline.commands.simulate import (
     BUNDLE,
@@ -238,7 +239,7 @@ def _print(results: Sequence[dict[str, Any]]) -> None:
     seeds = len(results[0]["seeds"])
     table(f"{results[0]['track']}, {seeds} seed{'s' if seeds > 1 else ''}", rows)
     for note in dict.fromkeys(note for result in results for note in result["notes"]):
-        typer.echo(note)
+        typer.echo(plain(note))
     if seeds == 1:
         return
     for result in results:

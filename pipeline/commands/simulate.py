@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from features.plain import plain
 from pipeline.console import bar, table, user_errors
 
 TRACE = Annotated[Path, typer.Option(help="Ingested dataset; for a track, the folder of its data.")]
@@ -137,7 +138,7 @@ def simulate(
         return
     table(f"{policy} on {scenario.name}", [figures])
     for note in figures["notes"]:
-        typer.echo(note)
+        typer.echo(plain(note))
     if left_out := figures["left_out"]:
         typer.echo(f"Left out: {left_out} jobs of the trace that have no duration.")
     if refused := figures["refused"]:

@@ -67,6 +67,21 @@ def test_simulate_says_how_many_jobs_it_left_out_or_refused(trace: Path, tmp_pat
     assert "Nothing was kept: --out FOLDER" in done.stdout
 
 
+def test_names_of_a_trace_do_not_steer_the_terminal(trace: Path, tmp_path: Path) -> None:
+    odd = Path(copytree(trace, tmp_path / "odd"))
+    for part in odd.rglob("part-*.parquet"):
+        rows = pq.ParquetFile(part).read()
+        names = pa.array(["\x1b]0;pwned\x07"] * len(rows), pa.string())
+        at = rows.column_names.index("vc")
+        rows = rows.set_column(at, "vc", names.cast(rows.schema.field("vc").type))
+        pq.write_table(rows, part)
+    for command in (("simulate", "--policy", "fifo"), ("compare", "--policies", "fifo")):
+        done = pellucid(command[0], "--trace", odd, *command[1:])
+        assert done.returncode == 0, done.stderr
+        assert "pwned" in done.stdout + done.stderr
+        assert "\x1b]" not in done.stdout + done.stderr
+
+
 def test_compare_prints_means_and_pairs(trace: Path) -> None:
     done = pellucid(
         "compare", "--trace", trace, "--cluster", CLUSTER, "--policies", "fifo,srtf", "--json"
