@@ -194,8 +194,9 @@ def misfit(error: Mapping[str, Any]) -> str:
     if kind == "value_error":
         return f"{name}: {said}" if where else said
     shown = repr(error.get("input"))
-    value = f" is {shown}" if len(shown) <= MOST_SHOWN else ""
-    return f"{name}{value}; give {_wanted(kind, context, said)}"
+    secret = where[:1] in (["environment"], ["command"])  # such are in no answer
+    value = f" is {shown}" if len(shown) <= MOST_SHOWN and not secret else ""
+    return f"{name}{value or ' does not fit'}; give {_wanted(kind, context, said)}"
 
 
 MOST_SHOWN = 64  # characters of a value that does not fit
