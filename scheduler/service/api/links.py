@@ -17,7 +17,8 @@ router = APIRouter(tags=["jobs"])
 
 @router.get("/links", summary="The shared links to your jobs that hold")
 def listed(request: Request, view: Seen) -> list[shares.Link]:
-    """The latest first; an operator's: to everybody's jobs. What opens a link is not kept."""
+    """The latest first, 1,000 at most; an operator's: to everybody's jobs. What opens a link is not
+    kept."""
     store: Store = request.app.state.store
     with store.engine.connect() as connection:
         return shares.of(connection, view.viewer, time())

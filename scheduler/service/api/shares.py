@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import hmac
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, Select, delete, func, insert, select
 
+from scheduler.service.api.problems import Problem
 from scheduler.service.api.tokens import Token, by_id, find
 from scheduler.service.log.store.tables import jobs, links, tokens
 from scheduler.service.log.store.visibility import SOMEBODY, Role, Viewer
@@ -21,6 +23,8 @@ HOUR_S = 3600
 LASTS_S = {"1 hour": HOUR_S, "1 day": 24 * HOUR_S, "7 days": 168 * HOUR_S}
 LONGEST = 128  # characters of a mark
 ID = 16  # of its signature, name a link
+MOST = 100  # that hold, to the jobs of one owner
+LISTED = 1000  # an operator is shown at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +39,10 @@ class Share:
 def make(
     connection: Connection, secret: str, job_id: str, lasts_s: int, now: float
 ) -> Share | None:
-    """A link made with a token; None when that does not hold. The job is to be the maker's."""
+    """A link made with a token; None when that does not hold. The job is to be the maker's.
+
+    Raises Problem (429): as many as may be lead to jobs of its owner.
+    """
     token = find(connection, secret, now)
     if token is None:
         return None
@@ -45,6 +52,7 @@ def make(
     signature = _signature(token, job_id, until)
     connection.execute(delete(links).where(links.c.until <= now))
     if not _kept(connection, signature):  # made twice within a second
+        _room(connection, job_id, now)
         row = {"job_id": job_id, "token_id": token.id, "made_at": now, "until": until}
         connection.execute(insert(links).values(id=signature[:ID], **row))
     return Share(job_id, until, f"{until:x}.{token.id}.{signature}")
@@ -66,15 +74,14 @@ class Link:
 
 
 def of(connection: Connection, viewer: Viewer, now: float) -> list[Link]:
-    """The links to a viewer's jobs, an operator's: to all, the latest first."""
-    joined = links.join(jobs, jobs.c.job_id == links.c.job_id)
-    joined = joined.join(tokens, tokens.c.id == links.c.token_id)
-    query = select(links, jobs.c.name.label("job_name"), jobs.c.owner, tokens.c.name.label("by"))
-    query = query.select_from(joined).order_by(links.c.made_at.desc(), links.c.id)
-    holds = tokens.c.revoked_at.is_(None) & (
-        tokens.c.expires_at.is_(None) | (tokens.c.expires_at > now)
-    )
-    rows = connection.execute(query.where(links.c.until > now, holds)).mappings()
+    """The links to a viewer's jobs, an operator's: to all, the latest first, `LISTED` at most."""
+    if viewer.only:
+        return []
+    what = (links, jobs.c.name.label("job_name"), jobs.c.owner, tokens.c.name.label("by"))
+    query = _holding(select(*what), now)
+    if not viewer.sees_all:
+        query = query.where(jobs.c.owner == viewer.name)
+    query = query.order_by(links.c.made_at.desc(), links.c.id).limit(LISTED)
     return [
         Link(
             row["id"],
@@ -84,17 +91,36 @@ def of(connection: Connection, viewer: Viewer, now: float) -> list[Link]:
             row["made_at"],
             row["until"],
         )
-        for row in rows
-        if viewer.owns(row["owner"])
+        for row in connection.execute(query).mappings()
     ]
 
 
 def revoke(connection: Connection, viewer: Viewer, link_id: str, now: float) -> bool:
     """End a link to a job of the viewer's; False when there is none."""
-    if link_id not in {link.id for link in of(connection, viewer, now)}:
+    query = _holding(select(jobs.c.owner), now).where(links.c.id == link_id)
+    owner = connection.execute(query).scalar()
+    if owner is None or not viewer.owns(owner):
         return False
     connection.execute(delete(links).where(links.c.id == link_id))
     return True
+
+
+def _holding(query: Select[Any], now: float) -> Select[Any]:
+    """What is asked of the links that hold, of their jobs and tokens."""
+    joined = links.join(jobs, jobs.c.job_id == links.c.job_id)
+    joined = joined.join(tokens, tokens.c.id == links.c.token_id)
+    lasts = tokens.c.expires_at.is_(None) | (tokens.c.expires_at > now)
+    query = query.select_from(joined).where(links.c.until > now)
+    return query.where(tokens.c.revoked_at.is_(None), lasts)
+
+
+def _room(connection: Connection, job_id: str, now: float) -> None:
+    """Raises Problem (429): no more links may be made to jobs of this one's owner."""
+    owner = select(jobs.c.owner).where(jobs.c.job_id == job_id).scalar_subquery()
+    query = _holding(select(func.count()), now).where(jobs.c.owner == owner)
+    if connection.execute(query).scalar_one() >= MOST:
+        sentence = f"{MOST} links to jobs of this owner hold, the most there may be: revoke one"
+        raise Problem(429, "too-many-links", sentence)
 
 
 def opened(connection: Connection, job_id: str, mark: str, now: float) -> tuple[Viewer, int] | None:

@@ -36,9 +36,12 @@ def make(request: Request, viewer: Asking, job_id: str) -> Response:
         return _page(request, viewer, job_id, problem=problem, status=422)
     job_id = request.app.state.reads.seen_by(viewer).job(job_id).job_id
     authenticator: Authenticator = request.app.state.authenticator
-    with request.app.state.store.writing() as connection:
-        secret = authenticator.secret(request)
-        made = shares.make(connection, secret, job_id, lasts_s, time())
+    try:
+        with request.app.state.store.writing() as connection:
+            secret = authenticator.secret(request)
+            made = shares.make(connection, secret, job_id, lasts_s, time())
+    except Problem as refused:
+        return _page(request, viewer, job_id, problem=refused.sentence, status=refused.status)
     if made is None:
         problem = "This service asks for no tokens: there is none to sign a link with."
         return _page(request, viewer, job_id, problem=problem, status=409)

@@ -173,6 +173,30 @@ def test_a_link_is_listed_and_revoked_alone(lived: Lived, jobs: tuple[str, str, 
     assert len(lived.browser("olga").get("/api/v1/links").json()) == 2
 
 
+def test_an_owner_has_so_many_links_and_no_more(
+    lived: Lived, jobs: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shares, "MOST", 3)
+    monkeypatch.setattr(shares, "LISTED", 3)
+    links = [_link(lived, "ada.byron", jobs[1], lasts) for lasts in shares.LASTS_S]
+    ada = lived.browser("ada.byron")
+    path = f"/jobs/{jobs[2]}/share"
+    sent = {**fields(ada.get(path).text), "lasts": "1 day"}
+    refused = ada.post(path, data=sent)
+    assert refused.status_code == 429
+    assert "3 links to jobs of this owner hold, the most there may be: revoke one.<" in refused.text
+    assert [_guest(lived, link)[0] for link in links] == [200] * 3
+    _link(lived, "grace.hopper", jobs[0])  # another owner's are counted alone
+    listed = lived.browser("olga").get("/api/v1/links").json()
+    assert len(listed) == 3, "of four"
+    oldest = ada.get("/api/v1/links").json()[-1]["id"]
+    with lived.store.writing() as connection:
+        for user, ends in (("grace.hopper", False), ("olga", True), ("olga", False)):
+            viewer = lived.viewer(user)
+            assert shares.revoke(connection, viewer, oldest, time.time()) is ends, user
+    _link(lived, "ada.byron", jobs[2])  # there is room again
+
+
 def test_guessing_is_slowed_down(lived: Lived, jobs: tuple[str, str, str]) -> None:
     link = _link(lived, "ada.byron", jobs[1])
     lived.app = create_app(
