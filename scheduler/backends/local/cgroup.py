@@ -14,6 +14,9 @@ from pathlib import Path
 
 SUPERVISOR = "supervisor"  # DelegateSubgroup= of the unit: attempts are beside it
 PREFIX = "pellucid-"
+# Processes and threads of one attempt. A job on all GPUs of a host has some thousands (of threads,
+# mostly); a fork bomb takes all there are, and then nothing can be started or ended here.
+PIDS = 8192
 
 
 def own(proc: Path = Path("/proc/self")) -> Path | None:
@@ -38,10 +41,11 @@ def base(group: Path | None = None) -> Path | None:
     group = group or own()
     if group is None or ".." in group.parts:
         return None
-    if group.name == SUPERVISOR:  # all below is ours, so we may have memory counted there
+    if group.name == SUPERVISOR:  # all below is ours, so we may have it counted there
         group = group.parent
-        with contextlib.suppress(OSError):
-            (group / "cgroup.subtree_control").write_text("+memory")
+        for controller in ("+memory", "+pids"):  # each alone: one may be missing
+            with contextlib.suppress(OSError):
+                (group / "cgroup.subtree_control").write_text(controller)
     trial = group / f"{PREFIX}{secrets.token_hex(8)}"
     try:
         trial.mkdir()
@@ -53,10 +57,13 @@ def base(group: Path | None = None) -> Path | None:
 
 
 def make(group: Path, memory_mib: float | None) -> None:
-    """A group for an attempt, held to so much memory where the kernel counts it. Raises OSError."""
+    """A group for an attempt, held to so much memory and to `PIDS` where the kernel counts them.
+    Raises OSError."""
     group.mkdir(exist_ok=True)
-    limits = {"memory.max": str(int((memory_mib or 0) * 2**20)), "memory.oom.group": "1"}
-    for name, value in limits.items() if memory_mib is not None else ():
+    limits = {"pids.max": str(PIDS)}
+    if memory_mib is not None:
+        limits |= {"memory.max": str(int(memory_mib * 2**20)), "memory.oom.group": "1"}
+    for name, value in limits.items():
         if (group / name).exists():
             (group / name).write_text(value)
 

@@ -113,7 +113,7 @@ class Shim(Guardian):
                 self.group = Path(config["group"])
         try:
             self.run()
-        except Refused:
+        except (Refused, OSError):
             if self.group is not None:
                 cgroup.end(self.group)
             raise
@@ -225,7 +225,11 @@ def zygote(root: str, requests: int, lock: int) -> None:
         for line in lines:
             if not line.endswith(b"\n"):
                 return  # the service died while it wrote
-            if os.fork() == 0:
+            try:
+                child = os.fork()
+            except OSError:  # no process is to be had: the service asks again
+                continue
+            if child == 0:
                 status = 1
                 try:
                     os.close(requests)

@@ -34,9 +34,10 @@ class Zygote:
         return process.pid if process is not None and process.poll() is None else None
 
     def ask(self, request: bytes) -> bool:
-        """Hand it a request (a line). False: it was dead, and asking again will call another."""
-        if self._process is None:
-            self._call()
+        """Hand it a request (a line). False: it was dead, and asking again will call another, or
+        none could be called."""
+        if self._process is None and not self._call():
+            return False
         try:
             while request:
                 request = request[os.write(self._requests, request) :]
@@ -52,7 +53,7 @@ class Zygote:
             self._process.wait()
             self._process = None
 
-    def _call(self) -> None:
+    def _call(self) -> bool:
         root = str(Path(__file__).resolve().parents[3])
         boot = (
             f"import sys; sys.path.insert(0, {root!r}); "
@@ -62,12 +63,18 @@ class Zygote:
         with contextlib.suppress(OSError):  # room for a pass that starts hundreds
             fcntl.fcntl(read, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
         where = map(str, (self._root, read, self._lock))
-        self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", boot, *where],
-            pass_fds=(read, self._lock),
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-            cwd="/",
-            env=environment.scrubbed(os.environ),
-        )
-        os.close(read)
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-c", boot, *where],
+                pass_fds=(read, self._lock),
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                cwd="/",
+                env=environment.scrubbed(os.environ),
+            )
+        except OSError:  # no process, or no memory
+            os.close(self._requests)
+            return False
+        finally:
+            os.close(read)
+        return True

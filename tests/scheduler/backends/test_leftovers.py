@@ -125,6 +125,19 @@ def test_memory_is_held_to_where_it_is_counted(tmp_path: Path) -> None:
     assert (group / "memory.oom.group").read_text() == "1"
 
 
+def test_processes_are_held_to_a_number_where_they_are_counted(tmp_path: Path) -> None:
+    above = tmp_path / "supervisor"
+    cgroup.base(above)
+    assert (tmp_path / "cgroup.subtree_control").read_text() == "+pids", "written last, alone"
+    group = tmp_path / "pellucid-1"
+    group.mkdir()
+    (group / "pids.max").touch()
+    (group / "memory.max").touch()
+    cgroup.make(group, None)
+    assert (group / "pids.max").read_text() == str(cgroup.PIDS)
+    assert (group / "memory.max").read_text() == ""
+
+
 def test_of_a_group_that_does_not_end_its_processes_are_told(tmp_path: Path) -> None:
     (tmp_path / "below").mkdir()
     (tmp_path / "below" / "cgroup.procs").write_text("12\n")

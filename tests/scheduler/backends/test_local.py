@@ -320,6 +320,65 @@ def test_a_zygote_that_was_killed_is_replaced_and_asked_again(site: ThisHost) ->
     assert (site.begins("a"), site.begins("b")) == (1, 1)
 
 
+NO_PROCESS = """
+import os
+really, calls = os.fork, 0
+def fork():
+    global calls
+    calls += 1
+    if calls in {fails}:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+    return really()
+os.fork = fork
+"""
+
+
+@pytest.mark.parametrize(
+    ("fails", "what", "begins"),
+    [((1, 2), Happened.ENDED, 1), ((2,), Happened.NOT_STARTED, 0)],
+    ids=["for a shim", "for the command"],
+)
+def test_where_no_process_is_to_be_had_the_zygote_lives(
+    site: ThisHost,
+    monkeypatch: pytest.MonkeyPatch,
+    fails: tuple[int, ...],
+    what: Happened,
+    begins: int,
+) -> None:
+    zygotes, really = [], subprocess.Popen
+
+    def popen(args: list[str], **more: Any) -> subprocess.Popen[bytes]:
+        args = [*args[:4], NO_PROCESS.format(fails=fails) + args[4], *args[5:]]
+        zygotes.append(really(args, **more))
+        return zygotes[-1]
+
+    monkeypatch.setattr(subprocess, "Popen", popen)
+    monkeypatch.setattr("scheduler.backends.local.backend.RESEND_S", 0.1)
+    backend = site.open()
+    backend.launch(a_launch(site.command(Does.ENDS)))
+    told = last(hear(backend, site))
+    assert (told.what, site.begins("a"), len(zygotes)) == (what, begins, 1)
+
+
+def test_a_zygote_that_cannot_be_called_is_called_again(
+    site: ThisHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusals, really = [errno.EAGAIN, errno.ENOMEM, errno.EAGAIN], subprocess.Popen
+
+    def popen(args: list[str], **more: Any) -> subprocess.Popen[bytes]:
+        if refusals:
+            raise OSError(refusals.pop(), "no process")
+        return really(args, **more)
+
+    monkeypatch.setattr(subprocess, "Popen", popen)
+    backend = site.open()
+    files = os.listdir("/proc/self/fd")
+    backend.launch(a_launch(site.command(Does.ENDS)))
+    assert os.listdir("/proc/self/fd") == files, "no pipe is left open"
+    assert last(hear(backend, site)).what is Happened.ENDED
+    assert (refusals, site.begins("a")) == ([], 1)
+
+
 def a_claim(spool: Spool, **more: object) -> None:
     """An attempt whose shim has claimed it and nothing more."""
     claim = {
