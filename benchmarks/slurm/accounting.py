@@ -32,7 +32,7 @@ def start_database(folder: Path, processes: Processes, ready: Ready) -> None:
     home = folder / "mariadb"
     home.mkdir(mode=0o755)
     shutil.chown(home, DATABASE_USER)
-    arguments = ["--no-defaults", f"--datadir={home}/data"]
+    arguments = ["--no-defaults", f"--datadir={home}/data", f"--tmpdir={home}"]
     made = subprocess.run(
         [
             *as_user(DATABASE_USER),
