@@ -26,6 +26,7 @@ def addresses(
     parts |= {"change": "/act?do=change&gpus=2", "cancel": "/act?do=cancel"}
     yield from ((name, f"/jobs/{waits}{rest}") for name, rest in parts.items())
     like = "/jobs?vc=vision&owner=ada&like=waits-long&gpus=8&phase=queued"
+    yield "group-hold", like.replace("/jobs?", "/group/act?") + "&do=hold"
     yield from (("group", like), ("links", "/links"), ("settings", "/settings"))
     yield "missing", "/jobs/nothing-there"
     if operator:

@@ -1,4 +1,4 @@
-"""What is done about a job from its page: changed, held, released, cancelled.
+"""What is done about a job from its page: changed, held, released, cancelled. And about a group.
 
 Each is previewed first, by a GET that changes nothing, and then confirmed by a form of that page,
 which carries what was previewed.
@@ -6,7 +6,7 @@ which carries what was previewed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -17,14 +17,16 @@ from starlette.responses import RedirectResponse, Response
 from scheduler.service.api import acting as api
 from scheduler.service.api import jobs
 from scheduler.service.api.auth import Asking, form
+from scheduler.service.api.changes import Changes
 from scheduler.service.api.problems import Problem
-from scheduler.service.api.schemas import ChangeRequest
+from scheduler.service.api.schemas import MOST_CANCELLED, CancelRequest, ChangeRequest
 from scheduler.service.api.shapes import JobChange
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store.reads import UnknownJob, VisibleQueries
 from scheduler.service.log.store.visibility import Viewer
+from scheduler.service.pages.groups import of_group
 from scheduler.service.pages.queries import PageQueries
-from scheduler.service.pages.routes import show
+from scheduler.service.pages.routes import Word, show
 
 router = APIRouter(include_in_schema=False)
 FIELDS = ("do", "gpus", "limit_h", "share", "vc")
@@ -52,6 +54,76 @@ async def preview(
 async def act(request: Request, viewer: Asking, job_id: str) -> Response:
     """Do it (`do`: change, hold, release or cancel; of a change also what is different)."""
     return await _answer(request, viewer, job_id, form(request), preview=False)
+
+
+@router.get("/group/act")
+def preview_of_group(
+    request: Request,
+    viewer: Asking,
+    do: Word = "",
+    vc: Word = "",
+    owner: Word = "",
+    like: Word = "",
+    gpus: int = 0,
+    phase: Word = "",
+) -> Response:
+    """Which jobs of a group (`pages.groups`) would be held, released or cancelled."""
+    view: VisibleQueries = request.app.state.reads.seen_by(viewer)
+    told: dict[str, Any] = {"do": do, "ids": [], "left": 0, "more": 0, "problem": ""}
+    status = 200
+
+    def build(queries: PageQueries) -> Mapping[str, Any]:
+        found = of_group(queries, (vc, owner or viewer.name, like, gpus, phase))
+        ids = [one.job_id for one in found[:MOST_CANCELLED]]
+        told["ids"], told["left"] = _many(request, view, do, ids, preview=True)
+        return {**told, "more": len(found) - len(ids), "like": like, "vc": vc}
+
+    try:
+        return show(request, viewer, "group_change.html", "", build)
+    except Problem as problem:
+        told["problem"], status = problem.sentence, problem.status
+        told |= {"like": like, "vc": vc}
+    return show(request, viewer, "group_change.html", "", lambda _: told, status=status)
+
+
+@router.post("/group/act")
+def act_on_group(request: Request, viewer: Asking) -> Response:
+    """Do it, to the jobs that were previewed."""
+    view: VisibleQueries = request.app.state.reads.seen_by(viewer)
+    given = form(request)
+    _many(request, view, given.get("do", ""), given.get("jobs", "").split(), preview=False)
+    return RedirectResponse(f"{request.scope.get('root_path', '')}/", 303)
+
+
+def _many(
+    request: Request, view: VisibleQueries, deed: str, ids: Sequence[str], *, preview: bool
+) -> tuple[list[str], int]:
+    """Jobs to which it is done, and how many of the others there are."""
+    if deed not in DEEDS[1:]:
+        raise Problem(422, "invalid-request", "jobs can be held, released or cancelled")
+    if not ids:
+        return [], 0
+    ids = ids[:MOST_CANCELLED]
+    if deed == "cancel":
+        many = api.cancel_many(CancelRequest(jobs=list(ids)), request, view, preview)
+        return many.asked, len(ids) - len(many.asked)
+    changes: Changes = request.app.state.changes
+    work = api.Acting(changes, view.viewer)
+    events = []
+    refused: Problem | None = None
+    for job in view.those(ids):
+        try:
+            asked = work.hold(job) if deed == "hold" else work.release(job)
+        except Problem as problem:
+            refused = problem
+            continue
+        if asked.event is not None:
+            events.append(asked.event)
+    if refused and not events:
+        raise refused
+    if not preview:
+        changes.write(events)
+    return [event.job_id for event in events], len(ids) - len(events)
 
 
 async def _answer(

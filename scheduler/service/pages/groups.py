@@ -80,13 +80,21 @@ class GroupPage:
     next: int | None
 
 
-def members(queries: PageQueries, wanted: tuple[str, str, str, int, str], first: int) -> GroupPage:
-    """One page of a group: `wanted` is its vc, owner, like, gpus and phase."""
-    same = [
+Wanted = tuple[str, str, str, int, str]  # vc, owner, like, gpus and phase of a group
+
+
+def of_group(queries: PageQueries, wanted: Wanted) -> list[Brief]:
+    """All jobs of a group, in the order they were submitted."""
+    return [
         one
         for one in queries.briefs()
         if (one.vc, one.owner, alike(one.name), one.gpus, one.phase) == wanted
     ]
+
+
+def members(queries: PageQueries, wanted: Wanted, first: int) -> GroupPage:
+    """One page of a group."""
+    same = of_group(queries, wanted)
     first = min(max(first, 0), len(same))
     ids = [one.job_id for one in same[first : first + ROWS]]
     rows = {job.job_id: job for job in queries.those(ids)}

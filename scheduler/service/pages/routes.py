@@ -81,14 +81,22 @@ def group(
         viewer,
         "group.html",
         "",
-        lambda queries: {"g": members(queries, wanted, first), "now": queries.now()},
+        lambda queries: {
+            "g": members(queries, wanted, first),
+            "now": queries.now(),
+            "acts": _acts(request, viewer),
+        },
     )
+
+
+def _acts(request: Request, viewer: Viewer) -> bool:
+    return viewer.role is not Role.VIEWER and not request.app.state.settings.follows
 
 
 @router.get("/jobs/{job_id}")
 def job(request: Request, viewer: Asking, job_id: str, codes: str | None = None) -> Response:
     """One job; with `codes`, reason codes beside the words."""
-    acts = viewer.role is not Role.VIEWER and not request.app.state.settings.follows
+    acts = _acts(request, viewer)
     return show(
         request,
         viewer,

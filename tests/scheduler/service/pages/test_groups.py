@@ -10,6 +10,7 @@ from fastapi.testclient import TestClient
 from scheduler.service.pages.groups import alike, grouped
 from scheduler.service.pages.queries import Brief
 from tests.scheduler.service.pages.conftest import Lived, submit_many
+from tests.scheduler.service.pages.test_operations import fields
 
 
 def test_names_of_a_sweep_are_alike() -> None:
@@ -63,6 +64,45 @@ def test_a_thousand_jobs_are_all_there(lived: Lived) -> None:
     assert "Your jobs, by kind" not in grace.get("/").text
     assert "None of these" in grace.get(links[0]).text
     assert "sweep-lr" in unescape(lived.browser("olga").get(links[0]).text).partition("<table")[2]
+
+
+def test_a_group_is_held_released_and_cancelled_after_a_preview(lived: Lived) -> None:
+    hers = lived.submit("grace.hopper", gpus=4, vc="vision")
+    lived.settle(1)
+    for seed in range(3):
+        lived.submit("ada.byron", gpus=4, vc="vision", name=f"sweep-{seed}")
+    lived.settle(1)
+    ada, grace = lived.browser("ada.byron"), lived.browser("grace.hopper")
+
+    def phases() -> set[str]:
+        return {job.phase for job in _all(lived.see("ada.byron")) if job.name.startswith("sweep-")}
+
+    for deed, before, after in (
+        ("hold", "queued", "held"), ("release", "held", "queued"), ("cancel", "queued", "cancelled")
+    ):  # fmt: skip
+        assert phases() == {before}
+        group = f"/jobs?vc=vision&owner=ada.byron&like=sweep-%23&gpus=4&phase={before}"
+        assert f"do={deed}" in ada.get(group).text
+        asked = group.replace("/jobs?", "/group/act?") + f"&do={deed}"
+        seq = lived.store.last_seq()
+        preview = ada.get(asked)
+        assert preview.status_code == 200
+        assert "3 jobs of vision" in preview.text
+        assert lived.store.last_seq() == seq, "a preview changes nothing"
+        assert "nothing to do for any" in grace.get(asked).text
+        forged = {**fields(preview.text), "csrf": "x"}
+        assert ada.post("/group/act", data=forged).status_code == 403
+        others = {
+            **fields(preview.text),
+            "csrf": fields(grace.get(f"/jobs/{hers}/act?do=cancel").text)["csrf"],
+        }
+        grace.post("/group/act", data=others)
+        lived.settle(1)
+        assert phases() == {before}, "hers alone"
+        assert ada.post("/group/act", data=fields(preview.text)).status_code == 303
+        lived.settle(1)
+        assert phases() == {after}
+    assert ada.get("/group/act?do=dance").status_code == 422
 
 
 def _walk(browser: TestClient, link: str) -> list[str]:
