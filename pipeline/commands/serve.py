@@ -14,9 +14,7 @@ from pipeline.console import user_errors
 if TYPE_CHECKING:
     from scheduler.service.log.restart import Choice, FileDiffers
 
-UNMEASURED = (
-    "learns_speeds is without effect here: nobody measures how fast jobs run that share GPUs."
-)
+UNMEASURED = "How fast jobs run that share GPUs is not measured here: learns_speeds has no effect."
 DEMO_CLUSTER = Path(__file__).parents[1] / "worlds" / "clusters" / "demo.yaml"  # from any folder
 
 

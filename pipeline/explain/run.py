@@ -40,6 +40,9 @@ class RunError(ValueError):
     """A run's folder that lacks something or cannot be read. One line, for a person."""
 
 
+LISTED = "jobs.parquet there lists all, and a report those worth a look"
+
+
 class UnknownJob(RunError):
     """No job of that id in the run.
 
@@ -49,7 +52,7 @@ class UnknownJob(RunError):
 
     def __init__(self, job_id: str, folder: Path, close: list[str]):
         self.close = close
-        hint = f"; close to it: {', '.join(close)}" if close else ""
+        hint = f"; close to it: {', '.join(close)}" if close else f"; {LISTED}"
         super().__init__(f"no job {job_id!r} in {folder}{hint}")
 
 

@@ -208,6 +208,10 @@ def _said(value: str, unit: str, feature: str) -> str:
         return factor(factor_of(number))
     if unit == "ln odds":
         return percent(1.0 / (1.0 + factor_of(-number)))
+    if unit == "ln s":
+        return factor(factor_of(number))
+    if unit == "MiB" and number >= 1024:
+        return f"{number / 1024:.4g} GiB"
     return f"{number:.4g} {unit}".strip()
 
 

@@ -147,14 +147,14 @@ def overtaking(action: Action, reason: Reason, fewer: bool) -> str:
     if action is Action.PACK:
         return "shared the GPUs of a running job"
     if action is Action.PROFILE:
-        return "was profiled for a few minutes"
+        return "took a few minutes to be profiled"
     if reason is Reason.BORROWED:
         return "ran on idle GPUs of another virtual cluster"
     if reason is Reason.BACKFILLED:
         return "ran on GPUs kept for a job that could not have them yet"
     if reason is Reason.WAITED_TOO_LONG:
         return "had GPUs kept for it"
-    return "asked for fewer GPUs" if fewer else "was before it in line by then"
+    return "asked for fewer GPUs" if fewer else "came before it in line by then"
 
 
 def overtaken_words(by: Mapping[str, int]) -> str:

@@ -164,8 +164,9 @@ class WhatIf:
         is_now = _forecast(futures, base, job_id, why_stuck(futures.core, job_id))
         then = _forecast(futures, made, job_id, why_stuck(trial, job_id))
         gain_s = _gain(is_now, then, futures.now + futures.horizon_s)
-        if self.as_told is not None:
-            as_told = self.as_told(job_id, is_now)
+        as_told = self.as_told(job_id, is_now) if self.as_told is not None else None
+        # a start that should have been by now says nothing of what a change would move
+        if as_told is not None and (as_told.start_p50 or inf) > futures.now:
             then = _beside(as_told, is_now, then)
             is_now = replace(as_told, starts=is_now.starts)
             if gain_s is not None and is_now.start_p50 and then.start_p50:

@@ -152,6 +152,8 @@ class Answers:
     def _after(self, job_id: str, other: str) -> dict[str, Any]:
         """Why another job went, or goes, before this one. LookupError when it was in no queue."""
         core, record = self._of.state.core, self._of.state.ledger.records.get(other)
+        if other == job_id:
+            raise LookupError("it is the same job; name another")
         if core.knows(other):
             beside = core.known(other)
         elif record is not None and record.key is not None:

@@ -14,7 +14,7 @@ from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.explain.whatif.changes import Change, NotPossible
 from scheduler.explain.whatif.counterfactuals import WhatIf, candidates, told
-from scheduler.explain.whatif.forecasts import Futures
+from scheduler.explain.whatif.forecasts import Futures, StartForecast
 from scheduler.explain.whatif.memory import Memory
 from scheduler.policies.fifo import FifoSkip
 from scheduler.testing.builders import Desk, a_job, cluster_of, pellucid
@@ -42,6 +42,18 @@ def test_fewer_gpus_start_at_once_and_it_is_decided_not_foreseen() -> None:
     assert (outcome.gain_s, outcome.earlier, outcome.futures) == (500.0, 9, 9)
     assert outcome.assumed == ("it lasts as long as it would with the GPUs it asks for now",)
     assert desk.core.known("large").job.gpus == 4
+
+
+def test_a_start_that_should_have_been_by_now_says_nothing_of_a_change() -> None:
+    desk, memory = busy()
+
+    def late(job_id: str, made: StartForecast) -> StartForecast:
+        return replace(made, made_at=10.0, start_p50=20.0, start_p90=40.0)
+
+    asking = WhatIf(Futures(desk.core, memory, 100.0), samples=9, as_told=late)
+    outcome = asking.ask("late", Change(first=True), others=True)
+    assert (outcome.now.start_p50, outcome.then.start_p50) == (1200.0, 600.0)
+    assert (outcome.gain_s, outcome.earlier) == (600.0, 9)
 
 
 def test_more_gpus_are_answered_too() -> None:

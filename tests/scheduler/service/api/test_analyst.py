@@ -106,6 +106,8 @@ def test_why_after_another_and_the_order_tell_the_terms_of_both(answered: Servic
     assert alice.get(f"{JOBS}/{second}/after", params={"other": theirs}).status_code == 404
     assert told["why"].startswith(("its terms sum to less", "both count the same"))
     assert after_lines(told)[-1].startswith("sum ")
+    same = alice.get(f"{JOBS}/{second}/after", params={"other": second}).json()
+    assert same["unavailable"] == "it is the same job; name another"
     elsewhere = [answered.submit("bob.noyce", gpus=4, vc="speech") for _ in range(2)][1]
     answered.turn(2)
     asked = answered.by("bob.noyce").get(f"{JOBS}/{theirs}/after", params={"other": elsewhere})
