@@ -152,7 +152,8 @@ def _headline(
         text = f"{who} waits" if still and not waited else f"{who} waited {duration(waited)}"
         if waits[0].share < 0.995 and waited:
             text += f", {percent(waits[0].share)} of it"
-        text += f" because: {waits[0].sentence}."
+        several = f", as the longest of {waits[0].spells} such waits began"
+        text += f" because{several if waits[0].spells > 1 else ''}: {waits[0].sentence}."
     else:
         text = f"{who} did not have to wait."
     if job.end_time is None:
