@@ -22,7 +22,7 @@ from scheduler.service.api.problems import Problem
 from scheduler.service.api.schemas import MOST_CANCELLED, CancelRequest, ChangeRequest
 from scheduler.service.api.shapes import JobChange
 from scheduler.service.log.record import Phase
-from scheduler.service.log.store.reads import UnknownJob, VisibleQueries
+from scheduler.service.log.store.reads import JOB_ID, UnknownJob, VisibleQueries
 from scheduler.service.log.store.visibility import Viewer
 from scheduler.service.pages.groups import of_group
 from scheduler.service.pages.queries import PageQueries
@@ -101,9 +101,9 @@ def _many(
     """Jobs to which it is done, and how many of the others there are."""
     if deed not in DEEDS[1:]:
         raise Problem(422, "invalid-request", "jobs can be held, released or cancelled")
+    ids = [job_id for job_id in ids if JOB_ID.fullmatch(job_id)][:MOST_CANCELLED]
     if not ids:
         return [], 0
-    ids = ids[:MOST_CANCELLED]
     if deed == "cancel":
         many = api.cancel_many(CancelRequest(jobs=list(ids)), request, view, preview)
         return many.asked, len(ids) - len(many.asked)

@@ -90,6 +90,8 @@ def test_a_group_is_held_released_and_cancelled_after_a_preview(lived: Lived) ->
         assert "3 jobs of vision" in preview.text
         assert lived.store.last_seq() == seq, "a preview changes nothing"
         assert "nothing to do for any" in grace.get(asked).text
+        odd = {**fields(preview.text), "jobs": "x" * 65 + " '--"}
+        assert ada.post("/group/act", data=odd).status_code == 303, "no such jobs: nothing is done"
         forged = {**fields(preview.text), "csrf": "x"}
         assert ada.post("/group/act", data=forged).status_code == 403
         others = {
