@@ -115,11 +115,13 @@ def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def test_a_job_goes_through_the_service(service: Path) -> None:
     _, submit, ps, why = (installed(one(start)) for start in SERVICE)
-    submitted = shell(submit, service)
-    job = submitted.split()[0]
+    first, job = (shell(submit, service).split()[0] for _ in range(2))
     assert job in shell(ps, service)
-    assert shell(why.replace("JOB", job), service).startswith(f"{job} is ")
-    shell(f"pellucid cancel {job}", service)
+    told = shell(why.replace("JOB", job), service)
+    assert told.startswith(f"{job} is queued")
+    assert f"without running job {first}" in " ".join(told.split())
+    for each in (job, first):
+        shell(f"pellucid cancel {each}", service)
 
 
 def test_the_answer_it_opens_with_is_that_of_the_command_above_it(service: Path) -> None:

@@ -383,6 +383,19 @@ def test_the_headline_names_winner_margin_certainty_and_yardstick() -> None:
     )
 
 
+def test_the_headline_says_what_the_shortest_average_costs() -> None:
+    made = [fake("fifo", 7200), fake("lucid", 3600), fake("srtf", 1800, oracle=True)]
+    waits = [(7200.0, 7200.0), (7300.0, 18000.0), (60.0, 60.0)]
+    for run, (p99, wide) in zip(made, waits, strict=True):
+        run.figures.update(p99_queue_s_mean=p99, max_queue_large_s_mean=wide)
+    paired = [Difference("fifo", "lucid", 3600.0, 60.0)]
+    said = policies.headline(Comparison("", [0, 1], made, paired))
+    assert said[2] == (  # p99 is within 5 %, and yardsticks are no choice
+        "It is not the best in everything: the longest wait of a job of more than 8 GPUs is 5 h "
+        "(fifo: 2 h)."
+    )
+
+
 @pytest.mark.parametrize(
     ("error", "seeds", "verdict"),
     [
