@@ -35,6 +35,9 @@ def make(request: Request, viewer: Asking, job_id: str) -> Response:
         problem = f"A link holds for one of: {', '.join(shares.LASTS_S)}."
         return _page(request, viewer, job_id, problem=problem, status=422)
     job_id = request.app.state.reads.seen_by(viewer).job(job_id).job_id
+    if viewer.role is Role.VIEWER:  # who could not revoke it either
+        problem = "A viewer's token reads, and makes no links."
+        return _page(request, viewer, job_id, problem=problem, status=403)
     authenticator: Authenticator = request.app.state.authenticator
     try:
         with request.app.state.store.writing() as connection:
@@ -103,6 +106,7 @@ def _page(
 ) -> Response:
     def build(queries: PageQueries) -> Mapping[str, Any]:
         told = {"share": share, "link": link, "problem": problem, "lasts": list(shares.LASTS_S)}
-        return {"job": queries.job(job_id), **told}
+        may = viewer.role is not Role.VIEWER
+        return {"job": queries.job(job_id), "may": may, **told}
 
     return show(request, viewer, "share.html", "", build, status=status)

@@ -9,11 +9,13 @@ from html import unescape
 from random import Random
 
 import pytest
+from fastapi.testclient import TestClient
 
 from scheduler.service.api import shares, tokens
 from scheduler.service.api.limits import Limits
 from scheduler.service.app import create_app
 from scheduler.service.log.store.reads import Reads
+from scheduler.service.log.store.visibility import Role
 from tests.scheduler.service.pages.conftest import Lived
 from tests.scheduler.service.pages.test_operations import fields
 
@@ -171,6 +173,21 @@ def test_a_link_is_listed_and_revoked_alone(lived: Lived, jobs: tuple[str, str, 
     assert gone.status_code == 303
     assert [_guest(lived, link)[0] for link in (first, second, by_operator)] == [200, 404, 200]
     assert len(lived.browser("olga").get("/api/v1/links").json()) == 2
+
+
+def test_a_token_that_only_reads_makes_no_link(lived: Lived, jobs: tuple[str, str, str]) -> None:
+    """It made one, which it could not revoke."""
+    viewer, now = lived.viewer("ada.byron"), time.time()
+    _, secret = tokens.create(lived.store, viewer.name, Role.VIEWER, vcs=viewer.vcs, now=now)
+    reads = TestClient(lived.app, headers={"Authorization": f"Bearer {secret}"})
+    page = reads.get(f"/jobs/{jobs[1]}/share")
+    assert page.status_code == 200
+    assert "Make a link" not in page.text
+    assert "/share" not in reads.get(f"/jobs/{jobs[1]}").text
+    refused = reads.post(f"/jobs/{jobs[1]}/share", data={"lasts": "1 day"})
+    assert refused.status_code == 403
+    assert "A viewer&#39;s token reads, and makes no links." in refused.text
+    assert lived.browser("olga").get("/api/v1/links").json() == []
 
 
 def test_an_owner_has_so_many_links_and_no_more(
