@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from benchmarks.pages import mistake
-from scheduler.service.settings import Settings
+from scheduler.service.settings import ORDER_LEASE_S, Settings
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
 UNITS = sorted(DEPLOY.rglob("*.service"))
@@ -56,6 +56,7 @@ def test_order_is_taken_back_by_the_configuration_of_the_service() -> None:
     config = "--config /etc/pellucid/service.yaml"
     assert config in said["ExecStart"]
     assert said["ExecStopPost"].endswith(config)
+    assert float(said["TimeoutStopSec"]) >= ORDER_LEASE_S + 10, "it waits for a lease first"
     assert mistake(["pellucid", *said["ExecStopPost"].split()[1:]]) is None
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import yaml
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -20,6 +20,9 @@ from pydantic_settings import (
 )
 
 from features.plugins import load
+
+# After a stop `pellucid slurm release-all` waits for a lease; the unit gives it 30 s in all.
+ORDER_LEASE_S = 20.0
 
 
 class SettingsError(ValueError):
@@ -55,7 +58,8 @@ class Settings(BaseSettings):
         auth: whether a token is asked for; `auto` = on anything but loopback.
         single_tenant: all who have a token trust each other with everything: jobs of a service that
             does not run as root run in one account, its own.
-        lease_s: a decider that is not heard of for so long is replaced, seconds.
+        lease_s: a decider that is not heard of for so long is replaced, seconds; with `slurm_mode`
+            order at most 20.
         poll_s: longest time between two reads of the log, seconds.
         bundle_poll_s: the champion is checked this often, seconds.
         export_every: finished jobs are exported each time so many have ended; 0 = never.
@@ -120,6 +124,14 @@ class Settings(BaseSettings):
             raise ValueError("give sqlite:///PATH or postgresql://USER@HOST/DATABASE")
         return url
 
+    @model_validator(mode="after")
+    def _waited_for(self) -> Self:
+        if self.follows and self.slurm_mode == "order" and self.lease_s > ORDER_LEASE_S:
+            raise ValueError(
+                f"lease_s is {self.lease_s:g}: with slurm_mode order at most {ORDER_LEASE_S:g}"
+            )
+        return self
+
     @property
     def loopback(self) -> bool:
         """True when only this machine can reach the API."""
@@ -170,7 +182,9 @@ def read_settings(file: Path | None = None, **given: Any) -> Settings:
         read = Read(**{name: value for name, value in given.items() if value is not None})
     except ValidationError as error:
         first = error.errors()[0]
-        name = ".".join(map(str, first["loc"])) or "settings"
+        if not first["loc"]:  # of several together
+            raise SettingsError(first["msg"].removeprefix("Value error, ")) from None
+        name = ".".join(map(str, first["loc"]))
         raise SettingsError(f"{name} is {first.get('input')!r}: {first['msg']}") from None
     except (yaml.YAMLError, AttributeError, TypeError, ValueError) as error:
         why = str(error).splitlines()[0]

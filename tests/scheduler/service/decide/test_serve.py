@@ -98,6 +98,14 @@ class TestSettings:
             read_settings(path)
         assert "\n" not in str(raised.value)
 
+    def test_an_order_is_taken_back_in_the_time_that_a_unit_has(self, tmp_path: Path) -> None:
+        path = tmp_path / "service.yaml"
+        path.write_text("backend: slurm\nslurm_mode: order\nlease_s: 21\n")
+        with pytest.raises(SettingsError, match="lease_s is 21: with slurm_mode order at most 20"):
+            read_settings(path)
+        assert read_settings(path, lease_s=20.0).slurm_mode == "order"
+        assert read_settings(path, slurm_mode="advise").lease_s == 21.0
+
     def test_a_file_that_is_not_there(self, tmp_path: Path) -> None:
         with pytest.raises(SettingsError, match="no such file"):
             read_settings(tmp_path / "none.yaml")
