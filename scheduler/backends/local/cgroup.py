@@ -1,7 +1,8 @@
 """A control group (cgroup v2) for each attempt, below the service's own.
 
-What is begun in one stays in it, whatever session, parent or environment it takes, and is ended as
-one. Standard library only: the zygote runs without site-packages.
+What its processes begin stays in it, whatever session, parent or environment it takes, and is ended
+as one. What they have others begin (`systemd-run --user`, at, cron, ssh to this host) is not in it.
+Standard library only: the zygote runs without site-packages.
 """
 
 from __future__ import annotations

@@ -3,9 +3,12 @@ where there are none, and where it would not end nothing new is sent there."""
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +139,64 @@ def test_processes_are_held_to_a_number_where_they_are_counted(tmp_path: Path) -
     cgroup.make(group, None)
     assert (group / "pids.max").read_text() == str(cgroup.PIDS)
     assert (group / "memory.max").read_text() == ""
+
+
+BOMB = """
+import os, sys
+count = 0
+while True:
+    try:
+        pid = os.fork()
+    except OSError:
+        os.write(1, b"%d" % count)
+        sys.stdin.read()
+        break
+    if not pid:
+        sys.stdin.read()
+        os._exit(0)
+    count += 1
+"""
+
+
+def counts_processes() -> Path | None:
+    """Where a group can be made whose processes the kernel counts; a v1 one will do for a test."""
+    for above in (cgroup.base(), Path("/sys/fs/cgroup/pids")):
+        try:
+            trial = (above or Path()) / f"{cgroup.PREFIX}trial{os.getpid()}"
+            if above is not None and above.is_absolute():
+                trial.mkdir()
+                counts = (trial / "pids.max").exists()
+                trial.rmdir()
+                if counts:
+                    return above
+        except OSError:
+            continue
+    return None
+
+
+def test_the_kernel_holds_a_fork_bomb_to_that_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    above = counts_processes()
+    if above is None:
+        pytest.skip(
+            "needs a control group in which processes are counted, and the right to make it"
+        )
+    monkeypatch.setattr(cgroup, "PIDS", 20)
+    group = above / f"{cgroup.PREFIX}bomb{os.getpid()}"
+    cgroup.make(group, None)
+    command = [sys.executable, "-I", "-S", "-c", BOMB]
+    both = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    try:
+        with subprocess.Popen(command, preexec_fn=lambda: cgroup.enter(group), **both) as bomb:  # type: ignore[call-overload]
+            assert bomb.stdout.read(2) == b"19", "it is one of them itself"
+            assert len(cgroup.members(group)) == 20
+            bomb.stdin.close()
+    finally:
+        for _ in range(200):
+            with suppress(OSError):
+                group.rmdir()
+                break
+            time.sleep(0.05)
+    assert not group.exists()
 
 
 def test_of_a_group_that_does_not_end_its_processes_are_told(tmp_path: Path) -> None:
