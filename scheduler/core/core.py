@@ -517,7 +517,7 @@ class Core:
         queued.profile, queued.profiled = profile, profiled
         queued.submit_time += held_s
         if held_since is not None:
-            self._held[job.job_id] = queued_before
+            self._held[job.job_id] = queued_before or profiled  # nobody looks at it twice
             if not placement:
                 queued.held_since = held_since
                 return

@@ -205,6 +205,14 @@ def test_one_that_is_looked_at_is_held_when_that_is_over() -> None:
     assert desk.core.known("a").submit_time == 100.0, "held from 200 to 300"
 
 
+def test_one_that_was_looked_at_and_is_held_over_an_upgrade_is_not_looked_at_again() -> None:
+    stage = ProfilingStage(limit_s=200.0)
+    desk = Desk(lucid(), cluster_of(nodes=2, profiling=1), stage=stage)
+    desk.core.adopt(a_job("a", for_=1e6).job, 300.0, order=1, profiled=True, held_since=200.0)
+    desk.core.release("a", 400.0)
+    assert actions(desk.core.decide(400.0)) == [(Action.ENQUEUE, "a"), (Action.START, "a")]
+
+
 def test_one_that_waits_to_be_looked_at_is_held_there() -> None:
     desk = Desk(lucid(), cluster_of(nodes=2, profiling=1), stage=a_stage())
     desk.submit(a_job("runs", gpus=8, for_=1e6), a_job("a", gpus=8, for_=1e6))
