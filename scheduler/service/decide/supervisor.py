@@ -487,6 +487,10 @@ class Supervisor:
             for process in alive:
                 process.terminate()  # again: one that was just begun may not have listened yet
             alive[0].join(1.0)
+            self._kill_who_holds_up()
+            for child in self.children:  # others wait for what one that hangs has
+                if child.process is not None and child.process.is_alive():
+                    self._kill_if_it_hangs(child, time.monotonic())
             alive = [process for process in alive if process.is_alive()]
         for process in alive:
             self.log.error("process_killed", process=process.name)

@@ -405,6 +405,20 @@ def test_a_decider_hangs_when_nobody_heard_of_it_for_fifteen_seconds(tmp_path: P
         assert decider.process.kill.called
 
 
+def test_one_that_hangs_is_killed_in_a_stop_as_soon_as_else(tmp_path: Path) -> None:
+    """An earlier version gave it the ten seconds of a stop, and others waited for what it had."""
+    with socket.socket() as listening:
+        minding = Supervisor(given(tmp_path, backend="local"), listening)
+        decider = next(child for child in minding.children if child.name == "decider")
+        decider.process = process = mock.Mock()
+        process.exitcode = None
+        process.kill.side_effect = lambda: process.is_alive.configure_mock(return_value=False)
+        minding.counts.beats["decider"].value = time.monotonic() - 15.5
+        minding.log = mock.Mock()
+        minding._stop()
+        assert [one.args[0] for one in minding.log.error.call_args_list] == ["process_hangs"]
+
+
 def test_a_decider_that_hangs_is_killed_and_the_jobs_go_on(tmp_path: Path) -> None:
     """An earlier version let it hang for as long as it liked, and said that it decides."""
     settings = given(tmp_path, port=0, backend="local", fake_gpus=True, pace=1.0, log_level="info")
