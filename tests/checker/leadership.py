@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.checker.history import History
+from tests.checker.history import Entry, History
 
 MARGIN_S = 3.0  # for reading the log anew, and between two looks at the lease
 BACKOFF_S = 30.0  # longest pause before a process that died again and again is started
@@ -52,8 +52,7 @@ def _disturbed(history: History, start: float, end: float) -> list[float]:
     for one in history.records:
         at = one.get("at", 0.0)
         if one["what"] == "frozen":
-            # one that hangs for longer is killed
-            at += min(one["seconds"], history.begins.get("hangs_s", one["seconds"]))
+            at += _hangs_s(history, one)
         elif one["what"] == "died" and not one["where"]:
             continue  # by itself
         elif one["what"] not in ("died", "fault", "clock", "stopped"):
@@ -61,6 +60,24 @@ def _disturbed(history: History, start: float, end: float) -> list[float]:
         if one["at"] <= end and start - 1.0 <= at:
             found.append(min(at, end))
     return found
+
+
+def _hangs_s(history: History, frozen: Entry) -> float:
+    """For how long a process that was frozen is in the way: one that hangs for longer is killed.
+
+    By its supervisor; that one by systemd's watchdog, and it is in the way only while its decider
+    is none.
+    """
+    if frozen["role"] != "supervisor":
+        return min(frozen["seconds"], history.begins.get("hangs_s", float("inf")))
+    begin = frozen["at"]
+    end = begin + min(frozen["seconds"], history.begins.get("watchdog_s", float("inf")))
+    for one in (*history.by["frozen"], *history.by["died"]):
+        until = one["at"] + one.get("seconds", 1.0)
+        its_decider = one["process"].startswith(f"{frozen['process']}/decider")
+        if its_decider and one["at"] <= end and begin <= until:
+            return float(end - begin)
+    return 0.0
 
 
 def _stands_by(history: History, start: float, end: float) -> bool:

@@ -192,3 +192,36 @@ def test_who_was_frozen_or_killed_may_be_silent_for_the_lease() -> None:
     assert check(history) == []
     a(history, "frozen")["seconds"] = 5.0
     assert any("nobody decided" in line for line in check(history))
+
+
+def test_a_decider_that_hangs_with_its_supervisor_is_waited_for_until_the_watchdog() -> None:
+    history = right()
+    history[0] |= {"hangs_s": 16.0, "watchdog_s": 24.0}
+    history += [
+        {"what": "started", "at": 0.2, "role": "decider", "process": "b/decider.2"},
+        {"what": "frozen", "at": 3.5, "role": "decider", "process": "a/decider.1", "seconds": 90.0},
+        {"what": "frozen", "at": 4.0, "role": "supervisor", "process": "a", "seconds": 90.0},
+        LATER,
+        a_call("list", "", at=31.0),
+    ]
+    assert check(history) == []
+    a(history, "frozen", role="supervisor")["process"] = "b"
+    assert any("nobody decided" in line for line in check(history))
+
+
+def test_a_job_is_looked_at_again_only_where_its_gpus_were_changed() -> None:
+    history = right()
+    history += [
+        record | {"purpose": "profile", "attempt": attempt}
+        for attempt in (2, 3)
+        for record in ran("a", 1.6, 1.7)
+    ]
+    history += [a_line(seq, "decided", cause=2) for seq in (2, 3)]
+    history += [
+        {"what": "decision", "event": event, "job": "a", "action": "profile", "nodes": [0]}
+        for event in (2, 20)
+    ]
+    history.append(a_line(20, "decided", cause=19))
+    assert any("began 3 times" in line for line in check(history))
+    history.append(a_line(12, "changed", "a", gpus=1))
+    assert not any("began 3 times" in line for line in check(history))
