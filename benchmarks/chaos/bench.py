@@ -122,6 +122,7 @@ def _install_supervisor(patches: system.Patches) -> None:
     patches.put(supervisors, "get_context", lambda _: SimpleNamespace(Process=system.Child))
     patches.put(supervisors, "_told_by_signal", system.told_by_signal)
     patches.put(supervisors, "_end_with_parent", system.end_with_parent)
+    patches.put(supervisors, "notify", system.notify)
     patches.put(supervisors, "run_api", lambda *args: PLAYED[0].run_api(*args))
     patches.put(supervisors, "prepare", lambda _: None)  # it was, before it was copied
     threads = SimpleNamespace(Thread=system.Thread, Event=system.Event)

@@ -52,7 +52,8 @@ class Host:
 class Process:
     """A process. Its threads die with it; `on_death` is what its kernel would clear up.
 
-    `ends_with_parent`: it is killed when its parent has ended.
+    `ends_with_parent`: it is killed when its parent has ended. `heard_at`: when it told its service
+    manager last that it is alive.
     """
 
     pid: int
@@ -65,6 +66,7 @@ class Process:
     why: str = ""
     ends_with_parent: bool = False
     stopped_at: float = 0.0
+    heard_at: float = 0.0
     frozen_until: float = 0.0
     threads: list[Fiber] = field(default_factory=list)
     told: list[int] = field(default_factory=list)  # signals
@@ -136,7 +138,7 @@ class Kernel:
     # --- processes --------------------------------------------------------------------------
 
     def process(self, name: str, host: Host, parent: Process | None = None) -> Process:
-        made = Process(next(self._pids), name, host, parent)
+        made = Process(next(self._pids), name, host, parent, heard_at=self.clock)
         self.processes[made.pid] = made
         return made
 

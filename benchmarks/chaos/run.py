@@ -36,6 +36,7 @@ POLICIES = ("pellucid", "pellucid", "lucid", "fifo-skip", "qssf")
 CLUSTER = ClusterSpec({"left": 2, "right": 1}, 4, gpu_type="V100", name="chaos")
 PEOPLE = {"ann": Role.SUBMITTER, "bob": Role.SUBMITTER, "olga": Role.OPERATOR}
 HANGS_S = 16.0  # a decider that says nothing for so long is killed, by the documentation
+WATCHDOG_S = 90.0  # and a supervisor, by systemd: WatchdogSec=60, TimeoutStopSec=30
 MOST_WAITING = 6
 QUIET_S = 400.0  # after the last fault everything is over within
 
@@ -234,8 +235,9 @@ class Simulation:
     def _direct(self) -> None:
         kernel = self.kernel
         self.note(
-            "begins", nodes=_nodes(), lease_s=LEASE_S, hangs_s=HANGS_S, most_waiting=MOST_WAITING
-        )
+            "begins", nodes=_nodes(), lease_s=LEASE_S, hangs_s=HANGS_S, watchdog_s=WATCHDOG_S,
+            most_waiting=MOST_WAITING,
+        )  # fmt: skip
         self.serve("one")
         self.serve("two")
         people = [
@@ -297,7 +299,7 @@ class Simulation:
         self.kernel.kill(process, f"{process.role}: any moment")
 
     def _freeze(self, draw: random.Random, process: Process) -> None:
-        self.kernel.freeze(process, draw.choice([0.5, 2.0, 5.0, 12.0, 40.0]))
+        self.kernel.freeze(process, draw.choice([0.5, 2.0, 5.0, 12.0, 40.0, 150.0]))
 
     def _set_clock(self, draw: random.Random, _: Process) -> None:
         self.host.wall_s += draw.choice([-3600.0, -30.0, -2.0, 2.0, 30.0, 3600.0])
@@ -332,8 +334,10 @@ class Simulation:
         self.note("promoted")
 
     def _restart(self) -> None:
-        """As a service manager does: what ended is started again."""
+        """As a service manager does: what hangs is killed, what ended is started again."""
         for name, process in list(self.services.items()):
+            if self.kernel.clock - process.heard_at > WATCHDOG_S - 1.0 and not process.dead:
+                self.kernel.kill(process, "supervisor: watchdog")
             if process.dead and not process.threads:
                 self.serve(name)
 

@@ -249,6 +249,12 @@ def told_by_signal() -> list[int]:
     return _running().me.told
 
 
+def notify(_: str) -> None:
+    """sd_notify of the calling process."""
+    kernel = _running()
+    kernel.me.heard_at = kernel.clock
+
+
 def end_with_parent() -> None:
     """PR_SET_PDEATHSIG of the calling process."""
     _running().me.ends_with_parent = True
