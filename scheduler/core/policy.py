@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from math import inf
+from math import inf, isnan
 from typing import ClassVar, Protocol
+
+import numpy as np
 
 from features.job import Job, Profile
 from models.bundle import Bundle
@@ -17,10 +19,16 @@ from scheduler.core.findings import Findings
 from scheduler.core.pairs import PairPredictor
 from scheduler.core.queue import QueuedJob
 from scheduler.core.quirks import NONE, Quirks
+from scheduler.core.rules import PolicyViolation
 from scheduler.core.settings import PolicySettings
 from scheduler.core.turn import Turn
 
 OrderTerms = tuple[tuple[str, float], ...]  # (what, seconds); the smaller sum goes first
+
+
+def is_number(key: object) -> bool:
+    """Whether something can be ordered by it: a policy of a site has no type checker."""
+    return isinstance(key, int | float | np.floating) and not isnan(key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +134,19 @@ class Policy:
         self.settings = settings or self.Settings()
 
     def prepare(self, queued: QueuedJob, now: float, estimator: Estimator) -> None:
-        """Called once before a job joins its queue: set its key (smaller goes first)."""
+        """Called once before a job joins its queue: set its key (smaller goes first).
+
+        Raises PolicyViolation where the policy's key is no number.
+        """
         if self.estimates:
             estimate = estimator.enqueued(queued.job, now)
             queued.estimate_s, queued.score = estimate.seconds, estimate.score
-        queued.key = self.key(queued, now)
+        key = self.key(queued, now)
+        if not is_number(key):
+            raise PolicyViolation(
+                f"{self.name}: the key of job {queued.job.job_id} is {key!r}, not a number"
+            )
+        queued.key = key
 
     def key(self, queued: QueuedJob, now: float) -> float:
         """Sort key of a job. The default is arrival order."""

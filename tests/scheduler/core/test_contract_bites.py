@@ -178,3 +178,15 @@ def test_an_honest_policy_is_not_accused() -> None:
     contract.check_same(before, after, until=99.0)
     with pytest.raises(AssertionError, match="other decisions"):
         contract.check_same(before, after, until=100.0)  # here the first a has ended
+
+
+@pytest.mark.parametrize("key", [(1, 2.0), float("nan"), None, "first"])
+def test_a_key_that_nothing_can_be_ordered_by_is_refused(key: object) -> None:
+    class Odd(Policy):
+        name = "odd"
+
+        def key(self, queued: QueuedJob, now: float) -> float:
+            return key  # type: ignore[return-value]
+
+    with pytest.raises(PolicyViolation, match=r"odd: the key of job a is .*, not a number"):
+        run(Odd())
