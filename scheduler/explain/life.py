@@ -151,7 +151,10 @@ def aside_of(own: Sequence[Decision]) -> int:
 
 
 def life(job: JobFacts, decisions: Sequence[Decision], until: float | None = None) -> list[Span]:
-    """The spans of a job from submission to end, or `until` now (None: the last is left open)."""
+    """The spans of a job from submission to end, or `until` now (None: the last is left open).
+
+    Without decisions it was started by somebody else, at its start time.
+    """
     spans: list[Span] = []
     phase, reason, since = Phase.WAITING, Reason.NOT_YET_EVALUATED, job.submit_time
     end = until if job.end_time is None else job.end_time
@@ -169,6 +172,10 @@ def life(job: JobFacts, decisions: Sequence[Decision], until: float | None = Non
         phase, reason, since = opened, why, at
     if phase is Phase.REFUSED:
         return spans
+    if not decisions and job.start_time is not None:
+        at = min(max(job.start_time, since), limit)
+        spans += [Span(phase, reason, since, at)] if at > since else []
+        phase, reason, since = Phase.RUNNING, Reason.NOT_YET_EVALUATED, at
     if end is None or end > since:
         spans.append(Span(phase, reason, since, end))
     return spans

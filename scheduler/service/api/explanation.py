@@ -10,7 +10,7 @@ from scheduler.core.decisions import Action, Reason
 from scheduler.explain.life import Event
 from scheduler.explain.story import PRINCIPAL_REASONS, Story
 from scheduler.explain.terms import factor_of, reasons
-from scheduler.explain.words import SAYS, overtaken_words
+from scheduler.explain.words import SAYS, STARTED, overtaken_words
 from scheduler.service.api.shapes import WhatIfAnswer
 from scheduler.service.api.stories import story_of, where_it_stands
 from scheduler.service.log.record import Phase
@@ -354,6 +354,7 @@ class Explanation:
 def explain(view: VisibleQueries, job_id: str, now: float) -> Explanation:
     """Explain a job of the viewer's, at `now`. Raises UnknownJob."""
     job, story = story_of(view, job_id, now)
+    waits = () if job.detail.startswith(STARTED) else story.waits
     findings = _findings(job, story, now)
     score = story.scores[-1] if story.scores else None
     first = findings[0]
@@ -382,7 +383,7 @@ def explain(view: VisibleQueries, job_id: str, now: float) -> Explanation:
         reasons(score) if score and score.terms_known else "",
         _packing(story),
         f"It {where_it_stands(job, story, now)}.",
-        [WaitedFor(w.reason.value, w.sentence, w.seconds, w.share, w.spells) for w in story.waits],
+        [WaitedFor(w.reason.value, w.sentence, w.seconds, w.share, w.spells) for w in waits],
         view.forecast(job_id, "submission"),
         _overtaken(story),
         hold=job.hold,
@@ -408,6 +409,8 @@ def _findings(job: JobRow, story: Story, now: float) -> list[Finding]:
     over = job.ended_at is not None and job.phase != Phase.REFUSED
     if job.detail.startswith(SAYS) and not over:
         return _as_slurm_says(job)
+    if job.detail.startswith(STARTED) and not over:
+        return [Finding(Action.START.value, job.detail, job.started_at or job.submitted_at)]
     if not found and not over:
         reason = Reason.NOT_YET_EVALUATED
         return [Finding(reason.value, job.detail or "not evaluated yet", job.submitted_at)]
@@ -439,7 +442,7 @@ def _end(job: JobRow, story: Story, now: float, latest: Finding | None) -> Findi
     text, next_step = where_it_stands(job, story, now), ""
     if latest is not None and latest.reason in (Reason.NOT_STARTED, Reason.LOST):
         text, next_step = latest.text, latest.next_step  # the core says it
-    if job.detail:
+    if job.detail not in ("", STARTED):
         text += f" ({job.detail})"
     return Finding(job.state or job.phase, text, job.ended_at, next_step=next_step)
 

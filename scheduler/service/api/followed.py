@@ -104,10 +104,7 @@ async def eta(asked: EtaRequest, request: Request, view: Seen) -> Eta:
 async def sooner(job_id: str, request: Request, view: Seen) -> Sooner:
     """Each tried on a copy of the Slurm that is followed. Nothing is changed."""
     await run_in_threadpool(view.job, job_id)
-    told = await _ask(request, view, TRIED, {"job_id": job_id})
-    if refused := told.pop("refused", ""):
-        raise Problem(409, "not-waiting", refused)
-    return Sooner(**told)
+    return Sooner(**await _ask(request, view, TRIED, {"job_id": job_id}))
 
 
 async def _ask(

@@ -12,15 +12,20 @@ from scheduler.core.decisions import ANOTHER, Action, Decision, Reason
 from scheduler.explain.life import JobFacts
 from scheduler.explain.story import Story, build_story
 from scheduler.explain.terms import describe
-from scheduler.explain.words import duration, hold_words
+from scheduler.explain.words import SAYS, STARTED, duration, hold_words
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store.reads import JobRow, Line, VisibleQueries
 
 
 def story_of(view: VisibleQueries, job_id: str, now: float) -> tuple[JobRow, Story]:
-    """A job of the viewer's and its story until `now`. Raises UnknownJob."""
+    """A job of the viewer's and its story until `now`. Raises UnknownJob.
+
+    What was decided about jobs of a followed Slurm took no effect: of one that Slurm started, none
+    of it is the story.
+    """
     job = view.job(job_id)
-    own = [_decision(line) for line in view.decisions(job_id)]
+    slurms = job.detail.startswith(STARTED)
+    own = [] if slurms else [_decision(line) for line in view.decisions(job_id)]
     joined = view.joined_by(job_id)
     step = ""
     if own and Phase(job.phase).waits:
@@ -30,7 +35,7 @@ def story_of(view: VisibleQueries, job_id: str, now: float) -> tuple[JobRow, Sto
         own,
         [_decision(joined, job.partner or ANOTHER, job.job_id)] if joined else [],
         bundles=names_of_terms(view),
-        overtaken=view.overtaken(job_id),
+        overtaken={} if slurms or job.detail.startswith(SAYS) else view.overtaken(job_id),
         until=max(now, job.submitted_at),
     )
     if step:
@@ -43,7 +48,7 @@ def story_of(view: VisibleQueries, job_id: str, now: float) -> tuple[JobRow, Sto
 def where_it_stands(job: JobRow, story: Story, now: float) -> str:
     """Where a job stands, in a sentence without its subject."""
     ran = max((job.ended_at or now) - job.started_at, 0.0) if job.started_at is not None else 0.0
-    waited, state = duration(story.waited_s), (job.state or "ended").replace("_", " ")
+    waited, state = duration(_waited_s(job, story)), (job.state or "ended").replace("_", " ")
     if job.phase == Phase.ENDED:
         if job.started_at is None:
             return f"{state} after {waited}, before it ran"
@@ -56,6 +61,13 @@ def where_it_stands(job: JobRow, story: Story, now: float) -> str:
         held = duration(max(0.0, now - (job.held_at or now)))
         return f"is {hold_words(job.hold, job.held_by)}, for {held} now"
     return _STANDS[Phase(job.phase)].format(waited=waited, ran=duration(ran))
+
+
+def _waited_s(job: JobRow, story: Story) -> float:
+    """Of a job that Slurm started, since it was eligible."""
+    if job.started_at is None or not job.detail.startswith(STARTED):
+        return story.waited_s
+    return max(0.0, job.started_at - (job.queued_at or job.submitted_at))
 
 
 _STANDS = {

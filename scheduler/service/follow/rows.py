@@ -16,6 +16,7 @@ from scheduler.backends.slurm.shape import Shape
 from scheduler.backends.slurm.snapshot import HOLDING, ClusterSnapshot
 from scheduler.backends.submission import Submission
 from scheduler.core.decisions import Decision
+from scheduler.explain.words import SAYS, STARTED
 from scheduler.service.follow.histories import Over
 from scheduler.service.log.nodes import NodeRecord
 from scheduler.service.log.record import Phase
@@ -90,6 +91,7 @@ class JobRows:
             job_id = job.id
             if job_id in snapshot.left_out:
                 detail = snapshot.told.get(job_id) or snapshot.left_out[job_id]
+                detail = self._started(job_id) if job.state in HOLDING else detail
                 found[job_id] = known[1] | {"detail": detail}
                 continue
             queued = snapshot.core.known(job_id)
@@ -104,12 +106,21 @@ class JobRows:
                 held = zip(run.nodes, run.gpus, strict=True) if run is not None else ()
                 more["nodes"] = canonical([[node, _indices(mask)] for node, mask in held])
                 more["partner"] = run.partner.job.job_id if run and run.partner else None
+                more["detail"] = self._started(job_id)
             else:
                 more["phase"] = Phase.QUEUED.value
                 more["detail"] = snapshot.told.get(job_id) or f"Slurm: {job.reason}"
             found[job_id] = known[1] | more
         self._plain = plain
         return found
+
+    def _started(self, job_id: str) -> str:
+        """Of a job that Slurm started: its own last word before that, if it was seen to wait."""
+        before = str(self.rows.get(job_id, {}).get("detail", ""))
+        if not before.startswith(SAYS):
+            return before if before.startswith(STARTED) else STARTED
+        word = before.partition("\n")[0].removeprefix(SAYS).partition(";")[0].rstrip(".")
+        return f"{STARTED}; at the last look before that it said {word}"
 
     def changed(self, rows: Rows) -> list[dict[str, Any]]:
         """Those that are not as they were written last."""
@@ -127,6 +138,7 @@ class JobRows:
                 "estimate_s": predicted_s,
                 "started_at": job.start,
                 "ended_at": min(job.end or now, now),
+                "detail": self._started(job.id) if job.start is not None else "",
             }
             found.append(_row(job, self._vc_of(job.partition)) | kept | over)
         return found

@@ -121,7 +121,8 @@ class Trials:
         """What would have a waiting job start sooner, each thing tried by itself."""
         job = next((j for j in self.jobs if j.id == job_id and j.state == "PENDING"), None)
         if job is None:
-            return {"refused": "it does not wait, or is too far behind to be tried"}
+            why = "it runs or is over, is held, waits for other jobs, or is too far behind"
+            return {"unavailable": why}
         as_it_is = self.forecast(job)
         found, not_tried = [], []
         for change in self._changes(job):

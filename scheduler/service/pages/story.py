@@ -11,7 +11,7 @@ from scheduler.explain.drawing import StoryView, view
 from scheduler.explain.life import Event, Wait
 from scheduler.explain.story import PRINCIPAL_REASONS
 from scheduler.explain.whatif.changes import Change
-from scheduler.explain.words import act, duration
+from scheduler.explain.words import SAYS, STARTED, act, duration
 from scheduler.service.api.stories import story_of, where_it_stands
 from scheduler.service.log.store.reads import JobRow, Line, Standing, StartForecastRow
 from scheduler.service.pages.headline import Headline, headline
@@ -81,6 +81,12 @@ class JobPage:
     drawn: StoryView
     lines: list[Told]
     timeline: Timeline | None
+    slurm: list[tuple[str, str]]  # of one that waits in a followed Slurm: what Slurm says
+
+    @property
+    def followed(self) -> bool:
+        """It is Slurm's: what was decided here took no effect."""
+        return self.job.detail.startswith((SAYS, STARTED))
 
     @property
     def waits(self) -> tuple[Wait, ...]:
@@ -118,7 +124,17 @@ def page_of(queries: PageQueries, job_id: str) -> JobPage:
         view(story, until=now),
         [_told(line, events, job) for line in queries.story(job_id)],
         _timeline(queries, job, now),
+        _slurm(job),
     )
+
+
+def _slurm(job: JobRow) -> list[tuple[str, str]]:
+    """Lines of what a followed Slurm says of a waiting job, each with its label."""
+    if not job.detail.startswith(SAYS):
+        return []
+    first, *more = job.detail.split("\n")
+    lines = (line.partition(": ") for line in more)
+    return [("", first), *((label, text) for label, _, text in lines)]
 
 
 def _timeline(queries: PageQueries, job: JobRow, now: float) -> Timeline | None:

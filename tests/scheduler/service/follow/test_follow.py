@@ -24,6 +24,9 @@ from scheduler.backends.slurm.shape import Shape
 from scheduler.backends.slurm.site import assocs_of
 from scheduler.core.decisions import Decision, Reason
 from scheduler.core.rules import PolicyViolation
+from scheduler.explain.words import duration
+from scheduler.service.api.explanation import explain
+from scheduler.service.api.stories import story_of
 from scheduler.service.follow.erase import erase
 from scheduler.service.follow.follower import NODES_EVERY, Follower
 from scheduler.service.follow.orders import AGAIN_S, COMMENT_S, OURS, release_all
@@ -37,6 +40,7 @@ from scheduler.service.log.store.tables import nodes as node_rows
 from scheduler.service.log.store.visibility import Role, Viewer
 from scheduler.service.pages.board import board
 from scheduler.service.pages.queries import PageQueries
+from scheduler.service.pages.story import page_of
 
 NOW = 1_790_000_000.5
 EVERYTHING = {"nodes": ("n1", "n2"), "held_gpus": ((0, 1, 2, 3), (0, 1, 2, 3))}
@@ -135,6 +139,42 @@ def test_decisions_are_numbered_on_after_a_restart(store: Store) -> None:
         scene.restart()
     with store.reading() as connection:
         assert list(connection.execute(select(decisions.c.seq)).scalars()) == [0, 1, 2]
+
+
+def test_a_job_that_slurm_started_waited_until_then_and_for_what_slurm_said(store: Store) -> None:
+    scene = Scene(store, "slurm", order=False)
+    scene.slurm.says["scontrol show nodes"] = ""
+    scene.look(scene.job(5, reason="Priority"), scene.job(7, "RUNNING", start=NOW, **EVERYTHING))
+    scene.look(scene.job(7, "RUNNING", start=NOW, **EVERYTHING), scene.job(5, reason="Priority"))
+    began = scene.now
+    runs = scene.job(5, "RUNNING", start=began, **EVERYTHING)
+    for after_s in (30.0, 30.0):
+        scene.look(scene.job(7, "COMPLETED", start=NOW, end=began), runs, after_s=after_s)
+    everybody = Viewer("root", Role.OPERATOR)
+    queries = PageQueries(store, everybody)
+    told = explain(queries, "5", scene.now)
+    assert told.dominant.startswith(
+        "Slurm started it; at the last look before that it said Priority"
+    )
+    assert told.waits == []
+    assert f"after waiting {duration(began - (NOW - 100))}" in told.headline
+    assert page_of(queries, "5").followed
+    assert [span.phase.value for span in story_of(queries, "5", scene.now)[1].spans] == [
+        "waiting", "running"
+    ]  # fmt: skip
+    scene.look(scene.job(5, "COMPLETED", start=began, end=began + 60.0), after_s=40.0)
+    over = explain(queries, "5", scene.now)
+    assert over.dominant.startswith("completed after 60 s on GPUs; it had waited ")
+    assert duration(began - (NOW - 100)) in over.dominant
+    seen_to_run = explain(queries, "7", scene.now)
+    assert f"it had waited {duration(100.0)}" in seen_to_run.dominant
+
+
+def test_the_page_of_a_waiting_job_begins_with_slurms_own_reason(store: Store) -> None:
+    scene = Scene(store, "slurm", order=False)
+    scene.look(scene.job(5, reason="Priority", priority=0), scene.job(6, reason="Dependency"))
+    page = page_of(PageQueries(store, Viewer("root", Role.OPERATOR)), "6")
+    assert page.slurm[0][1].startswith("Slurm says Dependency")
 
 
 def test_a_job_that_came_in_the_second_of_the_last_look_is_heard_of(store: Store) -> None:
