@@ -132,6 +132,12 @@ class Bundle:
         return (*(name for name, model in models.items() if model is not None), *self._optional)
 
     @property
+    def sharing(self) -> str:
+        """How GPUs were shared where its pairs were measured: "mps", "time-slicing", "" unknown."""
+        told = self.metadata.get("pair_speed") or self.metadata.get("packing") or {}
+        return str(told.get("sharing") or "") if isinstance(told, Mapping) else ""
+
+    @property
     def digest(self) -> str:
         """sha256 of the content, hex: equal for equal models, schema and metadata."""
         if self._digest is None:

@@ -117,6 +117,9 @@ def model_card(
         isinstance(m, Mapping) and m.get("origin") == "simulated" for m in bundle.metadata.values()
     ):
         said.insert(0, "Pair speeds come from a formula, not from measurements on GPUs.")
+    elif "pair_speed" in bundle.parts:
+        mode = bundle.sharing or "a mode that is not known"
+        said.insert(0, f"Pair speeds were measured on GPUs that are shared by {mode}: no other.")
     body.append("<h2>Limits</h2><ul>" + "".join(f"<li>{escape(x)}</li>" for x in said) + "</ul>")
     return (
         '<!doctype html><html lang="en"><meta charset="utf-8"><title>Model card</title>'

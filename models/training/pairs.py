@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -43,6 +43,8 @@ PAIR_SCHEMA = pa.schema(
 _CONFIGURATION = ("model", "dataset", "batch", "amp")
 _PROFILE = ("gpu_util_pct", "gpu_mem_util_pct", "gpu_mem_mib")
 _ORIGIN_KEY = b"pellucid_pairs"
+# How two processes share a GPU: their kernels run at once under NVIDIA MPS, else in turns.
+SHARING = ("mps", "time-slicing")
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,7 @@ class PairMeasurements:
         frame: columns of `PAIR_SCHEMA`, one row per pair.
         origin: "measured" on hardware, or "simulated" by a formula.
         source: where they come from, one line.
+        sharing: how the pairs shared the GPU, one of `SHARING`; "" where that is not known.
 
     Raises TrainingError when a column is missing or a figure impossible.
     """
@@ -60,10 +63,13 @@ class PairMeasurements:
     frame: pd.DataFrame
     origin: Origin
     source: str
+    sharing: str = ""
 
     def __post_init__(self) -> None:
         if self.origin not in ("measured", "simulated"):
             raise TrainingError(f"origin is {self.origin!r}, must be measured or simulated")
+        if self.sharing not in ("", *SHARING):
+            raise TrainingError(f"sharing is {self.sharing!r}, must be {' or '.join(SHARING)}")
         missing = [name for name in PAIR_SCHEMA.names if name not in self.frame.columns]
         if missing:
             raise TrainingError(f"pairs: column {missing[0]!r} is missing")
@@ -110,13 +116,18 @@ class PairMeasurements:
         return {
             "origin": self.origin,
             "source": self.source,
+            "sharing": self.sharing,
             "pairs_digest": self.digest,
             "excluded_families": sorted(exclude_families),
         }
 
     def table(self) -> pa.Table:
         """As Arrow, origin and source in the schema's metadata."""
-        described = {_ORIGIN_KEY: self.origin.encode(), b"source": self.source.encode()}
+        described = {
+            _ORIGIN_KEY: self.origin.encode(),
+            b"source": self.source.encode(),
+            b"sharing": self.sharing.encode(),
+        }
         table = pa.Table.from_pandas(self.frame, schema=PAIR_SCHEMA, preserve_index=False)
         return table.replace_schema_metadata(described)
 
@@ -229,20 +240,46 @@ def read_bench(folder: str | Path, *, sharing: str = "time-slicing") -> PairMeas
             columns[f"{name}_{side}"] = found[name].to_numpy(dtype=np.float64)
         columns[f"speed_{side}"] = pairs.loc[known, f"speed_{i}"].to_numpy(dtype=np.float64)
     device = ", ".join(sorted(set(singles["device_name"].astype(str))))
-    return PairMeasurements(pd.DataFrame(columns), "measured", f"{device}, {sharing}")
+    return PairMeasurements(pd.DataFrame(columns), "measured", f"{device}, {sharing}", sharing)
 
 
-def read_pairs(path: str | Path) -> PairMeasurements:
+def modes_of(folder: str | Path) -> tuple[str, ...]:
+    """Ways of sharing that the bench of a folder measured, in the order of `SHARING`.
+
+    Raises TrainingError when the file is missing or malformed.
+    """
+    pairs = _read_parquet(Path(folder) / "pairs.parquet", ["sharing"])
+    return tuple(mode for mode in SHARING if (pairs["sharing"] == mode).any())
+
+
+def read_pairs(path: str | Path, *, sharing: str | None = None) -> PairMeasurements:
     """Reads pairs: a Parquet file of `PAIR_SCHEMA`, or a folder.
 
     A folder is in the colocation bench's format when it holds `solo.parquet`, otherwise in the
     Lucid artifact's. A file that does not say where its pairs come from is taken as measured.
+
+    Args:
+        sharing: one of `SHARING`: of a bench, the pairs that were measured so (left out:
+            time-slicing); of pairs that do not say, how they were. Raises TrainingError where they
+            say otherwise.
     """
+    if sharing not in (None, *SHARING):
+        raise TrainingError(f"sharing is {sharing!r}, must be {' or '.join(SHARING)}")
+    found = _read_pairs(path, sharing)
+    if sharing is None or found.sharing == sharing:
+        return found
+    if found.sharing:
+        raise TrainingError(f"pairs {path}: measured under {found.sharing}, not under {sharing}")
+    return replace(found, sharing=sharing)
+
+
+def _read_pairs(path: str | Path, sharing: str | None) -> PairMeasurements:
     path = Path(path)
     if not path.exists():
         raise TrainingError(f"pairs {path}: no such file or folder")
     if path.is_dir():
-        return read_bench(path) if (path / "solo.parquet").exists() else read_artifact(path)
+        bench = (path / "solo.parquet").exists()
+        return read_bench(path, sharing=sharing or "time-slicing") if bench else read_artifact(path)
     try:
         table = pq.read_table(path)
     except (OSError, pa.ArrowException) as error:
@@ -251,7 +288,10 @@ def read_pairs(path: str | Path) -> PairMeasurements:
     origin = described.get(_ORIGIN_KEY, b"measured").decode()
     source = described.get(b"source", path.name.encode()).decode()
     return PairMeasurements(
-        table.to_pandas(), "simulated" if origin == "simulated" else "measured", source
+        table.to_pandas(),
+        "simulated" if origin == "simulated" else "measured",
+        source,
+        described.get(b"sharing", b"").decode(),
     )
 
 

@@ -28,6 +28,14 @@ def train(
         str,
         typer.Option(help="Measured pairs (Parquet, or a folder in the artifact's format)."),
     ] = "simulated",
+    sharing: Annotated[
+        str | None,
+        typer.Option(
+            help="How the pairs shared a GPU, mps or time-slicing: which of a bench's pairs to "
+            "take, or how those that do not say were measured. Kept in the bundle; a policy whose "
+            "sharing.mode is another does not believe them."
+        ),
+    ] = None,
     gpu_rates: Annotated[
         Path | None,
         typer.Option(
@@ -83,7 +91,7 @@ def train(
 
             types = fit_gpu_types(read_rates(gpu_rates))
         if where is not None:
-            _sharded(trace, out, test_days, pairs, preset, seed, where, keep, as_json)
+            _sharded(trace, out, test_days, pairs, sharing, preset, seed, where, keep, as_json)
             return
         if keep is not None:
             raise UserError("--keep needs --where: only fits shard by shard are kept")
@@ -95,7 +103,7 @@ def train(
             bundle = fit(
                 rows,
                 cut,
-                read_measured(pairs, seed),
+                read_measured(pairs, seed, sharing),
                 preset=preset,
                 seed=seed,
                 arrivals=arrivals_before(table, cut),
@@ -128,6 +136,7 @@ def _sharded(
     out: Path,
     test_days: float,
     pairs: str,
+    sharing: str | None,
     preset: str,
     seed: int,
     where: str,
@@ -157,7 +166,7 @@ def _sharded(
         bundle, told = train_sharded(
             trace,
             Path(scratch),
-            read_measured(pairs, seed),
+            read_measured(pairs, seed, sharing),
             cut=cut,
             families=FAMILIES,
             where=where,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from models.training.packing import evaluate_packing, evaluate_pair_speed
-from models.training.pairs import read_pairs
+from models.training.pairs import SHARING, PairMeasurements, modes_of, read_pairs
 from models.training.transfer import evaluate_transfer
 
 REPEATS = 20
@@ -21,7 +21,8 @@ def run(data: Path, *, seed: int = 0, profiles: Path | None = None) -> dict[str,
 
     Args:
         data: folder with `packing/`, in the artifact's format.
-        profiles: folder with `solo.parquet` and `pairs.parquet` of another GPU.
+        profiles: folder with `solo.parquet` and `pairs.parquet` of another GPU. Each way of sharing
+            that it measured is judged apart, and each by models of the other.
 
     Raises TrainingError when the pairs are missing or malformed.
     """
@@ -35,13 +36,7 @@ def run(data: Path, *, seed: int = 0, profiles: Path | None = None) -> dict[str,
         "beats_the_rule": (speed["accuracy"], speed["rule_accuracy"], True),
         "tree_cv_accuracy": (tree["cv_accuracy"], 0.75, True),
     }
-    transfer = {}
-    if profiles is not None:
-        other = read_pairs(profiles)
-        transfer = {
-            "to_profiles": evaluate_transfer(pairs, other),
-            "from_profiles": evaluate_transfer(other, pairs),
-        }
+    transfer = {} if profiles is None else _transfer(pairs, profiles)
     return {
         "origin": pairs.origin,
         "pair_speed": speed,
@@ -56,3 +51,20 @@ def run(data: Path, *, seed: int = 0, profiles: Path | None = None) -> dict[str,
         },
         **({"transfer": transfer} if transfer else {}),
     }
+
+
+def _transfer(pairs: PairMeasurements, profiles: Path) -> dict[str, Any]:
+    measured = modes_of(profiles) or SHARING[-1:]
+    others = {mode: read_pairs(profiles, sharing=mode) for mode in measured}
+    found: dict[str, Any] = {}
+    for mode, other in others.items():
+        found[mode] = {
+            "to_profiles": evaluate_transfer(pairs, other),
+            "from_profiles": evaluate_transfer(other, pairs),
+            **{
+                f"judged_by_{name}": evaluate_transfer(another, other)
+                for name, another in others.items()
+                if name != mode
+            },
+        }
+    return found

@@ -298,6 +298,9 @@ def _limits(c: Comparison | None, t: trace.TraceFacts | None, m: ModelFacts | No
         )
         if any(m.described(p).get("origin") == "simulated" for p in PAIR_MODELS):
             said.append("Pair speeds behind the packing trees come from a formula, not from GPUs.")
+        elif m.pair_speed:
+            how = m.sharing or "in a way that is not known"
+            said.append(f"Pair speeds were measured on GPUs shared by: {how}.")
     if t:
         said.append("Hours and days are UTC.")
     return said

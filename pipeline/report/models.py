@@ -109,6 +109,7 @@ class ModelFacts:
     pairs: int
     packing: TreeNode | None
     pair_speed: TreeNode | None
+    sharing: str  # how GPUs were shared where the pairs were measured; "" unknown
 
     def described(self, part: str) -> Mapping[str, Any]:
         """Metadata of one of the models."""
@@ -132,6 +133,7 @@ def read_models(folder: Path) -> ModelFacts:
         sum(len(t.features) == 2 for t in model.terms) if model else 0,
         _tree(bundle.packing.tree, classes=True) if "packing" in has else None,
         _tree(bundle.pair_speed.tree, classes=False) if "pair_speed" in has else None,
+        bundle.sharing,
     )
 
 

@@ -50,6 +50,7 @@ class Train(_Strict):
     test_days: float = Field(gt=0)
     preset: str = "full"
     pairs: str = "simulated"
+    sharing: str | None = None
     edits: Path = Path("models/edits.yaml")
     seed: int = 0
 

@@ -16,6 +16,7 @@ from models.bundle.gputypes import GpuTypeSpeed
 from models.training.arrivals import MIN_BINS, Arrivals, fit_arrivals
 from models.training.duration import fit_duration
 from models.training.edits import Edits, apply_edits, read_edits
+from models.training.errors import TrainingError
 from models.training.evaluation import tail_auc
 from models.training.metrics import duration_metrics
 from models.training.packing import (
@@ -38,11 +39,15 @@ from pipeline.stages.common import (
 from pipeline.traces import read_dataset
 
 
-def read_measured(pairs: str, seed: int) -> PairMeasurements:
-    """Pairs as `train.pairs` names them."""
+def read_measured(pairs: str, seed: int, sharing: str | None = None) -> PairMeasurements:
+    """Pairs as `train.pairs` names them. Raises TrainingError."""
     if pairs == "simulated":
+        if sharing is not None:
+            raise TrainingError(
+                "simulated pairs come from a formula, which knows no way of sharing"
+            )
         return simulated_pairs(seed)
-    return read_pairs(Path(pairs))
+    return read_pairs(Path(pairs), sharing=sharing)
 
 
 def fit(
@@ -107,7 +112,7 @@ def run(params: Params) -> str:
     trace = read_dataset(TRACE)
     rows = Rows.from_table(pq.read_table(FEATURES))
     cut = test_from(trace.column("submit_time"), wanted.test_days)
-    pairs = read_measured(wanted.pairs, wanted.seed)
+    pairs = read_measured(wanted.pairs, wanted.seed, wanted.sharing)
     edits = read_edits(wanted.edits)
     bundle = fit(
         rows,

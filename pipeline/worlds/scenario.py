@@ -18,8 +18,9 @@ from scheduler.core.pairs import PairPredictor
 from scheduler.core.policy import Policy, Predictors
 from scheduler.core.profiling import Stage
 from scheduler.core.quirks import NONE, Quirks
-from scheduler.core.settings import ProfilingPartition
+from scheduler.core.settings import ProfilingPartition, SharingRules
 from scheduler.policies.easy import Easy
+from scheduler.policies.horus import Horus
 from scheduler.simulation.engine import Engine, JobResult, Outcome
 from scheduler.simulation.work import SpeedModel, Workload
 
@@ -99,7 +100,25 @@ class Scenario:
             )
         if unseen := self._not_packed(policy):
             said.append(unseen)
+        if judged := self._judged_otherwise(policy):
+            said.append(judged)
         return said
+
+    def _judged_otherwise(self, policy: str) -> str:
+        """That pairs were not measured in the way that GPUs are shared; "" where they were."""
+        spec = self.spec(policy)
+        rules = getattr(spec.settings, "sharing", None)
+        if not isinstance(rules, SharingRules) or rules.mode is None:
+            return ""
+        if rules.mode == "exclusive":
+            return f"sharing.mode is exclusive: {policy} packs nobody."
+        if self.pair_predictor is None or policy == Horus.name:  # horus asks no measured pair
+            return ""
+        measured = getattr(self.pair_predictor(), "sharing", "") or "a mode that is not known"
+        if measured == rules.mode:
+            return ""
+        what = "they are believed all the same" if rules.unmeasured else f"{policy} packs nobody"
+        return f"GPUs are shared by {rules.mode}, pairs were measured in {measured}: {what}."
 
     def _not_packed(self, policy: str) -> str:
         """Why a policy that packs packs few jobs or none here, a sentence; "" where it can."""

@@ -37,6 +37,8 @@ class NotExamined(StrEnum):
     """What a job was not examined for, in words."""
 
     NO_PAIR_PREDICTOR = "partners: nothing predicts how pairs would run"
+    EXCLUSIVE = "partners: GPUs are not shared on this cluster"
+    UNMEASURED = "partners: no pairs were measured in the way that GPUs are shared here"
     PACKING_OFF = "partners: no jobs are packed while few are expected"
     TOO_LARGE = "partners: jobs as large as this one never share"
     NO_PROFILE = "partners: it has not been profiled"

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Protocol
 
 from features.job import Profile
 from models.bundle import SHARING_SCORES, Bundle, PackingModel, PairSpeedModel
 from scheduler.core.decisions import PairPrediction
+from scheduler.core.findings import NotExamined
 from scheduler.core.queue import QueuedJob
+from scheduler.core.settings import SharingRules
 
 
 class PairPredictor(Protocol):
@@ -41,9 +44,14 @@ class TablePairPredictor:
 
 
 class BundlePairPredictor:
-    """Judges by the packing tree and the pair-speed model of an exported bundle."""
+    """Judges by the packing tree and the pair-speed model of an exported bundle.
 
-    def __init__(self, packing: PackingModel, speed: PairSpeedModel | None):
+    Args:
+        sharing: how GPUs were shared where its pairs were measured; "" where that is not known.
+    """
+
+    def __init__(self, packing: PackingModel, speed: PairSpeedModel | None, sharing: str = ""):
+        self.sharing = sharing
         self._packing = packing
         self._speed = speed
         self._predictions: dict[tuple[Profile, Profile], PairPrediction] = {}
@@ -77,9 +85,48 @@ def pair_predictor_of(bundle: Bundle) -> BundlePairPredictor | None:
     """The predictor whose models a bundle holds; None when it holds no packing model."""
     if "packing" not in bundle.parts:
         return None
-    return BundlePairPredictor(
-        bundle.packing, bundle.pair_speed if "pair_speed" in bundle.parts else None
-    )
+    speed = bundle.pair_speed if "pair_speed" in bundle.parts else None
+    return BundlePairPredictor(bundle.packing, speed, bundle.sharing)
+
+
+class _Marked:
+    """A predictor that says of every pair what its figures are not."""
+
+    def __init__(self, predictor: PairPredictor, mark: str):
+        self._predictor = predictor
+        self._mark = mark
+
+    def predict_pair(self, newcomer: QueuedJob, partner: QueuedJob) -> PairPrediction | None:
+        found = self._predictor.predict_pair(newcomer, partner)
+        return None if found is None else replace(found, path=(self._mark, *found.path))
+
+
+def believed(
+    predictor: PairPredictor | None, rules: SharingRules
+) -> tuple[PairPredictor | None, NotExamined]:
+    """What may be believed of pairs, given how GPUs are shared.
+
+    Two kernels run at once under MPS and in turns without: pairs measured in one mode say little
+    about the other. They are refused, or marked where `rules.unmeasured`.
+
+    Returns the predictor, None where none is to be believed, and why nobody is examined then.
+    """
+    if rules.mode == "exclusive":
+        return None, NotExamined.EXCLUSIVE
+    if predictor is None:
+        return None, NotExamined.NO_PAIR_PREDICTOR
+    measured = getattr(predictor, "sharing", "")
+    if measured == (rules.mode or ""):
+        return predictor, NotExamined.UNMEASURED
+    under = f"under {measured}" if measured else "in a mode that is not known"
+    was = f"speeds were measured {under}"
+    if rules.mode is None:
+        return _Marked(predictor, f"{was}; how GPUs are shared here is not stated"), (
+            NotExamined.UNMEASURED
+        )
+    if not rules.unmeasured:
+        return None, NotExamined.UNMEASURED
+    return _Marked(predictor, f"{was}, not under {rules.mode}"), NotExamined.UNMEASURED
 
 
 def _prediction(

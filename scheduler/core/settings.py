@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from types import NoneType
-from typing import Annotated, Any, TypeVar, get_args
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 import yaml
 from annotated_types import Ge, Gt, Le, Lt
@@ -75,8 +75,16 @@ def setting(default: Any, description: str, *, unit: str = "", **limits: Any) ->
 
 
 class SharingRules(Settings):
-    """Which jobs may share GPUs, whatever is predicted of them."""
+    """Which jobs may share GPUs, whatever is predicted of them, and how GPUs are shared."""
 
+    mode: Literal["mps", "time-slicing", "exclusive"] | None = setting(
+        None,
+        "how a GPU is shared: by NVIDIA MPS, in turns (time-slicing), or not at all (exclusive); "
+        "pairs measured in another mode are not believed. null: not stated",
+    )
+    unmeasured: bool = setting(
+        False, "believe pairs that were not measured in that mode, too, and mark them"
+    )
     max_gpus: int = setting(8, "larger jobs never share", unit="GPUs", ge=1)
     memory_margin_mib: float = setting(
         0.0, "memory of a GPU that the two members of a pair must leave free", unit="MiB", ge=0
@@ -255,6 +263,14 @@ def _section(field: FieldInfo) -> type[Settings] | None:
 
 def _limits(field: FieldInfo) -> str:
     low = high = ""
+    words = [
+        w
+        for kind in get_args(field.annotation)
+        if get_origin(kind) is Literal
+        for w in get_args(kind)
+    ]
+    if words:
+        return ", ".join(words)
     for limit in field.metadata:
         if isinstance(limit, Ge):
             low = f"{limit.ge:g}"

@@ -91,7 +91,8 @@ class Horus(Policy):
         self.settings = settings or HorusSettings()
         self.limit_pct = self.settings.limit_pct
         self.memory_margin_mib = self.settings.sharing.memory_margin_mib
-        self.max_gpus = self.settings.sharing.max_gpus
+        sharing = self.settings.sharing
+        self.max_gpus = 0 if sharing.mode == "exclusive" else sharing.max_gpus
         self.belief = UtilisationBelief()
         self._watched: set[str] = set()
 

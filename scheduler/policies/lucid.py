@@ -14,7 +14,7 @@ from scheduler.core.cluster import GPU_SHARING_CAPACITY, ClusterSpec, Run
 from scheduler.core.decisions import PairPrediction, Reason
 from scheduler.core.estimates import Estimator
 from scheduler.core.findings import Findings, NotExamined, Partner
-from scheduler.core.pairs import PairPredictor, pair_predictor_of
+from scheduler.core.pairs import PairPredictor, believed, pair_predictor_of
 from scheduler.core.policy import NO_CLUSTER, NO_PREDICTORS, Policy, Predictors, in_order
 from scheduler.core.queue import QueuedJob
 from scheduler.core.quirks import NONE, Quirks
@@ -56,8 +56,9 @@ class Lucid(Policy):
         predictors: Predictors = NO_PREDICTORS,
         quirks: Quirks = NONE,
     ):
-        self.settings = settings or LucidSettings()
-        self.pair_predictor: PairPredictor | None = predictors.pair_predictor
+        self.settings = chosen = settings or LucidSettings()
+        self._sharing = chosen.sharing
+        self._believe(predictors.pair_predictor)
         self.quiet_jobs = self.settings.quiet_jobs
         self.forecast: ArrivalForecaster | None = None
         if self.quiet_jobs is not None and predictors.arrivals is not None:
@@ -88,8 +89,11 @@ class Lucid(Policy):
                 self.forecast = before.forecast
         return True
 
+    def _believe(self, pair_predictor: PairPredictor | None) -> None:
+        self.pair_predictor, self._unpaired = believed(pair_predictor, self._sharing)
+
     def use(self, bundle: Bundle) -> None:
-        self.pair_predictor = pair_predictor_of(bundle)
+        self._believe(pair_predictor_of(bundle))
         if isinstance(self.forecast, BundleForecaster) and "arrivals" in bundle.parts:
             self.forecast.use(bundle.arrivals)
 
@@ -178,7 +182,7 @@ class Lucid(Policy):
         if not queued.job.share:
             return  # nothing was left out: its owner said no
         if self.pair_predictor is None:
-            yield NotExamined.NO_PAIR_PREDICTOR
+            yield self._unpaired
         elif queued.job.vc in self._quiet:
             yield NotExamined.PACKING_OFF
         elif queued.job.gpus > self.max_gpus:

@@ -10,8 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from models.bundle import Bundle
 from models.training.errors import TrainingError
-from models.training.pairs import PairMeasurements, read_bench, read_pairs
+from models.training.packing import fit_pair_speed
+from models.training.pairs import PairMeasurements, modes_of, read_bench, read_pairs
 from models.training.simulated import simulated_pairs
 from models.training.transfer import evaluate_transfer
 from profiler.colocate.schema import PAIR_SCHEMA, SOLO_SCHEMA
@@ -64,6 +66,28 @@ def test_the_files_of_a_bench_are_read_back(here: PairMeasurements, tmp_path: Pa
         for column in (f"speed_{side}", f"gpu_util_pct_{side}", f"gpu_mem_mib_{side}"):
             assert read.frame[column].tolist() == pytest.approx(here.frame[column].tolist())
     assert set(read_bench(tmp_path, sharing="mps").frame["speed_a"]) == {1.0}
+
+
+def test_how_the_gpu_was_shared_goes_with_the_pairs_and_their_models(
+    here: PairMeasurements, tmp_path: Path
+) -> None:
+    bench = written(here, tmp_path)
+    assert modes_of(bench) == ("mps", "time-slicing")
+    assert read_pairs(bench).sharing == "time-slicing"
+    measured = read_pairs(bench, sharing="mps")
+    fitted = fit_pair_speed(measured)
+    assert (
+        Bundle(pair_speed=fitted.model, metadata={"pair_speed": fitted.metadata}).sharing == "mps"
+    )
+    pq.write_table(measured.table(), tmp_path / "kept.parquet")
+    assert read_pairs(tmp_path / "kept.parquet").sharing == "mps"
+    with pytest.raises(TrainingError, match="measured under mps, not under time-slicing"):
+        read_pairs(tmp_path / "kept.parquet", sharing="time-slicing")
+    with pytest.raises(TrainingError, match="must be mps or time-slicing"):
+        read_pairs(bench, sharing="telepathy")
+    pq.write_table(here.table(), tmp_path / "silent.parquet")
+    assert read_pairs(tmp_path / "silent.parquet").sharing == ""
+    assert read_pairs(tmp_path / "silent.parquet", sharing="mps").sharing == "mps"
 
 
 def test_a_cpu_bench_and_an_unknown_way_of_sharing_are_refused(

@@ -17,7 +17,7 @@ from scheduler.core.decisions import Reason
 from scheduler.core.durations import DurationDistribution
 from scheduler.core.estimates import Estimator
 from scheduler.core.findings import Findings, NotExamined
-from scheduler.core.pairs import PairPredictor, pair_predictor_of
+from scheduler.core.pairs import PairPredictor, believed, pair_predictor_of
 from scheduler.core.policy import NO_CLUSTER, NO_PREDICTORS, OrderTerms, Policy, Predictors, Promise
 from scheduler.core.queue import QueuedJob
 from scheduler.core.quirks import NONE, Quirks
@@ -208,6 +208,7 @@ class Pellucid(Policy):
 
     def _believe(self, pair_predictor: PairPredictor | None) -> None:
         """Another predictor: errors that the last one was seen to make are not its own."""
+        pair_predictor, self._unpaired = believed(pair_predictor, self.settings.sharing)
         learns = self.pace_s is not None
         self._experience = (
             Experienced(pair_predictor) if pair_predictor is not None and learns else None
@@ -306,7 +307,7 @@ class Pellucid(Policy):
         if not job.share:
             return  # nothing was left out: its owner said no
         if self.pair_predictor is None:
-            yield NotExamined.NO_PAIR_PREDICTOR
+            yield self._unpaired
         elif job.gpus > self.max_gpus:
             yield NotExamined.TOO_LARGE
         elif queued.likely is None:

@@ -127,6 +127,8 @@ def _facts(bundle: Bundle) -> list[tuple[str, str]]:
     origin = (bundle.metadata.get("packing") or {}).get("origin")
     if origin:
         facts.append(("pairs", str(origin)))
+    if origin == "measured":
+        facts.append(("GPUs shared by", bundle.sharing or "not known"))
     return facts
 
 

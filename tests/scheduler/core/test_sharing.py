@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from features.job import Profile
 from models.bundle.packing import PACKING_FEATURES, PackingModel
 from models.bundle.tree import Node, Tree
-from scheduler.core.pairs import BundlePairPredictor, TablePairPredictor
+from scheduler.core.findings import NotExamined
+from scheduler.core.pairs import BundlePairPredictor, TablePairPredictor, believed
 from scheduler.core.queue import QueuedJob
+from scheduler.core.settings import SharingRules
 from scheduler.testing.builders import a_job
 
 
@@ -62,3 +66,57 @@ def test_without_a_profile_there_is_no_verdict() -> None:
     other_way = pair_predictor.predict_pair(a_queued("b", 90.0), a_queued("a"))
     assert other_way is not None
     assert other_way.scores == (2, 0), "a pair is judged in the order it is asked about"
+
+
+@pytest.mark.parametrize(
+    ("measured", "rules", "kept", "why"),
+    [
+        ("mps", {"mode": "mps"}, True, None),
+        ("", {}, True, None),
+        ("mps", {"mode": "time-slicing"}, False, NotExamined.UNMEASURED),
+        ("", {"mode": "mps"}, False, NotExamined.UNMEASURED),
+        ("mps", {"mode": "exclusive", "unmeasured": True}, False, NotExamined.EXCLUSIVE),
+    ],
+)
+def test_pairs_of_another_mode_are_not_believed(
+    measured: str, rules: dict[str, object], kept: bool, why: NotExamined | None
+) -> None:
+    predictor = BundlePairPredictor(by_utilisation(), None, measured)
+    found, reason = believed(predictor, SharingRules.model_validate(rules))
+    assert found is (predictor if kept else None)
+    assert kept or reason is why
+
+
+@pytest.mark.parametrize(
+    ("measured", "rules", "mark"),
+    [
+        (
+            "mps",
+            {"mode": "time-slicing", "unmeasured": True},
+            "speeds were measured under mps, not under",
+        ),
+        (
+            "",
+            {"mode": "mps", "unmeasured": True},
+            "speeds were measured in a mode that is not known",
+        ),
+        ("mps", {}, "how GPUs are shared here is not stated"),
+    ],
+)
+def test_pairs_that_are_believed_all_the_same_are_marked(
+    measured: str, rules: dict[str, object], mark: str
+) -> None:
+    plain = BundlePairPredictor(by_utilisation(), None, measured)
+    found, _ = believed(plain, SharingRules.model_validate(rules))
+    assert found is not None
+    a, b = a_queued("a"), a_queued("b", 90.0)
+    prediction, unmarked = found.predict_pair(a, b), plain.predict_pair(a, b)
+    assert prediction is not None
+    assert unmarked is not None
+    assert mark in prediction.path[0]
+    assert (prediction.scores, prediction.path[1:]) == (unmarked.scores, unmarked.path)
+    assert found.predict_pair(a_queued("c", None), b) is None
+
+
+def test_without_a_predictor_nothing_predicts_pairs() -> None:
+    assert believed(None, SharingRules()) == (None, NotExamined.NO_PAIR_PREDICTOR)

@@ -79,8 +79,10 @@ CASES: dict[str, dict[str, Case]] = {
         "profile_above_s": Case(1e9),
         "partner_searches": Case(0),
         "learns_speeds": Case(False),
+        "sharing.mode": Case("exclusive"),
         "sharing.max_gpus": Case(1),
         "sharing.memory_margin_mib": Case(20_000.0),
+        "sharing.unmeasured": Case(True, {"sharing": {"mode": "mps"}}),
         "fairness.weight": Case(1.0, {"fairness": {"half_life_s": 900.0}}),
         "fairness.half_life_s": Case(60.0, FAIR),
         "fairness.users": Case({"ada": 50.0}, FAIR),
@@ -99,11 +101,14 @@ CASES: dict[str, dict[str, Case]] = {
         "quiet_jobs": Case(20.0),
         "sharing_limit": Case(0),
         "priority_factor": Case(0.5),
+        "sharing.unmeasured": Case(True, {"sharing": {"mode": "time-slicing"}}),
+        "sharing.mode": Case("exclusive"),
         "sharing.max_gpus": Case(1),
         "sharing.memory_margin_mib": Case(20_000.0),
     },
     "horus": {
         "limit_pct": Case(20.0),
+        "sharing.mode": Case("exclusive"),
         "sharing.max_gpus": Case(1),
         "sharing.memory_margin_mib": Case(20_000.0),
     },
@@ -114,6 +119,7 @@ NOT_HERE = {
     "pellucid": {
         "gpu_types.counted_on": "asks a bundle for a model of GPU types, which none here has",
     },
+    "horus": {"sharing.unmeasured": "asks no measured pairs"},
 }
 EVERY = [(policy, name) for policy, cases in CASES.items() for name in cases]
 
