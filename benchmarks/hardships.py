@@ -104,10 +104,11 @@ class Life:
         self.out = folder / "out"
         given: dict[str, Any] = {"state_dir": disk / "state", "port": self.port}
         given["database"] = f"sqlite:///{disk / 'state' / 'pellucid.db'}"
-        (disk / "state").mkdir(mode=0o700)
-        self.victim = Victim(
-            folder, whole=True, lease_s=LEASE_S, log_level="info", **{**given, **more}
-        )
+        (disk / "state").mkdir(mode=0o700, exist_ok=True)
+        given |= {"lease_s": LEASE_S, "log_level": "info"}
+        self.victim = Victim(folder, whole=True, **{**given, **more})
+        self.headers: dict[str, str] = {}
+        self.prefix = "job"  # of the names of jobs
         self.accepted: dict[str, tuple[str, float]] = {}  # name -> job, uptime when it was taken
         self.asking = ""  # and not answered yet
         self.statuses: Counter[int] = Counter()
@@ -166,7 +167,7 @@ class Life:
         while not self.over.wait(every_s):
             if self.quiet.is_set():
                 continue
-            name = self.asking = f"job{number:04d}"
+            name = self.asking = f"{self.prefix}{number:04d}"
             line = (
                 "read up _ < /proc/uptime; "
                 f"sleep {seconds}; read end _ < /proc/uptime; echo {name} $up $end >> {self.out}"
@@ -175,7 +176,10 @@ class Life:
             http = Http(f"http://127.0.0.1:{self.port}", 15.0)
             with suppress(*TransportError):
                 answer = http.request(
-                    "POST", "/api/v1/jobs", json=body, headers={"Idempotency-Key": name}
+                    "POST",
+                    "/api/v1/jobs",
+                    json=body,
+                    headers={"Idempotency-Key": name, **self.headers},
                 )
                 self.statuses[answer.status_code] += 1
                 if answer.status_code in (200, 201):

@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -66,10 +67,13 @@ class Victim:
     Args:
         whole: `pellucid serve` with all its processes; otherwise a decider alone, which is there
             sooner.
+        begun: by whoever made its database.
         more: settings other than those of here.
     """
 
-    def __init__(self, folder: Path, *, whole: bool, policy: str = "fifo", **more: Any):
+    def __init__(
+        self, folder: Path, *, whole: bool, policy: str = "fifo", begun: bool = False, **more: Any
+    ):
         cluster = folder / "cluster.yaml"
         cluster.write_text(CLUSTER)
         (folder / "champion").mkdir(exist_ok=True)  # nothing in it yet
@@ -89,20 +93,30 @@ class Victim:
         }
         self.settings = Settings(**given)
         self.log = (folder / "log").open("ab")
-        begin(
-            self.settings,
-            CoreSpec.of(
-                ClusterSpec({"vc": 2}, 4, name="kills"), policy, profiling=ProfilingPartition()
-            ),
-        )
+        cluster_spec = ClusterSpec({"vc": 2}, 4, name="kills")
+        spec = CoreSpec.of(cluster_spec, policy, profiling=ProfilingPartition())
+        if not begun:
+            begin(self.settings, spec)
         self.store = Store(self.settings.database)
         self.process: subprocess.Popen[bytes] | None = None
 
-    def start(self, python: str = sys.executable, files: int | None = None) -> None:
-        """Start it; `files`: descriptors it may have."""
+    def start(
+        self,
+        python: str = sys.executable,
+        files: int | None = None,
+        code: Path | None = None,
+        through: Sequence[str] = (),
+    ) -> None:
+        """Start it.
+
+        Args:
+            files: descriptors it may have.
+            code: checkout whose code it is.
+            through: a command that becomes the one that it is given.
+        """
         command = decider.command(self.settings)
         if self.whole:
-            command = [python, "-m", "pipeline.cli", "serve"]
+            command = [*through, python, "-m", "pipeline.cli", "serve"]
         names = self.settings.model_dump(mode="json", exclude_none=True)
         environment = {f"PELLUCID_{name.upper()}": str(value) for name, value in names.items()}
         self.process = subprocess.Popen(
@@ -110,6 +124,7 @@ class Victim:
             env={**os.environ, **environment, "OMP_NUM_THREADS": "1"},
             stdout=self.log,
             stderr=self.log,
+            cwd=code,
             start_new_session=True,
         )
         if files is not None:

@@ -1,0 +1,31 @@
+"""A service moves under load, to newer code and to another machine: nothing is lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks import moves
+
+
+@pytest.mark.parametrize("name", list(moves.ALL))
+def test_nothing_is_lost_on_the_way(tmp_path: Path, name: str) -> None:
+    asked = moves.parser().parse_args(["--load-s", "4"])
+    for above in (tmp_path, *tmp_path.parents):  # another account goes through it
+        if above.name.startswith("pytest-"):
+            above.chmod(0o711)
+    try:
+        found = moves.ALL[name](tmp_path, asked)
+    except moves.Impossible as why:
+        pytest.skip(str(why))
+    assert found["wrong"] == {}
+    assert found["ready_while_nobody_decides"] == 0
+    if name == "upgrade":
+        assert found["schema"][0] < found["schema"][1]
+        assert found["versions_in_log"] == 2
+        assert found["ran_on"] > 0
+    else:
+        assert found["in_backup"] >= found["answered_before_the_backup"] > 0
+        assert found["ran_when_it_was_taken"] > 0
+        assert found["jobs"] > found["in_backup"] - found["ran_when_it_was_taken"]
