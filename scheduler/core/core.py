@@ -374,7 +374,6 @@ class Core:
 
     def _prepare_again(self, queued: QueuedJob, now: float) -> None:
         known = queued.estimate_s is not None
-        queued.evidence = ()
         self.policy.prepare(queued, now, _AsBefore(queued) if known else self.estimator)
 
     def _reshaped(self, *vcs: str) -> None:

@@ -134,10 +134,11 @@ class Policy:
         self.settings = settings or self.Settings()
 
     def prepare(self, queued: QueuedJob, now: float, estimator: Estimator) -> None:
-        """Called once before a job joins its queue: set its key (smaller goes first).
+        """Called whenever a job joins its queue: set its key (smaller goes first).
 
         Raises PolicyViolation where the policy's key is no number.
         """
+        queued.evidence = ()
         if self.estimates:
             estimate = estimator.enqueued(queued.job, now)
             queued.estimate_s, queued.score = estimate.seconds, estimate.score

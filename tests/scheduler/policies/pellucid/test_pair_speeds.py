@@ -144,6 +144,19 @@ def test_a_decision_to_pack_carries_the_pair_and_what_it_gains() -> None:
     assert entered["p10_s"] <= entered["p50_s"] <= entered["p90_s"]
 
 
+def test_a_job_that_joins_again_carries_its_distribution_once() -> None:
+    """It was profiled while it waited, and told of twice."""
+    policy = pellucid(Likes(), busy_above=9.0)
+    a = a_job("a", gpus=8, for_=9 * HOUR)
+    b = a_job("b", gpus=8, for_=9 * HOUR, at=900.0)
+    played = play(policy, cluster_of(nodes=2, profiling=1), a, b, stage=WaitingStage())
+    joined = played.of("b", Action.ENQUEUE)
+    assert len(joined) == 2
+    for decision in (*joined, *played.of("b", Action.WAIT), *played.of("b", Action.START)):
+        names = [name for name, _ in decision.evidence]
+        assert len(names) == len(set(names))
+
+
 @pytest.mark.parametrize(("nodes", "action"), [(2, Action.PACK), (3, Action.START)])
 def test_gpus_are_saved_only_where_they_are_missed(nodes: int, action: Action) -> None:
     """Two nodes are asked for: of two that is all there is, of three one would stand idle."""
