@@ -89,7 +89,13 @@ class CoreSpec:
 
         Jobs run there only to be profiled: they count in no virtual cluster's GPUs.
         """
-        return self.profiling.nodes if self.profiling is not None and self.kind.profiles else {}
+        return lent_by(self, self.kind)
+
+    @property
+    def folded(self) -> bool:
+        """Whether the nodes named for profiling are too many, and stay with their virtual clusters:
+        the policy learns profiles where jobs run as well."""
+        return _folds(self, self.kind)
 
 
 def settings_of(policy: str, values: Mapping[str, Any]) -> PolicySettings:
@@ -130,8 +136,44 @@ def policy_of(
 
 def cluster_of(spec: CoreSpec, policy: Policy) -> Cluster:
     """The cluster, all of it free."""
-    lent = spec.profiling.nodes if spec.profiling is not None and policy.profiles else None
-    return Cluster(spec.cluster, lent)
+    return Cluster(spec.cluster, lent_by(spec, policy))
+
+
+def lent_by(spec: CoreSpec, policy: Policy | type[Policy]) -> Mapping[str, int]:
+    """Nodes that virtual clusters lend to the profiling partition for good under a policy."""
+    if spec.profiling is None or not policy.profiles or _folds(spec, policy):
+        return {}
+    return spec.profiling.nodes
+
+
+def _folds(spec: CoreSpec, policy: Policy | type[Policy]) -> bool:
+    partition = spec.profiling
+    if partition is None or not policy.profiles_waiting:
+        return False
+    return _share(partition, spec.cluster) > partition.largest_share
+
+
+def _share(partition: ProfilingPartition, cluster: ClusterSpec) -> float:
+    """Of a cluster's GPUs, what the nodes of a partition hold."""
+    gpus: dict[str, list[int]] = {}
+    for node in cluster.nodes():
+        gpus.setdefault(node.vc, []).append(node.gpus)
+    lent = sum(sum(gpus.get(vc, [])[-nodes:]) for vc, nodes in partition.nodes.items())
+    return lent / max(1, cluster.gpus)
+
+
+def folded_note(spec: CoreSpec) -> str | None:
+    """That nodes named for profiling are not lent, and why, a sentence; None where they are."""
+    if not spec.folded or spec.profiling is None:
+        return None
+    count = sum(spec.profiling.nodes.values())
+    share = _share(spec.profiling, spec.cluster)
+    named = "1 node is" if count == 1 else f"{count} nodes are"
+    return (
+        f"{named} named for profiling, {share:.0%} of the GPUs: too large a share of this cluster "
+        f"for {spec.policy}, which uses them for ordinary jobs and learns profiles where jobs run "
+        f"(profiling.largest_share is {spec.profiling.largest_share:g}; 1: always profile)."
+    )
 
 
 def stage_of(
@@ -143,11 +185,12 @@ def stage_of(
         return None
     if not (partition.profiles or policy.profiles_waiting):
         return None  # every job would wait for a node that never comes
+    scales = partition.scale_from and not _folds(spec, policy)
     kind = WaitingStage if policy.profiles_waiting else ProfilingStage
     return kind(
         limit_s=partition.limit_s,
         max_gpus=partition.max_gpus,
-        scaling=Scaling(partition.scale_from) if partition.scale_from else None,
+        scaling=Scaling(partition.scale_from) if scales else None,
         forecast=predictors.arrivals() if predictors.arrivals is not None else None,
         known_s=partition.known_s,
     )

@@ -141,7 +141,7 @@ class Simulation:
             "max_waiting": MOST_WAITING,
         }
         self.settings = Settings(**given)
-        lent = ProfilingPartition(nodes={"left": 1}, limit_s=4.0, max_gpus=4)
+        lent = ProfilingPartition(nodes={"left": 1}, largest_share=1, limit_s=4.0, max_gpus=4)
         partition = lent if self.draw.random() < 0.5 else None
         assert self.settings.policy is not None
         self.spec = CoreSpec.of(CLUSTER, self.settings.policy, profiling=partition)

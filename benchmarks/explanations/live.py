@@ -95,7 +95,9 @@ class Service:
         spec = CoreSpec.of(
             ClusterSpec(VCS, 8, gpu_type="A100"),
             "pellucid",
-            profiling=ProfilingPartition(nodes={"vision": 1}, limit_s=200.0, max_gpus=4),
+            profiling=ProfilingPartition(
+                nodes={"vision": 1}, largest_share=1, limit_s=200.0, max_gpus=4
+            ),
         )
         establish(self.store, LogHeader(spec, start, backend="simulated"))
         self.world, self.start = World(_outcome, start=start), start

@@ -119,7 +119,7 @@ def serve(
 
         from pipeline.worlds.cluster_file import read_cluster_file
         from pipeline.worlds.policy_options import given, over
-        from scheduler.assembly import CoreSpec, Stated
+        from scheduler.assembly import CoreSpec, Stated, folded_note
         from scheduler.core.settings import flat
         from scheduler.service import logs
         from scheduler.service.decide.supervisor import Supervisor, begin, listen
@@ -182,6 +182,8 @@ def serve(
             f"Pellucid on {shown}: cluster {now.cluster.name} ({gpus} GPUs), policy "
             f"{now.policy}, backend {settings.backend}. Stop with Ctrl-C; jobs run on."
         )
+        if (folded := folded_note(now)) is not None:
+            typer.echo(folded)
         if flat(now.settings).get("learns_speeds") and settings.backend == "local":
             typer.echo(UNMEASURED)
         if settings.follows and now.policy == "slurm":

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from scheduler.assembly import CoreSpec, assemble, policy_of
+from scheduler.assembly import CoreSpec, assemble, folded_note, policy_of
 from scheduler.core.arrivals import ArrivalForecaster, BundleForecaster
 from scheduler.core.core import Core
 from scheduler.core.decisions import Decision
@@ -98,6 +98,8 @@ class Scenario:
                 f"{unlimited:,} of {len(jobs):,} jobs have no time limit: easy takes them to run "
                 "for as long as the last two jobs of their user did."
             )
+        if (folded := folded_note(self.spec(policy))) is not None:
+            said.append(folded)
         if unseen := self._not_packed(policy):
             said.append(unseen)
         if judged := self._judged_otherwise(policy):
@@ -122,12 +124,14 @@ class Scenario:
 
     def _not_packed(self, policy: str) -> str:
         """Why a policy that packs packs few jobs or none here, a sentence; "" where it can."""
-        kind, work = self.spec(policy).kind, self.workload.work.values()
+        spec, work = self.spec(policy), self.workload.work.values()
+        kind, folded = spec.kind, spec.folded
         if not kind.packs:
             return ""
         if all(of.profile is None for of in work):
             return f"The trace has no job's GPU utilisation and memory: {policy} packs nobody."
-        if not kind.profiles or (self.profiling is not None and self.profiling.profiles):
+        profiles = self.profiling is not None and self.profiling.profiles and not folded
+        if not kind.profiles or profiles:
             return ""
         if self.profiling is None or not kind.profiles_waiting:
             return f"No profiling partition: nothing is known of a job, and {policy} packs nobody."

@@ -100,6 +100,13 @@ class ProfilingPartition(Settings):
     nodes: dict[str, Annotated[int, Field(ge=1)]] = setting(
         {}, "nodes that each virtual cluster lends for good", unit="nodes"
     )
+    largest_share: float = setting(
+        0.08,  # one node of twelve is more, one of thirteen is not
+        "nodes that are more than this share of the cluster's GPUs stay with their virtual clusters"
+        " under a policy that can do without; 1: never",
+        gt=0,
+        le=1,
+    )
     limit_s: float = setting(200.0, "how long a job is profiled", unit="s", gt=0)
     max_gpus: int = setting(8, "the largest job that is profiled", unit="GPUs", ge=1)
     scale_from: str = setting("", "virtual cluster that lends one more node while many wait")

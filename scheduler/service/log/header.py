@@ -160,7 +160,8 @@ class LogHeader:
             for vc, has in cluster.get("groups", ())
         }
         if partition is not None:
-            partition = ProfilingPartition(**{**partition, "nodes": dict(partition["nodes"])})
+            kept = {"largest_share": 1.0, **partition}  # logs that do not say kept every node
+            partition = ProfilingPartition(**{**kept, "nodes": dict(partition["nodes"])})
         settings = known(rest.pop("settings", {}))
         spec = CoreSpec.of(ClusterSpec(**cluster), rest.pop("policy"), settings, partition)
         return cls(**{**rest, "spec": spec, "names": tuple(rest.get("names", ()))})

@@ -26,7 +26,7 @@ from tests.scheduler.backends.test_local import sh
 from tests.scheduler.live import Service
 
 CLUSTER = ClusterSpec({"vc": 3}, gpus_per_node=2, name="here")
-PARTITION = ProfilingPartition(nodes={"vc": 1}, limit_s=0.5, max_gpus=2)
+PARTITION = ProfilingPartition(nodes={"vc": 1}, largest_share=1, limit_s=0.5, max_gpus=2)
 WITHIN_S = 30.0
 
 

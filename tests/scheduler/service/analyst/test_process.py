@@ -220,7 +220,7 @@ def test_however_many_wait_each_has_a_forecast_or_a_crude_one(
 def test_a_job_that_is_profiled_has_a_crude_forecast_where_there_is_no_time(
     store: Store, tmp_path: Path
 ) -> None:
-    lent = ProfilingPartition(nodes={"vc": 1}, limit_s=60.0, max_gpus=4)
+    lent = ProfilingPartition(nodes={"vc": 1}, largest_share=1, limit_s=60.0, max_gpus=4)
     service = Service(store, tmp_path, policy="lucid", nodes=2, partition=lent)
     service.submit("first", 600)
     service.decide()

@@ -279,7 +279,9 @@ def test_a_drained_node_takes_nothing_new(service: Service) -> None:
 def test_nodes_lent_for_profiling_count_in_no_limit(store: Store) -> None:
     spec = ClusterSpec({"vision": 3}, gpus_per_node=4)
     header = LogHeader(
-        CoreSpec.of(spec, "pellucid", profiling=ProfilingPartition(nodes={"vision": 1})),
+        CoreSpec.of(
+            spec, "pellucid", profiling=ProfilingPartition(nodes={"vision": 1}, largest_share=1)
+        ),
         1.7e9,
         backend="simulated",
     )

@@ -101,7 +101,9 @@ class TestPhases:
             store,
             tmp_path,
             policy="lucid",
-            partition=ProfilingPartition(nodes={"vc": 1}, limit_s=30.0, max_gpus=4),
+            partition=ProfilingPartition(
+                nodes={"vc": 1}, largest_share=1, limit_s=30.0, max_gpus=4
+            ),
         )
         desk.submit("a")
         desk.submit("b", gpus=4)
@@ -121,7 +123,7 @@ class TestPhases:
     def test_one_that_ends_while_profiled_is_not_run_again(
         self, store: Store, tmp_path: Path
     ) -> None:
-        partition = ProfilingPartition(nodes={"vc": 1}, limit_s=30.0, max_gpus=4)
+        partition = ProfilingPartition(nodes={"vc": 1}, largest_share=1, limit_s=30.0, max_gpus=4)
         desk = Desk(store, tmp_path, {"a": lasting(5.0)}, policy="lucid", partition=partition)
         desk.submit("a")
         desk.turn()
@@ -177,7 +179,9 @@ class TestCancel:
             store,
             tmp_path,
             policy="lucid",
-            partition=ProfilingPartition(nodes={"vc": 1}, limit_s=30.0, max_gpus=4),
+            partition=ProfilingPartition(
+                nodes={"vc": 1}, largest_share=1, limit_s=30.0, max_gpus=4
+            ),
         )
         desk.submit("a", gpus=4)
         desk.submit("b", gpus=4)
@@ -192,7 +196,9 @@ class TestCancel:
             store,
             tmp_path,
             policy="lucid",
-            partition=ProfilingPartition(nodes={"vc": 1}, limit_s=30.0, max_gpus=4),
+            partition=ProfilingPartition(
+                nodes={"vc": 1}, largest_share=1, limit_s=30.0, max_gpus=4
+            ),
         )
         desk.submit("a")
         desk.turn()

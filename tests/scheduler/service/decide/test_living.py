@@ -82,7 +82,7 @@ class Living(RuleBasedStateMachine):
             self.outcomes,
             policy=policy,
             cluster=cluster,
-            partition=ProfilingPartition(nodes=lent, limit_s=30.0, max_gpus=4),
+            partition=ProfilingPartition(nodes=lent, largest_share=1, limit_s=30.0, max_gpus=4),
             snapshot_every=snapshot_every,
         )
         self.ids = iter(JOBS)

@@ -53,7 +53,9 @@ TYPES = ClusterSpec.mixed(
     {"a": [NodeGroup("fast", 1, 2), NodeGroup("slow", 2, 2)], "b": [NodeGroup("slow", 2, 2)]},
     name="types",
 )
-PARTITION = ProfilingPartition(nodes={"a": 1}, limit_s=40.0, max_gpus=2, known_s=600.0)
+PARTITION = ProfilingPartition(
+    nodes={"a": 1}, largest_share=1, limit_s=40.0, max_gpus=2, known_s=600.0
+)
 JOBS = 36
 
 

@@ -29,7 +29,7 @@ def desk(store: Store, tmp_path: Path) -> Desk:
         tmp_path / "desk",
         outcomes,
         policy="lucid",
-        partition=ProfilingPartition(nodes={"vc": 1}, limit_s=30.0, max_gpus=4),
+        partition=ProfilingPartition(nodes={"vc": 1}, largest_share=1, limit_s=30.0, max_gpus=4),
     )
     for name in ("fails", "short", "long"):
         desk.submit(name, name=f"train_{name}", owner="bob")

@@ -57,7 +57,7 @@ def desk(store: Store, tmp_path: Path) -> Kept:
         tmp_path,
         outcomes,
         policy="pellucid",
-        partition=ProfilingPartition(nodes={"vc": 1}, limit_s=30.0),
+        partition=ProfilingPartition(nodes={"vc": 1}, largest_share=1, limit_s=30.0),
         champion=small_bundle().save(tmp_path / "champion"),
     )
 
