@@ -8,9 +8,9 @@ import pytest
 
 from scheduler.assembly import CoreSpec, assemble, folded_note
 from scheduler.core.cluster import ClusterSpec, NodeGroup
+from scheduler.core.estimates import ConstantEstimator
 from scheduler.core.settings import ProfilingPartition
 from scheduler.service.log.header import LogHeader
-from scheduler.core.estimates import ConstantEstimator
 
 
 def spec_of(nodes: int, policy: str = "pellucid", **values: Any) -> CoreSpec:
@@ -22,9 +22,7 @@ def profiling_nodes(spec: CoreSpec) -> list[int]:
     return sorted(assemble(spec, ConstantEstimator(60.0)).cluster.profiling.nodes())
 
 
-@pytest.mark.parametrize(
-    ("nodes", "lent"), [(3, []), (4, []), (12, []), (13, [11]), (40, [38])]
-)
+@pytest.mark.parametrize(("nodes", "lent"), [(3, []), (4, []), (12, []), (13, [11]), (40, [38])])
 def test_a_partition_that_is_too_large_a_share_stays_with_its_virtual_cluster(
     nodes: int, lent: list[int]
 ) -> None:
