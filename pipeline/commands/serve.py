@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +13,9 @@ from pipeline.commands.simulate import POLICY, SET
 from pipeline.console import user_errors
 
 if TYPE_CHECKING:
+    from scheduler.assembly import CoreSpec
     from scheduler.service.log.restart import Choice, FileDiffers
+    from scheduler.service.settings import Settings
 
 UNMEASURED = "How fast jobs run that share GPUs is not measured here: learns_speeds has no effect."
 DEMO_CLUSTER = Path(__file__).parents[1] / "worlds" / "clusters" / "demo.yaml"  # from any folder
@@ -119,8 +122,7 @@ def serve(
 
         from pipeline.worlds.cluster_file import read_cluster_file
         from pipeline.worlds.policy_options import given, over
-        from scheduler.assembly import CoreSpec, Stated, folded_note
-        from scheduler.core.settings import flat
+        from scheduler.assembly import CoreSpec, Stated
         from scheduler.service import logs
         from scheduler.service.decide.supervisor import Supervisor, begin, listen
         from scheduler.service.log.restart import FileDiffers
@@ -148,7 +150,7 @@ def serve(
         logs.configure(settings.log_level)
         names: tuple[str, ...] = ()
         if settings.backend == "slurm":
-            from scheduler.service.backends import not_modelled, read_shape
+            from scheduler.service.backends import read_shape
 
             shape = read_shape(settings)
             file, names = CoreSpec.of(shape.spec), shape.names
@@ -182,14 +184,24 @@ def serve(
             f"Pellucid on {shown}: cluster {now.cluster.name} ({gpus} GPUs), policy "
             f"{now.policy}, backend {settings.backend}. Stop with Ctrl-C; jobs run on."
         )
-        if (folded := folded_note(now)) is not None:
-            typer.echo(folded)
-        if flat(now.settings).get("learns_speeds") and settings.backend == "local":
-            typer.echo(UNMEASURED)
-        if settings.follows and now.policy == "slurm":
-            for line in not_modelled(settings):
-                typer.echo(line)
+        for line in must_know(now, settings):
+            typer.echo(line)
         Supervisor(settings, listening).run()
+
+
+def must_know(spec: CoreSpec, settings: Settings) -> Iterator[str]:
+    """What of the settings has no effect here, or is otherwise than it was written."""
+    from scheduler.assembly import folded_note
+    from scheduler.core.settings import flat
+
+    if (folded := folded_note(spec)) is not None:
+        yield folded
+    if flat(spec.settings).get("learns_speeds") and settings.backend == "local":
+        yield UNMEASURED
+    if settings.follows and spec.policy == "slurm":
+        from scheduler.service.backends import not_modelled
+
+        yield from not_modelled(settings)
 
 
 def chosen(differs: FileDiffers) -> Choice:

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from benchmarks.pages import ROOT, blocks
+from pipeline.commands.serve import must_know
 from pipeline.traces.synthetic.generate import default_config, generate
 from pipeline.worlds import TrackError, open_scenario, plain, venus
 from pipeline.worlds.cluster_file import read_cluster
@@ -16,6 +17,7 @@ from pipeline.worlds.inferred import cluster_of
 from pipeline.worlds.plain import workload_of
 from pipeline.worlds.venus import jitter
 from scheduler.core.cluster import ClusterSpec, Node
+from scheduler.service.settings import Settings
 from scheduler.simulation.work import PairTable
 
 
@@ -311,3 +313,15 @@ def test_where_the_pair_models_come_from_is_said() -> None:
     source, make = of_bundle_or_simulated(Bundle(packing=packing), 0)
     assert source == BUNDLE
     assert make() is make()
+
+
+def test_a_partition_that_is_not_used_is_said(tmp_path: Path) -> None:
+    """By `simulate` with its figures, and by `serve` when it starts."""
+    (tmp_path / "four.yaml").write_text("vcs: {research: 4}\nprofiling: {nodes: 1}")
+    spec = read_cluster(tmp_path / "four.yaml")
+    table = generate(default_config("small"))
+    world = plain.scenario(table, "t", spec.cluster, spec.profiling, durations="last")
+    assert world.notes_on("pellucid")[0].startswith("1 node is named for profiling, 25% of")
+    assert not any("named for profiling" in note for note in world.notes_on("lucid"))
+    (line,) = must_know(spec, Settings(backend="simulated"))
+    assert line == world.notes_on("pellucid")[0]
