@@ -3,7 +3,8 @@
 Whoever reads finds the old file or the new one, never half of one, also when the writer is killed;
 with `durable`, also when the power fails. The temporary name is the writer's own, so two writers
 of one file do not meet: the one that ends last has its way. Only regular files are replaced: a
-device or a pipe stays what it is.
+device or a pipe stays what it is. A link that another user put into a folder of everybody's, as /tmp
+is, leads nowhere.
 
 Standard library only: the local backend's zygote runs without site-packages.
 """
@@ -163,7 +164,8 @@ def only_writer(folder: Path) -> Iterator[None]:
 def _locked(path: Path) -> int:
     """The lock file, open and locked."""
     while True:
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        file = os.open(path, flags, 0o666)  # a link may lead to what others want emptied
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             held, named = os.fstat(file), os.stat(path)
@@ -184,8 +186,21 @@ def _locked(path: Path) -> int:
         os.close(file)
 
 
+def _not_planted(path: str | Path) -> None:
+    """Raise OSError for a link that Linux would not follow where `fs.protected_symlinks` is set."""
+    try:
+        link, folder = os.lstat(path), os.stat(os.path.dirname(path) or ".")
+    except FileNotFoundError:
+        return
+    everybodys = folder.st_mode & stat.S_ISVTX and folder.st_mode & stat.S_IWOTH
+    ours = link.st_uid in (os.geteuid(), folder.st_uid)
+    if stat.S_ISLNK(link.st_mode) and everybodys and not ours:
+        raise OSError(errno.EACCES, "is a link that another user has put there", str(path))
+
+
 def _target(path: str | Path) -> tuple[Path, int | None]:
     """The file to replace, links followed, and its permissions; None where there is none yet."""
+    _not_planted(path)
     try:
         mode = os.stat(path).st_mode
     except FileNotFoundError:

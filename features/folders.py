@@ -32,8 +32,12 @@ def private_folder(path: str | Path) -> Path:
         found = above.stat()
         if found.st_uid not in ours:
             raise OpenFolder(f"{folder}: {above} belongs to {_user(found.st_uid)}")
-        if found.st_mode & 0o002 and not found.st_mode & stat.S_ISVTX:
+        if found.st_mode & stat.S_ISVTX:
+            continue
+        if found.st_mode & 0o002:
             raise OpenFolder(f"{folder}: {above} can be written by everybody")
+        if found.st_mode & 0o020 and found.st_gid not in (0, os.getegid()):
+            raise OpenFolder(f"{folder}: {above} can be written by its group ({found.st_gid})")
     return folder
 
 

@@ -214,6 +214,39 @@ def test_only_a_regular_file_is_replaced(
     assert stat.S_ISCHR(os.stat("/dev/full").st_mode)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a link another user's")
+@pytest.mark.parametrize("there", [True, False])
+def test_a_link_that_another_user_put_into_a_folder_of_everybodys_is_refused(
+    tmp_path: Path, there: bool
+) -> None:
+    """`--html /tmp/x.html` replaced whatever file of root's the link named."""
+    kept, folder = tmp_path / "kept", tmp_path / "everybodys"
+    folder.mkdir()
+    folder.chmod(0o1777)
+    link = folder / "x.html"
+    link.symlink_to(kept)
+    os.lchown(link, 65534, 65534)
+    if there:
+        kept.write_text("kept")
+    with pytest.raises(OSError, match="is a link that another user has put there"):
+        write_whole(link, "new")
+    assert kept.exists() is there
+    os.lchown(link, 0, 0)
+    write_whole(link, "new")
+    assert kept.read_text() == "new"
+
+
+def test_the_lock_of_a_folder_empties_nothing_that_it_links_to(tmp_path: Path) -> None:
+    """Whoever owned the folder of `--out` had the file it names overwritten."""
+    kept, folder = tmp_path / "kept", tmp_path / "run"
+    kept.write_text("kept")
+    folder.mkdir()
+    (folder / LOCK).symlink_to(kept)
+    with pytest.raises(OSError, match="symbolic links"), only_writer(folder):
+        pass
+    assert kept.read_text() == "kept"
+
+
 def test_a_link_stays_and_what_it_points_to_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     link = tmp_path / "link"

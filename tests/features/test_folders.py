@@ -37,6 +37,19 @@ def test_so_is_one_below_a_folder_where_everybody_renames(tmp_path: Path) -> Non
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_one_that_another_group_can_rename_is_refused(tmp_path: Path) -> None:
+    above = tmp_path / "above"
+    folder = above / "state"
+    folder.mkdir(parents=True, mode=0o700)
+    os.chown(above, 0, 65534)
+    above.chmod(0o775)
+    with pytest.raises(OpenFolder, match=r"above can be written by its group \(65534\)"):
+        private_folder(folder)
+    os.chown(above, 0, 0)
+    assert private_folder(folder) == folder
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 @pytest.mark.parametrize("whose", ["above", "above/state"])
 def test_one_of_another_user_is_refused_whatever_its_mode(tmp_path: Path, whose: str) -> None:
     folder = tmp_path / "above" / "state"
