@@ -3,8 +3,8 @@
 Whoever reads finds the old file or the new one, never half of one, also when the writer is killed;
 with `durable`, also when the power fails. The temporary name is the writer's own, so two writers
 of one file do not meet: the one that ends last has its way. Only regular files are replaced: a
-device or a pipe stays what it is. A link that another user put into a folder of everybody's, as /tmp
-is, leads nowhere.
+device or a pipe stays what it is. A link that another user put into a folder of everybody's (/tmp)
+leads nowhere.
 
 Standard library only: the local backend's zygote runs without site-packages.
 """
