@@ -6,6 +6,7 @@
                                                               crash points in turn
     python -m benchmarks.chaos --seed 7 --pairs 100           and at two of them
     python -m benchmarks.chaos --seed 7 --enumerate --freeze 60  stopped there, and not killed
+    python -m benchmarks.chaos --seed 7 --enumerate --power   without power there
 
 Supervisors, deciders that compete for the lease, analysts, API, maintenance and snapshots are the
 service's own, twice, on a simulated machine (`kernel`): clocks that are set, a disk that is full,
@@ -37,21 +38,25 @@ from benchmarks.chaos.run import Plan, Run
 
 def plans(asked: argparse.Namespace, bench: Bench) -> Iterator[Plan]:
     """The runs that were asked for."""
+
+    def struck(seed: int, at: tuple[int, ...]) -> Plan:
+        return Plan(seed, asked.steps, at, asked.freeze, calm=True, power=asked.power)
+
     first, _, last = asked.seeds.partition(":") if asked.seeds else (asked.seed, "", "")
     seeds = range(int(first), int(last)) if last else [int(first)]
     for seed in seeds:
         if asked.at:
             named = tuple(map(int, asked.at.split(",")))
-            yield Plan(seed, asked.steps, named, asked.freeze, calm=True)
+            yield struck(seed, named)
         elif asked.enumerate or asked.pairs:
             points = bench.play(Plan(seed, asked.steps, calm=True)).points
             if asked.enumerate:
                 for at in range(1, points + 1, asked.every):
-                    yield Plan(seed, asked.steps, (at,), asked.freeze, calm=True)
+                    yield struck(seed, (at,))
             draw = random.Random(f"pairs {seed}")
             for _ in range(asked.pairs):
                 pair = draw.randint(1, points), draw.randint(1, points)
-                yield Plan(seed, asked.steps, pair, asked.freeze, calm=True)
+                yield struck(seed, pair)
         else:
             yield Plan(seed, asked.steps)
 
@@ -112,6 +117,7 @@ def main() -> None:
     parser.add_argument("--at", default="", help="a calm run, killed at these points: 12,97")
     parser.add_argument("--freeze", type=float, default=0.0, metavar="SECONDS",
                         help="stop the process there for so long, and do not kill it")  # fmt: skip
+    parser.add_argument("--power", action="store_true", help="cut the host's power there instead")
     parser.add_argument("--database", choices=["sqlite", "postgresql"], default="sqlite")
     parser.add_argument("--most-wrong", type=int, default=100, help="stop after so many findings")
     parser.add_argument("--history", type=Path, help="of one run: write its history there")

@@ -9,11 +9,13 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import event
 
 from benchmarks.chaos.kernel import Kernel, Process, active
+from benchmarks.chaos.power import Unsynced, WaitedFor
 from scheduler.service.log.store.store import Store
 
 SQLITE = {
@@ -22,6 +24,7 @@ SQLITE = {
     "EIO": "disk I/O error",
     "unknown": "disk I/O error",
 }
+FULL = 2  # of `PRAGMA synchronous`: a commit waits for the disk
 
 
 @dataclass
@@ -54,12 +57,14 @@ class Faults:
 class Disk:
     """What a store of a simulated process goes through.
 
-    Args:
-        outside: names of processes whose transactions never fail: who looks on.
+    Attributes:
+        unsynced: what is in files and a power cut would take.
+        waits: every commit waits for the disk, as the service set it.
     """
 
-    def __init__(self, kernel: Kernel, faults: Faults):
-        self.kernel, self.faults = kernel, faults
+    def __init__(self, kernel: Kernel, faults: Faults, database: Path | None):
+        self.kernel, self.faults, self._database = kernel, faults, database
+        self.unsynced, self.waits = Unsynced(), True
         self._writer: tuple[Process, float, Any]  # the last to be given PostgreSQL's lock
         OF_RUN[:] = [self]
 
@@ -77,6 +82,18 @@ class Disk:
         # statements are compiled once for all processes, which takes longer than to run them
         engine.dialect, engine._compiled_cache = kept
         engine.pool._dialect = engine.dialect
+
+    def cut(self, draw: random.Random, die: Callable[[], None]) -> None:
+        """The power fails: `die`, and what was not waited for is gone."""
+        path = self._database
+        kept = None if self.waits or path is None else path.read_bytes()
+        die()
+        if kept is not None and path is not None:  # the journal was not waited for
+            for name in ("-wal", "-shm"):
+                path.with_name(path.name + name).unlink(missing_ok=True)
+            path.write_bytes(kept)
+            self.unsynced.lost["journal"] += 1
+        self.unsynced.cut(draw)
 
     def commit(self, connection: Any) -> None:
         if active() is None or not connection.info.get("writes"):
@@ -134,7 +151,9 @@ def _executed(*args: Any) -> bool | None:
 
 
 def _no_sync(dbapi: Any, _record: Any) -> None:
-    dbapi.execute("PRAGMA synchronous=OFF")  # processes die here, not machines
+    [(level,)] = dbapi.execute("PRAGMA synchronous")
+    OF_RUN[0].waits &= level >= FULL
+    dbapi.execute("PRAGMA synchronous=OFF")  # what a power cut takes is in `power`
 
 
 def _fail(connection: Any, kind: str) -> None:
@@ -147,32 +166,29 @@ def _fail(connection: Any, kind: str) -> None:
     raise psycopg.OperationalError("server closed the connection unexpectedly")
 
 
-class FaultyOs:
-    """`os` as those find it who write files."""
+def point(where: str) -> None:
+    """One of a simulated process; elsewhere nothing."""
+    kernel = active()
+    if kernel is not None:
+        kernel.point(where)
 
-    def __init__(self, disk: Callable[[], Disk]):
-        self._disk = disk
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(os, name)
+def unsynced() -> Unsynced:
+    """Of the simulation; elsewhere of nobody."""
+    return Unsynced() if active() is None else OF_RUN[0].unsynced
 
-    def replace(self, source: Any, target: Any) -> None:
-        self._point("before a rename")
-        os.replace(source, target)
-        self._point("after a rename")
+
+class FaultyOs(WaitedFor):
+    """`os` as those find it who write files: a write may fail."""
 
     def write(self, file: int, data: bytes) -> int:
-        self._point("before a write to a file")
+        point("before a write to a file")
         kernel = active()
+        unsynced().written(file)
         if kernel is not None and kernel.me.role in ("decider", "shim"):
-            kind = self._disk().faults.drawn(kernel, "full", "EIO")
+            kind = OF_RUN[0].faults.drawn(kernel, "full", "EIO")
             if kind:
                 os.write(file, data[: len(data) // 2])  # torn
                 number = errno.ENOSPC if kind == "full" else errno.EIO
                 raise OSError(number, os.strerror(number))
         return os.write(file, data)
-
-    def _point(self, where: str) -> None:
-        kernel = active()
-        if kernel is not None:
-            kernel.point(where)

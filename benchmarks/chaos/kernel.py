@@ -40,12 +40,20 @@ class Host:
     Attributes:
         wall_s: its wall clock is so far ahead of the true time.
         boot: names its start; another after a power cut.
+        booted_at: its monotonic clock counts from there.
+        off_until: it has no power before.
     """
 
     name: str
     wall_s: float = 0.0
     boot: int = 1
+    booted_at: float = 0.0
+    off_until: float = 0.0
     disk_full: bool = False
+
+    def loses_power(self, now: float, seconds: float) -> None:
+        """Until so much later, when it starts again."""
+        self.boot, self.booted_at, self.off_until = self.boot + 1, now, now + seconds
 
 
 @dataclass(eq=False)
@@ -105,7 +113,7 @@ class Kernel:
         freeze_s: it is stopped there for so many seconds instead; 0 = it dies.
 
     Attributes:
-        clock: seconds since the run began: the true time, and every host's monotonic clock.
+        clock: seconds since the run began: the true time.
         steps: hand-overs so far. points: crash points passed so far.
         crashes: where processes died, and how often.
     """
@@ -131,6 +139,7 @@ class Kernel:
         self.on_kill: Callable[[Process, str], None] = lambda process, where: None
         self.on_freeze: Callable[[Process, float], None] = lambda process, seconds: None
         self.on_start: Callable[[Process], None] = lambda process: None
+        self.on_point: Callable[[Process, str], None] = self._strike
         self._fibers: list[Fiber] = []
         self._pids = count(100)
         self.hub = getcurrent()
@@ -156,6 +165,13 @@ class Kernel:
         self._die(process, -9, where)
         if self.current is not None and self.current.process is process:
             raise Crash(where)
+        self._pause()  # those that die go first
+
+    def cut_power(self, host: Host) -> None:
+        """Every process of a host dies. Asked for on another."""
+        for process in list(self.processes.values()):
+            if process.host is host and not process.dead:
+                self._die(process, -9, f"{process.role}: power cut")
         self._pause()  # those that die go first
 
     def freeze(self, process: Process, seconds: float) -> None:
@@ -215,11 +231,15 @@ class Kernel:
         self.points += 1
         self.seen[where] += 1
         self.trace.append((self.clock, process.name, where))
-        if self.points in self.crash_at and self.freeze_s:
-            self.freeze(process, self.freeze_s)
-        elif self.points in self.crash_at:
-            self.kill(process, f"{process.role}: {where}")
+        if self.points in self.crash_at:
+            self.on_point(process, where)
         self._pause()
+
+    def _strike(self, process: Process, where: str) -> None:
+        if self.freeze_s:
+            self.freeze(process, self.freeze_s)
+        else:
+            self.kill(process, f"{process.role}: {where}")
 
     def _fiber(self) -> Fiber:
         assert self.current is not None, "not in a simulated process"

@@ -19,8 +19,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from benchmarks.chaos import system
-from benchmarks.chaos.disk import Disk, FaultyOs
+from benchmarks.chaos.disk import Disk, FaultyOs, point, unsynced
 from benchmarks.chaos.kernel import Crash, Host, Kernel, Process, active
+from benchmarks.chaos.power import WaitedFor
 from features import clock, files
 from scheduler.backends.local import backend as local
 from scheduler.backends.local import shim as shims
@@ -28,6 +29,7 @@ from scheduler.backends.local import spool as spools
 from scheduler.backends.local.attempt import LocalAttempt
 from scheduler.backends.local.backend import LocalBackend
 from scheduler.backends.local.spool import CLAIM, STARTED, Spool
+from scheduler.service.log import bundles
 
 Note = Callable[..., dict[str, Any]]  # writes into the history: what, and its fields
 RETRY_S = 1.0
@@ -51,12 +53,21 @@ class Machine:
         process = self.kernel.process(f"shim {asked['name']}", self.host)
         process.role = "shim"
         self.shims[process.pid] = process
-        self.kernel.spawn(process, lambda: self._shim(Spool(root), asked, lock, process))
+        held = [lock]
+
+        def let_go() -> None:
+            while held:
+                os.close(held.pop())
+
+        process.on_death.append(let_go)  # perhaps before it did anything
+        self.kernel.spawn(process, lambda: self._shim(Spool(root), asked, let_go, process))
 
     def _gone(self, process: Process) -> None:
         self.shims.pop(process.pid, None)
 
-    def _shim(self, spool: Spool, asked: dict[str, Any], lock: int, process: Process) -> None:
+    def _shim(
+        self, spool: Spool, asked: dict[str, Any], let_go: Callable[[], None], process: Process
+    ) -> None:
         process.on_death.append(lambda: self._gone(process))
         name, asked_for = asked["name"], asked["claim"]
         claim = {"pid": process.pid, "ticks": process.pid, "boot": boot_id(), "at": time.time()}
@@ -64,7 +75,7 @@ class Machine:
             if not spool.claim(name, {CLAIM: {**asked_for, **claim}}):
                 return
         finally:
-            os.close(lock)
+            let_go()
         how, *seconds = asked["config"]["argv"]
         if how == "none":
             over = {"at": time.time(), "reason": "refused", "detail": "cannot execute 'none'"}
@@ -83,7 +94,7 @@ class Machine:
         purpose, limit_s = str(claim["purpose"]), config["limit_s"]
         self.note("began", **key, purpose=purpose, gpus=claim["devices"], nodes=claim["nodes"])
         try:
-            record = {"at": time.time(), "monotonic": began, "pid": process.pid}
+            record = {"at": time.time(), "monotonic": time.monotonic(), "pid": process.pid}
             with contextlib.suppress(OSError):  # it runs all the same
                 spool.record(name, STARTED, record, durable=False)
             spool.ring(name)
@@ -175,7 +186,9 @@ def install(patches: system.Patches, machine: Callable[[], Machine]) -> None:
     patches.put(LocalAttempt, "signal", _signal)
     patches.swap(spools.start_ticks, start_ticks)
     patches.swap(clock.boot_id, boot_id)
-    patches.put(files, "os", FaultyOs(lambda: machine().disk))
+    patches.put(files, "os", FaultyOs(unsynced, point))
+    for module in (spools, bundles):
+        patches.put(module, "os", WaitedFor(unsynced, point))
     opens, closes = LocalBackend.__init__, LocalBackend.close
     there: set[int] = set()  # backends that are open
 

@@ -50,6 +50,7 @@ class Plan:
         steps: hand-overs between threads during which things go wrong.
         crash_at: crash points at which the process there dies.
         freeze_s: is stopped there for so many seconds, if any, and does not die.
+        power: its host has no power from there on for a while.
         calm: nothing goes wrong but for `crash_at`.
     """
 
@@ -58,11 +59,13 @@ class Plan:
     crash_at: tuple[int, ...] = ()
     freeze_s: float = 0.0
     calm: bool = False
+    power: bool = False
 
     def told(self) -> str:
         """How the same run is asked for."""
         at = f" --at {','.join(map(str, self.crash_at))}" if self.crash_at else ""
         frozen = f" --freeze {self.freeze_s:g}" if self.freeze_s else ""
+        frozen += " --power" if self.power else ""
         return f"--seed {self.seed} --steps {self.steps}{at}{frozen}"
 
 
@@ -89,7 +92,7 @@ class Run:
         """What there was to go wrong."""
         what = Counter(one["what"] for one in self.history)
         names = {"call": "requests", "final": "jobs", "began": "attempts", "frozen": "pauses",
-                 "clock": "clock_steps"}  # fmt: skip
+                 "clock": "clock_steps", "power": "power_cuts"}  # fmt: skip
         log = Counter(one["kind"] for one in self.history if one["what"] == "log")
         kinds = {"lease": "takeovers", "rebased": "epochs", "bundle": "champions",
                  "settings_set": "settings_set", "node_added": "nodes_added",
@@ -119,10 +122,12 @@ class Simulation:
         self.kernel = Kernel(plan.seed, plan.crash_at, plan.freeze_s)
         self.kernel.on_kill, self.kernel.on_start = self._killed, self._started
         self.kernel.on_freeze = self._frozen
-        self.host, self.elsewhere = Host("host"), Host("elsewhere")
+        if plan.power:
+            self.kernel.on_point = self._power_fails
+        self.host, self.elsewhere = Host("host", booted_at=-5000.0), Host("elsewhere")
         self.healed = system.Event()
         self.faults = Faults(random.Random(f"faults {plan.seed}"), self.note)
-        self.disk = Disk(self.kernel, self.faults)
+        self.disk = Disk(self.kernel, self.faults, database_of(url))
         self.machine = machine.Machine(self.kernel, self.host, self.disk, self.note)
         self.door = Door(self.kernel)
         self.services: dict[str, Process] = {}
@@ -228,6 +233,7 @@ class Simulation:
         found = self.run
         found.points, found.steps, found.seconds = kernel.points, kernel.steps, kernel.clock
         found.crashes, found.faults = kernel.crashes, self.faults.happened
+        found.faults.update({f"lost {what}": n for what, n in self.disk.unsynced.lost.items()})
         self._read_log()
         found.wrong += checker.check(found.history)
         return found
@@ -286,8 +292,8 @@ class Simulation:
         there = [p for p in self.kernel.processes.values() if p.role and not p.dead]
         what = draw.choices(
             [self._kill, self._freeze, self._set_clock, self._fill_disk, self._ask_to_stop,
-             self._upgrade, self._promote],
-            [10, 6, 2, 2, 2, 1, 3],
+             self._upgrade, self._promote, self._cut_power],
+            [10, 6, 2, 2, 2, 1, 3, 1],
         )[0]  # fmt: skip
         host.disk_full = False
         if there:
@@ -308,6 +314,19 @@ class Simulation:
     def _fill_disk(self, draw: random.Random, _: Process) -> None:
         self.host.disk_full = True
         self.note("disk full")
+
+    def _cut_power(self, draw: random.Random, process: Process) -> None:
+        off_s = draw.uniform(5.0, 30.0)
+        self.note("power", seconds=off_s)
+        self.disk.cut(draw, lambda: self.kernel.cut_power(self.host))
+        self.host.loses_power(self.kernel.clock, off_s)
+
+    def _power_fails(self, process: Process, _: str) -> None:
+        """As this process gets no further."""
+        process.frozen_until = self.kernel.clock + 1e3
+        draw = random.Random(f"power {self.plan.seed} {self.kernel.points}")
+        nobody = self.kernel.process("mains", self.elsewhere)
+        self.kernel.spawn(nobody, lambda: self._cut_power(draw, process))
 
     def _ask_to_stop(self, draw: random.Random, _: Process) -> None:
         name = draw.choice(sorted(self.services))
@@ -335,6 +354,8 @@ class Simulation:
 
     def _restart(self) -> None:
         """As a service manager does: what hangs is killed, what ended is started again."""
+        if self.kernel.clock < self.host.off_until:
+            return
         for name, process in list(self.services.items()):
             if self.kernel.clock - process.heard_at > WATCHDOG_S - 1.0 and not process.dead:
                 self.kernel.kill(process, "supervisor: watchdog")
@@ -368,6 +389,11 @@ LOGGED = (
     "attempt", "state", "vc", "gpus", "operator", "priority", "node", "open", "holder", "term",
     "share", "time_limit_s",
 )  # fmt: skip
+
+
+def database_of(url: str) -> Path | None:
+    """The file that a database is; None: it has a host of its own."""
+    return Path(url.removeprefix("sqlite:///")) if url.startswith("sqlite:") else None
 
 
 def _nodes() -> list[dict[str, Any]]:

@@ -50,7 +50,7 @@ def wall() -> float:
 def _steady(real: Callable[[], float]) -> Callable[[], float]:
     def read() -> float:
         kernel = active()
-        return real() if kernel is None else kernel.clock
+        return real() if kernel is None else kernel.clock - kernel.me.host.booted_at
 
     return read
 

@@ -12,7 +12,7 @@ of the service is imported here.
     ended     it does no more: exited, request (it was stopped), limit, lost,
               unknown (whoever stood by it died as it ended)
     decides   the process `holder` decides, under `term`; said again at least every second
-    started, died, frozen, clock, fault, ...   what happened to processes and machines
+    started, died, frozen, clock, fault, power, ...   what happened to processes and machines
     log       an event of the service's log: seq, kind, job, actor, cause, body
     decision  of a pass: event (its seq), job, action, nodes
     node      one of those there are when all is over: node, vc

@@ -53,6 +53,8 @@ def _disturbed(history: History, start: float, end: float) -> list[float]:
         at = one.get("at", 0.0)
         if one["what"] == "frozen":
             at += _hangs_s(history, one)
+        elif one["what"] == "power":
+            at += one["seconds"]
         elif one["what"] == "died" and not one["where"]:
             continue  # by itself
         elif one["what"] not in ("died", "fault", "clock", "stopped"):

@@ -1,0 +1,114 @@
+"""What a power cut takes: what was written to files and not waited for (fsync).
+
+A file's content and its name are lost apart, as on a file system that keeps neither in order: a
+rename may be undone, or be there with half a file, or an empty one, under the new name. Of SQLite
+the service's own setting decides: with `synchronous=FULL` a commit waits for the disk, and SQLite
+promises that it is there afterwards (https://www.sqlite.org/pragma.html#pragma_synchronous); with
+less, all is lost that was not copied from the journal. A disk that says that it has written, and has
+not, is nobody's to survive, and is not here.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import stat
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+class Unsynced:
+    """What was written since it was last waited for.
+
+    Attributes:
+        lost: kinds of what power cuts took: names of files, and contents.
+    """
+
+    def __init__(self) -> None:
+        self._data: dict[int, tuple[Path, int]] = {}  # by inode: where, and how much is on disk
+        self._synced: set[int] = set()
+        self._names: dict[Path, bytes | None] = {}  # what is found there if the name is lost
+        self.lost: Counter[str] = Counter()
+
+    def written(self, file: int) -> None:
+        """It is about to be."""
+        found = os.fstat(file)
+        if stat.S_ISREG(found.st_mode):
+            self._synced.discard(found.st_ino)
+            self._data.setdefault(found.st_ino, (_path(file), found.st_size))
+
+    def synced(self, file: int) -> None:
+        """A file, or the names in a folder."""
+        found = os.fstat(file)
+        if stat.S_ISDIR(found.st_mode):
+            folder = _path(file)
+            self._names = {path: was for path, was in self._names.items() if path.parent != folder}
+        else:
+            self._data.pop(found.st_ino, None)
+            self._synced.add(found.st_ino)
+
+    def renamed(self, source: Path, target: Path, was: bytes | None) -> None:
+        """It has been, a file or a folder; `was`: the content of a file that it replaced."""
+        self._data = {
+            node: (_moved(path, source, target), size) for node, (path, size) in self._data.items()
+        }
+        self._names = {_moved(path, source, target): old for path, old in self._names.items()}
+        if target.is_file() and (node := target.stat().st_ino) not in self._synced:
+            self._data.setdefault(node, (target, 0))  # written by somebody who does not say so
+        self._names.setdefault(target, was)
+
+    def cut(self, draw: random.Random) -> None:
+        """The power fails."""
+        for path, was in sorted(self._names.items(), reverse=True):
+            if os.path.lexists(path) and draw.random() < 0.5:
+                self.lost["name"] += 1
+                _put_back(path, was)
+        for node, (path, least) in sorted(self._data.items(), key=lambda one: one[1]):
+            if path.is_file() and path.stat().st_ino == node and draw.random() < 0.5:
+                self.lost["content"] += 1
+                os.truncate(path, draw.choice([least, (least + path.stat().st_size) // 2]))
+        self._data.clear()
+        self._names.clear()
+
+
+def _path(file: int) -> Path:
+    return Path(os.readlink(f"/proc/self/fd/{file}"))
+
+
+def _moved(path: Path, source: Path, target: Path) -> Path:
+    return target / path.relative_to(source) if path.is_relative_to(source) else path
+
+
+def _put_back(path: Path, was: bytes | None) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    elif was is None:
+        path.unlink()
+    else:
+        path.write_bytes(was)
+
+
+class WaitedFor:
+    """`os` as those find it who write files, and wait until they are on disk."""
+
+    def __init__(self, unsynced: Callable[[], Unsynced], point: Callable[[str], None]):
+        self._unsynced, self._point = unsynced, point
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(os, name)
+
+    def fsync(self, file: int) -> None:
+        self._unsynced().synced(file)
+
+    def rename(self, source: Any, target: Any) -> None:
+        self._point("before a rename")
+        there = Path(target)
+        was = there.read_bytes() if there.is_file() else None
+        os.rename(source, target)
+        self._unsynced().renamed(Path(source), there, was)
+        self._point("after a rename")
+
+    replace = rename
