@@ -189,6 +189,11 @@ def install(patches: system.Patches, machine: Callable[[], Machine]) -> None:
     patches.put(files, "os", FaultyOs(unsynced, point))
     for module in (spools, bundles):
         patches.put(module, "os", WaitedFor(unsynced, point))
+    _let_go_on_death(patches, lambda: machine().kernel)
+
+
+def _let_go_on_death(patches: system.Patches, kernel: Callable[[], Kernel]) -> None:
+    """A backend's files are closed as its process dies."""
     opens, closes = LocalBackend.__init__, LocalBackend.close
     there: set[int] = set()  # backends that are open
 
@@ -212,7 +217,7 @@ def install(patches: system.Patches, machine: Callable[[], Machine]) -> None:
                 there.discard(id(self))
                 let_go(self)
 
-        machine().kernel.me.on_death.append(die)
+        kernel().me.on_death.append(die)
 
     def closed(self: LocalBackend) -> None:
         there.discard(id(self))

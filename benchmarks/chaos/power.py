@@ -4,8 +4,8 @@ A file's content and its name are lost apart, as on a file system that keeps nei
 rename may be undone, or be there with half a file, or an empty one, under the new name. Of SQLite
 the service's own setting decides: with `synchronous=FULL` a commit waits for the disk, and SQLite
 promises that it is there afterwards (https://www.sqlite.org/pragma.html#pragma_synchronous); with
-less, all is lost that was not copied from the journal. A disk that says that it has written, and has
-not, is nobody's to survive, and is not here.
+less, all is lost that was not copied from the journal. A disk that says that it has written, and
+has not, is nobody's to survive, and is not here.
 """
 
 from __future__ import annotations
