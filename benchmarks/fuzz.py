@@ -172,10 +172,11 @@ def _files(folder: Path) -> dict[str, Target]:
 
 
 JOBS = {
+    "meta": {"slurm": {"version": {"major": "24", "micro": "5", "minor": "11"}}},
     "jobs": [
         {
             "job_id": 7, "name": "a", "user_name": "ann", "account": "x", "partition": "gpu",
-            "job_state": ["PENDING"], "state_reason": "Resources",
+            "job_state": ["PENDING"], "state_reason": "Resources", "shared": [],
             "priority": {"set": True, "number": 5}, "tres_req_str": "cpu=4,gres/gpu:a100=2",
             "time_limit": {"set": True, "number": 60}, "submit_time": {"number": 1_700_000_000},
             "node_count": {"number": 1}, "nodes": "n[1-2]", "gres_detail": ["gpu:a100:2(IDX:0-1)"],

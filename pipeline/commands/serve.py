@@ -198,10 +198,10 @@ def must_know(spec: CoreSpec, settings: Settings) -> Iterator[str]:
         yield folded
     if flat(spec.settings).get("learns_speeds") and settings.backend == "local":
         yield UNMEASURED
-    if settings.follows and spec.policy == "slurm":
-        from scheduler.service.backends import not_modelled
+    if settings.follows:
+        from scheduler.service.backends import notes
 
-        yield from not_modelled(settings)
+        yield from notes(settings, spec.policy)
 
 
 def chosen(differs: FileDiffers) -> Choice:

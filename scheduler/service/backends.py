@@ -37,20 +37,27 @@ def read_shape(settings: Settings) -> Shape:
         raise SettingsError(f"backend slurm: {error}") from None
 
 
-def not_modelled(settings: Settings) -> list[str]:
-    """What of the site's QOS and associations the policy `slurm` leaves out, a line each."""
-    from scheduler.backends.slurm.site import read_site
+def notes(settings: Settings, policy: str) -> list[str]:
+    """What an administrator is to know of a followed Slurm, a line each: of its release, and what
+    of its QOS and associations the policy `slurm` leaves out."""
+    from scheduler.backends.slurm.site import config_of, read_site
     from scheduler.backends.slurm.table import Table
+    from scheduler.backends.slurm.versions import caution, release_in
     from scheduler.policies.slurm.limits import unmodelled, unmodelled_words
 
     slurm, parts = slurm_of(settings), set(filter(None, settings.slurm_partitions.split(",")))
     try:
+        config = config_of(slurm.read("scontrol", "show", "config"))
+        told = caution(release_in(config.get("SLURM_VERSION", "")))
+        found = [f"Slurm {told}."] if told else []
+        if policy != "slurm":
+            return found
         jobs = Table(slurm).jobs()
         mine = [job for job in jobs if not parts or parts & set(job.partition.split(","))]
-        found = unmodelled(read_site(slurm, slurm.nodes()), mine)
+        left_out = unmodelled(read_site(slurm, slurm.nodes()), mine)
     except (SlurmDown, SlurmError, ParseError) as error:
-        return [f"What the policy slurm leaves out of QOS and associations is not known: {error}"]
-    return [unmodelled_words(*one) for one in found.items()]
+        return [f"What is to be known of this Slurm could not be read: {error}"]
+    return found + [unmodelled_words(*one) for one in left_out.items()]
 
 
 def open_backend(

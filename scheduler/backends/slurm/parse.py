@@ -14,13 +14,14 @@ from typing import Any
 
 from scheduler.backends.slurm.tres import ParseError as ParseError
 from scheduler.backends.slurm.tres import counts, gpu_types
+from scheduler.backends.slurm.versions import UNLIMITED, job_as_first, release_of
 
-UNLIMITED = 0xFFFFFFFF
 NO_LIMIT = 0xFFFFFFFE  # from here on: the partition's, or none
 MOST_TASKS = 100_000  # of one array
 MOST_HOSTS = 1_000_000
 _CLOSING = frozenset(
     [
+        "BLOCKED",
         "DOWN",
         "DRAIN",
         "DRAINED",
@@ -36,6 +37,7 @@ _CLOSING = frozenset(
         "POWERED_DOWN",
         "POWERING_DOWN",
         "REBOOT",
+        "REBOOT_ISSUED",
         "UNKNOWN",
     ]
 )
@@ -115,10 +117,12 @@ class SlurmJob:
 
 
 def jobs(text: str) -> list[SlurmJob]:
-    """`squeue --json`, of 22.05 and of later versions; tasks of arrays one by one."""
+    """`squeue --json` of any release; tasks of arrays one by one."""
     try:
-        told = json.loads(text)["jobs"]
-        return [job for entry in told for job in _job(entry)]
+        told = json.loads(text)
+        release = release_of(told)
+        entries = (job_as_first(entry, release) for entry in told["jobs"])
+        return [job for entry in entries for job in _job(entry)]
     except (ValueError, OverflowError, LookupError, TypeError, AttributeError) as error:
         raise ParseError(f"squeue --json: {type(error).__name__} {error}") from None
 
@@ -133,7 +137,7 @@ def _job(entry: Mapping[str, Any]) -> Iterator[SlurmJob]:
     cpus = number(entry.get("cpus")) or 1
     made = SlurmJob(
         id="",
-        state=_state(entry["job_state"]),
+        state=str(entry["job_state"]),
         user=text["user_name"],
         name=text["name"],
         partition=text["partition"],
@@ -163,7 +167,7 @@ def _job(entry: Mapping[str, Any]) -> Iterator[SlurmJob]:
         nice=number(entry.get("nice")) or 0,
         req_nodes=hosts(text["required_nodes"]),
         planned=hosts(text["scheduled_nodes"]),
-        exclusive="true" in (entry.get("exclusive") or ()),
+        exclusive=entry.get("shared") == "none",
         min_cpus=number(entry.get("minimum_cpus_per_node")) or 1,
         accrue=_moment(entry.get("accrue_time")),
         array_limit=number(entry.get("array_max_tasks")) or 0,
@@ -241,21 +245,12 @@ def _ids(entry: Mapping[str, Any]) -> Iterator[str]:
 
 
 def number(value: Any) -> int | None:
-    """A number of 22.05 (plain) or later (``{"set": .., "infinite": .., "number": ..}``)."""
-    if isinstance(value, Mapping):
-        if value.get("infinite"):
-            return UNLIMITED
-        return int(value["number"]) if value.get("set") else None
     return None if value is None or value == "" else int(value)
 
 
 def _moment(value: Any) -> float | None:
     found = number(value)
     return None if not found or found == UNLIMITED else float(found)
-
-
-def _state(value: Any) -> str:
-    return str(value[0] if isinstance(value, list) and value else value)
 
 
 def task_numbers(text: str) -> list[int]:

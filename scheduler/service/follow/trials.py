@@ -13,6 +13,7 @@ from scheduler.backends.slurm.parse import SlurmJob
 from scheduler.backends.slurm.request import RequestError, request
 from scheduler.backends.slurm.site import asks_of, takes
 from scheduler.backends.slurm.snapshot import ClusterSnapshot
+from scheduler.backends.slurm.versions import gpus_word, release_in
 from scheduler.core.decisions import Action
 from scheduler.core.plural import count
 from scheduler.explain.whatif.forecasts import Futures
@@ -162,7 +163,7 @@ class Trials:
             return
         ((kind, many),) = job.gpu_types
         half = many // 2
-        gres = f"gres:gpu:{kind}:{half}" if kind else f"gres:gpu:{half}"
+        gres = gpus_word(release_in(self.site.config.get("SLURM_VERSION", "")), kind, half)
         gpus = job.gpus * half // many
         per_node = job.gpus_per_node
         told = dict(job.tres)

@@ -39,7 +39,8 @@ def an_entry(**said: Any) -> dict[str, Any]:
 
 
 def told(**said: Any) -> list[parse.SlurmJob]:
-    return parse.jobs(json.dumps({"jobs": [an_entry(**said)]}))
+    meta = {"Slurm": {"version": {"major": 22, "micro": 8, "minor": 5}}}
+    return parse.jobs(json.dumps({"meta": meta, "jobs": [an_entry(**said)]}))
 
 
 # --- squeue --json --------------------------------------------------------------------------------
@@ -79,55 +80,6 @@ def test_tasks_of_an_array_are_jobs() -> None:
     assert [job.id for job in waiting] == ["7_1", "7_2", "7_3", "7_7"]
     (running,) = told(job_id=9, array_job_id=7, array_task_id=4, job_state="RUNNING")
     assert running.id == "7_4"
-
-
-def test_later_versions_say_numbers_and_states_otherwise() -> None:
-    later = {"set": True, "infinite": False, "number": 100}
-    none = {"set": False, "infinite": False, "number": 0}
-    unlimited = {"set": False, "infinite": True, "number": 0}
-    (job,) = told(
-        job_state=["PENDING"], submit_time=later, priority=none, time_limit=unlimited,
-        array_job_id=none, array_task_id=none,
-    )  # fmt: skip
-    assert (job.state, job.submit, job.priority, job.time_limit_s) == ("PENDING", 100.0, 0, None)
-
-
-def number(value: int | None) -> dict[str, Any]:
-    """As data_parser v0.0.40 and later write numbers and moments; None: not set."""
-    return {"set": value is not None, "infinite": False, "number": value or 0}
-
-
-@pytest.mark.parametrize("missing", [{}, None], ids=["v0.0.40 (23.11)", "v0.0.42 (24.11)"])
-def test_a_job_in_the_shape_of_later_versions(missing: dict[str, Any] | None) -> None:
-    """The shape is that of public samples of slurmrestd and of the documentation: no daemon of
-    these versions was run."""
-    later: dict[str, Any] = {
-        "account": "acoustic", "accrue_time": number(1731483270), "array_job_id": number(0),
-        "array_task_id": number(None), "array_max_tasks": number(0), "array_task_string": "",
-        "cpus": number(4), "cpus_per_tres": "gres/gpu:2", "dependency": "",
-        "eligible_time": number(1731483270), "end_time": number(0), "exclusive": ["true"],
-        "exit_code": {"status": ["SUCCESS"], "return_code": number(0), "signal": missing},
-        "features": "", "gres_detail": [], "job_id": 671, "job_resources": missing,
-        "job_state": ["PENDING"], "licenses": "", "max_nodes": number(0),
-        "memory_per_cpu": number(None), "memory_per_node": number(131072), "memory_per_tres": "",
-        "minimum_cpus_per_node": number(1), "name": "wrap", "nice": 0,
-        "node_count": number(1), "nodes": "", "partition": "normal", "priority": number(90),
-        "qos": "normal", "required_nodes": "", "resv_name": "",
-        "scheduled_nodes": "cn3", "shared": [], "start_time": number(1732037760),
-        "state_reason": "Priority", "submit_time": number(1731483270), "tasks": number(1),
-        "time_limit": number(60), "tres_per_job": "gres/gpu:a100:2", "tres_per_node": "",
-        "tres_per_task": "", "tres_req_str": "cpu=4,mem=128G,node=1,billing=4,gres/gpu=2",
-        "tres_alloc_str": "", "user_name": "clara", "admin_comment": "", "comment": "",
-    }  # fmt: skip
-    (job,) = parse.jobs(json.dumps({"jobs": [later], "warnings": [], "errors": []}))
-    assert job == parse.SlurmJob(
-        "671", "PENDING", "clara", "wrap", "normal", 1731483270.0, 1731483270.0, 1732037760.0,
-        priority=90, reason="Priority", gpus=2, gpu_type="a100", num_nodes=1, cpus=4,
-        memory_mib=131072.0, time_limit_s=3600.0, account="acoustic", qos="normal",
-        planned=("cn3",), exclusive=True, least_mib=131072.0, gpu_types=(("a100", 2),),
-        accrue=1731483270.0, cpus_per_gpu=2,
-        tres=(("cpu", 4.0), ("mem", 131072.0), ("node", 1.0), ("billing", 4.0), ("gres/gpu", 2.0)),
-    )  # fmt: skip
 
 
 JSON = st.recursive(

@@ -1,0 +1,113 @@
+"""What Slurm's releases print otherwise than the first one known, 22.05.
+
+`parse` reads what 22.05 prints. Each `Adapter` undoes what its release changed; an answer goes
+through those of its own release and of the older ones, newest first, so that each knows one step.
+A release newer than all of them is read as the newest.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Release = tuple[int, int]
+Json = dict[str, Any]
+
+OLDEST: Release = (22, 5)
+NEWEST: Release = (26, 5)  # whose changes were read
+RUN: tuple[Release, ...] = (OLDEST,)  # on real daemons, by `make slurm-test`
+UNLIMITED = 0xFFFFFFFF
+
+_COUNTS = (
+    "array_job_id", "array_max_tasks", "array_task_id", "cpus", "max_nodes", "memory_per_cpu",
+    "memory_per_node", "minimum_cpus_per_node", "node_count", "priority", "tasks", "time_limit",
+)  # fmt: skip
+_MOMENTS = ("accrue_time", "eligible_time", "end_time", "start_time", "submit_time")
+# as 22.05 has them in one word: the first of these, else the state they are beside
+_FLAGS = (
+    "COMPLETING", "STAGE_OUT", "CONFIGURING", "RESIZING", "REQUEUED", "REQUEUE_FED",
+    "REQUEUE_HOLD", "SPECIAL_EXIT", "STOPPED", "REVOKED", "SIGNALING",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """What a release changed of a job in JSON; `undo` makes it as the release before had it."""
+
+    since: Release
+    undo: Callable[[Json], Json]
+
+
+def _counts(job: Json) -> Json:
+    """data_parser v0.0.39: ``{"set": true, "infinite": false, "number": 4}`` for 4; ``shared`` is
+    a list of words."""
+    plain = {name: _plain(job[name]) for name in _COUNTS if name in job}
+    return job | plain | {"shared": next(iter(job.get("shared") or ()), None)}
+
+
+def _moments(job: Json) -> Json:
+    """v0.0.40: moments are such objects as well; the state is a list, with its flags."""
+    plain = {name: _plain(job[name]) for name in _MOMENTS if name in job}
+    states = [str(word) for word in job["job_state"]]
+    return job | plain | {"job_state": next((f for f in _FLAGS if f in states), states[0])}
+
+
+# 24.05 to 26.05 (v0.0.41 to v0.0.45) took away and added fields that nothing here reads.
+ADAPTERS = (Adapter((23, 11), _moments), Adapter((23, 2), _counts))
+
+
+def job_as_first(job: Json, release: Release) -> Json:
+    """A job in JSON of a release, as 22.05 would print it. KeyError, IndexError, TypeError: it is
+    none of that release."""
+    for adapter in ADAPTERS:
+        if release >= adapter.since:
+            job = adapter.undo(job)
+    return job
+
+
+def _plain(value: Any) -> int | None:
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{value!r} where a release since 23.02 has an object")
+    if value.get("infinite"):
+        return UNLIMITED
+    return int(value["number"]) if value.get("set") else None
+
+
+def release_of(answer: Mapping[str, Any]) -> Release:
+    """The release that printed an answer in JSON, by its ``meta``."""
+    meta = answer["meta"]
+    version = (meta.get("slurm") or meta["Slurm"])["version"]
+    return int(version["major"]), int(version["minor"])
+
+
+def release_in(text: str) -> Release | None:
+    """The release in a version as Slurm prints it (``24.11.5``); None: there is none."""
+    match = re.search(r"\b(\d\d)\.(\d\d)\b", text)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def gpus_word(release: Release | None, kind: str, count: int) -> str:
+    """So many GPUs of a type ("": any) as `scontrol update` takes them."""
+    before = release is not None and release < (23, 11)  # it takes the later form, and ignores it
+    start = "gres:gpu" if before else "gres/gpu"
+    return ":".join(filter(None, (start, kind, str(count))))
+
+
+def caution(release: Release | None) -> str:
+    """What an administrator is to know about a release; "": it was run on real daemons."""
+    if release in RUN:
+        return ""
+    run = ", ".join(map(_name, RUN))
+    if release is None:
+        return f"does not say which release it is; it is read as {_name(NEWEST)}"
+    if release > NEWEST:
+        return f"{_name(release)} is newer than any that is known; it is read as {_name(NEWEST)}"
+    if release < OLDEST:
+        return f"{_name(release)} is older than any that is known; it is read as {_name(OLDEST)}"
+    return f"{_name(release)} was not run on real daemons, but {run} was: it is known by samples"
+
+
+def _name(release: Release) -> str:
+    return f"{release[0]}.{release[1]:02d}"

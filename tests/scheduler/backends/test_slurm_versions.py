@@ -1,0 +1,116 @@
+"""`squeue --json` of every release (`versions/`) is read as the same jobs; which ran is told."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scheduler.backends.slurm import parse, versions
+from scheduler.backends.slurm.table import read
+from tests.scheduler.backends.test_slurm_table import record
+
+SAID = Path(__file__).parent / "versions"
+RELEASES = sorted(path.stem for path in SAID.glob("*.json"))
+
+
+def printed(release: str) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads((SAID / f"{release}.json").read_text())
+    return told
+
+
+def jobs(release: str, **said: Any) -> list[parse.SlurmJob]:
+    told = printed(release)
+    for job in told["jobs"]:
+        job |= said
+    return parse.jobs(json.dumps(told))
+
+
+def test_there_is_a_sample_of_every_release_from_the_oldest_to_the_newest() -> None:
+    assert RELEASES == [
+        "22.05", "23.02", "23.11", "24.05", "24.11", "25.05", "25.11", "26.05"
+    ]  # fmt: skip
+    assert [versions.release_of(printed(name)) for name in (RELEASES[0], RELEASES[-1])] == [
+        versions.OLDEST, versions.NEWEST
+    ]  # fmt: skip
+
+
+def test_what_the_real_daemon_printed_is_read_whole() -> None:
+    by_id = {job.id: job for job in jobs("22.05")}
+    assert list(by_id) == ["2", "3", "4", "5_1", "5_2", "5_3", "5_4", "6"]
+    alone, typed, task, held = by_id["2"], by_id["3"], by_id["5_3"], by_id["6"]
+    assert alone.exclusive
+    assert (alone.state, alone.nodes, alone.held_gpus) == (
+        "RUNNING", ("n3", "n4"), ((0, 1, 2, 3), (0, 1, 2, 3))
+    )  # fmt: skip
+    assert (typed.gpus, typed.gpu_type, typed.partition) == (2, "a100", "short,long")
+    assert (typed.least_mib, typed.per, typed.time_limit_s) == (2048.0, "cpu", 3600.0)
+    assert (task.gpus, task.array_limit, task.memory_mib) == (1, 2, 10240.0)
+    assert (by_id["4"].licences, held.held, held.gpus) == ("matlab:1", True, 2)
+
+
+@pytest.mark.parametrize("release", RELEASES[1:])
+def test_a_later_release_tells_the_same_jobs(release: str) -> None:
+    assert jobs(release) == jobs("22.05")
+
+
+def test_a_release_newer_than_all_is_read_as_the_newest() -> None:
+    told = printed("26.05")
+    told["meta"]["slurm"]["version"] = {"major": "27", "micro": "0", "minor": "11"}
+    assert parse.jobs(json.dumps(told)) == jobs("22.05")
+
+
+@pytest.mark.parametrize(
+    ("flags", "state"),
+    [
+        (["RUNNING", "CONFIGURING"], "CONFIGURING"),
+        (["COMPLETED", "COMPLETING"], "COMPLETING"),
+        (["PENDING", "REQUEUE_HOLD"], "REQUEUE_HOLD"),
+        (["PENDING"], "PENDING"),
+        (["FAILED", "LAUNCH_FAILED"], "FAILED"),
+    ],
+)
+def test_flags_of_a_state_are_the_one_word_of_the_first_release(
+    flags: list[str], state: str
+) -> None:
+    assert jobs("24.11", job_state=flags)[0].state == state
+
+
+def test_a_job_in_the_shape_of_another_release_is_refused() -> None:
+    told = printed("24.11") | {"jobs": printed("22.05")["jobs"]}
+    with pytest.raises(parse.ParseError, match="TypeError"):
+        parse.jobs(json.dumps(told))
+
+
+def test_a_table_with_gres_as_since_23_11_is_the_same() -> None:
+    (before,) = read(record(tres_per_node="gres:gpu:a100:2"), "(null)", "(null)", "(null)")
+    (since,) = read(record(tres_per_node="gres/gpu:a100:2"), "(null)", "(null)", "(null)")
+    beside = record(tres_per_node="gres/gpu:a100:2", tres_per_task="cpu=2")
+    (also,) = read(beside, "(null)", "(null)", "(null)")
+    assert before.gpus == 4
+    assert replace(since) == before == also
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ("slurm-wlm 22.05.8", ""),
+        ("slurm 24.11.5", "24.11 was not run on real daemons, but 22.05 was"),
+        ("slurm 26.11.0-0rc1", "26.11 is newer than any that is known; it is read as 26.05"),
+        ("slurm 21.08.8-2", "21.08 is older than any that is known; it is read as 22.05"),
+        ("slurm built from source", "does not say which release it is; it is read as 26.05"),
+    ],
+)
+def test_what_an_administrator_is_told_of_a_release(said: str, words: str) -> None:
+    told = versions.caution(versions.release_in(said))
+    assert words in told
+    assert bool(told) == bool(words)
+
+
+def test_gpus_are_asked_for_as_the_release_takes_them() -> None:
+    assert versions.gpus_word((22, 5), "a100", 2) == "gres:gpu:a100:2"
+    assert versions.gpus_word((23, 11), "a100", 2) == "gres/gpu:a100:2"
+    assert versions.gpus_word(None, "", 1) == "gres/gpu:1"
