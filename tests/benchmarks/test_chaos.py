@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
+from benchmarks.chaos import disk
 from benchmarks.chaos.bench import PLAYED, Bench, quiet
 from benchmarks.chaos.run import Plan
 from scheduler.service.decide.supervisor import Supervisor
@@ -46,15 +47,39 @@ def test_a_process_may_die_at_any_point(bench: Bench, at: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def commits(bench: Bench) -> dict[str, int]:
-    """Of a calm run: a crash point within a transaction, by the role of who writes."""
+def calm(bench: Bench) -> list[tuple[str, str]]:
+    """The crash points of a calm run: the role of who is there, and where that is."""
     assert bench.play(Plan(3, calm=True)).wrong == []
-    points = dict[str, int]()
-    for at, (_, name, where) in enumerate(PLAYED[0].kernel.trace, 1):
-        role = name.partition("/")[2].rpartition(".")[0].removesuffix("-1")
-        if where == "before a commit":
-            points.setdefault(role, at)
-    return points
+    return [
+        (name.partition("/")[2].rpartition(".")[0].removesuffix("-1"), where)
+        for _, name, where in PLAYED[0].kernel.trace
+    ]
+
+
+@pytest.fixture(scope="module")
+def commits(calm: list[tuple[str, str]]) -> dict[str, int]:
+    """A crash point within a transaction, by the role of who writes."""
+    roles = ("api", "analyst", "decider")
+    return {role: calm.index((role, "before a commit")) + 1 for role in roles}
+
+
+def test_what_was_answered_is_there_after_a_power_cut(
+    bench: Bench, calm: list[tuple[str, str]]
+) -> None:
+    answered = calm.index(("api", "after a commit")) + 1
+    run = bench.play(Plan(3, crash_at=(answered,), power=True, calm=True))
+    assert run.wrong == []
+    assert run.counts()["power_cuts"] == 1
+
+
+def test_the_harness_notices_who_does_not_wait_for_the_disk(
+    bench: Bench, calm: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if bench.url is not None:
+        pytest.skip("it has a host of its own")
+    monkeypatch.setattr(disk, "FULL", 3)  # as if the service had set less
+    at = len(calm) - calm[::-1].index(("api", "after a commit"))
+    assert bench.play(Plan(3, crash_at=(at,), power=True, calm=True)).wrong
 
 
 @pytest.mark.parametrize("role", ["api", "analyst", "decider"])
@@ -78,10 +103,10 @@ def test_the_harness_notices_who_holds_up_the_service(
 
 
 def test_the_harness_notices_who_acts_before_writing(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, calm: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from scheduler.service.decide.decider import Decider
 
     monkeypatch.setattr(Decider, "recover", lambda self: None)
-    runs = (bench.play(Plan(3, crash_at=(at,), calm=True)) for at in (142, 160))
-    assert any(run.wrong for run in runs)
+    at = calm.index(("decider", "before a shim is asked for")) + 1
+    assert bench.play(Plan(3, crash_at=(at,), calm=True)).wrong
