@@ -438,6 +438,14 @@ class FeatureState:
         told = self._seen_now(job, now).survival
         return told[: len(survival.SUM)], told[_ERROR]
 
+    def hazards(self, job: Job, now: float) -> list[float]:
+        """Of the jobs like this one that reach each of `survival.BINS` stretches of running time,
+        the share that ends in it. FeatureError without the families that keep it."""
+        if not self._survives:
+            raise FeatureError("hazards: the family survival is not kept")
+        self._check(now)
+        return survival.hazards(self._lives.as_of(self._groups(job), now))[-1]
+
     # -- inside ------------------------------------------------------------------------------
 
     def _check(self, now: float) -> None:
@@ -479,13 +487,7 @@ class FeatureState:
         times = self._bursts.get(job.user, [])
         told: tuple[float, ...] = ()
         if self._survives:
-            groups = (
-                self._everyone,
-                self._vc_gpus.get((job.vc, job.gpus)),
-                keys[_USER_KEY].hazard,
-                keys[_TEMPLATE_KEY].hazard,
-            )
-            told = survival.values(self._lives.as_of(groups, now), job.time_limit_s)
+            told = survival.values(self._lives.as_of(self._groups(job), now), job.time_limit_s)
         return _Submission(
             job,
             keys,
@@ -494,6 +496,15 @@ class FeatureState:
             calendar.values(job.submit_time, self._zone),
             self._queues.get(job.vc) or VcQueue(),
             told,
+        )
+
+    def _groups(self, job: Job) -> tuple[Hazard | None, ...]:
+        """The groups of `survival.LEVELS` that a job is of, None where it is the first."""
+        return (
+            self._everyone,
+            self._vc_gpus.get((job.vc, job.gpus)),
+            self._users.get(job.user, _NOTHING).hazard,
+            (self._templates.find(job) or _NOTHING).hazard,
         )
 
     def _recorded(self, job: Job, now: float) -> _Submission:

@@ -24,6 +24,10 @@ def evaluate(
     ablation: Annotated[
         bool, typer.Option("--ablation", help="Also leave out each family of features in turn.")
     ] = False,
+    trace: Annotated[
+        Path | None,
+        typer.Option(help="duration: an ingested dataset of yours, in place of the public data."),
+    ] = None,
     profiles: Annotated[
         Path | None,
         typer.Option(
@@ -41,6 +45,8 @@ def evaluate(
 
       pellucid evaluate duration --data ../shared/data --ablation
 
+      pellucid evaluate duration --trace data/site
+
       pellucid evaluate packing --profiles data/profiles/h200 --json
     """
     with user_errors():
@@ -48,11 +54,15 @@ def evaluate(
             raise UserError(f"evaluate {what}: choose one of {', '.join(NAMES)}")
         if ablation and what != "duration":
             raise UserError(f"--ablation: only duration has it, not {what}")
+        if trace is not None and what != "duration":
+            raise UserError(f"--trace: only duration has it, not {what}")
         if profiles is not None and what != "packing":
             raise UserError(f"--profiles: only packing has it, not {what}")
         module: Any = importlib.import_module(f"pipeline.evaluate.{what}")
         with step(f"evaluating {what}", as_json):
             extra: dict[str, Any] = {"ablation": True} if ablation else {}
+            if trace is not None:
+                extra["trace"] = trace
             if profiles is not None:
                 extra["profiles"] = profiles
             result: dict[str, Any] = module.run(data, seed=seed, **extra)

@@ -1,7 +1,8 @@
 """`pellucid evaluate duration`: Venus, cold from 1 September, refitted daily, causal.
 
 The trace tells no start times, so the cluster is taken as idle: a job starts when it is submitted,
-and what is learned of it is learned when it would then have ended.
+and what is learned of it is learned when it would then have ended. Any other ingested trace is
+judged likewise (`--trace`).
 """
 
 from __future__ import annotations
@@ -16,15 +17,28 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from features.rows import DAY_S, Rows, training_rows
-from features.survival import ODDS
+from features.job import Job
+from features.lifetimes import lifetimes
+from features.rows import DAY_S, Rows, rows_of
+from features.spec import Value
+from features.state import FeatureState
+from features.survival import EDGES_S, ODDS, SUM
 from models.training.evaluation import GPUS_UP_TO
-from models.training.rolling import INTERVALS, LEVELS, Forecasts, figures, interval_figures, roll
+from models.training.rolling import (
+    INTERVALS,
+    LEVELS,
+    Forecasts,
+    figures,
+    interval_figures,
+    roll,
+    typical,
+)
 from models.training.yardsticks import ewma_scores
 from pipeline.traces import ingest, read_dataset
-from scheduler.core.durations import DurationDistribution, at_level
+from scheduler.core.durations import LONGEST_S, DurationDistribution, at_level
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -46,17 +60,34 @@ class EvaluationError(ValueError):
     """The data cannot be evaluated on; names the file or what is wrong."""
 
 
-def run(data: Path, *, seed: int = 0, ablation: bool = False) -> dict[str, Any]:
-    """Every figure, by model: see the names in the result. `data` holds `venus/`."""
-    source = data / "venus" / "cluster_full_log.csv"
-    if not source.is_file():
-        raise EvaluationError(f"--data {data}: no venus/cluster_full_log.csv there")
-    with TemporaryDirectory() as scratch:
-        out = Path(scratch) / "venus"
-        ingest(source, out)
-        trace = read_dataset(out)
-    ids, users = trace["job_id"].to_pylist(), trace["user"].to_pylist()
-    everything = training_rows(trace, families=(*FAMILIES, *ABLATED, "odds"))
+class _Watched(FeatureState):
+    """Keeps the whole curve of hazards beside each row."""
+
+    def __init__(self, families: tuple[str, ...]) -> None:
+        super().__init__(families)
+        self.curves: list[list[float]] = []
+
+    def row(self, job: Job, now: float) -> list[Value]:
+        self.curves.append(self.hazards(job, now))
+        return super().row(job, now)
+
+
+def run(
+    data: Path, *, seed: int = 0, ablation: bool = False, trace: Path | None = None
+) -> dict[str, Any]:
+    """Every figure, by model: see the names in the result.
+
+    Args:
+        data: holds `venus/`.
+        trace: an ingested dataset, in its place.
+    """
+    table = read_dataset(trace) if trace is not None else _venus(data)
+    ids, users = table["job_id"].to_pylist(), table["user"].to_pylist()
+    state = _Watched((*FAMILIES, *ABLATED, "odds"))
+    lives, _ = lifetimes(table)
+    everything = rows_of(lives, state)
+    if not len(everything):
+        raise EvaluationError("there is no job in the trace")
     by_id = dict(zip(ids, users, strict=True))
     user = [by_id[job] for job in everything.job_id]
     rows = of_families(everything, FAMILIES)
@@ -64,13 +95,16 @@ def run(data: Path, *, seed: int = 0, ablation: bool = False) -> dict[str, Any]:
     test_from = last - TEST_DAYS * DAY_S
     odds = everything.X[[spec.name for spec in ODDS]].to_numpy(np.float64)
     told = roll(rows, yardsticks_from=test_from, seed=seed, odds=odds)
-    _add_yardsticks(told, rows, user, data / "venus")
+    _add_yardsticks(told, rows, user, data / "venus" if trace is None else None)
+    told.quantiles["hazards"] = curve_quantiles(np.array(state.curves), _limits(everything))
+    told.scores["history_median"] = np.log1p(told.quantiles["hazards"][:, LEVELS.index(0.5)])
     told.quantiles["ratios"] = distribution_quantiles(rows, told.scores["history"])
     test = rows.time >= test_from
     ended = ended_before_submission(user, rows)
     result: dict[str, Any] = {
         "features": [spec.name for spec in rows.features],
         "test": {"from_day": TEST_DAYS, "jobs": int(test.sum())},
+        "shares": shares(rows, test),
         "cpu_s_per_refit": float(np.mean(told.cpu_s)),
         "duration": figures(told, rows, test),
         "cold_users": figures(told, rows, test & (ended < WARM)),
@@ -106,8 +140,54 @@ def ended_before_submission(user: list[Any], rows: Rows) -> NDArray[np.int64]:
     return np.array([np.searchsorted(ordered.get(who, none), now) for who, now in pairs])
 
 
-def _add_yardsticks(told: Forecasts, rows: Rows, user: list[Any], folder: Path) -> None:
-    told.scores["ewma_user_gpus"] = ewma_scores(user, rows.gpus, rows.time, rows.end_time, rows.y)
+def _venus(data: Path) -> pa.Table:
+    source = data / "venus" / "cluster_full_log.csv"
+    if not source.is_file():
+        raise EvaluationError(f"--data {data}: no venus/cluster_full_log.csv there")
+    with TemporaryDirectory() as scratch:
+        out = Path(scratch) / "venus"
+        ingest(source, out)
+        return read_dataset(out)
+
+
+def _limits(rows: Rows) -> Floats:
+    """Time limits, seconds, (n,); infinite where there is none."""
+    limit = rows.X["time_limit_s"].to_numpy(np.float64, copy=True)
+    limit[~(limit > 0)] = np.inf
+    return limit
+
+
+def curve_quantiles(hazards: Floats, limit_s: Floats) -> Floats:
+    """Seconds at `LEVELS` off curves of hazards, (n, stretches) to (n, levels).
+
+    Straight lines of ln(1 + seconds) within a stretch; the last ends where nothing is expected to
+    run longer. No job lasts beyond its limit.
+    """
+    ends = np.log1p([0.0, *EDGES_S, LONGEST_S])
+    left = np.cumprod(1.0 - hazards[:, :-1], axis=1)
+    none = np.zeros((len(hazards), 1))
+    ended = np.concatenate([none, 1.0 - left, none + 1.0], axis=1)
+    found = np.array([np.interp(LEVELS, row, ends) for row in ended]).reshape(-1, len(LEVELS))
+    seconds: Floats = np.minimum(np.expm1(found), limit_s[:, None])
+    return seconds
+
+
+def shares(rows: Rows, mask: Mask) -> dict[str, float]:
+    """Share of the variance of the sum that each of its terms carries; they sum to 1."""
+    terms = rows.X.loc[mask, [spec.name for spec in SUM]].to_numpy(np.float64)
+    score = typical(rows.X[mask])
+    centred = score - score.mean()
+    parts = (terms - terms.mean(axis=0)).T @ centred / (centred @ centred)
+    return dict(zip((spec.name for spec in SUM), parts.tolist(), strict=True))
+
+
+def _add_yardsticks(told: Forecasts, rows: Rows, user: list[Any], folder: Path | None) -> None:
+    for name, weight in (("ewma_user_gpus", 0.3), ("last_user_gpus", 1.0)):
+        told.scores[name] = ewma_scores(
+            user, rows.gpus, rows.time, rows.end_time, rows.y, weight=weight
+        )
+    if folder is None:
+        return
     for name in ("ebm", "lgb"):
         path = folder / f"peer_duration_{name}.csv"
         if not path.is_file():
@@ -207,7 +287,7 @@ def text(result: Mapping[str, Any]) -> str:
         "tail_auc_6h",
         "auc_early",
     )
-    parts = [f"Venus, last {TEST_DAYS} days: {result['test']['jobs']:,} jobs, refitted daily."]
+    parts = [f"The last {TEST_DAYS} days: {result['test']['jobs']:,} jobs, refitted daily."]
     parts.append(_table("all users", result["duration"], columns))
     parts.append(_table("cold users", result["cold_users"], columns))
     parts.append(_table("warm users", result["warm_users"], columns))
@@ -216,6 +296,8 @@ def text(result: Mapping[str, Any]) -> str:
     widths = [f"{kind}_{label}" for kind in ("coverage", "width") for label in INTERVALS]
     for name, found in result["intervals"].items():
         parts.append(_table(f"intervals, {name}", found, ("n", *widths, "pinball")))
+    carried = ", ".join(f"{name} {share:.2f}" for name, share in result["shares"].items())
+    parts.append(f"Of the variance of the sum: {carried}.")
     if "ablation" in result:
         parts.append(_table("ablation", result["ablation"], (*columns, "pinball")))
     parts.append(f"{result['cpu_s_per_refit']:.2f} CPU-s a refit.")

@@ -11,9 +11,12 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from features.survival import EDGES_S
+from models.training.rolling import LEVELS
 from pipeline.commands.evaluate import evaluate
 from pipeline.errors import UserError
 from pipeline.evaluate import duration
+from pipeline.traces import ingest
 
 COLUMNS = (
     "job_id,user,vc,jobname,gpu_num,cpu_num,state,submit_time,duration,"
@@ -82,6 +85,42 @@ def test_what_can_be_learned_is_learned(found: dict) -> None:
     assert "with calendar" in found["ablation"]
 
 
+def test_the_curve_of_hazards_is_judged_beside_the_distribution_of_decisions(found: dict) -> None:
+    own = found["intervals"]["hazards"]["all"]
+    assert own["coverage_80"] == pytest.approx(80, abs=8)
+    assert own["pinball"] < 0.3
+    constant = found["duration"]["constant_median"]["mae_log10"]
+    assert found["duration"]["history_median"]["mae_log10"] < constant / 1.5
+
+
+def test_the_terms_of_the_sum_share_its_variance(found: dict) -> None:
+    shares = found["shares"]
+    assert sum(shares.values()) == pytest.approx(1.0, abs=1e-3)
+    assert shares["like_user"] > 0.2  # what users do is all there is to know here
+    assert shares["like_limit"] == 0.0
+
+
+def test_quantiles_of_a_curve_are_the_shares_that_end_by_then() -> None:
+    hazards = np.zeros((2, len(EDGES_S) + 1))
+    hazards[:, EDGES_S.index(3600.0)] = 0.8  # eight in ten in the stretch that ends at an hour
+    hazards[:, -1] = 1.0
+    found = duration.curve_quantiles(hazards, np.array([np.inf, 2000.0]))
+    assert (1800.0 < found[0, :5]).all()
+    assert found[0, LEVELS.index(0.75)] < 3600.0 < found[0, LEVELS.index(0.9)]
+    assert found[0, LEVELS.index(0.5)] == pytest.approx(1801 * 2 ** (0.5 / 0.8), rel=0.01)
+    assert found[1].max() == 2000.0
+
+
+def test_another_trace_is_judged_likewise(folder: Path, tmp_path: Path) -> None:
+    ingest(folder / "venus/cluster_full_log.csv", tmp_path / "trace")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(duration, "TEST_DAYS", 2)
+        other = duration.run(tmp_path, trace=tmp_path / "trace")
+        same = duration.run(folder)
+    assert other["duration"]["history"] == same["duration"]["history"]
+    assert "peer_ebm" not in other["duration"]
+
+
 def test_a_cold_start_is_reported_by_days_of_history(found: dict) -> None:
     days = found["history_days"]
     assert set(days) == {"1", "3", "7", "14"}
@@ -114,6 +153,7 @@ def test_bad_requests_are_one_line(tmp_path: Path) -> None:
         (["weather"], "choose one of duration"),
         (["duration", "--data", str(tmp_path)], "no venus/cluster_full_log.csv"),
         (["arrivals", "--ablation"], "only duration has it"),
+        (["packing", "--trace", str(tmp_path)], "only duration has it"),
     ):
         result = CliRunner().invoke(app, args)
         assert isinstance(result.exception, UserError)
