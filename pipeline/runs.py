@@ -9,17 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
 from features.files import leftovers, only_writer, write_json, write_table
+from models.training.metrics import TAILS_S, auc
 from pipeline.cluster import HERE, Keep, mapped
 from pipeline.worlds.scenario import Cost, Meter, Progress, Sink
 from scheduler.core.estimates import Estimator
 from scheduler.explain.terms import describe
-from scheduler.simulation.loop import Outcome
+from scheduler.simulation.loop import JobResult, Outcome
 from scheduler.simulation.recorder import Recorder
 from scheduler.simulation.results import jct_by_vc, job_table, summarise
 
@@ -101,6 +103,7 @@ def _run(
         "loop": scenario.loop,
         "durations": estimator.name,
         **summarise(outcome, scenario.cluster_gpus()),
+        **foreseen(outcome.jobs),
         "left_out": scenario.workload.left_out,
         "notes": scenario.notes_on(policy),
     }
@@ -120,6 +123,19 @@ def _run(
             },
         )
     return figures
+
+
+def foreseen(jobs: Sequence[JobResult]) -> Figures:
+    """How well the predictions this schedule was made by told long jobs from others.
+
+    AUC of the predicted duration for "longer than 1 h" and "longer than 6 h", over the jobs that
+    had one and ended; None where it is not defined.
+    """
+    told = [r for r in jobs if r.estimate_s is not None and r.end_time is not None]
+    said = np.array([r.estimate_s for r in told], dtype=np.float64)
+    ran_s = np.array([r.duration_s for r in told])
+    found = {name: auc(said, ran_s > limit) for name, limit in TAILS_S.items()}
+    return {name: value if isfinite(value) else None for name, value in found.items()}
 
 
 def _rounded(cost: Cost) -> Figures:

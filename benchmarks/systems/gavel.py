@@ -79,6 +79,9 @@ def optima() -> Iterator[Figure]:
 # --- whole runs -----------------------------------------------------------------------------
 
 
+NEAR = 0.04  # rounds of six minutes, and which of several optima a solver returns
+
+
 @dataclass(frozen=True, slots=True)
 class Published:
     """What a run of the published simulator gave. Tolerances: None = not held to it."""
@@ -86,21 +89,22 @@ class Published:
     policy: str
     jct_s: float
     end_s: float
-    jct_within: float | None = None
-    end_within: float | None = None
+    jct_within: float | None = NEAR
+    end_within: float | None = NEAR
 
 
 ARRIVALS = (
-    Published("gavel-las", 14622.820, 63944.529, 0.04, 0.01),
+    Published("gavel-las", 14622.820, 63944.529, NEAR, 0.01),
     Published("gavel-ftf", 15009.706, 64971.494),
     Published("gavel-gandiva", 17379.358, 67404.913),
     Published("gavel-fifo", 19526.854, 72319.858, 1e-6, 1e-6),
     Published("gavel-las-agnostic", 19989.255, 77141.282),
-    Published("gavel-water-filling", 14594.161, 63944.510),
-    Published("gavel-makespan", 22972.646, 61512.583),
+    Published("gavel-water-filling", 14594.161, 63944.510, NEAR, 0.01),
+    # it promises when the last job ends; when the others do is left open
+    Published("gavel-makespan", 22972.646, 61512.583, None, 0.01),
 )
 ALL_AT_ONCE = (
-    Published("gavel-makespan", 63774.726, 64720.835),
+    Published("gavel-makespan", 63774.726, 64720.835, NEAR, 0.01),
     Published("gavel-las", 35658.966, 68521.823, 0.01, 0.01),
     Published("gavel-ftf", 36333.209, 70400.457),
     Published("gavel-gandiva", 35074.731, 75994.462),

@@ -105,7 +105,7 @@ def test_quantiles_of_a_curve_are_the_shares_that_end_by_then() -> None:
     hazards[:, EDGES_S.index(3600.0)] = 0.8  # eight in ten in the stretch that ends at an hour
     hazards[:, -1] = 1.0
     found = duration.curve_quantiles(hazards, np.array([np.inf, 2000.0]))
-    assert (1800.0 < found[0, :5]).all()
+    assert (found[0, :5] > 1800.0).all()
     assert found[0, LEVELS.index(0.75)] < 3600.0 < found[0, LEVELS.index(0.9)]
     assert found[0, LEVELS.index(0.5)] == pytest.approx(1801 * 2 ** (0.5 / 0.8), rel=0.01)
     assert found[1].max() == 2000.0

@@ -126,3 +126,13 @@ def test_an_interrupted_run_leaves_no_summary(
         runs.run(small(), "fifo", tmp_path)
     assert not (tmp_path / "summary.json").exists()
     assert pq.read_table(tmp_path / "decisions.parquet").num_rows, "the old file stands"
+
+
+def test_a_run_says_how_well_its_predictions_ranked(tmp_path: Path) -> None:
+    known, guessed = (
+        runs.run(small(durations=durations), "qssf", tmp_path / name)
+        for name, durations in (("truth", "truth"), ("alike", "constant:600"))
+    )
+    assert known["auc_1h"] == known["auc_6h"] == 1.0
+    assert guessed["auc_1h"] == guessed["auc_6h"] == 0.5
+    assert runs.foreseen([])["auc_1h"] is None
