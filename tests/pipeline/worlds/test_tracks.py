@@ -321,7 +321,8 @@ def test_a_partition_that_is_not_used_is_said(tmp_path: Path) -> None:
     spec = read_cluster(tmp_path / "four.yaml")
     table = generate(default_config("small"))
     world = plain.scenario(table, "t", spec.cluster, spec.profiling, durations="last")
-    assert world.notes_on("pellucid")[0].startswith("1 node is named for profiling, 25% of")
+    (said,) = [note for note in world.notes_on("pellucid") if "named for profiling" in note]
+    assert said.startswith("1 node is named for profiling, 25% of the GPUs")
     assert not any("named for profiling" in note for note in world.notes_on("lucid"))
     (line,) = must_know(spec, Settings(backend="simulated"))
-    assert line == world.notes_on("pellucid")[0]
+    assert line == said
