@@ -1,10 +1,12 @@
 """What each part of the policy `pellucid` is worth: taken away alone, and on alone.
 
     python -m benchmarks.ablation --json [--track honest honest-open] [--seeds 100 101]
+    python -m benchmarks.ablation --json --worlds synthetic wide [--seeds 0 1]
 
-Prints a table of `docs/policy-figures.md`. Every cell (a row, a track, a seed) is a simulated month
-and is kept in `--keep` as soon as it is done: the command can be stopped and given again, and goes
-on where it was for as long as the code it measures is the same. Durations are predicted online from
+Prints a table of `docs/policy-figures.md`. Every cell (a row, a track, a seed) is a simulated
+month, or a replicate of a world of `benchmarks/worlds.yaml` (seeds are then replicates, from 0), and is
+kept in `--keep` as soon as it is done: the command can be stopped and given again, and goes on
+where it was for as long as the code it measures is the same. Durations are predicted online from
 nothing by the histories alone (`--durations ga2m` refits a GA2M daily, and takes twice as long).
 `--without-failing` leaves out the jobs that fail, to see what profiling is worth beyond finding
 them.
@@ -23,6 +25,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+from benchmarks.worlds.make import draw_of, read_worlds, scenario
 from features.schema import State
 from pipeline.worlds import Scenario, open_scenario
 from pipeline.worlds.policy_options import over
@@ -32,6 +35,7 @@ from scheduler.simulation.results import summarise
 FIGURES = ("avg_jct_s", "p999_queue_s", "max_queue_large_s", "ftf_user_p99")
 FAILING = frozenset({State.FAILED, State.NODE_FAIL})
 MEASURED = ("features", "models", "scheduler")  # a cell is kept while these are the same
+TRACKS = ("honest", "honest-open")  # which differ in borrowing alone
 NEVER: dict[str, Any] = {"max_wait_s": 1e12}
 
 
@@ -81,6 +85,7 @@ OFF: dict[str, Row] = {
     "learned durations (all alike)": Row(durations="gpus"),
     "the bound on waiting": Row(settings=NEVER),
     "stretching the bound": Row(settings={"overload": 1e12}),
+    "backfill of reserved GPUs": Row(settings={"backfill": 0.0}),
     "borrowing": Row(isolated=True),
     "errors of prediction (true durations)": Row(durations="oracle"),
 }
@@ -108,13 +113,7 @@ def measure(
     data: Path, track: str, seed: int, row: Row, *, durations: str, failing: bool = True
 ) -> dict[str, float]:
     """The figures of one cell."""
-    own = row.durations or durations
-    scenario = open_scenario(
-        data / "venus",
-        track="honest" if row.isolated else track,
-        seed=seed,
-        durations=own,
-    )
+    scenario = _opened(data, track, seed, row, row.durations or durations)
     if not failing:
         work = scenario.workload.work
         scenario.workload.jobs = [
@@ -133,11 +132,27 @@ def measure(
     return _figures(scenario, policy, scenario.estimators(policy))
 
 
+def _opened(data: Path, track: str, seed: int, row: Row, durations: str) -> Scenario:
+    """A track, or a world by its name."""
+    worlds = {name: world for half in read_worlds().values() for name, world in half.items()}
+    if track not in worlds:
+        return open_scenario(
+            data / "venus",
+            track="honest" if row.isolated else track,
+            seed=seed,
+            durations=durations,
+        )
+    made = scenario(track, worlds[track], data, draw_of(track, seed), durations)
+    if row.isolated:
+        made.settings = {}
+    return made
+
+
 def _figures(scenario: Scenario, policy: Policy, estimator: Any) -> dict[str, float]:
     outcome, _ = scenario.play(scenario.core(policy, estimator))
     found = summarise(outcome, scenario.cluster_gpus())
     return {
-        **{name: round(float(found[name]), 4) for name in FIGURES},
+        **{name: round(float(found[name] or 0.0), 4) for name in FIGURES},
         "packed_jobs": int(found["packed_jobs"]),
         "ended_in_profiling": int(found["ended_in_profiling"]),
     }
@@ -217,8 +232,10 @@ def ablate(
 def _cell(track: str, seed: int, group: str, name: str, durations: str, failing: bool) -> str:
     """What is measured, by which rows that come to the same share a cell."""
     row = GROUPS[group][name]
-    played = replace(row, isolated=row.isolated or track == "honest")
-    return f"{seed}|{durations}|{'all' if failing else 'no failing'}|{played}"
+    isolated = row.isolated or track == "honest"
+    where = "" if track in TRACKS else f"{track}|"
+    played = replace(row, isolated=isolated)
+    return f"{where}{seed}|{durations}|{'all' if failing else 'no failing'}|{played}"
 
 
 def _means(
@@ -237,7 +254,7 @@ def table(found: Mapping[str, Any]) -> str:
     lines = []
     for track in dict.fromkeys(row["track"] for row in found["rows"]):
         lines += [
-            f"\nTrack `{track}`, seeds {', '.join(map(str, found['seeds']))}:\n",
+            f"\n`{track}`, seeds {', '.join(map(str, found['seeds']))}:\n",
             "| | row | avg JCT | difference | p99.9 queue, h | longest wait > 8 GPUs, h | "
             "ftf p99 | packed |",
             "|---|---|---|---|---|---|---|---|",
@@ -261,6 +278,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--track", nargs="+", default=["honest", "honest-open"])
+    parser.add_argument("--worlds", nargs="+", default=[], help="instead of tracks")
     parser.add_argument("--seeds", nargs="+", type=int, default=[100, 101])
     parser.add_argument("--groups", nargs="+", choices=GROUPS, default=list(GROUPS))
     parser.add_argument("--rows", nargs="+", default=[], help="only rows of these names")
@@ -271,7 +289,7 @@ def main() -> None:
     args = parser.parse_args()
     found = ablate(
         args.data,
-        args.track,
+        args.worlds or args.track,
         args.seeds,
         args.groups,
         Kept(args.keep),

@@ -26,10 +26,9 @@ from math import sqrt
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
-from zlib import crc32
 
 from benchmarks.ablation import code_digest
-from benchmarks.worlds.make import HALVES, WORLDS, offered_load, read_worlds, scenario
+from benchmarks.worlds.make import HALVES, WORLDS, draw_of, offered_load, read_worlds, scenario
 from pipeline.cluster import HERE, Keep, mapped, question_of
 from scheduler.policies import POLICIES
 from scheduler.simulation.results import summarise
@@ -72,7 +71,7 @@ class Played:
 
     def __call__(self, wanted: Replicate) -> Row:
         world = read_worlds(self.worlds)[wanted.half][wanted.world]
-        draw = crc32(wanted.world.encode()) % 100_000 + wanted.seed  # every world draws its own
+        draw = draw_of(wanted.world, wanted.seed)
         made = scenario(wanted.world, world, self.data, draw, self.durations)
         found: Row = {
             "jobs": len(made.workload.jobs),

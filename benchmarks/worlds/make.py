@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
+from zlib import crc32
 
 import numpy as np
 import yaml
@@ -88,6 +89,11 @@ def read_worlds(path: Path = WORLDS) -> dict[str, dict[str, World]]:
         half: {name: World.model_validate(said) for name, said in worlds.items()}
         for half, worlds in halves.items()
     }
+
+
+def draw_of(name: str, replicate: int) -> int:
+    """The seed of a replicate: every world draws its own."""
+    return crc32(name.encode()) % 100_000 + replicate
 
 
 def scenario(

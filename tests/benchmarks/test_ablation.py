@@ -54,3 +54,16 @@ def test_a_cell_is_measured_once_while_the_code_is_the_same(
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     path.write_text("".join(json.dumps(line | {"code": "other"}) + "\n" for line in lines))
     assert not Kept(path).cells
+
+
+def test_a_world_is_a_track_of_its_own(shared_data: Path) -> None:
+    """Its replicates are those of the comparison of worlds, and its cells are no month's."""
+    opened = ablation._opened(shared_data, "synthetic-four-nodes", 1, Row(), "own")
+    again = ablation._opened(shared_data, "synthetic-four-nodes", 2, Row(), "own")
+    assert opened.cluster_gpus() == 32
+    assert opened.workload.jobs != again.workload.jobs
+    cells = {
+        ablation._cell(track, 1, "without", "(everything on)", "own", True)
+        for track in ("synthetic", "wide", "honest")
+    }
+    assert len(cells) == 3
