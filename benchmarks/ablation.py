@@ -4,8 +4,8 @@
     python -m benchmarks.ablation --json --worlds synthetic wide [--seeds 0 1]
 
 Prints a table of `docs/policy-figures.md`. Every cell (a row, a track, a seed) is a simulated
-month, or a replicate of a world of `benchmarks/worlds.yaml` (seeds are then replicates, from 0), and is
-kept in `--keep` as soon as it is done: the command can be stopped and given again, and goes on
+month, or a replicate of a world of `benchmarks/worlds.yaml` (seeds: which replicates, from 0), and
+is kept in `--keep` as soon as it is done: the command can be stopped and given again, and goes on
 where it was for as long as the code it measures is the same. Durations are predicted online from
 nothing by the histories alone (`--durations ga2m` refits a GA2M daily, and takes twice as long).
 `--without-failing` leaves out the jobs that fail, to see what profiling is worth beyond finding
