@@ -66,6 +66,8 @@ class Settings(BaseSettings):
         max_waiting: jobs of one submitter that may wait at once; 0 = any number.
         max_payload_mib: what commands and environments of one submitter's jobs that are not over
             may take, MiB; 0 = any size.
+        max_changes_per_day: submissions and other changes of one account but an operator's, so many
+            at once and so many a day; 0 = any number.
         keep_days: idempotency keys, and tokens that hold no more, are forgotten after this.
         archive_days: what events and decisions say is compressed when they are older; 0 = never.
         log_level: of what is logged on standard error.
@@ -101,6 +103,7 @@ class Settings(BaseSettings):
     export_every: int = Field(1000, ge=0)
     max_waiting: int = Field(20_000, ge=0)
     max_payload_mib: float = Field(64.0, ge=0, le=1e6)
+    max_changes_per_day: int = Field(200_000, ge=0)
     keep_days: float = Field(30.0, gt=0, le=36_500)
     archive_days: float = Field(7.0, ge=0, le=36_500)
     log_level: Literal["debug", "info", "warning", "error"] = "info"

@@ -40,6 +40,7 @@ COOKIE = "pellucid_token"
 CSRF_HEADER = "X-CSRF-Token"
 KNOWN_S = 1.0  # a token is looked up again after this: a revoked one ends within it
 MAX_KNOWN = 1024
+DAY_S = 86_400.0
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -64,6 +65,8 @@ class Authenticator:
         self._limits = limits
         self._rate = Buckets(limits.rate_per_s, limits.burst)
         self._guesses = Buckets(limits.guesses_per_s, limits.guesses_burst)
+        kept = settings.max_changes_per_day
+        self._kept = Buckets(kept / DAY_S, kept) if kept else None
 
     def admit(self, request: Request) -> Viewer:
         """The viewer behind a request. Raises Problem (401, 403, 429)."""
@@ -74,9 +77,21 @@ class Authenticator:
             raise Problem(
                 429, "too-many-requests", "slow down: too many requests", retry_after_s=wait
             )
-        if request.method not in SAFE and not by_header:
-            self.from_our_page(request)
+        if request.method not in SAFE:
+            if not by_header:
+                self.from_our_page(request)
+            self._for_good(request, viewer)
         return viewer
+
+    def _for_good(self, request: Request, viewer: Viewer) -> None:
+        """Raise Problem (429) for one who changed so much that the log would grow without end."""
+        if self._kept is None or viewer.role is Role.OPERATOR:
+            return
+        wait = self._kept.take(viewer.name, self._cost(request))
+        if wait:
+            most = self._settings.max_changes_per_day
+            sentence = f"too many changes: {most:,} at once, and as many a day, are an account's"
+            raise Problem(429, "too-many-changes", sentence, retry_after_s=wait)
 
     def _cost(self, request: Request) -> float:
         """Requests that one counts as, by the size of its body."""

@@ -330,6 +330,23 @@ def test_a_large_body_counts_as_many_requests(service: Service, made: Made) -> N
     assert client.get(JOBS, headers=headers).status_code == 200, "what is small has room"
 
 
+def test_what_stays_for_good_is_bounded_by_the_day(service: Service, made: Made) -> None:
+    """One token could submit and cancel, within every other limit, 38 GB of log a day."""
+    client = made(auth="on", max_changes_per_day=3)
+    alice, bob, olga = (
+        {"Authorization": f"Bearer {service.secrets[name]}"}
+        for name in ("alice", "bob.noyce", "olga")
+    )
+    answers = [client.post(JOBS, json=GOOD, headers=alice) for _ in range(4)]
+    assert [answer.status_code for answer in answers] == [201, 201, 201, 429]
+    assert answers[-1].json()["type"].endswith(":too-many-changes")
+    assert int(answers[-1].headers["retry-after"]) > 3600
+    assert client.get(JOBS, headers=alice).status_code == 200
+    assert client.post(JOBS, json=GOOD, headers=bob).status_code == 201
+    for _ in range(5):
+        assert client.post(JOBS, json=GOOD, headers=olga).status_code == 201
+
+
 def test_off_means_loopback_only(service: Service) -> None:
     url = service.database
     with pytest.raises(SettingsError, match="loopback only"):
