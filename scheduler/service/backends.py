@@ -56,7 +56,7 @@ def notes(settings: Settings, policy: str) -> list[str]:
         mine = [job for job in jobs if not parts or parts & set(job.partition.split(","))]
         left_out = unmodelled(read_site(slurm, slurm.nodes()), mine)
     except (SlurmDown, SlurmError, ParseError) as error:
-        return [f"What is to be known of this Slurm could not be read: {error}"]
+        return [f"What the policy slurm leaves out of QOS and associations is not known: {error}"]
     return found + [unmodelled_words(*one) for one in left_out.items()]
 
 

@@ -281,6 +281,26 @@ def asks_of(
     return {job.id: _ask(job, site, excluded) for job in jobs}
 
 
+class Asks:
+    """`asks_of` look after look: of a job that is the same object, at the same site, it is not made
+    again."""
+
+    def __init__(self) -> None:
+        self._site: Site | None = None
+        self._kept: dict[str, tuple[SlurmJob, Ask]] = {}
+
+    def of(self, jobs: Iterable[SlurmJob], site: Site) -> dict[str, Ask]:
+        if site is not self._site:
+            self._site, self._kept = site, {}
+        found = {}
+        for job in jobs:
+            known = self._kept.get(job.id)
+            if known is None or known[0] is not job:
+                known = self._kept[job.id] = job, _ask(job, site, lambda _: ())
+            found[job.id] = known[1]
+        return found
+
+
 def _ask(job: SlurmJob, site: Site, excluded: Callable[[str], Iterable[str]]) -> Ask:
     array, task, _ = job.id.partition("_")
     parts = tuple(name for name in job.partition.split(",") if name)

@@ -9,7 +9,7 @@ from zlib import crc32
 from features.job import Job
 from scheduler.backends.slurm.parse import Node, SlurmJob
 from scheduler.backends.slurm.shape import Shape
-from scheduler.backends.slurm.site import asks_of, dependencies
+from scheduler.backends.slurm.site import Asks, dependencies
 from scheduler.core.cluster import Cluster, Placement
 from scheduler.core.core import Core
 from scheduler.core.decisions import Decision
@@ -101,18 +101,19 @@ def build_snapshot(
     *,
     by_slurm: bool = False,
     site: Site | None = None,
+    asks: Asks | None = None,
 ) -> ClusterSnapshot:
     """Build a new core from the queue and let it decide.
 
     Args:
         by_slurm: keep Slurm's own priorities, to foresee what Slurm does.
-        site: what the policy `slurm` decides by.
+        site: what the policy `slurm` decides by. `asks`: kept from look to look.
     """
     snapshot = ClusterSnapshot(core, shape, now)
     by_twin = site is not None and isinstance(core.policy, SlurmPolicy)
     if site is not None and isinstance(core.policy, SlurmPolicy):
         jobs = list(jobs)
-        core.policy.see(site, shape.names, asks_of(jobs, site), now)
+        core.policy.see(site, shape.names, (asks or Asks()).of(jobs, site), now)
     asked = [job for job in jobs if shape.vc_of(job.partition)]
     asked.sort(key=lambda job: (job.submit, job.id))
     for order, job in enumerate(j for j in asked if j.state in HOLDING):

@@ -26,7 +26,7 @@ from scheduler.backends.events import Event, Kind
 from scheduler.backends.slurm.client import Slurm, SlurmDown, SlurmError
 from scheduler.backends.slurm.parse import Node, ParseError, SlurmJob
 from scheduler.backends.slurm.shape import Shape
-from scheduler.backends.slurm.site import read_site
+from scheduler.backends.slurm.site import Asks, read_site
 from scheduler.backends.slurm.snapshot import Asking, ClusterSnapshot, build_snapshot
 from scheduler.backends.slurm.table import Table
 from scheduler.core.core import Core
@@ -109,7 +109,7 @@ class Follower:
     def _begin(self) -> None:
         """Know nothing."""
         self.memory = Memory(LiveEstimator(), asks=True)
-        self._asking = Asking(self.memory)
+        self._asking, self._asks = Asking(self.memory), Asks()
         self._histories = Histories(self.memory, lambda names: self.shape.vc_of(names))
         self._champion_seen = None
         self._last: tuple[ClusterSnapshot, list[str]] | None = None
@@ -187,6 +187,7 @@ class Follower:
             now,
             by_slurm=self._by_slurm,
             site=self._site,
+            asks=self._asks,
         )
 
     def _count_unmodelled(self, jobs: Iterable[SlurmJob]) -> None:

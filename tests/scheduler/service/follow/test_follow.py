@@ -529,6 +529,9 @@ def test_serve_says_at_its_start_what_the_policy_slurm_leaves_out(
         "Not modelled by the policy slurm: QOS odd: GrpTRESMins=cpu=100 (1 job).",
         "Not modelled by the policy slurm: QOS odd: Preempt=cluster:x (1 job).",
     ]
+    told.says["scontrol show config"] += "\nSLURM_VERSION = 27.02.1"
+    output = CliRunner().invoke(app, words).output
+    assert "Slurm 27.02 is newer than any that is known; it is read as 26.05." in output
     told.says["qos"] = "odd"
     (line,) = said()
     assert "is not known: sacctmgr printed 'odd'" in line
