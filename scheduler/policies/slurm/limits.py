@@ -1,15 +1,15 @@
 """Limits of QOS and associations, with Slurm's own reason for each.
 
 After acct_policy.c of Slurm 22.05 (https://slurm.schedmd.com/resource_limits.html): the QOS first,
-then the association and every account above it. TRES minutes, wall-clock in all and accrual limits
-are not modelled (`unmodelled`).
+then the association and every account above it, each for what was not set before it. TRES minutes,
+wall-clock in all and accrual limits are not modelled (`unmodelled`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from scheduler.core.plural import count
@@ -53,6 +53,12 @@ class Usage:
             for name, many in ask.tres.items():
                 counted[name] += sign * many  # type: ignore[assignment]
 
+    def copy(self) -> Usage:
+        found = Usage()
+        found._tres = {key: Counter(counted) for key, counted in self._tres.items()}
+        found._jobs = Counter(self._jobs)
+        return found
+
     def jobs(self, *key: str) -> int:
         return self._jobs[key]
 
@@ -91,16 +97,47 @@ def first_hit(
         early = first_hit(ask, partition, site, usage, tres=False)
         return early or first_hit(ask, partition, site, usage, tres=True)
     of_qos, of_assoc = (_qos_tres, _assoc_tres) if tres else (_qos_jobs, _assoc_jobs)
+    above: list[Limits] = []
     for name in dict.fromkeys((partition.qos, ask.qos)):
         qos = site.qos.get(name)
-        if qos is not None and (hit := _first(of_qos(ask, partition, qos, usage))):
-            return hit
+        if qos is not None:
+            left = replace(qos, limits=_unset(qos.limits, above))
+            if hit := _first(of_qos(ask, partition, left, usage)):
+                return hit
+            above += [qos.limits] if qos.limits != _NONE else []
     keys = [(ask.account, ask.user), *((name, "") for name in accounts_of(site, ask.account))]
     for key in keys:
         assoc = site.assocs.get(key)
-        if assoc is not None and (hit := _first(of_assoc(ask, partition, assoc, usage))):
-            return hit
+        if assoc is not None and assoc.limits != _NONE:
+            left_of = replace(assoc, limits=_unset(assoc.limits, above))
+            if hit := _first(of_assoc(ask, partition, left_of, usage)):
+                return hit
     return None
+
+
+_NONE = Limits()
+
+
+def _unset(limits: Limits, above: Iterable[Limits]) -> Limits:
+    """Those that no QOS sets, which comes before an association, as the one of a partition comes
+    before the one of a job: a limit holds where it is set first."""
+    for one in above:
+        taken = {
+            name: {tres: n for tres, n in getattr(limits, name).items() if tres not in set_there}
+            for name in ("grp_tres", "max_tres", "max_tres_pu", "max_tres_pa")
+            if (set_there := getattr(one, name))
+        }
+        jobs = one.max_jobs_pu is not None or one.max_jobs_pa is not None
+        limits = replace(
+            limits,
+            **taken,
+            grp_jobs=limits.grp_jobs if one.grp_jobs is None else None,
+            max_jobs=None if jobs else limits.max_jobs,
+            max_wall_s=limits.max_wall_s if one.max_wall_s is None else None,
+            max_jobs_pu=limits.max_jobs_pu if one.max_jobs_pu is None else None,
+            max_jobs_pa=limits.max_jobs_pa if one.max_jobs_pa is None else None,
+        )
+    return limits
 
 
 def _first(hits: Iterable[Hit | None]) -> Hit | None:
