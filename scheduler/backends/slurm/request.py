@@ -174,9 +174,10 @@ def _size(said: argparse.Namespace) -> Size:
     count = sum(gpus.values()) * (nodes if on_nodes else 1)
     cpus = max(tasks * per_task, count * per_gpu, nodes)
     least = max(1, per_node) * per_task if per_node else per_task
-    return Size(
-        nodes, min(max_nodes, max(nodes, tasks)), cpus, least, tuple(gpus.items()), on_nodes
-    )
+    most = min(max_nodes, max(nodes, tasks))
+    if said.gpus and count > 1 and not (said.nodes or said.ntasks or per_node):
+        most = 0  # on any number of nodes
+    return Size(nodes, most, cpus, least, tuple(gpus.items()), on_nodes)
 
 
 def _whole(option: str, said: str, least: int = 1, most: int = MOST) -> int:

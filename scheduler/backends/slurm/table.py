@@ -76,7 +76,8 @@ class Table:
 
     def jobs(self) -> list[SlurmJob]:
         """Every job the controller knows, as `Slurm.jobs` has it but for `admin_comment`;
-        `max_nodes` is as many as it has tasks; a job that has not changed is the same object again.
+        `max_nodes` is as many as it has tasks, and any number of a job that asks for several GPUs
+        in all; a job that has not changed is the same object again.
 
         Raises SlurmDown, SlurmError, ParseError.
         """
@@ -198,7 +199,7 @@ def read(plain: str, features: str, licences: str, comment: str) -> list[SlurmJo
             gpu_type=gpu_type,
             nodes=parse.hosts(said["NodeList"]),
             num_nodes=nodes,
-            max_nodes=max(nodes, int(said["NumTasks"])),
+            max_nodes=_most_nodes(nodes, int(said["NumTasks"]), gpus, said),
             cpus=cpus,
             memory_mib=memory[0] * (cpus if memory[1] == "cpu" else 1) or None,
             time_limit_s=_limit(said["TimeLimit"]),
@@ -236,6 +237,13 @@ def read(plain: str, features: str, licences: str, comment: str) -> list[SlurmJo
         return [replace(made, id=job_id)]
     numbers = parse.task_numbers(tasks)
     return [replace(made, id=f"{job_id}_{number}") for number in numbers]
+
+
+def _most_nodes(nodes: int, tasks: int, gpus: int, said: Mapping[str, str]) -> int:
+    """No column tells. A job has no more nodes than tasks, but where it asks for several GPUs in
+    all and names no number of tasks, which squeue shows as one."""
+    in_all = gpus > 1 and said["tres-per-job"] not in ("", "N/A", "(null)")
+    return 0 if in_all and nodes == tasks == 1 else max(nodes, tasks)
 
 
 def _memory_asked(least: str, tres: str, nodes: int) -> tuple[float, str]:
