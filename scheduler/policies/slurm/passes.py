@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf
+from math import floor, inf
 
 from scheduler.policies.slurm.capacity import Capacity, choose, suits
 from scheduler.policies.slurm.limits import Hit, Usage, first_hit, is_kept, is_limit
@@ -32,11 +32,16 @@ CAPACITY = frozenset((RESOURCES, PRIORITY))
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A job that runs since `start`, until its limit at the latest."""
+    """A job that runs since `start`, until its limit at the latest.
+
+    `listed`: since when Slurm has a record of it: of a task of an array, since the one before it
+    began.
+    """
 
     ask: Ask
     start: float
     until: float
+    listed: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,36 +72,62 @@ class PendingReason:
 
 
 class Space:
-    """Nodes that planned jobs will have, from when to when; nobody else then has any of them."""
+    """Nodes that planned jobs will have, by stretches of time; nobody else then has any of them."""
 
     def __init__(self, now: float, window_s: float, grain_s: float) -> None:
         self.window_s = window_s
         self._grain = grain_s
-        self._first = now // grain_s * grain_s
-        self._planned: list[tuple[float, float, frozenset[str]]] = []
+        # begin, end, nodes that are kept: in order, without gaps
+        self._slots: list[tuple[float, float, frozenset[str]]] = [
+            (now, now + window_s, frozenset())
+        ]
 
     def plan(self, at: float, limit_s: float, nodes: frozenset[str]) -> None:
         """Keep nodes, in whole steps."""
-        begin = max(self._first, at // self._grain * self._grain)
-        end = (at + limit_s) // self._grain * self._grain
-        self._planned.append((begin, max(end, begin + self._grain), nodes))
+        begin, end = self._steps(at, at + limit_s)
+        begin = max(self._slots[0][0], begin)
+        end = max(end, begin + self._grain)
+        found: list[tuple[float, float, frozenset[str]]] = []
+        for since, until, kept in self._slots:
+            low, high = max(since, begin), min(until, end)
+            cut = (
+                [(since, low, kept), (low, high, kept | nodes), (high, until, kept)]
+                if low < high
+                else [(since, until, kept)]
+            )
+            for one in cut:
+                if one[0] < one[1] and found and found[-1][2] == one[2]:
+                    found[-1] = found[-1][0], one[1], one[2]
+                elif one[0] < one[1]:
+                    found.append(one)
+        self._slots = found
 
-    def busy(self, at: float, until: float) -> set[str]:
-        """Nodes that are kept at some time from `at` to `until`, the latter included."""
-        return {n for b, e, nodes in self._planned if b <= until and e > at for n in nodes}
+    def _steps(self, *moments: float) -> tuple[float, ...]:
+        return tuple(one // self._grain * self._grain for one in moments)
+
+    def open(self, at: float, until: float, names: Sequence[str]) -> tuple[list[str], float | None]:
+        """Those of these nodes that nobody is to have from `at` to `until`, the latter included;
+        and when to look again: after the first stretch whose next one has nodes that were not to
+        be had so far, of those up to the first that begins after `until`. None: there is none."""
+        left, later = set(names), None
+        for place, (since, end, kept) in enumerate(self._slots):
+            following = self._slots[place + 1][2] if place + 1 < len(self._slots) else None
+            if end > at and later is None and following is not None:
+                later = end if set(names) - following - (left - kept) else None
+            if end > at:
+                if since > until:
+                    break
+                left -= kept
+        return [name for name in names if name in left], later
 
     def taken(self, at: float, until: float) -> set[str]:
-        """The same by whole steps, as a plan is tested."""
-        begin, end = (moment // self._grain * self._grain for moment in (at, until))
-        return {n for b, e, nodes in self._planned if b < end and e > begin for n in nodes}
+        """Nodes that are kept at some time between, by whole steps, as a plan is tested."""
+        begin, end = self._steps(at, until)
+        return {n for b, e, nodes in self._slots if b < end and e > begin for n in nodes}
 
     def step_after(self, at: float) -> float:
         """The end of the step that a moment is in."""
         return -(-at // self._grain) * self._grain
-
-    def change(self, at: float, among: frozenset[str]) -> float | None:
-        """When the first plan after `at` ends that has some of these nodes; None: there is none."""
-        return min((e for _, e, nodes in self._planned if e > at and nodes & among), default=None)
 
 
 @dataclass(slots=True)
@@ -121,9 +152,11 @@ class Passes:
     licences: dict[str, int] = field(default_factory=dict)
     tasks: dict[str, int] = field(default_factory=dict)  # of arrays, that run
     _empty: Capacity = field(init=False)  # never taken of
-    _suiting: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    _suiting: dict[tuple[str, str], set[str]] = field(default_factory=dict)
+    _open: dict[str, list[str]] = field(default_factory=dict)  # nodes by partition
 
     def __post_init__(self) -> None:
+        self.now = floor(self.now)  # time(NULL)
         self._empty = Capacity.of(self.site)
         self.licences = dict(self.site.licences)
         for run in self.running.values():
@@ -201,12 +234,17 @@ class Passes:
         """Backfill. `grain_s`: what planned times are rounded to (`bf_resolution`)."""
         space = Space(self.now, window_s, grain_s)
         rejected: set[tuple[str, str]] = set()
+        split: dict[str, str] = {}  # arrays of which a task began, and in which partition
         for ranked in line[:depth]:
             ask, part = ranked.ask, ranked.partition
             if ask.job_id in self.started or (ask.array, part.name) in rejected:
                 continue
+            if split.get(ask.array, part.name) != part.name:
+                continue  # its place in line was the task's that began
             if not self._fill(ranked, space) and ask.array:
                 rejected.add((ask.array, part.name))
+            elif ask.array and ask.job_id in self.started:
+                split[ask.array] = part.name
 
     def _fill(self, ranked: Ranked, space: Space) -> bool:
         """Start a job where that delays none, or plan its start; whether either."""
@@ -247,34 +285,33 @@ class Passes:
         self, ask: Ask, part: Partition, space: Space
     ) -> tuple[float, tuple[Share, ...]] | None:
         """When a job would start at the earliest, and where, by time limits."""
-        limit_s, later = ask.limit_s(part), self.now
+        limit_s, at = ask.limit_s(part), float(self.now)
         tried: dict[tuple[str, ...], tuple[float, tuple[Share, ...]] | None] = {}
         for _ in range(TRIES):
-            at = later
-            open_nodes = self.nodes_of(ask, part, at)
-            busy, after = space.busy(at, at + limit_s), space.change(at, part.nodes)
+            suiting = set(self.nodes_of(ask, part, at))
+            found, later = space.open(at, at + limit_s, self._unreserved(ask, part, at))
             freed = [
                 space.step_after(r.end) + 1
                 for r in self.site.reservations
                 if r.start < at + limit_s and r.end > at and r.nodes & part.nodes
             ]
-            after = min([*freed, *([after] if after is not None else [])], default=None)
-            names = tuple(name for name in open_nodes if name not in busy)
+            later = min([*freed, *([later] if later is not None else [])], default=None)
+            names = tuple(name for name in found if name in suiting)
             if names not in tried:
                 tried[names] = self._will_run(ask, names)
-            found = tried[names]
-            if found is not None:
-                start, placed = max(found[0], at), found[1]
-                if start > self.now + space.window_s:
-                    return None
-                if after is None or start <= after:
+            known = tried[names]
+            if known is not None:
+                start, placed = max(known[0], at), known[1]
+                if later is None or start <= later:
+                    if start > self.now + space.window_s:
+                        return None
                     nodes = {share.node for share in placed}
                     if start <= self.now or not nodes & space.taken(start, start + limit_s):
                         return start, placed
-                    after = start
-            if after is None or after <= at:
+                    later = start
+            if later is None or later <= at:
                 return None
-            later = after
+            at = later
         return None
 
     def _will_run(self, ask: Ask, names: Sequence[str]) -> tuple[float, tuple[Share, ...]] | None:
@@ -288,19 +325,20 @@ class Passes:
         if choose(ask, self._empty, names, self.site) is None:
             return None
         wanted = set(names)
-        leaving = sorted(
-            (run for run in self.running.values() if any(s.node in wanted for s in run.ask.shares)),
-            key=lambda run: run.until,
-        )
+        leaving = sorted(self.running.values(), key=lambda run: (run.until, run.listed))
+        ours = [any(share.node in wanted for share in run.ask.shares) for run in leaving]
         capacity = self.capacity.later(names)
         window_s, end = WINDOW_S, 0.0
         for place, run in enumerate(leaving):
+            if not ours[place]:  # what comes after it is taken with what came before
+                continue
             end = end or run.until + WINDOW_S - run.until % WINDOW_S
             capacity.take(run.ask.shares, -1)
             following = leaving[place + 1].until if place + 1 < len(leaving) else inf
-            if following <= end + window_s:
+            if following <= end + window_s and any(ours[place + 1 :]):
                 continue
-            while following > end + window_s and following < inf:
+            window_s *= 2
+            while end + window_s < following < inf:
                 window_s *= 2
             placed = choose(ask, capacity, names, self.site)
             if placed is not None:
@@ -316,7 +354,7 @@ class Passes:
         self.capacity.take(placed)
         self.usage.add(ran, self.site)
         until = self.now + ask.limit_s(ranked.partition)
-        self.running[ask.job_id] = Running(ran, self.now, until)
+        self.running[ask.job_id] = Running(ran, self.now, until, listed(ask, self.running))
         self._count(ran, 1)
         self.started[ask.job_id] = ranked, placed
         self.words.pop(record(ask), None)
@@ -341,7 +379,24 @@ class Passes:
         return (one for one in self.site.reservations if one.start <= self.now < one.end)
 
     def nodes_of(self, ask: Ask, part: Partition, at: float) -> list[str]:
-        """Nodes a job may have from `at` for its limit, lowest weight first."""
+        """Nodes that suit a job, open to it from `at` for its limit; lowest weight first."""
+        key = ask.job_id, part.name
+        if key not in self._suiting:
+            self._suiting[key] = {
+                name for name in self._there(part) if suits(ask, self.site.nodes[name])
+            }
+        return [n for n in self._unreserved(ask, part, at) if n in self._suiting[key]]
+
+    def _there(self, part: Partition) -> list[str]:
+        """Open nodes of a partition, lowest weight first."""
+        if part.name not in self._open:
+            nodes = self.site.nodes
+            there = (name for name in part.nodes if name in nodes and nodes[name].open)
+            self._open[part.name] = sorted(there, key=self.site.order.__getitem__)
+        return self._open[part.name]
+
+    def _unreserved(self, ask: Ask, part: Partition, at: float) -> list[str]:
+        """Open nodes that no reservation keeps from a job from `at` for its limit."""
         until = at + ask.limit_s(part)
         shut: set[str] = set()
         only: frozenset[str] | None = None
@@ -350,16 +405,7 @@ class Passes:
                 only = one.nodes
             elif one.start < until and at < one.end:
                 shut |= one.nodes
-        key = ask.job_id, part.name
-        if key not in self._suiting:
-            there = (self.site.nodes[name] for name in part.nodes if name in self.site.nodes)
-            found = (node.name for node in there if node.open and suits(ask, node))
-            self._suiting[key] = sorted(found, key=self.site.order.__getitem__)
-        return [
-            name
-            for name in self._suiting[key]
-            if name not in shut and (only is None or name in only)
-        ]
+        return [n for n in self._there(part) if n not in shut and (only is None or n in only)]
 
     def _lacking(self, ask: Ask, part: Partition) -> str:
         """Why a job that had its turn does not fit now."""
@@ -380,6 +426,14 @@ def _not_allowed(ask: Ask, part: Partition) -> str:
         return "AccountNotAllowed"
     allowed = part.all_qos is None or ask.qos in part.all_qos
     return "" if allowed and ask.qos not in part.no_qos else "QOSNotAllowed"
+
+
+def listed(ask: Ask, running: Mapping[str, Running]) -> float:
+    """Since when Slurm has a record of a job that begins now."""
+    if not ask.array:
+        return ask.submit
+    tasks = (run.start for run in running.values() if run.ask.array == ask.array)
+    return max(tasks, default=ask.submit)
 
 
 def record(ask: Ask) -> str:
