@@ -62,7 +62,15 @@ def read_site(slurm: Slurm, nodes: Sequence[Node]) -> Site:
         licences,
         *_accounts(slurm, config),
         config,
+        _backfilled(slurm),
     )
+
+
+def _backfilled(slurm: Slurm) -> float | None:
+    try:
+        return backfilled_of(slurm.read("sdiag"))
+    except SlurmError:  # a site may keep it to itself
+        return None
 
 
 def _accounts(
@@ -91,6 +99,12 @@ def config_of(text: str) -> dict[str, str]:
     """`scontrol show config`, by name."""
     lines = (line.partition("=") for line in text.splitlines())
     return {name.strip(): value.strip() for name, equals, value in lines if equals}
+
+
+def backfilled_of(text: str) -> float | None:
+    """When backfill ran last by `sdiag`, in whole seconds; None: it has not, or it does not say."""
+    found = re.search(r"Last cycle when: .*\((\d+)\)", text)
+    return float(found[1]) or None if found else None
 
 
 def site_node(node: Node) -> SiteNode:

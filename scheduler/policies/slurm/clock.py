@@ -60,6 +60,28 @@ class Clock:
     _came: set[str] = field(default_factory=set)
     _changed: set[str] = field(default_factory=set)  # since their last backfill
     _known: set[str] = field(default_factory=set)  # looked at before
+    _seen: float | None = None  # when Slurm backfilled last
+
+    def see(self, now: float, backfilled: float) -> None:
+        """Go on from when Slurm backfilled last, in whole seconds. Of its main passes it does not
+        say when they were: the next ones are half way to where they are at the latest."""
+        since = backfilled + 0.5
+        self._seen = since + max(0.0, (now - since) // self.rhythm.backfill_s) * (
+            self.rhythm.backfill_s
+        )
+        self._full = now - self.rhythm.main_s / 2
+        self.looped = now - self.rhythm.delay_s / 2
+
+    def tries(self, vc: str) -> bool:
+        """Whether this is a look between Slurm's passes, which tells why jobs wait and starts
+        none; it is then taken as made."""
+        if self._seen is None or vc in self._known:
+            return False
+        self._known.add(vc)
+        self._came.add(vc)
+        self._changed.add(vc)
+        self._backfilled[vc] = self._seen
+        return True
 
     def came(self, vc: str) -> None:
         """A job is to be looked at."""

@@ -6,10 +6,9 @@ nodes are known (then: order of arrival, backfill by time limits, no limits).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from math import inf
-from statistics import median
+from math import floor, inf
 
 from features.job import Job
 from scheduler.core.cluster import Cluster, ClusterSpec, Placement, Run
@@ -32,6 +31,7 @@ from scheduler.policies.slurm.passes import (
     Ranked,
     Running,
     in_order,
+    listed,
     ranks,
     record,
 )
@@ -43,6 +43,7 @@ _REASONS = {RESOURCES: Reason.GPUS_BUSY, PRIORITY: Reason.BEHIND_HIGHER_PRIORITY
 
 # Slurm's own defaults of SchedulerParameters
 WINDOW_MIN, DEPTH, BACKFILL_DEPTH = 1440, 100, 100
+MOST_TOLD = 256  # jobs by which it is found out when priorities were computed
 
 
 class Slurm(Policy):
@@ -111,6 +112,8 @@ class Slurm(Policy):
                 self._words[record(ask)] = ask.reason
         if now is not None and site.weighs:
             self._take_priorities(now)
+        if now is not None and site.backfilled is not None:
+            self._clock.see(now, site.backfilled)
 
     def expect(self, asks: Mapping[str, Ask]) -> None:
         """What jobs that come later ask for."""
@@ -119,23 +122,23 @@ class Slurm(Policy):
     def _take_priorities(self, now: float) -> None:
         """Take Slurm's own priorities, and find out from them when it computed them."""
         waiting = [ask for ask in self._asks.values() if not ask.shares and ask.priority > 1]
-        ages, per_s = [], self.weights.per_s
+        told: list[tuple[float, float]] = []
         for ask in waiting:
             known = ranks(self.site, ask, self.weights, now)
             if not known:
                 continue
             # of several partitions the nearest is the one whose priority it shows
             over = min((one.priority - ask.priority for one in known), key=abs)
-            if per_s and ask.accrue is not None and ask.accrue < now - 1:
-                ages.append(over / per_s)
+            if ask.accrue is not None and ask.accrue < now - 1:
+                told.append((over, now - ask.accrue))
             self._ranked[ask.job_id] = [
                 replace(one, priority=max(1, one.priority - over)) for one in known
             ]
-        back = median(ages) if ages else 0.0
-        known_back = (
-            0.0 <= back <= self._clock.rhythm.calc_s and per_s > 1 / back if back else False
-        )
-        self._clock.calculated = now - back if known_back else now
+        calc_s = self._clock.rhythm.calc_s
+        boot = self.site.booted
+        likely_s = (now - boot) % calc_s if boot is not None else 0.0
+        back_s = since_calculated(told, self.weights.per_s, calc_s, likely_s)
+        self._clock.calculated = now - back_s
         self._shares.counted = self._clock.calculated
 
     def take_over(
@@ -177,7 +180,10 @@ class Slurm(Policy):
         ran = _holding(ask, shares)
         self._capacity.take(shares)
         self._usage.add(ran, self.site)
-        self._running[run.job.job_id] = Running(ran, now, now + ask.limit_s(part))
+        since = floor(now)
+        self._running[run.job.job_id] = Running(
+            ran, since, since + ask.limit_s(part), listed(ask, self._running)
+        )
 
     def ended(self, run: Run, now: float) -> None:
         self._left(run.job.job_id, now)
@@ -253,12 +259,16 @@ class Slurm(Policy):
         line = self._line(asks, kept, now)
         self._lines[turn.vc] = line
         self._order(turn, waiting, line)
-        look = Passes(self.site, now, self._capacity, self._usage, self._running, words=self._words)
-        if clock.main_due(turn.vc, now):
+        tries = clock.tries(turn.vc)
+        look = self._trial(now) if tries else self._pass(now)
+        if tries or clock.main_due(turn.vc, now):
             look.main(line, self._depth)
-        if self.site.backfills and clock.backfill_due(turn.vc, now):
+        if self.site.backfills and (tries or clock.backfill_due(turn.vc, now)):
             look.backfill(line, self._bf_depth, self._window_s, self._grain_s)
             self._planned = look.planned
+        words = self._words | look.words if tries else self._words
+        if tries:
+            look.started.clear()
         for job_id, (ranked, shares) in look.started.items():
             queued = waiting.pop(job_id)
             self._ranked.pop(job_id, None)
@@ -266,11 +276,22 @@ class Slurm(Policy):
             turn.start(queued, placement, evidence=(("priority", ranked.priority),))
         for job_id, queued in waiting.items():
             ask = self._asks[job_id]
-            found = PendingReason(kept.get(job_id) or self._words.get(record(ask), PRIORITY))
+            found = PendingReason(kept.get(job_id) or words.get(record(ask), PRIORITY))
             if job_id in self._planned:
                 found.planned_at, found.planned_on = self._planned[job_id]
             self.reasons[job_id] = found
             turn.wait(queued, _reason(found, queued.job.gpus, turn.pool.free))
+
+    def _pass(self, now: float) -> Passes:
+        return Passes(self.site, now, self._capacity, self._usage, self._running, words=self._words)
+
+    def _trial(self, now: float) -> Passes:
+        """One that changes nothing."""
+        capacity = self._capacity.later(self._capacity.free)
+        words = dict(self._words)
+        return Passes(
+            self.site, now, capacity, self._usage.copy(), dict(self._running), words=words
+        )
 
     def evidence(self, job_id: str, now: float) -> PendingReason | None:
         """Why a job waits, with the limit or the reservation that it is; None: it is not known."""
@@ -362,6 +383,31 @@ class Slurm(Policy):
     def left_s(self, run: Run, queued: QueuedJob, now: float) -> float:
         ran = self._running.get(run.job.job_id)
         return inf if ran is None else max(0.0, ran.until - now)
+
+
+def since_calculated(
+    told: Sequence[tuple[float, float]], per_s: float, calc_s: float, likely_s: float = 0.0
+) -> float:
+    """Seconds since priorities were computed.
+
+    A job's age was counted then, and that of a job which came since when it came.
+
+    Args:
+        told: by how much its priority would be higher by now, and its age.
+        per_s: what a second of age adds.
+        likely_s: the answer where jobs do not tell: all came since, or ages count for nothing.
+    """
+    if not per_s:
+        return likely_s
+    some = [(over / per_s, age) for over, age in told[:MOST_TOLD]]
+    near_s = 1.0 + 1.0 / per_s  # ages have whole seconds, priorities are whole numbers
+
+    def agree(back: float) -> tuple[int, bool]:
+        near = sum(abs(min(back, age) - one) <= near_s for one, age in some)
+        return near, back == likely_s
+
+    backs = sorted({one for one, _ in some if one * per_s > 1.0 and one <= calc_s})
+    return max([*backs, likely_s], key=agree)
 
 
 def _reason(pending: PendingReason, gpus: int, free: int) -> Reason:

@@ -131,6 +131,7 @@ class Site:
     Attributes:
         licences: how many there are, by name.
         config: of `scontrol show config`.
+        backfilled: the second in which backfill ran last; None: it is not known.
     """
 
     nodes: Mapping[str, SiteNode]
@@ -140,6 +141,7 @@ class Site:
     qos: Mapping[str, Qos] = field(default_factory=dict)
     assocs: Mapping[AssocKey, Assoc] = field(default_factory=dict)
     config: Mapping[str, str] = field(default_factory=dict)
+    backfilled: float | None = None
 
     @cached_property
     def parameters(self) -> Mapping[str, str]:
@@ -153,6 +155,12 @@ class Site:
             return float(self.parameters.get(name, default))
         except ValueError:
             return default
+
+    @cached_property
+    def booted(self) -> float | None:
+        """When slurmctld started, from which on it computes priorities; None: it does not say."""
+        said = self.config.get("BOOT_TIME", "")
+        return float(said) if said.isdigit() else None
 
     @cached_property
     def enforced(self) -> frozenset[str]:
