@@ -20,6 +20,19 @@ from scheduler.policies.slurm.site import Site
 
 SPRIO = "%i|%r|%Y|%A|%F|%J|%P|%Q|%T|%B|%N|%S"
 LOOK_S = 4.0
+SACCT = (
+    "sacct", "-X", "-a", "-D", "-P", "-S", "now-1days", "-o",
+    "JobID,JobName,User,Account,Partition,QOS,Submit,Eligible,Start,End,Timelimit,State,Reason,"
+    "Priority,Flags,NNodes,NodeList,ReqTRES,AllocTRES",
+)  # fmt: skip
+SITE = (
+    ("scontrol", "show", "nodes"),
+    ("scontrol", "show", "partition"),
+    ("scontrol", "show", "config"),
+    ("sacctmgr", "-P", "show", "assoc", "format=Account,User,Partition,ParentName,Share,Priority,"
+     "GrpTRES,GrpJobs,MaxTRES,MaxJobs,MaxWall"),
+    ("sacctmgr", "-P", "show", "qos"),
+)  # fmt: skip
 OVER = frozenset(("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY"))
 IDLE_LOOKS = 9
 PATIENCE_S = 900.0  # after the last submission
@@ -42,13 +55,16 @@ class Submitted:
 
 @dataclass
 class Look:
-    """What Slurm printed at one moment; `sprio`: None where it changed meanwhile."""
+    """What Slurm printed at one moment; `sprio`: None where it changed meanwhile; `passes`: sdiag;
+    `evaluated`: when each job was looked at last."""
 
     at: float
     nodes: list[Node]
     site: Site
     jobs: list[SlurmJob]
     sprio: list[list[str]] | None
+    passes: str = ""
+    evaluated: str = ""
 
 
 @dataclass
@@ -63,7 +79,7 @@ class Truth:
 
 @dataclass
 class Recording:
-    """One seed's run."""
+    """One seed's run. `sacct`, `site`: what `pellucid replay` asks an administrator for."""
 
     seed: int
     began: float = 0.0
@@ -71,6 +87,8 @@ class Recording:
     looks: list[Look] = field(default_factory=list)
     truth: dict[str, Truth] = field(default_factory=dict)
     log: str = ""
+    sacct: str = ""
+    site: str = ""
 
 
 def record(seed: int, jobs: int, every_s: float, tell: Callable[[str], None]) -> Recording:
@@ -134,8 +152,10 @@ class _Recorder:
         before = self._sprio()
         jobs = self.table.jobs()
         at = time.time()
+        passes = self.client.read("sdiag")
+        evaluated = self.client.read("squeue", "-h", "-O", "JobArrayID:|,LastSchedEval:|")
         sprio = before if self._sprio() == before else None
-        self.found.looks.append(Look(at, nodes, site, jobs, sprio))
+        self.found.looks.append(Look(at, nodes, site, jobs, sprio, passes, evaluated))
         if len(self.found.looks) % 10 == 0:
             self._keep()
             waiting = sum(job.state == "PENDING" for job in jobs)
@@ -162,6 +182,17 @@ class _Recorder:
     def _end(self) -> None:
         self._keep()
         self.found.log = self.slurm.log()
+        self.found.sacct = self._accounted()
+        self.found.site = "\n".join(self.slurm.run(*words).stdout for words in SITE)
+
+    def _accounted(self) -> str:
+        """What slurmdbd has of the run, once it has the end of every job."""
+
+        def read() -> str:
+            return self.slurm.run(*SACCT).stdout
+
+        until(lambda: "RUNNING" not in read(), "slurmdbd to know of every end", 60.0)
+        return read()
 
 
 def kept(folder: Path | None, seed: int, make: Callable[[], Recording]) -> Recording:

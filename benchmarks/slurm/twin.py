@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from math import floor
 from typing import Any
 
 from scipy.stats import spearmanr
@@ -140,32 +141,46 @@ class _Plain:
         return 1.0
 
 
+_CAME = re.compile(r"\[(\S+)\] _slurm_rpc_submit_batch_job: JobId=(\d+) ")
 _BEGAN = re.compile(r"\[(\S+)\] sched\S*: (?:_start_job: Started|Allocate) JobId=(\d+(?:_\d+)?)")
 _DONE = re.compile(r"\[(\S+)\] _job_complete: JobId=(\d+(?:_\d+)?)\S* done")
 
 
-def lasted(recording: Recording) -> dict[str, float]:
-    """How long each job ran, by slurmctld's log: its start and end have whole seconds."""
+def lasted(recording: Recording) -> tuple[dict[str, float], dict[str, float]]:
+    """How long each job ran, by slurmctld's log: its start and end have whole seconds. And how
+    long after the second in which it started it ended: for jobs that are seen to run."""
     began: dict[str, float] = {}
     found = {job_id: one.end - one.start for job_id, one in recording.truth.items()}
+    seen = dict(found)
     for line in recording.log.splitlines():
         if match := _BEGAN.match(line):
             began[match[2]] = datetime.fromisoformat(match[1]).timestamp()
         elif (match := _DONE.match(line)) and match[2] in found and match[2] in began:
-            found[match[2]] = datetime.fromisoformat(match[1]).timestamp() - began[match[2]]
-    return found
+            ended = datetime.fromisoformat(match[1]).timestamp()
+            found[match[2]] = ended - began[match[2]]
+            seen[match[2]] = ended - recording.truth[match[2]].start
+    return found, seen
+
+
+def came(recording: Recording) -> dict[str, float]:
+    """When each job was submitted, by slurmctld's log."""
+    moments = {one.job_id: one.at for one in recording.submitted}
+    for line in recording.log.splitlines():
+        if (match := _CAME.match(line)) and match[2] in moments:
+            moments[match[2]] = datetime.fromisoformat(match[1]).timestamp()
+    return {task: moments[one.job_id] for one in recording.submitted for task in one.tasks()}
 
 
 def requested(recording: Recording) -> dict[str, SlurmJob]:
     """Every job, made of the options it was submitted with."""
-    site, asked = recording.looks[0].site, {}
+    site, asked, moments = recording.looks[0].site, {}, came(recording)
     for one in recording.submitted:
         options = list(one.order.options)
         if one.order.after is not None:
             options.append(f"-d afterany:{recording.submitted[one.order.after].job_id}")
         words = " ".join(options).split()
         for task in one.tasks():
-            asked[task] = request(words, site, one.order.user, task, one.at)
+            asked[task] = request(words, site, one.order.user, task, floor(moments[task]))
     return asked
 
 
@@ -205,10 +220,10 @@ def whole_run(recording: Recording) -> _Noting:
     policy = core.policy
     assert isinstance(policy, Slurm)
     policy.see(first.site, shape.names, asks_of(asked.values(), first.site))
-    known = lasted(recording)
+    (known, _), moments = lasted(recording), came(recording)
     engine = _Noting(
         core,
-        [_job(job, shape) for job in asked.values()],
+        [_job(job, shape, moments) for job in asked.values()],
         {job_id: Work(known.get(job_id, NEVER)) for job_id in asked},
         _Plain(),
     )
@@ -217,8 +232,9 @@ def whole_run(recording: Recording) -> _Noting:
     return engine
 
 
-def _job(job: SlurmJob, shape: Shape) -> Job:
-    return replace(job_of(job, shape.vc_of(job.partition)), gpu_type=None)
+def _job(job: SlurmJob, shape: Shape, moments: Mapping[str, float]) -> Job:
+    known = job_of(job, shape.vc_of(job.partition))
+    return replace(known, gpu_type=None, submit_time=moments[job.id])
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,18 +255,19 @@ class Ahead:
         return abs(self.twin - self.started - 0.5) <= seconds + 0.5
 
 
-def from_each_look(recording: Recording) -> tuple[list[Ahead], Count]:
+def from_each_look(recording: Recording, every: int = 1) -> tuple[list[Ahead], Count]:
     """Starts of who waits at a look, and the reasons at the next look, as the twin goes on from
     what was printed; what runs lasts as long as it did, and what came came when it did."""
     found: list[Ahead] = []
     reasons = Count()
-    asked, known = requested(recording), lasted(recording)
+    asked, moments = requested(recording), came(recording)
+    known, seen = lasted(recording)
     looks = recording.looks
-    for look, following in zip(looks, [*looks[1:], None], strict=True):
+    for look, following in list(zip(looks, [*looks[1:], None], strict=True))[::every]:
         snapshot = _snapshot(look)
         core, shape = snapshot.core, snapshot.shape
         there = {job.id for job in look.jobs}
-        later = {j: one for j, one in asked.items() if j not in there and one.submit > look.at}
+        later = {j: one for j, one in asked.items() if j not in there and moments[j] > look.at}
         policy = core.policy
         assert isinstance(policy, Slurm)
         policy.expect(asks_of(later.values(), look.site))
@@ -258,12 +275,13 @@ def from_each_look(recording: Recording) -> tuple[list[Ahead], Count]:
         beliefs = Beliefs(look.at, {}, {}, [], 0.0, [])
         draw = Draw(beliefs, "")
         draw |= {job_id: Work(known.get(job_id, NEVER)) for job_id in asked}
+        draw |= {job_id: Work(seen.get(job_id, NEVER)) for job_id in snapshot.running}
         pending = [job.id for job in look.jobs if job.state == "PENDING"]
         waiting = [job_id for job_id in pending if job_id in recording.truth]
         future = _Ahead(core, beliefs, draw, [*waiting, "none"], horizon_s=7200.0)
         future.note([following.at] if following is not None else [])
         for job in later.values():
-            future.submit(_job(job, shape))
+            future.submit(_job(job, shape, moments))
         future.look()
         starts = {d.job_id: look.at for d in snapshot.decisions if d.action is Action.START}
         starts = future.began | starts

@@ -1,0 +1,155 @@
+"""Rules of slurmctld's backfill and limits that were read off its log: which plan it makes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from scheduler.policies.slurm.capacity import Capacity
+from scheduler.policies.slurm.clock import Clock, Rhythm
+from scheduler.policies.slurm.limits import Usage, first_hit
+from scheduler.policies.slurm.passes import Passes, Running, Space, in_order, ranks
+from scheduler.policies.slurm.policy import since_calculated
+from scheduler.policies.slurm.priority import Multifactor
+from scheduler.policies.slurm.site import Ask, Assoc, Limits, Partition, Qos, Share, Site, SiteNode
+
+NOW = 1_200_000.0
+NODES = {name: SiteNode(name, 8, 64_000, (("gpu", 4),)) for name in ("n1", "n2", "n3")}
+PARTITION = Partition("all", frozenset(NODES))
+SITE = Site(NODES, {"all": PARTITION}, config={"AccountingStorageEnforce": "limits"})
+
+
+def running(name: str, node: str, until: float, *, listed: float = 0.0) -> Running:
+    shares = (Share(node, 1, 100.0, (("gpu", 4),)),)
+    return Running(Ask(name, shares=shares), NOW - 60, until, listed)
+
+
+def starts_at(*runs: Running, names: tuple[str, ...]) -> float:
+    """When a job of four GPUs could have one of these nodes, by time limits."""
+    capacity = Capacity.of(SITE)
+    for run in runs:
+        capacity.take(run.ask.shares)
+    passes = Passes(SITE, NOW, capacity, Usage(), {run.ask.job_id: run for run in runs})
+    found = passes._will_run(Ask("new", gpus=(("gpu", 4),), gpus_per_node=True), names)
+    assert found is not None
+    return found[0] - NOW
+
+
+def test_ends_of_half_a_minute_are_taken_together() -> None:
+    assert starts_at(running("a", "n1", NOW + 60), names=("n1",)) == 60
+    both = running("a", "n1", NOW + 60), running("b", "n2", NOW + 100)
+    assert starts_at(*both, names=("n1", "n2")) == 100
+    apart = running("a", "n1", NOW + 60), running("b", "n2", NOW + 130)
+    assert starts_at(*apart, names=("n1", "n2")) == 60
+
+
+def test_the_end_after_one_on_other_nodes_is_taken_with_the_one_before() -> None:
+    """Slurm asks how far the next end is only after one that matters to the job."""
+    runs = (
+        running("a", "n1", NOW + 60),
+        running("elsewhere", "n3", NOW + 70),
+        running("b", "n2", NOW + 500),
+    )
+    assert starts_at(*runs, names=("n1", "n2")) == 500
+
+
+def test_of_ends_in_one_second_that_of_the_older_record_comes_first() -> None:
+    """The task of an array is listed anew when the one before it begins."""
+    old = running("old", "n1", NOW + 60, listed=1.0)
+    other = running("other", "n3", NOW + 60, listed=2.0)
+    far = running("far", "n2", NOW + 500)
+    assert starts_at(old, other, far, names=("n1", "n2")) == 500
+    assert starts_at(replace(old, listed=3.0), other, far, names=("n1", "n2")) == 60
+
+
+def test_moments_are_whole_seconds() -> None:
+    passes = Passes(SITE, NOW + 0.9, Capacity.of(SITE), Usage(), {})
+    assert passes.now == NOW
+
+
+def test_a_plan_is_looked_for_no_further_than_the_stretches_a_run_now_would_reach() -> None:
+    space = Space(NOW, 86_400.0, 60.0)
+    names = sorted(NODES)
+    everything = frozenset(NODES)
+    assert space.open(NOW, NOW + 300, names) == (names, None)
+    space.plan(NOW, 600.0, everything)
+    assert space.open(NOW, NOW + 300, names) == ([], NOW + 600)
+    space.plan(NOW + 600, 600.0, everything)
+    space.plan(NOW + 1200, 600.0, frozenset({"n1"}))
+    assert space.open(NOW, NOW + 300, names) == ([], NOW + 1200)
+    space = Space(NOW, 86_400.0, 60.0)
+    space.plan(NOW, 600.0, everything)
+    space.plan(NOW + 600, 300.0, everything - {"n3"})
+    space.plan(NOW + 900, 300.0, frozenset({"n1"}))
+    # n3 is free after the first stretch: the next ones are not asked about
+    assert space.open(NOW, NOW + 300, names) == ([], NOW + 600)
+    assert space.open(NOW + 600, NOW + 700, names) == (["n3"], NOW + 900)
+    assert space.taken(NOW + 890, NOW + 950) == {"n1", "n2"}
+
+
+def test_where_no_stretch_near_has_other_nodes_a_short_job_is_given_no_plan() -> None:
+    """Slurm asks of no stretch past the first that begins after the job would be over."""
+    space = Space(NOW, 86_400.0, 60.0)
+    space.plan(NOW, 900.0, frozenset({"n1", "n2"}))
+    space.plan(NOW + 300, 300.0, frozenset({"n3"}))
+    assert space.open(NOW, NOW + 120, ["n1", "n2"]) == ([], None)
+    assert space.open(NOW, NOW + 400, ["n1", "n2"]) == ([], NOW + 900)
+
+
+def test_a_limit_holds_where_it_is_set_first_a_qos_before_an_account() -> None:
+    """https://slurm.schedmd.com/resource_limits.html: the point where it is first defined."""
+    account = Assoc("ai", limits=Limits(grp_tres={"gres/gpu": 2, "cpu": 1}, max_jobs=0))
+    user = Assoc("ai", "ada", "ai", limits=Limits(max_jobs=0))
+    qos = Qos("wide", limits=Limits(grp_tres={"gres/gpu": 8}, max_jobs_pu=4))
+    assocs = {("ai", ""): account, ("ai", "ada"): user}
+    site = replace(SITE, qos={"wide": qos}, assocs=assocs)
+    ask = Ask("job", "ada", "ai", "wide", ("all",), tres={"gres/gpu": 4.0, "cpu": 1.0})
+    assert first_hit(ask, PARTITION, site, Usage()) is None
+    plain = first_hit(replace(ask, qos=""), PARTITION, site, Usage(), tres=True)
+    assert plain is not None
+    assert plain.reason == "AssocGrpGRES"
+    cpus = replace(ask, tres={"cpu": 2.0})
+    hit = first_hit(cpus, PARTITION, site, Usage())
+    assert hit is not None
+    assert hit.reason == "AssocGrpCpuLimit"
+    of_part = replace(PARTITION, qos="narrow")
+    narrow = Qos("narrow", limits=Limits(grp_tres={"gres/gpu": 1}))
+    both = replace(site, qos={"wide": qos, "narrow": narrow})
+    hit = first_hit(ask, of_part, both, Usage())
+    assert hit is not None
+    assert hit.whose == "QOS narrow"
+
+
+def test_of_an_array_that_began_in_one_partition_no_task_is_looked_at_in_another() -> None:
+    short = Partition("short", frozenset({"n1"}), tier=2)
+    site = Site(NODES, {"short": short, "all": PARTITION})
+    tasks = [
+        Ask(f"7_{n}", partitions=("short", "all"), gpus=(("gpu", 4),), array="7", time_limit_s=60)
+        for n in (1, 2, 3)
+    ]
+    line = in_order(one for ask in tasks for one in ranks(site, ask, Multifactor(site), NOW))
+    passes = Passes(site, NOW, Capacity.of(site), Usage(), {})
+    passes.backfill(line, 100, 86_400.0, 60.0)
+    assert set(passes.started) == {"7_1"}
+
+
+def test_when_priorities_were_computed_is_found_out_from_ages() -> None:
+    old = [(40.0, 500.0)] * 3
+    new = [(5.0, 5.0), (20.0, 20.0)]
+    assert since_calculated([*old, *new], 1.0, 300.0) == 40.0
+    # more came since than before
+    assert since_calculated([(40.0, 90.0), *new, *new, (7.0, 7.0)], 1.0, 300.0) == 40.0
+    assert since_calculated(new, 1.0, 300.0, likely_s=33.0) == 33.0
+    assert since_calculated(old, 0.0, 300.0, likely_s=33.0) == 33.0
+
+
+def test_passes_go_on_from_the_backfill_that_was_last() -> None:
+    clock = Clock(Rhythm(3.0, 60.0, 30.0, 300.0))
+    clock.see(NOW, NOW - 40)
+    assert clock.tries("gpu")
+    assert not clock.tries("gpu")
+    assert not clock.main_due("gpu", NOW)
+    assert not clock.backfill_due("gpu", NOW)
+    assert clock.next(NOW, backfills=True) == NOW + 1.5
+    assert clock.main_due("gpu", NOW + 1.5)
+    assert not clock.backfill_due("gpu", NOW + 20.0)
+    assert clock.backfill_due("gpu", NOW + 20.5)
