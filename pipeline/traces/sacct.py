@@ -56,8 +56,7 @@ class Sacct(TableAdapter):
 
     - GPUs are those allocated, else (a job that never started) those requested. ``gres/gpu`` counts
       all of them; ``gres/gpu:type`` says which they are and is only added up where ``gres/gpu`` is
-      missing. ``gres/slot`` counts where neither is named: a slot of each GPU of a job that
-      Pellucid placed.
+      missing.
     - ``CANCELLED by 1001`` is ``cancelled``. A cancelled job that was given nothing and ran for
       0 s has no start, whatever its line says.
     - Tasks of an array (``123_4``) are jobs. So are the parts of a heterogeneous job (``123+0``),
@@ -195,13 +194,10 @@ class _Tres(NamedTuple):
 def parse_tres(text: str) -> _Tres | None:
     """Read ``billing=8,cpu=8,gres/gpu=2,gres/gpu:a100=2,mem=64G,node=1`` or ``gpu:a100:2``.
 
-    A job that Pellucid placed has ``gres/slot``, not ``gres/gpu``: a slot of each of its GPUs.
-
     Returns:
         None if it is neither. Without GPUs, ``gpus`` is 0.
     """
     total: float | None = None
-    slots = 0.0
     typed: dict[str, float] = {}
     plain: dict[str, float] = {}
     try:
@@ -214,15 +210,13 @@ def parse_tres(text: str) -> _Tres | None:
                 total = _count(value)
             elif name.startswith("gres/gpu:"):
                 typed[name.removeprefix("gres/gpu:")] = _count(value)
-            elif name == "gres/slot":
-                slots = _count(value)
             elif name == "mem":
                 plain[name] = _mib(value)
             elif name in ("cpu", "node"):
                 plain[name] = _count(value)
     except ValueError:
         return None
-    gpus = (sum(typed.values()) or slots) if total is None else total
+    gpus = sum(typed.values()) if total is None else total
     types = "|".join(sorted(label for label, count in typed.items() if label and count))
     return _Tres(gpus, types or None, plain.get("cpu"), plain.get("mem"), plain.get("node"))
 
