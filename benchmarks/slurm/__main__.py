@@ -1,7 +1,8 @@
-"""The Slurm backend on real daemons: `python -m benchmarks.slurm advise|twin`.
+"""The Slurm backend on real daemons: `python -m benchmarks.slurm advise|twin|dumps`.
 
 advise: what reading a queue of 10,000 costs Slurm's own commands (about 25 minutes).
 twin: how near the policy `slurm` comes to slurmctld (about six minutes a seed).
+dumps: two sacct dumps of real daemons and four made-up ones, replayed (about fifteen minutes).
 Needs root and the packages that `make slurm-test` installs. Ends with 1 when a budget is missed.
 """
 
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.slurm.advise import advise
+from benchmarks.slurm.dumps import dumps
 from benchmarks.slurm.recording import kept, record
 from benchmarks.slurm.twin import figures
 
@@ -25,7 +27,7 @@ SLOWER = 1.05  # Slurm's commands with advise mode to without
 def main() -> None:
     """Run the scenarios; JSON on standard output, progress on standard error."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.slurm", description=__doc__)
-    parser.add_argument("scenario", choices=["advise", "twin"])
+    parser.add_argument("scenario", choices=["advise", "twin", "dumps"])
     parser.add_argument("--jobs", type=int, help="10,000 in advise, 200 a seed in twin")
     parser.add_argument("--pairs", type=int, default=20, help="advise: windows with and without")
     parser.add_argument("--seed", type=int, default=0)
@@ -52,6 +54,10 @@ def main() -> None:
             [kept(asked.keep, s, partial(record, s, asked.jobs or 200, 0.8, _tell)) for s in seeds],
             _tell,
         )
+    if asked.scenario == "dumps":
+        found = dumps(asked.seed, _tell)
+        told["dumps"] = [asdict(one) for one in found]
+        missed += [one.missed for one in found if one.missed]
     sys.stdout.write(json.dumps({**told, "missed": missed}, indent=1) + "\n")
     sys.exit(1 if missed else 0)
 

@@ -47,6 +47,8 @@ def test_advise_shows_nodes_and_jobs_as_they_are(university: SlurmCluster, tmp_p
     slurm.mark("n6", "drain", "disk is broken")
     submit(slurm, "--gres=gpu:2080ti:8")
     waiting = submit(slurm, "-p", "short,long", "--gres=gpu:2080ti:8")
+    held = submit(slurm, "--hold", "--gpus=1")
+    behind = submit(slurm, f"--dependency=afternotok:{old}", "--gpus=1")
     serving = Serve(slurm, tmp_path / "advise", "advise", "")
     try:
         until(lambda: serving.pellucid("why", plain).exit_code == 0, "an answer", PATIENCE_S)
@@ -56,7 +58,7 @@ def test_advise_shows_nodes_and_jobs_as_they_are(university: SlurmCluster, tmp_p
         jobs = json.loads(serving.pellucid("ps", "--json").stdout)
         asked = ("--user", USER, "--", "--gres=gpu:2080ti:1", "--time=20")
         eta = serving.pellucid("eta", *asked)
-        why = serving.pellucid("why", waiting)
+        why, *others = (serving.pellucid("why", job) for job in (waiting, held, behind, old))
     finally:
         code = serving.end()
     assert code == 0
@@ -66,6 +68,12 @@ def test_advise_shows_nodes_and_jobs_as_they_are(university: SlurmCluster, tmp_p
     assert "Not in cpu: it has no nodes that suit, were they empty." in eta.stdout
     assert f"{waiting} is" in why.stdout
     assert "Slurm says " in why.stdout
+    assert [told.exit_code for told in others] == [0, 0, 0]
+    of_held, of_behind, of_running = (told.stdout for told in others)
+    assert f"{held} is submitted: Slurm says JobHeldUser: it is held by its user" in of_held
+    assert f"Slurm says Dependency: it waits for afternotok:{old}" in of_behind
+    assert f"{old} is running: Slurm started it" in of_running
+    assert "Waited" not in of_running
     nodes = {node["name"]: node for node in shown}
     assert {n: len(node["gpus"]) for n, node in nodes.items()} == {
         "n1": 8, "n2": 8, "n3": 4, "n4": 4, "n5": 0, "n6": 0
