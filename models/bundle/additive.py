@@ -153,6 +153,15 @@ class Term:
         total = float(self.weights.sum())
         return float((np.abs(self.scores) * self.weights).sum() / total) if total else 0.0
 
+    def seen(self) -> range:
+        """Of one continuous feature: the bins from the first to the last that training rows fell
+        in, and one beside either. A curve drawn further says what nobody saw."""
+        held = np.flatnonzero(self.weights[1:] > 0) + 1
+        last = len(self.weights) - 1
+        if not len(held):
+            return range(1, last + 1)
+        return range(max(1, int(held[0]) - 1), min(last, int(held[-1]) + 1) + 1)
+
 
 class Explanation(NamedTuple):
     """One scored row. `intercept` plus `terms`, added in order, is `score`."""

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from pipeline.report.charts import axis_of, heatmap, shortened
 from pipeline.report.models import Interaction, ModelFacts, Shape, TreeNode
-from pipeline.report.svg import Frame, Scale, Tick
+from pipeline.report.svg import DURATION_TICKS, Frame, Scale, Tick
 from scheduler.explain.words import duration, factor
 
 SHOWN_TERMS = 15
@@ -78,7 +78,7 @@ def _curve(s: Shape) -> Markup:
     if gutter:
         f.dot(f.left + 12, y(s.scores[0]), tip=f"missing: {_say(float(s.scores[0]))}")
         f.text(f.left + 12, f.height - 20, "missing", anchor="middle")
-    unit = s.unit if s.unit not in ("", "s") else ""
+    unit = "" if s.unit == "s" or s.unit.startswith("ln ") else s.unit
     f.text((f.left + f.right) / 2, f.height - 4, unit, "axis", anchor="middle")
     return f.svg()
 
@@ -114,10 +114,19 @@ def _edges(s: Shape) -> tuple[list[float], bool, list[Tick]]:
         if cuts[0] >= 0:
             first = max(first, 0.0) if cuts[0] > 0 else first
     edges = [first, *cuts, last]
+    if s.unit.startswith("ln "):
+        return edges, log, _undone(s)
     _, ticks = axis_of(edges[0], edges[-1], s.unit)
     if s.unit == "s" and not log:
         ticks = [(v, duration(v)) for v, _ in ticks]
     return edges, log, ticks
+
+
+def _undone(s: Shape) -> list[Tick]:
+    """Ticks of a logarithm, as what it is the logarithm of."""
+    if s.name.endswith("_log_s"):
+        return [(math.log1p(seconds), text) for seconds, text in DURATION_TICKS]
+    return sorted((math.log(f), f"×{f:g}") for f in _FACTORS)
 
 
 def _factor_ticks(scale: Scale) -> list[Tick]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from models.bundle import SHARING_SCORES, AdditiveModel, Axis, Bundle, Term, Tree
 from pipeline.student import bound
-from scheduler.explain.words import duration, number
+from scheduler.explain.words import duration, factor, number
 
 Floats = NDArray[np.float64]
 
-MAX_SHAPES = 8
-MAX_PAIRS = 2
+MAX_SHAPES = 40
+MAX_PAIRS = 10
 MAX_CELLS = 12  # groups of bins along one side of an interaction
 
 
@@ -68,6 +68,13 @@ class Interaction:
     labels: tuple[tuple[str, ...], tuple[str, ...]]
     scores: tuple[tuple[float | None, ...], ...]
 
+    @property
+    def reach(self) -> str:
+        """The smallest and the largest factor, in words: colours only say which is which."""
+        values = [value for row in self.scores for value in row if value is not None]
+        low, high = (factor(math.exp(value)) for value in (min(values), max(values)))
+        return f"From {low} to {high}."
+
 
 @dataclass(frozen=True)
 class TreeNode:
@@ -105,6 +112,7 @@ class ModelFacts:
     importance: tuple[tuple[str, str, float], ...]  # term, text, mean absolute contribution
     shapes: tuple[Shape, ...]
     interactions: tuple[Interaction, ...]
+    undrawn: int  # terms that moved no training row, and those beyond what a page holds
     terms: int
     pairs: int
     packing: TreeNode | None
@@ -122,13 +130,16 @@ def read_models(folder: Path) -> ModelFacts:
     bundle = Bundle.load(folder)
     has = set(bundle.parts)
     model = bundle.duration if "duration" in has else None
+    shapes = tuple(_shapes(model)) if model else ()
+    interactions = tuple(_interactions(model)) if model else ()
     return ModelFacts(
         bundle.digest,
         bundle.created_by,
         bundle.metadata,
         tuple(_importance(model)) if model else (),
-        tuple(_shapes(model)) if model else (),
-        tuple(_interactions(model)) if model else (),
+        shapes,
+        interactions,
+        len(model.terms) - len(shapes) - len(interactions) if model else 0,
         len(model.terms) if model else 0,
         sum(len(t.features) == 2 for t in model.terms) if model else 0,
         _tree(bundle.packing.tree, classes=True) if "packing" in has else None,
@@ -151,17 +162,21 @@ def _ranked(model: AdditiveModel, order: int, most: int) -> list[Term]:
 def _shapes(model: AdditiveModel) -> Iterator[Shape]:
     for term in _ranked(model, 1, MAX_SHAPES):
         axis = model.axes[term.features[0]]
-        # the last bin of a nominal axis is for categories training never saw
-        end = axis.size if axis.spec.kind == "continuous" else axis.size - 1
+        if axis.spec.kind == "continuous":
+            seen = term.seen()
+            bins, cuts = [0, *seen], axis.cuts[seen[0] - 1 : seen[-1] - 1]
+        else:  # the last bin is for categories training never saw
+            bins, cuts = list(range(axis.size - 1)), ()
+        labels = axis.labels()
         yield Shape(
             axis.spec.name,
             axis.spec.text or axis.spec.name,
             axis.spec.unit,
-            axis.cuts,
-            axis.labels()[:end],
-            term.scores[:end],
-            term.weights[:end],
-            term.spread[:end],
+            cuts,
+            tuple(labels[i] for i in bins),
+            term.scores[bins],
+            term.weights[bins],
+            term.spread[bins],
             term.importance(),
             term.origin,
         )
@@ -208,10 +223,21 @@ def _groups(axis: Axis, weights: Floats) -> tuple[list[list[int]], tuple[str, ..
 def _group_label(axis: Axis, group: list[int]) -> str:
     if group[0] == 0:
         return "missing"
-    say = duration if axis.spec.unit == "s" else number
+    say = _saying(axis)
     if group[0] == 1:
         return f"< {say(axis.cuts[group[-1] - 1])}" if group[-1] <= len(axis.cuts) else "any"
     return f"≥ {say(axis.cuts[group[0] - 2])}"
+
+
+def _saying(axis: Axis) -> Callable[[float], str]:
+    """How a person reads a value of the feature."""
+    if axis.spec.unit == "s":
+        return duration
+    if not axis.spec.unit.startswith("ln "):
+        return number
+    if axis.spec.name.endswith("_log_s"):
+        return lambda value: duration(math.expm1(value))
+    return lambda value: factor(math.exp(value))
 
 
 def _tree(tree: Tree, *, classes: bool, at: int = 0) -> TreeNode:

@@ -100,6 +100,17 @@ def test_a_score_is_what_the_tables_say():
     assert model.importances() == {"gpus": 1.25, "gpu_type": 0.875}
 
 
+def test_a_term_knows_the_bins_that_rows_fell_in_and_those_beside():
+    def seen(weights):
+        held = np.array(weights, dtype=float)
+        return list(Term((0,), held, held, held).seen())
+
+    assert seen([0, 0, 0, 3, 0, 2, 0, 0]) == [2, 3, 4, 5, 6]
+    assert seen([9, 4, 0, 0]) == [1, 2]
+    assert seen([9, 0, 0]) == [1, 2]  # nobody's: as it is
+    assert seen([0, 1]) == [1]
+
+
 @pytest.mark.parametrize(
     ("row", "says"),
     [

@@ -507,6 +507,27 @@ def test_models_are_those_of_the_bundle(inputs: Inputs) -> None:
     )
 
 
+def test_a_curve_is_drawn_where_rows_were_and_every_term_is_accounted_for(tmp_path: Path) -> None:
+    spec = FeatureSpec("like_user", "continuous", "survival", "ln ratio", "how much longer")
+    axis = Axis(spec, tuple(np.arange(-9.0, 10.0)))
+    weights = np.zeros(axis.size)
+    weights[9:12] = 5.0
+    main = Term((0,), np.linspace(-9.0, 9.0, axis.size), weights, np.zeros(axis.size))
+    idle = Axis(FeatureSpec("cpus", "continuous", "size"), (2.0,))
+    still = Term((1,), np.zeros(3), np.ones(3), np.zeros(3))
+    Bundle(duration=AdditiveModel([axis, idle], [main, still], 0.0)).save(tmp_path / "b")
+    facts = read_models(tmp_path / "b")
+    (drawn,) = facts.shapes
+    assert drawn.cuts == axis.cuts[7:11]
+    np.testing.assert_array_equal(drawn.weights, [0.0, 0.0, 5.0, 5.0, 5.0, 0.0])
+    assert ">×1<" in model_charts.shape(drawn)
+    assert "ln ratio" not in model_charts.shape(drawn)
+    assert facts.undrawn == 1
+    assert "1 of them moved next to no training row and is not drawn" in (
+        build(Inputs(bundle=tmp_path / "b")).html
+    )
+
+
 def test_groups_of_an_interaction_keep_the_weighted_mean(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     specs = [FeatureSpec(n, "continuous", "f", "s", n) for n in ("a", "b")]
@@ -519,6 +540,7 @@ def test_groups_of_an_interaction_keep_the_weighted_mean(tmp_path: Path) -> None
     assert max(len(drawn.scores), len(drawn.scores[0])) <= 14
     assert [len(names) for names in drawn.labels] == [len(drawn.scores), len(drawn.scores[0])]
     assert drawn.labels[0][0] == "missing"
+    assert drawn.reach.startswith("From ×0.")
     assert model_charts.interaction(drawn).count("<rect") == 1 + sum(
         v is not None for row in drawn.scores for v in row
     )

@@ -38,6 +38,10 @@ def _log_seconds(value: float) -> str:
     return duration(math.expm1(value))
 
 
+def _ratio(value: float) -> str:
+    return factor(math.exp(value))
+
+
 def _chance(value: float) -> str:
     return percent(1 / (1 + math.exp(-value)))
 
@@ -52,6 +56,8 @@ def span(axis: Axis, group: Sequence[int]) -> str:
     say = _SAY.get(axis.spec.unit, number)
     if axis.spec.name.endswith("_log_s"):
         say = _log_seconds
+    elif axis.spec.unit in ("ln s", "ln ratio"):
+        say = _ratio
     low = say(axis.cuts[group[0] - 2]) if group[0] >= 2 else ""
     high = say(axis.cuts[group[-1] - 1]) if group[-1] <= len(axis.cuts) else ""
     if low and high:
@@ -68,7 +74,7 @@ def shape(model: AdditiveModel, term: Term, name: str) -> Chart:
     order = (
         [int(i) for i in np.argsort(-term.weights) if term.weights[i] > 0][:12]
         if nominal
-        else list(range(1, axis.size))
+        else list(term.seen())
     )
     labels = axis.labels()
     scores = term.scores[order]
@@ -107,11 +113,12 @@ def _value_axis(low: float, high: float) -> dict[str, Any]:
 def _steps_of(
     axis: Axis, term: Term, order: Sequence[int]
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    cuts = axis.cuts or (0.0,)
+    inner = axis.cuts[order[0] - 1 : order[-1] - 1]
+    cuts = inner or (0.0,)
     log = len(cuts) > 1 and cuts[0] > 0 and cuts[-1] / cuts[0] > 50
     room = (cuts[-1] - cuts[0]) / max(len(cuts) - 1, 1) or 1.0
     first, last = (cuts[0] / 2, cuts[-1] * 2) if log else (cuts[0] - room, cuts[-1] + room)
-    edges = [first, *axis.cuts, last]
+    edges = [first, *inner, last]
     scores, spread = term.scores[order], term.spread[order]
     again = [*range(len(order)), len(order) - 1]
     mid, low, high = (
@@ -169,6 +176,12 @@ def _unit_axis(axis: Axis) -> dict[str, Any]:
     if axis.spec.unit == "ln s" and axis.spec.name.endswith("_log_s"):
         ticks = {"ticktext": [text for _, text in DURATION_TICKS]}
         return {"tickvals": [math.log1p(s) for s, _ in DURATION_TICKS], **ticks}
+    if axis.spec.unit.startswith("ln "):
+        ratios = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100)
+        return {
+            "tickvals": [math.log(ratio) for ratio in ratios],
+            "ticktext": [f"×{ratio:g}" for ratio in ratios],
+        }
     return {"title": {"text": axis.spec.unit}}
 
 
