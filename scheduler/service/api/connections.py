@@ -1,7 +1,9 @@
-"""Connections that ask nothing: closed after a while, and first of all when there are too many.
+"""Connections that ask nothing, or do not take their answer: closed after a while, and first of all
+when there are too many.
 
 Every connection costs a file descriptor, and a process has only so many: without this, a client
-that opens connections and sends nothing locks everybody out, without a token and without a trace.
+that opens connections and sends nothing, or reads nothing, locks everybody out, without a token and
+without a trace.
 """
 
 from __future__ import annotations
@@ -16,24 +18,33 @@ import structlog
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 REQUEST_S = 10.0  # a request must have arrived whole so long after its connection, or the last one
+ANSWER_S = 30.0  # so long may a client take none of an answer that waits for it
 RESERVED = 128  # descriptors kept for the database, files and answers
 MOST_FILES = 65_536
 SAY_EVERY_S = 60.0
 
 
 class Connections:
-    """Those of one API process that have no request in the works, by address, oldest first.
+    """Those of one API process that wait for their client, by address, oldest first: none of their
+    requests is in the works, or the answer is not taken.
 
     Args:
         most: connections at once, of all kinds; beyond, the oldest idle one of the address that has
             most of them is closed.
         request_s: how long a connection may take for a whole request.
+        answer_s: how long it may keep an answer waiting.
         closed: a shared ctypes number that counts connections closed so, for `/metrics`.
     """
 
-    def __init__(self, most: int, request_s: float = REQUEST_S, closed: Any = None):
+    def __init__(
+        self,
+        most: int,
+        request_s: float = REQUEST_S,
+        closed: Any = None,
+        answer_s: float = ANSWER_S,
+    ):
         self.most = most
-        self.request_s = request_s
+        self.request_s, self.answer_s = request_s, answer_s
         self._closed = closed
         self._idle: dict[str, OrderedDict[Guarded, None]] = {}
         self._log = structlog.get_logger("api")
@@ -75,7 +86,7 @@ class Connections:
 
 
 class Guarded(HttpToolsProtocol):
-    """A connection that is closed when no whole request comes in time."""
+    """A connection that is closed when no whole request comes, or no answer is taken, in time."""
 
     counted: Connections  # of this process; set on a subclass by `guarded`
     address = ""
@@ -84,7 +95,7 @@ class Guarded(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.address = self.client[0] if self.client else ""
-        self._wait()
+        self._wait(self.counted.request_s)
         self.counted.make_room(self, len(self.connections))
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -96,22 +107,32 @@ class Guarded(HttpToolsProtocol):
         if self._answering:
             self._done_waiting()
         else:  # it was answered before it had come whole
-            self._wait()
+            self._wait(self.counted.request_s)
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
         if not self.transport.is_closing() and not self._answering:
-            self._wait()
+            self._wait(self.counted.request_s)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._answering:
+            self._wait(self.counted.answer_s)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._answering:
+            self._done_waiting()
 
     @property
     def _answering(self) -> bool:
         """Whether a request is in the works: its own, or one that was sent behind it."""
         return self.cycle is not None and not self.cycle.response_complete
 
-    def _wait(self) -> None:
+    def _wait(self, most_s: float) -> None:
         self._done_waiting()
         self.counted.idle(self)
-        self._deadline = self.loop.call_later(self.counted.request_s, self.counted.close, self)
+        self._deadline = self.loop.call_later(most_s, self.counted.close, self)
 
     def _done_waiting(self) -> None:
         self.counted.busy(self)

@@ -96,8 +96,14 @@ def test_one_that_asks_again_and_again_is_not(service: Service) -> None:
 
 
 async def answer(scope: Any, receive: Any, send: Any) -> None:
-    """Answers /early before it has read the body, /slow after a while."""
+    """Answers /early before it has read the body, /slow after a while, /large with 32 MiB."""
     if scope["type"] != "http":
+        return
+    if scope["path"] == "/large":
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for left in reversed(range(512)):
+            part = {"type": "http.response.body", "body": bytes(65536), "more_body": left > 0}
+            await send(part)
         return
     if scope["path"] == "/slow":
         await asyncio.sleep(2.5)
@@ -130,6 +136,46 @@ def test_a_slow_answer_to_a_request_sent_behind_another_comes() -> None:
             more = one.recv(4096)
             assert more, "closed before the second answer"
             said += more
+
+
+LARGE = b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+def fast(address: tuple[str, int]) -> bool:
+    with urlopen(f"http://127.0.0.1:{address[1]}/fast", timeout=GRACE_S) as answer:
+        return bool(answer.read() == b"ok")
+
+
+def test_a_crowd_that_takes_no_answer_locks_nobody_out() -> None:
+    """Requests sent behind each other, for files that need no token, and nothing read."""
+    with served(Bare(), Connections(20, 3600.0, answer_s=3600.0)) as address, ExitStack() as stack:
+        crowd = []
+        for _ in range(60):
+            crowd.append(connected(stack, address, LARGE))
+            if len(crowd) % 20 == 0:
+                time.sleep(0.5)
+                assert fast(address)
+        assert all(map(closed, crowd[:40]))
+
+
+def test_an_answer_that_is_not_taken_is_given_up_and_a_slow_one_is_not() -> None:
+    count = RawValue("Q")
+    with (
+        served(Bare(), Connections(20, 3600.0, count, answer_s=1.0)) as address,
+        ExitStack() as stack,
+    ):
+        slow, stuck = connected(stack, address, LARGE), connected(stack, address, LARGE)
+        taken = 0
+        while taken < 32 * 2**20:
+            more = slow.recv(2**20)
+            assert more, f"closed after {taken} bytes"
+            taken += len(more)
+            time.sleep(0.05)
+        until = time.monotonic() + GRACE_S
+        while not count.value and time.monotonic() < until:
+            time.sleep(0.1)
+        assert count.value == 1
+        assert closed(stuck)
 
 
 def test_as_many_descriptors_as_may_be_had() -> None:
