@@ -301,7 +301,7 @@ def _held(entry: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[tuple[int, .
     nodes = hosts(str(entry.get("nodes") or ""))
     details = entry.get("gres_detail") or ()
     held = tuple(indices(str(one)) for one in details)
-    return nodes, held if len(held) == len(nodes) and all(held) else ()
+    return nodes, held if len(held) == len(nodes) and any(held) else ()
 
 
 def indices(detail: str) -> tuple[int, ...]:

@@ -411,10 +411,11 @@ def _shares(job: SlurmJob, site: Site) -> tuple[Share, ...]:
     count, counted = len(there), dict(job.tres)
     cpus, memory = counted.get("cpu", job.cpus), counted.get("mem", 0.0)
     whole = cpus == sum(node.cpus for node in there)
-    held = job.held_gpus if len(job.held_gpus) == count else ((),) * count
+    numbered = len(job.held_gpus) == count
+    held = job.held_gpus if numbered else ((),) * count
     shares = []
     for node, indices in zip(there, held, strict=True):
-        gpus = _kinds(node.gpus, indices) if indices else _even(node.gpus, job, count)
+        gpus = _kinds(node.gpus, indices) if numbered else _even(node.gpus, job, count)
         gpus = node.gpus if whole else gpus
         mine = node.cpus if whole else -int(-cpus // count)
         part = memory * node.cpus / cpus if whole and cpus else memory / count

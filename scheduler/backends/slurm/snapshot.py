@@ -172,6 +172,8 @@ def _run(snapshot: ClusterSnapshot, shape: Shape, job: SlurmJob, order: int) -> 
         return
     cluster = snapshot.core.cluster
     where = _placement(job, shape, cluster)
+    if where is not None and not whole:  # GPUs alone count: of its other nodes it has none
+        where = [(number, mask) for number, mask in where if mask]
     if where is None and whole:
         where = _somewhere(job, snapshot)
     if where is None:

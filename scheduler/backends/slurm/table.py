@@ -161,7 +161,7 @@ def held(text: str, nodes: Sequence[str]) -> Held | None:
         return None
     by_node = {name: parse.indices(gres) for name, gres in said}
     found = tuple(by_node[name] for name in nodes)
-    return found if all(found) else ()
+    return found if any(found) else ()
 
 
 def read(plain: str, features: str, licences: str, comment: str) -> list[SlurmJob]:

@@ -18,6 +18,7 @@ from scheduler.backends.submission import Submission
 from scheduler.core.decisions import Decision
 from scheduler.explain.words import SAYS, STARTED
 from scheduler.service.follow.histories import Over
+from scheduler.service.follow.words import briefly
 from scheduler.service.log.nodes import NodeRecord
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store.tables import decisions as decision_rows
@@ -90,7 +91,8 @@ class JobRows:
             plain[job.id] = known
             job_id = job.id
             if job_id in snapshot.left_out:
-                detail = snapshot.told.get(job_id) or snapshot.left_out[job_id]
+                why = f"{briefly(job, snapshot.now)}\nPellucid: {snapshot.left_out[job_id]}."
+                detail = snapshot.told.get(job_id) or why
                 detail = self._started(job_id) if job.state in HOLDING else detail
                 found[job_id] = known[1] | {"detail": detail}
                 continue
@@ -109,7 +111,7 @@ class JobRows:
                 more["detail"] = self._started(job_id)
             else:
                 more["phase"] = Phase.QUEUED.value
-                more["detail"] = snapshot.told.get(job_id) or f"Slurm: {job.reason}"
+                more["detail"] = snapshot.told.get(job_id) or briefly(job, snapshot.now)
             found[job_id] = known[1] | more
         self._plain = plain
         return found

@@ -21,6 +21,7 @@ from scheduler.policies.slurm.site import Ask, Partition, Site
 COMPUTED_S = 400.0  # Slurm computes priorities this seldom at most (PriorityCalcPeriod and a look)
 
 _PLAIN = {
+    "None": "it was not looked at yet",
     "JobHeldUser": "it is held by its user; `scontrol release {job}` lets it go",
     "JobHeldAdmin": "it is held by an administrator, who alone can release it",
     "Dependency": "it waits for {dependency}",
@@ -124,11 +125,8 @@ def _reason(
 ) -> str:
     """Slurm's reason explained; "" where there is nothing sure to say."""
     site, ask = policy.site, policy.asked(job.id)
-    if word in _PLAIN:
-        asked = {"job": job.id, "dependency": job.dependency, "reservation": job.reservation}
-        return _PLAIN[word].format(nodes=count(job.num_nodes, "node"), **asked) + "."
-    if word == "BeginTime" and job.eligible is not None:
-        return f"it may not begin before {clock_time(job.eligible, now)}."
+    if plain := _plainly(word, job, now):
+        return plain
     if word == "PartitionTimeLimit":
         return _too_long(job, site)
     if word == "Licenses":
@@ -152,6 +150,23 @@ def _reason(
             f"run into that with a time limit of {duration(ask.limit_s(None) if ask else None)}."
         )
     return ""
+
+
+def _plainly(word: str, job: SlurmJob, now: float) -> str:
+    """A reason that the job by itself explains; "" for others."""
+    if word in _PLAIN:
+        asked = {"job": job.id, "dependency": job.dependency, "reservation": job.reservation}
+        return _PLAIN[word].format(nodes=count(job.num_nodes, "node"), **asked) + "."
+    if word == "BeginTime" and job.eligible is not None:
+        return f"it may not begin before {clock_time(job.eligible, now)}."
+    return ""
+
+
+def briefly(job: SlurmJob, now: float) -> str:
+    """Slurm's reason, where the policy `slurm` is not asked."""
+    word = slurm_word(job.reason)
+    text = _plainly(word, job, now)
+    return f"{SAYS}{word}" + (f": {text}" if text else "")
 
 
 def _behind(before: int, part: Partition, site: Site) -> str:

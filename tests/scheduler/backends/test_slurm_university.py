@@ -15,7 +15,7 @@ from scheduler.backends.slurm.parse import Node, SlurmJob
 from scheduler.backends.slurm.shape import Shape
 from scheduler.backends.slurm.site import config_of, partitions_of, site_node
 from scheduler.backends.slurm.snapshot import build_snapshot
-from scheduler.core.estimates import Estimator
+from scheduler.core.estimates import Estimator, LiveEstimator
 from scheduler.policies.slurm.site import Site
 
 SAID = Path(__file__).parent / "university"
@@ -98,3 +98,20 @@ def test_a_job_is_given_as_many_gpus_as_slurm_counts(
     core = assemble(CoreSpec.of(shape.spec, "slurm"), Estimator())
     snapshot = build_snapshot(core, shape, [job], nodes, 10.0, by_slurm=True, site=site)
     assert [(d.job_id, d.gpus[0].bit_count()) for d in snapshot.decisions] == [("1", 2)]
+
+
+@pytest.mark.parametrize("policy", ["slurm", "pellucid"])
+def test_a_job_of_nodes_with_and_without_gpus_holds_those_that_there_are(
+    nodes: list[Node], policy: str
+) -> None:
+    shape = Shape.followed(nodes)
+    core = assemble(CoreSpec.of(shape.spec, policy), LiveEstimator())
+    everything = ((*range(8),), (*range(8),), (*range(4),), (*range(4),), (), ())
+    job = SlurmJob(
+        "1", "RUNNING", "ada", "", "short", 0.0, gpus=24, nodes=tuple(f"n{i}" for i in range(1, 7)),
+        num_nodes=6, held_gpus=everything, cpus=136, tres=(("cpu", 136.0),),
+    )  # fmt: skip
+    site = Site({n.name: site_node(n) for n in nodes}, {}) if policy == "slurm" else None
+    snapshot = build_snapshot(core, shape, [job], nodes, 100.0, site=site)
+    assert not snapshot.left_out
+    assert not any(core.cluster.pool_of(n).free_on(n) for n in range(6))

@@ -72,7 +72,8 @@ class Told:
         return self.queue
 
     def read(self, *command: str) -> str:
-        return self.says.get(" ".join(command[:3]) if command[0] == "scontrol" else command[-2], "")
+        plain = command[0] in ("scontrol", "sdiag")
+        return self.says.get(" ".join(command[:3]) if plain else command[-2], "")
 
     def write(self, lines: Sequence[str]) -> list[str]:
         self.lines += lines

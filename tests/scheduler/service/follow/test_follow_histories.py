@@ -147,7 +147,7 @@ def test_a_row_follows_its_job(store: Store) -> None:
         with store.reading() as connection:
             row = connection.execute(select(job_rows)).one()
         assert json.loads(row.spec)["time_limit_s"] == job.time_limit_s
-        assert row.detail == f"Slurm: {job.reason}"
+        assert row.detail.startswith(f"Slurm says {job.reason or 'None'}")
 
 
 def asked_job(scene: Scene) -> Job:
