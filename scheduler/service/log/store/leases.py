@@ -50,14 +50,18 @@ class Watch:
     def take(
         self, connection: Connection, clock: Clock, name: str, holder: str, for_s: float
     ) -> Lease | None:
-        """Take a lease that is free, run out or already held; None while another holds it."""
+        """Take a lease that is free, run out or already held; None while another holds it.
+
+        Whoever takes it goes on from the time that its last holder's host had.
+        """
         found = lease_of(connection, name)
+        if not self.may_take(found, clock, holder):
+            return None
+        clock.not_before(latest_time(connection, clock))
         if found is None:
             values = {"name": name, "holder": holder, "term": 1, "expires_at": 0.0}
             connection.execute(insert(leases).values(values))
             return renew(connection, clock, Lease(name, holder, 1, for_s))
-        if not self.may_take(found, clock, holder):
-            return None
         term = found.term if found.holder == holder else found.term + 1
         return renew(connection, clock, replace(found, holder=holder, term=term, for_s=for_s))
 

@@ -47,3 +47,20 @@ def test_after_the_clock_was_set_back(
     run = process.run_analyst if name == "analyst" else follower.run_follower
     with pytest.raises(Begun):
         run(settings, lambda: True)
+
+
+def test_who_takes_over_goes_on_from_the_time_of_the_other_host(tmp_path: Path) -> None:
+    """An earlier version looked at it only as a process began, and not as one that stood by."""
+    url = f"sqlite:///{tmp_path / 'p.db'}"
+    leads, stands_by = Store(url), Store(url)
+    prepare(leads)
+    leads.clock.not_before(time.time() + AHEAD_S)
+    lease = leads.take("decider", "east", 10.0)
+    assert lease is not None
+    assert stands_by.take("decider", "west", 10.0) is None
+    assert stands_by.clock.ahead_s() < 1.0
+    leads.let_go(lease)
+    assert stands_by.take("decider", "west", 10.0) is not None
+    assert stands_by.clock.ahead_s() > AHEAD_S - 100.0
+    leads.close()
+    stands_by.close()
