@@ -40,7 +40,8 @@ def plans(asked: argparse.Namespace, bench: Bench) -> Iterator[Plan]:
     """The runs that were asked for."""
 
     def struck(seed: int, at: tuple[int, ...]) -> Plan:
-        return Plan(seed, asked.steps, at, asked.freeze, calm=True, power=asked.power)
+        how = {"calm": True, "power": asked.power, "slurm": asked.slurm}
+        return Plan(seed, asked.steps, at, asked.freeze, **how)
 
     first, _, last = asked.seeds.partition(":") if asked.seeds else (asked.seed, "", "")
     seeds = range(int(first), int(last)) if last else [int(first)]
@@ -49,7 +50,7 @@ def plans(asked: argparse.Namespace, bench: Bench) -> Iterator[Plan]:
             named = tuple(map(int, asked.at.split(",")))
             yield struck(seed, named)
         elif asked.enumerate or asked.pairs:
-            points = bench.play(Plan(seed, asked.steps, calm=True)).points
+            points = bench.play(struck(seed, ())).points
             if asked.enumerate:
                 for at in range(1, points + 1, asked.every):
                     yield struck(seed, (at,))
@@ -58,7 +59,7 @@ def plans(asked: argparse.Namespace, bench: Bench) -> Iterator[Plan]:
                 pair = draw.randint(1, points), draw.randint(1, points)
                 yield struck(seed, pair)
         else:
-            yield Plan(seed, asked.steps)
+            yield Plan(seed, asked.steps, slurm=asked.slurm)
 
 
 def played(asked: argparse.Namespace, folder: Path) -> Iterator[tuple[Plan, Run]]:
@@ -118,6 +119,7 @@ def main() -> None:
     parser.add_argument("--freeze", type=float, default=0.0, metavar="SECONDS",
                         help="stop the process there for so long, and do not kill it")  # fmt: skip
     parser.add_argument("--power", action="store_true", help="cut the host's power there instead")
+    parser.add_argument("--slurm", action="store_true", help="two hosts in front of Slurm")
     parser.add_argument("--database", choices=["sqlite", "postgresql"], default="sqlite")
     parser.add_argument("--most-wrong", type=int, default=100, help="stop after so many findings")
     parser.add_argument("--history", type=Path, help="of one run: write its history there")

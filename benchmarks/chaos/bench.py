@@ -19,13 +19,15 @@ from benchmarks.chaos import machine, system
 from benchmarks.chaos.changes import diverged, make_bundles
 from benchmarks.chaos.kernel import EPOCH, active
 from benchmarks.chaos.run import PEOPLE, Plan, Run, Simulation
+from benchmarks.chaos.slurm import Commands, InFront
 from scheduler.service import app as apps
-from scheduler.service import metrics
+from scheduler.service import backends, metrics
 from scheduler.service.analyst import process as analysts
 from scheduler.service.api import tokens
 from scheduler.service.api.auth import service_user
 from scheduler.service.decide import supervisor as supervisors
 from scheduler.service.decide.decider import Decider
+from scheduler.service.follow.follower import Follower
 from scheduler.service.log.fold import State
 from scheduler.service.log.store import line as lines
 from scheduler.service.log.store import tables
@@ -35,7 +37,7 @@ from scheduler.service.log.store.visibility import Role
 from scheduler.service.settings import Settings as ServiceSettings
 
 # what processes load as they go, and draw ids by as they do: before the first run
-LOADED = (*supervisors.COMMON, "pyarrow.parquet")
+LOADED = (*supervisors.COMMON, "pyarrow.parquet", "scheduler.service.follow.follower")
 
 
 class Bench:
@@ -96,7 +98,8 @@ class Bench:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(mode=0o700)
         self._champions = self._champions or make_bundles(self.folder / "bundles")
-        sim = Simulation(plan, folder, self._fresh(folder), self.secrets, self._champions)
+        kind = InFront if plan.slurm else Simulation
+        sim = kind(plan, folder, self._fresh(folder), self.secrets, self._champions)
         PLAYED[:] = [sim]
         return sim.live()
 
@@ -161,6 +164,7 @@ def _install_app(patches: system.Patches) -> None:
 def _watch(patches: system.Patches) -> None:
     """Stores are the simulation's; a decider that decides is noted."""
     begins, turn, folded = Store.__init__, Decider.turn, Decider._folded
+    look = Follower.look
 
     def begun(self: Store, *args: Any, **more: Any) -> None:
         begins(self, *args, **more)
@@ -180,6 +184,14 @@ def _watch(patches: system.Patches) -> None:
                 raise otherwise
         return folded(self, connection)
 
+    def looked(self: Follower) -> Any:
+        found = look(self)
+        if active() is not None and self.lease is not None:
+            PLAYED[0].decides(self.lease.holder, self.lease.term)
+        return found
+
+    patches.put(Follower, "look", looked)
+    patches.put(backends, "slurm_of", lambda _: Commands(PLAYED[0].controller))  # type: ignore[attr-defined]
     patches.put(Store, "__init__", begun)
     patches.put(Decider, "_folded", folds)
     patches.put(Decider, "turn", turned)

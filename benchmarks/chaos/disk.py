@@ -63,7 +63,7 @@ class Disk:
     """
 
     def __init__(self, kernel: Kernel, faults: Faults, database: Path | None):
-        self.kernel, self.faults, self._database = kernel, faults, database
+        self.kernel, self.faults, self.database = kernel, faults, database
         self.unsynced, self.waits = Unsynced(), True
         self._writer: tuple[Process, float, Any]  # the last to be given PostgreSQL's lock
         OF_RUN[:] = [self]
@@ -85,7 +85,7 @@ class Disk:
 
     def cut(self, draw: random.Random, die: Callable[[], None]) -> None:
         """The power fails: `die`, and what was not waited for is gone."""
-        path = self._database
+        path = self.database
         kept = None if self.waits or path is None else path.read_bytes()
         die()
         if kept is not None and path is not None:  # the journal was not waited for

@@ -49,6 +49,7 @@ class Plan:
         seed: of everything.
         steps: hand-overs between threads during which things go wrong.
         crash_at: crash points at which the process there dies.
+        slurm: two hosts in front of Slurm, not one with GPUs.
         freeze_s: is stopped there for so many seconds, if any, and does not die.
         power: its host has no power from there on for a while.
         calm: nothing goes wrong but for `crash_at`.
@@ -60,12 +61,14 @@ class Plan:
     freeze_s: float = 0.0
     calm: bool = False
     power: bool = False
+    slurm: bool = False
 
     def told(self) -> str:
         """How the same run is asked for."""
         at = f" --at {','.join(map(str, self.crash_at))}" if self.crash_at else ""
         frozen = f" --freeze {self.freeze_s:g}" if self.freeze_s else ""
         frozen += " --power" if self.power else ""
+        frozen += " --slurm" if self.slurm else ""
         return f"--seed {self.seed} --steps {self.steps}{at}{frozen}"
 
 
@@ -125,6 +128,7 @@ class Simulation:
         if plan.power:
             self.kernel.on_point = self._power_fails
         self.host, self.elsewhere = Host("host", booted_at=-5000.0), Host("elsewhere")
+        self.hosts = [self.host]  # that services run on
         self.healed = system.Event()
         self.faults = Faults(random.Random(f"faults {plan.seed}"), self.note)
         self.disk = Disk(self.kernel, self.faults, database_of(url))
@@ -150,6 +154,7 @@ class Simulation:
         partition = lent if self.draw.random() < 0.5 else None
         assert self.settings.policy is not None
         self.spec = CoreSpec.of(CLUSTER, self.settings.policy, profiling=partition)
+        self.names: tuple[str, ...] = ()  # of nodes
         self.parts: dict[int, Any] = {}  # what each API process is made of
         self._turned = "", 0.0
         self.working = 0  # people who have not done everything yet
@@ -181,9 +186,13 @@ class Simulation:
 
     # --- processes --------------------------------------------------------------------------
 
+    def host_of(self, name: str) -> Host:
+        """Where a service runs."""
+        return self.host
+
     def serve(self, name: str) -> None:
         """`pellucid serve`, as its service manager starts it."""
-        process = self.kernel.process(name, self.host)
+        process = self.kernel.process(name, self.host_of(name))
         process.role = "supervisor"
         self.services[name] = process
         listening = SimpleNamespace(
@@ -193,7 +202,7 @@ class Simulation:
         def live() -> None:
             code = 1
             try:
-                supervisors.begin(self.settings, self.spec, choice="keep")
+                supervisors.begin(self.settings, self.spec, self.names, choice="keep")
                 supervisors.Supervisor(self.settings, listening).run()  # type: ignore[arg-type]
                 code = 0
             finally:
@@ -280,22 +289,31 @@ class Simulation:
             if not self.plan.calm:
                 self._one(draw)
             self._restart()
-        self.faults.rate, self.host.disk_full = 0.0, False
-        self.note("healed")
-        self.healed.set()
+        self.heal()
         while True:
             self._restart()
             kernel.sleep(1.0)
 
+    def heal(self) -> None:
+        """Nothing goes wrong any more."""
+        self.faults.rate = 0.0
+        for host in self.hosts:
+            host.disk_full = False
+        self.note("healed")
+        self.healed.set()
+
+    def _any_host(self, draw: random.Random) -> Host:
+        return self.hosts[0] if len(self.hosts) == 1 else draw.choice(self.hosts)
+
     def _one(self, draw: random.Random) -> None:
-        host = self.host
         there = [p for p in self.kernel.processes.values() if p.role and not p.dead]
         what = draw.choices(
             [self._kill, self._freeze, self._set_clock, self._fill_disk, self._ask_to_stop,
              self._upgrade, self._promote, self._cut_power],
             [10, 6, 2, 2, 2, 1, 3, 1],
         )[0]  # fmt: skip
-        host.disk_full = False
+        for host in self.hosts:
+            host.disk_full = False
         if there:
             what(draw, draw.choice(there))
 
@@ -308,18 +326,19 @@ class Simulation:
         self.kernel.freeze(process, draw.choice([0.5, 2.0, 5.0, 12.0, 40.0, 150.0]))
 
     def _set_clock(self, draw: random.Random, _: Process) -> None:
-        self.host.wall_s += draw.choice([-3600.0, -30.0, -2.0, 2.0, 30.0, 3600.0])
-        self.note("clock", wall_s=self.host.wall_s)
+        host = self._any_host(draw)
+        host.wall_s += draw.choice([-3600.0, -30.0, -2.0, 2.0, 30.0, 3600.0])
+        self.note("clock", host=host.name, wall_s=host.wall_s)
 
     def _fill_disk(self, draw: random.Random, _: Process) -> None:
-        self.host.disk_full = True
+        self._any_host(draw).disk_full = True
         self.note("disk full")
 
     def _cut_power(self, draw: random.Random, process: Process) -> None:
-        off_s = draw.uniform(5.0, 30.0)
-        self.note("power", seconds=off_s)
-        self.disk.cut(draw, lambda: self.kernel.cut_power(self.host))
-        self.host.loses_power(self.kernel.clock, off_s)
+        off_s, host = draw.uniform(5.0, 30.0), process.host
+        self.note("power", host=host.name, seconds=off_s)
+        self.disk.cut(draw, lambda: self.kernel.cut_power(host))
+        host.loses_power(self.kernel.clock, off_s)
 
     def _power_fails(self, process: Process, _: str) -> None:
         """As this process gets no further."""
@@ -354,9 +373,9 @@ class Simulation:
 
     def _restart(self) -> None:
         """As a service manager does: what hangs is killed, what ended is started again."""
-        if self.kernel.clock < self.host.off_until:
-            return
         for name, process in list(self.services.items()):
+            if self.kernel.clock < process.host.off_until:
+                continue
             if self.kernel.clock - process.heard_at > WATCHDOG_S - 1.0 and not process.dead:
                 self.kernel.kill(process, "supervisor: watchdog")
             if process.dead and not process.threads:
@@ -379,10 +398,13 @@ class Simulation:
                     {"what": "decision", "event": row.event, "job": row.job_id,
                      "action": row.action, "nodes": list(nodes)}
                 )  # fmt: skip
+        self._audit(store)
+        store.close()
+
+    def _audit(self, store: Store) -> None:
         bundles = BundleStore(self.settings.state_dir / "bundles")
         found = audit(store, bundles.find).divergences
         self.run.wrong += [f"audit: {one.sentence()}" for one in found]
-        store.close()
 
 
 LOGGED = (

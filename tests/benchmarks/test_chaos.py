@@ -39,6 +39,13 @@ def test_nothing_is_lost_whatever_goes_wrong(bench: Bench, seed: int) -> None:
     assert run.crashes
 
 
+def test_in_front_of_slurm_nothing_is_left_behind(bench: Bench) -> None:
+    """Seed 15: who took over on another host wrote times before those of the log."""
+    run = bench.play(Plan(15, slurm=True))
+    assert run.wrong == []
+    assert run.crashes
+
+
 @pytest.mark.parametrize("at", [150, 300])
 def test_a_process_may_die_at_any_point(bench: Bench, at: int) -> None:
     run = bench.play(Plan(3, crash_at=(at,), calm=True))

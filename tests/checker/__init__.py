@@ -17,6 +17,9 @@ of the service is imported here.
     decision  of a pass: event (its seq), job, action, nodes
     node      one of those there are when all is over: node, vc
     final     a job as the service shows it when all is over
+    batch, batch_held, batch_said, update, row, batch_is   in front of Slurm: a job is submitted,
+              held or given a comment by people; its priority or comment is changed by the service;
+              it is shown so; it is so in Slurm after the service was stopped
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tests.checker import answers, leadership, order, runs
+from tests.checker import answers, leadership, order, runs, slurm
 from tests.checker.history import History
 
 
@@ -32,6 +35,6 @@ def check(records: Iterable[Mapping[str, Any]]) -> list[str]:
     """What should not be so, a sentence each."""
     history = History(records)
     found: list[str] = []
-    for rule in (*runs.RULES, *order.RULES, *answers.RULES, *leadership.RULES):
+    for rule in (*runs.RULES, *order.RULES, *answers.RULES, *leadership.RULES, *slurm.RULES):
         found += rule(history)
     return found

@@ -225,3 +225,46 @@ def test_a_job_is_looked_at_again_only_where_its_gpus_were_changed() -> None:
     assert any("began 3 times" in line for line in check(history))
     history.append(a_line(12, "changed", "a", gpus=1))
     assert not any("began 3 times" in line for line in check(history))
+
+
+def ordered(**more: Any) -> dict[str, Any]:
+    said = {"what": "update", "at": 60.0, "job": "1", "priority": 20, "mark": "pellucid: was=10",
+            "was": 10, "there": ""}  # fmt: skip
+    return said | more
+
+
+def in_front() -> Records:
+    """One job that waits in Slurm, was ordered, and is as it was."""
+    return [
+        {"what": "begins", "at": 0.0, "slurm": True},
+        {"what": "batch", "at": 1.0, "job": "1", "priority": 10},
+        {"what": "batch", "at": 1.0, "job": "2", "priority": 20},
+        ordered(),
+        {"what": "row", "at": 90.0, "job": "1", "phase": "queued"},
+        {"what": "batch_is", "job": "1", "state": "PENDING", "priority": 10, "own": 10,
+         "comment": "", "submitted": 1.0},
+        a_line(2, "advised") | {"at": 100.0},
+        a_line(3, "ordered", "1", priority=20) | {"at": 100.0},
+    ]  # fmt: skip
+
+
+IN_FRONT = [
+    ("0 are logged", without("log", kind="ordered")),
+    ("none had more than 20", with_("update", {"priority": 21})),
+    ("was held, and was given", add({"what": "batch_held", "job": "1", "at": 40.0})),
+    ("the site's own", add({"what": "batch_said", "job": "1", "at": 40.0})),
+    ("left behind", with_("batch_is", {"comment": "pellucid: GpusBusy"})),
+    ("had priority 10, and has 20", with_("batch_is", {"priority": 20})),
+    ("shown as None", with_("row", {"job": "3"})),
+    ("none of Slurm's", with_("row", {"job": "3"})),
+    ("shown as ended", with_("row", {"phase": "ended"})),
+    ("before the last", with_("log", {"at": 99.0}, kind="ordered")),
+]
+
+
+@pytest.mark.parametrize(("said", "broken"), IN_FRONT, ids=[said for said, _ in IN_FRONT])
+def test_a_broken_rule_in_front_of_slurm_is_found(said: str, broken: Any) -> None:
+    history = in_front()
+    assert check(history) == []
+    broken(history)
+    assert any(said in line for line in check(history)), check(history)
