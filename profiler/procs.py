@@ -19,6 +19,18 @@ PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / 2**20
 MARKER = "PELLUCID_RUN_ID"  # in the environment of all that a run starts
 
 
+SYS_KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "ppc64le": 271, "s390x": 280}
+
+
+def leave_session_keyring() -> None:
+    """Have an empty one instead, of this user: it is inherited, whoever a process becomes. Nothing
+    where keys are not kept, or keyctl(2) is not known."""
+    number = SYS_KEYCTL.get(os.uname().machine)
+    if number is not None:
+        join = 1
+        ctypes.CDLL(None).syscall(number, join, None)
+
+
 def prctl(option: int, value: int) -> None:
     """Call prctl(2); raises OSError where the kernel refuses."""
     libc = ctypes.CDLL(None, use_errno=True)

@@ -150,6 +150,7 @@ class Account:
         with contextlib.suppress(PermissionError):
             os.setuid(0)
             os._exit(1)  # it must not have been possible
+        procs.leave_session_keyring()
 
     def environment(self) -> dict[str, str]:
         return {"HOME": self.home, "USER": self.name, "LOGNAME": self.name, "SHELL": self.shell}

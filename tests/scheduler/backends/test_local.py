@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import json
 import os
+import platform
 import pwd
 import signal
 import subprocess
@@ -41,6 +43,7 @@ from scheduler.testing.backend import (
     last,
 )
 
+SESSION_KEYRING = -3
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
 
 
@@ -235,6 +238,23 @@ def test_ones_own_name_changes_nothing(site: ThisHost) -> None:
 
 
 @as_root
+@pytest.mark.skipif(
+    platform.machine() not in procs.SYS_KEYCTL or not Path("/proc/keys").exists(),
+    reason="needs a kernel that keeps keys, and the number of keyctl(2) on this machine",
+)
+def test_another_user_does_not_have_the_keys_of_who_started_the_service(site: ThisHost) -> None:
+    """Kerberos tickets lie in session keyrings, which are inherited whoever one becomes."""
+    procs.leave_session_keyring()  # of this test, for one of its own
+    libc = ctypes.CDLL(None, use_errno=True)
+    key = (b"user", b"canary-key", b"secret", 6, SESSION_KEYRING)
+    assert libc.syscall(procs.SYS_KEYCTL[platform.machine()] - 2, *key) > 0
+    assert "canary-key" in Path("/proc/keys").read_text()
+    text, _ = run(site, "cat /proc/keys; echo read", user="nobody", workdir="/")
+    assert text.endswith("read\n")
+    assert "canary-key" not in text
+
+
+@as_root
 def test_it_runs_as_the_user_who_asked_and_cannot_go_back(site: ThisHost) -> None:
     script = (
         "id -u; id -G; echo $HOME $USER; echo through /dev/stdout >> /dev/stdout;"
@@ -322,6 +342,7 @@ def test_a_zygote_that_was_killed_is_replaced_and_asked_again(site: ThisHost) ->
 
 NO_PROCESS = """
 import os
+import platform
 really, calls = os.fork, 0
 def fork():
     global calls
