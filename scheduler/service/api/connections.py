@@ -3,7 +3,7 @@ when there are too many.
 
 Every connection costs a file descriptor, and a process has only so many: without this, a client
 that opens connections and sends nothing, or reads nothing, locks everybody out, without a token and
-without a trace.
+without a trace. So does one whose headers do not end: nothing below this bounds them.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 REQUEST_S = 10.0  # a request must have arrived whole so long after its connection, or the last one
 ANSWER_S = 30.0  # so long may a client take none of an answer that waits for it
+HEAD_BYTES = 65_536  # of a request without its body, at most
 RESERVED = 128  # descriptors kept for the database, files and answers
 MOST_FILES = 65_536
 SAY_EVERY_S = 60.0
@@ -91,6 +92,7 @@ class Guarded(HttpToolsProtocol):
     counted: Connections  # of this process; set on a subclass by `guarded`
     address = ""
     _deadline: asyncio.TimerHandle | None = None
+    _head = 0  # bytes of this request that are none of its body's
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -102,7 +104,18 @@ class Guarded(HttpToolsProtocol):
         self._done_waiting()
         super().connection_lost(exc)
 
+    def data_received(self, data: bytes) -> None:
+        self._head += len(data)
+        super().data_received(data)
+        if self._head > HEAD_BYTES:
+            self.counted.close(self)
+
+    def on_body(self, body: bytes) -> None:
+        self._head -= len(body)
+        super().on_body(body)
+
     def on_message_complete(self) -> None:
+        self._head = 0
         super().on_message_complete()
         if self._answering:
             self._done_waiting()

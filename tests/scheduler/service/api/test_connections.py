@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing.sharedctypes import RawValue
 from typing import Any
 from urllib.request import urlopen
@@ -176,6 +176,49 @@ def test_an_answer_that_is_not_taken_is_given_up_and_a_slow_one_is_not() -> None
             time.sleep(0.1)
         assert count.value == 1
         assert closed(stuck)
+
+
+HEAD = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+CHUNKED = b"POST /api/v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("begin", "more"),
+    [
+        (HEAD, b"".join(b"X-%d: %s\r\n" % (i, b"b" * 1000) for i in range(64))),
+        (HEAD + b"X: ", b"a" * 65_536),
+        (b"GET /", b"a" * 65_536),
+        (CHUNKED + b"1\r\n{\r\n0\r\n", b"X: %s\r\n" % (b"b" * 65_000)),
+    ],
+    ids=["headers", "a header", "an address", "trailers"],
+)
+def test_what_does_not_end_before_its_body_is_closed(
+    service: Service, begin: bytes, more: bytes
+) -> None:
+    """One connection had a process take 200 MB a second, without a token."""
+    with served(service, Connections(20, 3600.0)) as address, ExitStack() as stack:
+        one = connected(stack, address, begin)
+        sent = 0
+        with suppress(ConnectionError):
+            while sent < 2**24:
+                one.sendall(more)
+                sent += len(more)
+        assert sent < 2**24
+        assert healthy(address)
+
+
+def test_a_body_is_no_head_nor_are_requests_behind_each_other(service: Service) -> None:
+    body = b"x" * 200_000
+    head = b"POST /login HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n\r\n" % len(body)
+    whole = HEAD + b"X: %s\r\n\r\n" % (b"a" * 5000)
+    with served(service, Connections(20, 3600.0)) as address, ExitStack() as stack:
+        one = connected(stack, address, head + body)
+        assert one.recv(4096).startswith(b"HTTP/1.1 ")
+        other, said = connected(stack, address, whole * 40), b""
+        while said.count(b"HTTP/1.1 200") < 40:
+            more = other.recv(65_536)
+            assert more
+            said += more
 
 
 def test_as_many_descriptors_as_may_be_had() -> None:
