@@ -269,21 +269,12 @@ def evaluate_pair_speed(pairs: PairMeasurements) -> dict[str, float]:
     (`mean_...`); and the accuracy of the one-line rule "sum of GPU utilisation <= 120 %"
     (`rule_accuracy`).
     """
-    members = pairs.members
-    n = len(members.speed) // 2
-    speed = members.speed.reshape(2, n)
-    columns = _pair_columns(members)
-    guesses = {prefix: np.full((2, n), np.nan) for prefix in ("", "mean_")}
-    for unseen, test in family_pairs(members):
-        rest = members.without(unseen)
-        if len(rest.speed) < 2 * MIN_PAIRS:
-            continue
-        tree = fit_pair_speed(pairs, exclude_families=unseen).model.tree
-        guesses["mean_"][:, test] = rest.speed.mean()
-        for side in (0, 1):
-            rows = columns.reshape(2, n, -1)[side, test]
-            guesses[""][side, test] = [tree.leaf(row.tolist()).value[0] for row in rows]
-    tested = np.isfinite(guesses[""][0])
+    n = len(pairs)
+    speed = pairs.members.speed.reshape(2, n)
+    columns = _pair_columns(pairs.members)
+    told, mean = unseen_speeds(pairs)
+    guesses = {"": told, "mean_": mean}
+    tested = np.isfinite(told[0])
     if not tested.any():
         raise TrainingError("no pair is left once its own families are taken out")
     worth = speed.sum(axis=0) > WORTH_SHARING
@@ -297,6 +288,23 @@ def evaluate_pair_speed(pairs: PairMeasurements) -> dict[str, float]:
         result[f"{prefix}mae_slower"] = float(error_slower.mean())
         result[f"{prefix}accuracy"] = float(judged.mean())
     return result
+
+
+def unseen_speeds(pairs: PairMeasurements) -> tuple[Floats, Floats]:
+    """Speeds of both members of every pair, by trees that saw neither family, and the mean speed of
+    what those saw; (2, n) each, NaN where too few pairs are left."""
+    members, n = pairs.members, len(pairs)
+    columns = _pair_columns(members).reshape(2, n, -1)
+    told, mean = np.full((2, n), np.nan), np.full((2, n), np.nan)
+    for unseen, test in family_pairs(members):
+        rest = members.without(unseen)
+        if len(rest.speed) < 2 * MIN_PAIRS:
+            continue
+        tree = fit_pair_speed(pairs, exclude_families=unseen).model.tree
+        mean[:, test] = rest.speed.mean()
+        for side in (0, 1):
+            told[side, test] = [tree.leaf(row.tolist()).value[0] for row in columns[side, test]]
+    return told, mean
 
 
 def _pair_columns(members: Members) -> Floats:

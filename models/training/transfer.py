@@ -47,7 +47,7 @@ def evaluate_transfer(source: PairMeasurements, target: PairMeasurements) -> dic
     """
     members = target.members
     n = len(members.speed) // 2
-    a, b = ([_profile(row) for row in half] for half in np.split(members.profile, 2))
+    a, b = ([as_profile(row) for row in half] for half in np.split(members.profile, 2))
     speed = members.speed.reshape(2, n)
     worth = speed.sum(axis=0) > WORTH_SHARING
     guesses = {name: np.zeros((2, n)) for name in ("tree", "mean")}
@@ -82,7 +82,7 @@ def _score_accuracy(source: PairMeasurements, target: PairMeasurements) -> float
         packing = fit_packing(source, exclude_families=_named(source, (family,))).model
         mine = known.family == family
         for row, label in zip(known.profile[mine], known.label[mine], strict=True):
-            right.append(packing.classify(_profile(row))[0] == label)
+            right.append(packing.classify(as_profile(row))[0] == label)
     return float(np.mean(right))
 
 
@@ -104,6 +104,7 @@ def _speeds(model: PairSpeedModel, a: list[Profile], b: list[Profile]) -> Floats
     return np.array([model(one, two) for one, two in zip(a, b, strict=True)]).T
 
 
-def _profile(row: Floats) -> Profile:
+def as_profile(row: Floats) -> Profile:
+    """A row of `Members.profile`."""
     util, memory_util, memory, amp = row.tolist()
     return Profile(util, memory_util, memory, None if amp != amp else bool(amp))

@@ -9,9 +9,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from models.training.packing import evaluate_packing, evaluate_pair_speed
+import numpy as np
+
+from features.job import Job
+from models.training.packing import (
+    WORTH_SHARING,
+    evaluate_packing,
+    evaluate_pair_speed,
+    unseen_speeds,
+)
 from models.training.pairs import SHARING, PairMeasurements, modes_of, read_pairs
-from models.training.transfer import evaluate_transfer
+from models.training.transfer import RULE_PCT, as_profile, evaluate_transfer
+from scheduler.core.pairs import TablePairPredictor
+from scheduler.core.queue import QueuedJob
+from scheduler.policies.pellucid.speeds import Experienced, kind_of
 
 REPEATS = 20
 
@@ -40,6 +51,7 @@ def run(data: Path, *, seed: int = 0, profiles: Path | None = None) -> dict[str,
     return {
         "origin": pairs.origin,
         "pair_speed": speed,
+        "pair_speed_online": online(pairs, seed=seed),
         "sharing_scores": tree,
         "targets": {
             name: {
@@ -51,6 +63,55 @@ def run(data: Path, *, seed: int = 0, profiles: Path | None = None) -> dict[str,
         },
         **({"transfer": transfer} if transfer else {}),
     }
+
+
+def online(pairs: PairMeasurements, *, seed: int = 0, orders: int = 5) -> dict[str, float]:
+    """How pairs are judged once pairs like them have run, as `pellucid` learns from those that do.
+
+    Trees that saw neither family, corrected by the errors seen on the pairs that came before, in
+    `orders` random orders. Of the pairs both of whose kinds of profile had been seen (`seen`, their
+    share): error of the sum of speeds, and how often "sum > 1.8" is judged rightly, by the
+    corrected figure, the tree as it was (`cold_`), and the rule "sum of utilisation <= 120 %".
+    """
+    told, _ = unseen_speeds(pairs)
+    members, n = pairs.members, len(pairs)
+    speed = members.speed.reshape(2, n)
+    jobs = [[_watched(f"{i}.{s}", members.profile[s * n + i]) for s in (0, 1)] for i in range(n)]
+
+    def cold(own: str, _: str) -> tuple[float, float]:
+        i, side = (int(part) for part in own.split("."))
+        return float(told[side, i]), float(told[1 - side, i])
+
+    known = TablePairPredictor({q.job.job_id: 0 for pair in jobs for q in pair}, cold)
+    rows = []
+    for order in range(orders):
+        learns, kinds = Experienced(known), set[Any]()
+        for i in np.random.default_rng((seed, order)).permutation(n).tolist():
+            (a, b), truth = jobs[i], float(speed[:, i].sum())
+            mine = {kind_of(q.profile) for q in (a, b) if q.profile is not None}
+            prediction = learns.predict_pair(a, b)
+            if mine <= kinds and prediction is not None and prediction.speeds is not None:
+                busy = members.profile[i, 0] + members.profile[n + i, 0]
+                rows.append((truth, sum(prediction.speeds), told[:, i].sum(), busy))
+            learns.learn(a, b, float(speed[0, i]))
+            learns.learn(b, a, float(speed[1, i]))
+            kinds |= mine
+    truth, said, was, busy = np.array(rows).T
+    worth = truth > WORTH_SHARING
+    return {
+        "seen": len(rows) / (orders * n),
+        "mae_sum": float(np.abs(said - truth).mean()),
+        "cold_mae_sum": float(np.abs(was - truth).mean()),
+        "accuracy": float(((said > WORTH_SHARING) == worth).mean()),
+        "cold_accuracy": float(((was > WORTH_SHARING) == worth).mean()),
+        "rule_accuracy": float(((busy <= RULE_PCT) == worth).mean()),
+    }
+
+
+def _watched(job_id: str, profile: Any) -> QueuedJob:
+    queued = QueuedJob(Job(job_id, 0.0, 1), 0)
+    queued.profile = as_profile(profile)
+    return queued
 
 
 def _transfer(pairs: PairMeasurements, profiles: Path) -> dict[str, Any]:

@@ -7,6 +7,8 @@ import json
 import pytest
 
 from models.training.errors import TrainingError
+from models.training.pairs import PairMeasurements
+from models.training.simulated import simulated_pairs
 from pipeline.evaluate import arrivals, bundle, packing
 
 
@@ -26,6 +28,16 @@ def test_a_bundle_scores_what_interpret_does_without_it(shared_data):
     assert found["libraries_loaded"] == []
     assert found["rows"] == 10_000
     assert set(found["targets"]) == set(bundle.LIMITS)  # times are told, and decide no test
+
+
+def test_what_pairs_were_seen_to_do_corrects_what_is_believed_of_others_like_them():
+    slower = simulated_pairs(3, pairs=500)
+    for side in "ab":  # what no profile shows
+        slower.frame.loc[slower.frame[f"model_{side}"] == "rnn", f"speed_{side}"] *= 0.6
+    found = packing.online(PairMeasurements(slower.frame, "measured", "made up"))
+    assert found["seen"] > 0.8
+    assert found["mae_sum"] < 0.9 * found["cold_mae_sum"]
+    assert found["accuracy"] > found["cold_accuracy"]
 
 
 def test_arrival_targets_follow_from_the_figures():
