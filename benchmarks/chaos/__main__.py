@@ -15,7 +15,8 @@ step. Three clients submit, cancel, change, hold, release and reprioritise, and 
 answer is lost. What they saw is judged by `tests/checker`, the database by `audit`.
 
 The database is SQLite in memory-backed files, or the PostgreSQL that PELLUCID_TEST_DATABASE names.
-Exit status 1 when anything is wrong; each line names the run, which is the same run again.
+Exit status 1 when anything is wrong; each line names the run, which is the same run again. Asked
+to stop, it ends after the run of now and says what was played.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import argparse
 import json
 import os
 import random
+import signal
 import sys
 import tempfile
 import time
@@ -71,6 +73,9 @@ def played(asked: argparse.Namespace, folder: Path) -> Iterator[tuple[Plan, Run]
 def measure(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Play all of them."""
     wrong, found = list[str](), list[Run]()
+    told_to_stop: list[int] = []
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, _: told_to_stop.append(number))
     began, used = time.monotonic(), time.process_time()
     totals: Counter[str] = Counter()
     crashes: Counter[str] = Counter()
@@ -84,7 +89,7 @@ def measure(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
         for line in lines[:3]:
             print(line, file=sys.stderr, flush=True)
         found = [run]
-        if len(wrong) >= asked.most_wrong:
+        if len(wrong) >= asked.most_wrong or told_to_stop:
             break
     told: dict[str, Any] = {
         "database": "postgresql" if asked.url else "sqlite",
