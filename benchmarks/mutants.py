@@ -41,7 +41,7 @@ LIMIT_S = 600.0  # longer than any of them should take; it says nothing about th
 @dataclass(frozen=True, slots=True)
 class Mutant:
     """A bug: `old` in `file` becomes `new`, which breaks `what`; one of `tests` should fail, or a
-    run of `benchmarks.chaos` with one of the seeds `chaos` (FIRST:LAST)."""
+    run of `benchmarks.chaos` with one of the seeds `chaos` (FIRST:LAST, and other options)."""
 
     file: str
     old: str
@@ -99,7 +99,7 @@ def run_tests(folder: Path, tests: Sequence[str]) -> tuple[int | None, str]:
 
 def run_chaos(folder: Path, seeds: str) -> tuple[int | None, str]:
     """Exit status of chaos at its first finding (None: it took too long), and the finding."""
-    return _run(folder, ["benchmarks.chaos", "--seeds", seeds, "--most-wrong", "1"])
+    return _run(folder, ["benchmarks.chaos", "--seeds", *seeds.split(), "--most-wrong", "1"])
 
 
 def _run(folder: Path, module: Sequence[str]) -> tuple[int | None, str]:

@@ -116,6 +116,7 @@ class Kernel:
         clock: seconds since the run began: the true time.
         steps: hand-overs so far. points: crash points passed so far.
         crashes: where processes died, and how often.
+        ambush: who comes to such a crash point next dies there.
     """
 
     def __init__(
@@ -128,6 +129,7 @@ class Kernel:
         self.draw = random.Random(f"schedule {seed}")
         self.clock = 0.0
         self.steps = self.points = 0
+        self.ambush = ""
         self.most_steps = most_steps
         self.crash_at, self.freeze_s = frozenset(crash_at), freeze_s
         self.crashes: Counter[str] = Counter()
@@ -233,6 +235,9 @@ class Kernel:
         self.trace.append((self.clock, process.name, where))
         if self.points in self.crash_at:
             self.on_point(process, where)
+        if where == self.ambush and process.role != "shim":
+            self.ambush = ""
+            self.kill(process, f"{process.role}: {where}")
         self._pause()
 
     def _strike(self, process: Process, where: str) -> None:

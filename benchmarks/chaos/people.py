@@ -125,6 +125,7 @@ class Person:
         self.kernel, self.operator = door.kernel, operator
         self.draw = random.Random(f"person {name} {seed}")
         self.jobs: list[str] = []
+        self.endless: list[str] = []  # that do not end by themselves
         self.keys = 0
 
     def ask(self, op: str, method: str, path: str, job: str = "", **more: Any) -> Answer:
@@ -162,12 +163,15 @@ class Person:
             while self.draw.random() < 0.5:
                 self.kernel.sleep(self.draw.expovariate(2 / gap_s))
                 self.act()
+        for job in self.endless:
+            self.cancel(job)
 
     def submit(self) -> None:
         draw = self.draw
         how = draw.choices(["run", "fail", "none"], [10, 2, 1])[0]
+        endless = draw.random() < 0.1
         body = {
-            "command": [how, f"{draw.expovariate(1 / 6):.2f}"],
+            "command": [how, f"{1e4 if endless else draw.expovariate(1 / 6):.2f}"],
             "gpus": draw.choices([1, 2, 4], [8, 3, 1])[0],
             "vc": draw.choice(["left", "left", "right"]),
             "share": draw.random() < 0.8,
@@ -180,6 +184,7 @@ class Person:
         answer = self.insist("submit", "POST", "/jobs", body=body, key=key)
         if answer.status in (200, 201):
             self.jobs.append(answer.body["job_id"])
+            self.endless += self.jobs[-1:] if endless else []
             if draw.random() < 0.2:  # the answer was lost on its way
                 self.ask("submit", "POST", "/jobs", body=body, key=key)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+import shutil
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial
@@ -296,7 +297,7 @@ class Simulation:
 
     def heal(self) -> None:
         """Nothing goes wrong any more."""
-        self.faults.rate = 0.0
+        self.faults.rate, self.kernel.ambush = 0.0, ""
         for host in self.hosts:
             host.disk_full = False
         self.note("healed")
@@ -309,8 +310,8 @@ class Simulation:
         there = [p for p in self.kernel.processes.values() if p.role and not p.dead]
         what = draw.choices(
             [self._kill, self._freeze, self._set_clock, self._fill_disk, self._ask_to_stop,
-             self._upgrade, self._promote, self._cut_power],
-            [10, 6, 2, 2, 2, 1, 3, 1],
+             self._upgrade, self._promote, self._cut_power, self._lie_in_wait],
+            [10, 6, 2, 2, 2, 1, 3, 1, 6],
         )[0]  # fmt: skip
         for host in self.hosts:
             host.disk_full = False
@@ -321,6 +322,9 @@ class Simulation:
         if process.role == "shim" and draw.random() < 0.8:
             return
         self.kernel.kill(process, f"{process.role}: any moment")
+
+    def _lie_in_wait(self, draw: random.Random, _: Process) -> None:
+        self.kernel.ambush = draw.choice(sorted(self.kernel.seen))
 
     def _freeze(self, draw: random.Random, process: Process) -> None:
         self.kernel.freeze(process, draw.choice([0.5, 2.0, 5.0, 12.0, 40.0, 150.0]))
@@ -339,6 +343,9 @@ class Simulation:
         self.note("power", host=host.name, seconds=off_s)
         self.disk.cut(draw, lambda: self.kernel.cut_power(host))
         host.loses_power(self.kernel.clock, off_s)
+        if draw.random() < 0.25:  # another machine, and the state folder from its backup
+            shutil.rmtree(self.settings.state_dir / "local", ignore_errors=True)
+            self.note("restored", host=host.name)
 
     def _power_fails(self, process: Process, _: str) -> None:
         """As this process gets no further."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from tests.checker.history import Entry, History
 
 MARGIN_S = 3.0  # for reading the log anew, and between two looks at the lease
@@ -17,6 +19,15 @@ def terms_go_up(history: History) -> list[str]:
                 found.append(f"event {event['seq']}: term {event['body']['term']} after {highest}")
             highest = max(highest, event["body"]["term"])
     return found
+
+
+def one_decides_at_a_time(history: History) -> list[str]:
+    """Whoever lost the lease may end what it was at, and no more."""
+    highest, late = 0, Counter[str]()
+    for one in history.by["decides"]:
+        highest = max(highest, one["term"])
+        late[one["holder"]] += one["term"] < highest
+    return [f"{who} decided {n} times after it lost the lease" for who, n in late.items() if n > 1]
 
 
 def somebody_takes_over(history: History) -> list[str]:
@@ -94,4 +105,4 @@ def _stands_by(history: History, start: float, end: float) -> bool:
     return any(at <= start and gone.get(name, end + 1) > end for name, at in alive.items())
 
 
-RULES = (terms_go_up, somebody_takes_over)
+RULES = (terms_go_up, one_decides_at_a_time, somebody_takes_over)

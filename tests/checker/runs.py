@@ -31,7 +31,8 @@ def nothing_runs_twice(history: History) -> list[str]:
     an attempt is one."""
     by_job: dict[str, list[Entry]] = defaultdict(list)
     for one in history.began:
-        by_job[one["job"]].append(one)
+        if not _forgotten(history, one):
+            by_job[one["job"]].append(one)
     found = []
     for job, begun in by_job.items():
         runs = sum(one["purpose"] == "run" for one in begun)
@@ -41,6 +42,17 @@ def nothing_runs_twice(history: History) -> list[str]:
             told = [(one["attempt"], one["purpose"]) for one in begun]
             found.append(f"{job} began {len(begun)} times: {told}")
     return found
+
+
+def _forgotten(history: History, begun: Entry) -> bool:
+    """It ended with its machine, before the log said that it had begun, and what was known of it
+    there is not in a backup."""
+    key, lost = (begun["job"], begun["attempt"]), {one["at"] for one in history.by["restored"]}
+    ends = [e["at"] for e in history.ended if (e["job"], e["attempt"]) == key]
+    again = sum((one["job"], one["attempt"]) == key for one in history.began)
+    said = sum(e["body"].get("attempt") == key[1] for e in history.events(key[0], "started"))
+    after = [at for at in ends if at >= begun["at"]]
+    return said < again and bool(after) and any(abs(min(after) - at) < 0.5 for at in lost)
 
 
 def _looks(history: History, job: str) -> int:
@@ -68,6 +80,7 @@ def ends_are_what_they_were(history: History) -> list[str]:
     """How a job is said to have ended is how its last attempt did."""
     last = {one["job"]: one for one in history.ended}
     begun = {one["job"]: one for one in history.began}
+    restored = history.by["restored"]
     shims = " ".join(one["process"] for one in history.by["died"] if one["role"] == "shim")
     found = []
     for job, row in history.final.items():
@@ -76,6 +89,8 @@ def ends_are_what_they_were(history: History) -> list[str]:
         said = row["state"] or row["phase"]
         if how == "unknown" or (row["phase"] == "lost" and f"{job}@" in shims):
             continue  # whoever was to run it died first
+        if row["phase"] == "lost" and any(one["at"] >= end["at"] for one in restored if end):
+            continue  # what was known of it is not in a backup
         if end is None and (said in ("completed", "timeout") or row["phase"] == "lost"):
             found.append(f"{job} never ran, and is said to be {said}")
         elif row["phase"] == "lost" and how != "lost":

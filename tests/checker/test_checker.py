@@ -140,6 +140,10 @@ BROKEN = [
     ]),
     ("was ended, and is lost later", with_("final", {"phase": "lost"})),
     ("3 jobs waiting where 2 may", add(*(a_line(3, "submitted", job) for job in "bc"))),
+    ("decided 2 times after it lost", add(*(
+        {"what": "decides", "at": 4.0 + i, "holder": who, "term": term}
+        for i, (who, term) in enumerate([("two", 2), ("one", 1), ("two", 2), ("one", 1)])
+    ))),
     ("term 1 after 2", add(a_line(8, "lease", term=2), a_line(9, "lease", term=1))),
     ("nobody decided from 4.0 to 30.0", add(LATER, AT_THE_END)),
     ("nobody decided from 4.0 to 60.0", add(AT_THE_END)),
