@@ -94,6 +94,7 @@ def test_a_dry_run_of_each_mode_shows_its_commands_and_changes_nothing(
         later = serving["advise"].pellucid("why", "7").stdout
         asked = serving["advise"].pellucid("submit", "--gpus", "1", "--", "true")
         unknown = serving["advise"].pellucid("why", "999")
+        in_order = serving["order"].pellucid("why", waiting).stdout
     finally:
         codes = [one.end() for one in serving.values()]
     assert codes == [0, 0]
@@ -107,7 +108,8 @@ def test_a_dry_run_of_each_mode_shows_its_commands_and_changes_nothing(
     assert standing(site) == was
     assert "submitted " in why
     assert ", eligible " in why
-    assert f"{waiting} is queued: Slurm says " in why
+    for told in (why, in_order):
+        assert f"{waiting} is queued: Slurm says " in told
     assert "7 is queued: Slurm says BeginTime: it may not begin before " in later
     assert "use sbatch" in str(asked.exception)
     assert "no such job" in str(unknown.exception)

@@ -55,6 +55,8 @@ def test_advise_shows_nodes_and_jobs_as_they_are(university: SlurmCluster, tmp_p
         shown = json.loads(serving.pellucid("node", "list", "--json").stdout)
         with urllib.request.urlopen(f"http://127.0.0.1:{serving.port}/") as page:
             board = page.read().decode()
+        with urllib.request.urlopen(f"http://127.0.0.1:{serving.port}/jobs/{waiting}") as page:
+            of_waiting = page.read().decode()
         jobs = json.loads(serving.pellucid("ps", "--json").stdout)
         asked = ("--user", USER, "--", "--gres=gpu:2080ti:1", "--time=20")
         eta = serving.pellucid("eta", *asked)
@@ -68,6 +70,11 @@ def test_advise_shows_nodes_and_jobs_as_they_are(university: SlurmCluster, tmp_p
     assert "Not in cpu: it has no nodes that suit, were they empty." in eta.stdout
     assert f"{waiting} is" in why.stdout
     assert "Slurm says " in why.stdout
+    assert (
+        f'<p class="lead">Slurm says {why.stdout.split("Slurm says ")[1].split(":")[0]}'
+        in of_waiting
+    )
+    assert "Who must finish" not in of_waiting
     assert [told.exit_code for told in others] == [0, 0, 0]
     of_held, of_behind, of_running = (told.stdout for told in others)
     assert f"{held} is submitted: Slurm says JobHeldUser: it is held by its user" in of_held
