@@ -33,7 +33,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seeds", type=int, default=3, help="twin: workloads, from --seed on")
     parser.add_argument(
-        "--keep", type=Path, help="twin: recordings of the daemons; those there are not made again"
+        "--keep",
+        type=Path,
+        help="twin, dumps: recordings of daemons; those there are not made again",
     )
     parser.add_argument("--json", action="store_true", help="accepted: it always prints JSON")
     asked = parser.parse_args()
@@ -55,7 +57,7 @@ def main() -> None:
             _tell,
         )
     if asked.scenario == "dumps":
-        found = dumps(asked.seed, _tell)
+        found = dumps(asked.seed, asked.keep, _tell)
         told["dumps"] = [asdict(one) for one in found]
         missed += [one.missed for one in found if one.missed]
     sys.stdout.write(json.dumps({**told, "missed": missed}, indent=1) + "\n")

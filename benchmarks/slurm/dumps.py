@@ -6,30 +6,21 @@ recorded waits, or else no saving is stated.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.sites import SITES, hosts, write
-from benchmarks.slurm.cluster import SlurmCluster
-from benchmarks.slurm.processes import until
+from benchmarks.slurm.recording import kept, record
 from benchmarks.slurm.university import NODES
-from benchmarks.slurm.workload import ACCOUNTING, orders
 from pipeline.replay.figures import FIT_MEAN, misfit
 from pipeline.replay.runs import VARIANTS, Cell, cell
 from pipeline.replay.site import read_site
 
-# as docs/replay.md asks for them
-SACCT = (
-    "JobID,JobName,User,Account,Partition,QOS,Submit,Eligible,Start,End,Timelimit,State,Reason,"
-    "Priority,Flags,NNodes,NodeList,ReqTRES,AllocTRES"
-)
-ASSOC = "Account,User,Partition,ParentName,Share,Priority,GrpTRES,GrpJobs,MaxTRES,MaxJobs,MaxWall"
 REAL = (74, 106)  # jobs
-EVERY_S, PATIENCE_S = 0.8, 900.0
+EVERY_S = 0.8
 MADE_UP = {  # dump: site, whether its nodes and settings are given
     "15 x 8 + 20 x 4 GPUs": ("mixed", False),
     "the same, nodes given": ("mixed", True),
@@ -61,11 +52,11 @@ class Dump:
         return "" if near or self.refused else f"{self.dump}: savings stated on a misfit"
 
 
-def dumps(seed: int, tell: Callable[[str], None]) -> list[Dump]:
-    """All six, the real ones with the workloads of `seed` and the next."""
+def dumps(seed: int, keep: Path | None, tell: Callable[[str], None]) -> list[Dump]:
+    """All six, the real ones with workloads of `seed` and the next; `keep`: their recordings."""
     found = []
     with TemporaryDirectory(prefix="pellucid-dumps-") as folder:
-        for number, (name, gpus, dump, printed) in enumerate(_made(Path(folder), seed, tell)):
+        for number, (name, gpus, dump, printed) in enumerate(_made(Path(folder), seed, keep, tell)):
             scratch = Path(folder) / f"scratch{number}"
             site = read_site(dump, scratch, printed=[printed] if printed else [])
             told = cell(site, Cell(next(one for one in VARIANTS if one.key == "slurm")))
@@ -88,45 +79,19 @@ def dumps(seed: int, tell: Callable[[str], None]) -> list[Dump]:
     return found
 
 
-def _made(folder: Path, seed: int, tell: Callable[[str], None]) -> Iterator[Made]:
+def _made(
+    folder: Path, seed: int, keep: Path | None, tell: Callable[[str], None]
+) -> Iterator[Made]:
     for number, jobs in enumerate(REAL):
-        with _real(folder / f"real{number}", seed + number, jobs) as (dump, printed):
-            yield f"real Slurm, {jobs} jobs", _GPUS, dump, printed
+        made = partial(record, seed + number, jobs, EVERY_S, tell)
+        run = kept(keep, seed + number, made)
+        dump, printed = folder / f"real{number}.txt", folder / f"site{number}.txt"
+        dump.write_text(run.sacct)
+        printed.write_text(run.site)
+        yield f"real Slurm, {jobs} jobs", _GPUS, dump, printed
     for name, (site, given) in MADE_UP.items():
         dump, printed = write(site, folder / f"{site}{given}", seed)
         yield name, sum(host.gpus for host in hosts(SITES[site])), dump, printed if given else None
 
 
 _GPUS = sum(sum(gpus.values()) for _, _, gpus, _ in NODES)
-
-
-@contextmanager
-def _real(folder: Path, seed: int, jobs: int) -> Iterator[tuple[Path, Path]]:
-    """What `sacct`, `scontrol` and `sacctmgr` print once a workload is over."""
-    folder.mkdir()
-    with SlurmCluster(university=True, accounting=True) as slurm:
-        for words in ACCOUNTING:
-            slurm.run("sacctmgr", "-i", *words.split())
-        began, ids = time.time(), list[str]()
-        for order in orders(seed, jobs, EVERY_S):
-            time.sleep(max(0.0, began + order.at - time.time()))
-            after = "" if order.after is None else ids[order.after]
-            ids.append(slurm.run(*order.command(after), user=order.user).stdout.strip())
-
-        def text() -> str:
-            return slurm.run("sacct", "-X", "-a", "-D", "-P", "-o", SACCT).stdout
-
-        def over() -> bool:
-            live = ("PENDING", "RUNNING", "COMPLETING")
-            return not any(job["job_state"] in live for job in slurm.jobs().values())
-
-        until(over, "the workload to end", PATIENCE_S)
-        until(lambda: "|Unknown|" not in text(), "every end in the accounts", 60.0)
-        (folder / "dump.txt").write_text(text())
-        printed = [
-            slurm.run("scontrol", "show", what).stdout for what in ("nodes", "partition", "config")
-        ]
-        printed.append(slurm.run("sacctmgr", "-P", "show", "assoc", f"format={ASSOC}").stdout)
-        printed.append(slurm.run("sacctmgr", "-P", "show", "qos").stdout)
-        (folder / "site.txt").write_text("\n".join(printed))
-    yield folder / "dump.txt", folder / "site.txt"
