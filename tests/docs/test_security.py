@@ -25,6 +25,7 @@ def test_every_test_that_is_named_is_there() -> None:
 
 
 def test_every_row_names_a_test() -> None:
-    assert [int(number) for number, _ in ROWS] == list(range(1, 14))
+    assert len(ROWS) >= 16
+    assert [int(number) for number, _ in ROWS] == list(range(1, len(ROWS) + 1))
     without = [number for number, row in ROWS if "::test_" not in row and "| open |" not in row]
     assert without == []
