@@ -18,7 +18,8 @@ from typing import Any
 
 from benchmarks.slurm.advise import advise
 from benchmarks.slurm.dumps import dumps
-from benchmarks.slurm.recording import kept, record
+from benchmarks.slurm.recording import Recording, kept, record
+from benchmarks.slurm.twice import two_runs
 from benchmarks.slurm.twin import figures
 
 SLOWER = 1.05  # Slurm's commands with advise mode to without
@@ -37,6 +38,9 @@ def main() -> None:
         type=Path,
         help="twin, dumps: recordings of daemons; those there are not made again",
     )
+    parser.add_argument(
+        "--again", type=Path, help="twin: second recordings, to compare two real runs of a seed"
+    )
     parser.add_argument("--json", action="store_true", help="accepted: it always prints JSON")
     asked = parser.parse_args()
     told: dict[str, Any] = {}
@@ -51,17 +55,26 @@ def main() -> None:
                     f"({command.low} to {command.high}): not shown to be at most {SLOWER}"
                 )
     if asked.scenario == "twin":
-        seeds = range(asked.seed, asked.seed + asked.seeds)
-        told["twin"] = figures(
-            [kept(asked.keep, s, partial(record, s, asked.jobs or 200, 0.8, _tell)) for s in seeds],
-            _tell,
-        )
+        told |= _twin(asked)
     if asked.scenario == "dumps":
         found = dumps(asked.seed, asked.keep, _tell)
         told["dumps"] = [asdict(one) for one in found]
         missed += [one.missed for one in found if one.missed]
     sys.stdout.write(json.dumps({**told, "missed": missed}, indent=1) + "\n")
     sys.exit(1 if missed else 0)
+
+
+def _twin(asked: argparse.Namespace) -> dict[str, Any]:
+    def run(folder: Path | None, seed: int) -> Recording:
+        return kept(folder, seed, partial(record, seed, asked.jobs or 200, 0.8, _tell))
+
+    seeds = range(asked.seed, asked.seed + asked.seeds)
+    once = [run(asked.keep, seed) for seed in seeds]
+    found = {"twin": figures(once, _tell)}
+    if asked.again is not None:
+        cycle_s = found["twin"]["cycle_s"]
+        found["two_real_runs"] = [two_runs(o, run(asked.again, o.seed), cycle_s) for o in once]
+    return found
 
 
 def _tell(text: str) -> None:

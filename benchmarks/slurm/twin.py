@@ -1,9 +1,10 @@
 """The policy `slurm` against the slurmctld it stands for, on recordings of real daemons.
 
 Terms of priorities are compared with `sprio`, look by look. Starts and reasons are those of the
-twin going on from each look, fed what came later and how long each job ran; and of one run from the
-first submission to the end, which sees nothing of what Slurm decided. Forecasts are made at each
-look, of what was printed until then, as `serve` makes them.
+twin in each pass that slurmctld made, from the state it had; going on from each look, fed what came
+later and how long each job ran; and of one run from the first submission to the end, which sees
+nothing of what Slurm decided. Forecasts are made at each look, of what was printed until then, as
+`serve` makes them.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 
 from scipy.stats import spearmanr
 
+from benchmarks.slurm.passes import each_pass
 from benchmarks.slurm.recording import Look, Recording
 from features.job import Job
 from scheduler.assembly import CoreSpec, assemble
@@ -255,7 +257,7 @@ class Ahead:
         return abs(self.twin - self.started - 0.5) <= seconds + 0.5
 
 
-def from_each_look(recording: Recording, every: int = 1) -> tuple[list[Ahead], Count]:
+def from_each_look(recording: Recording) -> tuple[list[Ahead], Count]:
     """Starts of who waits at a look, and the reasons at the next look, as the twin goes on from
     what was printed; what runs lasts as long as it did, and what came came when it did."""
     found: list[Ahead] = []
@@ -263,7 +265,7 @@ def from_each_look(recording: Recording, every: int = 1) -> tuple[list[Ahead], C
     asked, moments = requested(recording), came(recording)
     known, seen = lasted(recording)
     looks = recording.looks
-    for look, following in list(zip(looks, [*looks[1:], None], strict=True))[::every]:
+    for look, following in zip(looks, [*looks[1:], None], strict=True):
         snapshot = _snapshot(look)
         core, shape = snapshot.core, snapshot.shape
         there = {job.id for job in look.jobs}
@@ -351,12 +353,17 @@ def figures(recordings: Sequence[Recording], tell: Callable[[str], None]) -> dic
     """Everything that is compared, over all recordings; shares from 0 to 1."""
     cycle_s = recordings[0].looks[0].site.parameter("sched_interval", 60)
     in_terms, next_reasons, run_reasons = Count(), Count(), Count()
+    same, near, order = Count(), Count(), list[tuple[float, float]]()
     ahead: list[Ahead] = []
     pairs: list[tuple[float, float]] = []
     told = Forecasts()
     for one in recordings:
         tell(f"seed {one.seed}: {len(one.truth)} jobs ran, {len(one.looks)} looks")
         in_terms.join(terms(one))
+        passes = each_pass(one, requested(one))
+        same.join(Count(passes.same, passes.passes))
+        near.join(Count(*passes.within(cycle_s)))
+        order += [(at, passes.twin.get(job, NEVER)) for job, at in passes.slurm.items()]
         starts, reasons = from_each_look(one)
         ahead += starts
         next_reasons.join(reasons)
@@ -370,12 +377,18 @@ def figures(recordings: Sequence[Recording], tell: Callable[[str], None]) -> dic
         told.kept.join(made.kept)
     within = [abs(b - a - 0.5) <= cycle_s + 0.5 for a, b in pairs]
     begins = [look.looks[0].at for look in recordings]
+    of_passes = {
+        "same_starts_and_nodes": same.said(),
+        "starts_within_cycle": near.said(),
+        "rank_correlation_of_starts": _rank(order, begins),
+    }
     return {
         "jobs": sum(len(one.truth) for one in recordings),
         "seeds": [one.seed for one in recordings],
         "looks": sum(len(one.looks) for one in recordings),
         "cycle_s": cycle_s,
         "terms_equal": in_terms.said(),
+        "each_pass": of_passes,
         "reason_at_next_look": next_reasons.said(),
         "reason_wrong_most": next_reasons.most(),
         "from_each_look": _horizons(ahead, cycle_s),

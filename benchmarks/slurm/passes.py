@@ -1,0 +1,200 @@
+"""Each pass that slurmctld made, and what the policy `slurm` does in its place.
+
+Its log tells when a pass was made, by which priorities, and what it started where. Before each the
+policy is given the state slurmctld had: so one that differs does not make all later ones differ, as
+in a run of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from math import floor
+
+from benchmarks.slurm.recording import Recording
+from scheduler.backends.slurm.parse import SlurmJob, hosts
+from scheduler.backends.slurm.site import asks_of
+from scheduler.policies.slurm.capacity import Capacity, choose
+from scheduler.policies.slurm.limits import Usage
+from scheduler.policies.slurm.passes import Passes, Ranked, Running, in_order, listed, ranks, record
+from scheduler.policies.slurm.policy import BACKFILL_DEPTH, DEPTH, WINDOW_MIN
+from scheduler.policies.slurm.priority import Multifactor
+from scheduler.policies.slurm.site import Ask, Share
+
+_LINES = {
+    "main": re.compile(r"sched: Running job scheduler for"),
+    "backfill": re.compile(r"_attempt_backfill: beginning"),
+    "began": re.compile(r"_start_job: Started JobId=(\d+(?:_\d+)?)\S* in (\S+) on (\S+)"),
+    "given": re.compile(r"Allocate JobId=(\d+(?:_\d+)?)\S* NodeList=(\S+) \S+ Partition=(\S+)"),
+    "done": re.compile(r"_job_complete: JobId=(\d+(?:_\d+)?)\S* done"),
+    "came": re.compile(r"_slurm_rpc_submit_batch_job: JobId=(\d+) InitPrio=(\d+)"),
+    "tested": re.compile(r"test for JobId=(\d+(?:_\d+)?)\S* Prio=(\d+) Partition=(\S+)"),
+}
+_MOMENT = re.compile(r"\[(\S+)\] ")
+PASSES = ("main", "backfill")
+
+Started = dict[str, tuple[str, ...]]  # nodes by job
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A line of slurmctld's log; `words`: what it names."""
+
+    at: float
+    kind: str
+    words: tuple[str, ...]
+
+
+def events(recording: Recording) -> Iterator[Event]:
+    """What of the log matters here, in order."""
+    for line in recording.log.splitlines():
+        moment = _MOMENT.match(line)
+        found = ((kind, pattern.search(line)) for kind, pattern in _LINES.items())
+        kind, match = next(((k, m) for k, m in found if m), ("", None))
+        if moment is None or match is None:
+            continue
+        at = datetime.fromisoformat(moment[1]).timestamp()
+        if at < recording.began - 1.0:
+            continue
+        words = match.groups()
+        if kind == "given":
+            kind, words = "began", (words[0], words[2], words[1])
+        yield Event(at, kind, words)
+
+
+@dataclass
+class Found:
+    """Of all passes: so many, and so many with the same starts on the same nodes. By job: when
+    slurmctld started it, and when the policy would have first, given the same state."""
+
+    passes: int = 0
+    same: int = 0
+    slurm: dict[str, float] = field(default_factory=dict)
+    twin: dict[str, float] = field(default_factory=dict)
+
+    def within(self, cycle_s: float) -> tuple[int, int]:
+        """Starts of either that the other has within a cycle, and all of them."""
+        both = self.slurm.keys() & self.twin.keys()
+        near = sum(abs(self.slurm[job] - self.twin[job]) <= cycle_s for job in both)
+        return near, len(self.slurm.keys() | self.twin.keys())
+
+
+class _State:
+    """What slurmctld had, as its log tells."""
+
+    def __init__(self, recording: Recording, asked: Mapping[str, SlurmJob]) -> None:
+        self.recording, self.site = recording, recording.looks[0].site
+        self.asks = asks_of(asked.values(), self.site)
+        self.tasks = {one.job_id: one.tasks() for one in recording.submitted}
+        self.capacity, self.usage = Capacity.of(self.site), Usage()
+        self.running: dict[str, Running] = {}
+        self.waiting: dict[str, int] = {}  # priority at first
+        self.words: dict[str, str] = {}
+        self.weights = Multifactor(self.site)
+        self.shares: dict[str, tuple[Share, ...]] = {}
+        for look in recording.looks:
+            seen = [job for job in look.jobs if job.state == "RUNNING"]
+            self.shares |= {j: a.shares for j, a in asks_of(seen, look.site).items() if a.shares}
+        self.told: dict[tuple[str, str], list[tuple[float, int]]] = defaultdict(list)
+
+    def take(self, event: Event) -> None:
+        if event.kind == "came":
+            for task in self.tasks.get(event.words[0], ()):
+                self.waiting[task] = int(event.words[1])
+        elif event.kind == "began":
+            self._begin(event.words[0], event.words[1], hosts(event.words[2]), event.at)
+        elif event.kind == "done" and (run := self.running.pop(event.words[0], None)):
+            self.capacity.take(run.ask.shares, -1)
+            self.usage.add(run.ask, self.site, -1)
+
+    def _begin(self, job_id: str, part: str, nodes: tuple[str, ...], at: float) -> None:
+        ask = self.asks[job_id]
+        there = replace(ask, req_nodes=frozenset(nodes), max_nodes=len(nodes))
+        shares = self.shares.get(job_id) or choose(there, self.capacity, nodes, self.site) or ()
+        others = (name for name in ask.partitions if name != part)
+        ran = replace(ask, shares=shares, partitions=(part, *others))
+        self.capacity.take(shares)
+        self.usage.add(ran, self.site)
+        until = floor(at) + ask.limit_s(self.site.partitions[part])
+        self.running[job_id] = Running(ran, floor(at), until, listed(ask, self.running))
+        self.waiting.pop(job_id, None)
+        self.words.pop(record(ask), None)
+
+    def line(self, at: float) -> list[Ranked]:
+        """Who may start, in Slurm's order."""
+        found = [
+            replace(one, priority=self._priority(one, at))
+            for job_id in self.waiting
+            if self._may(self.asks[job_id], at)
+            for one in ranks(self.site, self.asks[job_id], self.weights, at)
+        ]
+        return in_order(found)
+
+    def _may(self, ask: Ask, at: float) -> bool:
+        before = [task for job_id in ask.after for task in self.tasks.get(job_id, [job_id])]
+        if any(task in self.waiting or task in self.running for task in before):
+            return False
+        return ask.begin is None or ask.begin <= floor(at)
+
+    def _priority(self, ranked: Ranked, at: float) -> int:
+        """By the nearest test of it; main passes do not tell."""
+        told = self.told[record(ranked.ask), ranked.partition.name]
+        first = (at, self.waiting[ranked.ask.job_id])
+        return min(told or [first], key=lambda one: abs(one[0] - at))[1]
+
+    def look(self, kind: str, at: float) -> Started:
+        """What the policy starts in a pass."""
+        near = min(self.recording.looks, key=lambda look: abs(look.at - at))
+        capacity = self.capacity.later(self.capacity.free)
+        passes = Passes(
+            near.site, at, capacity, self.usage.copy(), dict(self.running), words=self.words
+        )
+        site, line = self.site, self.line(at)
+        if kind == "main":
+            passes.main(line, int(site.parameter("default_queue_depth", DEPTH)))
+        else:
+            depth = int(site.parameter("bf_max_job_test", BACKFILL_DEPTH))
+            window_s = 60 * site.parameter("bf_window", WINDOW_MIN)
+            passes.backfill(line, depth, window_s, site.parameter("bf_resolution", 60))
+        return {
+            job_id: tuple(sorted(share.node for share in shares))
+            for job_id, (_, shares) in passes.started.items()
+        }
+
+
+def each_pass(recording: Recording, asked: Mapping[str, SlurmJob]) -> Found:
+    """Every pass of a recording, made by the policy from slurmctld's state.
+
+    Args:
+        asked: every job, as it was submitted.
+    """
+    found, state, all_events = Found(), _State(recording, asked), list(events(recording))
+    arrays = {task: ask.array for task, ask in state.asks.items() if ask.array}
+    for event in all_events:
+        if event.kind == "tested":
+            job_id, priority, part = event.words
+            state.told[arrays.get(job_id, job_id), part].append((event.at, int(priority)))
+    for place, event in enumerate(all_events):
+        if event.kind in PASSES:
+            own, slurms = state.look(event.kind, event.at), _starts(all_events, place)
+            found.passes += 1
+            found.same += own == slurms
+            found.slurm |= dict.fromkeys(slurms, event.at)
+            for job_id in own:
+                found.twin.setdefault(job_id, event.at)
+        state.take(event)
+    return found
+
+
+def _starts(all_events: list[Event], place: int) -> Started:
+    """What slurmctld started in the pass at a place of its log."""
+    found: Started = {}
+    for event in all_events[place + 1 :]:
+        if event.kind in PASSES:
+            break
+        if event.kind == "began":
+            found[event.words[0]] = tuple(sorted(hosts(event.words[2])))
+    return found
