@@ -99,7 +99,7 @@ def start_fault(
         if seen >> node & 1:
             return f"node {node} is named twice"
         has = cluster.nodes[node].gpu_type
-        if not suits(has, job.gpu_type):
+        if not (cpus or suits(has, job.gpu_type)):
             return f"node {node} has GPUs of type {has}, and it asked for {job.gpu_type}"
         if seen and has != gpu_type and not (cpus or same_type(has, gpu_type)):
             return f"its GPUs would be of the types {gpu_type} and {has}"

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from features.job import Job
 from scheduler.assembly import CoreSpec, assemble
 from scheduler.backends.slurm import parse
 from scheduler.backends.slurm.client import SlurmError
@@ -16,6 +17,7 @@ from scheduler.backends.slurm.shape import Shape
 from scheduler.backends.slurm.site import config_of, partitions_of, site_node
 from scheduler.backends.slurm.snapshot import build_snapshot
 from scheduler.core.estimates import Estimator, LiveEstimator
+from scheduler.explain.whatif.futures import Arrival, Beliefs, Believed, Draw, Future
 from scheduler.policies.slurm.site import Site
 
 SAID = Path(__file__).parent / "university"
@@ -115,3 +117,18 @@ def test_a_job_of_nodes_with_and_without_gpus_holds_those_that_there_are(
     snapshot = build_snapshot(core, shape, [job], nodes, 100.0, site=site)
     assert not snapshot.left_out
     assert not any(core.cluster.pool_of(n).free_on(n) for n in range(6))
+
+
+def test_a_job_may_come_again_on_a_node_of_several_types(nodes: list[Node]) -> None:
+    """What futures expect has the type that it asked for, which the node has among others."""
+    parts = partitions_of((SAID / "partitions.txt").read_text())
+    site = Site({node.name: site_node(node) for node in nodes}, {part.name: part for part in parts})
+    shape = Shape.followed(nodes)
+    core = assemble(CoreSpec.of(shape.spec, "slurm"), Believed({}))
+    build_snapshot(core, shape, [], nodes, 10.0, by_slurm=True, site=site)
+    kind, vc = "a100_3g.20gb", next(iter(shape.spec.vcs))
+    again = Arrival(5.0, Job("7", 0.0, 1, "ada", vc, gpu_type=kind), None, None, 60.0)
+    beliefs = Beliefs(10.0, {}, {}, [{vc: [again]}], 3600.0, [])
+    future = Future(core, beliefs, Draw(beliefs, ""), ["none"], horizon_s=3000.0).look()
+    result = future.results["7~0"]
+    assert result.end_time == (result.start_time or 0.0) + 60.0
