@@ -70,7 +70,7 @@ def _twin(asked: argparse.Namespace) -> dict[str, Any]:
 
     seeds = range(asked.seed, asked.seed + asked.seeds)
     once = [run(asked.keep, seed) for seed in seeds]
-    found = {"twin": figures(once, _tell)}
+    found: dict[str, Any] = {"twin": figures(once, _tell)}
     if asked.again is not None:
         cycle_s = found["twin"]["cycle_s"]
         found["two_real_runs"] = [two_runs(o, run(asked.again, o.seed), cycle_s) for o in once]
