@@ -161,10 +161,14 @@ class Guardian:
         return total
 
     def bound_output(self) -> None:
-        """Empty an output file that has grown past its limit, keeping the disk alive."""
-        if os.fstat(self.output).st_size > self.config["output_mib"] * 2**20:
+        """Empty an output file that has grown past its limit, keeping the disk alive; space set
+        aside beyond its end (fallocate(2)) is given back."""
+        found, limit = os.fstat(self.output), self.config["output_mib"] * 2**20
+        if found.st_size > limit:
             os.ftruncate(self.output, 0)  # O_APPEND: writers go on at the new end
             self.truncated += 1
+        elif found.st_blocks * 512 > limit:
+            os.ftruncate(self.output, found.st_size)
 
     def watch(self) -> str:
         """Wait until the run has to end; returns why."""
@@ -212,6 +216,7 @@ class Guardian:
             if time.monotonic() > deadline:
                 break
             time.sleep(0.01)
+        self.bound_output()  # which nobody would do after this
         self.say(
             "gone",
             status=self.exit_status,

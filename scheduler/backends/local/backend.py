@@ -112,7 +112,7 @@ class LocalBackend:
         self._found: list[Report] | None = None  # while the spool is taken over
         self._drains: dict[int, Event] = {}  # of nodes where something would not end
         self._next_check = 0.0
-        self._ended = 0
+        self._grown = 0.0  # MiB that were left since outputs were pruned
         self._adopt()
 
     # --- the contract -------------------------------------------------------------------------
@@ -186,8 +186,9 @@ class LocalBackend:
                 attempt = self._attempts.pop(name_of(job_id, number))
                 if attempt.settled:  # else its folder goes when the spool is opened next
                     self.spool.remove(attempt.name)
-                self._ended += 1
-                if self._ended % 1000 == 0:
+                with contextlib.suppress(OSError):
+                    self._grown += self.spool.log(attempt.name).stat().st_size / 2**20
+                if self._grown > self.bounds.kept_output_mib / 4:
                     self._prune_output()
 
     def begun(self) -> frozenset[Key]:
@@ -469,6 +470,7 @@ class LocalBackend:
         return self._host_clock.now() - ago_s
 
     def _prune_output(self) -> None:
+        self._grown = 0.0
         self.spool.prune_output(self.bounds.kept_output_mib, self._attempts)
 
 

@@ -8,6 +8,7 @@ import json
 import os
 import platform
 import pwd
+import shutil
 import signal
 import subprocess
 import sys
@@ -284,6 +285,22 @@ def test_another_users_command_dies_with_its_shim_too(site: ThisHost) -> None:
     assert not procs.alive(pid)
 
 
+@pytest.mark.skipif(shutil.which("fallocate") is None, reason="needs fallocate(1)")
+@pytest.mark.parametrize("how", ["-l", "-n -l"], ids=["a large file", "space beyond its end"])
+@pytest.mark.parametrize("lives_s", [0, 4])
+def test_a_job_keeps_no_disk_by_what_it_sets_aside(site: ThisHost, how: str, lives_s: int) -> None:
+    """It did for good where it ended at once, and where its size did not say so."""
+    backend = site.open(output_mib=1.0)
+    script = f"fallocate {how} {2**26} /proc/self/fd/1; echo the end; sleep {lives_s}; exit 5"
+    backend.launch(replace(a_launch(sh(script)), memory_mib=500.0))  # watched often
+    ended = last(hear(backend, site))
+    assert ended.exit_code == 5, ended.detail
+    found = backend.output("a", 1).stat()
+    assert max(found.st_size, 512 * found.st_blocks) <= 2**20
+    if how != "-l":
+        assert ended.detail == "exit code 5: the end"
+
+
 def test_its_output_is_kept_bounded_and_its_last_line_told(site: ThisHost) -> None:
     backend = site.open(output_mib=1.0)
     script = "head -c 3000000 /dev/zero | tr '\\0' x; sleep 1; echo; echo the end; exit 5"
@@ -554,6 +571,17 @@ def test_the_oldest_outputs_go_when_all_are_too_large(site: ThisHost) -> None:
         os.utime(backend.spool.log(f"old@{i}"), (i, i))
     backend = site.open(kept_output_mib=0.7)
     assert sorted(path.stem for path in backend.spool.output.iterdir()) == ["old@2", "old@3"]
+
+
+def test_the_oldest_outputs_go_as_soon_as_new_ones_have_made_them_too_large(site: ThisHost) -> None:
+    """They went after every thousandth job only: 64 GB of them could be there by then."""
+    backend = site.open(kept_output_mib=1.0)
+    for name in "abcd":
+        backend.launch(replace(a_launch(sh("head -c 600000 /dev/zero")), job_id=name))
+        ended = hear(backend, site)
+        assert last(ended).exit_code == 0
+        backend.acknowledge(ended)
+    assert [path.stem for path in backend.spool.output.iterdir()] == ["d@1"]
 
 
 def test_the_log_of_acks_outlives_a_line_cut_short_and_grows_no_further_than_it_must(
