@@ -49,7 +49,7 @@ def test_from_a_dump_to_a_decision(folder: Path) -> None:
     assert "18 &plusmn; 8 job-hours of waiting saved" in text
     assert "9 of 12 users would have waited less" in text
     assert "Borrowing: 21 &plusmn; 8 job-hours of waiting less" in text
-    assert re.search(r"user00</th>.{0,400}?>3 min 32 s<small>more, worse", text)
+    assert re.search(r"user00</th>.{0,400}?>3 min 44 s<small>more, worse", text)
     assert re.search(r"small</th>.{0,300}?>12 s<", text)
 
 
