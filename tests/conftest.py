@@ -6,12 +6,18 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, core, settings
+from hypothesis import HealthCheck, Phase, core, settings
 from hypothesis.vendor import pretty
 
 # How long an example takes says how busy the machine is, and nothing about the code.
+# Who plants bugs (benchmarks.mutants) need not know the smallest example of each.
+shrinks = "PELLUCID_TESTS_SHRINK_NOTHING" not in os.environ
 settings.register_profile(
-    "pellucid", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "pellucid",
+    settings(),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    phases=[phase for phase in Phase if shrinks or phase not in (Phase.shrink, Phase.explain)],
 )
 settings.load_profile("pellucid")
 
