@@ -17,6 +17,7 @@ CHAOS_PG_SEEDS ?= 0:200
 
 chaos: install ## Everything goes wrong that can, on SQLite and PostgreSQL, then real kills; for a night
 	$(BIN)/python -m benchmarks.chaos --seeds $(CHAOS_SEEDS)
+	$(BIN)/python -m benchmarks.chaos --seeds $(CHAOS_PG_SEEDS) --slurm
 	$(BIN)/python -m benchmarks.postgres --bin "$(PG_BIN)" --user "$(PG_USER)" -- \
 	  $(BIN)/python -m benchmarks.chaos --seeds $(CHAOS_PG_SEEDS) --database postgresql
 	$(BIN)/python -m benchmarks.kills
