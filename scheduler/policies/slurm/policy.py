@@ -52,6 +52,7 @@ class Slurm(Policy):
     Attributes:
         site: what it decides by.
         reasons: why jobs wait, as of the last look at them.
+        soon: jobs that Slurm's next pass would start, as of a look between two of them.
     """
 
     name = "slurm"
@@ -68,6 +69,7 @@ class Slurm(Policy):
     ):
         super().__init__(settings, cluster, predictors, quirks)
         self.reasons: dict[str, PendingReason] = {}
+        self.soon: set[str] = set()
         self._asks: dict[str, Ask] = {}
         self._running: dict[str, Running] = {}
         self._names = [str(number) for number in range(len(cluster.nodes()))]
@@ -268,6 +270,7 @@ class Slurm(Policy):
             self._planned = look.planned
         words = self._words | look.words if tries else self._words
         if tries:
+            self.soon |= look.started.keys()
             look.started.clear()
         for job_id, (ranked, shares) in look.started.items():
             queued = waiting.pop(job_id)

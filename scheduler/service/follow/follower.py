@@ -149,7 +149,7 @@ class Follower:
             running=len(snapshot.running),
             waiting=len(snapshot.waiting),
             left_out=len(snapshot.left_out),
-            would_start=sum(d.job_id in snapshot.core.cluster.runs for d in snapshot.decisions),
+            would_start=_starts(snapshot),
             ordered=sum(order.what == PRIORITY for order in orders),
             ms=round((self.clock.now() - now) * 1000),
             cpu_ms=round((time.process_time() - began) * 1000),
@@ -432,3 +432,10 @@ def run_follower(settings: Settings, stopping: Callable[[], bool], holder: str =
         bundle_store=BundleStore(settings.state_dir / "bundles"),
     )
     follower.run(stopping, holder, settings.slurm_interval_s, settings.lease_s)
+
+
+def _starts(snapshot: ClusterSnapshot) -> int:
+    """Jobs that would start now, or in Slurm's next pass."""
+    policy, runs = snapshot.core.policy, snapshot.core.cluster.runs
+    soon = len(policy.soon) if isinstance(policy, SlurmPolicy) else 0
+    return soon + sum(d.job_id in runs for d in snapshot.decisions)

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from scheduler.assembly import CoreSpec, assemble
+from scheduler.backends.slurm.parse import Node, SlurmJob
+from scheduler.backends.slurm.shape import Shape
+from scheduler.backends.slurm.snapshot import build_snapshot
+from scheduler.core.decisions import Action
+from scheduler.core.estimates import Estimator
 from scheduler.policies.slurm.capacity import Capacity
 from scheduler.policies.slurm.clock import Clock, Rhythm
 from scheduler.policies.slurm.limits import Usage, first_hit
 from scheduler.policies.slurm.passes import Passes, Running, Space, in_order, ranks
-from scheduler.policies.slurm.policy import since_calculated
+from scheduler.policies.slurm.policy import Slurm, since_calculated
 from scheduler.policies.slurm.priority import Multifactor
 from scheduler.policies.slurm.site import Ask, Assoc, Limits, Partition, Qos, Share, Site, SiteNode
 
@@ -153,3 +159,19 @@ def test_passes_go_on_from_the_backfill_that_was_last() -> None:
     assert clock.main_due("gpu", NOW + 1.5)
     assert not clock.backfill_due("gpu", NOW + 20.0)
     assert clock.backfill_due("gpu", NOW + 20.5)
+
+
+def test_a_look_between_passes_starts_none_and_says_who_is_next() -> None:
+    nodes = [
+        Node(name, 4, "gpu", ("all",), True, "IDLE", (("gpu", 4),), 8, 64_000) for name in NODES
+    ]
+    shape = Shape.followed(nodes)
+    site = replace(SITE, backfilled=NOW - 10.0)
+    core = assemble(CoreSpec.of(shape.spec, "slurm"), Estimator())
+    jobs = [SlurmJob(n, "PENDING", "ada", "", "all", NOW - 5, priority=9, gpus=4) for n in "1234"]
+    snapshot = build_snapshot(core, shape, jobs, nodes, NOW, by_slurm=True, site=site)
+    assert not [d for d in snapshot.decisions if d.action is Action.START]
+    policy = core.policy
+    assert isinstance(policy, Slurm)
+    assert policy.soon == {"1", "2", "3"}
+    assert snapshot.order == ["1", "2", "3", "4"]
