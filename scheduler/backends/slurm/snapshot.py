@@ -137,8 +137,9 @@ def build_snapshot(
     snapshot.decisions = core.decide(now)
     started = [d.job_id for d in snapshot.decisions if d.job_id in core.cluster.runs]
     left = [queued.job.job_id for queue in core.queues.values() for queued in queue]
-    if by_twin and isinstance(core.policy, SlurmPolicy):
-        left.sort(key=lambda job_id: job_id not in core.policy.soon)
+    if isinstance(core.policy, SlurmPolicy):
+        soon = core.policy.soon
+        left.sort(key=lambda job_id: job_id not in soon)
     snapshot.order = [j for j in started if j in snapshot.waiting] + left
     return snapshot
 
