@@ -190,6 +190,14 @@ class Follower:
             asks=self._asks,
         )
 
+    def _try(self, jobs: Iterable[SlurmJob], now: float) -> ClusterSnapshot:
+        """As if Slurm made its passes now: whoever can start does."""
+        site = replace(self._site, backfilled=None) if self._site is not None else None
+        by_slurm = self._by_slurm
+        return build_snapshot(
+            self._core(), self.shape, jobs, self._nodes, now, by_slurm=by_slurm, site=site
+        )
+
     def _count_unmodelled(self, jobs: Iterable[SlurmJob]) -> None:
         """What of QOS and associations the policy `slurm` leaves out, by what is set."""
         before = self._not_modelled.keys()
@@ -276,7 +284,7 @@ class Follower:
             jobs,
             self.memory,
             snapshot.now,
-            self._draw,
+            self._try,
             self.clock,
             self._own,
             self._renew,
