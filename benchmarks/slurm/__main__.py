@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 from dataclasses import asdict
 from functools import partial
@@ -43,6 +44,7 @@ def main() -> None:
     )
     parser.add_argument("--json", action="store_true", help="accepted: it always prints JSON")
     asked = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that all is taken down
     told: dict[str, Any] = {}
     missed: list[str] = []
     if asked.scenario == "advise":
