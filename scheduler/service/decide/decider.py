@@ -215,13 +215,19 @@ class Decider:
         )
 
     def recover(self) -> None:
-        """Repeat what was decided and may not have been done; notice what is gone."""
-        begun = self.backend.begun()
-        gone = [
-            Report(r.job_id, r.attempt, Happened.LOST, self.backend.now(), detail="not to be found")
-            for r in self.state.ledger.holding.values()
-            if not r.waits_to_begin and (r.job_id, r.attempt) not in begun
-        ]
+        """Repeat what was decided and may not have been done; notice what is gone.
+
+        What the log has is true, whether a pass covers it or not: after a power cut the backend may
+        know less of what began and ended than it has told.
+        """
+        begun, told = self.backend.begun(), self.state.reported()
+        gone = []
+        for r in self.state.ledger.holding.values():
+            key = r.job_id, r.attempt
+            there = key in begun or (r.waits_to_begin and key not in told)
+            if not there and told.get(key) not in OVER:
+                detail = "not to be found"
+                gone.append(Report(*key, Happened.LOST, self.backend.now(), detail=detail))
         self._append([_event_of(report) for report in gone])
         for record in self.state.launches():
             self._launch(record)
@@ -470,6 +476,7 @@ _KINDS = {
     Happened.LOST: Kind.LOST,
     Happened.NOT_STARTED: Kind.NOT_STARTED,
 }
+OVER = frozenset(kind for what, kind in _KINDS.items() if what.final)
 
 
 def _shown(body: Mapping[str, Any]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.policy import Policy
 from scheduler.service.log.header import LogHeader, known
-from scheduler.service.log.ledger import Ledger
+from scheduler.service.log.ledger import REPORTS, Ledger
 from scheduler.service.log.nodes import node_of, well_formed
 from scheduler.service.log.present import Present
 from scheduler.service.log.record import Record, first_row, indices, profile_of
@@ -295,9 +295,19 @@ class State:
 
     # --- what is to be done -----------------------------------------------------------------
 
+    def reported(self) -> dict[tuple[str, int], Kind]:
+        """Attempts of which something was reported that no pass covers yet, each with the last."""
+        told = (event for event in self._pending if event.kind in REPORTS)
+        return {(event.job_id, event.body["attempt"]): event.kind for event in told}
+
     def launches(self) -> list[Record]:
-        """Records whose attempt was decided and not yet reported begun, in order of decision."""
-        waiting = [r for r in self.ledger.holding.values() if r.waits_to_begin]
+        """Records whose attempt was decided and never reported begun, in order of decision."""
+        told = self.reported()
+        waiting = [
+            r
+            for r in self.ledger.holding.values()
+            if r.waits_to_begin and (r.job_id, r.attempt) not in told
+        ]
         return sorted(waiting, key=lambda r: r.granted)
 
     def launch(self, record: Record) -> Launch:

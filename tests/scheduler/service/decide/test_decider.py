@@ -282,6 +282,25 @@ class TestRestart:
         desk.turn()
         assert desk.phase("a") == "lost"
 
+    @pytest.mark.parametrize(("ran", "phase"), [(True, "ended"), (False, "lost")])
+    def test_what_was_reported_and_no_pass_knows_is_not_begun_again(
+        self, desk: Desk, ran: bool, phase: str
+    ) -> None:
+        desk.submit("a")
+        desk.turn()
+        reports = [Event(Kind.STARTED, START, "a", body={"attempt": 1})]
+        if ran:
+            body = {"attempt": 1, "state": "completed", "ran_s": 60.0, "exit_code": 0}
+            reports.append(Event(Kind.ENDED, START + 60.0, "a", body=body))
+        desk.store.append(reports)
+        desk.world.begun.clear()  # a power cut: what the backend had on disk is gone
+        desk.restart()
+        desk.until_idle()
+        assert desk.phase("a") == phase
+        assert not desk.world.begun
+        assert desk.kinds("a").count("lost") == (not ran)
+        assert clean(desk)
+
     def test_what_was_decided_and_not_begun_begins_and_is_not_lost(self, desk: Desk) -> None:
         desk.submit("a")
         launch, SimulatedBackend.launch = SimulatedBackend.launch, lambda *_: None  # type: ignore[method-assign]
