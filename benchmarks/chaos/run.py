@@ -345,7 +345,9 @@ class Simulation:
         host.loses_power(self.kernel.clock, off_s)
         if draw.random() < 0.25:  # another machine, and the state folder from its backup
             shutil.rmtree(self.settings.state_dir / "local", ignore_errors=True)
-            self.note("restored", host=host.name)
+            store = Store(self.url)
+            self.note("restored", host=host.name, seq=store.last_seq())
+            store.close()
 
     def _power_fails(self, process: Process, _: str) -> None:
         """As this process gets no further."""

@@ -13,7 +13,8 @@ of the service is imported here.
               unknown (whoever stood by it died as it ended)
     decides   the process `holder` decides, under `term`; said again at least every second
     started, died, frozen, clock, fault, power, ...   what happened to processes and machines
-    restored  a machine was replaced, its state folder from a backup: what ran there is not known
+    restored  a machine was replaced, what ran there is not known; `seq`: of the log's last event,
+              which is all that there is in the backup
     log       an event of the service's log: seq, kind, job, actor, cause, body
     decision  of a pass: event (its seq), job, action, nodes
     node      one of those there are when all is over: node, vc

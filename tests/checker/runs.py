@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
+from math import inf
 
 from tests.checker.history import OVER, STARTS, Entry, History
 
 JOBS_PER_GPU = 2  # docs: GPU sharing capacity
+REPORTS = "started", "observed", "profiled", "ended", "lost", "not_started"
 
 
 def nothing_is_lost(history: History) -> list[str]:
@@ -45,14 +47,16 @@ def nothing_runs_twice(history: History) -> list[str]:
 
 
 def _forgotten(history: History, begun: Entry) -> bool:
-    """It ended with its machine, before the log said that it had begun, and what was known of it
-    there is not in a backup."""
-    key, lost = (begun["job"], begun["attempt"]), {one["at"] for one in history.by["restored"]}
-    ends = [e["at"] for e in history.ended if (e["job"], e["attempt"]) == key]
-    again = sum((one["job"], one["attempt"]) == key for one in history.began)
-    said = sum(e["body"].get("attempt") == key[1] for e in history.events(key[0], "started"))
-    after = [at for at in ends if at >= begun["at"]]
-    return said < again and bool(after) and any(abs(min(after) - at) < 0.5 for at in lost)
+    """It began on a machine that was replaced, and the backup does not say so: it begins again."""
+    told = [
+        e["seq"]
+        for e in history.events(begun["job"], *REPORTS)
+        if e["body"].get("attempt") == begun["attempt"]
+    ]
+    return any(
+        begun["at"] < one["at"] and not any(seq <= one["seq"] for seq in told)
+        for one in history.by["restored"]
+    )
 
 
 def _looks(history: History, job: str) -> int:
@@ -105,9 +109,14 @@ def ends_are_what_they_were(history: History) -> list[str]:
 
 
 def _held(history: History) -> list[tuple[Entry, float]]:
-    """Every attempt that ran, with when it ended."""
-    ends = {(one["job"], one["attempt"]): one["at"] for one in history.ended}
-    return [(one, ends.get((one["job"], one["attempt"]), float("inf"))) for one in history.began]
+    """Every attempt that ran, with when it ended: an attempt that a backup forgot, each time."""
+    ends: dict[tuple[str, int], list[float]] = defaultdict(list)
+    for one in history.ended:
+        ends[one["job"], one["attempt"]].append(one["at"])
+    return [
+        (one, min((at for at in ends[one["job"], one["attempt"]] if at >= one["at"]), default=inf))
+        for one in history.began
+    ]
 
 
 def gpus_are_not_given_too_often(history: History) -> list[str]:

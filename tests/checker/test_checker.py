@@ -64,6 +64,26 @@ def test_a_right_history_is_passed() -> None:
     assert check(right()) == []
 
 
+def restored(seq: int) -> Records:
+    """The job begins; its machine is replaced, with a log up to `seq`; the job begins again."""
+    records = right()
+    end = records.index(a(records, "ended"))
+    records[end] |= {"at": 2.5, "reason": "lost"}
+    records.insert(end + 1, {"what": "restored", "at": 2.6, "host": "one", "seq": seq})
+    records[end + 2 : end + 2] = ran("a", 2.8, 3.0)
+    for kind in ("started", "ended"):
+        a(records, "log", kind=kind)["body"]["attempt"] = 1
+    return records
+
+
+def test_what_no_backup_says_began_begins_again() -> None:
+    assert check(restored(4)) == []
+
+
+def test_what_a_backup_says_began_does_not() -> None:
+    assert check(restored(5)) == ["a began 2 times: [(1, 'run'), (1, 'run')]"]
+
+
 def a(records: Records, what: str, **said: Any) -> dict[str, Any]:
     """The first record that says so."""
     return next(
