@@ -20,6 +20,7 @@ from benchmarks.chaos.changes import diverged, make_bundles
 from benchmarks.chaos.kernel import EPOCH, active
 from benchmarks.chaos.run import PEOPLE, Plan, Run, Simulation
 from benchmarks.chaos.slurm import Commands, InFront
+from scheduler.backends.events import Event, Kind
 from scheduler.service import app as apps
 from scheduler.service import backends, metrics
 from scheduler.service.analyst import process as analysts
@@ -110,6 +111,7 @@ class Bench:
         _install_supervisor(patches)
         _install_app(patches)
         _watch(patches)
+        _watch_orders(patches)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -197,6 +199,21 @@ def _watch(patches: system.Patches) -> None:
     patches.put(Decider, "turn", turned)
     locks = {name: getattr(fcntl, name) for name in ("LOCK_EX", "LOCK_SH", "LOCK_NB")}
     patches.put(lines, "fcntl", SimpleNamespace(flock=system.flock, **locks))
+
+
+def _watch_orders(patches: system.Patches) -> None:
+    """What is ordered is noted when its event is committed."""
+    append = Store.append
+
+    def appended(self: Store, *args: Any, **more: Any) -> list[Event]:
+        done = append(self, *args, **more)
+        if active() is not None:
+            for event in done:
+                if event.kind is Kind.ORDERED and "priority" in event.body:
+                    PLAYED[0].note("ordered", job=event.job_id, priority=event.body["priority"])
+        return done
+
+    patches.put(Store, "append", appended)
 
 
 def quiet() -> None:

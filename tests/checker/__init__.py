@@ -19,9 +19,10 @@ of the service is imported here.
     decision  of a pass: event (its seq), job, action, nodes
     node      one of those there are when all is over: node, vc
     final     a job as the service shows it when all is over
-    batch, batch_held, batch_said, update, row, batch_is   in front of Slurm: a job is submitted,
-              held or given a comment by people; its priority or comment is changed by the service;
-              it is shown so; it is so in Slurm after the service was stopped
+    batch, batch_held, batch_said, ordered, update, row, batch_is   in front of Slurm: a job is
+              submitted, held or given a comment by people; an ORDERED event is committed; a
+              priority or comment is changed by the service; it is shown so; it is so in Slurm after
+              the service was stopped
 """
 
 from __future__ import annotations

@@ -12,26 +12,38 @@ STALE_S = 10.0  # what a user did so long before an order is known to who gives 
 
 
 def changes_are_events_first(history: History) -> list[str]:
-    """Each priority that was given is an ORDERED event."""
-    said = Counter((e["job"], e["body"].get("priority")) for e in history.log
-                   if e["kind"] == "ordered")  # fmt: skip
-    given = Counter((one["job"], one["priority"]) for one in history.by["update"]
-                    if one["mark"] and one["priority"] is not None)  # fmt: skip
-    return [
-        f"job {job} was given priority {priority} {times} times; {said[job, priority]} are logged"
-        for (job, priority), times in given.items()
-        if times > said[job, priority]
+    """Each priority that was given was an ORDERED event before, and is one in the log."""
+    found = []
+    logged = Counter((e["job"], e["body"].get("priority")) for e in history.log
+                     if e["kind"] == "ordered")  # fmt: skip
+    said: Counter[tuple[str, int]] = Counter()
+    for one in history.records:
+        if one["what"] == "ordered":
+            said[one["job"], one["priority"]] += 1
+        elif one["what"] == "update" and one["mark"] and one["priority"] is not None:
+            change = one["job"], one["priority"]
+            said[change] -= 1
+            logged[change] -= 1
+            if said[change] < 0:
+                found.append(f"job {change[0]} was given priority {change[1]} before it was said")
+    return found + [
+        f"job {job} was given priority {priority} {-left} times more than is logged"
+        for (job, priority), left in logged.items()
+        if left < 0
     ]
 
 
 def nobody_is_lifted_above_all(history: History) -> list[str]:
     """The priorities there are are dealt anew: none is above what one of them had."""
-    most = max((one["priority"] for one in history.by["batch"]), default=0)
-    return [
-        f"job {one['job']} was lifted to {one['priority']}, and none had more than {most}"
-        for one in history.by["update"]
-        if (one["priority"] or 0) > most
-    ]
+    most, found = 0, []
+    for one in history.records:
+        if one["what"] == "batch":
+            most = max(most, one["priority"])
+        elif one["what"] == "update" and (one["priority"] or 0) > most:
+            found.append(
+                f"job {one['job']} was lifted to {one['priority']}, and none had more than {most}"
+            )
+    return found
 
 
 def held_jobs_and_the_sites_words_are_left(history: History) -> list[str]:

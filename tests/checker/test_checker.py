@@ -263,6 +263,7 @@ def in_front() -> Records:
         {"what": "begins", "at": 0.0, "slurm": True},
         {"what": "batch", "at": 1.0, "job": "1", "priority": 10},
         {"what": "batch", "at": 1.0, "job": "2", "priority": 20},
+        {"what": "ordered", "at": 60.0, "job": "1", "priority": 20},
         ordered(),
         {"what": "row", "at": 90.0, "job": "1", "phase": "queued"},
         {"what": "batch_is", "job": "1", "state": "PENDING", "priority": 10, "own": 10,
@@ -273,8 +274,17 @@ def in_front() -> Records:
 
 
 IN_FRONT = [
-    ("0 are logged", without("log", kind="ordered")),
+    ("1 times more than is logged", without("log", kind="ordered")),
+    ("before it was said", lambda h: h.append(h.pop(h.index(a(h, "ordered"))))),
+    ("before it was said", add(ordered(), a_line(4, "ordered", "1", priority=20) | {"at": 100.0})),
     ("none had more than 20", with_("update", {"priority": 21})),
+    (
+        "to 1000, and none",
+        lambda h: [
+            a(h, "update").update(priority=1000),
+            h.append({"what": "batch", "at": 70.0, "job": "3", "priority": 1000}),
+        ],
+    ),
     ("was held, and was given", add({"what": "batch_held", "job": "1", "at": 40.0})),
     ("the site's own", add({"what": "batch_said", "job": "1", "at": 40.0})),
     ("left behind", with_("batch_is", {"comment": "pellucid: GpusBusy"})),
