@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 Release = tuple[int, int]
@@ -19,6 +20,10 @@ OLDEST: Release = (22, 5)
 NEWEST: Release = (26, 5)  # whose changes were read
 RUN: tuple[Release, ...] = (OLDEST,)  # on real daemons, by `make slurm-test`
 UNLIMITED = 0xFFFFFFFF
+# what came with data_parser v0.0.39, v0.0.40, and so on
+_PARSERS: tuple[Release, ...] = (
+    (23, 2), (23, 11), (24, 5), (24, 11), (25, 5), (25, 11), (26, 5),
+)  # fmt: skip
 
 _COUNTS = (
     "array_job_id", "array_max_tasks", "array_task_id", "cpus", "max_nodes", "memory_per_cpu",
@@ -50,8 +55,10 @@ def _counts(job: Json) -> Json:
 def _moments(job: Json) -> Json:
     """v0.0.40: moments are such objects as well; the state is a list, with its flags."""
     plain = {name: _plain(job[name]) for name in _MOMENTS if name in job}
-    states = [str(word) for word in job["job_state"]]
-    return job | plain | {"job_state": next((f for f in _FLAGS if f in states), states[0])}
+    states = job["job_state"]
+    if not isinstance(states, list):
+        raise TypeError(f"state {states!r} where a release since 23.11 has a list")
+    return job | plain | {"job_state": next((f for f in _FLAGS if f in states), str(states[0]))}
 
 
 # 24.05 to 26.05 (v0.0.41 to v0.0.45) took away and added fields that nothing here reads.
@@ -67,17 +74,24 @@ def job_as_first(job: Json, release: Release) -> Json:
     return job
 
 
-def _plain(value: Any) -> int | None:
+def _plain(value: Any) -> Any:
+    """With ``+complex`` in DataParserParameters numbers are plain; where there is none, null or
+    false, and ``Infinity``."""
     if not isinstance(value, Mapping):
-        raise TypeError(f"{value!r} where a release since 23.02 has an object")
+        return UNLIMITED if value in ("Infinity", inf) else None if value is False else value
     if value.get("infinite"):
         return UNLIMITED
     return int(value["number"]) if value.get("set") else None
 
 
 def release_of(answer: Mapping[str, Any]) -> Release:
-    """The release that printed an answer in JSON, by its ``meta``."""
+    """The release in whose shape an answer in JSON is, by its ``meta``: DataParserParameters may
+    name the parser of an older one."""
     meta = answer["meta"]
+    parser = re.search(r"v0\.0\.(\d+)", str((meta.get("plugin") or {}).get("data_parser") or ""))
+    if parser is not None:
+        number = int(parser[1]) - 39
+        return _PARSERS[min(number, len(_PARSERS) - 1)] if number >= 0 else OLDEST
     version = (meta.get("slurm") or meta["Slurm"])["version"]
     return int(version["major"]), int(version["minor"])
 

@@ -63,6 +63,33 @@ def test_a_release_newer_than_all_is_read_as_the_newest() -> None:
     assert parse.jobs(json.dumps(told)) == jobs("22.05")
 
 
+@pytest.mark.parametrize("release", ["24.05", "24.11"])
+@pytest.mark.parametrize(("parser", "shape"), [("v0.0.39", "23.02"), ("v0.0.40", "23.11")])
+def test_an_older_parser_that_a_site_names_is_read_in_its_own_shape(
+    release: str, parser: str, shape: str
+) -> None:
+    told = printed(release) | {"jobs": printed(shape)["jobs"]}
+    told["meta"]["plugin"]["data_parser"] = f"data_parser/{parser}"
+    assert parse.jobs(json.dumps(told)) == jobs("22.05")
+
+
+def as_complex(value: Any) -> Any:
+    """As `DataParserParameters=+complex` has a number: plain, null or Infinity."""
+    if isinstance(value, dict) and "infinite" in value:
+        return "Infinity" if value["infinite"] else value["number"] if value["set"] else None
+    return value
+
+
+@pytest.mark.parametrize("release", RELEASES[1:])
+def test_numbers_that_a_site_has_printed_plain_are_read(release: str) -> None:
+    told = printed(release)
+    told["jobs"] = [{name: as_complex(job[name]) for name in job} for job in told["jobs"]]
+    assert parse.jobs(json.dumps(told)) == jobs("22.05")
+    (unlimited,) = {job.time_limit_s for job in jobs(release, time_limit="Infinity")}
+    assert unlimited is None
+    assert all(job.eligible is None for job in jobs("24.11", eligible_time=False))
+
+
 @pytest.mark.parametrize(
     ("flags", "state"),
     [
