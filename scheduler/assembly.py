@@ -150,6 +150,8 @@ def _folds(spec: CoreSpec, policy: Policy | type[Policy]) -> bool:
     partition = spec.profiling
     if partition is None or not policy.profiles_waiting:
         return False
+    if any(lent > spec.cluster.vcs.get(vc, 0) for vc, lent in partition.nodes.items()):
+        return False  # no virtual cluster has so many: lending them is an error
     return _share(partition, spec.cluster) > partition.largest_share
 
 
@@ -167,10 +169,10 @@ def folded_note(spec: CoreSpec) -> str | None:
     if not spec.folded or spec.profiling is None:
         return None
     count = sum(spec.profiling.nodes.values())
-    share = _share(spec.profiling, spec.cluster)
+    percent = round(100 * _share(spec.profiling, spec.cluster), 1)
     named = "1 node is" if count == 1 else f"{count} nodes are"
     return (
-        f"{named} named for profiling, {share:.0%} of the GPUs: too large a share of this cluster "
+        f"{named} named for profiling, {percent:g}% of the GPUs: too large a share of this cluster "
         f"for {spec.policy}, which uses them for ordinary jobs and learns profiles where jobs run "
         f"(profiling.largest_share is {spec.profiling.largest_share:g}; 1: always profile)."
     )

@@ -36,6 +36,21 @@ def test_it_is_said_with_its_share() -> None:
     said = folded_note(spec_of(4))
     assert said is not None
     assert "1 node is named for profiling, 25% of the GPUs" in said
+    assert ", 8.3% of the GPUs: too large" in (folded_note(spec_of(12)) or "")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "why"),
+    [({"a": 9}, "vc 'a' has 4 nodes and cannot lend 9"), ({"a": 2, "c": 1}, "no such vc")],
+)
+def test_more_nodes_than_there_are_is_an_error_and_no_large_share(
+    nodes: dict[str, int], why: str
+) -> None:
+    partition = ProfilingPartition(nodes=nodes)
+    spec = CoreSpec.of(ClusterSpec({"a": 4, "b": 1}), profiling=partition)
+    assert folded_note(spec) is None
+    with pytest.raises(ValueError, match=why):
+        profiling_nodes(spec)
 
 
 def test_who_profiles_every_job_first_keeps_its_partition() -> None:
