@@ -38,26 +38,37 @@ def read_shape(settings: Settings) -> Shape:
 
 
 def notes(settings: Settings, policy: str) -> list[str]:
-    """What an administrator is to know of a followed Slurm, a line each: of its release, and what
-    of its QOS and associations the policy `slurm` leaves out."""
-    from scheduler.backends.slurm.site import config_of, read_site
-    from scheduler.backends.slurm.table import Table
-    from scheduler.backends.slurm.versions import caution, release_in
-    from scheduler.policies.slurm.limits import unmodelled, unmodelled_words
+    """What an administrator is to know of a followed Slurm, a line each: of its release, and, where
+    the policy `slurm` answers, what of its QOS and associations that leaves out."""
+    slurm = slurm_of(settings)
+    return _of_release(slurm) + (_left_out(slurm, settings) if policy == "slurm" else [])
 
-    slurm, parts = slurm_of(settings), set(filter(None, settings.slurm_partitions.split(",")))
+
+def _of_release(slurm: Slurm) -> list[str]:
+    from scheduler.backends.slurm.site import config_of
+    from scheduler.backends.slurm.versions import caution, release_in
+
     try:
         config = config_of(slurm.read("scontrol", "show", "config"))
-        told = caution(release_in(config.get("SLURM_VERSION", "")))
-        found = [f"Slurm {told}."] if told else []
-        if policy != "slurm":
-            return found
+    except (SlurmDown, SlurmError, ParseError) as error:
+        return [f"Which release of Slurm this is, and whether it was tried, is not known: {error}"]
+    told = caution(release_in(config.get("SLURM_VERSION", "")))
+    return [f"Slurm {told}."] if told else []
+
+
+def _left_out(slurm: Slurm, settings: Settings) -> list[str]:
+    from scheduler.backends.slurm.site import read_site
+    from scheduler.backends.slurm.table import Table
+    from scheduler.policies.slurm.limits import unmodelled, unmodelled_words
+
+    parts = set(filter(None, settings.slurm_partitions.split(",")))
+    try:
         jobs = Table(slurm).jobs()
         mine = [job for job in jobs if not parts or parts & set(job.partition.split(","))]
         left_out = unmodelled(read_site(slurm, slurm.nodes()), mine)
     except (SlurmDown, SlurmError, ParseError) as error:
         return [f"What the policy slurm leaves out of QOS and associations is not known: {error}"]
-    return found + [unmodelled_words(*one) for one in left_out.items()]
+    return [unmodelled_words(*one) for one in left_out.items()]
 
 
 def open_backend(

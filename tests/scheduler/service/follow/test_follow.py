@@ -27,6 +27,7 @@ from scheduler.core.rules import PolicyViolation
 from scheduler.explain.words import duration
 from scheduler.service.api.explanation import explain
 from scheduler.service.api.stories import story_of
+from scheduler.service.backends import notes
 from scheduler.service.follow.erase import erase
 from scheduler.service.follow.follower import NODES_EVERY, Follower
 from scheduler.service.follow.orders import AGAIN_S, COMMENT_S, OURS, release_all
@@ -41,6 +42,7 @@ from scheduler.service.log.store.visibility import Role, Viewer
 from scheduler.service.pages.board import board
 from scheduler.service.pages.queries import PageQueries
 from scheduler.service.pages.story import page_of
+from scheduler.service.settings import Settings
 
 NOW = 1_790_000_000.5
 EVERYTHING = {"nodes": ("n1", "n2"), "held_gpus": ((0, 1, 2, 3), (0, 1, 2, 3))}
@@ -536,6 +538,32 @@ def test_serve_says_at_its_start_what_the_policy_slurm_leaves_out(
     told.says["qos"] = "odd"
     (line,) = said()
     assert "is not known: sacctmgr printed 'odd'" in line
+
+
+@pytest.mark.parametrize(
+    ("policy", "lines"),
+    [
+        ("pellucid", ["Which release of Slurm this is, and whether it was tried"]),
+        ("slurm", ["Which release of Slurm", "What the policy slurm leaves out of QOS and"]),
+    ],
+)
+def test_a_slurm_that_is_down_leaves_unknown_what_is_said_of_it_and_no_more(
+    monkeypatch: pytest.MonkeyPatch, policy: str, lines: list[str]
+) -> None:
+    told = Told()
+
+    def down(*_: str) -> str:
+        raise SlurmDown("no answer")
+
+    monkeypatch.setattr(told, "read", down)
+    monkeypatch.setattr("scheduler.service.backends.slurm_of", lambda _: told)
+    monkeypatch.setattr("scheduler.backends.slurm.table.Table.jobs", lambda _: [])
+    given: dict[str, Any] = {"backend": "slurm", "auth": "off"}
+    said = notes(Settings(**given), policy)
+    assert len(said) == len(lines)
+    for line, start in zip(said, lines, strict=True):
+        assert line.startswith(start)
+        assert line.endswith("is not known: no answer")
 
 
 def test_associations_of_one_partition_are_among_what_is_left_out() -> None:
