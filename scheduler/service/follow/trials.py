@@ -184,7 +184,7 @@ class Trials:
         if job.id in snapshot.left_out:
             return _told(None, None, 0, "", snapshot.left_out[job.id])
         started = {d.job_id for d in snapshot.decisions if d.action is Action.START}
-        if job.id in started | policy.soon:
+        if job.id in started:
             return _told(self.now, self.now, 1, "", "it would start at once")
         futures = Futures(snapshot.core, self.memory, self.now)
         made = futures.forecast(

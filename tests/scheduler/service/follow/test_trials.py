@@ -36,6 +36,19 @@ def test_what_is_tried_without_multifactor_keeps_its_place_in_line() -> None:
     assert "with 2 GPUs" in [one["words"] for one in tried if not one["reason"]]
 
 
+def test_between_passes_a_job_that_the_next_one_would_start_is_said_to_start_at_once() -> None:
+    scene = Scene(None, "slurm", order=False)
+    scene.slurm.has = [replace(node, cpus=8, types=(("", 4),)) for node in scene.slurm.has]
+    scene.slurm.says["sdiag"] = f"Last cycle when: Mon Sep 21 ({int(scene.now - 10)})"
+    scene.look(job(scene, 1, 4, 1.0))
+    assert scene.follower._last is not None
+    assert not scene.follower._last[0].core.cluster.runs  # job 1 is to start then, on one node
+    for gpus, at_once in ((4, True), (8, False)):
+        asked = {"options": ["-p", "main", "-N", str(gpus // 4), "--gres=gpu:4", "-t", "60"]}
+        (told,) = scene.follower.answer(ETA, asked | {"user": "ada"})["tried"]
+        assert (told["why"] == "it would start at once") is at_once, told
+
+
 def test_partitions_that_there_is_no_time_for_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene(None, "slurm", order=False)
     names = [f"p{number}" for number in range(15)]
