@@ -19,6 +19,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 REQUEST_S = 10.0  # a request must have arrived whole so long after its connection, or the last one
 ANSWER_S = 30.0  # so long may a client take none of an answer that waits for it
+LOOKS = 10  # within that time, at how much of it is left
 HEAD_BYTES = 65_536  # of a request without its body, at most
 RESERVED = 128  # descriptors kept for the database, files and answers
 MOST_FILES = 65_536
@@ -33,7 +34,7 @@ class Connections:
         most: connections at once, of all kinds; beyond, the oldest idle one of the address that has
             most of them is closed.
         request_s: how long a connection may take for a whole request.
-        answer_s: how long it may keep an answer waiting.
+        answer_s: how long it may take nothing of an answer that waits for it.
         closed: a shared ctypes number that counts connections closed so, for `/metrics`.
     """
 
@@ -117,6 +118,8 @@ class Guarded(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         self._head = 0
         super().on_message_complete()
+        if self.flow.write_paused:  # what it asks next takes nothing of the answer before
+            return
         if self._answering:
             self._done_waiting()
         else:  # it was answered before it had come whole
@@ -124,18 +127,19 @@ class Guarded(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        if not self.transport.is_closing() and not self._answering:
+        if not self.transport.is_closing() and not self._answering and not self.flow.write_paused:
             self._wait(self.counted.request_s)
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        if self._answering:
-            self._wait(self.counted.answer_s)
+        self._wait_taken()
 
     def resume_writing(self) -> None:
         super().resume_writing()
         if self._answering:
             self._done_waiting()
+        elif not self.transport.is_closing():
+            self._wait(self.counted.request_s)
 
     @property
     def _answering(self) -> bool:
@@ -146,6 +150,22 @@ class Guarded(HttpToolsProtocol):
         self._done_waiting()
         self.counted.idle(self)
         self._deadline = self.loop.call_later(most_s, self.counted.close, self)
+
+    def _wait_taken(self) -> None:
+        self._done_waiting()
+        self.counted.idle(self)
+        self._look(self.transport.get_write_buffer_size(), LOOKS)
+
+    def _look(self, left: int, looks: int) -> None:
+        """Close it when at so many looks nothing was taken of what is left, in bytes."""
+        now = self.transport.get_write_buffer_size()
+        if now < left:
+            self._wait_taken()
+        elif looks == 0:
+            self.counted.close(self)
+        else:
+            every_s = self.counted.answer_s / LOOKS
+            self._deadline = self.loop.call_later(every_s, self._look, now, looks - 1)
 
     def _done_waiting(self) -> None:
         self.counted.busy(self)

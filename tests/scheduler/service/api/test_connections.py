@@ -95,15 +95,19 @@ def test_one_that_asks_again_and_again_is_not(service: Service) -> None:
             assert one.recv(4096).startswith(b"HTTP/1.1 200")
 
 
+WHOLE = 32 * 2**20
+PARTS = {"/large": 512, "/few": 2, "/one": 1}
+
+
 async def answer(scope: Any, receive: Any, send: Any) -> None:
-    """Answers /early before it has read the body, /slow after a while, /large with 32 MiB."""
+    """Answers /early before it has read the body, /slow after a while, PARTS with 32 MiB."""
     if scope["type"] != "http":
         return
-    if scope["path"] == "/large":
+    if parts := PARTS.get(scope["path"]):
         await send({"type": "http.response.start", "status": 200, "headers": []})
-        for left in reversed(range(512)):
-            part = {"type": "http.response.body", "body": bytes(65536), "more_body": left > 0}
-            await send(part)
+        body = bytes(WHOLE // parts)
+        for left in reversed(range(parts)):
+            await send({"type": "http.response.body", "body": body, "more_body": left > 0})
         return
     if scope["path"] == "/slow":
         await asyncio.sleep(2.5)
@@ -158,24 +162,47 @@ def test_a_crowd_that_takes_no_answer_locks_nobody_out() -> None:
         assert all(map(closed, crowd[:40]))
 
 
-def test_an_answer_that_is_not_taken_is_given_up_and_a_slow_one_is_not() -> None:
+def came(count: Any) -> bool:
+    """Whether a connection is closed in time."""
+    until = time.monotonic() + GRACE_S
+    while not count.value and time.monotonic() < until:
+        time.sleep(0.1)
+    return bool(count.value)
+
+
+@pytest.mark.parametrize("path", sorted(PARTS))
+def test_an_answer_that_is_not_taken_is_given_up_and_a_slow_one_is_not(path: str) -> None:
+    """However few its parts: a slow reader of a large body was cut as one that asks nothing."""
+    count, said = RawValue("Q"), LARGE.replace(b"/large", path.encode())
+    with (
+        served(Bare(), Connections(20, 1.0, count, answer_s=1.0)) as address,
+        ExitStack() as stack,
+    ):
+        slow, stuck = connected(stack, address, said), connected(stack, address, said)
+        taken = 0
+        while taken < WHOLE:
+            more = slow.recv(2**19)
+            assert more, f"closed after {taken} bytes"
+            taken += len(more)
+            time.sleep(0.05)
+        assert came(count)
+        kept = 0
+        while more := stuck.recv(2**19):
+            kept += len(more)
+        assert kept < WHOLE, "it had time without an end"
+
+
+def test_asking_more_does_not_keep_an_answer_that_is_not_taken() -> None:
+    """The time ended with the next request, and the connection was held without an end."""
     count = RawValue("Q")
     with (
         served(Bare(), Connections(20, 3600.0, count, answer_s=1.0)) as address,
         ExitStack() as stack,
     ):
-        slow, stuck = connected(stack, address, LARGE), connected(stack, address, LARGE)
-        taken = 0
-        while taken < 32 * 2**20:
-            more = slow.recv(2**20)
-            assert more, f"closed after {taken} bytes"
-            taken += len(more)
-            time.sleep(0.05)
-        until = time.monotonic() + GRACE_S
-        while not count.value and time.monotonic() < until:
-            time.sleep(0.1)
-        assert count.value == 1
-        assert closed(stuck)
+        stuck = connected(stack, address, LARGE)
+        time.sleep(0.5)  # the answer fills what there is room for
+        stuck.sendall(LARGE)
+        assert came(count)
 
 
 HEAD = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n"
