@@ -8,6 +8,7 @@ every process of the machine, slower but complete, for when nothing may be misse
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import signal
 import time
@@ -23,12 +24,19 @@ SYS_KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "ppc64le": 271, "s3
 
 
 def leave_session_keyring() -> None:
-    """Have an empty one instead, of this user: it is inherited, whoever a process becomes. Nothing
-    where keys are not kept, or keyctl(2) is not known."""
+    """Have an empty one instead: it is inherited, whoever a process becomes. Nothing where keys
+    are not kept or not to be had, or keyctl(2) is not known.
+
+    It counts against this user's keys; raises OSError where they are too many.
+    """
     number = SYS_KEYCTL.get(os.uname().machine)
-    if number is not None:
-        join = 1
-        ctypes.CDLL(None).syscall(number, join, None)
+    if number is None:
+        return
+    join = 1
+    if ctypes.CDLL(None, use_errno=True).syscall(number, join, None) == -1:
+        error = ctypes.get_errno()
+        if error not in (errno.ENOSYS, errno.EPERM):
+            raise OSError(error, os.strerror(error), "session keyring")
 
 
 def prctl(option: int, value: int) -> None:

@@ -103,6 +103,7 @@ class Shim(Guardian):
         config = self.config
         self.account = Account.named(config["user"]) if config["user"] else None
         if self.account is not None:
+            _leave_keyring()  # as root: the account may have no key left to make
             os.fchown(self.output, self.account.uid, self.account.gid)
             config["env"] = {**config["env"], **self.account.environment()}
             config["cwd"] = config["cwd"] or self.account.home
@@ -150,10 +151,16 @@ class Account:
         with contextlib.suppress(PermissionError):
             os.setuid(0)
             os._exit(1)  # it must not have been possible
-        procs.leave_session_keyring()
 
     def environment(self) -> dict[str, str]:
         return {"HOME": self.home, "USER": self.name, "LOGNAME": self.name, "SHELL": self.shell}
+
+
+def _leave_keyring() -> None:
+    try:
+        procs.leave_session_keyring()
+    except OSError as error:
+        raise Refused(f"cannot be given a session keyring of its own: {error.strerror}") from None
 
 
 def _refusal(number: int, where: str, config: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import json
@@ -238,21 +239,70 @@ def test_ones_own_name_changes_nothing(site: ThisHost) -> None:
     assert text.split() == [os.environ["PATH"], os.environ["HOME"]]
 
 
-@as_root
-@pytest.mark.skipif(
+with_keys = pytest.mark.skipif(
     platform.machine() not in procs.SYS_KEYCTL or not Path("/proc/keys").exists(),
     reason="needs a kernel that keeps keys, and the number of keyctl(2) on this machine",
 )
-def test_another_user_does_not_have_the_keys_of_who_started_the_service(site: ThisHost) -> None:
-    """Kerberos tickets lie in session keyrings, which are inherited whoever one becomes."""
+
+
+def add_key(name: str) -> bool:
+    """Into the session keyring; whether there was room for it."""
+    key = (b"user", name.encode(), b"secret", 6, SESSION_KEYRING)
+    added: int = ctypes.CDLL(None).syscall(procs.SYS_KEYCTL[platform.machine()] - 2, *key)
+    return added > 0
+
+
+@as_root
+@with_keys
+@pytest.mark.parametrize("others", ["none", "all that it may have"])
+def test_another_user_does_not_have_the_keys_of_who_started_the_service(
+    site: ThisHost, others: str
+) -> None:
+    """Kerberos tickets lie in session keyrings, which are inherited whoever one becomes; it kept
+    them where its account had so many keys that it could make no keyring."""
     procs.leave_session_keyring()  # of this test, for one of its own
-    libc = ctypes.CDLL(None, use_errno=True)
-    key = (b"user", b"canary-key", b"secret", 6, SESSION_KEYRING)
-    assert libc.syscall(procs.SYS_KEYCTL[platform.machine()] - 2, *key) > 0
+    assert add_key("canary-key")
     assert "canary-key" in Path("/proc/keys").read_text()
-    text, _ = run(site, "cat /proc/keys; echo read", user="nobody", workdir="/")
+    with nobody_with_all_its_keys() if others != "none" else contextlib.nullcontext():
+        text, _ = run(site, "cat /proc/keys; echo read", user="nobody", workdir="/")
     assert text.endswith("read\n")
     assert "canary-key" not in text
+
+
+def test_a_job_that_can_have_no_keyring_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full() -> None:
+        raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT), "session keyring")
+
+    monkeypatch.setattr(procs, "leave_session_keyring", full)
+    with pytest.raises(shim_module.Refused, match="a session keyring of its own: Disk quota"):
+        shim_module._leave_keyring()
+
+
+@contextlib.contextmanager
+def nobody_with_all_its_keys() -> Iterator[None]:
+    """A process of user nobody that has as many keys as it may, and can make no keyring."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        told = b"not full"
+        try:
+            os.setuid(pwd.getpwnam("nobody").pw_uid)
+            procs.leave_session_keyring()
+            most = int(Path("/proc/sys/kernel/keys/maxkeys").read_text())
+            if any(not add_key(f"filler-{number}") for number in range(most + 1)):
+                procs.leave_session_keyring()
+        except OSError as error:
+            told = str(error).encode()
+        os.write(write, told)
+        signal.pause()
+    try:
+        assert os.read(read, 100).decode() == "[Errno 122] Disk quota exceeded: 'session keyring'"
+        yield
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.close(read)
+        os.close(write)
 
 
 @as_root
