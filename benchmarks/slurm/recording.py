@@ -23,7 +23,7 @@ LOOK_S = 4.0
 SACCT = (
     "sacct", "-X", "-a", "-D", "-P", "-S", "now-1days", "-o",
     "JobID,JobName,User,Account,Partition,QOS,Submit,Eligible,Start,End,Timelimit,State,Reason,"
-    "Priority,Flags,NNodes,NodeList,ReqTRES,AllocTRES",
+    "Priority,Flags,NNodes,NodeList,ReqTRES,AllocTRES,SubmitLine",
 )  # fmt: skip
 SITE = (
     ("scontrol", "show", "nodes"),
@@ -32,6 +32,9 @@ SITE = (
     ("sacctmgr", "-P", "show", "assoc", "format=Account,User,Partition,ParentName,Share,Priority,"
      "GrpTRES,GrpJobs,MaxTRES,MaxJobs,MaxWall"),
     ("sacctmgr", "-P", "show", "qos"),
+    ("scontrol", "show", "licenses"),
+    ("sacctmgr", "-P", "show", "reservation", "start=now-1days",
+     "format=Name,NodeNames,Start,End,Flags"),
 )  # fmt: skip
 OVER = frozenset(("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY"))
 IDLE_LOOKS = 9
