@@ -178,7 +178,9 @@ def fit(was: float, now: float, rank: float | None) -> Figures:
         (1000, 1160, 0.9, 1),
         (1000, 1000, 0.5, 1),
         (1000, 100, 0.5, 2),
-        (10, 30, 0.0, 0),  # nobody waited worth the name
+        (21.9, 10.1, 0.57, 2),  # short waits, and others than were recorded
+        (10, 10, 0.56, 1),
+        (0.2, 0.9, 0.0, 0),  # nobody waited worth the name
         (1000, 1000, None, 0),
     ],
 )
