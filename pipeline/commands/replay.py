@@ -31,7 +31,8 @@ def replay(
     sacct: Annotated[
         Path,
         typer.Option(
-            help="Dump of sacct -X -a -D -P -o ALL (docs/replay.md: the columns that are used)."
+            help="Dump of sacct -X -a -D -P -o ALL (docs/replay.md: the columns that are used; "
+            "SubmitLine holds constraints, licences and the partitions asked for)."
         ),
     ],
     out: Annotated[Path, typer.Option(help="The page to write.", metavar="FILE")] = Path(
@@ -47,9 +48,19 @@ def replay(
     site: Annotated[
         list[Path] | None,
         typer.Option(
-            help="What Slurm prints of itself: scontrol show nodes, partition, config; sacctmgr -P "
-            "show assoc, qos. Several in one file, or the option again.",
+            help="What Slurm prints of itself: scontrol show nodes, partition, config, licenses; "
+            "sacctmgr -P show assoc, qos, reservation (docs/replay.md has the commands). Several "
+            "in one file, or the option again.",
             metavar="FILE",
+        ),
+    ] = None,
+    cpu_jobs: Annotated[
+        bool | None,
+        typer.Option(
+            "--cpu-jobs/--no-cpu-jobs",
+            help="Whether jobs without GPUs take CPUs and memory in Slurm's own schedule; no "
+            "figure counts them. Default: where --site has the nodes, up to 5,000 jobs in all.",
+            show_default=False,
         ),
     ] = None,
     timezone: Annotated[
@@ -125,7 +136,7 @@ def replay(
         kept = None
         if keep is not None:
             files = [path for path in (sacct, cluster, nodes, *(site or [])) if path is not None]
-            asked = (timezone, last_days, anonymise, loop, name, values, TRAINS)
+            asked = (timezone, last_days, anonymise, cpu_jobs, loop, name, values, TRAINS)
             kept = Keep(keep, question_of(asked, files))
 
         def read() -> Site:
@@ -143,6 +154,7 @@ def replay(
                     last_days=last_days,
                     most=UNASKED,
                     anonymise=anonymise,
+                    cpu_jobs=cpu_jobs,
                     progress=done,
                 )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, tzinfo
 from pathlib import Path
 
 from pipeline.errors import UserError
@@ -15,14 +16,15 @@ from scheduler.backends.slurm.site import (
     QOS,
     assocs_of,
     config_of,
+    licences_of,
     partitions_of,
     qos_of,
 )
-from scheduler.policies.slurm.site import Assoc, AssocKey, Partition, Qos
+from scheduler.policies.slurm.site import Assoc, AssocKey, Partition, Qos, Reservation
 
 ACCEPTED = (
-    "the output of scontrol show nodes, partition and config, and of sacctmgr -P show assoc and "
-    "qos (with their headers)"
+    "the output of scontrol show nodes, partition, config, licenses and reservation, and of "
+    "sacctmgr -P show assoc, qos and reservation (with their headers)"
 )
 _RECORD = re.compile(r"^(NodeName|PartitionName|ReservationName|LicenseName)=")
 _SETTING = re.compile(r"^\S+\s+= ")
@@ -30,19 +32,42 @@ _SETTING = re.compile(r"^\S+\s+= ")
 _ALIASES = {
     "parname": "parentname",
     "fairshare": "share",
+    "timestart": "start",
+    "timeend": "end",
     "grptresrunmin": "grptresrunmins",
 }
 
 
+@dataclass(frozen=True)
+class Window:
+    """A reservation as printed: clock times of the site."""
+
+    name: str
+    nodes: frozenset[str]
+    start: datetime
+    end: datetime
+    flags: frozenset[str]
+
+    def at(self, zone: tzinfo) -> Reservation:
+        """As the policy has it."""
+        start, end = (one.replace(tzinfo=zone).timestamp() for one in (self.start, self.end))
+        return Reservation(self.name, self.nodes, start, end, flags=self.flags)
+
+
 @dataclass
 class Printed:
-    """What was found. Empty where a site did not give it."""
+    """What was found. Empty where a site did not give it; None where empty says something.
+
+    `reservations`: the nodes, flags and times of each, the times as printed.
+    """
 
     nodes: list[Node] = field(default_factory=list)
     partitions: list[Partition] = field(default_factory=list)
     config: dict[str, str] = field(default_factory=dict)
     qos: dict[str, Qos] = field(default_factory=dict)
     assocs: dict[AssocKey, Assoc] = field(default_factory=dict)
+    licences: dict[str, int] | None = None
+    reservations: list[Window] | None = None
 
 
 def read_printed(paths: Iterable[Path]) -> Printed:
@@ -68,7 +93,8 @@ def read_printed(paths: Iterable[Path]) -> Printed:
 
 def _size(found: Printed) -> int:
     many = len(found.nodes) + len(found.partitions) + len(found.config)
-    return many + len(found.qos) + len(found.assocs)
+    more = len(found.licences or ()) + (found.reservations is not None)
+    return many + len(found.qos) + len(found.assocs) + more
 
 
 def _read(text: str, found: Printed) -> None:
@@ -79,12 +105,41 @@ def _read(text: str, found: Printed) -> None:
             found.nodes += parse.nodes(one)
         elif one.startswith("PartitionName="):
             found.partitions += partitions_of(one)
+        elif one.startswith("LicenseName="):
+            found.licences = (found.licences or {}) | licences_of(one)
+        elif one.startswith("ReservationName="):
+            said = parse.fields(one)
+            _reserved(found, {name.lower(): value for name, value in said.items()})
     found.config |= config_of("\n".join(line for line in lines if _SETTING.match(line)))
     for names, rows in _tables(lines):
         if {"account", "user"} <= set(names):
             found.assocs |= assocs_of(_as_asked(names, rows, ASSOC), "")
         elif {"name", "grptres"} <= set(names):
             found.qos |= qos_of(_as_asked(names, rows, QOS))
+        else:
+            found.reservations = found.reservations or []
+            for row in rows:
+                _reserved(found, dict(zip(names, row, strict=True)))
+
+
+def _reserved(found: Printed, said: Mapping[str, str]) -> None:
+    """A reservation of scontrol's or of sacctmgr's, once."""
+    nodes = parse.hosts(said.get("nodes") or said.get("nodename", ""))
+    window = Window(
+        said.get("reservationname") or said["name"],
+        frozenset(nodes),
+        datetime.fromisoformat(said.get("starttime") or said["start"]),
+        datetime.fromisoformat(said.get("endtime") or said["end"]),
+        frozenset(filter(None, said.get("flags", "").split(","))),
+    )
+    held = found.reservations = found.reservations or []
+    if not any((one.name, one.start) == (window.name, window.start) for one in held):
+        held.append(window)
+
+
+def _is_table(names: Sequence[str]) -> bool:
+    asked = ({"account", "user"}, {"name", "grptres"}, {"name", "nodename", "start", "end"})
+    return any(columns <= set(names) for columns in asked)
 
 
 def _records(lines: Sequence[str]) -> Iterator[str]:
@@ -110,11 +165,11 @@ def _tables(lines: Sequence[str]) -> Iterator[tuple[list[str], list[list[str]]]]
         if names and len(parts) == len(names):
             rows.append(parts)
             continue
-        if rows:
+        if rows or {"nodename", "start"} <= set(names):
             yield names, rows
         plain = [part.replace(" ", "").lower() for part in parts]
         names, rows = [_ALIASES.get(name, name) for name in plain], []
-        if not ({"account", "user"} <= set(names) or {"name", "grptres"} <= set(names)):
+        if not _is_table(names):
             names = []
 
 

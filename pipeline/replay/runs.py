@@ -137,9 +137,10 @@ def scenario(site: Site, variant: Variant, seed: int, modelled: frozenset[str] =
     """
     jobs = site.arriving(modelled)
     twin = site.twin if variant.policy == "slurm" else None
-    if twin is not None:
-        jobs = twin.workload(jobs)
     workload = jitter(_profiled(jobs, seed) if variant.packs else jobs, seed)
+    if twin is not None:  # after the jitter: jobs that are in other variants move as they do there
+        others = None if site.beside is None else jitter(site.beside.arriving(modelled), seed)
+        workload = twin.workload(workload, others)
 
     def estimator(policy: Policy) -> Estimator:
         return HistoriesEstimator() if policy.estimates else Estimator()

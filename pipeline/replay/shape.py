@@ -107,17 +107,19 @@ def _of_sinfo(text: str) -> Iterator[Node]:
     yield from found.values()
 
 
-def from_nodes(listed: Sequence[Node], given: str, used: Iterable[str], hide: Hide) -> Shape:
+def from_nodes(
+    listed: Sequence[Node], given: str, used: Iterable[str], hide: Hide, *, bare: bool = False
+) -> Shape:
     """The shape of nodes as they are.
 
     Args:
-        listed: all of them; those without GPUs are left out.
+        listed: all of them; those without GPUs are left out unless `bare`.
         given: what they were given as, for a refusal.
         used: partitions of the dump; others do not tie nodes together.
         hide: how partitions are called from here on.
     """
-    having = [node for node in listed if node.gpus and node.partitions]
-    if not having:
+    having = [node for node in listed if (node.gpus or bare) and node.partitions]
+    if not any(node.gpus for node in having):
         raise UserError(
             f"{given}: no node with GPUs and a partition in it; give the output of "
             "scontrol show nodes, or of sinfo -N -o '%N %P %G'"

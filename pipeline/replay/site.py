@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import re
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,11 +16,15 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from features.schema import TRACE_SCHEMA
 from pipeline.errors import UserError
-from pipeline.replay.causes import CAPACITY, LIMIT, cause_of
+from pipeline.replay.beside import Beside, arriving, beside_of
+from pipeline.replay.causes import CAPACITY, LIMIT
 from pipeline.replay.inferred import expanded, gpus_of
 from pipeline.replay.printed import Printed, read_printed
+from pipeline.replay.record import recorded_of, seconds, text
 from pipeline.replay.shape import (
+    PLENTY,
     Hide,
     Kinds,
     Shape,
@@ -32,9 +35,10 @@ from pipeline.replay.shape import (
     nodes_listed,
 )
 from pipeline.replay.told import COLUMNS, Told, read_told
-from pipeline.replay.twin import Twin, twin_of
-from pipeline.replay.window import from_eligible, window_of, with_column
+from pipeline.replay.twin import Rows, Twin, twin_of
+from pipeline.replay.window import from_eligible, opened, window_of, with_column
 from pipeline.traces import IngestSummary, ingest
+from pipeline.traces.base import zone_of
 from pipeline.traces.dataset import read_months
 from pipeline.worlds.closed_loop import in_loop
 from pipeline.worlds.plain import workload_of
@@ -42,6 +46,8 @@ from scheduler.simulation.work import Workload
 
 # More jobs than this are replayed fewer times and learned from more rarely.
 MANY_JOBS = 25_000
+# With more jobs than this those without GPUs are not played, unless it is asked for.
+MOST_BESIDE = 5_000
 
 Progress = Callable[[int], None]
 
@@ -67,6 +73,7 @@ class Site:
         notes: what a reader must know, sentences.
         missing: what the dump does not say, sentences.
         nearer: what was not given and would bring a replay nearer to what happened.
+        beside: jobs without GPUs on the same nodes, which only `twin` plays and nobody judges.
     """
 
     workload: Workload
@@ -80,6 +87,7 @@ class Site:
     missing: list[str] = field(default_factory=list)
     twin: Twin | None = None
     nearer: list[str] = field(default_factory=list)
+    beside: Beside | None = None
 
     @property
     def submitted(self) -> pd.DataFrame:
@@ -107,21 +115,7 @@ class Site:
     def arriving(self, modelled: frozenset[str]) -> Workload:
         """The jobs; those that waited for something else come when they started: until then
         nobody could have started them."""
-        late = {
-            job_id: submit + wait
-            for job_id, submit, wait, cause, carried in self.recorded[
-                ["job_id", "submit", "wait_s", "cause", "carried"]
-            ].itertuples(index=False)
-            if cause not in modelled and wait > 0 and not carried
-        }
-        if not late:
-            return self.workload
-        jobs = [
-            replace(job, submit_time=late.get(job.job_id, job.submit_time))
-            for job in self.workload.jobs
-        ]
-        jobs.sort(key=lambda job: job.submit_time)
-        return replace(self.workload, jobs=jobs)
+        return arriving(self.workload, self.recorded, modelled)
 
     @property
     def many(self) -> bool:
@@ -152,6 +146,7 @@ def read_site(
     last_days: float | None = None,
     most: int | None = None,
     anonymise: bool = False,
+    cpu_jobs: bool | None = None,
     progress: Progress | None = None,
 ) -> Site:
     """Reads a dump of ``sacct -X -a -D -P``.
@@ -166,20 +161,32 @@ def read_site(
         last_days: keep only jobs submitted in the last so many days; None = all.
         most: without `last_days`, keep only as many last days as hold so many jobs.
         anonymise: replace users, job names and partitions by hashes with a key thrown away.
+        cpu_jobs: have Slurm's own schedule play jobs without GPUs, too; None: where the CPUs of
+            nodes were given and there are not more than `MOST_BESIDE` jobs in all.
         progress: called with the bytes read.
 
     Raises UserError when nothing can be replayed, and what ingestion raises.
     """
+    given = read_printed(printed)
+    listed = nodes_listed(nodes) if nodes is not None else given.nodes
+    counted = cluster is None and any(node.cpus < PLENTY for node in listed)
+    if cpu_jobs and not counted:
+        raise UserError("--cpu-jobs: what CPUs nodes have was not given; give --site")
     summary = ingest(
-        dump, scratch / "dataset", format="sacct", timezone=timezone, progress=progress
+        dump,
+        scratch / "dataset",
+        format="sacct",
+        timezone=timezone,
+        without_gpus=counted and cpu_jobs is not False,
+        progress=progress,
     )
-    table, ran, waited = _ran(scratch / "dataset")
-    counts = _counts(summary, table.num_rows)
+    (table, ran, waited), bare, kept_bare = _ran(scratch / "dataset")
+    counts = _counts(summary, table.num_rows, kept_bare)
     if not table.num_rows:
         raise UserError(f"{dump}: no GPU job with a start and an end in it; nothing to replay")
     hide: Hide = _Hidden() if anonymise else str
     if anonymise:
-        table = _anonymous(table, hide)
+        table, bare = _anonymous(table, hide), _anonymous(bare, hide)
     notes = _read_notes(summary)
     if waited:
         notes.append(
@@ -189,7 +196,9 @@ def read_site(
     table, window = window_of(table, last_days, most)
     counts["earlier"] = counts["ended"] - table.num_rows + int(pc.sum(table["carried"]).as_py())
     told = read_told(dump, table["source_line"].to_numpy())
-    given = read_printed(printed)
+    bare = opened(bare, int(window["first"] * 1000))
+    if cpu_jobs is None and len(table) + len(bare) > MOST_BESIDE:
+        bare = bare.slice(0, 0)
     shape = _shape(table, told, cluster, nodes, given, hide)
     kinds = by_kind(shape)
     table, told = _fitting(table, told, kinds, counts, notes)
@@ -199,11 +208,22 @@ def read_site(
     counts["replayed"] = table.num_rows - counts["carried"]
     if not counts["replayed"]:
         raise UserError(f"{dump}: no job that fits was submitted in the days asked for")
-    recorded = _recorded(table, told)
+    recorded = recorded_of(table, told)
     name = "a site" if anonymise else dump.name
     workload = workload_of(_pooled(table, told, kinds), kinds.spec, name)
     recorded.insert(0, "job_id", [job.job_id for job in workload.jobs])
-    twin = twin_of(shape, given, workload.jobs, recorded["vc"].tolist(), told, kinds.pools, hide)
+    mine = Rows(workload.jobs, recorded["vc"].tolist(), told)
+    zone = zone_of(timezone or "UTC")
+    whole, beside = shape, None
+    if counted:
+        every = {hide(name) for node in listed for name in node.partitions}
+        whole = from_nodes(listed, "--site", every, hide, bare=True)
+        beside = beside_of(bare, dump, whole, {job.job_id for job in workload.jobs})
+    rows = [mine] if beside is None else [mine, beside.rows]
+    pools = {vc: whole.pools[_partition(shape, pool)] for vc, pool in kinds.pools.items()}
+    twin = twin_of(whole, given, rows, pools, hide, zone)
+    counts["played_without_gpus"] = 0 if beside is None else len(beside.workload.jobs)
+    notes += _cpu_notes(counts)
     return Site(
         workload,
         recorded,
@@ -216,6 +236,7 @@ def read_site(
         _missing(table, told, summary),
         twin,
         _nearer(told, printed, cluster or nodes),
+        beside,
     )
 
 
@@ -228,22 +249,31 @@ _NEEDED = (
 )  # fmt: skip
 
 
-def _ran(dataset: Path) -> tuple[pa.Table, list[dict[str, Any]], int]:
+def _ran(
+    dataset: Path,
+) -> tuple[tuple[pa.Table, list[dict[str, Any]], int], pa.Table, int]:
     """Jobs with GPUs, a start and an end, in the order in which they could have started.
 
-    Returns them, what they were by month, and how many had to wait for something else first.
+    Returns them, what they were by month, and how many had to wait for something else first; the
+    same jobs without GPUs; how many of those there are, whether they ended or not.
     """
     tables, ran, waited = [], [], 0
+    others, without = [], 0
     for month in read_months(dataset):
         held = month.filter(
             pc.and_(month["start_time"].is_valid(), month["end_time"].is_valid())
         ).select(_NEEDED)
+        bare = pc.equal(held["gpus"], 0)
+        without += pc.sum(pc.equal(month["gpus"], 0)).as_py() or 0
+        if pc.any(bare).as_py():
+            others.append(from_eligible(held.filter(bare))[0])
+        held = held.filter(pc.invert(bare))
         if not held.num_rows:
             continue
         held, moved = from_eligible(held)
         waited += moved
         tables.append(held)
-        submit, start, end = (_seconds(held, f"{n}_time") for n in ("submit", "start", "end"))
+        submit, start, end = (seconds(held, f"{n}_time") for n in ("submit", "start", "end"))
         first = datetime.fromtimestamp(float(submit[0]), UTC)
         ran.append(
             {
@@ -253,23 +283,32 @@ def _ran(dataset: Path) -> tuple[pa.Table, list[dict[str, Any]], int]:
                 "avg_wait_s": float(np.mean(np.maximum(0.0, start - submit))),
             }
         )
-    if not tables:
-        return pa.table({name: [] for name in (*_NEEDED, "before_s")}), [], 0
+    like = (tables or others or [_empty()])[0].slice(0, 0)
+    found = (_in_order(tables) if tables else like), ran, waited
+    return found, _in_order(others) if others else like, without
+
+
+def _empty() -> pa.Table:
+    fields = [TRACE_SCHEMA.field(name) for name in _NEEDED]
+    return pa.schema([*fields, ("before_s", pa.float64())]).empty_table()
+
+
+def _in_order(tables: Sequence[pa.Table]) -> pa.Table:
     table = pa.concat_tables(tables).unify_dictionaries()
     order = np.argsort(table["submit_time"].cast(pa.int64()).to_numpy(), kind="stable")
-    return table.take(pa.array(order)), ran, waited
+    return table.take(pa.array(order))
 
 
-def _counts(summary: IngestSummary, ended: int) -> dict[str, int]:
-    """What became of every line so far."""
+def _counts(summary: IngestSummary, ended: int, bare: int) -> dict[str, int]:
+    """What became of every line so far. `bare`: rows kept that have no GPUs."""
     cpu = summary.quarantined.get("no_gpu", 0)
     return {
         "lines": summary.rows_in,
         "steps": sum(summary.skipped.values()),
-        "without_gpus": cpu,
+        "without_gpus": cpu + bare,
         "quarantined": sum(summary.quarantined.values()) - cpu,
         "duplicates": summary.duplicates,
-        "not_ended": summary.kept - ended,
+        "not_ended": summary.kept - bare - ended,
         "ended": ended,
     }
 
@@ -296,7 +335,7 @@ def _shape(
 ) -> Shape:
     if cluster is not None:
         return from_cluster_file(cluster, hide)
-    used = {name or "" for name in _text(table, "vc")}
+    used = {name or "" for name in text(table, "vc")}
     if nodes is not None:
         return from_nodes(nodes_listed(nodes), f"--nodes {nodes}", used, hide)
     if given.nodes:
@@ -309,12 +348,32 @@ def _vcs(table: pa.Table, told: Told, kinds: Kinds) -> list[str | None]:
     lists = {text: expanded(text) for text in set(told.of("NodeList"))}
     gpus = table["gpus"].to_pylist()
     jobs = list(
-        zip(_text(table, "vc"), told.of("AllocTRES"), told.of("NodeList"), gpus, strict=True)
+        zip(text(table, "vc"), told.of("AllocTRES"), told.of("NodeList"), gpus, strict=True)
     )
     known = {
         job: kinds.vc_of(job[0] or "", gpus_of(job[1], job[3]), lists[job[2]]) for job in set(jobs)
     }
     return [known[job] for job in jobs]
+
+
+def _partition(shape: Shape, pool: str) -> str:
+    """A partition of a pool."""
+    return next(name for name, its in shape.pools.items() if its == pool)
+
+
+def _cpu_notes(counts: Mapping[str, int]) -> list[str]:
+    played, there = counts["played_without_gpus"], counts["without_gpus"]
+    if played:
+        return [
+            f"{played:,} jobs without GPUs take CPUs and memory of the same nodes in Slurm's own "
+            "schedule; they are in no figure."
+        ]
+    if there:
+        return [
+            f"{there:,} jobs without GPUs are not replayed, nor is what they took of CPUs and "
+            "memory (--site or --cpu-jobs)."
+        ]
+    return []
 
 
 def _fitting(
@@ -380,42 +439,6 @@ def _anonymous(table: pa.Table, hide: Callable[..., str]) -> pa.Table:
     return table
 
 
-def _recorded(table: pa.Table, told: Told) -> pd.DataFrame:
-    submit, start, end = (_seconds(table, f"{name}_time") for name in ("submit", "start", "end"))
-    return pd.DataFrame(
-        {
-            "user": [name or "-" for name in _text(table, "user")],
-            "vc": [name or "" for name in _text(table, "vc")],
-            "gpus": table["gpus"].to_numpy(),
-            "state": _text(table, "state"),
-            "submit": submit,
-            "wait_s": np.maximum(0.0, start - submit),
-            "ran_s": np.maximum(0.0, end - start),
-            "carried": table["carried"].to_numpy(),
-            "before_s": table["before_s"].to_numpy(),
-            "cause": [
-                cause_of(reason, eligible_later=before > 0)
-                for reason, before in zip(
-                    told.of("Reason"), table["before_s"].to_pylist(), strict=True
-                )
-            ],
-            "started_by": [_PASSES.get(flags, "") for flags in map(_pass, told.of("Flags"))],
-        }
-    )
-
-
-_PASSES = {
-    "SchedSubmit": "as it was submitted",
-    "SchedMain": "the main pass",
-    "SchedBackfill": "backfill",
-}
-
-
-def _pass(flags: str) -> str:
-    """Which of Slurm's passes started a job, of sacct's Flags."""
-    return next((flag for flag in re.split(r"[,|]", flags) if flag in _PASSES), "")
-
-
 def _missing(table: pa.Table, told: Told, summary: IngestSummary) -> list[str]:
     said = []
     if not table["gpu_util_pct"].is_valid().to_numpy().any():
@@ -429,16 +452,16 @@ def _missing(table: pa.Table, told: Told, summary: IngestSummary) -> list[str]:
             f"{1 - limits:.0%} of the jobs have no time limit; backfill takes the mean of the "
             "last two of the same user."
         )
-    if not any(_text(table, "name")):
+    if not any(text(table, "name")):
         said.append("No job names: the duration model cannot distinguish scripts.")
-    if not any(_text(table, "user")):
+    if not any(text(table, "user")):
         said.append("No users: no user's history can be learned from, and who gains is not shown.")
     if not table["eligible_time"].is_valid().to_numpy().any():
         said.append("No Eligible times: waiting for a dependency counts as waiting in the queue.")
     bad = sum(n for why, n in summary.quarantined.items() if why != "no_gpu")
     if bad:
         said.append(f"{bad:,} lines could not be read and are left out.")
-    types = {kind for kind in _text(table, "gpu_type") if kind}
+    types = {kind for kind in text(table, "gpu_type") if kind}
     if len(types) > 1:
         said.append(
             f"The jobs ran on {len(types):,} kinds of GPUs; how fast each would have run on "
@@ -450,8 +473,8 @@ def _missing(table: pa.Table, told: Told, summary: IngestSummary) -> list[str]:
             "told from what waited for GPUs."
         )
     said.append(
-        "Jobs without GPUs are not replayed, and what nodes were down and when is not in a dump. "
-        "CPUs and memory run out only in Slurm's own schedule, and only on nodes that were given."
+        "What nodes were down and when is not in a dump. CPUs and memory run out only in Slurm's "
+        "own schedule, and only on nodes that were given; jobs without GPUs are in no other."
     )
     return said
 
@@ -465,12 +488,3 @@ def _nearer(told: Told, printed: Sequence[Path], shape: Path | None) -> list[str
     if absent:
         said.append(f"a dump with {', '.join(absent)}, too (docs/replay.md has the command)")
     return said
-
-
-def _seconds(table: pa.Table, name: str) -> Any:
-    return table[name].cast(pa.int64()).to_numpy() / 1000
-
-
-def _text(table: pa.Table, name: str) -> list[str | None]:
-    values: list[str | None] = table[name].cast(pa.string()).to_pylist()
-    return values

@@ -14,7 +14,8 @@ from pipeline.traces.delimited import Layout, split_header
 from pipeline.traces.sacct import Sacct
 
 COLUMNS = (
-    "User", "Account", "QOS", "Reason", "Priority", "Flags", "NodeList", "ReqTRES", "AllocTRES"
+    "User", "Account", "QOS", "Reason", "Priority", "Flags", "NodeList", "ReqTRES", "AllocTRES",
+    "Reservation", "SubmitLine",
 )  # fmt: skip
 
 

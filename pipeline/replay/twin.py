@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime, tzinfo
 
 from features.job import Job
-from pipeline.replay.inferred import gpus_of
+from pipeline.replay.asked import Row, ask_of, licences_of
 from pipeline.replay.printed import Printed
 from pipeline.replay.shape import Hide, Shape
 from pipeline.replay.told import Told
 from scheduler.backends.slurm.site import site_node
-from scheduler.backends.slurm.tres import ParseError, counts, gpu_types
 from scheduler.core.cluster import ClusterSpec
 from scheduler.core.policy import Policy
 from scheduler.policies.slurm.limits import unmodelled, unmodelled_words
 from scheduler.policies.slurm.policy import Slurm
-from scheduler.policies.slurm.site import GPU, Ask, Assoc, Limits, Partition, Site
+from scheduler.policies.slurm.site import Ask, Assoc, Limits, Partition, Site
 from scheduler.simulation.work import Workload
 
 
@@ -29,7 +28,7 @@ class Twin:
         site: nodes, partitions, settings.
         spec: the cluster as the core has it; `names`: its nodes, in order.
         pools: virtual cluster of each of the other policies' virtual clusters.
-        asks: what each job asked for.
+        asks: what each job asked for, those without GPUs too.
         limits: whether limits of QOS and associations are among what it knows.
         notes: what a reader must know, sentences.
     """
@@ -42,10 +41,15 @@ class Twin:
     limits: bool = False
     notes: list[str] = field(default_factory=list)
 
-    def workload(self, others: Workload) -> Workload:
-        """The same jobs, each in the pool it is in here; types are in what it asks for."""
+    def workload(self, others: Workload, beside: Workload | None = None) -> Workload:
+        """The same jobs, each in the pool it is in here, and those beside them; types are in what
+        they ask for."""
         jobs = [replace(job, vc=self.pools[job.vc], gpu_type=None) for job in others.jobs]
-        return replace(others, jobs=jobs, cluster=self.spec)
+        work = others.work
+        if beside is not None:
+            jobs = sorted([*jobs, *beside.jobs], key=lambda job: job.submit_time)
+            work = {**work, **beside.work}
+        return replace(others, jobs=jobs, work=work, cluster=self.spec)
 
     def shown(self, jobs: Sequence[Job]) -> Callable[[Policy], None]:
         """Has the policy see the site before these jobs come."""
@@ -66,47 +70,102 @@ class Twin:
         return show
 
 
+@dataclass(frozen=True)
+class Rows:
+    """Jobs as a dump has them: each, where it ran, and what the dump tells of it beside."""
+
+    jobs: Sequence[Job]
+    partitions: Sequence[str]
+    told: Told
+
+
 def twin_of(
     shape: Shape,
     printed: Printed,
-    jobs: Sequence[Job],
-    partitions: Sequence[str],
-    told: Told,
+    rows: Sequence[Rows],
     pools: Mapping[str, str],
     hide: Hide,
+    zone: tzinfo,
 ) -> Twin:
     """The twin of a site.
 
     Args:
         shape: its nodes.
         printed: what its Slurm says of itself.
-        jobs, partitions, told: each job, where it ran, and what the dump tells of it beside.
+        rows: its jobs.
         pools: see `Twin`.
         hide: how partitions, users, accounts and QOS are called from here on.
+        zone: of clock times.
     """
-    site = _site(shape, printed, hide)
+    site = _site(shape, printed, hide, zone)
     held = [one.limits for one in site.qos.values()] + [one.limits for one in site.assocs.values()]
     limits = any(one != Limits() for one in held) and bool({"limits", "safe"} & site.enforced)
+    asks: dict[str, Ask] = {}
+    for some in rows:
+        asks |= _asks(some, site, shape, hide)
+    names = tuple(node.name for node in shape.nodes)
+    # how long a partition lets jobs run counted where a job named several, and nowhere else
+    free = {name: replace(one, max_time_s=None) for name, one in site.partitions.items()}
+    site = replace(site, partitions=free)
+    notes = _notes(printed, site, list(asks.values()), limits) + _untold(printed, rows)
+    return Twin(site, shape.spec, names, pools, asks, limits, notes)
+
+
+def _asks(rows: Rows, site: Site, shape: Shape, hide: Hide) -> dict[str, Ask]:
     basic = site.config.get("PriorityType", "").endswith("basic")
-    columns = (told.of(name) for name in ("User", "Account", "QOS", "Priority", "ReqTRES"))
+    names = (
+        "User", "Account", "QOS", "Priority", "AllocTRES", "ReqTRES", "SubmitLine", "Reservation"
+    )  # fmt: skip
+    columns = (rows.told.of(name) for name in names)
+    reserved = {one.name for one in site.reservations}
     asks = {}
-    for job, partition, tres, (user, account, qos, priority, asked) in zip(
-        jobs, partitions, told.of("AllocTRES"), zip(*columns, strict=True), strict=True
+    for job, partition, (user, account, qos, priority, given, asked, line, reservation) in zip(
+        rows.jobs, rows.partitions, zip(*columns, strict=True), strict=True
     ):
+        row = Row(job, partition, given, asked, line)
+        ask = ask_of(row, site, shape.pools.get, hide)
+        within = reservation or ask.reservation
         asks[job.job_id] = replace(
-            _ask(job, site, partition, tres, asked),
+            ask,
             user=hide(user),
             account=_hidden(account, hide),
             qos=hide(qos),
             priority=int(priority) if basic and priority.isdigit() else 1,
+            reservation=within if within in reserved else "",
         )
-    names = tuple(node.name for node in shape.nodes)
-    notes = _notes(printed, site, list(asks.values()), limits)
-    return Twin(site, shape.spec, names, pools, asks, limits, notes)
+    return asks
 
 
-def _site(shape: Shape, printed: Printed, hide: Hide) -> Site:
-    """Everything open, and no limit of a partition: whatever the jobs were, they did run."""
+def _untold(printed: Printed, rows: Sequence[Rows]) -> list[str]:
+    """How many jobs what was not given touches."""
+    said = []
+    if printed.licences is None:
+        texts = [
+            (asked, line)
+            for some in rows
+            for asked, line in zip(some.told.of("ReqTRES"), some.told.of("SubmitLine"), strict=True)
+        ]
+        many = sum(bool(licences_of(asked, line)) for asked, line in texts)
+        if many:
+            said.append(
+                f"{many:,} jobs had licences; how many there are was not given (--site: scontrol "
+                "show licenses), so they are replayed as if there were enough."
+            )
+    if printed.reservations is None:
+        reasons = [why for some in rows for why in some.told.of("Reason")]
+        inside = [name for some in rows for name in some.told.of("Reservation")]
+        many = sum("Reserv" in why or "ReqNodeNotAvail" in why for why in reasons)
+        said.append(
+            "Reservations were not given (--site: sacctmgr show reservation), so nodes that "
+            f"were set apart are replayed as free: {many:,} jobs were recorded as waiting for "
+            f"reserved nodes, {sum(map(bool, inside)):,} ran in a reservation."
+        )
+    return said
+
+
+def _site(shape: Shape, printed: Printed, hide: Hide, zone: tzinfo) -> Site:
+    """Everything open, and no limit of a partition on nodes: whatever the jobs were, they did
+    run."""
     nodes = {node.name: replace(site_node(node), open=True) for node in shape.nodes}
     members: dict[str, set[str]] = {}
     for node in shape.nodes:
@@ -119,7 +178,6 @@ def _site(shape: Shape, printed: Printed, hide: Hide) -> Site:
             name=name,
             nodes=frozenset(has),
             qos=hide(known[name].qos) if name in known else "",
-            max_time_s=None,
             max_nodes=None,
             up=True,
             accounts=None,
@@ -135,7 +193,19 @@ def _site(shape: Shape, printed: Printed, hide: Hide) -> Site:
         (_hidden(account, hide), hide(user)): _assoc(assoc, hide)
         for (account, user), assoc in printed.assocs.items()
     }
-    return Site(nodes, partitions, qos=qos, assocs=assocs, config=config)
+    reservations = tuple(one.at(zone) for one in printed.reservations or ())
+    if (booted := config.get("BOOT_TIME", "")) and not booted.isdigit():
+        config["BOOT_TIME"] = _seconds(booted, zone)
+    licences = printed.licences or {}
+    return Site(nodes, partitions, reservations, licences, qos, assocs, config)
+
+
+def _seconds(clock: str, zone: tzinfo) -> str:
+    """A clock time as whole seconds since the epoch; "": it is none."""
+    try:
+        return f"{datetime.fromisoformat(clock).replace(tzinfo=zone).timestamp():.0f}"
+    except ValueError:
+        return ""
 
 
 def _assoc(assoc: Assoc, hide: Hide) -> Assoc:
@@ -150,47 +220,6 @@ def _assoc(assoc: Assoc, hide: Hide) -> Assoc:
 
 def _hidden(account: str, hide: Hide) -> str:
     return account if account == "root" else hide(account)
-
-
-def _ask(job: Job, site: Site, partition: str, tres: str, asked: str) -> Ask:
-    """What a job asked for: as recorded, where a record says it, else as it was given."""
-    given, wanted = _counts(tres), _counts(asked)
-    nodes = max(1, int(wanted.get("node", given.get("node", 1))))
-    cpus = max(1, int(given.get("cpu", wanted.get("cpu", job.cpus or 1))))
-    kinds = _kinds(job.gpus, asked or tres, site, partition)
-    even = nodes > 1 and all(count % nodes == 0 for _, count in kinds)
-    counted = {name: n for name, n in given.items() if name != "energy"}
-    return Ask(
-        job.job_id,
-        partitions=(partition,),
-        nodes=nodes,
-        max_nodes=nodes if even or nodes == 1 else 0,
-        cpus=max(cpus, nodes),
-        memory_mib=given.get("mem", 0.0) / nodes,
-        gpus=tuple((kind, n // nodes) for kind, n in kinds) if even else kinds,
-        gpus_per_node=even,
-        exclusive=site.partitions[partition].exclusive,
-        tres={"cpu": cpus, "node": nodes, **counted, GPU: job.gpus},
-    )
-
-
-def _counts(tres: str) -> dict[str, float]:
-    try:
-        return counts(tres)
-    except (ParseError, ValueError):
-        return {}
-
-
-def _kinds(gpus: int, tres: str, site: Site, partition: str) -> tuple[tuple[str, int], ...]:
-    """GPUs by the types asked for; "" any, also where the partition has none of that type."""
-    found = gpu_types(tres) if tres else None
-    if not found or sum(found.values()) != gpus:
-        found = gpus_of("", gpus)
-    has = {kind for name in site.partitions[partition].nodes for kind, _ in site.nodes[name].gpus}
-    merged: Counter[str] = Counter()
-    for kind, count in found.items():
-        merged[kind if kind in has else ""] += count
-    return tuple(merged.items())
 
 
 def _notes(printed: Printed, site: Site, asks: Sequence[Ask], limits: bool) -> list[str]:

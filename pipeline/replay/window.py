@@ -45,15 +45,19 @@ def window_of(
         "cut": cut,
         "first": first / 1000,
     }
-    carried = np.zeros(len(submit), bool)
     if last_days is not None and last - last_days * DAY_MS > first:
-        since = last - int(last_days * DAY_MS)
-        said["first"] = since / 1000
-        carried = submit < since
-        kept = ~carried | (table["end_time"].cast(pa.int64()).to_numpy() > since)
-        table, carried = table.filter(pa.array(kept)), carried[kept]
+        said["first"] = (last - int(last_days * DAY_MS)) / 1000
+    return opened(table, int(said["first"] * 1000)), said
+
+
+def opened(table: pa.Table, since: int) -> pa.Table:
+    """What was submitted since a moment (ms), and what still ran or waited then (`carried`)."""
+    carried = table["submit_time"].cast(pa.int64()).to_numpy() < since
+    kept = ~carried | (table["end_time"].cast(pa.int64()).to_numpy() > since)
+    table, carried = table.filter(pa.array(kept)), carried[kept]
+    if carried.any():
         table = _carried_over(table, carried, since)
-    return table.append_column("carried", pa.array(carried)), said
+    return table.append_column("carried", pa.array(carried))
 
 
 def _carried_over(table: pa.Table, carried: Any, since: int) -> pa.Table:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import BinaryIO, ClassVar
 
@@ -143,6 +143,7 @@ class Options:
         origin: the instant that offset 0 stands for, where times are offsets.
         meter: opens files.
         zone_declared, origin_declared: whether a person gave them.
+        without_gpus: jobs without GPUs are kept.
     """
 
     timezone: str
@@ -150,6 +151,7 @@ class Options:
     meter: Meter
     zone_declared: bool = False
     origin_declared: bool = False
+    without_gpus: bool = False
 
 
 class Adapter(ABC):
@@ -236,6 +238,14 @@ def check_zone(zone: str) -> str:
             " or an offset such as +08:00"
         ) from None
     return zone
+
+
+def zone_of(zone: str) -> tzinfo:
+    """The same zone as Python has it; raises ``TraceError`` where it is not known."""
+    said = check_zone(zone)
+    if said[0] in "+-":
+        return datetime.strptime(said, "%z").tzinfo or UTC
+    return zoneinfo.ZoneInfo(said)
 
 
 def head(path: Path) -> bytes:

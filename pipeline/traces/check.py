@@ -59,6 +59,7 @@ class Draft:
         text: raw text of a line.
         rejects: lines already refused.
         skipped, warnings: as in ``Batch``.
+        without_gpus: jobs without GPUs are kept.
     """
 
     columns: dict[str, Any]
@@ -68,6 +69,7 @@ class Draft:
     rejects: list[Reject] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=Counter)
     warnings: Counter[str] = field(default_factory=Counter)
+    without_gpus: bool = False
     _odd: list[tuple[str, Mask]] = field(default_factory=list)
     _reasons: list[str] = field(default_factory=list)
     _verdict: npt.NDArray[np.int16] | None = None
@@ -162,7 +164,8 @@ def _check_numbers(draft: Draft) -> None:
     gpus = draft.number("gpus")
     with np.errstate(invalid="ignore"):
         draft.refuse((gpus < 0) | (gpus != np.floor(gpus)) & ~np.isnan(gpus), "bad_gpus")
-        draft.refuse(gpus == 0, "no_gpu")
+        if not draft.without_gpus:
+            draft.refuse(gpus == 0, "no_gpu")
         draft.refuse(gpus > MAX_GPUS, "implausible_gpus")
         share = draft.number("gpu_share")
         draft.refuse((share <= 0) | (share > 1), "bad_gpu_share")

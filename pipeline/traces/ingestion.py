@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -71,6 +71,7 @@ def ingest(
     format: str = "auto",
     timezone: str | None = None,
     origin: datetime | None = None,
+    without_gpus: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> IngestSummary:
     """Read a trace and write it as a dataset (see ``pipeline.traces.dataset``).
@@ -84,6 +85,7 @@ def ingest(
         format: adapter name, or ``auto``.
         timezone: zone of the source's clock, if it differs from the format's default.
         origin: instant of offset 0, for formats whose times are offsets.
+        without_gpus: keep jobs without GPUs, where the format tells of any (sacct).
         progress: called with the number of source bytes read so far.
 
     Raises:
@@ -92,7 +94,7 @@ def ingest(
     """
     adapter = adapter_for(source, format)
     meter = Meter(progress)
-    options = adapter.options(timezone, origin, meter)
+    options = replace(adapter.options(timezone, origin, meter), without_gpus=without_gpus)
     if adapter.origin is not None and options.origin.tzinfo is None:
         raise TraceError(f"origin: {options.origin.isoformat()} has no zone")
     with replacing(out) as folder, _system_memory():

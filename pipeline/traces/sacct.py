@@ -118,6 +118,7 @@ class Sacct(TableAdapter):
         return replace(layout, repair=_Repair(names))
 
     def convert(self, draft: Draft, options: Options) -> None:
+        draft.without_gpus = options.without_gpus
         if "job_id" not in draft.columns:
             draft.columns["job_id"] = draft.columns["raw_id"]
         ids = draft.columns["job_id"]
@@ -159,26 +160,34 @@ def _separated(names: Sequence[str]) -> str:
 
 
 class _Repair:
-    """Puts lines together again whose job name holds bars."""
+    """Puts lines together again whose job name, or free text at the end, holds bars."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._width = len(names)
         self._at = names.index("JobName") if "JobName" in names else None
         self._submit, self._state = names.index("Submit"), names.index("State")
         self._sure = not _FREE & set(names)
+        self._last = names[-1] in _FREE
 
     def __call__(self, line: bytes) -> bytes | None:
+        values = line.split(b"|")
+        if self._last and len(values) > self._width and self._stands(values):
+            end = _BAR.encode().join(values[self._width - 1 :])
+            return b"|".join([*values[: self._width - 1], end])
         if self._at is None:
             return None
-        values = line.split(b"|")
         extra = len(values) - self._width
         name = _BAR.encode().join(values[self._at : self._at + extra + 1])
         values[self._at : self._at + extra + 1] = [name]
         # Where another column may hold the bars, the fixed ones tell whether it was the name.
-        state = _state(values[self._state].decode())
-        if _TIME.fullmatch(values[self._submit]) and (self._sure or state in _STATES):
+        if _TIME.fullmatch(values[self._submit]) and (self._sure or self._stands(values)):
             return b"|".join(values)
         return None
+
+    def _stands(self, values: Sequence[bytes]) -> bool:
+        """The columns that cannot hold bars are where they belong."""
+        state = _state(values[self._state].decode(errors="replace"))
+        return _TIME.fullmatch(values[self._submit]) is not None and state in _STATES
 
 
 class _Tres(NamedTuple):

@@ -45,6 +45,8 @@ _NAMES = (
     (None, "--mem-per-cpu"), (None, "--mem-per-gpu"), (None, "--cpus-per-gpu"),
     (None, "--reservation"), (None, "--nice"), (None, "--comment"),
 )  # fmt: skip
+# of options that take a value, their names without dashes by letter, or by themselves
+LONG_NAMES = {(short or long).lstrip("-"): long.lstrip("-") for short, long in _NAMES}
 
 
 def _parser() -> _Parser:

@@ -1,0 +1,87 @@
+"""Jobs without GPUs: they take CPUs and memory of the nodes that jobs with GPUs wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from pipeline.replay.record import recorded_of
+from pipeline.replay.shape import Shape
+from pipeline.replay.told import read_told
+from pipeline.replay.twin import Rows
+from pipeline.worlds.plain import workload_of
+from scheduler.simulation.work import Workload
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Jobs without GPUs, in their virtual clusters; `recorded`: as `Site.recorded`."""
+
+    workload: Workload
+    recorded: pd.DataFrame
+    rows: Rows
+
+    def arriving(self, modelled: frozenset[str]) -> Workload:
+        """See `arriving`."""
+        return arriving(self.workload, self.recorded, modelled)
+
+
+def arriving(workload: Workload, recorded: pd.DataFrame, modelled: frozenset[str]) -> Workload:
+    """The jobs; those that waited for something that is not modelled come when they started:
+    until then nobody could have started them."""
+    columns = ["job_id", "submit", "wait_s", "cause", "carried"]
+    late = {
+        job_id: submit + wait
+        for job_id, submit, wait, cause, carried in recorded[columns].itertuples(index=False)
+        if cause not in modelled and wait > 0 and not carried
+    }
+    if not late:
+        return workload
+    jobs = [
+        replace(job, submit_time=late.get(job.job_id, job.submit_time)) for job in workload.jobs
+    ]
+    jobs.sort(key=lambda job: job.submit_time)
+    return replace(workload, jobs=jobs)
+
+
+def beside_of(table: pa.Table, dump: Path, shape: Shape, taken: Collection[str]) -> Beside | None:
+    """Those that fit on the nodes of the partition that they ran in; None: there are none.
+
+    Args:
+        table: jobs without GPUs.
+        shape: all nodes, those without GPUs too.
+        taken: ids that jobs with GPUs have.
+    """
+    cpus: dict[str, int] = {}
+    for node in shape.nodes:
+        for name in node.partitions:
+            cpus[name] = cpus.get(name, 0) + node.cpus
+    partitions = [name or "" for name in table["vc"].cast(pa.string()).to_pylist()]
+    asked = [count or 0 for count in table["cpus"].to_pylist()]
+    ids = table["job_id"].to_pylist()
+    fits = np.array(
+        [
+            cpus.get(name, 0) >= max(1, count) and job_id not in taken
+            for name, count, job_id in zip(partitions, asked, ids, strict=True)
+        ],
+        bool,
+    )
+    table = table.filter(pa.array(fits))
+    if not len(table):
+        return None
+    told = read_told(dump, table["source_line"].to_numpy())
+    recorded = recorded_of(table, told)
+    workload = workload_of(table, shape.spec, "without GPUs")
+    recorded.insert(0, "job_id", [job.job_id for job in workload.jobs])
+    partitions = recorded["vc"].tolist()
+    jobs = [
+        replace(job, vc=shape.pools[name])
+        for job, name in zip(workload.jobs, partitions, strict=True)
+    ]
+    rows = Rows(jobs, partitions, told)
+    return Beside(replace(workload, jobs=jobs), recorded, rows)

@@ -1,0 +1,61 @@
+"""What happened to each job of a dump, as a table."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from pipeline.replay.causes import cause_of
+from pipeline.replay.told import Told
+
+
+def recorded_of(table: pa.Table, told: Told) -> pd.DataFrame:
+    """A row a job: see `pipeline.replay.site.Site.recorded`."""
+    submit, start, end = (seconds(table, f"{name}_time") for name in ("submit", "start", "end"))
+    return pd.DataFrame(
+        {
+            "user": [name or "-" for name in text(table, "user")],
+            "vc": [name or "" for name in text(table, "vc")],
+            "gpus": table["gpus"].to_numpy(),
+            "state": text(table, "state"),
+            "submit": submit,
+            "wait_s": np.maximum(0.0, start - submit),
+            "ran_s": np.maximum(0.0, end - start),
+            "carried": table["carried"].to_numpy(),
+            "before_s": table["before_s"].to_numpy(),
+            "cause": [
+                cause_of(reason, eligible_later=before > 0)
+                for reason, before in zip(
+                    told.of("Reason"), table["before_s"].to_pylist(), strict=True
+                )
+            ],
+            "started_by": [_PASSES.get(flags, "") for flags in map(_pass, told.of("Flags"))],
+        }
+    )
+
+
+_PASSES = {
+    "SchedSubmit": "as it was submitted",
+    "SchedMain": "the main pass",
+    "SchedBackfill": "backfill",
+}
+
+
+def _pass(flags: str) -> str:
+    """Which of Slurm's passes started a job, of sacct's Flags."""
+    return next((flag for flag in re.split(r"[,|]", flags) if flag in _PASSES), "")
+
+
+def seconds(table: pa.Table, name: str) -> Any:
+    """A column of times, seconds since the epoch."""
+    return table[name].cast(pa.int64()).to_numpy() / 1000
+
+
+def text(table: pa.Table, name: str) -> list[str | None]:
+    """A column of texts."""
+    values: list[str | None] = table[name].cast(pa.string()).to_pylist()
+    return values
