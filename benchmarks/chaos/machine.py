@@ -46,6 +46,7 @@ class Machine:
         self.kernel, self.host, self.disk, self.note = kernel, host, disk, note
         self.running = 0  # commands
         self.shims: dict[int, Process] = {}
+        self.may_begin: dict[int, Process] = {}  # shims that have not claimed their attempt yet
 
     def begin(self, root: Path, request: bytes, lock: int) -> None:
         """A shim, which is not the service's child for long: it outlives it."""
@@ -56,10 +57,12 @@ class Machine:
         held = [lock]
 
         def let_go() -> None:
+            self.may_begin.pop(process.pid, None)
             while held:
                 os.close(held.pop())
 
         process.on_death.append(let_go)  # perhaps before it did anything
+        self.may_begin[process.pid] = process
         self.kernel.spawn(process, lambda: self._shim(Spool(root), asked, let_go, process))
 
     def _gone(self, process: Process) -> None:
@@ -146,6 +149,14 @@ class Zygote:
         self.pid = None
 
 
+def end_strays(root: Path) -> bool:
+    machine = Zygote.of_run()
+    there = list(machine.may_begin.values())
+    for process in there:
+        machine.kernel.kill(process, "shim: a stray")
+    return bool(there)
+
+
 def boot_id() -> str:
     kernel = active()
     return "" if kernel is None else f"{kernel.me.host.name}.{kernel.me.host.boot}"
@@ -180,6 +191,7 @@ def install(patches: system.Patches, machine: Callable[[], Machine]) -> None:
     """Let `LocalBackend` run its commands on a machine, that of the run."""
     Zygote.of_run = staticmethod(machine)
     patches.put(local, "Zygote", Zygote)
+    patches.put(local, "end_strays", end_strays)
     patches.put(local, "select", SimpleNamespace(select=_select))
     patches.put(local, "clear_up", lambda *_: [])
     patches.put(local, "cgroup", SimpleNamespace(base=lambda: None))

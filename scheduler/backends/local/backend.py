@@ -39,12 +39,13 @@ from scheduler.backends.local.spool import (
     STARTED,
     Key,
     Spool,
+    SpoolBusy,
     SpoolError,
     Told,
     name_of,
 )
 from scheduler.backends.local.watch import held_mib, watch
-from scheduler.backends.local.zygote import Zygote
+from scheduler.backends.local.zygote import Zygote, end_strays
 from scheduler.core.decisions import Decision
 
 PROFILE = "profile"  # record: what watching an attempt showed
@@ -99,7 +100,7 @@ class LocalBackend:
             raise SpoolError("the local backend needs Linux: it reads process trees from /proc")
         self.host, self.bounds, self._nvml = host, bounds or Bounds(), nvml_module
         self.spool = Spool(folder)
-        self._lock = self.spool.lock(LOCK_PATIENCE_S)
+        self._lock = self._taken()
         self._bell = os.open(self.spool.bell, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         self._told = Told(self.spool.root / "told.log")
         self._attempts: dict[str, LocalAttempt] = {}
@@ -114,6 +115,16 @@ class LocalBackend:
         self._next_check = 0.0
         self._grown = 0.0  # MiB that were left since outputs were pruned
         self._adopt()
+
+    def _taken(self) -> int:
+        """The spool's lock. Who opens a backend may have the lease: the last service is gone, and
+        what is left of it and hangs is ended."""
+        try:
+            return self.spool.lock(LOCK_PATIENCE_S)
+        except SpoolBusy:
+            if not end_strays(self.spool.root):
+                raise
+            return self.spool.lock(LOCK_PATIENCE_S)
 
     # --- the contract -------------------------------------------------------------------------
 

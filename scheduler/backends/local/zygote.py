@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 from profiler import environment
 
 PIPE_BYTES = 2**20
+MAIN = "import scheduler.backends.local.shim as s; s.main()"
 
 
 class Zygote:
@@ -55,10 +57,7 @@ class Zygote:
 
     def _call(self) -> bool:
         root = str(Path(__file__).resolve().parents[3])
-        boot = (
-            f"import sys; sys.path.insert(0, {root!r}); "
-            "import scheduler.backends.local.shim as s; s.main()"
-        )
+        boot = f"import sys; sys.path.insert(0, {root!r}); {MAIN}"
         read, self._requests = os.pipe()
         with contextlib.suppress(OSError):  # room for a pass that starts hundreds
             fcntl.fcntl(read, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
@@ -78,3 +77,47 @@ class Zygote:
         finally:
             os.close(read)
         return True
+
+
+def end_strays(root: Path) -> bool:
+    """Kill what a service that is gone left behind, and what could still begin something: a zygote
+    or a shim that hangs before it claims its attempt. It holds the spool's lock, and would keep
+    everybody from deciding for as long.
+
+    Nothing is lost by it: an attempt that nobody has claimed is asked for again. A shim that has
+    claimed one has let go of the lock. Returns whether there was any; none is looked for while the
+    process that took the lock lives.
+    """
+    found, lock = False, root / "lock"
+    if _owner_lives(lock):
+        return False
+    for process in filter(str.isdecimal, os.listdir("/proc")):
+        with contextlib.suppress(OSError):  # it ended, or is somebody else's
+            told = Path("/proc", process, "cmdline").read_bytes().split(b"\0")
+            ours = any(part.endswith(MAIN.encode()) for part in told) and os.fsencode(root) in told
+            if ours and any(_is_open(lock, file) for file in _files(process)):
+                os.kill(int(process), signal.SIGKILL)
+                found = True
+    return found
+
+
+def _owner_lives(lock: Path) -> bool:
+    """Whether the process that took a lock is there; others may hold it by inheritance."""
+    inode = str(lock.stat().st_ino)
+    try:
+        held = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
+    except OSError:  # nobody says: nothing is to be killed
+        return True
+    owners = [w[4] for w in held if w[1] == "FLOCK" and w[5].rpartition(":")[2] == inode]
+    return any(Path("/proc", pid).exists() for pid in owners)
+
+
+def _files(process: str) -> list[Path]:
+    return list(Path("/proc", process, "fd").iterdir())
+
+
+def _is_open(path: Path, file: Path) -> bool:
+    try:
+        return file.samefile(path)
+    except OSError:
+        return False

@@ -45,6 +45,7 @@ from scheduler.testing.backend import (
     last,
 )
 
+ROOT = Path(__file__).parents[3]
 SESSION_KEYRING = -3
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
 
@@ -582,6 +583,40 @@ def test_a_second_service_is_told_so(site: ThisHost, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("scheduler.backends.local.backend.LOCK_PATIENCE_S", 0.1)
     with pytest.raises(SpoolError, match="in use by another service"):
         LocalBackend(site.folder / "spool", Host.with_fake([1]))
+
+
+STOPPED_ZYGOTE = """
+import os, signal, sys
+from pathlib import Path
+from scheduler.backends.local.spool import Spool
+from scheduler.backends.local.zygote import Zygote
+spool = Spool(Path(sys.argv[1]))
+zygote = Zygote(spool.root, spool.lock(1.0))
+zygote.ask(b"")
+os.kill(zygote.pid, signal.SIGSTOP)
+print(zygote.pid, flush=True)
+sys.stdin.readline()
+os._exit(0)
+"""
+
+
+def test_what_hangs_of_a_service_that_is_gone_keeps_nobody_out(
+    site: ThisHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scheduler.backends.local.backend.LOCK_PATIENCE_S", 0.1)
+    spool = site.folder / "spool"
+    with subprocess.Popen(
+        [sys.executable, "-c", STOPPED_ZYGOTE, str(spool)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT,
+    ) as service:  # fmt: skip
+        assert service.stdout is not None
+        zygote = int(service.stdout.readline())
+        with pytest.raises(SpoolError, match="in use by another service"):
+            LocalBackend(spool, Host.with_fake([1]))  # it lives, whatever became of its zygote
+        assert start_ticks(zygote) is not None
+    monkeypatch.setattr("scheduler.backends.local.backend.LOCK_PATIENCE_S", 5.0)
+    LocalBackend(spool, Host.with_fake([1])).close()
+    assert start_ticks(zygote) is None
 
 
 def test_the_spool_is_nobody_elses(tmp_path: Path) -> None:
