@@ -160,14 +160,14 @@ class Guardian:
         self.peak_mib = max(self.peak_mib, total)
         return total
 
-    def bound_output(self) -> None:
+    def bound_output(self, nobody_writes: bool = False) -> None:
         """Empty an output file that has grown past its limit, keeping the disk alive; space set
-        aside beyond its end (fallocate(2)) is given back."""
+        aside beyond its end (fallocate(2)) is given back once nothing written can go with it."""
         found, limit = os.fstat(self.output), self.config["output_mib"] * 2**20
         if found.st_size > limit:
             os.ftruncate(self.output, 0)  # O_APPEND: writers go on at the new end
             self.truncated += 1
-        elif found.st_blocks * 512 > limit:
+        elif nobody_writes and found.st_blocks * 512 > limit:
             os.ftruncate(self.output, found.st_size)
 
     def watch(self) -> str:
@@ -216,7 +216,7 @@ class Guardian:
             if time.monotonic() > deadline:
                 break
             time.sleep(0.01)
-        self.bound_output()  # which nobody would do after this
+        self.bound_output(nobody_writes=not left)  # nor would anybody do it after this
         self.say(
             "gone",
             status=self.exit_status,

@@ -27,6 +27,7 @@ from hypothesis import strategies as st
 from features.clock import Clock, boot_id
 from features.schema import State
 from profiler import procs
+from profiler.guardian import Guardian
 from scheduler.backends.base import Backend, Happened, Launch, Report
 from scheduler.backends.local import shim as shim_module
 from scheduler.backends.local import spool as spool_module
@@ -350,6 +351,31 @@ def test_a_job_keeps_no_disk_by_what_it_sets_aside(site: ThisHost, how: str, liv
     assert max(found.st_size, 512 * found.st_blocks) <= 2**20
     if how != "-l":
         assert ended.detail == "exit code 5: the end"
+
+
+@pytest.mark.skipif(shutil.which("fallocate") is None, reason="needs fallocate(1)")
+def test_what_a_job_writes_while_its_output_is_looked_at_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was cut off at every look where the file had more space than its size (XFS, which sets
+    space aside beyond the end of a file that grows, or fallocate)."""
+    path = tmp_path / "output"
+    guardian = Guardian(-1, -1, {"output": str(path), "output_mib": 1.0})
+    try:
+        os.write(guardian.output, b"before ")
+        subprocess.run(["fallocate", "-n", "-l", str(2**22), str(path)], check=True)
+        look = os.fstat
+
+        def written_after(file: int) -> os.stat_result:
+            found = look(file)
+            os.write(file, b"meanwhile")
+            return found
+
+        monkeypatch.setattr(os, "fstat", written_after)
+        guardian.bound_output()
+    finally:
+        os.close(guardian.output)
+    assert path.read_bytes() == b"before meanwhile"
 
 
 def test_its_output_is_kept_bounded_and_its_last_line_told(site: ThisHost) -> None:
