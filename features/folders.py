@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import grp
 import os
 import pwd
 import stat
@@ -16,7 +17,8 @@ def private_folder(path: str | Path) -> Path:
     """A folder that nobody but this user, and root, can put anything into; made when missing.
 
     Raises OpenFolder: it belongs to, or can be written by, somebody else, or a folder above it does
-    (where the sticky bit keeps others from renaming it, as in /tmp, that is no harm); OSError.
+    (where the sticky bit keeps others from renaming it, as in /tmp, or its group has nobody else
+    in it, that is no harm); OSError.
     """
     folder = Path(path).resolve()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -36,9 +38,30 @@ def private_folder(path: str | Path) -> Path:
             continue
         if found.st_mode & 0o002:
             raise OpenFolder(f"{folder}: {above} can be written by everybody")
-        if found.st_mode & 0o020 and found.st_gid not in (0, os.getegid()):
-            raise OpenFolder(f"{folder}: {above} can be written by its group ({found.st_gid})")
+        if found.st_mode & 0o020 and found.st_gid != 0 and (others := _others_of(found.st_gid)):
+            raise OpenFolder(
+                f"{folder}: {above} can be written by its group ({found.st_gid}), {others}: "
+                f"chmod g-w {above}, or keep the state elsewhere"
+            )
     return folder
+
+
+def _others_of(gid: int) -> str:
+    """Who else than this user, and root, is of a group, in words; "" for nobody that this host
+    lists. Accounts of a directory that lists none are not seen."""
+    accounts, ours = pwd.getpwall(), (0, os.geteuid())
+    try:
+        named = grp.getgrgid(gid).gr_mem
+    except KeyError:
+        return "whose members this host does not list"
+    if os.geteuid() not in (account.pw_uid for account in accounts):
+        return "and this host does not list who else is of it"
+    mine = {account.pw_name for account in accounts if account.pw_uid in ours}
+    first = {account.pw_name for account in accounts if account.pw_gid == gid}
+    others = sorted((first | set(named)) - mine)
+    if not others:
+        return ""
+    return f"of which {others[0]} is" + (f" and {len(others) - 1} more" if others[1:] else "")
 
 
 def _user(uid: int) -> str:

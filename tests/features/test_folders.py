@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import grp
 import os
+import pwd
 from pathlib import Path
 
 import pytest
@@ -43,10 +45,70 @@ def test_one_that_another_group_can_rename_is_refused(tmp_path: Path) -> None:
     folder.mkdir(parents=True, mode=0o700)
     os.chown(above, 0, 65534)
     above.chmod(0o775)
-    with pytest.raises(OpenFolder, match=r"above can be written by its group \(65534\)"):
+    with pytest.raises(OpenFolder, match=r"above can be written by its group \(65534\)") as refused:
         private_folder(folder)
+    assert str(refused.value).endswith(f"chmod g-w {above}, or keep the state elsewhere")
     os.chown(above, 0, 0)
     assert private_folder(folder) == folder
+
+
+GID = 54_321
+
+
+def account(name: str, uid: int, gid: int) -> pwd.struct_passwd:
+    return pwd.struct_passwd((name, "x", uid, gid, "", "/", "/bin/sh"))
+
+
+@pytest.mark.parametrize(
+    ("named", "others", "said"),
+    [
+        ([], [], ""),  # as root:staff of /var/local, or a group of the service's own
+        (["service", "root"], [], ""),
+        (["service", "alice"], [], "of which alice is:"),
+        ([], ["bob"], "of which bob is:"),
+        (["alice"], ["bob", "carol"], "of which alice is and 2 more:"),
+        (None, [], "whose members this host does not list:"),
+        ([], None, "and this host does not list who else is of it:"),
+    ],
+)
+def test_a_group_is_trusted_where_nobody_else_is_of_it(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    named: list[str] | None,
+    others: list[str] | None,
+    said: str,
+) -> None:
+    """The service's own was, though everybody was of it (`users`)."""
+    above = tmp_path / "above"
+    folder = above / "state"
+    folder.mkdir(parents=True, mode=0o700)
+    above.chmod(0o775)
+    monkeypatch.setattr(os, "getegid", lambda: GID)
+    stat = Path.stat
+
+    def with_group(path: Path, **more: bool) -> os.stat_result:
+        found = stat(path, **more)
+        values = list(found)
+        values[5] = GID if path == above else found.st_gid
+        return os.stat_result(values)
+
+    def by_gid(gid: int) -> grp.struct_group:
+        if named is None:
+            raise KeyError(gid)
+        return grp.struct_group(("some", "x", gid, named))
+
+    mine = [account("service", os.geteuid(), GID), account("root", 0, 0)]
+    more = [account(name, 70_000 + i, GID) for i, name in enumerate(others or [])]
+    monkeypatch.setattr(Path, "stat", with_group)
+    monkeypatch.setattr(grp, "getgrgid", by_gid)
+    monkeypatch.setattr(pwd, "getpwall", lambda: [] if others is None else [*mine, *more])
+    if not said:
+        assert private_folder(folder) == folder
+        return
+    with pytest.raises(
+        OpenFolder, match=f"its group \\({GID}\\), {said} chmod g-w {above}, or keep"
+    ):
+        private_folder(folder)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
