@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from math import inf, isnan
+from math import inf, isnan, nan
 from typing import ClassVar, Protocol
-
-import numpy as np
 
 from features.job import Job, Profile
 from models.bundle import Bundle
@@ -24,11 +22,6 @@ from scheduler.core.settings import PolicySettings
 from scheduler.core.turn import Turn
 
 OrderTerms = tuple[tuple[str, float], ...]  # (what, seconds); the smaller sum goes first
-
-
-def is_number(key: object) -> bool:
-    """Whether something can be ordered by it: a policy of a site has no type checker."""
-    return isinstance(key, int | float | np.floating) and not isnan(key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,11 +136,14 @@ class Policy:
             estimate = estimator.enqueued(queued.job, now)
             queued.estimate_s, queued.score = estimate.seconds, estimate.score
         key = self.key(queued, now)
-        if not is_number(key):
+        try:
+            queued.key = key if isinstance(key, int | float) else float(key)  # NumPy's, for JSON
+        except (TypeError, ValueError):
+            queued.key = nan
+        if isnan(queued.key):
             raise PolicyViolation(
                 f"{self.name}: the key of job {queued.job.job_id} is {key!r}, not a number"
             )
-        queued.key = key
 
     def key(self, queued: QueuedJob, now: float) -> float:
         """Sort key of a job. The default is arrival order."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import numpy as np
 import pytest
 
 from scheduler.core.cluster import ClusterSpec
@@ -12,6 +13,7 @@ from scheduler.core.policy import Policy, in_order, skipping
 from scheduler.core.queue import QueuedJob
 from scheduler.core.rules import PolicyViolation
 from scheduler.core.turn import Turn
+from scheduler.service.log.fold import encoded
 from scheduler.testing import policy as contract
 from scheduler.testing.builders import UserMeans, a_job
 from scheduler.testing.worlds import Watched, WatchedCore, World, a_cluster, watch
@@ -190,3 +192,12 @@ def test_a_key_that_nothing_can_be_ordered_by_is_refused(key: object) -> None:
 
     with pytest.raises(PolicyViolation, match=r"odd: the key of job a is .*, not a number"):
         run(Odd())
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.float32, int])
+def test_a_number_of_any_kind_is_a_key(kind: type) -> None:
+    class Counting(Policy):
+        def key(self, queued: QueuedJob, now: float) -> float:
+            return kind(7)  # type: ignore[no-any-return]
+
+    assert encoded(run(Counting()).decisions) == encoded(run(Counting()).decisions)
