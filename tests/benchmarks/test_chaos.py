@@ -73,8 +73,7 @@ def commits(calm: list[tuple[str, str]]) -> dict[str, int]:
 def test_what_was_answered_is_there_after_a_power_cut(
     bench: Bench, calm: list[tuple[str, str]]
 ) -> None:
-    answered = calm.index(("api", "after a commit")) + 1
-    run = bench.play(Plan(3, crash_at=(answered,), power=True, calm=True))
+    run = bench.play(Plan(3, crash_at=(_last_commit(calm),), power=True, calm=True))
     assert run.wrong == []
     assert run.counts()["power_cuts"] == 1
 
@@ -85,8 +84,12 @@ def test_the_harness_notices_who_does_not_wait_for_the_disk(
     if bench.url is not None:
         pytest.skip("it has a host of its own")
     monkeypatch.setattr(disk, "FULL", 3)  # as if the service had set less
-    at = len(calm) - calm[::-1].index(("api", "after a commit"))
-    assert bench.play(Plan(3, crash_at=(at,), power=True, calm=True)).wrong
+    assert bench.play(Plan(3, crash_at=(_last_commit(calm),), power=True, calm=True)).wrong
+
+
+def _last_commit(calm: list[tuple[str, str]]) -> int:
+    """The crash point after the last commit of the API, by when much was answered."""
+    return len(calm) - calm[::-1].index(("api", "after a commit"))
 
 
 @pytest.mark.parametrize("role", ["api", "analyst", "decider"])
