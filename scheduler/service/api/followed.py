@@ -11,7 +11,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from starlette.concurrency import run_in_threadpool
 
-from scheduler.service.api.auth import Seen
+from scheduler.service.api.auth import Seen, only_asks
 from scheduler.service.api.problems import Problem, responses
 from scheduler.service.api.questions import Questions
 from scheduler.service.api.schemas import Request as Body
@@ -85,6 +85,7 @@ class Sooner:
 
 
 @router.post("/eta", summary="When would it start", responses=responses(403, 409, 422))
+@only_asks
 async def eta(asked: EtaRequest, request: Request, view: Seen) -> Eta:
     """Nothing is submitted. Only in front of a Slurm, with the policy `slurm`."""
     if asked.user not in (None, view.viewer.name) and not view.viewer.sees_all:

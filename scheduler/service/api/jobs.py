@@ -12,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from scheduler.core.decisions import Action
 from scheduler.core.limits import PRINTABLE
 from scheduler.explain.words import duration
-from scheduler.service.api.auth import Seen
+from scheduler.service.api.auth import Seen, only_asks
 from scheduler.service.api.changes import Changes
 from scheduler.service.api.explanation import (
     Analysis,
@@ -215,6 +215,7 @@ def forecast(job_id: str, view: Seen) -> ForecastAnswer:
     summary="What if it were different",
     responses=responses(403, 404, 409),
 )
+@only_asks
 async def what_if(job_id: str, asked: WhatIfRequest, request: Request, view: Seen) -> WhatIfAnswer:
     """The forecast of a waiting job as it is, and as it would be. Nothing is changed."""
     job = await run_in_threadpool(view.job, job_id)

@@ -347,6 +347,16 @@ def test_what_stays_for_good_is_bounded_by_the_day(service: Service, made: Made)
         assert client.post(JOBS, json=GOOD, headers=olga).status_code == 201
 
 
+def test_what_only_asks_is_none_of_the_changes_of_a_day(service: Service, made: Made) -> None:
+    client = made(auth="on", max_changes_per_day=1)
+    alice = {"Authorization": f"Bearer {service.secrets['alice']}"}
+    for path in ("eta", "jobs/none/whatif") * 2:  # 404, 409, 422: nothing is followed here
+        answer = client.post(f"/api/v1/{path}", json={}, headers=alice)
+        assert answer.status_code != 429, answer.json()
+    assert client.post(JOBS, json=GOOD, headers=alice).status_code == 201
+    assert client.post(JOBS, json=GOOD, headers=alice).status_code == 429
+
+
 def test_off_means_loopback_only(service: Service) -> None:
     url = service.database
     with pytest.raises(SettingsError, match="loopback only"):
