@@ -17,7 +17,7 @@ import structlog
 from scheduler.backends.events import Event, Kind
 from scheduler.backends.slurm.client import Slurm, SlurmDown, SlurmError, quoted
 from scheduler.backends.slurm.order import priorities
-from scheduler.backends.slurm.parse import SlurmJob
+from scheduler.backends.slurm.parse import ParseError, SlurmJob
 from scheduler.backends.slurm.site import config_of, slurm_word
 from scheduler.backends.slurm.snapshot import ClusterSnapshot
 from scheduler.core.decisions import Action
@@ -25,6 +25,7 @@ from scheduler.core.decisions import Action
 OURS = "pellucid: "  # begins an AdminComment that may be overwritten
 COMMENT_S = 300.0  # between two AdminComments of one job
 AGAIN_S, LONGEST_S = 60.0, 7200.0  # until what Slurm refused is tried again, doubling
+MULTIFACTOR, BASIC = "priority/multifactor", "priority/basic"
 PRIORITY, COMMENT = "priority", "AdminComment"
 IN_TURN = frozenset(("Priority", "Resources", "None"))  # what Slurm says of who only lacks room
 _WAS = re.compile(rf"{OURS}was=(\d+)(?:; |$)")
@@ -185,7 +186,7 @@ def release_all(slurm: Slurm) -> dict[str, str]:
     Returns: what Slurm said against it, by job (or array); "" where it is done.
     Raises: SlurmDown, SlurmError, ParseError.
     """
-    weighs = config_of(slurm.read("scontrol", "show", "config")).get("PriorityType", "")
+    weighs = _priority_type(slurm)
     marked = {
         _array(job.id): job
         for job in slurm.jobs()
@@ -195,12 +196,22 @@ def release_all(slurm: Slurm) -> dict[str, str]:
     for name, job in marked.items():
         was, said = _WAS.match(job.admin_comment), ""
         if was is not None and job.priority:
-            multifactor = weighs.endswith("multifactor")
-            back = f"release {name}" if multifactor else f"update jobid={name} priority={was[1]}"
+            back = f"update jobid={name} priority={was[1]}"
+            if weighs == MULTIFACTOR:
+                back = f"release {name}"
             [said] = slurm.write([back])
         if not said:  # what is not taken back must be found again by its mark
             [said] = slurm.write([f"update jobid={name} {COMMENT}="])
         found[name] = said
+    return found
+
+
+def _priority_type(slurm: Slurm) -> str:
+    """What is done depends on it, and cannot be undone: nothing is guessed."""
+    found = config_of(slurm.read("scontrol", "show", "config")).get("PriorityType", "")
+    if found not in (MULTIFACTOR, BASIC):
+        said = f"PriorityType is {found[:40]!r}" if found else "no PriorityType"
+        raise ParseError(f"scontrol show config: {said}, only {MULTIFACTOR} and {BASIC} are known")
     return found
 
 

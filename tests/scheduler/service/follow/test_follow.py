@@ -19,7 +19,7 @@ from pipeline.app import app
 from scheduler.assembly import CoreSpec
 from scheduler.backends.events import Event, Kind
 from scheduler.backends.slurm.client import Slurm, SlurmDown
-from scheduler.backends.slurm.parse import Node, SlurmJob
+from scheduler.backends.slurm.parse import Node, ParseError, SlurmJob
 from scheduler.backends.slurm.shape import Shape
 from scheduler.backends.slurm.site import assocs_of
 from scheduler.core.decisions import Decision, Reason
@@ -49,7 +49,8 @@ EVERYTHING = {"nodes": ("n1", "n2"), "held_gpus": ((0, 1, 2, 3), (0, 1, 2, 3))}
 
 
 SAYS = {
-    "scontrol show config": "ClusterName = c\nAccountingStorageType = accounting_storage/slurmdbd",
+    "scontrol show config": "ClusterName = c\nAccountingStorageType = accounting_storage/slurmdbd\n"
+    "PriorityType = priority/basic",
     "scontrol show partition": "PartitionName=main Nodes=n[1-2] State=UP",
 }
 
@@ -340,6 +341,31 @@ def test_when_it_stops_all_is_taken_back(kind: str, back: str) -> None:
     scene.slurm.close = lambda: lines.extend(scene.slurm.lines)  # type: ignore[method-assign]
     scene.follower.run(lambda: True, "here", 0.0, 60.0)
     assert lines == [back, *(f"update jobid={n} AdminComment=" for n in (2, 3, 4))]
+
+
+@pytest.mark.parametrize(
+    ("config", "why"),
+    [
+        ("", "no PriorityType"),
+        ("\ufffd\x00=\x1b[2J", "no PriorityType"),
+        ("PriorityType = priority/mul", "PriorityType is 'priority/mul'"),
+        ("PriorityType = priority/of_the_site", "PriorityType is 'priority/of_the_site'"),
+    ],
+)
+def test_nothing_is_taken_back_by_a_guess(config: str, why: str) -> None:
+    """Neither by who is asked, nor at a stop, which says how to do it later."""
+    scene = Scene(None)
+    scene.slurm.says["scontrol show config"] = config
+    scene.slurm.queue = [scene.job(2, admin_comment="pellucid: was=77; GpusBusy")]
+    with pytest.raises(ParseError, match=why):
+        release_all(cast(Slurm, scene.slurm))
+    scene.slurm.close = lambda: None  # type: ignore[method-assign]
+    with capture_logs() as log:
+        scene.follower.run(lambda: True, "here", 0.0, 60.0)
+    [left] = [line for line in log if line["event"] == "order_left"]
+    assert why in left["why"]
+    assert left["take_back"] == "pellucid slurm release-all"
+    assert scene.slurm.written() == []
 
 
 def test_what_cannot_be_taken_back_keeps_its_mark() -> None:
