@@ -21,6 +21,7 @@ from scheduler.backends.slurm import parse
 
 PATIENCE_S = 5.0
 READ_PATIENCE_S = 30.0  # a long queue takes its time
+MOST_SAID = 1024**2  # bytes, against one command
 PAUSES_S = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # after a failure
 # What Slurm (22.05: slurm_errno.c, auth/munge, the database's client) says when it is not reached:
 # whole phrases, in its own case, since a refusal repeats names that users chose.
@@ -237,10 +238,13 @@ class _Pen:
         return self._until(f"invalid keyword: {mark}\n".encode())
 
     def _until(self, end: bytes) -> str:
-        said, until = b"", time.monotonic() + PATIENCE_S
-        while end not in said:
-            if not self._selector.select(max(0.0, until - time.monotonic())):
+        said, until = bytearray(), time.monotonic() + PATIENCE_S
+        sought = 0  # no `end` begins before
+        while said.find(end, sought) < 0:
+            left_s = until - time.monotonic()
+            if left_s <= 0 or len(said) > MOST_SAID or not self._selector.select(left_s):
                 raise SlurmDown("scontrol: no answer")
+            sought = max(0, len(said) - len(end) + 1)
             part = os.read(self._pipe("stderr").fileno(), 65536)
             if not part:
                 raise SlurmDown("scontrol is gone")
