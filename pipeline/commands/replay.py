@@ -236,6 +236,8 @@ def _summary(found: Mapping[str, Any], nearer: Sequence[str]) -> Iterator[str]:
         if nearer:
             yield f"What would bring the replay nearer: {'; '.join(nearer)}."
         return
+    if found["counted"]:
+        yield found["counted"]
     for variant in found["variants"]:
         yield f"{variant['title']}: average wait {duration(variant['avg_wait_s'])}"
     yield f"As recorded: {duration(found['recorded']['avg_wait_s'])}."

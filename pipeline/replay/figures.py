@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import floor
 from typing import Any
 
 import numpy as np
@@ -154,10 +155,27 @@ def misfit(found: Figures | None) -> list[str]:
     rank = found["rank_correlation"]
     if rank is not None and rank < FIT_RANK and max(was, now) > SHORT_S:
         said.append(
-            f"It does not make the same jobs wait: rank correlation {rank:.2f}; "
+            f"It does not make the same jobs wait: rank correlation {floor(100 * rank) / 100:.2f}; "
             f"{FIT_RANK:.1f} is the least."
         )
     return said
+
+
+def counted_from(was: float, now: float) -> str:
+    """What to know of savings counted from another average than was recorded; "": nothing.
+
+    Args:
+        was, now: average waits (s) of the jobs judged, recorded and under Slurm's own schedule
+            where jobs that waited for something else come when they started.
+    """
+    if abs(now - was) <= max(FIT_MEAN * was, SHORT_S):
+        return ""
+    return (
+        "Savings are counted where jobs that waited for limits and the like come when they "
+        f"started: there the others wait {duration(now)} on average under Slurm's own schedule, "
+        f"where {duration(was)} was recorded. The figures compare policies, and are not hours of "
+        "the record."
+    )
 
 
 _MEANS = ("avg_wait_s", "p99_wait_s", "avg_jct_s", "longest_wait_s")

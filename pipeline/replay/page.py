@@ -55,6 +55,7 @@ def render(site: Site, found: Mapping[str, Any]) -> str:
             if variant["key"] in found["backtests"]
         ],
         misfit=found["misfit"],
+        counted=found["counted"],
         fit=(FIT_MEAN, FIT_RANK),
         apart=found["apart"],
         waited_for={

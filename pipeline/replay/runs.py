@@ -24,6 +24,7 @@ from pipeline.replay.figures import (
     backtest,
     by_job,
     by_name,
+    counted_from,
     misfit,
     of_record,
     of_replay,
@@ -235,9 +236,10 @@ def replay(
         where, keep: see `pipeline.cluster.mapped`. What is kept is of this very site.
         progress: called with the cells done, of ``1 + seeds * len(variants)``.
 
-    Returns ``{backtest, backtests, misfit, recorded, apart, against, variants: [figures with
-    standard errors], by_user, by_vc, by_job, duration_model}``. `misfit` is why savings are not to
-    be stated; `against` the variant that they are counted against.
+    Returns ``{backtest, backtests, misfit, recorded, counted, apart, against, variants: [figures
+    with standard errors], by_user, by_vc, by_job, duration_model}``. `misfit` is why savings are
+    not to be stated, `counted` what to know of them; `against` the variant that they are counted
+    against.
     """
     cells = [Cell(None), *(Cell(variant, seed) for seed in range(seeds) for variant in variants)]
     known: Figures | None = None
@@ -255,12 +257,17 @@ def replay(
     tests = {key: cells[0]["backtest"] for key, cells in found.items() if "backtest" in cells[0]}
     checked = tests.get(base) if base is not None else None
     doubts = misfit(checked)
+    past = of_record(record)
+    counted = ""
+    if base is not None and not doubts:
+        counted = counted_from(past["avg_wait_s"], found[base][0]["avg_wait_s"])
     return {
         "seeds": seeds,
         "backtest": checked,
         "backtests": tests,
         "misfit": doubts,
-        "recorded": of_record(record),
+        "recorded": past,
+        "counted": counted,
         "apart": apart(site.submitted),
         "against": base,
         "variants": [

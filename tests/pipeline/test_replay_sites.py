@@ -15,7 +15,7 @@ from pipeline.app import app
 from pipeline.console import user_errors
 from pipeline.errors import UserError
 from pipeline.replay.causes import CAPACITY, DEPENDENCY, HOLD, LIMIT, NODES, cause_of
-from pipeline.replay.figures import FIT_MEAN, Figures, misfit
+from pipeline.replay.figures import FIT_MEAN, Figures, counted_from, misfit
 from pipeline.replay.inferred import Ran, nodes_of
 from pipeline.replay.printed import read_printed
 from pipeline.replay.runs import VARIANTS, Cell, cell, replay
@@ -84,6 +84,10 @@ def test_waits_on_limits_are_set_apart_and_are_nobodys_to_save(tmp_path: Path) -
     # Slurm's own schedule knows the limit, and is checked on those jobs too
     assert {row["name"] for row in found["backtest"]["by_cause"]} == {LIMIT, CAPACITY}
     assert found["backtests"]["easy"]["jobs"] == rows[CAPACITY]["jobs"]
+    # without what the others waited for in the queue, these wait less than they did: it is said
+    assert not found["misfit"]
+    assert "where 22 min was recorded" in found["counted"]
+    assert counted_from(100, 114) == counted_from(0.1, 0.9) == ""
 
 
 def test_the_command_puts_the_check_first_and_states_no_saving_it_cannot(tmp_path: Path) -> None:
