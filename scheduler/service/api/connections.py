@@ -15,7 +15,7 @@ from time import monotonic
 from typing import Any
 
 import structlog
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 REQUEST_S = 10.0  # a request must have arrived whole so long after its connection, or the last one
 ANSWER_S = 30.0  # so long may a client take none of an answer that waits for it
@@ -87,12 +87,28 @@ class Connections:
             self._said_at, self._unsaid = monotonic(), 0
 
 
+class Cycle(RequestResponseCycle):
+    """A request whose client is known to have gone as soon as its connection has.
+
+    Uvicorn tells only the newest of those sent behind each other, and later; a write then raises.
+    """
+
+    @property
+    def disconnected(self) -> bool:
+        return self.transport.is_closing()
+
+    @disconnected.setter
+    def disconnected(self, gone: bool) -> None:
+        """Uvicorn says so as well."""
+
+
 class Guarded(HttpToolsProtocol):
     """A connection that is closed when no whole request comes, or no answer is taken, in time."""
 
     counted: Connections  # of this process; set on a subclass by `guarded`
     address = ""
     _deadline: asyncio.TimerHandle | None = None
+    _running: RequestResponseCycle | None = None  # `cycle` is the newest: it may wait behind this
     _head = 0  # bytes of this request that are none of its body's
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -103,7 +119,15 @@ class Guarded(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._done_waiting()
+        self.pipeline.clear()
         super().connection_lost(exc)
+        if self._running is not None:
+            self._running.message_event.set()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        cycle.__class__ = Cycle  # uvicorn makes its own, and asks nobody
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
 
     def data_received(self, data: bytes) -> None:
         self._head += len(data)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -203,6 +205,55 @@ def test_asking_more_does_not_keep_an_answer_that_is_not_taken() -> None:
         time.sleep(0.5)  # the answer fills what there is room for
         stuck.sendall(LARGE)
         assert came(count)
+
+
+def left(one: socket.socket) -> None:
+    """Its client goes without a word."""
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    one.close()
+
+
+def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [said.getMessage() for said in caplog.records if said.levelno >= logging.ERROR]
+
+
+def test_a_client_that_goes_away_is_no_defect(
+    service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With requests behind each other it wrote 6.6 KB of tracebacks into the log."""
+    said = b"GET /x HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 3
+    with served(service, Connections(20, 3600.0)) as address, ExitStack() as stack:
+        for _ in range(10):
+            left(connected(stack, address, said))
+            assert healthy(address)
+    assert not errors(caplog)
+
+
+def test_a_request_is_told_that_its_client_went_whatever_waits_behind_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A stream went on for nobody."""
+    began, told = threading.Event(), threading.Event()
+
+    async def stream(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            return
+        await receive()
+        began.set()
+        await receive()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        told.set()
+
+    class Streams:
+        app = staticmethod(stream)
+
+    said = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * 3
+    with served(Streams(), Connections(20, 3600.0)) as address, ExitStack() as stack:
+        one = connected(stack, address, said)
+        assert began.wait(GRACE_S)
+        left(one)
+        assert told.wait(GRACE_S / 6)
+    assert not errors(caplog)
 
 
 HEAD = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n"
