@@ -22,7 +22,7 @@ from pipeline.worlds.venus import TrackError
 from scheduler.assembly import CoreSpec, Stated
 from scheduler.core.cluster import ClusterSpec, NodeGroup
 from scheduler.core.limits import GpuMemory, GpuType, Line, Name, NodeName
-from scheduler.core.settings import InvalidSettings, ProfilingPartition, read
+from scheduler.core.settings import NOT_YAML, InvalidSettings, ProfilingPartition, read
 
 DEFAULT_POLICY = "pellucid"
 
@@ -138,8 +138,7 @@ def _content(path: Path) -> Any:
         raise _refused(path, str(error.strerror)) from None
     except RecursionError:
         raise _refused(path, "not YAML (too many brackets within brackets)") from None
-    except (yaml.YAMLError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
-        # the YAML library lets through what int, float and datetime raise, and its own slips
+    except NOT_YAML as error:
         why = re.split(r"[;\n]", str(error))[0]
         raise _refused(path, f"not YAML ({why})") from None
 

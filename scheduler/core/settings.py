@@ -23,6 +23,10 @@ from pydantic_core import PydanticCustomError
 # Of a number that is not 0: whatever a policy makes of these and a time since the epoch is finite.
 SMALLEST, LARGEST = 1e-6, 1e12
 
+# What reading YAML raises: the library lets through what int, float and datetime do, and its slips.
+_SLIPS = LookupError, AttributeError, TypeError, ArithmeticError, RecursionError
+NOT_YAML = (yaml.YAMLError, ValueError, *_SLIPS)
+
 
 class InvalidSettings(ValueError):
     """A setting that cannot be: one line with its name, its value and what is accepted."""
@@ -140,7 +144,15 @@ def read(kind: type[Kind], values: Mapping[str, Any]) -> Kind:
         there = ", ".join(names) or "none"
         raise InvalidSettings(f"{shown}: no such setting; there are: {there}")
     what = "give its settings by name" if first["type"] == "model_type" else first["msg"].lower()
-    raise InvalidSettings(f"{shown} is {first['input']!r}: {what}")
+    raise InvalidSettings(f"{shown} is {told(first['input'])}: {what}")
+
+
+def told(value: Any) -> str:
+    """A value that cannot be, for a person."""
+    try:
+        return repr(value)
+    except ValueError:
+        return "a number of thousands of digits"
 
 
 def with_assignments(values: Mapping[str, Any], texts: Sequence[str]) -> dict[str, Any]:
@@ -166,12 +178,15 @@ def value_of(text: str) -> Any:
     """What a person wrote, as in a cluster file. Raises InvalidSettings."""
     try:
         return json.loads(text)  # YAML takes 1e6 for a word
-    except ValueError:
+    except (ValueError, RecursionError):
         pass
     try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError:
-        raise InvalidSettings(f"{text!r} is no value") from None
+        found = yaml.safe_load(text)
+        json.dumps(found)  # neither dates nor numbers too long to be shown
+        return found
+    except NOT_YAML:
+        shown = repr(text) if len(text) <= 60 else f"{text[:60]!r}..."
+        raise InvalidSettings(f"{shown} is no value") from None
 
 
 def _over(below: Settings, stated: Mapping[str, Any]) -> dict[str, Any]:

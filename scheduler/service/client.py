@@ -93,6 +93,8 @@ class Client:
         Safe against a lost answer: each submission has a key of its own, and repeating it submits
         nothing twice. Give `key` to make that hold across processes.
         """
+        if key is not None and not (key.isascii() and key.isprintable()):
+            raise ServiceError(f"the key is {key!r}: give characters of ASCII that can be printed")
         body = {"command": list(command), **asked}
         return self._json(
             "POST",
@@ -161,7 +163,7 @@ class Client:
 
     def revoke_link(self, link_id: str) -> None:
         """A shared link shows nothing any more."""
-        self._json("DELETE", f"/links/{quote(link_id, safe='')}")
+        self._json("DELETE", f"/links/{_part(link_id)}")
 
     def forecast(self, job_id: str) -> Json:
         return self._json("GET", _path(job_id, "forecast"))
@@ -253,6 +255,8 @@ class Client:
             last = attempt == ATTEMPTS or not repeatable
             try:
                 answer = self._http.request(method, PREFIX + path, headers=headers, **request)
+            except UnicodeError as error:
+                raise ServiceError(f"what is asked for cannot be sent: {error}") from None
             except TransportError as error:
                 if last:
                     raise ServiceError(f"{self.server}: {_reason(error)}") from None
@@ -281,11 +285,19 @@ class Client:
 
 
 def _node(node: str) -> str:
-    return f"/nodes/{quote(node, safe='')}"
+    return f"/nodes/{_part(node)}"
 
 
 def _path(job_id: str, *more: str) -> str:
-    return "/".join(["/jobs", quote(job_id, safe=""), *more])
+    return "/".join(["/jobs", _part(job_id), *more])
+
+
+def _part(name: str) -> str:
+    """A name as a part of a path."""
+    try:
+        return quote(name, safe="")
+    except UnicodeError:
+        raise ServiceError(f"{name!r} is no text") from None
 
 
 def _reason(error: Exception) -> str:

@@ -62,6 +62,7 @@ class Http:
         parts = urlsplit(server)
         if not parts.hostname:
             raise ValueError("no host")
+        parts.hostname.encode("idna")  # what connecting would find
         kinds = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
         self._kind, self._at = kinds[parts.scheme], (parts.hostname, parts.port)
         self._before, self._timeout_s = parts.path.rstrip("/"), timeout_s

@@ -10,7 +10,6 @@ import os
 from pathlib import Path
 from typing import Any, Literal, Self
 
-import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
@@ -18,8 +17,11 @@ from pydantic_settings import (
     SettingsConfigDict,
     YamlConfigSettingsSource,
 )
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError
 
 from features.plugins import load
+from scheduler.core.settings import NOT_YAML, told
 
 # After a stop `pellucid slurm release-all` waits for a lease; the unit gives it 30 s in all.
 ORDER_LEASE_S = 20.0
@@ -125,6 +127,12 @@ class Settings(BaseSettings):
             url = url.replace("postgresql://", "postgresql+psycopg://", 1)
         if not url.startswith(("sqlite:///", "postgresql+psycopg://")):
             raise ValueError("give sqlite:///PATH or postgresql://USER@HOST/DATABASE")
+        try:
+            url.encode()
+            parsed = make_url(url)
+            parsed.get_dialect()().create_connect_args(parsed)
+        except (ArgumentError, ValueError, TypeError) as error:
+            raise ValueError(f"no URL of a database ({error})") from None
         return url
 
     @model_validator(mode="after")
@@ -183,18 +191,21 @@ def read_settings(file: Path | None = None, **given: Any) -> Settings:
         raise SettingsError(f"settings {file}: no such file")
     try:
         read = Read(**{name: value for name, value in given.items() if value is not None})
+        settings = Settings(**read.model_dump())
     except ValidationError as error:
         first = error.errors()[0]
         if not first["loc"]:  # of several together
             raise SettingsError(first["msg"].removeprefix("Value error, ")) from None
         name = ".".join(map(str, first["loc"]))
-        raise SettingsError(f"{name} is {first.get('input')!r}: {first['msg']}") from None
-    except (yaml.YAMLError, AttributeError, TypeError, ValueError) as error:
-        why = str(error).splitlines()[0]
+        raise SettingsError(f"{name} is {told(first.get('input'))}: {first['msg']}") from None
+    except RecursionError:
+        raise SettingsError(f"settings {file}: too many brackets within brackets") from None
+    except NOT_YAML as error:
+        why = (str(error).splitlines() or [type(error).__name__])[0]
         raise SettingsError(f"settings {file}: not YAML of `name: value` lines ({why})") from None
     if "bundle" in read.model_fields_set and read.bundle is not None and not read.bundle.is_dir():
         raise SettingsError(
             f"bundle {read.bundle}: no such folder; make it first if models are to come later, or "
             "leave the setting out"
         )
-    return Settings(**read.model_dump())
+    return settings

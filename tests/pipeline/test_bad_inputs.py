@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -85,6 +85,37 @@ VALUES = (
     "nosuch",
     "simulate --nosuch",
 )
+# what a shell lets through: bytes that are no text, names that end a line, depth, length
+NO_TEXT = "\udcff\udcfe"
+DEEP, LONG = "[" * 20_000, f"0x{'f' * 6000}"
+ODD: tuple[tuple[str, ...], ...] = (
+    *((name, NO_TEXT) for name in ("why", "hold", "release", "cancel")),
+    *((name, NO_TEXT, "--gpus", "1") for name in ("change", "whatif")),
+    ("why", "1", "--after", NO_TEXT),
+    ("priority", NO_TEXT, "--to", "1"),
+    ("node", "drain", NO_TEXT),
+    ("ps", "--vc", NO_TEXT),
+    ("ps", "--server", f"http://{NO_TEXT}"),
+    *(("submit", "--key", key, "--", "true") for key in (NO_TEXT, "é☃", "a\nb")),
+    *(
+        (*command, f"ageing={value}")
+        for command in (
+            ("settings", "set"),
+            ("serve", "--backend", "simulated", "--database", "sqlite:///{out}/db", "--set"),
+        )
+        for value in (DEEP, LONG, "2024-13-45", "2001-12-14t21:59:43.10-99:99", "2024-12-13")
+    ),
+    *(("token", "list", "--config", f"{{{name}}}") for name in ("deep", "long", "list")),
+    *(
+        ("token", "list", "--database", url)
+        for url in (
+            "postgresql://u@localhost:notaport/x",
+            "sqlite:///{out}?timeout=abc",
+            f"sqlite:///{NO_TEXT}",
+        )
+    ),
+    ("slurm", "release-all"),
+)
 # commands for which such a file is no bad input
 FINE = {
     ("serve config", "empty"),
@@ -121,11 +152,12 @@ def bad(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Path]]:
 
 
 def run(
-    line: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    line: str | Sequence[str], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> tuple[int, str]:
     """Status of a command, and what it said on standard error."""
     capfd.readouterr()
-    monkeypatch.setattr(sys, "argv", ["pellucid", *line.split()])
+    words = line.split() if isinstance(line, str) else line
+    monkeypatch.setattr(sys, "argv", ["pellucid", *words])
     with pytest.raises(SystemExit) as ended:
         main()
     said = capfd.readouterr()
@@ -172,3 +204,33 @@ def test_a_bad_value_is_one_line_and_status_2(
 ) -> None:
     status, said = run(line.format(trace=trace, out=tmp_path / "out"), monkeypatch, capfd)
     assert (status, one_line(said)) == (2, True), f"{line}\n{status}\n{said}"
+
+
+@pytest.mark.parametrize("words", ODD, ids=lambda words: f"{ascii(words)[:60]}")
+def test_what_a_shell_lets_through_is_one_line_and_status_2(
+    words: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    files = {"deep": f"policy_settings: {'[' * 3000}{']' * 3000}", "long": f"port: {LONG}"}
+    files["list"] = "- port"
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr("scheduler.service.client.ATTEMPTS", 1)
+    monkeypatch.setattr("scheduler.service.client.Client.cluster", lambda _: {"now": 0.0})
+    monkeypatch.setenv("PELLUCID_SERVER", "http://127.0.0.1:9")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    scripts = {
+        "squeue": f"cat {tmp_path / 'queue'}",
+        "scontrol": "echo PriorityType=priority/basic",
+    }
+    for name, text in scripts.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "queue").write_text("[" * 200_000)
+    places = {name: str(tmp_path / name) for name in (*files, "out")}
+    words = tuple(word.format(**places) if "{" in word else word for word in words)
+    status, said = run(words, monkeypatch, capfd)
+    assert (status, one_line(said)) == (2, True), f"{status}\n{said}"
+    assert "no answer" not in said, "it was sent"

@@ -123,6 +123,8 @@ def jobs(text: str) -> list[SlurmJob]:
         release = release_of(told)
         entries = (job_as_first(entry, release) for entry in told["jobs"])
         return [job for entry in entries for job in _job(entry)]
+    except RecursionError:
+        raise ParseError("squeue --json: too many brackets within brackets") from None
     except (ValueError, OverflowError, LookupError, TypeError, AttributeError) as error:
         raise ParseError(f"squeue --json: {type(error).__name__} {error}") from None
 
