@@ -3,7 +3,8 @@ when there are too many.
 
 Every connection costs a file descriptor, and a process has only so many: without this, a client
 that opens connections and sends nothing, or reads nothing, locks everybody out, without a token and
-without a trace. So does one whose headers do not end: nothing below this bounds them.
+without a trace. So does one whose headers do not end, or that sends thousands of requests behind
+each other: nothing below this bounds them.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ REQUEST_S = 10.0  # a request must have arrived whole so long after its connecti
 ANSWER_S = 30.0  # so long may a client take none of an answer that waits for it
 LOOKS = 10  # within that time, at how much of it is left
 HEAD_BYTES = 65_536  # of a request without its body, at most
+BEHIND = 16  # requests that may wait behind the one that is answered
 RESERVED = 128  # descriptors kept for the database, files and answers
 MOST_FILES = 65_536
 SAY_EVERY_S = 60.0
@@ -132,8 +134,18 @@ class Guarded(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         self._head += len(data)
         super().data_received(data)
-        if self._head > HEAD_BYTES:
+        if self._head > HEAD_BYTES and not self.transport.is_closing():
             self.counted.close(self)
+
+    def on_headers_complete(self) -> None:
+        super().on_headers_complete()
+        if len(self.pipeline) > BEHIND:  # reading pauses only after all that has been read
+            self.counted.close(self)
+            raise ConnectionAbortedError  # so that the rest of it is not parsed
+
+    def send_400_response(self, msg: str) -> None:
+        if not self.transport.is_closing():
+            super().send_400_response(msg)
 
     def on_body(self, body: bytes) -> None:
         self._head -= len(body)
