@@ -105,7 +105,9 @@ def nobody_waits_with_too_many(history: History) -> list[str]:
     most = history.begins.get("most_waiting")
     if not most:
         return []
-    left = {d["job"]: d["event"] for d in reversed(history.decisions) if d["action"] in LEAVES}
+    left: dict[str, int] = {
+        d["job"]: d["event"] for d in reversed(history.decisions) if d["action"] in LEAVES
+    }
     operators = {e["actor"] for e in history.log if e["kind"].startswith("node_")}
     waiting: dict[str, list[str]] = defaultdict(list)
     found = []

@@ -22,8 +22,10 @@ class History:
         self.begins: Entry = self.by["begins"][0] if self.by["begins"] else {}
         self.calls, self.log = self.by["call"], self.by["log"]
         self.began, self.ended = self.by["began"], self.by["ended"]
-        self.final = {one["job_id"]: one for one in self.by["final"]}
-        self.cause = {one["seq"]: one["cause"] for one in self.log if one["kind"] == "decided"}
+        self.final: dict[str, Entry] = {one["job_id"]: one for one in self.by["final"]}
+        self.cause: dict[int, int] = {
+            one["seq"]: one["cause"] for one in self.log if one["kind"] == "decided"
+        }
         self.decisions = [one for one in self.by["decision"] if one["event"] in self.cause]
 
     def events(self, job: str, *kinds: str) -> list[Entry]:

@@ -82,7 +82,7 @@ def _hangs_s(history: History, frozen: Entry) -> float:
     is none.
     """
     if frozen["role"] != "supervisor":
-        return min(frozen["seconds"], history.begins.get("hangs_s", float("inf")))
+        return float(min(frozen["seconds"], history.begins.get("hangs_s", float("inf"))))
     begin = frozen["at"]
     end = begin + min(frozen["seconds"], history.begins.get("watchdog_s", float("inf")))
     for one in (*history.by["frozen"], *history.by["died"]):

@@ -11,7 +11,9 @@ SOON_S = 60.0  # what was stopped ends within, when nothing is in the way any mo
 
 def cancelled_jobs_do_not_start(history: History) -> list[str]:
     """Not by a pass that knew of it; and what really began later was decided before."""
-    asked = {e["job"]: e["seq"] for e in reversed(history.log) if e["kind"] == "cancel_asked"}
+    asked: dict[str, int] = {
+        e["job"]: e["seq"] for e in reversed(history.log) if e["kind"] == "cancel_asked"
+    }
     found = []
     decided: dict[str, int] = {}
     for start, knew in history.starts():
@@ -86,7 +88,7 @@ def drained_nodes_are_left_alone(history: History) -> list[str]:
 
 def everything_is_decided_from_what_was_known(history: History) -> list[str]:
     """A pass decides about jobs that it knew of, and each pass knows more than the one before."""
-    came = {e["job"]: e["seq"] for e in history.log if e["kind"] == "submitted"}
+    came: dict[str, int] = {e["job"]: e["seq"] for e in history.log if e["kind"] == "submitted"}
     found = [
         f"{d['job']} was decided on before it was submitted"
         for d in history.decisions

@@ -82,8 +82,8 @@ def what_runs_was_decided(history: History) -> list[str]:
 
 def ends_are_what_they_were(history: History) -> list[str]:
     """How a job is said to have ended is how its last attempt did."""
-    last = {one["job"]: one for one in history.ended}
-    begun = {one["job"]: one for one in history.began}
+    last: dict[str, Entry] = {one["job"]: one for one in history.ended}
+    begun: dict[str, Entry] = {one["job"]: one for one in history.began}
     restored = history.by["restored"]
     shims = " ".join(one["process"] for one in history.by["died"] if one["role"] == "shim")
     found = []
@@ -146,7 +146,7 @@ def virtual_clusters_keep_their_nodes(history: History) -> list[str]:
     """A job runs on nodes of its own virtual cluster; where none of them was ever moved."""
     there = [*history.begins.get("nodes", ()), *history.by["node"]]
     moved = {event["body"]["node"] for event in history.log if event["kind"] == "node_changed"}
-    vc_of = {one["node"]: one["vc"] for one in there if one["node"] not in moved}
+    vc_of: dict[int, str] = {one["node"]: one["vc"] for one in there if one["node"] not in moved}
     return [
         f"{one['job']} of {history.final[one['job']]['vc']} ran on node {node} of {vc_of[node]}"
         for one in history.began

@@ -48,11 +48,11 @@ def nobody_is_lifted_above_all(history: History) -> list[str]:
 
 def held_jobs_and_the_sites_words_are_left(history: History) -> list[str]:
     """A held job stays held; a comment of the site's own stays."""
-    held = {one["job"]: one["at"] for one in history.by["batch_held"]}
-    site = {one["job"]: one["at"] for one in history.by["batch_said"]}
+    held: dict[str, float] = {one["job"]: one["at"] for one in history.by["batch_held"]}
+    site: dict[str, float] = {one["job"]: one["at"] for one in history.by["batch_said"]}
     found = []
     for one in history.by["update"]:
-        job, at = one["job"], one["at"]
+        job, at = str(one["job"]), float(one["at"])
         if one["priority"] is not None and at > held.get(job, at) + STALE_S:
             found.append(
                 f"job {job} was held, and was given a priority {at - held[job]:.1f} s later"
@@ -80,7 +80,7 @@ def every_job_is_shown(history: History) -> list[str]:
     """Who asks is told of every job, and of none that is not."""
     if not history.begins.get("slurm") or not history.by["row"]:
         return []
-    shown = {one["job"]: one["phase"] for one in history.by["row"]}
+    shown: dict[str, str] = {one["job"]: one["phase"] for one in history.by["row"]}
     asked = min(one["at"] for one in history.by["row"])
     there = {one["job"]: one for one in history.by["batch_is"]}
     found = [f"job {job} is shown, and is none of Slurm's" for job in shown.keys() - there.keys()]
