@@ -90,13 +90,11 @@ def release_all(
 def _kept(config: Path) -> str:
     """Why a service's order is to stay; "": it is not."""
     from scheduler.service.follow.answers import LEASE
-    from scheduler.service.log.store.store import must_exist
     from scheduler.service.settings import read_settings
 
     settings = read_settings(config)
     if settings.dry_run:
         return "dry_run is set, so that nothing was given"
-    must_exist(settings.database)
     with opened(None, config) as store:
         alive = store.is_renewed(LEASE)
     return "another service is alive and keeps the order" if alive else ""

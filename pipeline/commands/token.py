@@ -62,7 +62,7 @@ def create(
 
       pellucid token create root --role operator --days 30
     """
-    with user_errors(), opened(database, config) as store:
+    with user_errors(), opened(database, config, make=True) as store:
         from scheduler.service.api import tokens
         from scheduler.service.log.store.visibility import Role
 
@@ -153,12 +153,16 @@ def _show(made: Token, secret: str, as_json: bool) -> None:
 
 
 @contextmanager
-def opened(url: str | None, config: Path | None) -> Iterator[Store]:
+def opened(url: str | None, config: Path | None, *, make: bool = False) -> Iterator[Store]:
+    """The service's database; with `make` a new one, where there is none."""
     from scheduler.service.log.store.schema import prepare
-    from scheduler.service.log.store.store import Store
+    from scheduler.service.log.store.store import Store, must_exist
     from scheduler.service.settings import read_settings
 
-    store = Store(read_settings(config, database=url).database)
+    found = read_settings(config, database=url).database
+    if not make:
+        must_exist(found)
+    store = Store(found)
     try:
         prepare(store)
         yield store

@@ -212,9 +212,14 @@ def establish(store: Store, header: LogHeader) -> LogHeader:
 
 
 def followed_header(store: Store) -> LogHeader:
-    """What the log of a service that only follows goes on with: its last header."""
-    last = store.read(kinds=[Kind.HEADER])[-1]
-    return LogHeader.from_body(last.body)
+    """What the log of a service that only follows goes on with: its last header.
+
+    Raises LogHeaderError when there is none.
+    """
+    headers = store.read(kinds=[Kind.HEADER])
+    if not headers:
+        raise LogHeaderError("no service has begun on this database")
+    return LogHeader.from_body(headers[-1].body)
 
 
 def service_clock(store: Store) -> Callable[[], float]:
