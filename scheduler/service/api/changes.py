@@ -119,6 +119,8 @@ class Changes:
 
     def _fitting(self, viewer: Viewer, asked: Wish) -> str:
         shape = self._cluster()
+        if not shape:
+            raise _unfit("vc", "the cluster has no node for jobs now; operators can add one")
         open_to = [vc for vc in shape if viewer.may_submit_to(vc)]
         vc = asked.vc
         if vc is None:
@@ -144,17 +146,17 @@ class Changes:
         if not self._shape or monotonic() > self._shape_until:
             with self._store.reading() as connection:
                 present = Present.read(self._store, connection)
-            shape: Shape = {}
-            for has in present.nodes.for_jobs() if present is not None else ():
-                before, types = shape.get(has.vc, (0, set()))
-                shape[has.vc] = before + has.gpus, types | {has.gpu_type}
-            if not shape:
+            if present is None:
                 raise Problem(
                     503,
                     "not-ready",
                     "the service has not decided on a cluster yet",
                     retry_after_s=2,
                 )
+            shape: Shape = {}
+            for has in present.nodes.for_jobs():
+                before, types = shape.get(has.vc, (0, set()))
+                shape[has.vc] = before + has.gpus, types | {has.gpu_type}
             self._shape, self._shape_until = shape, monotonic() + SHAPE_S
         return self._shape
 

@@ -64,6 +64,15 @@ def test_a_node_comes_moves_and_goes(service: Service, tmp_path: Path) -> None:
     assert audit(service.store, BundleStore(tmp_path / "bundles").find).clean
 
 
+def test_a_cluster_without_nodes_takes_no_job_and_says_why(service: Service) -> None:
+    olga = service.by("olga")
+    for one in olga.get(f"{API}/nodes").json():
+        assert olga.delete(f"{API}/nodes/{one['name']}").status_code == 202
+    service.turn()
+    answer = olga.post(f"{API}/jobs", json={"command": ["true"], "gpus": 1, "vc": "speech"})
+    assert (answer.status_code, "no node for jobs" in answer.text) == (422, True), answer.text
+
+
 @pytest.mark.parametrize("reason", ["\n", "\x1b[2J", "\x9b2J", "\u202e", "x" * 257])
 def test_a_reason_is_a_line_of_printable_text(service: Service, reason: str) -> None:
     olga, before = service.by("olga"), service.events()
