@@ -278,7 +278,13 @@ def _example(model: AdditiveModel) -> pd.DataFrame:
 
 @contextmanager
 def _store(tracking_uri: str) -> Iterator[MlflowClient]:
-    """MLflow pointed at `tracking_uri`, quiet, and put back afterwards."""
+    """MLflow pointed at `tracking_uri`, quiet, and put back afterwards.
+
+    It keeps a connection for each URI: of a relative one it would be to the file of whoever asked
+    first, wherever that was.
+    """
+    if tracking_uri.startswith("sqlite:///") and not tracking_uri.startswith("sqlite:////"):
+        tracking_uri = f"sqlite:///{Path(tracking_uri.removeprefix('sqlite:///')).absolute()}"
     quiet = [logging.getLogger(name) for name in ("mlflow", "alembic")]
     levels = [logger.level for logger in quiet]
     before = mlflow.get_tracking_uri(), mlflow.get_registry_uri()

@@ -59,6 +59,9 @@ def _no_sync(dbapi: Any, _: Any) -> None:
     dbapi.execute("PRAGMA synchronous=OFF")  # a process dies here, not the machine
 
 
+WAITS_S = [0.0, 5.0, 60.0]  # between two turns of the decider
+
+
 class Living(RuleBasedStateMachine):
     submitted = Bundle("submitted")
 
@@ -176,7 +179,7 @@ class Living(RuleBasedStateMachine):
     def lose_node(self, node: int) -> None:
         self.desk.world.lose_node(node)
 
-    @rule(wait_s=st.sampled_from([0.0, 5.0, 60.0]))
+    @rule(wait_s=st.sampled_from(WAITS_S))
     def turn(self, wait_s: float) -> None:
         self.desk.turn(wait_s)
 
@@ -225,7 +228,8 @@ class Living(RuleBasedStateMachine):
             assert (is_now.job, is_now.priority) == (was.job, was.priority)
             assert anew.held(job_id) is core.held(job_id)
             assert (is_now.profile, is_now.profiled) == (was.profile, was.profiled)
-            assert abs(is_now.submit_time - was.submit_time) < 1.0
+            # the log counts a hold from its event, the core from the pass that covers it
+            assert abs(is_now.submit_time - was.submit_time) <= max(WAITS_S)
 
     def teardown(self) -> None:
         if not hasattr(self, "desk"):

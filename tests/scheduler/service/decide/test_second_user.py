@@ -61,7 +61,7 @@ def host(
 ) -> Iterator[Host]:
     tmp_path = tmp_path_factory.mktemp("host")
     for above in (tmp_path, *tmp_path.parents):  # so that others are kept out by us, not by pytest
-        if above.name.startswith("pytest-") or above == tmp_path:
+        if above.name.startswith(("pytest-", "popen-")) or above == tmp_path:
             above.chmod(0o755)
     settings = given(tmp_path, backend="local", fake_gpus=True, pace=1.0, port=0,
                      auth="on" if request.param == "tokens" else "off",
