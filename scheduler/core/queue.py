@@ -84,7 +84,9 @@ class QueuedJob:
     def __lt__(self, other: QueuedJob) -> bool:
         if self.priority != other.priority:
             return self.priority > other.priority
-        return (self.key, self.seq) < (other.key, other.seq)
+        if self.key != other.key:
+            return self.key < other.key
+        return self.seq < other.seq
 
 
 class Queue:
@@ -126,7 +128,7 @@ class Queue:
 
     def replace(self, jobs: list[QueuedJob]) -> None:
         """Take a new content, sorted anew. For policies that change keys."""
-        self._jobs = sorted(jobs)
+        self._jobs = sorted(jobs, key=lambda one: (-one.priority, one.key, one.seq))
         self.resorted = True
 
     def among(self, kept: Collection[str]) -> Queue:

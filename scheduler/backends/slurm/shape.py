@@ -28,6 +28,8 @@ class Shape:
 
     def vc_of(self, partitions: str) -> str:
         """The virtual cluster of a job that names these (``a`` or ``a,b``); "": none of ours."""
+        if only := self.vcs.get(partitions):
+            return only
         found = (self.vcs.get(name, "") for name in partitions.split(","))
         return next(filter(None, found), "")
 

@@ -53,8 +53,8 @@ class Asking(Estimator):
         return known[1]
 
 
-def job_of(job: SlurmJob, vc: str) -> Job:
-    """A job of Slurm as the core knows it, in a virtual cluster."""
+def job_of(job: SlurmJob, vc: str, *, typed: bool = True) -> Job:
+    """A job of Slurm as the core knows it, in a virtual cluster. `typed`: with its GPU type."""
     return Job(
         job_id=job.id,
         submit_time=job.submit,
@@ -64,7 +64,7 @@ def job_of(job: SlurmJob, vc: str) -> Job:
         name=job.name,
         cpus=float(job.cpus),
         memory_mib=job.memory_mib,
-        gpu_type=job.gpu_type or None,
+        gpu_type=(job.gpu_type or None) if typed else None,
         time_limit_s=job.time_limit_s,
         profile=False,
     )
@@ -124,9 +124,8 @@ def build_snapshot(
             snapshot.left_out[job.id] = why
             continue
         priority = job.priority if by_slurm and site is None else 0
-        asked_for = job_of(job, shape.vc_of(job.partition))
-        if core.policy.places_cpus:  # types are in what it asks for: a node may have several
-            asked_for = replace(asked_for, gpu_type=None)
+        # where CPUs are placed, types are in what it asks for: a node may have several
+        asked_for = job_of(job, shape.vc_of(job.partition), typed=not core.policy.places_cpus)
         core.adopt(asked_for, now, order=order, priority=priority, queued_before=True)
         snapshot.waiting[job.id] = job
     snapshot.aside = {job.id: job for job in asked if job.id in snapshot.left_out}

@@ -14,7 +14,7 @@ from math import floor, inf
 
 from scheduler.policies.slurm.capacity import Capacity, choose, suits
 from scheduler.policies.slurm.limits import Hit, Usage, first_hit, is_kept, is_limit
-from scheduler.policies.slurm.priority import Multifactor, Terms
+from scheduler.policies.slurm.priority import Multifactor
 from scheduler.policies.slurm.site import Ask, AssocKey, Partition, Reservation, Share, Site
 
 RESOURCES, PRIORITY, LICENSES = "Resources", "Priority", "Licenses"
@@ -51,7 +51,6 @@ class Ranked:
     ask: Ask
     partition: Partition
     priority: int
-    terms: Terms
 
 
 @dataclass(slots=True)
@@ -453,9 +452,9 @@ def ranks(
     for name in ask.partitions:
         part = site.partitions.get(name)
         if part is not None:
-            terms = weights.terms(ask, part, now, fairshare)
-            priority = terms.total if site.weighs else ask.priority
-            found.append(Ranked(ask, part, priority, terms))
+            weighs = site.weighs
+            priority = weights.terms(ask, part, now, fairshare).total if weighs else ask.priority
+            found.append(Ranked(ask, part, priority))
     return found
 
 

@@ -126,6 +126,11 @@ class Slurm(Policy):
         waiting = [ask for ask in self._asks.values() if not ask.shares and ask.priority > 1]
         told: list[tuple[float, float]] = []
         for ask in waiting:
+            if len(told) >= MOST_TOLD and len(ask.partitions) == 1:  # its priority is Slurm's own
+                part = self.site.partitions.get(ask.partitions[0])
+                if part is not None:
+                    self._ranked[ask.job_id] = [Ranked(ask, part, ask.priority)]
+                continue
             known = ranks(self.site, ask, self.weights, now)
             if not known:
                 continue

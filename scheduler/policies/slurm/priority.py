@@ -7,7 +7,7 @@ After src/plugins/priority/multifactor of Slurm 22.05 and its manual page
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import inf
 from typing import Protocol
 
@@ -68,26 +68,24 @@ class Multifactor:
             return Terms()
         qos, assoc = site.qos.get(ask.qos), site.assocs.get((ask.account, ask.user))
         fair = self.fairshare if fairshare is None else fairshare
-        found = Terms(
-            site=float(ask.site_factor),
-            age=weight["Age"] * self._age(ask, now),
-            assoc=weight["Assoc"] * _part(assoc.priority if assoc else 0, self._assoc_most),
-            fairshare=weight["FairShare"] * fair.get((ask.account, ask.user), 0.0),
-            partition=weight["Partition"] * partition.job_factor / self._part_most,
-            qos=weight["QOS"] * _part(qos.priority if qos else 0, self._qos_most),
-            nice=ask.nice,
-            tres={
-                name: each * _part(ask.tres.get(name, 0.0), partition.tres.get(name, 0.0))
-                for name, each in self._tres.items()
-            },
-        )
-        if not weight["JobSize"]:
-            return found
-        sizes = [
-            replace(found, jobsize=weight["JobSize"] * self._size(ask, partition, *size))
-            for size in ask.sizes or ((ask.nodes, ask.cpus),)
-        ]
-        return min(sizes, key=lambda one: abs(one.total - ask.priority))  # as Slurm has it
+        parts = {
+            "site": float(ask.site_factor),
+            "age": weight["Age"] * self._age(ask, now),
+            "assoc": weight["Assoc"] * _part(assoc.priority if assoc else 0, self._assoc_most),
+            "fairshare": weight["FairShare"] * fair.get((ask.account, ask.user), 0.0),
+            "partition": weight["Partition"] * partition.job_factor / self._part_most,
+            "qos": weight["QOS"] * _part(qos.priority if qos else 0, self._qos_most),
+        }
+        tres = {
+            name: each * _part(ask.tres.get(name, 0.0), partition.tres.get(name, 0.0))
+            for name, each in self._tres.items()
+        }
+        sizes = (ask.sizes or ((ask.nodes, ask.cpus),)) if weight["JobSize"] else ()
+        weighted = [weight["JobSize"] * self._size(ask, partition, *size) for size in sizes]
+        made = [Terms(**parts, jobsize=size, nice=ask.nice, tres=tres) for size in weighted or [0.0]]
+        if len(made) == 1:
+            return made[0]
+        return min(made, key=lambda one: abs(one.total - ask.priority))  # as Slurm has it
 
     @property
     def per_s(self) -> float:

@@ -274,7 +274,10 @@ class Ask:
     @property
     def gpus_in_all(self) -> int:
         """GPUs of all its nodes."""
-        return sum(n for _, n in self.gpus) * (self.nodes if self.gpus_per_node else 1)
+        found = 0
+        for _, each in self.gpus:
+            found += each
+        return found * self.nodes if self.gpus_per_node else found
 
     def limit_s(self, partition: Partition | None) -> float:
         """Seconds it may run in a partition."""

@@ -48,7 +48,7 @@ from scheduler.service.follow.words import told
 from scheduler.service.log.bundles import BundleStore, Signature, signature
 from scheduler.service.log.header import LogHeader, followed_header
 from scheduler.service.log.store.leases import Lease, LeaseLost
-from scheduler.service.log.store.store import Store
+from scheduler.service.log.store.store import Store, uncollected
 from scheduler.service.log.store.tables import decisions as decision_rows
 from scheduler.service.log.store.tables import jobs as job_rows
 from scheduler.service.settings import Settings
@@ -178,6 +178,7 @@ class Follower:
         self._asking.turn()
         return self._draw(jobs, now)
 
+    @uncollected()
     def _draw(self, jobs: Iterable[SlurmJob], now: float) -> ClusterSnapshot:
         return build_snapshot(
             self._core(),
@@ -257,6 +258,7 @@ class Follower:
         self._foresee_at = self.clock.monotonic() + REST * (time.process_time() - began)
         return made
 
+    @uncollected()
     def _tell(self, snapshot: ClusterSnapshot, first: Sequence[str]) -> None:
         """Why jobs wait, for those first in line and those that Slurm does not look at."""
         policy = snapshot.core.policy
@@ -299,6 +301,7 @@ class Follower:
 
     # --- what is written ----------------------------------------------------------------------
 
+    @uncollected()
     def _write(
         self,
         snapshot: ClusterSnapshot,

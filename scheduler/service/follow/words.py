@@ -106,7 +106,7 @@ def _lines(now: float, job: SlurmJob, policy: Slurm, places: list[tuple[int, Ran
         name = ranked.partition.name
         place = f"{count(before, 'waiting job')} before it" if before else "first"
         lines.append(f"Place: {place} in partition {name} by priority.")
-    shown = [_terms(job, ranked, now) for _, ranked in places]
+    shown = [_terms(job, ranked, policy, now) for _, ranked in places]
     lines += [f"Priority: {text}" for text in shown if text]
     if job.start is not None and job.start > now and word in (RESOURCES, PRIORITY, "Licenses"):
         where = f" on {', '.join(job.planned)}" if job.planned else ""
@@ -264,9 +264,9 @@ def _names(nodes: frozenset[str]) -> str:
     return ", ".join(shown)
 
 
-def _terms(job: SlurmJob, ranked: Ranked, now: float) -> str:
+def _terms(job: SlurmJob, ranked: Ranked, policy: Slurm, now: float) -> str:
     """The terms of its priority as `sprio` has them; "" where they do not add up to Slurm's."""
-    terms = ranked.terms
+    terms = policy.weights.terms(ranked.ask, ranked.partition, now)
     since = ranked.ask.accrue
     if not terms.total or terms.total <= 1 or since is None or len(ranked.ask.partitions) > 1:
         return ""

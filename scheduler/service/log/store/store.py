@@ -103,7 +103,7 @@ class Store:
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         """A transaction that no other writer overlaps; committed at the end, or rolled back."""
-        with self._in_line(), _uncollected(), self.engine.connect() as connection:
+        with self._in_line(), uncollected(), self.engine.connect() as connection:
             connection.info["writes"] = True
             try:
                 with connection.begin():
@@ -335,7 +335,7 @@ def _carried_over(connection: PoolProxiedConnection) -> int:
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
+def uncollected() -> Iterator[None]:
     """No garbage is collected meanwhile: a full collection of a large heap takes a tenth of a
     second, for which everybody who writes would wait."""
     collects = gc.isenabled()
