@@ -82,7 +82,9 @@ class Multifactor:
         }
         sizes = (ask.sizes or ((ask.nodes, ask.cpus),)) if weight["JobSize"] else ()
         weighted = [weight["JobSize"] * self._size(ask, partition, *size) for size in sizes]
-        made = [Terms(**parts, jobsize=size, nice=ask.nice, tres=tres) for size in weighted or [0.0]]
+        made = [
+            Terms(**parts, jobsize=size, nice=ask.nice, tres=tres) for size in weighted or [0.0]
+        ]
         if len(made) == 1:
             return made[0]
         return min(made, key=lambda one: abs(one.total - ask.priority))  # as Slurm has it
