@@ -123,7 +123,9 @@ class GavelSettings(PolicySettings):
     reset_s: float = setting(
         RESET_S, "when jobs came or went, shares are computed at most this often", unit="s", ge=0
     )
-    as_published: bool = setting(False, "rounds as in the published simulator")
+    as_published: bool = setting(
+        False, "rounds, and the choice among optima of the makespan, as in the published simulator"
+    )
 
 
 class GavelPolicy(AllocationPolicy):
