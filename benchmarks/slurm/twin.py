@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from math import floor
+from statistics import fmean, median
 from typing import Any
 
 from scipy.stats import spearmanr
@@ -37,6 +38,7 @@ from scheduler.policies.slurm.policy import Slurm
 from scheduler.policies.slurm.priority import Multifactor, Terms
 from scheduler.policies.slurm.site import Ask, Site
 from scheduler.service.follow.histories import Histories
+from scheduler.service.follow.promises import Promises
 from scheduler.simulation.engine import Engine
 from scheduler.simulation.work import Work
 
@@ -308,38 +310,84 @@ def _compare(count: Count, look: Look, own: Mapping[str, str], started: set[str]
 
 @dataclass
 class Forecasts:
-    """Of jobs that waited at looks: even-odds starts within so many seconds, of the twin with
-    durations it learned from what it saw and of `squeue --start`; starts not after p90."""
+    """Of jobs that waited at looks and had a forecast.
+
+    Attributes:
+        near, slurm_near: even-odds starts within so many seconds: of the twin, with durations it
+            learned from what it saw, and of `squeue --start`.
+        kept: starts not after p90; raw_kept: not after that of the futures.
+        first_kept: the same of the first forecast of each job.
+        batches: what one user sent within a minute, which stands for an hour: kept or not.
+        widths: p90 less p50, seconds. without: had no forecast.
+    """
 
     near: Count = field(default_factory=Count)
     slurm_near: Count = field(default_factory=Count)
     kept: Count = field(default_factory=Count)
+    raw_kept: Count = field(default_factory=Count)
+    first_kept: Count = field(default_factory=Count)
+    batches: dict[tuple[float, str, int], list[bool]] = field(default_factory=dict)
+    widths: list[float] = field(default_factory=list)
+    without: int = 0
+
+    def join(self, other: Forecasts) -> None:
+        """Count these, too."""
+        for name in ("near", "slurm_near", "kept", "raw_kept", "first_kept"):
+            getattr(self, name).join(getattr(other, name))
+        self.batches |= other.batches
+        self.widths += other.widths
+        self.without += other.without
+
+    def said(self) -> dict[str, Any]:
+        """As JSON has it; widths in seconds of the run."""
+        of_batches = [fmean(kept) for kept in self.batches.values()]
+        return {
+            "scale": SCALE,
+            "p50_within_10_min": self.near.said(),
+            "squeue_start_within_10_min": self.slurm_near.said(),
+            "p90_kept": self.kept.said(),
+            "p90_of_futures_kept": self.raw_kept.said(),
+            "p90_kept_of_first": self.first_kept.said(),
+            "p90_kept_by_batches": {"of": len(of_batches), "share": round(fmean(of_batches), 3)},
+            "median_p90_less_p50_s": round(median(self.widths), 1),
+            "without": self.without,
+        }
 
 
 def forecasts(recording: Recording, within_s: float, samples: int = 24) -> Forecasts:
     """What `serve` would have foretold at each look."""
-    found = Forecasts()
+    found, first = Forecasts(), set[str]()
     memory = Memory(LiveEstimator(), asks=True)
     asking = Asking(memory)
-    histories = Histories(memory)
+    histories, promises = Histories(memory), Promises()
     for number, look in enumerate(recording.looks):
         asking.turn()
         together = sorted({job.partition for job in look.jobs if "," in job.partition})
         shape = Shape.followed(look.nodes, together=together)
         histories.vc_of = shape.vc_of
         histories.tell(look.jobs, look.at)
+        promises.look(look.jobs, look.at)
         snapshot = _snapshot(look, asking)
         waiting = [j for j in snapshot.waiting.values() if j.id in recording.truth]
         futures = Futures(snapshot.core, memory, look.at, seed=number)
         made = futures.forecast([job.id for job in waiting], samples=samples)
+        promises.first({job_id: promises.put_off(one) for job_id, one in made.items()})
         for job in waiting:
-            start, told = recording.truth[job.id].start, made.get(job.id)
-            p50 = told.start_p50 if told is not None else None
-            p90 = told.start_p90 if told is not None else None
-            found.near.add(p50 is not None and abs(p50 - start) <= within_s)
-            slurms = job.start
-            found.slurm_near.add(slurms is not None and abs(slurms - start) <= within_s)
-            found.kept.add(p90 is None or start <= p90)
+            raw, told = made[job.id], promises.put_off(made[job.id])
+            if told.start_p50 is None or told.start_p90 is None or raw.start_p90 is None:
+                found.without += 1
+                continue
+            start, p50, p90 = recording.truth[job.id].start, told.start_p50, told.start_p90
+            found.near.add(abs(p50 - start) <= within_s)
+            found.slurm_near.add(job.start is not None and abs(job.start - start) <= within_s)
+            found.kept.add(start <= p90)
+            found.raw_kept.add(start <= raw.start_p90)
+            if job.id not in first:
+                found.first_kept.add(start <= p90)
+            first.add(job.id)
+            batch = recording.began, job.user, int(job.submit // 60)
+            found.batches.setdefault(batch, []).append(start <= p90)
+            found.widths.append(p90 - p50)
     return found
 
 
@@ -371,10 +419,7 @@ def figures(recordings: Sequence[Recording], tell: Callable[[str], None]) -> dic
         for look, own in zip(one.looks, run.reasons, strict=False):
             _compare(run_reasons, look, own, set(run.began))
         pairs += [(t.start, run.began.get(job_id, NEVER)) for job_id, t in one.truth.items()]
-        made = forecasts(one, 600.0 / SCALE)
-        told.near.join(made.near)
-        told.slurm_near.join(made.slurm_near)
-        told.kept.join(made.kept)
+        told.join(forecasts(one, 600.0 / SCALE))
     within = [abs(b - a - 0.5) <= cycle_s + 0.5 for a, b in pairs]
     begins = [look.looks[0].at for look in recordings]
     of_passes = {
@@ -397,12 +442,7 @@ def figures(recordings: Sequence[Recording], tell: Callable[[str], None]) -> dic
             "rank_correlation": _rank(pairs, begins),
             "reason": run_reasons.said(),
         },
-        "forecast": {
-            "scale": SCALE,
-            "p50_within_10_min": told.near.said(),
-            "squeue_start_within_10_min": told.slurm_near.said(),
-            "p90_kept": told.kept.said(),
-        },
+        "forecast": told.said(),
     }
 
 

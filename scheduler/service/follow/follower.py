@@ -42,6 +42,7 @@ from scheduler.service.analyst.records import write as write_forecasts
 from scheduler.service.follow.answers import ETA, LEASE, answer_questions
 from scheduler.service.follow.histories import Histories, Over, ended_jobs
 from scheduler.service.follow.orders import PRIORITY, Order, Orders, release_all
+from scheduler.service.follow.promises import Promises, promises_of
 from scheduler.service.follow.rows import JobRows, write_decisions, write_jobs, write_nodes
 from scheduler.service.follow.trials import Trials
 from scheduler.service.follow.words import told
@@ -111,6 +112,7 @@ class Follower:
         self.memory = Memory(LiveEstimator(), asks=True)
         self._asking, self._asks = Asking(self.memory), Asks()
         self._histories = Histories(self.memory, lambda names: self.shape.vc_of(names))
+        self._promises = Promises()
         self._champion_seen = None
         self._last: tuple[ClusterSnapshot, list[str]] | None = None
         self._told: dict[str, tuple[str, str]] = {}  # job -> action and reason last written
@@ -134,6 +136,7 @@ class Follower:
         self._use_champion()
         mine = [job for job in jobs if self.shape.vc_of(job.partition)]
         ended = self._histories.tell(mine, now)
+        self._promises.look(mine, now)
         snapshot = self._build(mine, now)
         self._count_unmodelled(mine)
         first = self._first(snapshot)
@@ -252,9 +255,10 @@ class Follower:
             jobs = chain(snapshot.running.values(), (snapshot.waiting[job] for job in first))
             core = self._draw(jobs, now).core
         futures = Futures(core, self.memory, now, seed=self._looks)
-        made |= futures.forecast(
+        found = futures.forecast(
             first[:FORESEEN], samples=SAMPLES, budget_s=BUDGET_S, between=self._renew
         )
+        made |= {job_id: self._promises.put_off(one) for job_id, one in found.items()}
         self._foresee_at = self.clock.monotonic() + REST * (time.process_time() - began)
         return made
 
@@ -290,6 +294,7 @@ class Follower:
             self.clock,
             self._own,
             self._renew,
+            self._promises.put_off,
         )
         try:
             if kind == ETA:
@@ -317,6 +322,7 @@ class Follower:
             "waiting": len(snapshot.waiting),
             "left_out": len(snapshot.left_out),
             "decisions": len(fresh),
+            "stretch": round(self._promises.stretch, 4),
             "not_modelled": [unmodelled_words(*one) for one in self._not_modelled.items()],
         }
         events = [Event(Kind.ADVISED, now, body=body)]
@@ -326,12 +332,15 @@ class Follower:
         changed = [*self._rows.changed(rows), *over]
         left = {job_id for job_id in self._rows.rows if job_id not in rows}
         gone = sorted(left - {row["job_id"] for row in over})
+        told = {job_id: one for job_id, one in made.items() if job_id in snapshot.waiting}
+        promised = self._promises.first(told)
 
         def tables(connection: Connection, appended: list[Event]) -> None:
             seq = appended[0].seq
             write_decisions(connection, fresh, seq, self._numbered)
             write_jobs(connection, changed, gone, seq, now)
             write_forecasts(connection, made, ("latest",))
+            write_forecasts(connection, promised, ("submission",))
             if self._nodes != self._nodes_written:
                 write_nodes(connection, self.shape, self._nodes)
 
@@ -365,6 +374,7 @@ class Follower:
             last = select(decision_rows.c.seq).order_by(decision_rows.c.seq.desc()).limit(1)
             found = connection.execute(last).scalar()
             past = ended_jobs(connection, self.clock.now())
+            self._promises = promises_of(self.store, connection)
         self._numbered = 0 if found is None else found + 1
         self.log.info("follows", recalled=self._histories.recall(past))
         return True

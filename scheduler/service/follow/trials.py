@@ -16,7 +16,7 @@ from scheduler.backends.slurm.snapshot import ClusterSnapshot
 from scheduler.backends.slurm.versions import gpus_word, release_in
 from scheduler.core.decisions import Action
 from scheduler.core.plural import count
-from scheduler.explain.whatif.forecasts import Futures
+from scheduler.explain.whatif.forecasts import Futures, StartForecast
 from scheduler.explain.whatif.memory import Memory
 from scheduler.explain.words import duration
 from scheduler.policies.slurm.capacity import Capacity, choose
@@ -52,6 +52,7 @@ class Trials:
         clock: that the time of a question is taken by.
         own: has Pellucid's own policy decide about such jobs.
         between: called between two futures.
+        put_off: a forecast as it is told.
     """
 
     def __init__(
@@ -64,8 +65,9 @@ class Trials:
         clock: Clock,
         own: Callable[[Iterable[SlurmJob], float], ClusterSnapshot],
         between: Callable[[], object],
+        put_off: Callable[[StartForecast], StartForecast],
     ) -> None:
-        self._own, self._between = own, between
+        self._own, self._between, self._put_off = own, between, put_off
         self.site, self.jobs, self.memory, self.now, self._draw = site, jobs, memory, now, draw
         self._clock, self._until = clock, clock.monotonic() + QUESTION_S
 
@@ -190,6 +192,7 @@ class Trials:
         made = futures.forecast(
             [job.id], samples=SAMPLES, budget_s=BUDGET_S, between=self._between
         )[job.id]
+        made = self._put_off(made)
         word, why = expected(snapshot, job, policy)
         return _told(made.start_p50, made.start_p90, made.samples, word, why or made.why_not)
 

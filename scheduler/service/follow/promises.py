@@ -1,0 +1,92 @@
+"""How late a start may be, learned from how earlier promises were kept.
+
+Futures know how long jobs may run and not what slurmctld will do otherwise than the policy: their
+p90 comes too early. It is put off by a factor that goes up when promises are broken and down while
+they are kept, so that one in ten is broken in the long run, whatever the cause: adaptive conformal
+inference (Gibbs and Candes, NeurIPS 2021). A promise is what was told of a job first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from math import exp
+from statistics import fmean
+
+from sqlalchemy import Connection, select
+
+from scheduler.backends.events import Kind
+from scheduler.backends.slurm.job_states import WAITING
+from scheduler.backends.slurm.parse import SlurmJob
+from scheduler.explain.whatif.forecasts import SOON_S, StartForecast, starting
+from scheduler.service.log.store.store import Store
+from scheduler.service.log.store.tables import forecasts, jobs
+
+BROKEN = 0.1  # of promises, in the long run
+PACE = 0.05  # by how much one look may move the logarithm: jobs that are late together count once
+BEGIN, LEAST, MOST = 0.4, -1.0, 1.5  # of that logarithm
+
+
+class Promises:
+    """Promises made of jobs that wait, and how far p90 is put off.
+
+    Attributes:
+        stretch: logarithm of the factor of `SOON_S` + wait.
+    """
+
+    def __init__(self, stretch: float = BEGIN) -> None:
+        self.stretch = min(MOST, max(LEAST, stretch))
+        self._told: dict[str, float | None] = {}  # p90 by job; None: it is judged
+
+    def recall(self, promised: Mapping[str, float]) -> None:
+        """What jobs that may still wait were told first, by their ids."""
+        self._told.update(promised)
+
+    def look(self, jobs: Iterable[SlurmJob], now: float) -> None:
+        """Judge what was promised of jobs by how they stand. Of those that are not there any more,
+        or were held, nothing is known."""
+        told: dict[str, float | None] = {}
+        broken: list[bool] = []
+        for job in jobs:
+            if job.id not in self._told:
+                continue
+            p90, waits = self._told[job.id], job.state in WAITING
+            if waits:
+                told[job.id] = None if job.priority == 0 or (p90 or now) < now else p90
+            if p90 is None or (waits and (job.priority == 0 or now <= p90)):
+                continue
+            if waits or job.start is not None:
+                broken.append(waits or (job.start or now) > p90)
+        self._told = told
+        if broken:
+            moved = self.stretch + PACE * (fmean(broken) - BROKEN)
+            self.stretch = min(MOST, max(LEAST, moved))
+
+    def put_off(self, made: StartForecast) -> StartForecast:
+        """A forecast of futures with the p90 that is told."""
+        if made.start_p90 is None:
+            return made
+        wait_s = SOON_S + max(0.0, made.start_p90 - made.made_at)
+        p90 = made.made_at + max(0.0, wait_s * exp(self.stretch) - SOON_S)
+        return starting(made, made.start_p10, made.start_p50, p90)
+
+    def first(self, made: Mapping[str, StartForecast]) -> dict[str, StartForecast]:
+        """Of forecasts that are told, those of jobs that were told none before: promises."""
+        new = {
+            job_id: one
+            for job_id, one in made.items()
+            if one.start_p90 is not None and job_id not in self._told
+        }
+        self._told |= {job_id: one.start_p90 for job_id, one in new.items()}
+        return new
+
+
+def promises_of(store: Store, connection: Connection) -> Promises:
+    """As an earlier follower left them: of jobs that it did not see end."""
+    last = store.last_in(connection, Kind.ADVISED)
+    found = Promises(float(last.body.get("stretch", BEGIN)) if last is not None else BEGIN)
+    of = forecasts.c
+    live = select(of.job_id, of.start_p90).where(
+        of.basis == "submission", of.job_id.not_in(select(jobs.c.job_id))
+    )
+    found.recall({row.job_id: row.start_p90 for row in connection.execute(live)})
+    return found

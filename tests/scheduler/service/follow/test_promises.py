@@ -1,0 +1,116 @@
+"""Promises of starts: how far p90 is put off is learned from how they were kept."""
+
+from __future__ import annotations
+
+from math import exp, log
+from random import Random
+
+import pytest
+
+from scheduler.backends.slurm.parse import SlurmJob
+from scheduler.explain.whatif.forecasts import SOON_S, StartForecast
+from scheduler.service.follow.promises import BEGIN, LEAST, MOST, Promises
+from scheduler.service.log.store.store import Store
+from scheduler.service.log.store.visibility import Role, Viewer
+from scheduler.service.pages.queries import PageQueries
+from tests.scheduler.service.follow.test_follow import EVERYTHING, Scene
+
+NOW = 1_790_000_000.0
+
+
+def job(number: int, state: str = "PENDING", start: float | None = None, **more: int) -> SlurmJob:
+    said = {"user": "u", "name": "a", "partition": "p", "gpus": 1, "priority": 9, **more}
+    return SlurmJob(str(number), state, submit=NOW, eligible=NOW, start=start, **said)  # type: ignore[arg-type]
+
+
+def foretold(wait_s: float, at: float = NOW) -> StartForecast:
+    return StartForecast(at, at + wait_s / 2, at + wait_s, start_p10=at)
+
+
+def promise(promises: Promises, number: int, p90: float) -> None:
+    promises.first({str(number): StartForecast(NOW, NOW, p90)})
+
+
+@pytest.mark.parametrize("off", [0.7, 1.0, 2.5])
+def test_nine_of_ten_are_kept_in_the_long_run_however_far_futures_are_off(off: float) -> None:
+    promises, draw, kept = Promises(), Random(1), []
+    for number in range(4000):
+        wait_s, now = 3600.0, NOW + number * 1e6
+        told = promises.put_off(foretold(wait_s, now))
+        promises.first({str(number): told})
+        # the futures' p90 is right where `off` is 1: exp(1.28 sigma) over the median
+        start = now + wait_s * off * exp(draw.gauss(0.0, 0.5) - 1.28 * 0.5)
+        promises.look([job(number, "RUNNING", start)], start)
+        assert told.start_p90 is not None
+        kept.append(start <= told.start_p90)
+    assert sum(kept[1000:]) / 3000 == pytest.approx(0.9, abs=0.02)
+    assert promises.stretch == pytest.approx(log(off), abs=0.25)
+
+
+def test_a_promise_is_broken_once_its_time_is_over_and_not_again() -> None:
+    promises = Promises()
+    promise(promises, 1, NOW + 60)
+    promises.look([job(1)], NOW + 60)
+    assert promises.stretch == BEGIN
+    promises.look([job(1)], NOW + 61)
+    broken = promises.stretch
+    assert broken > BEGIN
+    assert promises.first({"1": foretold(60.0)}) == {}
+    promises.look([job(1, "RUNNING", NOW + 90)], NOW + 91)
+    assert promises.stretch == broken
+
+
+def test_a_batch_that_is_late_together_counts_once() -> None:
+    one, many = Promises(), Promises()
+    for count, promises in ((1, one), (50, many)):
+        for number in range(count):
+            promise(promises, number, NOW + 60)
+        promises.look([job(number) for number in range(count)], NOW + 61)
+    assert one.stretch == many.stretch
+
+
+def test_of_jobs_that_left_or_were_held_nothing_is_learned() -> None:
+    promises = Promises()
+    for number in (1, 2, 3):
+        promise(promises, number, NOW + 60)
+    held, cancelled = job(1, priority=0), job(2, "CANCELLED")
+    promises.look([held, cancelled], NOW + 90)
+    promises.look([job(1)], NOW + 90)
+    assert promises.stretch == BEGIN
+
+
+def test_it_stays_between_bounds_and_no_p90_comes_before_p50() -> None:
+    made = foretold(600.0)
+    for stretch, bound in ((99.0, MOST), (-99.0, LEAST)):
+        promises = Promises(stretch)
+        assert promises.stretch == bound
+        told = promises.put_off(made)
+        assert told.start_p90 is not None
+        assert told.start_p50 is not None
+        assert told.start_p90 >= told.start_p50
+        if stretch > 0:
+            assert told.start_p90 - NOW == pytest.approx((600 + SOON_S) * exp(MOST) - SOON_S)
+    assert Promises().put_off(StartForecast(NOW, why_not="held")).start_p90 is None
+
+
+def test_promises_are_written_judged_and_go_on_after_a_restart(store: Store) -> None:
+    scene = Scene(store, order=False)
+    runs = scene.job(7, "RUNNING", start=scene.now, time_limit_s=3600.0, **EVERYTHING)
+    waits = scene.job(5, reason="Resources", time_limit_s=600.0)
+    scene.look(runs, waits)
+    queries = PageQueries(store, Viewer("root", Role.OPERATOR))
+    promised = queries.forecast("5", "submission")
+    assert promised is not None
+    assert promised.start_p90 is not None
+    scene.restart()
+    scene.look(runs, waits)
+    assert queries.forecast("5", "submission") == promised
+    scene.look(runs, waits, after_s=promised.start_p90 - scene.now + 1.0)
+    late = scene.follower._promises.stretch
+    assert late > BEGIN
+    began = scene.now
+    scene.look(scene.job(5, "RUNNING", start=began, **EVERYTHING))
+    found = queries.calibration()
+    assert (found.jobs, found.start_p90) == (1, 0.0)
+    scene.restart()
+    assert scene.follower._promises.stretch == pytest.approx(late, abs=1e-4)
