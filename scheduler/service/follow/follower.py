@@ -371,6 +371,10 @@ class Follower:
         self.store.append([], tables, lease=self.lease)
         self._begin()
         with self.store.reading() as connection:
+            # later than the lease was renewed, which may have been on a host that is ahead
+            upto = self.store.last_seq_in(connection)
+            for event in self.store.each_in(connection, upto - 1):
+                self.clock.not_before(event.at)
             last = select(decision_rows.c.seq).order_by(decision_rows.c.seq.desc()).limit(1)
             found = connection.execute(last).scalar()
             past = ended_jobs(connection, self.clock.now())

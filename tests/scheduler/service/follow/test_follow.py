@@ -203,6 +203,20 @@ def test_a_clock_that_is_set_back_goes_on_when_it_has_caught_up(store: Store) ->
     assert scene.follower.look().now == last
 
 
+def test_who_takes_over_goes_on_from_the_last_look_of_the_other_host(store: Store) -> None:
+    """An earlier version went on from when the lease was renewed last, which is before that."""
+    scene, steady = Scene(store, order=False), [0.0]
+    scene.look(scene.job(5), after_s=3.0)
+    behind = Clock(lambda: NOW - 3600.0, lambda: steady[0], lambda _: None, "another host")
+    store.clock = scene.follower.clock = behind
+    assert not scene.follower.take_over("another", 10.0)
+    steady[0] += 11.0
+    assert scene.follower.take_over("another", 10.0)
+    scene.look(scene.job(5))
+    first, then = (event.at for event in store.read(kinds=[Kind.ADVISED]))
+    assert first <= then
+
+
 @pytest.mark.parametrize("ahead_s", [0.5, 1.5, 3600.0])
 def test_a_job_may_start_and_end_by_a_clock_that_is_ahead(ahead_s: float) -> None:
     scene = Scene(None, order=False)
