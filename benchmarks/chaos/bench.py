@@ -28,6 +28,7 @@ from scheduler.service.api import tokens
 from scheduler.service.api.auth import service_user
 from scheduler.service.decide import supervisor as supervisors
 from scheduler.service.decide.decider import Decider
+from scheduler.service.follow import follower as followers
 from scheduler.service.follow.follower import Follower
 from scheduler.service.log.fold import State
 from scheduler.service.log.store import line as lines
@@ -111,7 +112,7 @@ class Bench:
         _install_supervisor(patches)
         _install_app(patches)
         _watch(patches)
-        _watch_orders(patches)
+        _watch_appends(patches)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -135,6 +136,7 @@ def _install_supervisor(patches: system.Patches) -> None:
     patches.put(metrics, "RawValue", lambda _: SimpleNamespace(value=0))
     patches.put(analysts, "ThreadedStore", Store)
     patches.put(analysts, "Analyst", partial(analysts.Analyst, samples=2, refresh_s=5.0))
+    patches.put(followers, "SAMPLES", 2)
 
 
 class _Parts:
@@ -201,13 +203,16 @@ def _watch(patches: system.Patches) -> None:
     patches.put(lines, "fcntl", SimpleNamespace(flock=system.flock, **locks))
 
 
-def _watch_orders(patches: system.Patches) -> None:
-    """What is ordered is noted when its event is committed."""
+def _watch_appends(patches: system.Patches) -> None:
+    """What is written under a lease, and what is ordered, is noted when it is committed."""
     append = Store.append
 
     def appended(self: Store, *args: Any, **more: Any) -> list[Event]:
         done = append(self, *args, **more)
         if active() is not None:
+            if done and (lease := more.get("lease")) is not None:
+                PLAYED[0].note("wrote", seq=done[0].seq, lease=lease.name, holder=lease.holder,
+                               term=lease.term)  # fmt: skip
             for event in done:
                 if event.kind is Kind.ORDERED and "priority" in event.body:
                     PLAYED[0].note("ordered", job=event.job_id, priority=event.body["priority"])

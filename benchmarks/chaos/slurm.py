@@ -239,7 +239,8 @@ class InFront(Simulation):
         self._let_end()
         for job in controller.jobs.values():
             self.note("batch_is", job=job.id, state=job.state, priority=job.priority, own=job.own,
-                      comment=job.comment, submitted=job.submit)  # fmt: skip
+                      comment=job.comment, submitted=job.submit,
+                      since=max(job.submit, job.start or 0.0, job.end or 0.0))  # fmt: skip
         kernel.stop()
 
     def _let_end(self) -> None:

@@ -12,6 +12,7 @@ of the service is imported here.
     ended     it does no more: exited, request (it was stopped), limit, lost,
               unknown (whoever stood by it died as it ended)
     decides   the process `holder` decides, under `term`; said again at least every second
+    wrote     events were committed under `term` of a lease by its holder; `seq`: of the first
     started, died, frozen, clock, fault, power, ...   what happened to processes and machines
     restored  a machine was replaced, what ran there is not known; `seq`: of the log's last event,
               which is all that there is in the backup
@@ -22,7 +23,7 @@ of the service is imported here.
     batch, batch_held, batch_said, ordered, update, row, batch_is   in front of Slurm: a job is
               submitted, held or given a comment by people; an ORDERED event is committed; a
               priority or comment is changed by the service; it is shown so; it is so in Slurm after
-              the service was stopped
+              the service was stopped, and began or ended last at `since`
 """
 
 from __future__ import annotations

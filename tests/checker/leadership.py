@@ -30,6 +30,20 @@ def one_decides_at_a_time(history: History) -> list[str]:
     return [f"{who} decided {n} times after it lost the lease" for who, n in late.items() if n > 1]
 
 
+def who_lost_the_lease_writes_nothing(history: History) -> list[str]:
+    """Events that were written under a lease stand in the log by its terms."""
+    found, highest = [], dict[str, int]()
+    for one in sorted(history.by["wrote"], key=lambda one: one["seq"]):
+        most = highest.setdefault(one["lease"], one["term"])
+        if one["term"] < most:
+            found.append(
+                f"event {one['seq']} was written by {one['holder']} under term {one['term']} of "
+                f"{one['lease']!r}, after one under term {most}"
+            )
+        highest[one["lease"]] = max(most, one["term"])
+    return found
+
+
 def somebody_takes_over(history: History) -> list[str]:
     """After the last thing that went wrong somebody decides within the time that is stated.
 
@@ -105,4 +119,9 @@ def _stands_by(history: History, start: float, end: float) -> bool:
     return any(at <= start and gone.get(name, end + 1) > end for name, at in alive.items())
 
 
-RULES = (terms_go_up, one_decides_at_a_time, somebody_takes_over)
+RULES = (
+    terms_go_up,
+    one_decides_at_a_time,
+    who_lost_the_lease_writes_nothing,
+    somebody_takes_over,
+)

@@ -77,7 +77,7 @@ def all_is_taken_back(history: History) -> list[str]:
 
 
 def every_job_is_shown(history: History) -> list[str]:
-    """Who asks is told of every job, and of none that is not."""
+    """Who asks is told of every job, and of none that is not; of one as it was a moment ago."""
     if not history.begins.get("slurm") or not history.by["row"]:
         return []
     shown: dict[str, str] = {one["job"]: one["phase"] for one in history.by["row"]}
@@ -85,7 +85,7 @@ def every_job_is_shown(history: History) -> list[str]:
     there = {one["job"]: one for one in history.by["batch_is"]}
     found = [f"job {job} is shown, and is none of Slurm's" for job in shown.keys() - there.keys()]
     for job, one in there.items():
-        if one["submitted"] + SEEN_S > asked:
+        if one["submitted"] + SEEN_S > asked or one["since"] + STALE_S > asked:
             continue
         live = one["state"] in ("PENDING", "RUNNING")
         phase = shown.get(job)

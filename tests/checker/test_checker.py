@@ -165,6 +165,12 @@ BROKEN = [
         for i, (who, term) in enumerate([("two", 2), ("one", 1), ("two", 2), ("one", 1)])
     ))),
     ("term 1 after 2", add(a_line(8, "lease", term=2), a_line(9, "lease", term=1))),
+    ("event 9 was written by one under term 1", add(*(
+        {"what": "wrote", "seq": seq, "lease": lease, "holder": who, "term": term}
+        for seq, lease, who, term in [
+            (9, "decider", "one", 1), (8, "decider", "two", 2), (10, "analyst", "one", 1),
+        ]
+    ))),
     ("nobody decided from 4.0 to 30.0", add(LATER, AT_THE_END)),
     ("nobody decided from 4.0 to 60.0", add(AT_THE_END)),
     ("nobody decided from 0.0 to 60.0", lambda h: [
@@ -267,7 +273,7 @@ def in_front() -> Records:
         ordered(),
         {"what": "row", "at": 90.0, "job": "1", "phase": "queued"},
         {"what": "batch_is", "job": "1", "state": "PENDING", "priority": 10, "own": 10,
-         "comment": "", "submitted": 1.0},
+         "comment": "", "submitted": 1.0, "since": 1.0},
         a_line(2, "advised") | {"at": 100.0},
         a_line(3, "ordered", "1", priority=20) | {"at": 100.0},
     ]  # fmt: skip
@@ -294,6 +300,13 @@ IN_FRONT = [
     ("shown as ended", with_("row", {"phase": "ended"})),
     ("before the last", with_("log", {"at": 99.0}, kind="ordered")),
 ]
+
+
+def test_a_job_that_began_or_ended_as_somebody_asked_may_be_shown_as_it_was() -> None:
+    history = in_front()
+    a(history, "row")["phase"] = "ended"
+    a(history, "batch_is")["since"] = 89.0
+    assert check(history) == []
 
 
 @pytest.mark.parametrize(("said", "broken"), IN_FRONT, ids=[said for said, _ in IN_FRONT])
