@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -116,7 +117,7 @@ class Kernel:
         clock: seconds since the run began: the true time.
         steps: hand-overs so far. points: crash points passed so far.
         crashes: where processes died, and how often.
-        ambush: who comes to such a crash point next dies there.
+        ambush: who comes to such a crash point next dies there, or is stopped for `ambush_s`.
     """
 
     def __init__(
@@ -129,9 +130,9 @@ class Kernel:
         self.draw = random.Random(f"schedule {seed}")
         self.clock = 0.0
         self.steps = self.points = 0
-        self.ambush = ""
+        self.ambush, self.ambush_s = "", 0.0
         self.most_steps = most_steps
-        self.crash_at, self.freeze_s = frozenset(crash_at), freeze_s
+        self.crash_at = frozenset(crash_at)
         self.crashes: Counter[str] = Counter()
         self.seen: Counter[str] = Counter()
         self.trace: list[tuple[float, str, str]] = []
@@ -141,7 +142,7 @@ class Kernel:
         self.on_kill: Callable[[Process, str], None] = lambda process, where: None
         self.on_freeze: Callable[[Process, float], None] = lambda process, seconds: None
         self.on_start: Callable[[Process], None] = lambda process: None
-        self.on_point: Callable[[Process, str], None] = self._strike
+        self.on_point: Callable[[Process, str], None] = partial(self._strike, freeze_s=freeze_s)
         self._fibers: list[Fiber] = []
         self._pids = count(100)
         self.hub = getcurrent()
@@ -237,12 +238,12 @@ class Kernel:
             self.on_point(process, where)
         if where == self.ambush and process.role != "shim":
             self.ambush = ""
-            self.kill(process, f"{process.role}: {where}")
+            self._strike(process, where, self.ambush_s)
         self._pause()
 
-    def _strike(self, process: Process, where: str) -> None:
-        if self.freeze_s:
-            self.freeze(process, self.freeze_s)
+    def _strike(self, process: Process, where: str, freeze_s: float) -> None:
+        if freeze_s:
+            self.freeze(process, freeze_s)
         else:
             self.kill(process, f"{process.role}: {where}")
 

@@ -325,6 +325,7 @@ class Simulation:
 
     def _lie_in_wait(self, draw: random.Random, _: Process) -> None:
         self.kernel.ambush = draw.choice(sorted(self.kernel.seen))
+        self.kernel.ambush_s = draw.choice([0.0, 0.0, 0.0, 5.0, 12.0, 40.0])
 
     def _freeze(self, draw: random.Random, process: Process) -> None:
         self.kernel.freeze(process, draw.choice([0.5, 2.0, 5.0, 12.0, 40.0, 150.0]))
