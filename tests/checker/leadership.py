@@ -92,19 +92,32 @@ def _disturbed(history: History, start: float, end: float) -> list[float]:
 def _hangs_s(history: History, frozen: Entry) -> float:
     """For how long a process that was frozen is in the way: one that hangs for longer is killed.
 
-    By its supervisor; that one by systemd's watchdog, and it is in the way only while its decider
-    is none.
+    By its supervisor; that one by systemd's watchdog, and it is in the way only while it begins, or
+    its decider is none.
     """
     if frozen["role"] != "supervisor":
         return float(min(frozen["seconds"], history.begins.get("hangs_s", float("inf"))))
     begin = frozen["at"]
     end = begin + min(frozen["seconds"], history.begins.get("watchdog_s", float("inf")))
+    if _begins(history, frozen):
+        return float(end - begin)
     for one in (*history.by["frozen"], *history.by["died"]):
         until = one["at"] + one.get("seconds", 1.0)
         its_decider = one["process"].startswith(f"{frozen['process']}/decider")
         if its_decider and one["at"] <= end and begin <= until:
             return float(end - begin)
     return 0.0
+
+
+def _begins(history: History, frozen: Entry) -> bool:
+    """Whether a supervisor has started nothing yet: it may be writing, and others wait for it."""
+    name, at = frozen["process"], frozen["at"]
+    ends = (one["at"] for one in history.by["died"] if one["process"] == name and one["at"] <= at)
+    since = max(ends, default=0.0)
+    return not any(
+        one["process"].startswith(f"{name}/") and since <= one["at"] <= at
+        for one in history.by["started"]
+    )
 
 
 def _stands_by(history: History, start: float, end: float) -> bool:

@@ -237,6 +237,8 @@ def test_a_decider_that_hangs_with_its_supervisor_is_waited_for_until_the_watchd
     assert check(history) == []
     a(history, "frozen", role="supervisor")["process"] = "b"
     assert any("nobody decided" in line for line in check(history))
+    history.remove(a(history, "started", process="b/decider.2"))
+    assert check(history) == [], "it may be in a transaction as it begins"
 
 
 def test_a_job_is_looked_at_again_only_where_its_gpus_were_changed() -> None:
