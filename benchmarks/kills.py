@@ -16,7 +16,6 @@ import resource
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -29,6 +28,7 @@ import psutil
 from sqlalchemy import Connection, insert, select
 
 from benchmarks import decider
+from features.folders import temporary_folder
 from scheduler.assembly import CoreSpec
 from scheduler.backends.events import Event, Kind
 from scheduler.backends.submission import Submission
@@ -234,9 +234,9 @@ def main() -> None:
     parser.add_argument("--most-s", type=float, default=3600.0)
     parser.add_argument("--json", action="store_true", help="print JSON only")
     asked = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="pellucid-kills-") as folder:
+    with temporary_folder("pellucid-kills-") as folder:
         more = {"seed": asked.seed, "most_s": asked.most_s}
-        found = run(Path(folder), kills=asked.kills, number=asked.jobs, **more)
+        found = run(folder, kills=asked.kills, number=asked.jobs, **more)
     bad = found.lost or found.doubled or found.divergences
     if asked.json:
         print(json.dumps(asdict(found), indent=2))

@@ -23,7 +23,6 @@ import runpy
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -35,6 +34,8 @@ from queue import SimpleQueue
 from typing import Any
 
 import yaml
+
+from features.folders import temporary_folder
 
 ROOT = Path(__file__).resolve().parents[1]
 LIST = Path(__file__).with_name("mutants.yaml")
@@ -192,13 +193,13 @@ def measure(
     begun = time.perf_counter()
     os.environ |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0", NO_SHRINKING: "1"}
     FORKS.set_forkserver_preload(LOADED)
-    with tempfile.TemporaryDirectory(prefix="pellucid-mutants-") as name:
+    with temporary_folder("pellucid-mutants-") as base:
         folders: SimpleQueue[Path] = SimpleQueue()
-        first = Path(name) / "0"
+        first = base / "0"
         copy(first)
         folders.put(first)
         for i in range(1, workers):
-            folders.put(shutil.copytree(first, Path(name) / str(i), symlinks=True))
+            folders.put(shutil.copytree(first, base / str(i), symlinks=True))
 
         def attempt(mutant: Mutant | None) -> dict[str, Any]:
             folder = folders.get()

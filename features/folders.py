@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import fcntl
 import grp
 import os
 import pwd
+import shutil
+import socket
 import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+LOCK = ".in-use"
 
 
 class OpenFolder(ValueError):
@@ -44,6 +52,50 @@ def private_folder(path: str | Path) -> Path:
                 f"chmod g-w {above}, or keep the state elsewhere"
             )
     return folder
+
+
+@contextmanager
+def temporary_folder(prefix: str, base: str | Path | None = None) -> Iterator[Path]:
+    """A folder for now, as of `tempfile.TemporaryDirectory`; what killed processes of this user and
+    host left under the same prefix is removed first.
+
+    Whoever uses one holds a lock in it, and so do processes that it has forked.
+    """
+    base = Path(base or tempfile.gettempdir())
+    for left in base.glob(f"{prefix}*"):
+        _remove_if_left(left)
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=base) as name:
+        made = Path(name)
+        lock = os.open(made / f"{LOCK}.new", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            with suppress(OSError):  # no locks there: it is never removed by others
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.write(lock, socket.gethostname().encode())
+                (made / f"{LOCK}.new").rename(made / LOCK)
+            yield made
+        finally:
+            os.close(lock)
+
+
+def _remove_if_left(folder: Path) -> None:
+    """Remove a temporary folder that nobody uses any more. A lock of another host may not be seen
+    on this one."""
+    try:
+        found = folder.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+            return
+        lock = os.open(folder / LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        if os.read(lock, 256).decode(errors="replace") != socket.gethostname():
+            return
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(folder, ignore_errors=True)
+    except OSError:
+        pass  # somebody uses it
+    finally:
+        os.close(lock)
 
 
 def _others_of(gid: int) -> str:

@@ -25,7 +25,6 @@ import os
 import pickle
 import re
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -34,6 +33,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from features.files import replacing
+from features.folders import temporary_folder
 from pipeline.errors import UserError
 
 T = TypeVar("T")
@@ -207,8 +207,8 @@ def _shared_key(folder: str | None) -> Iterator[Any]:
 
     made = Security.temporary()
     base = os.path.expanduser(os.path.expandvars(folder or "~"))
-    with tempfile.TemporaryDirectory(prefix=".pellucid-dask-", dir=base) as private:
-        key, certificate = Path(private, "key.pem"), Path(private, "certificate.pem")
+    with temporary_folder(".pellucid-dask-", base) as private:
+        key, certificate = private / "key.pem", private / "certificate.pem"
         key.write_text(made.tls_worker_key)
         certificate.write_text(made.tls_worker_cert)
         roles = ("client", "scheduler", "worker")

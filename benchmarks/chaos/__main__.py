@@ -27,7 +27,6 @@ import os
 import random
 import signal
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -36,6 +35,7 @@ from typing import Any
 
 from benchmarks.chaos.bench import Bench, quiet
 from benchmarks.chaos.run import Plan, Run
+from features.folders import temporary_folder
 
 
 def plans(asked: argparse.Namespace, bench: Bench) -> Iterator[Plan]:
@@ -135,10 +135,8 @@ def main() -> None:
         sys.exit("--database postgresql: run it by `python -m benchmarks.postgres -- ...`")
     quiet()
     memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(
-        prefix="pellucid-chaos-", dir=memory if memory.is_dir() else None
-    ) as folder:
-        told = measure(asked, Path(folder))
+    with temporary_folder("pellucid-chaos-", memory if memory.is_dir() else None) as folder:
+        told = measure(asked, folder)
     if asked.json:
         print(json.dumps(told, indent=2))
     else:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import grp
 import os
 import pwd
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from features.folders import OpenFolder, private_folder
+from features.folders import LOCK, OpenFolder, private_folder, temporary_folder
 
 
 def test_one_that_is_missing_is_made_for_its_user_alone(tmp_path: Path) -> None:
@@ -127,3 +130,42 @@ def test_a_link_is_followed_to_what_is_there(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "open")
     with pytest.raises(OpenFolder):
         private_folder(tmp_path / "link")
+
+
+KILLED = """
+import os, signal, sys
+from features.folders import temporary_folder
+with temporary_folder("of-a-run-", sys.argv[1]) as made:
+    (made / "key.pem").write_text("secret")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def left_by_one_that_was_killed(base: Path) -> Path:
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(base)])
+    assert killed.returncode == -signal.SIGKILL
+    [left] = base.glob("of-a-run-*")
+    assert (left / "key.pem").exists()
+    return left
+
+
+def test_what_a_killed_run_left_goes_with_the_next_and_what_is_in_use_stays(tmp_path: Path) -> None:
+    left = left_by_one_that_was_killed(tmp_path)
+    with temporary_folder("of-a-run-", tmp_path) as first:
+        assert not left.exists()
+        with temporary_folder("of-a-run-", tmp_path) as second:
+            assert first.stat().st_mode & 0o777 == 0o700
+            assert first.is_dir()
+            assert second.is_dir()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_another_host_or_nobody_known_left_stays(tmp_path: Path) -> None:
+    left = left_by_one_that_was_killed(tmp_path)
+    (left / LOCK).write_text("another-host")
+    other = tmp_path / "of-a-run-other"
+    other.mkdir()
+    (tmp_path / "of-a-run-link").symlink_to(other)
+    with temporary_folder("of-a-run-", tmp_path):
+        pass
+    assert len(list(tmp_path.iterdir())) == 3
