@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from benchmarks.sites import SITES, hosts, write
 from benchmarks.slurm.recording import kept, record
 from benchmarks.slurm.university import NODES
-from pipeline.replay.figures import FIT_MEAN, misfit
+from pipeline.replay.figures import FIT_MEAN, doubts
 from pipeline.replay.runs import VARIANTS, Cell, cell
 from pipeline.replay.site import read_site
 
@@ -72,7 +72,7 @@ def dumps(seed: int, keep: Path | None, tell: Callable[[str], None]) -> list[Dum
                     test["avg_wait_recorded_s"],
                     test["avg_wait_replayed_s"],
                     test["rank_correlation"],
-                    misfit(test),
+                    doubts(told),
                 )
             )
             tell(str(found[-1]))

@@ -161,21 +161,27 @@ def misfit(found: Figures | None) -> list[str]:
     return said
 
 
-def counted_from(was: float, now: float) -> str:
-    """What to know of savings counted from another average than was recorded; "": nothing.
+def doubts(told: Figures | None) -> list[str]:
+    """Why no saving is stated that is counted against a replay of Slurm's rule; empty: it is.
 
     Args:
-        was, now: average waits (s) of the jobs judged, recorded and under Slurm's own schedule
-            where jobs that waited for something else come when they started.
+        told: of `cell`. Where its `backtest` is not of the very replay that savings are counted
+            in, `counted` is, and both have to fit.
     """
-    if abs(now - was) <= max(FIT_MEAN * was, SHORT_S):
-        return ""
-    return (
-        "Savings are counted where jobs that waited for limits and the like come when they "
-        f"started: there the others wait {duration(now)} on average under Slurm's own schedule, "
-        f"where {duration(was)} was recorded. The figures compare policies, and are not hours of "
-        "the record."
-    )
+    if told is None:
+        return misfit(None)
+    found = misfit(told["backtest"])
+    if found or "counted" not in told:
+        return found
+    found = misfit(told["counted"])
+    return [COUNTED_IN, *found] if found else []
+
+
+COUNTED_IN = (
+    "Savings would be counted where jobs that waited for limits and the like come when they "
+    "started, as no other policy knows those; and so replayed, Slurm's own schedule is too far "
+    "from the record."
+)
 
 
 _MEANS = ("avg_wait_s", "p99_wait_s", "avg_jct_s", "longest_wait_s")

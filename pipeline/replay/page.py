@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,6 +21,7 @@ SHOWN = 12  # users and partitions in a table
 MONTHS = 24
 LONGEST_NAME, LONGEST_NOTE = 60, 600
 OWN = "Pellucid"
+COUNTED = "the same, in the replay that savings are counted in"
 LOSES_S = 60.0  # waiting longer than recorded by more than this counts as losing
 
 
@@ -49,13 +50,9 @@ def render(site: Site, found: Mapping[str, Any]) -> str:
         variants=variants,
         verdict=_verdict(found),
         backtest=_shown(found["backtest"]),
-        tests=[
-            (variant["title"], found["backtests"][variant["key"]])
-            for variant in variants
-            if variant["key"] in found["backtests"]
-        ],
+        tests=list(_tests(found)),
         misfit=found["misfit"],
-        counted=found["counted"],
+        counted=found["counted"] is not None,
         fit=(FIT_MEAN, FIT_RANK),
         apart=found["apart"],
         waited_for={
@@ -69,6 +66,16 @@ def render(site: Site, found: Mapping[str, Any]) -> str:
         profiling=profiling(site),
         known=found["duration_model"],
     )
+
+
+def _tests(found: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Back-tests with their titles, first the one that is looked at closer."""
+    for variant in found["variants"]:
+        if variant["key"] not in found["backtests"]:
+            continue
+        yield variant["title"], found["backtests"][variant["key"]]
+        if found["counted"] is not None and variant["key"] == found["against"]:
+            yield COUNTED, found["counted"]
 
 
 def _verdict(found: Mapping[str, Any]) -> Mapping[str, Any] | None:

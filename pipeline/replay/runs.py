@@ -24,8 +24,7 @@ from pipeline.replay.figures import (
     backtest,
     by_job,
     by_name,
-    counted_from,
-    misfit,
+    doubts,
     of_record,
     of_replay,
     over_seeds,
@@ -197,7 +196,9 @@ class Cell:
 
 
 def cell(site: Site, wanted: Cell) -> Figures | None:
-    """The figures of a cell. Those of Slurm's rules, played exactly, hold a back-test too."""
+    """The figures of a cell. Those of Slurm's rules, played exactly, hold a back-test too, and
+    where that is of a replay of its own, in which jobs wait for limits as they did, another
+    (`counted`) of this one."""
     variant = wanted.variant
     if variant is None:
         return duration_knowledge(site)
@@ -208,6 +209,7 @@ def cell(site: Site, wanted: Cell) -> Figures | None:
     if variant.key in BASES and wanted.seed == 0:
         told["backtest"] = backtest(frame, site.judged)
         if variant.key == "slurm" and site.modelled != ALONE:
+            told["counted"] = told["backtest"]
             told["backtest"] = backtest(one(site, variant, 0, site.modelled), site.replayable)
     return told
 
@@ -238,8 +240,8 @@ def replay(
 
     Returns ``{backtest, backtests, misfit, recorded, counted, apart, against, variants: [figures
     with standard errors], by_user, by_vc, by_job, duration_model}``. `misfit` is why savings are
-    not to be stated, `counted` what to know of them; `against` the variant that they are counted
-    against.
+    not to be stated; `against` the variant that they are counted against, `counted` the back-test
+    of its very replay, where `backtest` is of another that models more.
     """
     cells = [Cell(None), *(Cell(variant, seed) for seed in range(seeds) for variant in variants)]
     known: Figures | None = None
@@ -256,18 +258,15 @@ def replay(
     base = next((key for key in BASES if key in found), None)
     tests = {key: cells[0]["backtest"] for key, cells in found.items() if "backtest" in cells[0]}
     checked = tests.get(base) if base is not None else None
-    doubts = misfit(checked)
-    past = of_record(record)
-    counted = ""
-    if base is not None and not doubts:
-        counted = counted_from(past["avg_wait_s"], found[base][0]["avg_wait_s"])
+    against = found[base][0] if checked is not None and base is not None else None
+    why_not = doubts(against)
     return {
         "seeds": seeds,
         "backtest": checked,
         "backtests": tests,
-        "misfit": doubts,
-        "recorded": past,
-        "counted": counted,
+        "misfit": why_not,
+        "recorded": of_record(record),
+        "counted": against.get("counted") if against is not None else None,
         "apart": apart(site.submitted),
         "against": base,
         "variants": [
@@ -278,7 +277,7 @@ def replay(
                 "assumed": variant.packs,
                 **over_seeds(
                     found[variant.key],
-                    None if doubts or base in (None, variant.key) else found[str(base)],
+                    None if why_not or base in (None, variant.key) else found[str(base)],
                     len(record),
                     found.get("pellucid") if variant.adds else None,
                 ),

@@ -15,7 +15,7 @@ from pipeline.app import app
 from pipeline.console import user_errors
 from pipeline.errors import UserError
 from pipeline.replay.causes import CAPACITY, DEPENDENCY, HOLD, LIMIT, NODES, cause_of
-from pipeline.replay.figures import FIT_MEAN, Figures, counted_from, misfit
+from pipeline.replay.figures import COUNTED_IN, FIT_MEAN, Figures, doubts, misfit
 from pipeline.replay.inferred import Ran, nodes_of
 from pipeline.replay.printed import read_printed
 from pipeline.replay.runs import VARIANTS, Cell, cell, replay
@@ -73,6 +73,12 @@ def test_without_its_settings_a_site_with_limits_is_told_no_saving(tmp_path: Pat
     assert any("--site" in note for note in site.notes)
 
 
+def variant_of(found: Figures, key: str) -> Figures:
+    (only,) = (one for one in found["variants"] if one["key"] == key)
+    assert isinstance(only, dict)
+    return only
+
+
 def test_waits_on_limits_are_set_apart_and_are_nobodys_to_save(tmp_path: Path) -> None:
     site = site_of("limited", tmp_path)
     limited = site.submitted["cause"] == LIMIT
@@ -84,10 +90,23 @@ def test_waits_on_limits_are_set_apart_and_are_nobodys_to_save(tmp_path: Path) -
     # Slurm's own schedule knows the limit, and is checked on those jobs too
     assert {row["name"] for row in found["backtest"]["by_cause"]} == {LIMIT, CAPACITY}
     assert found["backtests"]["easy"]["jobs"] == rows[CAPACITY]["jobs"]
-    # without what the others waited for in the queue, these wait less than they did: it is said
-    assert not found["misfit"]
-    assert "where 22 min was recorded" in found["counted"]
-    assert counted_from(100, 114) == counted_from(0.1, 0.9) == ""
+    # the replay that savings are counted in has to fit as well: without what the others waited for
+    # in the queue, these wait less than they did
+    assert not misfit(found["backtest"])
+    counted = found["counted"]
+    assert counted["jobs"] == rows[CAPACITY]["jobs"]
+    assert counted["avg_wait_replayed_s"] == variant_of(found, "slurm")["avg_wait_s"]
+    assert counted["avg_wait_replayed_s"] < 0.85 * counted["avg_wait_recorded_s"]
+    assert found["misfit"] == [COUNTED_IN, *misfit(counted)]
+    assert not any("saved_hours" in variant for variant in found["variants"])
+
+
+def test_savings_are_stated_where_both_replays_fit() -> None:
+    near, far = fit(100.0, 101.0, 0.9), fit(100.0, 200.0, 0.9)
+    assert doubts({"backtest": near}) == doubts({"backtest": near, "counted": near}) == []
+    assert doubts({"backtest": far, "counted": near}) == misfit(far)
+    assert doubts({"backtest": near, "counted": far}) == [COUNTED_IN, *misfit(far)]
+    assert doubts(None) == misfit(None)
 
 
 def test_the_command_puts_the_check_first_and_states_no_saving_it_cannot(tmp_path: Path) -> None:
