@@ -33,7 +33,7 @@ def said_by(unit: Path) -> dict[str, str]:
 def test_there_are_units() -> None:
     assert NAMES == [
         "slurm/pellucid-advise.service",
-        "slurm/pellucid.service",
+        "slurm/pellucid-order.service",
         "systemd/pellucid.service",
     ]
 
@@ -52,12 +52,28 @@ def test_it_says_that_it_lives_and_gives_up_rights(unit: Path) -> None:
 
 
 def test_order_is_taken_back_by_the_configuration_of_the_service() -> None:
-    said = said_by(DEPLOY / "slurm" / "pellucid.service")
-    config = "--config /etc/pellucid/service.yaml"
+    said = said_by(DEPLOY / "slurm" / "pellucid-order.service")
+    config = "--config /etc/pellucid/order.yaml"
     assert config in said["ExecStart"]
     assert said["ExecStopPost"].endswith(config)
     assert float(said["TimeoutStopSec"]) >= ORDER_LEASE_S + 10, "it waits for a lease first"
     assert mistake(["pellucid", *said["ExecStopPost"].split()[1:]]) is None
+
+
+def test_who_has_a_right_in_slurm_answers_nobody_and_shares_nothing_with_who_does() -> None:
+    units = DEPLOY / "slurm"
+    order, advise = (said_by(units / f"pellucid-{m}.service") for m in ("order", "advise"))
+    assert "--slurm-mode order --api-workers 0" in order["ExecStart"]
+    assert "--slurm-mode advise" in advise["ExecStart"]
+    assert "--api-workers" not in advise["ExecStart"]
+    for shared in ("User", "StateDirectory", "WorkingDirectory"):
+        assert order[shared] != advise[shared]
+    readme = (DEPLOY / "slurm" / "README.md").read_text()
+    asked, orders = (yaml.safe_load(t) for t in re.findall(r"```yaml\n(.*?)```", readme, re.DOTALL))
+    for mode, written, said in (("advise", asked, advise), ("order", orders, order)):
+        assert Settings(**written).slurm_mode == mode
+        assert written["state_dir"] == said["WorkingDirectory"]
+        assert written["database"].startswith(f"sqlite:///{written['state_dir']}/")
 
 
 def test_what_only_looks_has_no_right_at_all() -> None:

@@ -82,7 +82,9 @@ def serve(
     pace: Annotated[
         float | None, typer.Option(help="simulated: seconds on its clock per real second.")
     ] = None,
-    api_workers: Annotated[int | None, typer.Option(help="API processes.")] = None,
+    api_workers: Annotated[
+        int | None, typer.Option(help="API processes; 0: none, nothing listens.")
+    ] = None,
     profiling: Annotated[
         bool | None,
         typer.Option("--profiling/--no-profiling", help="Use the cluster's profiling partition."),
@@ -177,11 +179,13 @@ def serve(
         except FileDiffers as differs:
             present = begin(settings, spec, names, chosen(differs), stated)
         listening = listen(settings)
-        shown = f"http://{settings.host}:{listening.getsockname()[1]}"
+        shown = "behind no API"
+        if listening is not None:
+            shown = f"on http://{settings.host}:{listening.getsockname()[1]}"
         gpus = sum(has.gpus for has in present.nodes.intended().values())
         now = present.spec
         typer.echo(
-            f"Pellucid on {shown}: cluster {now.cluster.name} ({gpus} GPUs), policy "
+            f"Pellucid {shown}: cluster {now.cluster.name} ({gpus} GPUs), policy "
             f"{now.policy}, backend {settings.backend}. Stop with Ctrl-C; jobs run on."
         )
         for line in must_know(now, settings):

@@ -56,7 +56,7 @@ class Settings(BaseSettings):
         host, port: where the API listens.
         server_names: names by which a proxy on this host (TLS) is reached, comma-separated; with
             any, tokens are asked for.
-        api_workers: API processes.
+        api_workers: API processes; 0: none, and nothing listens.
         auth: whether a token is asked for; `auto` = on anything but loopback.
         single_tenant: all who have a token trust each other with everything: jobs of a service that
             does not run as root run in one account, its own.
@@ -96,7 +96,7 @@ class Settings(BaseSettings):
     host: str = "127.0.0.1"
     port: int = Field(8400, ge=0, le=65_535)
     server_names: str = Field("", pattern=r"^[A-Za-z0-9.,-]*$")
-    api_workers: int = Field(1, ge=1, le=64)
+    api_workers: int = Field(1, ge=0, le=64)
     auth: Literal["auto", "on", "off"] = "auto"
     single_tenant: bool = False
     lease_s: float = Field(10.0, ge=0.5, le=600)

@@ -170,8 +170,11 @@ def _site(state_dir: Path) -> str:
     return path.read_text().strip()
 
 
-def listen(settings: Settings) -> socket.socket:
-    """The socket of the API. SettingsError when the address cannot be had."""
+def listen(settings: Settings) -> socket.socket | None:
+    """The socket of the API; None where there is none. SettingsError when the address cannot be
+    had."""
+    if not settings.api_workers:
+        return None
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -306,7 +309,7 @@ def _process(
     run: Callable[..., None],
     settings: Settings,
     supervisor: int,
-    listening: socket.socket,
+    listening: socket.socket | None,
     beat: Any,
     *more: Any,
 ) -> None:  # in the child
@@ -316,7 +319,7 @@ def _process(
     """
     told = _told_by_signal()
     _end_with_parent()
-    if listening not in more:
+    if listening is not None and listening not in more:
         listening.close()  # or the port would be taken as long as we live
 
     def stopping() -> bool:
@@ -373,19 +376,20 @@ class Supervisor:
     nothing else.
 
     Args:
-        listening: socket of the API.
+        listening: socket of the API; None: there is none.
 
     Attributes:
         counts: what happened to the processes; memory that those of the API share.
     """
 
-    def __init__(self, settings: Settings, listening: socket.socket):
+    def __init__(self, settings: Settings, listening: socket.socket | None):
         self.settings = settings
         self.listening = listening
         self.log = structlog.get_logger("supervisor")
         self._line = line_of(make_url(settings.database))
         decides = [Child("decider", run_decider, (this_process(),)), Child("analyst", run_analyst)]
-        apis = [f"api-{i}" for i in range(1, settings.api_workers + 1)]
+        workers = settings.api_workers if listening is not None else 0
+        apis = [f"api-{i}" for i in range(1, workers + 1)]
         names = ["follower"] if settings.follows else ["decider", "analyst"]
         self.counts = Counts.of((*names, "maintenance", *apis))
         self.children = [
@@ -401,8 +405,9 @@ class Supervisor:
             import_module(name)
         gc.collect()
         gc.freeze()  # or the collectors of the children would write into the pages they share
-        host, port = self.listening.getsockname()[:2]
-        self.log.info("listening", host=host, port=port)
+        if self.listening is not None:
+            host, port = self.listening.getsockname()[:2]
+            self.log.info("listening", host=host, port=port)
         try:
             while not told:
                 self._kill_who_holds_up()

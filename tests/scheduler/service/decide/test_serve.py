@@ -393,6 +393,31 @@ def test_it_minds_its_processes_and_ends_with_them(tmp_path: Path) -> None:
             os.kill(started["pid"], 0)
 
 
+def test_a_service_without_an_api_listens_nowhere(tmp_path: Path) -> None:
+    settings = given(tmp_path, api_workers=0, log_level="info")
+    assert listen(settings) is None
+    names = [child.name for child in Supervisor(settings, None).children]
+    assert names == ["decider", "analyst", "maintenance"]
+    path = tmp_path / "log"
+    with path.open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "pipeline.cli", "serve"],
+            env={**os.environ, **as_environment(settings), "OMP_NUM_THREADS": "1"},
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        )
+    try:
+        _wait_for(path, "decides", 1)
+        process.send_signal(signal.SIGTERM)
+        said, _ = process.communicate(timeout=30)
+        assert process.returncode == 0
+    finally:
+        process.kill()
+    assert said.startswith("Pellucid behind no API: cluster ")
+    assert not _lines(path, "listening")
+
+
 def test_a_decider_hangs_when_nobody_heard_of_it_for_fifteen_seconds(tmp_path: Path) -> None:
     with socket.socket() as listening:
         minding = Supervisor(given(tmp_path, backend="local"), listening)
