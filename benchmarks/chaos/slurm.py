@@ -230,6 +230,8 @@ class InFront(Simulation):
         controller.live(14)
         self.working = 0
         kernel.wait(self.healed.is_set, 3000.0)
+        healed_at = kernel.clock  # both may hang as they begin, until the watchdog
+        kernel.wait(lambda: self._turned[1] > healed_at, WATCHDOG_S + 60.0)
         kernel.sleep(60.0)  # a process that died again and again is back
         olga = Person(
             self.door, self.note, "olga", self.secrets["olga"], self.plan.seed, operator=True
