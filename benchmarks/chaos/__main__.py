@@ -16,7 +16,7 @@ answer is lost. What they saw is judged by `tests/checker`, the database by `aud
 
 The database is SQLite in memory-backed files, or the PostgreSQL that PELLUCID_TEST_DATABASE names.
 Exit status 1 when anything is wrong; each line names the run, which is the same run again. Asked
-to stop, it ends after the run of now and says what was played.
+to stop, it gives up the run of now and says what was played before.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.chaos.bench import Bench, quiet
+from benchmarks.chaos.bench import Bench, give_up, quiet
 from benchmarks.chaos.run import Plan, Run
 from features.folders import temporary_folder
 
@@ -74,13 +74,20 @@ def measure(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Play all of them."""
     wrong, found = list[str](), list[Run]()
     told_to_stop: list[int] = []
+
+    def stop(number: int, _: object) -> None:
+        told_to_stop.append(number)
+        give_up()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda number, _: told_to_stop.append(number))
+        signal.signal(number, stop)
     began, used = time.monotonic(), time.process_time()
     totals: Counter[str] = Counter()
     crashes: Counter[str] = Counter()
     faults: Counter[str] = Counter()
     for plan, run in played(asked, folder):
+        if told_to_stop:
+            break
         totals.update(runs=1, points=run.points, simulated_s=round(run.seconds), **run.counts())
         crashes += run.crashes
         faults += run.faults
@@ -89,7 +96,7 @@ def measure(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
         for line in lines[:3]:
             print(line, file=sys.stderr, flush=True)
         found = [run]
-        if len(wrong) >= asked.most_wrong or told_to_stop:
+        if len(wrong) >= asked.most_wrong:
             break
     told: dict[str, Any] = {
         "database": "postgresql" if asked.url else "sqlite",

@@ -123,6 +123,12 @@ class Bench:
 PLAYED: list[Simulation] = []  # the run of now
 
 
+def give_up() -> None:
+    """Let the run of now end at its next step."""
+    for simulation in PLAYED:
+        simulation.kernel.most_steps = 0
+
+
 def _install_supervisor(patches: system.Patches) -> None:
     """It forks simulated processes, which are begun as it would begin them."""
     patches.put(supervisors, "get_context", lambda _: SimpleNamespace(Process=system.Child))

@@ -10,8 +10,8 @@ import pytest
 import structlog
 
 from benchmarks.chaos import disk
-from benchmarks.chaos.bench import PLAYED, Bench, quiet
-from benchmarks.chaos.run import Plan
+from benchmarks.chaos.bench import PLAYED, Bench, give_up, quiet
+from benchmarks.chaos.run import Plan, Simulation
 from scheduler.service.decide.supervisor import Supervisor
 
 
@@ -44,6 +44,15 @@ def test_in_front_of_slurm_nothing_is_left_behind(bench: Bench) -> None:
     run = bench.play(Plan(15, slurm=True))
     assert run.wrong == []
     assert run.crashes
+
+
+def test_a_run_that_is_given_up_ends_at_its_next_step(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Simulation, "decides", lambda *_: give_up())
+    run = bench.play(Plan(3))
+    assert run.steps < 300
+    assert "the run ended early" in run.wrong[0]
 
 
 @pytest.mark.parametrize("at", [150, 300])
