@@ -30,21 +30,21 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 from threading import Event, Lock, Thread
-from typing import Any
+from typing import Any, NoReturn
 
 from sqlalchemy.exc import DBAPIError
 
 from benchmarks.kills import Victim
 from benchmarks.postgres import found_bin, private_cluster
 from benchmarks.stops import _lines
+from features.folders import temporary_folder
 from scheduler.service.http import Http, TransportError
 from scheduler.service.log.audit import audit
 from scheduler.service.log.bundles import BundleStore
@@ -490,26 +490,35 @@ ALL: dict[str, Callable[[Path, argparse.Namespace], dict[str, Any]]] = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("--only", default=",".join(ALL), help="hardships, comma-separated")
     parser.add_argument("--pause-s", type=float, default=120.0)
     parser.add_argument("--flood-s", type=float, default=30.0)
     parser.add_argument("--full-s", type=float, default=20.0)
+    carry_out(ALL, parser)
+
+
+def carry_out(
+    all_of_them: Mapping[str, Callable[[Path, argparse.Namespace], dict[str, Any]]],
+    parser: argparse.ArgumentParser,
+) -> NoReturn:
+    """Those that are asked for, one after the other. Exit status 1: something is wrong, or
+    `/ready` was green while nobody decided."""
+    parser.add_argument("--only", default=",".join(all_of_them), help="some, comma-separated")
     parser.add_argument("--json", action="store_true", help="print JSON only")
     asked = parser.parse_args()
     found: dict[str, Any] = {}
     for name in asked.only.split(","):
-        with tempfile.TemporaryDirectory(prefix=f"pellucid-{name}-") as folder:
+        with temporary_folder(f"pellucid-{name}-") as folder:
             try:
-                found[name] = ALL[name](Path(folder), asked)
+                found[name] = all_of_them[name](folder, asked)
             except Impossible as why:
                 found[name] = {"left_out": str(why)}
         if not asked.json:
             print(name, json.dumps(found[name]), flush=True)
     if asked.json:
         print(json.dumps(found, indent=2))
-    bad = [n for n, what in found.items() if what.get("wrong")]
-    green = [n for n, what in found.items() if what.get("ready_while_nobody_decides")]
-    sys.exit(1 if bad or green else 0)
+    sys.exit(
+        any(one.get("wrong") or one.get("ready_while_nobody_decides") for one in found.values())
+    )
 
 
 if __name__ == "__main__":

@@ -17,14 +17,12 @@ namespace here: other host name, start of the machine, folders, database and acc
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import tarfile
-import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -35,7 +33,7 @@ from typing import Any
 import psutil
 from sqlalchemy import create_engine, make_url
 
-from benchmarks.hardships import Impossible, Life
+from benchmarks.hardships import Impossible, Life, carry_out
 from benchmarks.postgres import found_bin, private_cluster
 from scheduler.backends.events import Kind
 from scheduler.service.api import tokens
@@ -311,27 +309,13 @@ ALL: dict[str, Callable[[Path, argparse.Namespace], dict[str, Any]]] = {
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    made.add_argument("--only", default=",".join(ALL), help="moves, comma-separated")
     made.add_argument("--older", help="commit to upgrade from (that before the schema of today)")
     made.add_argument("--load-s", type=float, default=12.0, help="before and after each move")
-    made.add_argument("--json", action="store_true", help="print JSON only")
     return made
 
 
 def main() -> None:
-    asked = parser().parse_args()
-    found: dict[str, Any] = {}
-    for name in asked.only.split(","):
-        with tempfile.TemporaryDirectory(prefix=f"pellucid-{name}-") as folder:
-            try:
-                found[name] = ALL[name](Path(folder), asked)
-            except Impossible as why:
-                found[name] = {"left_out": str(why)}
-        if not asked.json:
-            print(name, json.dumps(found[name]), flush=True)
-    if asked.json:
-        print(json.dumps(found, indent=2))
-    sys.exit(1 if any(what.get("wrong") for what in found.values()) else 0)
+    carry_out(ALL, parser())
 
 
 if __name__ == "__main__":
