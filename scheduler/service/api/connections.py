@@ -10,6 +10,7 @@ each other: nothing below this bounds them.
 from __future__ import annotations
 
 import asyncio
+import logging
 import resource
 from collections import OrderedDict
 from time import monotonic
@@ -87,6 +88,24 @@ class Connections:
         if monotonic() - self._said_at >= SAY_EVERY_S:
             self._log.warning("connections_closed", number=self._unsaid, address=connection.address)
             self._said_at, self._unsaid = monotonic(), 0
+
+
+class Seldom(logging.Filter):
+    """Each of the server's warnings once in a while: any client has them written as often as it
+    likes, by what is no request."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said_at: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno != logging.WARNING:
+            return True
+        said_at, now = self._said_at.get(record.msg, -SAY_EVERY_S), monotonic()
+        if now - said_at < SAY_EVERY_S:
+            return False
+        self._said_at[record.msg] = now
+        return True
 
 
 class Cycle(RequestResponseCycle):

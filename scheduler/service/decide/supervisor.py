@@ -7,6 +7,7 @@ again, after a pause that grows; all end when this one does, however it ends.
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import secrets
 import signal
@@ -253,8 +254,9 @@ def server_config(app: FastAPI, connections: Connections) -> uvicorn.Config:
     """How the API is served."""
     import uvicorn
 
-    from scheduler.service.api.connections import guarded
+    from scheduler.service.api.connections import Seldom, guarded
 
+    logging.getLogger("uvicorn.error").filters = [Seldom()]
     return uvicorn.Config(
         app,
         loop="uvloop",

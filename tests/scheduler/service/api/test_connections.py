@@ -326,6 +326,21 @@ def test_thousands_of_requests_behind_each_other_are_not_even_read(
     assert not errors(caplog)
 
 
+def test_what_is_no_request_is_in_the_log_once_however_often_it_comes(
+    service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Any client without a token wrote a line, or two, for each."""
+    upgrade = HEAD + b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+    with served(service, Connections(20, 3600.0)) as address, ExitStack() as stack:
+        for _ in range(8):
+            assert closed(connected(stack, address, b"no request at all\r\n\r\n"))
+            connected(stack, address, upgrade)
+        assert healthy(address)
+    said = [record.message for record in caplog.records if record.name == "uvicorn.error"]
+    warned = [line for line in said if "Invalid" in line or "upgrade" in line]
+    assert sorted(warned) == ["Invalid HTTP request received.", "Unsupported upgrade request."]
+
+
 def test_as_many_descriptors_as_may_be_had() -> None:
     code = (
         "import resource as r; from scheduler.service.api.connections import raise_file_limit; "
