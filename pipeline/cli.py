@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+from types import FrameType
 
 INTERRUPTED = 130  # as a shell says of SIGINT
 CLOSED_PIPE = 141  # and of SIGPIPE: `pellucid ... | head`
@@ -16,8 +18,19 @@ EXTRAS = {
 }
 
 
+class Ended(BaseException):
+    """Somebody asked for the end; `number` is the signal's."""
+
+    def __init__(self, number: int):
+        self.number = number
+
+
 def main() -> None:
-    """Run a command. A Ctrl-C or a closed pipe, whenever it comes, ends it without a traceback."""
+    """Run a command. A Ctrl-C, a signal or a closed pipe, whenever it comes, ends it without a
+    traceback, and what it keeps in temporary folders goes."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:  # `nohup` has it ignored
+            signal.signal(number, _end)
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # any locale
     out = sys.stdout
@@ -26,11 +39,18 @@ def main() -> None:
         out.flush()
     except KeyboardInterrupt:
         status = INTERRUPTED
+    except Ended as ended:
+        status = 128 + ended.number  # as a shell says
     except BrokenPipeError:
         status = CLOSED_PIPE
     if status == CLOSED_PIPE:  # else the interpreter tries to flush once more as it ends
         os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
     sys.exit(status)
+
+
+def _end(number: int, _: FrameType | None) -> None:
+    signal.signal(number, signal.SIG_DFL)  # asked again, it ends at once
+    raise Ended(number)
 
 
 def _run() -> int | str | None:

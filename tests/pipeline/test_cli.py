@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import typer
@@ -46,6 +48,25 @@ def test_version() -> None:
     done = python(MAIN.format(words=["--version"]) + "main()")
     assert done.returncode == 0
     assert done.stdout.startswith("pellucid ")
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_one_that_is_asked_to_end_leaves_no_temporary_folder(tmp_path: Path, name: str) -> None:
+    """As `timeout`, a Slurm job's limit or a terminal that is closed do."""
+    code = (
+        MAIN.format(words=["version"])
+        + "import os, signal, tempfile, time, pipeline.app\n"
+        + "def app():\n"
+        + f"    with tempfile.TemporaryDirectory(dir={str(tmp_path)!r}):\n"
+        + f"        os.kill(os.getpid(), signal.{name})\n"
+        + "        time.sleep(60)\n"
+        + "pipeline.app.app = app\n"
+        + "main()"
+    )
+    done = python(code)
+    assert done.returncode == 128 + getattr(signal, name)
+    assert done.stderr == ""
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_serve_shows_the_defaults_of_its_settings_within_the_window() -> None:
