@@ -17,12 +17,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from benchmarks.calibration import Calibration
 from benchmarks.slurm.advise import advise
 from benchmarks.slurm.dumps import dumps
 from benchmarks.slurm.recording import Recording, kept, record
 from benchmarks.slurm.twice import two_runs
 from benchmarks.slurm.twin import figures
 
+BUDGET = Path(__file__).with_name("advise_budget.json")
 SLOWER = 1.05  # Slurm's commands with advise mode to without
 
 
@@ -48,8 +50,12 @@ def main() -> None:
     told: dict[str, Any] = {}
     missed: list[str] = []
     if asked.scenario == "advise":
+        unit = Calibration()
         advised = advise(count=asked.jobs or 10_000, pairs=asked.pairs, seed=asked.seed, tell=_tell)
         told["advise"] = asdict(advised)
+        if asked.jobs is None:  # the budget is of so many
+            told["budget"] = budget = unit.judge(told["advise"], BUDGET)
+            missed += [f"{name} is {told['advise'][name]}: too much" for name in budget["exceeded"]]
         for name, command in advised.commands.items():
             if command.high > SLOWER:
                 missed.append(

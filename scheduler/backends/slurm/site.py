@@ -434,9 +434,10 @@ def _kinds(has: Sequence[tuple[str, int]], indices: Sequence[int]) -> tuple[tupl
 
 
 def _even(has: Sequence[tuple[str, int]], job: SlurmJob, nodes: int) -> tuple[tuple[str, int], ...]:
-    """Where Slurm counts GPUs and does not number them."""
+    """Where Slurm counts GPUs and does not number them: of the types it asked for first."""
     left, found = -(-job.gpus // nodes), []
-    for kind, count in has:
+    named = {job.gpu_type, *(kind for kind, _ in job.gpu_types)}
+    for kind, count in sorted(has, key=lambda one: one[0] not in named):
         some = min(left, count)
         if some:
             found.append((kind, some))

@@ -15,6 +15,7 @@ from scheduler.core.core import Core
 from scheduler.core.decisions import Decision
 from scheduler.core.estimates import Estimate, Estimator
 from scheduler.policies.slurm.policy import Slurm as SlurmPolicy
+from scheduler.policies.slurm.policy import gpu_mask
 from scheduler.policies.slurm.site import Site
 
 HOLDING = frozenset(("RUNNING", "SUSPENDED", "STOPPED", "COMPLETING", "CONFIGURING"))
@@ -116,7 +117,9 @@ def build_snapshot(
         core.policy.see(site, shape.names, (asks or Asks()).of(jobs, site), now)
     asked = [job for job in jobs if shape.vc_of(job.partition)]
     asked.sort(key=lambda job: (job.submit, job.id))
-    for order, job in enumerate(j for j in asked if j.state in HOLDING):
+    holding = list(enumerate(job for job in asked if job.state in HOLDING))
+    # those last of which Slurm does not say which GPUs they have: they get what is left
+    for order, job in sorted(holding, key=lambda one: not one[1].held_gpus):
         _run(snapshot, shape, job, order)
     for order, job in enumerate((j for j in asked if j.state == "PENDING"), len(asked)):
         why = _not_eligible(job, now, by_twin) or _not_ours(job, shape, core)
@@ -209,7 +212,8 @@ def _run(snapshot: ClusterSnapshot, shape: Shape, job: SlurmJob, order: int) -> 
 
 
 def _somewhere(job: SlurmJob, snapshot: ClusterSnapshot) -> Placement | None:
-    """As many free GPUs of its nodes as it has: Slurm counts them, and does not number them."""
+    """As many free GPUs of its types and nodes as it has: Slurm does not number them, or did not
+    before it ended."""
     core, shape = snapshot.core, snapshot.shape
     assert isinstance(core.policy, SlurmPolicy)
     found: Placement = []
@@ -217,11 +221,9 @@ def _somewhere(job: SlurmJob, snapshot: ClusterSnapshot) -> Placement | None:
         number = shape.node(share.node)
         if number is None:
             return None
-        mask, free = 0, core.cluster.pool_of(number).free_on(number)
-        for _ in range(min(sum(count for _, count in share.gpus), free.bit_count())):
-            low = free & -free
-            mask, free = mask | low, free ^ low
-        found.append((number, mask))
+        free = core.cluster.pool_of(number).free_on(number)
+        has = core.policy.site.nodes[share.node].gpus
+        found.append((number, gpu_mask(has, free, dict(share.gpus))))
     return found or None
 
 

@@ -253,11 +253,11 @@ class Passes:
             self._say(ask, kept)
             return False
         self._drop(ask, lambda word: is_limit(word) and not is_kept(word))
-        if hit := first_hit(ask, part, self.site, self.usage, tres=False):
-            self._say(ask, hit.reason)
-            return False
         if kept := self._array_full(ask):
             self._say(ask, kept)
+            return False
+        if hit := first_hit(ask, part, self.site, self.usage, tres=False):
+            self._say(ask, hit.reason)
             return False
         if any(self.licences.get(name, 0) < count for name, count in ask.licences):
             return False

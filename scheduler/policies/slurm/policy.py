@@ -366,7 +366,7 @@ class Slurm(Policy):
         for share in shares:
             number = numbers[share.node]
             free = turn.cluster.pool_of(number).open_on(number)
-            mask = _mask(self.site.nodes[share.node].gpus, free, dict(share.gpus))
+            mask = gpu_mask(self.site.nodes[share.node].gpus, free, dict(share.gpus))
             while mask.bit_count() > gpus:
                 mask &= mask - 1
             gpus -= mask.bit_count()
@@ -449,7 +449,7 @@ def _kinds(has: Iterable[tuple[str, int]], mask: int) -> tuple[tuple[str, int], 
     return tuple(found)
 
 
-def _mask(has: Iterable[tuple[str, int]], free: int, wanted: Mapping[str, int]) -> int:
+def gpu_mask(has: Iterable[tuple[str, int]], free: int, wanted: Mapping[str, int]) -> int:
     """Free GPUs of these types; where the core's books differ, others of the node."""
     mask, first, short = 0, 0, 0
     for kind, count in has:

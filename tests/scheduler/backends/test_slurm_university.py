@@ -18,6 +18,7 @@ from scheduler.backends.slurm.site import config_of, partitions_of, site_node
 from scheduler.backends.slurm.snapshot import build_snapshot
 from scheduler.core.estimates import Estimator, LiveEstimator
 from scheduler.explain.whatif.futures import Arrival, Beliefs, Believed, Draw, Future
+from scheduler.policies.slurm.policy import Slurm as SlurmPolicy
 from scheduler.policies.slurm.site import Site
 
 SAID = Path(__file__).parent / "university"
@@ -100,6 +101,29 @@ def test_a_job_is_given_as_many_gpus_as_slurm_counts(
     core = assemble(CoreSpec.of(shape.spec, "slurm"), Estimator())
     snapshot = build_snapshot(core, shape, [job], nodes, 10.0, by_slurm=True, site=site)
     assert [(d.job_id, d.gpus[0].bit_count()) for d in snapshot.decisions] == [("1", 2)]
+
+
+def test_a_job_whose_gpus_slurm_did_not_number_has_those_of_its_type(nodes: list[Node]) -> None:
+    """One that ended while it was asked about: it was put on GPUs of the node's first type, which
+    others had, and the next pass started a job on GPUs that were not there."""
+    parts = partitions_of((SAID / "partitions.txt").read_text())
+    site = Site({n.name: site_node(n) for n in nodes}, {part.name: part for part in parts})
+    shape = Shape.followed(nodes)
+    ends = SlurmJob(
+        "1", "COMPLETING", "ada", "", "short", 0.0, start=1.0, gpus=1, cpus=1, nodes=("n4",),
+        gpu_types=(("a100_3g.20gb", 1),),
+    )  # fmt: skip
+    runs = SlurmJob(
+        "2", "RUNNING", "ada", "", "short", 1.0, start=2.0, gpus=3, cpus=1, nodes=("n4",),
+        held_gpus=((0, 1, 2),), gpu_types=(("", 3),),
+    )  # fmt: skip
+    core = assemble(CoreSpec.of(shape.spec, "slurm"), Estimator())
+    snapshot = build_snapshot(core, shape, [ends, runs], nodes, 10.0, by_slurm=True, site=site)
+    assert not snapshot.left_out
+    assert core.cluster.runs["1"].gpus == (0b1000,)
+    policy = core.policy
+    assert isinstance(policy, SlurmPolicy)
+    assert policy.ask(core.known("1").job).shares[0].gpus == (("a100_3g.20gb", 1),)
 
 
 @pytest.mark.parametrize("policy", ["slurm", "pellucid"])

@@ -128,6 +128,11 @@ LIMITED = Qos("limited", 10, Limits(grp_tres={"gres/gpu": 4}, max_jobs_pu=1))
         ),
         ({"licences": {"matlab": 2}}, [{"licences": (("matlab", 2),)}] * 2, "Licenses"),
         ({}, [{"array": "7", "array_limit": 1}] * 2, "JobArrayTaskLimit"),
+        (
+            {"qos": {"limited": LIMITED}},
+            [{"array": "7", "array_limit": 1, "qos": "limited"}] * 2,
+            "JobArrayTaskLimit",
+        ),
         ({}, [{"reservation": "maint"}], "Reservation"),
         (
             {"reservations": (Reservation("maint", frozenset(NODES), NOW + 60, NOW + HOUR),)},
