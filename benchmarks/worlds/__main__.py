@@ -43,6 +43,8 @@ FIGURES = {
     "p99_wait_s": "p99_queue_s",
     "longest_wide_wait_s": "max_queue_large_s",
     "fairness_p99": "ftf_user_p99",
+    "packed": "packed_jobs",
+    "over_memory": "over_memory",
 }
 Row = dict[str, Any]
 Figures = Mapping[str, Sequence[Row]]  # by policy, of each replicate
@@ -213,7 +215,7 @@ def show(row: Row) -> str:
         f"{row['world']} ({row['half']}): {row['jobs']:,} jobs, {row['gpus']:,} GPUs, load "
         f"{row['load']:.2f}, {row['replicates']} replicates, {row['cpu_s']:.0f} CPU s",
         f"  {'':10} {'mean JCT, s':>18} {'p99 wait, h':>16} {'longest wide, h':>16} "
-        f"{'JCT/duration, p99 user':>24}",
+        f"{'JCT/duration, p99 user':>24} {'packed':>14} {'over memory':>12}",
     ]
     for of in row["policies"]:
         cells = [
@@ -221,6 +223,8 @@ def show(row: Row) -> str:
             _cell(of, "p99_wait_s", 3600.0, 16, 1),
             _cell(of, "longest_wide_wait_s", 3600.0, 16, 1),
             _cell(of, "fairness_p99", 1.0, 24, 1),
+            _cell(of, "packed", 1.0, 14, 0),
+            _cell(of, "over_memory", 1.0, 12, 0),
         ]
         lines.append(f"  {of['policy']:10} " + " ".join(cells))
     if row["against"]:

@@ -129,8 +129,13 @@ class Engine(EventLoop):
         self._push(end, END, run, run.version)
 
     def _observe(self, run: Progress, now: float) -> None:
-        """A run has been watched for as long as a profile takes, if it is still there."""
-        if self._running.get(run.job_id) is run and run.work.profile is not None:
+        """A run has been watched for as long as a profile takes, if it is still there.
+
+        What two do on one GPU cannot be told apart: who had company meanwhile is not known.
+        """
+        if self._running.get(run.job_id) is not run or self.results[run.job_id].packed:
+            return
+        if run.work.profile is not None:
             self.core.observed(run.job_id, run.work.profile, now)
 
     def _pace(self, run: Progress, now: float) -> None:
@@ -227,6 +232,7 @@ class Engine(EventLoop):
             partner.rate = self.speed.rate(partner.work, placed[d.partner], work)
             self._schedule_end(partner)
             self._counts["packings"] += 1
+            self._counts["over_memory"] += self._over_memory(d.job_id, partner.work)
             result.packed += 1
             self.results[d.partner].packed += 1
         elif self._watch_s is not None and self.core.known(d.job_id).profile is None:
@@ -234,6 +240,14 @@ class Engine(EventLoop):
         self._schedule_end(run)
         if d.action is Action.PACK and self._pace_s is not None:
             self._push(now + self._pace_s, PACE, run, run.version)
+
+    def _over_memory(self, job_id: str, other: Work) -> bool:
+        """Whether a job and its partner take more memory than their GPUs have."""
+        own, cluster = self.work[job_id].profile, self.core.cluster
+        if own is None or other.profile is None:
+            return False
+        taken_mib = own.gpu_mem_mib + other.profile.gpu_mem_mib
+        return taken_mib > cluster.gpu_memory_mib(cluster.runs[job_id])
 
     def _profile(self, d: Decision, now: float) -> None:
         work, stage = self.work[d.job_id], self.core.profiling

@@ -98,6 +98,7 @@ class Outcome:
     preemptions: int
     busy_gpu_s: float  # GPU-seconds during which a GPU held at least one job
     held_back: int = 0  # submissions that waited for an end, in a closed loop
+    over_memory: int = 0  # packings that take more memory than there is, and run all the same
 
 
 class EventLoop(ABC):
@@ -131,7 +132,8 @@ class EventLoop(ABC):
         self._heap: list[tuple[float, int, int, Any, int]] = []
         self._seq = 0
         self._wake_at: float | None = None
-        self._counts = {"decisions": 0, "packings": 0, "preemptions": 0, "ended": 0, "held_back": 0}
+        counted = "decisions", "packings", "over_memory", "preemptions", "ended", "held_back"
+        self._counts = dict.fromkeys(counted, 0)
         self._busy_gpu_s = 0.0
         # submissions that wait for the end of a job: (place in the order of submission, job, think)
         self._answers: defaultdict[str, list[tuple[int, Job, float]]] = defaultdict(list)
@@ -169,6 +171,7 @@ class EventLoop(ABC):
             self._counts["preemptions"],
             self._busy_gpu_s,
             self._counts["held_back"],
+            self._counts["over_memory"],
         )
 
     # --- what a kind of job makes of it -----------------------------------------------------

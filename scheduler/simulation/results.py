@@ -77,10 +77,11 @@ def summarise(outcome: Outcome, cluster_gpus: int) -> dict[str, Any]:
 
     Averages are over jobs that ended. `gpu_utilisation` is the share of GPU-time between first
     submission and last end in which a GPU held at least one job. `packed_jobs` counts jobs started
-    on GPUs already in use; `mean_slowdown_packed` is wall time over exclusive time of jobs that
-    ever shared. Finish-time fairness is JCT / duration, per user the sum of both; None where the
-    trace does not name two users. `max_queue_large_s` is the longest wait of a job of more than 8
-    GPUs; None where there is none.
+    on GPUs already in use, `over_memory` how many of them took, with their partner, more memory
+    than there is (they run all the same); `mean_slowdown_packed` is wall time over exclusive time
+    of jobs that ever shared. Finish-time fairness is JCT / duration, per user the sum of both; None
+    where the trace does not name two users. `max_queue_large_s` is the longest wait of a job of
+    more than 8 GPUs; None where there is none.
     """
     ended = [r for r in outcome.jobs if r.end_time is not None]
     if not ended:
@@ -111,6 +112,7 @@ def summarise(outcome: Outcome, cluster_gpus: int) -> dict[str, Any]:
         "makespan_s": float(makespan),
         "gpu_utilisation": outcome.busy_gpu_s / (cluster_gpus * makespan) if makespan else 0.0,
         "packed_jobs": outcome.packings,
+        "over_memory": outcome.over_memory,
         "mean_slowdown_packed": float(np.mean(slowdown)) if slowdown else 1.0,
         "preemptions": outcome.preemptions,
         "ended_in_profiling": sum(r.ended_in_profiling for r in ended),

@@ -150,11 +150,12 @@ class Pairing:
             self._refuse(turn, queued, pair_predictor, search.until, search.guard)
         if search.best is None:
             return search.guard
-        queued.pair_prediction = search.best[2]
-        if queued.profile is None:
-            path = (ASSUMED, *search.best[2].path)
-            queued.pair_prediction = replace(search.best[2], path=path)
-        return search.best[1]
+        found = search.best
+        queued.pair_prediction = found[2]
+        assumed = [*_assumed(queued), *(f"partner: {x}" for x in _assumed(turn.known(found[1])))]
+        if assumed:
+            queued.pair_prediction = replace(found[2], path=(*assumed, *found[2].path))
+        return found[1]
 
     # --- refusals that still hold -----------------------------------------------------------
 
@@ -210,7 +211,7 @@ class Pairing:
         runs, at = turn.alone(gpus), (turn.vc, gpus)
         if self._looked_up.get(gpus) is not runs:
             self._looked_up[gpus] = runs
-            found = [turn.known(run).profile for run in runs]
+            found = [turn.known(run).likely for run in runs]
             if self._profiles.get(at) != found:
                 self._profiles[at] = found
         return self._profiles[at]
@@ -228,6 +229,11 @@ class Pairing:
             for_s = self.distribution.falls_for_s(estimate, turn.now - run.start_time)
             self._until[job_id] = until = turn.now + for_s - 0.001  # short of rounding
         return until
+
+
+def _assumed(queued: QueuedJob) -> tuple[str, ...]:
+    """That what is believed of a job was not seen of it."""
+    return (ASSUMED,) if queued.profile is None and queued.usual is not None else ()
 
 
 _Candidate = tuple[float, Run, PairPrediction]  # gain, seconds
@@ -271,9 +277,6 @@ class _Search:
         rule = self._turn.may_share(self._queued, run)
         if rule is not None:
             self._bar(run, rule)
-            return
-        if self._turn.known(run).profile is None:
-            self._bar(run, Reason.AWAITING_PROFILE)  # one of the two is to have been watched
             return
         types = self._pairing.types
         if types is not None and not types.fits(self._queued.job, run):

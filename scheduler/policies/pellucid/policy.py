@@ -241,12 +241,13 @@ class Pellucid(Policy):
         Pass(self, turn).run()
 
     def _assume(self, turn: Turn) -> None:
-        """Where nobody is profiled before it starts, believe the usual of those that wait."""
+        """Where nobody is profiled before it starts, believe the usual of who was not watched."""
         if turn.cluster.profiling.gpus or self.pair_predictor is None:
             return
         changes = self.usual.changes[turn.vc]
         changed = self._assumed.get(turn.vc, 0) != changes
-        for queued in turn.queue if changed else turn.queue.fresh:
+        running = [turn.known(run) for run in turn.runs()] if changed else []
+        for queued in (*turn.queue, *running) if changed else turn.queue.fresh:
             queued.usual = self.usual.find(queued.job) if queued.profile is None else None
         if changed:
             self._assumed[turn.vc] = changes

@@ -71,3 +71,21 @@ def test_nobody_is_disturbed_before_it_was_watched() -> None:
     played = play(Horus(), cluster_of(gpus=1), *jobs)
     (pack,) = [d for d in played.decisions if d.action is Action.PACK]
     assert pack.time == 200.0
+
+
+def test_who_got_company_is_not_watched_and_memory_that_does_not_suffice_is_counted() -> None:
+    """What two do on one GPU is one reading: the belief is of those that ran alone."""
+    policy = Horus()
+    played = play(
+        policy, cluster_of(gpus=2),
+        a_job("first", at=0.0, util=20.0, for_=400.0),
+        a_job("second", at=300.0, util=20.0, mem=20_000.0),
+        a_job("stranger", at=405.0, util=90.0, user="v"),
+        a_job("beside", at=410.0, util=20.0, mem=20_000.0),
+    )  # fmt: skip
+    (pack,) = [d for d in played.decisions if d.action is Action.PACK]
+    assert (pack.job_id, pack.partner) == ("beside", "second")
+    believed = policy.belief.predict(Job("next", 0.0, 1, "u", VC, name="train-u"))
+    assert believed is not None
+    assert (believed.seen, believed.mem_mib) == (1, 1000.0)
+    assert (played.outcome.packings, played.outcome.over_memory) == (1, 1)

@@ -63,6 +63,16 @@ def test_who_was_not_watched_is_packed_as_its_users_jobs_usually_are() -> None:
     assert packed[0].tree_path[0] == ASSUMED
 
 
+def test_two_that_were_not_watched_share_and_it_is_said_of_both() -> None:
+    desk = _desk(lent=0)
+    for i in range(LEAST):
+        desk.core.observed(f"j{i}", LIGHT, 200.0)
+    desk.end(*(f"j{i}" for i in range(LEAST)), now=300.0)
+    new = [a_job(f"j{10 + i}", gpus=1, user="ann", at=310.0) for i in range(LEAST + 1)]
+    (pack,) = [d for d in desk.submit(*new, now=310.0) if d.action is Action.PACK]
+    assert pack.tree_path[:2] == (ASSUMED, f"partner: {ASSUMED}")
+
+
 def test_memory_that_its_users_jobs_took_keeps_it_from_sharing() -> None:
     desk = _desk(lent=0)
     desk.submit(a_job("j10", gpus=1, user="ann", at=100.0), now=100.0)
