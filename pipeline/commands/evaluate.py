@@ -28,6 +28,13 @@ def evaluate(
         Path | None,
         typer.Option(help="duration: an ingested dataset of yours, in place of the public data."),
     ] = None,
+    run: Annotated[
+        Path | None,
+        typer.Option(
+            help="duration: folder of `pellucid simulate --out`; what its jobs were predicted is "
+            "judged beside what they are without a queue."
+        ),
+    ] = None,
     profiles: Annotated[
         Path | None,
         typer.Option(
@@ -47,6 +54,8 @@ def evaluate(
 
       pellucid evaluate duration --trace data/site
 
+      pellucid evaluate duration --run runs/honest
+
       pellucid evaluate packing --profiles data/profiles/h200 --json
     """
     with user_errors():
@@ -54,17 +63,16 @@ def evaluate(
             raise UserError(f"evaluate {what}: choose one of {', '.join(NAMES)}")
         if ablation and what != "duration":
             raise UserError(f"--ablation: only duration has it, not {what}")
-        if trace is not None and what != "duration":
-            raise UserError(f"--trace: only duration has it, not {what}")
+        for option, given in (("trace", trace), ("run", run)):
+            if given is not None and what != "duration":
+                raise UserError(f"--{option}: only duration has it, not {what}")
         if profiles is not None and what != "packing":
             raise UserError(f"--profiles: only packing has it, not {what}")
         module: Any = importlib.import_module(f"pipeline.evaluate.{what}")
         with step(f"evaluating {what}", as_json):
+            given_paths = {"trace": trace, "run": run, "profiles": profiles}
             extra: dict[str, Any] = {"ablation": True} if ablation else {}
-            if trace is not None:
-                extra["trace"] = trace
-            if profiles is not None:
-                extra["profiles"] = profiles
+            extra |= {name: path for name, path in given_paths.items() if path is not None}
             result: dict[str, Any] = module.run(data, seed=seed, **extra)
         plain = as_json or not hasattr(module, "text")
         typer.echo(json.dumps(result, indent=1) if plain else module.text(result))

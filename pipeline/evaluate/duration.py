@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from features.job import Job
@@ -27,6 +28,7 @@ from features.spec import Value
 from features.state import FeatureState
 from features.survival import EDGES_S, ODDS, SUM
 from models.training.evaluation import GPUS_UP_TO
+from models.training.metrics import duration_metrics
 from models.training.rolling import (
     INTERVALS,
     LEVELS,
@@ -73,13 +75,19 @@ class _Watched(FeatureState):
 
 
 def run(
-    data: Path, *, seed: int = 0, ablation: bool = False, trace: Path | None = None
+    data: Path,
+    *,
+    seed: int = 0,
+    ablation: bool = False,
+    trace: Path | None = None,
+    run: Path | None = None,
 ) -> dict[str, Any]:
     """Every figure, by model: see the names in the result.
 
     Args:
         data: holds `venus/`.
         trace: an ingested dataset, in its place.
+        run: folder of a simulation of the same jobs, whose predictions are judged, too.
     """
     table = read_dataset(trace) if trace is not None else _venus(data)
     ids, users = table["job_id"].to_pylist(), table["user"].to_pylist()
@@ -116,6 +124,8 @@ def run(
             for name, quantiles in told.quantiles.items()
         },
     }
+    if run is not None:
+        result["in_schedule"] = _in_schedule(run, rows, told.scores["history"], test)
     if ablation:
         result["ablation"] = _ablation(everything, test, test_from, seed)
     plain: dict[str, Any] = _plain(result)
@@ -232,6 +242,25 @@ def _by_history(told: Forecasts, rows: Rows) -> dict[str, Any]:
     return found
 
 
+def _in_schedule(run: Path, rows: Rows, score: Floats, test: Mask) -> dict[str, Any]:
+    """What jobs of a run were predicted as they started; beside it `score`, without a queue."""
+    try:
+        table = pq.read_table(run / "jobs.parquet", columns=["job_id", "estimate_s", "end_time"])
+    except (OSError, pa.ArrowException):
+        raise EvaluationError(f"--run {run}: no jobs.parquet of a run there") from None
+    said = {
+        str(job): math.log1p(max(estimate_s, 0.0))
+        for job, estimate_s, end in zip(*table.to_pydict().values(), strict=True)
+        if estimate_s is not None and end is not None
+    }
+    then = np.array([said.get(str(job), math.nan) for job in rows.job_id])
+    both = test & np.isfinite(then) & np.isfinite(score)
+    if not both.any():
+        raise EvaluationError(f"--run {run}: none of its jobs is judged here")
+    of = {"in the schedule": then, "without a queue": score}
+    return {n: duration_metrics(s[both], rows.y[both], rows.gpus[both]) for n, s in of.items()}
+
+
 def _groups(rows: Rows, test: Mask, ended: NDArray[np.int64]) -> list[tuple[str, Mask]]:
     bounds = (0, *GPUS_UP_TO)
     groups = [("all", test)]
@@ -292,8 +321,11 @@ def text(result: Mapping[str, Any]) -> str:
     parts.append(_table("cold users", result["cold_users"], columns))
     parts.append(_table("warm users", result["warm_users"], columns))
     for days, found in result["history_days"].items():
-        parts.append(_table(f"after {days} days of history", found, columns))
+        title = f"days of history: {days}, {AHEAD_DAYS} ahead"
+        parts.append(_table(title, found, columns))
     widths = [f"{kind}_{label}" for kind in ("coverage", "width") for label in INTERVALS]
+    if "in_schedule" in result:
+        parts.append(_table("its jobs in the run", result["in_schedule"], columns))
     for name, found in result["intervals"].items():
         parts.append(_table(f"intervals, {name}", found, ("n", *widths, "pinball")))
     carried = ", ".join(f"{name} {share:.2f}" for name, share in result["shares"].items())

@@ -8,6 +8,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
@@ -115,10 +117,24 @@ def test_another_trace_is_judged_likewise(folder: Path, tmp_path: Path) -> None:
     ingest(folder / "venus/cluster_full_log.csv", tmp_path / "trace")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(duration, "TEST_DAYS", 2)
-        other = duration.run(tmp_path, trace=tmp_path / "trace")
+        other = duration.run(tmp_path, trace=tmp_path / "trace", run=_a_run(tmp_path))
         same = duration.run(folder)
     assert other["duration"]["history"] == same["duration"]["history"]
     assert "peer_ebm" not in other["duration"]
+    then, alone = (other["in_schedule"][of] for of in ("in the schedule", "without a queue"))
+    assert then["n"] == alone["n"] < same["duration"]["history"]["n"], "those that ended there"
+    assert then["auc_1h"] == 0.5 < alone["auc_1h"], "one prediction for all"
+    assert "its jobs in the run" in duration.text(other)
+
+
+def _a_run(folder: Path) -> Path:
+    """A run in which every job was predicted 600 s, and every third did not end."""
+    ids = [str(100 + i) for i in range(1600)]
+    ends = [None if i % 3 == 0 else 1.0 for i in range(1600)]
+    run = pa.table({"job_id": ids, "estimate_s": [600.0] * 1600, "end_time": ends})
+    (folder / "run").mkdir()
+    pq.write_table(run, folder / "run" / "jobs.parquet")
+    return folder / "run"
 
 
 def test_a_cold_start_is_reported_by_days_of_history(found: dict) -> None:
@@ -154,6 +170,7 @@ def test_bad_requests_are_one_line(tmp_path: Path) -> None:
         (["duration", "--data", str(tmp_path)], "no venus/cluster_full_log.csv"),
         (["arrivals", "--ablation"], "only duration has it"),
         (["packing", "--trace", str(tmp_path)], "only duration has it"),
+        (["packing", "--run", str(tmp_path)], "only duration has it"),
     ):
         result = CliRunner().invoke(app, args)
         assert isinstance(result.exception, UserError)
