@@ -98,7 +98,7 @@ class PellucidSettings(PolicySettings):
         ge=0,
     )
     profile_above_s: float = setting(
-        300.0, "a job predicted to run longer is profiled before it starts", unit="s", ge=0
+        60.0, "a job predicted to run longer is profiled before it starts", unit="s", ge=0
     )
     partner_searches: int = setting(
         16, "waiting jobs that are matched with partners in one turn", unit="jobs", ge=0

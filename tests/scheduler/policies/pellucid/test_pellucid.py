@@ -203,14 +203,16 @@ def test_short_jobs_start_at_once_and_are_watched_where_they_run() -> None:
     """Only the second, which has to wait, is looked at in the partition."""
     jobs = [a_job("a", gpus=8, for_=250.0), a_job("b", gpus=8, for_=250.0, at=1.0)]
     cluster = cluster_of(nodes=2, profiling=1)
-    played = play(pellucid(Likes()), cluster, *jobs, stage=WaitingStage())
+    policy = pellucid(Likes(), profile_above_s=300.0)
+    played = play(policy, cluster, *jobs, stage=WaitingStage())
     assert played.result("a").profile_s == 0
     assert played.result("b").profile_s == 200.0
 
 
 def test_a_waiting_job_that_ends_while_profiled_never_takes_its_own_gpus() -> None:
     jobs = [a_job("a", gpus=8, for_=250.0), a_job("b", gpus=8, for_=100.0, at=1.0)]
-    played = play(pellucid(Likes()), cluster_of(nodes=2, profiling=1), *jobs, stage=WaitingStage())
+    policy = pellucid(Likes(), profile_above_s=300.0)
+    played = play(policy, cluster_of(nodes=2, profiling=1), *jobs, stage=WaitingStage())
     assert played.result("b").ended_in_profiling
     assert played.result("b").end_time == 101.0
 
