@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from zlib import crc32
 
 from features.job import Job
@@ -12,7 +13,7 @@ from scheduler.backends.slurm.shape import Shape
 from scheduler.backends.slurm.site import Asks, dependencies
 from scheduler.core.cluster import Cluster, Placement
 from scheduler.core.core import Core
-from scheduler.core.decisions import Decision
+from scheduler.core.decisions import Decision, Reason
 from scheduler.core.estimates import Estimate, Estimator
 from scheduler.policies.slurm.policy import Slurm as SlurmPolicy
 from scheduler.policies.slurm.policy import gpu_mask
@@ -103,12 +104,14 @@ def build_snapshot(
     by_slurm: bool = False,
     site: Site | None = None,
     asks: Asks | None = None,
+    reasons: Mapping[str, Reason] = MappingProxyType({}),
 ) -> ClusterSnapshot:
     """Build a new core from the queue and let it decide.
 
     Args:
         by_slurm: keep Slurm's own priorities, to foresee what Slurm does.
         site: what the policy `slurm` decides by. `asks`: kept from look to look.
+        reasons: why jobs waited before; who waits for the same again is no decision.
     """
     snapshot = ClusterSnapshot(core, shape, now)
     by_twin = site is not None and isinstance(core.policy, SlurmPolicy)
@@ -130,6 +133,7 @@ def build_snapshot(
         # where CPUs are placed, types are in what it asks for: a node may have several
         asked_for = job_of(job, shape.vc_of(job.partition), typed=not core.policy.places_cpus)
         core.adopt(asked_for, now, order=order, priority=priority, queued_before=True)
+        core.known(job.id).reason = reasons.get(job.id)
         snapshot.waiting[job.id] = job
     snapshot.aside = {job.id: job for job in asked if job.id in snapshot.left_out}
     for node in nodes:

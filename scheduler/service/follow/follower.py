@@ -30,7 +30,7 @@ from scheduler.backends.slurm.site import Asks, read_site
 from scheduler.backends.slurm.snapshot import Asking, ClusterSnapshot, build_snapshot
 from scheduler.backends.slurm.table import Table
 from scheduler.core.core import Core
-from scheduler.core.decisions import Decision
+from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.estimates import LiveEstimator
 from scheduler.core.rules import PolicyViolation
 from scheduler.explain.whatif.forecasts import Futures, StartForecast, end_of
@@ -115,7 +115,7 @@ class Follower:
         self._promises = Promises()
         self._champion_seen = None
         self._last: tuple[ClusterSnapshot, list[str]] | None = None
-        self._told: dict[str, tuple[str, str]] = {}  # job -> action and reason last written
+        self._told: dict[str, tuple[Action, Reason]] = {}  # job -> action and reason last written
         self._rows = JobRows(lambda names: self.shape.vc_of(names))
         self._nodes_written: list[Node] = []
         self._numbered = 0
@@ -192,7 +192,14 @@ class Follower:
             by_slurm=self._by_slurm,
             site=self._site,
             asks=self._asks,
+            reasons=self._before(),
         )
+
+    def _before(self) -> dict[str, Reason]:
+        """Why jobs waited at the last look; for order every one is decided anew, to be written."""
+        if self.order:
+            return {}
+        return {job: why for job, (what, why) in self._told.items() if what is Action.WAIT}
 
     def _try(self, jobs: Iterable[SlurmJob], now: float) -> ClusterSnapshot:
         """As if Slurm made its passes now: whoever can start does."""
@@ -348,12 +355,12 @@ class Follower:
         self._numbered += len(fresh)
         self._rows.rows, self._nodes_written = rows, self._nodes
         for d in fresh:
-            self._told[d.job_id] = d.action.value, d.reason.value
+            self._told[d.job_id] = d.action, d.reason
         for job_id in left:
             self._told.pop(job_id, None)
 
     def _is_new(self, d: Decision) -> bool:
-        return self._told.get(d.job_id) != (d.action.value, d.reason.value)
+        return self._told.get(d.job_id) != (d.action, d.reason)
 
     # --- life ---------------------------------------------------------------------------------
 
