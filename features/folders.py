@@ -11,7 +11,7 @@ import socket
 import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 LOCK = ".in-use"
@@ -79,23 +79,26 @@ def temporary_folder(prefix: str, base: str | Path | None = None) -> Iterator[Pa
 
 def _remove_if_left(folder: Path) -> None:
     """Remove a temporary folder that nobody uses any more. A lock of another host may not be seen
-    on this one."""
-    try:
-        found = folder.lstat()
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+    on this one.
+
+    It is opened once: whoever can rename in `base` may put another of this user's in its place.
+    """
+    with suppress(OSError), ExitStack() as stack:
+        made = os.open(folder, os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        stack.callback(os.close, made)
+        lock = os.open(LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=made)
+        stack.callback(os.close, lock)
+        if {os.fstat(made).st_uid, os.fstat(lock).st_uid} != {os.geteuid()}:
             return
-        lock = os.open(folder / LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return
-    try:
         if os.read(lock, 256).decode(errors="replace") != socket.gethostname():
             return
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        shutil.rmtree(folder, ignore_errors=True)
-    except OSError:
-        pass  # somebody uses it
-    finally:
-        os.close(lock)
+        for name in sorted(os.listdir(made), key=LOCK.__eq__):  # the lock last
+            if stat.S_ISDIR(os.stat(name, dir_fd=made, follow_symlinks=False).st_mode):
+                shutil.rmtree(name, ignore_errors=True, dir_fd=made)
+            else:
+                os.unlink(name, dir_fd=made)
+        folder.rmdir()
 
 
 def _others_of(gid: int) -> str:

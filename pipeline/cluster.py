@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from features.files import replacing
-from features.folders import temporary_folder
+from features.folders import OpenFolder, private_folder, temporary_folder
 from pipeline.errors import UserError
 
 T = TypeVar("T")
@@ -202,12 +202,19 @@ def slurm_cluster() -> Iterator[Any]:
 
 @contextmanager
 def _shared_key(folder: str | None) -> Iterator[Any]:
-    """A key made for the occasion, as files that only their owner can read on any machine."""
+    """A key made for the occasion, as files that only their owner can read on any machine.
+
+    Raises UserError where others could put a key of theirs in its place.
+    """
     from distributed import Security
 
     made = Security.temporary()
     base = os.path.expanduser(os.path.expandvars(folder or "~"))
     with temporary_folder(".pellucid-dask-", base) as private:
+        try:
+            private_folder(private)
+        except OpenFolder as error:
+            raise UserError(f"--where slurm:N: {error}") from None
         key, certificate = private / "key.pem", private / "certificate.pem"
         key.write_text(made.tls_worker_key)
         certificate.write_text(made.tls_worker_cert)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import grp
 import os
 import pwd
@@ -169,3 +170,34 @@ def test_what_another_host_or_nobody_known_left_stays(tmp_path: Path) -> None:
     with temporary_folder("of-a-run-", tmp_path):
         pass
     assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_what_another_user_puts_in_its_place_meanwhile_is_not_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever can rename in a folder had any other of its owner's removed."""
+    left, results = left_by_one_that_was_killed(tmp_path), tmp_path / "results"
+    results.mkdir()
+    (results / "model").touch()
+    flock = fcntl.flock
+
+    def meanwhile(lock: int, how: int) -> None:
+        flock(lock, how)
+        if results.exists():
+            left.rename(tmp_path / "gone")
+            results.rename(left)
+
+    monkeypatch.setattr(fcntl, "flock", meanwhile)
+    with temporary_folder("of-a-run-", tmp_path):
+        pass
+    assert (left / "model").exists()
+    assert list((tmp_path / "gone").iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_a_lock_that_another_user_made_lets_nothing_be_removed(tmp_path: Path) -> None:
+    left = left_by_one_that_was_killed(tmp_path)
+    os.chown(left / LOCK, 65534, 65534)
+    with temporary_folder("of-a-run-", tmp_path):
+        pass
+    assert (left / "key.pem").exists()

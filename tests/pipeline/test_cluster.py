@@ -250,6 +250,28 @@ def test_a_slurm_job_is_a_worker_of_one_core(
     assert "#SBATCH --cpus-per-task=4\n" in script
 
 
+def test_where_others_could_put_a_key_of_theirs_no_cluster_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever may rename in the shared folder had the scheduler begin with their key."""
+    (tmp_path / "sbatch").write_text("#!/bin/sh\n")
+    (tmp_path / "sbatch").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    said = {"jobqueue.slurm.shared-temp-directory": str(shared)}
+    shared.chmod(0o777)
+    with (
+        dask.config.set(said),
+        pytest.raises(UserError, match=r"--where slurm:N: .*shared can be written by everybody"),
+    ):
+        slurm_cluster().__enter__()
+    assert list(shared.iterdir()) == []
+    shared.chmod(0o1777)
+    with dask.config.set(said), slurm_cluster():
+        assert len(list(shared.iterdir())) == 1
+
+
 def test_shards_hold_the_rows_of_the_whole(tmp_path: Path) -> None:
     lines = [
         "job_id,user,vc,jobname,gpu_num,cpu_num,state,submit_time,duration,"
