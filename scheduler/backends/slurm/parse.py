@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from scheduler.backends.slurm.job_states import OVER
 from scheduler.backends.slurm.tres import ParseError as ParseError
 from scheduler.backends.slurm.tres import counts, gpu_types
 from scheduler.backends.slurm.versions import UNLIMITED, job_as_first, release_of
@@ -145,8 +146,12 @@ def _job(entry: Mapping[str, Any]) -> Iterator[SlurmJob]:
         partition=text["partition"],
         submit=float(number(entry.get("submit_time")) or 0),
         eligible=_moment(entry.get("eligible_time")),
-        start=_moment(entry.get("start_time")),
-        end=_moment(entry.get("end_time")),
+        **times(
+            str(entry["job_state"]),
+            _moment(entry.get("start_time")),
+            _moment(entry.get("end_time")),
+            nodes,
+        ),
         priority=number(entry.get("priority")) or 0,
         reason=text["state_reason"],
         gpus=gpus,
@@ -207,6 +212,14 @@ _TEXTS = [
     "required_nodes",
     "scheduled_nodes",
 ]
+
+
+def times(
+    state: str, start: float | None, end: float | None, nodes: Sequence[str]
+) -> dict[str, Any]:
+    """Start and end. Slurm tells of a job that ended while it waited that it began at its end."""
+    never = state in OVER and start == end and not nodes
+    return {"start": None if never else start, "end": end}
 
 
 def asks_for(

@@ -183,6 +183,7 @@ def read(plain: str, features: str, licences: str, comment: str) -> list[SlurmJo
         }
         gpus, gpu_type = parse.asked(asked)
         memory = _memory_asked(said["MinMemory"], said["tres-alloc"], nodes)
+        held_on = parse.hosts(said["NodeList"])
         made = SlurmJob(
             id="",
             state=said["State"],
@@ -191,13 +192,17 @@ def read(plain: str, features: str, licences: str, comment: str) -> list[SlurmJo
             partition=said["Partition"],
             submit=parse.moment(said["SubmitTime"]) or 0.0,
             eligible=parse.moment(said["EligibleTime"]),
-            start=parse.moment(said["StartTime"]),
-            end=parse.moment(said["EndTime"]),
+            **parse.times(
+                said["State"],
+                parse.moment(said["StartTime"]),
+                parse.moment(said["EndTime"]),
+                held_on,
+            ),
             priority=int(said["PriorityLong"]),
             reason=said["Reason"],
             gpus=gpus,
             gpu_type=gpu_type,
-            nodes=parse.hosts(said["NodeList"]),
+            nodes=held_on,
             num_nodes=nodes,
             max_nodes=_most_nodes(nodes, int(said["NumTasks"]), gpus, said),
             cpus=cpus,

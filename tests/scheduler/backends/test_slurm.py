@@ -68,6 +68,23 @@ def test_gpus_asked_for_are_found_however_they_were_asked_for(
     assert (job.gpus, job.gpu_type) == (gpus, kind)
 
 
+@pytest.mark.parametrize(
+    ("said", "start"),
+    [
+        ({"job_state": "CANCELLED"}, None),
+        ({"job_state": "COMPLETED", "nodes": "n1"}, 150.0),
+        ({"job_state": "TIMEOUT", "nodes": "n1", "end_time": 160}, 150.0),
+    ],
+)
+def test_a_job_that_ended_while_it_waited_never_began(
+    said: dict[str, Any], start: float | None
+) -> None:
+    """As 22.05 says after `scancel`: it began when it ended, on no node."""
+    (job,) = told(**{"start_time": 150, "end_time": 150, **said})
+    assert job.start == start
+    assert job.end == (said.get("end_time") or 150.0)
+
+
 def test_gpus_held_are_told_by_node() -> None:
     details = ["gpu:2(IDX:2-3)", "gpu:a100:2(IDX:0-1)"]
     (job,) = told(job_state="RUNNING", nodes="n[1,3]", gres_detail=details)

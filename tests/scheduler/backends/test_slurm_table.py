@@ -74,6 +74,14 @@ def test_a_record_is_a_job() -> None:
     )  # fmt: skip
 
 
+def test_a_job_that_was_cancelled_while_it_waited_never_began() -> None:
+    over = {"State": "CANCELLED", "StartTime": "1795284800", "EndTime": "1795284800"}
+    (waited,) = read(record(**over), "(null)", "(null)", "(null)")
+    (ran,) = read(record(**over, NodeList="n1"), "(null)", "(null)", "(null)")
+    assert (waited.start, waited.end) == (None, 1795284800.0)
+    assert ran.start == 1795284800.0
+
+
 def test_cpus_of_each_gpu_are_asked_for() -> None:
     said = record(
         NumNodes="1", NumCPUs="1", NumTasks="1", tres_per_node="N/A", tres_per_job="gres:gpu:2",
