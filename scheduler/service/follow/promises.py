@@ -37,9 +37,9 @@ class Promises:
         self.stretch = min(MOST, max(LEAST, stretch))
         self._told: dict[str, float | None] = {}  # p90 by job; None: it is judged
 
-    def recall(self, promised: Mapping[str, float]) -> None:
-        """What jobs that may still wait were told first, by their ids."""
-        self._told.update(promised)
+    def recall(self, job_id: str, p90: float | None) -> None:
+        """What a job that may still wait was told first; None: it is judged."""
+        self._told[job_id] = p90
 
     def look(self, jobs: Iterable[SlurmJob], now: float) -> None:
         """Judge what was promised of jobs by how they stand. Of those that are not there any more,
@@ -83,10 +83,13 @@ class Promises:
 def promises_of(store: Store, connection: Connection) -> Promises:
     """As an earlier follower left them: of jobs that it did not see end."""
     last = store.last_in(connection, Kind.ADVISED)
-    found = Promises(float(last.body.get("stretch", BEGIN)) if last is not None else BEGIN)
+    if last is None:
+        return Promises()
+    found = Promises(float(last.body.get("stretch", BEGIN)))
     of = forecasts.c
     live = select(of.job_id, of.start_p90).where(
         of.basis == "submission", of.job_id.not_in(select(jobs.c.job_id))
     )
-    found.recall({row.job_id: row.start_p90 for row in connection.execute(live)})
+    for job_id, p90 in connection.execute(live):
+        found.recall(job_id, p90 if p90 >= last.at else None)
     return found

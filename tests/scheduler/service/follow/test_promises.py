@@ -108,6 +108,9 @@ def test_promises_are_written_judged_and_go_on_after_a_restart(store: Store) -> 
     scene.look(runs, waits, after_s=promised.start_p90 - scene.now + 1.0)
     late = scene.follower._promises.stretch
     assert late > BEGIN
+    scene.restart()
+    scene.look(runs, waits)
+    assert scene.follower._promises.stretch == pytest.approx(late, abs=1e-4), "once, for good"
     began = scene.now
     scene.look(scene.job(5, "RUNNING", start=began, **EVERYTHING))
     found = queries.calibration()
