@@ -60,7 +60,8 @@ class Advised:
     Attributes:
         pending: jobs that waited. pairs: of a window with the service and one without.
         looks: the service took in the windows with it; reads: RPCs it sent in all of them, by
-            `sdiag` (a `squeue` is two: of partitions, and of jobs); look_s: how long one took.
+            `sdiag` (a `squeue` is two: of partitions, and of jobs); look_s: how long one took;
+            look_cpu_s: processor seconds of one in the service, the median; forecasts are rare.
         cpu_s: processor seconds of all its processes and the commands they ran, per window with it.
     """
 
@@ -70,6 +71,7 @@ class Advised:
     looks: int
     reads: int
     look_s: float
+    look_cpu_s: float
     cpu_s: float
     commands: dict[str, Command] = field(default_factory=dict)
 
@@ -135,6 +137,10 @@ class Service:
         """Median length of a poll, seconds."""
         return statistics.median(self._took())
 
+    def look_cpu_s(self) -> float:
+        """Median of the processor seconds of a poll, without those of `squeue`."""
+        return statistics.median(self._took("cpu_ms"))
+
     def cpu_s(self) -> float:
         """Processor seconds of its processes so far, and of those that they waited for."""
         ticks = 0
@@ -145,10 +151,9 @@ class Service:
                     ticks += sum(map(int, fields[11:15]))
         return ticks / os.sysconf("SC_CLK_TCK")
 
-    def _took(self) -> list[float]:
-        return [
-            int(ms) / 1000 for ms in re.findall(r'"ms": (\d+).*"looked"', self._log.read_text())
-        ]
+    def _took(self, what: str = "ms") -> list[float]:
+        looks = re.findall(rf'"{what}": (\d+).*"looked"', self._log.read_text())
+        return [int(ms) / 1000 for ms in looks]
 
 
 def advise(
@@ -195,6 +200,7 @@ def advise(
                 service.looks() - looks,
                 _rpcs(cluster) - reads,
                 service.look_s(),
+                service.look_cpu_s(),
                 round((service.cpu_s() - cpu_s) / pairs, 3),
             )
         finally:
