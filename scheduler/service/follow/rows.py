@@ -97,8 +97,10 @@ class JobRows:
                 found[job_id] = known[1] | {"detail": detail}
                 continue
             queued = snapshot.core.known(job_id)
+            still = queued.reason.value if queued.reason is not None else ""  # no decision anew
+            before = self.rows.get(job_id, {}).get("reason", "")
             more: dict[str, Any] = {
-                "reason": reasons.get(job_id) or self.rows.get(job_id, {}).get("reason", ""),
+                "reason": reasons.get(job_id) or still or before,
                 "priority": ranks.get(job_id, 0),
                 "key": queued.key,
                 "estimate_s": queued.estimate_s,

@@ -145,6 +145,19 @@ def test_decisions_are_numbered_on_after_a_restart(store: Store) -> None:
         assert list(connection.execute(select(decisions.c.seq)).scalars()) == [0, 1, 2]
 
 
+def test_a_job_that_was_held_waits_for_what_it_waited_for_before(store: Store) -> None:
+    """It was shown without a reason once it was let go."""
+    scene = Scene(store, order=False)
+    runs = scene.job(7, "RUNNING", start=NOW, **EVERYTHING)
+    shown = []
+    for more in ({}, {"priority": 0, "reason": "JobHeldUser"}, {}):
+        scene.look(runs, scene.job(5, **more))
+        with store.reading() as connection:
+            reason = select(job_rows.c.reason).where(job_rows.c.job_id == "5")
+            shown.append(connection.execute(reason).scalar())
+    assert shown == ["GpusBusy", "", "GpusBusy"]
+
+
 def test_a_job_that_slurm_started_waited_until_then_and_for_what_slurm_said(store: Store) -> None:
     scene = Scene(store, "slurm", order=False)
     scene.slurm.says["scontrol show nodes"] = ""
