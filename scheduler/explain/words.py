@@ -200,10 +200,17 @@ def phrase(code: str) -> str:
     return re.sub(r"\bgpus?\b", lambda gpu: gpu[0].upper().replace("S", "s"), words)
 
 
+YEAR_DAYS = 365
+LAST_S = 253_402_214_400.0  # the end of the calendar, with a day to spare for any time zone
+
+
 def clock_time(epoch_s: float, now: float) -> str:
-    """A moment in the reader's time zone: "16:40", "Tue 16:40", "3 Dec 16:40"."""
-    at, today = datetime.fromtimestamp(epoch_s), datetime.fromtimestamp(now)
+    """A moment in the reader's time zone: "16:40", "Tue 16:40", "3 Dec 16:40", "3 Dec 2030 16:40"."""
+    today = datetime.fromtimestamp(now)
+    at = datetime.fromtimestamp(min(epoch_s, LAST_S))
     days = (at.date() - today.date()).days
+    if abs(days) > YEAR_DAYS:
+        return at.strftime("%-d %b %Y %H:%M")
     day = "" if days == 0 else at.strftime("%a ") if 0 < days < 7 else at.strftime("%-d %b ")
     return day + at.strftime("%H:%M")
 

@@ -20,6 +20,7 @@ from scheduler.backends.slurm.versions import UNLIMITED, job_as_first, release_o
 NO_LIMIT = 0xFFFFFFFE  # from here on: the partition's, or none
 MOST_TASKS = 100_000  # of one array
 MOST_HOSTS = 1_000_000
+LAST_S = 253_402_214_399  # of the calendar, with a day to spare for any time zone
 _CLOSING = frozenset(
     [
         "BLOCKED",
@@ -47,7 +48,12 @@ _SET_APART = frozenset(("MAINT", "MAINTENANCE", "RESERVED"))  # by a reservation
 
 def moment(text: str) -> float | None:
     """Seconds since the epoch; None: not known."""
-    return None if text.upper() in ("N/A", "UNKNOWN", "NONE", "") else float(int(text))
+    return None if text.upper() in ("N/A", "UNKNOWN", "NONE", "") else _dated(int(text))
+
+
+def _dated(epoch_s: int) -> float:
+    """Users begin jobs when they like: none beyond what a calendar holds."""
+    return float(min(epoch_s, LAST_S))
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +150,7 @@ def _job(entry: Mapping[str, Any]) -> Iterator[SlurmJob]:
         user=text["user_name"],
         name=text["name"],
         partition=text["partition"],
-        submit=float(number(entry.get("submit_time")) or 0),
+        submit=_dated(number(entry.get("submit_time")) or 0),
         eligible=_moment(entry.get("eligible_time")),
         **times(
             str(entry["job_state"]),
@@ -265,7 +271,7 @@ def number(value: Any) -> int | None:
 
 def _moment(value: Any) -> float | None:
     found = number(value)
-    return None if not found or found == UNLIMITED else float(found)
+    return None if not found or found == UNLIMITED else _dated(found)
 
 
 def task_numbers(text: str) -> list[int]:

@@ -226,7 +226,7 @@ def _begin(said: str, now: float) -> float:
     """``now+1hour``, or a time as sbatch has it with a date."""
     match = _IN.fullmatch(said)
     if match is not None:
-        return now + int(match[1] or 0) * _UNITS[(match[2] or "s")[0]]
+        return min(now + int(match[1] or 0) * _UNITS[(match[2] or "s")[0]], parse.LAST_S)
     try:
         return time.mktime(time.strptime(said[:16], "%Y-%m-%dT%H:%M"))
     except ValueError:

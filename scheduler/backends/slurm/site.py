@@ -399,7 +399,7 @@ def slurm_word(reason: str) -> str:
 
 def _licences(said: str) -> tuple[tuple[str, int], ...]:
     found = (part.replace("=", ":").partition(":") for part in said.split(",") if part)
-    return tuple((name, int(count) if count.isdigit() else 1) for name, _, count in found)
+    return tuple((name, int(count) if count.isdecimal() else 1) for name, _, count in found)
 
 
 def _shares(job: SlurmJob, site: Site) -> tuple[Share, ...]:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from scheduler.backends.slurm import parse
+from scheduler.backends.slurm.parse import SlurmJob
 from scheduler.backends.slurm.request import RequestError, request
+from scheduler.backends.slurm.site import asks_of
 from scheduler.policies.slurm.site import Partition, Site
 
 SITE = Site({}, {"gpu": Partition("gpu", frozenset(), default=True)})
@@ -28,3 +31,13 @@ def test_numbers_that_a_job_can_have_are_taken() -> None:
     options = "-N 2-4 -n 8 -c 2 -L a:2 --gres gpu:a100:4 --mem 40G --nice -5 -b now+1hour -t 60"
     job = request(options.split(), SITE, "alice", "1", 0.0)
     assert (job.num_nodes, job.max_nodes, job.cpus, job.gpus, job.nice) == (2, 4, 16, 8, -5)
+
+
+def test_a_begin_beyond_any_calendar_is_its_end() -> None:
+    job = request(["-b", "now+9999999999weeks"], SITE, "alice", "1", 0.0)
+    assert job.eligible == parse.LAST_S == parse.moment("6047999999996000")
+
+
+def test_a_licence_is_counted_by_digits_alone() -> None:
+    job = SlurmJob("1", "PENDING", "alice", "a", "gpu", 0.0, licences="a:\N{SUPERSCRIPT TWO},b:3")
+    assert asks_of([job], SITE)["1"].licences == (("a", 1), ("b", 3))

@@ -10,7 +10,7 @@ from models.bundle import PACKING_FEATURES, PAIR_FEATURES
 from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.explain.life import JobFacts
 from scheduler.explain.story import build_story
-from scheduler.explain.words import comparison, phrase, roughly, sentence_of, step_of
+from scheduler.explain.words import clock_time, comparison, phrase, roughly, sentence_of, step_of
 
 
 def plain(text: str) -> bool:
@@ -52,3 +52,10 @@ def test_every_feature_is_said_in_words() -> None:
 def test_a_rough_duration_has_one_unit() -> None:
     shown = {s: roughly(s) for s in (7.0, 600.0, 6840.0, 259_200.0)}
     assert list(shown.values()) == ["7 s", "10 min", "1.9 h", "3 d"]
+
+
+def test_a_time_of_another_year_has_its_year() -> None:
+    now = 1_790_000_000.0
+    assert clock_time(now + 7200, now).count(":") == 1
+    assert clock_time(now + 800 * 86_400, now).split()[2] == "2028"
+    assert " Dec 9999 " in clock_time(1e18, now)

@@ -623,3 +623,19 @@ def test_associations_of_one_partition_are_among_what_is_left_out() -> None:
     plain = "ai|ada||ai|1||||||||||||normal"
     found = assocs_of(f"{plain}\n{plain.replace('||', '|short|', 1)}", "")
     assert found["ai", "ada"].not_modelled == ("Partition=short",)
+
+
+@pytest.mark.parametrize("far", [6e15, 1e18])
+def test_who_begins_beyond_any_calendar_ends_no_look_of_others(store: Store, far: float) -> None:
+    """`sbatch --begin=now+9999999999weeks`: everybody was without advice."""
+    scene = Scene(store, "slurm", order=False)
+    scene.look(
+        scene.job(5, reason="BeginTime", eligible=far, start=far),
+        scene.job(6, reason="Priority"),
+    )
+    with store.reading() as connection:
+        said = dict(
+            tuple(row) for row in connection.execute(select(job_rows.c.job_id, job_rows.c.detail))
+        )
+    assert "Dec 9999" in said["5"]
+    assert said["6"]
