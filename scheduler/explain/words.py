@@ -205,7 +205,7 @@ LAST_S = 253_402_214_400.0  # the end of the calendar, with a day to spare for a
 
 
 def clock_time(epoch_s: float, now: float) -> str:
-    """A moment in the reader's time zone: "16:40", "Tue 16:40", "3 Dec 16:40", "3 Dec 2030 16:40"."""
+    """A moment where the reader is: "16:40", "Tue 16:40", "3 Dec 16:40", "3 Dec 2030 16:40"."""
     today = datetime.fromtimestamp(now)
     at = datetime.fromtimestamp(min(epoch_s, LAST_S))
     days = (at.date() - today.date()).days
