@@ -73,15 +73,16 @@ class _Due(Enum):
 
 
 class _Attempt:
-    """One attempt that runs. `left` is work as of `since`, in seconds at the speed of one alone."""
+    """One attempt that runs. `left` is work as of `since`, in seconds at the speed of one alone;
+    `alone`: it never had company."""
 
     __slots__ = (
+        "alone",
         "deadline",
         "launch",
         "left",
         "outcome",
         "partner",
-        "profile",
         "rate",
         "run",
         "since",
@@ -97,6 +98,7 @@ class _Attempt:
         self.since = self.started = now
         self.version = 0
         self.partner: _Attempt | None = None
+        self.alone = True
         limits = [launch.time_limit_s]
         if launch.purpose is Purpose.PROFILE:
             limits.append(launch.limit_s)
@@ -220,6 +222,7 @@ class World:
         self._tell(key, Happened.STARTED)
         if launch.partner is not None and (other := self._running.get(launch.partner)) is not None:
             attempt.partner, other.partner = other, attempt
+            attempt.alone = other.alone = False
             self._pace_of(other)
         elif launch.watch_s is not None and outcome.work.profile is not None:
             self._push(now + launch.watch_s, attempt, _Due.OBSERVED)
@@ -289,7 +292,7 @@ class World:
         self._pushed += 1
 
     def _observe(self, attempt: _Attempt) -> None:
-        if attempt.partner is None:  # what two do cannot be told apart
+        if attempt.alone:  # what two do cannot be told apart
             self._tell(attempt.key, Happened.OBSERVED, profile=attempt.outcome.work.profile)
 
     def _pair_observed(self, attempt: _Attempt) -> None:

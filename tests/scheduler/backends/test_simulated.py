@@ -126,6 +126,12 @@ def test_a_run_of_its_own_is_watched_and_a_shared_one_is_not() -> None:
     world, launch = launched(replace(a_launch(["x"]), watch_s=200.0), outcome)
     world.launch(replace(launch, job_id="b", partner="a"))
     assert Happened.OBSERVED not in [r.what for r in all_reports(world)]
+    shortly = JobOutcome(Work(50.0, profile=PROFILE))
+    world, launch = launched(
+        replace(a_launch(["x"]), watch_s=200.0), lambda it: shortly if it.job_id == "b" else outcome
+    )
+    world.launch(replace(launch, job_id="b", partner="a"))
+    assert Happened.OBSERVED not in [r.what for r in all_reports(world)], "nor once it is alone"
     world, _ = launched(replace(a_launch(["x"]), watch_s=200.0), outcome)
     observed = all_reports(world)[1]
     assert (observed.what, observed.at, observed.profile) == (Happened.OBSERVED, 200.0, PROFILE)
