@@ -9,7 +9,8 @@ inference (Gibbs and Candes, NeurIPS 2021). A promise is what was told of a job 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from math import exp
+from math import exp, inf
+from operator import attrgetter
 from statistics import fmean
 
 from sqlalchemy import Connection, select
@@ -36,6 +37,7 @@ class Promises:
     def __init__(self, stretch: float = BEGIN) -> None:
         self.stretch = min(MOST, max(LEAST, stretch))
         self._told: dict[str, float | None] = {}  # p90 by job; None: it is judged
+        self._asked: dict[str, SlurmJob] = {}  # that wait, as they were when they were told
 
     def recall(self, job_id: str, p90: float | None) -> None:
         """What a job that may still wait was told first; None: it is judged."""
@@ -43,20 +45,25 @@ class Promises:
 
     def look(self, jobs: Iterable[SlurmJob], now: float) -> None:
         """Judge what was promised of jobs by how they stand. Of those that are not there any more,
-        or were held, nothing is known."""
+        were held, put off or asked for otherwise, nothing is known."""
         told: dict[str, float | None] = {}
+        asked: dict[str, SlurmJob] = {}
         broken: list[bool] = []
         for job in jobs:
+            waits = job.state in WAITING
+            was = self._asked.get(job.id, job) if job.id in self._told else job
+            if waits:
+                asked[job.id] = was
             if job.id not in self._told:
                 continue
-            p90, waits = self._told[job.id], job.state in WAITING
+            p90, void = self._told[job.id], waits and (job.priority == 0 or _changed(was, job))
             if waits:
-                told[job.id] = None if job.priority == 0 or (p90 or now) < now else p90
-            if p90 is None or (waits and (job.priority == 0 or now <= p90)):
+                told[job.id] = None if void or (p90 or now) < now else p90
+            if p90 is None or void or (waits and now <= p90):
                 continue
             if waits or job.start is not None:
                 broken.append(waits or (job.start or now) > p90)
-        self._told = told
+        self._told, self._asked = told, asked
         if broken:
             moved = self.stretch + PACE * (fmean(broken) - BROKEN)
             self.stretch = min(MOST, max(LEAST, moved))
@@ -78,6 +85,21 @@ class Promises:
         }
         self._told |= {job_id: one.start_p90 for job_id, one in new.items()}
         return new
+
+
+# What only a user or an administrator changes of a job that waits.
+_REQUEST = attrgetter(
+    "time_limit_s", "nice", "qos", "account", "features", "licences", "req_nodes", "exclusive",
+    "reservation", "gpu_types", "gpus_per_node", "least_mib", "per", "array_limit",
+)  # fmt: skip
+
+
+def _changed(was: SlurmJob, job: SlurmJob) -> bool:
+    """A job that waits is not what was promised of: anybody could break promises for nothing."""
+    if _REQUEST(was) != _REQUEST(job) or (job.dependency and not was.dependency):
+        return True
+    put_off = (job.eligible or 0.0) > (was.eligible or inf)
+    return put_off and not was.dependency
 
 
 def promises_of(store: Store, connection: Connection) -> Promises:

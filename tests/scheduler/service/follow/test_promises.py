@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import exp, log
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -18,9 +19,16 @@ from tests.scheduler.service.follow.test_follow import EVERYTHING, Scene
 NOW = 1_790_000_000.0
 
 
-def job(number: int, state: str = "PENDING", start: float | None = None, **more: int) -> SlurmJob:
-    said = {"user": "u", "name": "a", "partition": "p", "gpus": 1, "priority": 9, **more}
-    return SlurmJob(str(number), state, submit=NOW, eligible=NOW, start=start, **said)  # type: ignore[arg-type]
+def job(number: int, state: str = "PENDING", start: float | None = None, **more: Any) -> SlurmJob:
+    said: dict[str, Any] = {
+        "user": "u",
+        "name": "a",
+        "partition": "p",
+        "gpus": 1,
+        "priority": 9,
+        **more,
+    }
+    return SlurmJob(str(number), state, start=start, **{"submit": NOW, "eligible": NOW} | said)
 
 
 def foretold(wait_s: float, at: float = NOW) -> StartForecast:
@@ -77,6 +85,41 @@ def test_of_jobs_that_left_or_were_held_nothing_is_learned() -> None:
     promises.look([held, cancelled], NOW + 90)
     promises.look([job(1)], NOW + 90)
     assert promises.stretch == BEGIN
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"eligible": NOW + 86_400, "reason": "BeginTime"},
+        {"dependency": "afterany:9"},
+        {"nice": 10_000},
+        {"time_limit_s": 864_000.0},
+        {"qos": "idle"},
+        {"features": "none"},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_of_jobs_that_are_put_off_or_asked_for_otherwise_nothing_is_learned(
+    change: dict[str, Any],
+) -> None:
+    """Thirty that never ran had everybody's p90 told three times as late."""
+    promises = Promises()
+    for number in range(30):
+        promises.look([job(number)], NOW)
+        promise(promises, number, NOW + 60)
+        promises.look([job(number)], NOW + 1)
+        promises.look([job(number, **change)], NOW + 61)
+        promises.look([job(number)], NOW + 90)
+    assert promises.stretch == BEGIN
+
+
+def test_of_one_that_another_let_go_it_is_learned_when_it_starts() -> None:
+    promises = Promises()
+    promises.look([job(1, dependency="afterok:9", eligible=None)], NOW)
+    promise(promises, 1, NOW + 60)
+    promises.look([job(1, eligible=NOW + 30)], NOW + 31)
+    promises.look([job(1, eligible=NOW + 30)], NOW + 61)
+    assert promises.stretch > BEGIN
 
 
 def test_it_stays_between_bounds_and_no_p90_comes_before_p50() -> None:
