@@ -91,7 +91,7 @@ def licences_of(asked: str, line: str) -> tuple[tuple[str, int], ...]:
     words = list(options(line))
     said = [one.partition("=")[2] for one in words if one.startswith("--licenses=")]
     parts = [part.replace("=", ":").partition(":") for one in said for part in one.split(",")]
-    return tuple((name, int(n) if n.isdigit() else 1) for name, _, n in parts if name)
+    return tuple((name, int(n) if n.isdecimal() else 1) for name, _, n in parts if name)
 
 
 def options(line: str) -> Iterator[str]:

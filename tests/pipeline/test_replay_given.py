@@ -172,4 +172,5 @@ class TestSubmitLine:
         said = list(options("sbatch -n4 -p a --gres gpu:2 --hold --exclusive job.sh --mem=8G"))
         assert said == ["--ntasks=4", "--partition=a", "--gres=gpu:2", "--exclusive"]
         assert licences_of("cpu=1", "sbatch -L a:2,b job.sh") == (("a", 2), ("b", 1))
+        assert licences_of("cpu=1", "sbatch -L a:² job.sh") == (("a", 1),)
         assert licences_of("cpu=1,license/a=3", "sbatch -L b job.sh") == (("a", 3),)
