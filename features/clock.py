@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
+LAST_S = 253_402_214_399  # of the calendar, with a day to spare for any time zone
 SLEWED = 0.95  # of its speed the clock goes at while it waits for the time of day
 
 

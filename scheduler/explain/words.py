@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
+from features.clock import LAST_S
 from scheduler.core.decisions import AHEAD, ANOTHER, Action, Decision, Reason
 from scheduler.core.plural import count
 
@@ -201,7 +202,6 @@ def phrase(code: str) -> str:
 
 
 YEAR_DAYS = 365
-LAST_S = 253_402_214_400.0  # the end of the calendar, with a day to spare for any time zone
 
 
 def clock_time(epoch_s: float, now: float) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from features.clock import LAST_S
 from scheduler.backends.slurm.job_states import OVER
 from scheduler.backends.slurm.tres import ParseError as ParseError
 from scheduler.backends.slurm.tres import counts, gpu_types
@@ -20,7 +21,6 @@ from scheduler.backends.slurm.versions import UNLIMITED, job_as_first, release_o
 NO_LIMIT = 0xFFFFFFFE  # from here on: the partition's, or none
 MOST_TASKS = 100_000  # of one array
 MOST_HOSTS = 1_000_000
-LAST_S = 253_402_214_399  # of the calendar, with a day to spare for any time zone
 _CLOSING = frozenset(
     [
         "BLOCKED",

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import NoReturn
 
+from features.clock import LAST_S
 from scheduler.backends.slurm import parse
 from scheduler.backends.slurm.parse import SlurmJob
 from scheduler.backends.slurm.tres import gpu_types, mib
@@ -226,7 +227,7 @@ def _begin(said: str, now: float) -> float:
     """``now+1hour``, or a time as sbatch has it with a date."""
     match = _IN.fullmatch(said)
     if match is not None:
-        return min(now + int(match[1] or 0) * _UNITS[(match[2] or "s")[0]], parse.LAST_S)
+        return min(now + int(match[1] or 0) * _UNITS[(match[2] or "s")[0]], LAST_S)
     try:
         return time.mktime(time.strptime(said[:16], "%Y-%m-%dT%H:%M"))
     except ValueError:
