@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from reprlib import Repr
 from types import NoneType
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
@@ -147,10 +148,15 @@ def read(kind: type[Kind], values: Mapping[str, Any]) -> Kind:
     raise InvalidSettings(f"{shown} is {told(first['input'])}: {what}")
 
 
+_SHOWN = Repr()
+_SHOWN.maxlevel, _SHOWN.maxstring, _SHOWN.maxlong, _SHOWN.maxother = 3, 200, 200, 200
+
+
 def told(value: Any) -> str:
-    """A value that cannot be, for a person."""
+    """A value that cannot be, for a person. YAML's references make some of a few lines that no
+    memory holds in full."""
     try:
-        return repr(value)
+        return _SHOWN.repr(value)
     except ValueError:
         return "a number of thousands of digits"
 

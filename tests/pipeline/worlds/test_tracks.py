@@ -326,3 +326,14 @@ def test_a_partition_that_is_not_used_is_said(tmp_path: Path) -> None:
     assert not any("named for profiling" in note for note in world.notes_on("lucid"))
     (line,) = must_know(spec, Settings(backend="simulated"))
     assert line == said
+
+
+def test_what_yaml_makes_of_references_is_told_in_a_line(tmp_path: Path) -> None:
+    """A gigabyte of a few lines was written out to say that it cannot be."""
+    rows = ["name: c", "vcs: {a: 2}", "profiling:", "  limit_s:", "    - &a0 [lol, lol, lol, lol]"]
+    rows += [f"    - &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 13)]
+    path = tmp_path / "c.yaml"
+    path.write_text("\n".join(rows))
+    with pytest.raises(TrackError, match="profiling.limit_s is") as refused:
+        read_cluster(path)
+    assert len(str(refused.value)) < 4000
