@@ -334,6 +334,6 @@ def test_what_yaml_makes_of_references_is_told_in_a_line(tmp_path: Path) -> None
     rows += [f"    - &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 13)]
     path = tmp_path / "c.yaml"
     path.write_text("\n".join(rows))
-    with pytest.raises(TrackError, match="profiling.limit_s is") as refused:
+    with pytest.raises(TrackError, match=r"profiling\.limit_s is") as refused:
         read_cluster(path)
     assert len(str(refused.value)) < 4000
