@@ -30,18 +30,22 @@ BEGIN, LEAST, MOST = 0.4, -1.0, 1.5  # of that logarithm
 class Promises:
     """Promises made of jobs that wait, and how far p90 is put off.
 
+    Args:
+        judged_until: the last look of an earlier follower, which judged what was to be by then.
+
     Attributes:
         stretch: logarithm of the factor of `SOON_S` + wait.
     """
 
-    def __init__(self, stretch: float = BEGIN) -> None:
+    def __init__(self, stretch: float = BEGIN, judged_until: float = -inf) -> None:
         self.stretch = min(MOST, max(LEAST, stretch))
+        self._judged_until = judged_until
         self._told: dict[str, float | None] = {}  # p90 by job; None: it is judged
         self._asked: dict[str, SlurmJob] = {}  # that wait, as they were when they were told
 
-    def recall(self, job_id: str, p90: float | None) -> None:
-        """What a job that may still wait was told first; None: it is judged."""
-        self._told[job_id] = p90
+    def recall(self, job_id: str, p90: float) -> None:
+        """What a job that may still wait was told first."""
+        self._told[job_id] = p90 if p90 >= self._judged_until else None
 
     def look(self, jobs: Iterable[SlurmJob], now: float) -> None:
         """Judge what was promised of jobs by how they stand. Of those that are not there any more,
@@ -61,7 +65,7 @@ class Promises:
                 told[job.id] = None if void or (p90 or now) < now else p90
             if p90 is None or void or (waits and now <= p90):
                 continue
-            if waits or job.start is not None:
+            if waits or (job.start is not None and job.start > self._judged_until):
                 broken.append(waits or (job.start or now) > p90)
         self._told, self._asked = told, asked
         if broken:
@@ -107,11 +111,11 @@ def promises_of(store: Store, connection: Connection) -> Promises:
     last = store.last_in(connection, Kind.ADVISED)
     if last is None:
         return Promises()
-    found = Promises(float(last.body.get("stretch", BEGIN)))
+    found = Promises(float(last.body.get("stretch", BEGIN)), last.at)
     of = forecasts.c
     live = select(of.job_id, of.start_p90).where(
         of.basis == "submission", of.job_id.not_in(select(jobs.c.job_id))
     )
     for job_id, p90 in connection.execute(live):
-        found.recall(job_id, p90 if p90 >= last.at else None)
+        found.recall(job_id, p90)
     return found

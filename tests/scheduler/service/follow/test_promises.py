@@ -136,6 +136,19 @@ def test_it_stays_between_bounds_and_no_p90_comes_before_p50() -> None:
     assert Promises().put_off(StartForecast(NOW, why_not="held")).start_p90 is None
 
 
+def test_a_promise_that_was_kept_is_not_kept_again_after_a_restart(store: Store) -> None:
+    scene = Scene(store, order=False)
+    runs = scene.job(7, "RUNNING", start=scene.now, time_limit_s=36_000.0, **EVERYTHING)
+    scene.look(runs, scene.job(5, reason="Resources", time_limit_s=600.0))
+    began = scene.job(5, "RUNNING", start=scene.now + 1.0, **EVERYTHING)
+    scene.look(began)
+    kept = scene.follower._promises.stretch
+    assert kept < BEGIN
+    scene.restart()
+    scene.look(began)
+    assert scene.follower._promises.stretch == pytest.approx(kept, abs=1e-4)
+
+
 def test_promises_are_written_judged_and_go_on_after_a_restart(store: Store) -> None:
     scene = Scene(store, order=False)
     runs = scene.job(7, "RUNNING", start=scene.now, time_limit_s=3600.0, **EVERYTHING)
