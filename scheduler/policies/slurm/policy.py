@@ -182,7 +182,7 @@ class Slurm(Policy):
         ask = self.ask(run.job)
         if run.job.job_id in self._running:
             return  # by a pass of ours
-        shares = ask.shares or self._held(ask, run)
+        shares = tuple(self._as_held(one, run) for one in ask.shares) or self._held(ask, run)
         part = self.site.partitions.get(ask.partitions[0]) if ask.partitions else None
         ran = _holding(ask, shares)
         self._capacity.take(shares)
@@ -191,6 +191,18 @@ class Slurm(Policy):
         self._running[run.job.job_id] = Running(
             ran, since, since + ask.limit_s(part), listed(ask, self._running)
         )
+
+    def _as_held(self, share: Share, run: Run) -> Share:
+        """A share with GPUs of the types that the core has it on: of a job whose GPUs Slurm did not
+        number they are a guess, and others may have those."""
+        held = {self._names[n]: gpus for n, gpus in zip(run.nodes, run.gpus, strict=True)}
+        mask, first, found = held.get(share.node, 0), 0, []
+        for kind, count in self.site.nodes[share.node].gpus:
+            if own := (mask >> first & (1 << count) - 1).bit_count():
+                found.append((kind, own))
+            first += count
+        as_many = sum(n for _, n in found) == sum(n for _, n in share.gpus)
+        return replace(share, gpus=tuple(found)) if as_many else share
 
     def ended(self, run: Run, now: float) -> None:
         self._left(run.job.job_id, now)

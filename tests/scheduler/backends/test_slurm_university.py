@@ -126,6 +126,23 @@ def test_a_job_whose_gpus_slurm_did_not_number_has_those_of_its_type(nodes: list
     assert policy.ask(core.known("1").job).shares[0].gpus == (("a100_3g.20gb", 1),)
 
 
+def test_one_whose_type_nobody_knows_has_what_others_left(nodes: list[Node]) -> None:
+    parts = partitions_of((SAID / "partitions.txt").read_text())
+    site = Site({n.name: site_node(n) for n in nodes}, {part.name: part for part in parts})
+    shape = Shape.followed(nodes)
+    asked: dict[str, Any] = {"cpus": 1, "nodes": ("n4",), "start": 1.0, "gpu_types": (("", 1),)}
+    ends = SlurmJob("1", "COMPLETING", "ada", "", "short", 0.0, gpus=1, **asked)
+    both = {"held_gpus": ((0, 1),), "gpu_types": (("", 2),)}
+    runs = SlurmJob("2", "RUNNING", "ada", "", "short", 1.0, gpus=2, **(asked | both))
+    core = assemble(CoreSpec.of(shape.spec, "slurm"), Estimator())
+    build_snapshot(core, shape, [ends, runs], nodes, 10.0, by_slurm=True, site=site)
+    assert core.cluster.runs["1"].gpus == (0b100,)
+    policy = core.policy
+    assert isinstance(policy, SlurmPolicy)
+    free = policy._capacity.free["n4"].gpus
+    assert free == {"a100": 0, "a100_3g.20gb": 1}
+
+
 @pytest.mark.parametrize("policy", ["slurm", "pellucid"])
 def test_a_job_of_nodes_with_and_without_gpus_holds_those_that_there_are(
     nodes: list[Node], policy: str
