@@ -209,6 +209,11 @@ def read_site(
     if not counts["replayed"]:
         raise UserError(f"{dump}: no job that fits was submitted in the days asked for")
     recorded = recorded_of(table, told)
+    if not ((recorded["cause"] == CAPACITY) & ~recorded["carried"]).any():
+        raise UserError(
+            f"{dump}: by the column Reason, every job waited for something other than GPUs or its "
+            "turn (limits, holds, other jobs, nodes): no scheduler could shorten that"
+        )
     name = "a site" if anonymise else dump.name
     workload = workload_of(_pooled(table, told, kinds), kinds.spec, name)
     recorded.insert(0, "job_id", [job.job_id for job in workload.jobs])

@@ -270,3 +270,15 @@ def test_no_name_is_left_where_names_are_hidden(tmp_path: Path) -> None:
     told = cell(site, Cell(SLURM))
     assert told is not None
     assert told["backtest"]["rank_correlation"] >= 0.9
+
+
+def test_a_dump_in_which_nobody_waited_for_gpus_is_refused_in_a_line(tmp_path: Path) -> None:
+    """It was replayed, and ended with a traceback."""
+    head, *rows = made_up("small")[0].splitlines()
+    place = head.split("|").index("Reason")
+    held = [row.split("|") for row in rows]
+    held = [[*row[:place], "Dependency", *row[place + 1 :]] for row in held]
+    dump = tmp_path / "dump.txt"
+    dump.write_text("\n".join([head, *map("|".join, held)]) + "\n")
+    with pytest.raises(UserError, match="something other than GPUs or its turn"):
+        read_site(dump, tmp_path / "scratch")
