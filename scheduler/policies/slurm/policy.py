@@ -182,7 +182,7 @@ class Slurm(Policy):
         ask = self.ask(run.job)
         if run.job.job_id in self._running:
             return  # by a pass of ours
-        shares = tuple(self._as_held(one, run) for one in ask.shares) or self._held(ask, run)
+        shares = self._as_held(ask.shares, run) or self._held(ask, run)
         part = self.site.partitions.get(ask.partitions[0]) if ask.partitions else None
         ran = _holding(ask, shares)
         self._capacity.take(shares)
@@ -192,17 +192,16 @@ class Slurm(Policy):
             ran, since, since + ask.limit_s(part), listed(ask, self._running)
         )
 
-    def _as_held(self, share: Share, run: Run) -> Share:
-        """A share with GPUs of the types that the core has it on: of a job whose GPUs Slurm did not
-        number they are a guess, and others may have those."""
-        held = {self._names[n]: gpus for n, gpus in zip(run.nodes, run.gpus, strict=True)}
-        mask, first, found = held.get(share.node, 0), 0, []
-        for kind, count in self.site.nodes[share.node].gpus:
-            if own := (mask >> first & (1 << count) - 1).bit_count():
-                found.append((kind, own))
-            first += count
-        as_many = sum(n for _, n in found) == sum(n for _, n in share.gpus)
-        return replace(share, gpus=tuple(found)) if as_many else share
+    def _as_held(self, shares: Iterable[Share], run: Run) -> tuple[Share, ...]:
+        """Shares with GPUs of the types that the core has them on: of a job whose GPUs Slurm did
+        not number they are a guess, and others may have those."""
+        masks = {self._names[n]: gpus for n, gpus in zip(run.nodes, run.gpus, strict=True)}
+        found = []
+        for share in shares:
+            gpus = _kinds(self.site.nodes[share.node].gpus, masks.get(share.node, 0))
+            as_many = sum(n for _, n in gpus) == sum(n for _, n in share.gpus)
+            found.append(replace(share, gpus=gpus) if as_many else share)
+        return tuple(found)
 
     def ended(self, run: Run, now: float) -> None:
         self._left(run.job.job_id, now)
