@@ -130,7 +130,7 @@ def _asks(rows: Rows, site: Site, shape: Shape, hide: Hide) -> dict[str, Ask]:
             user=hide(user),
             account=_hidden(account, hide),
             qos=hide(qos),
-            priority=int(priority) if basic and priority.isdigit() else 1,
+            priority=int(priority) if basic and priority.isdecimal() else 1,
             reservation=within if within in reserved else "",
         )
     return asks
@@ -194,7 +194,7 @@ def _site(shape: Shape, printed: Printed, hide: Hide, zone: tzinfo) -> Site:
         for (account, user), assoc in printed.assocs.items()
     }
     reservations = tuple(one.at(zone) for one in printed.reservations or ())
-    if (booted := config.get("BOOT_TIME", "")) and not booted.isdigit():
+    if (booted := config.get("BOOT_TIME", "")) and not booted.isdecimal():
         config["BOOT_TIME"] = _seconds(booted, zone)
     licences = printed.licences or {}
     return Site(nodes, partitions, reservations, licences, qos, assocs, config)

@@ -232,7 +232,7 @@ def parse_tres(text: str) -> _Tres | None:
 
 def _gres(item: str) -> tuple[str, float]:
     """GPU type and number of a GRES such as ``gpu:a100:2(S:0-1)``; 0 of what is no GPU."""
-    if item[:1].isdigit():
+    if item[:1].isdecimal():
         raise ValueError(item)  # no GRES has such a name: the end of a "1,5"
     kind, _, rest = item.removeprefix("gres:").partition(":")
     label, _, count = rest.rpartition(":")

@@ -282,3 +282,15 @@ def test_a_dump_in_which_nobody_waited_for_gpus_is_refused_in_a_line(tmp_path: P
     dump.write_text("\n".join([head, *map("|".join, held)]) + "\n")
     with pytest.raises(UserError, match="something other than GPUs or its turn"):
         read_site(dump, tmp_path / "scratch")
+
+
+@pytest.mark.parametrize("column", ["JobID", "Priority"])
+def test_digits_that_are_no_numbers_end_no_replay(column: str, tmp_path: Path) -> None:
+    head, *rows = made_up("small")[0].splitlines()[:40]
+    place = head.split("|").index(column)
+    cells = [row.split("|") for row in rows]
+    odd = [[*row[:place], row[place] + "\N{SUPERSCRIPT TWO}", *row[place + 1 :]] for row in cells]
+    (tmp_path / "dump.txt").write_text("\n".join([head, *map("|".join, odd)]) + "\n")
+    (tmp_path / "site.txt").write_text(made_up("small")[1])
+    site = read_site(tmp_path / "dump.txt", tmp_path / "scratch", printed=[tmp_path / "site.txt"])
+    assert cell(site, Cell(SLURM))

@@ -205,7 +205,7 @@ def _memory(said: argparse.Namespace, site: Site) -> tuple[float, str]:
         return mib(said.mem_per_cpu), "cpu"
     for name, per in (("DefMemPerCPU", "cpu"), ("DefMemPerNode", "node")):
         default = site.config.get(name, "")
-        if default.isdigit():
+        if default.isdecimal():
             return float(default), per
     return 0.0, "node"
 
@@ -236,7 +236,7 @@ def _begin(said: str, now: float) -> float:
 
 def _array_limit(said: str) -> int:
     limit = said.rpartition("%")[2] if "%" in said else ""
-    return int(limit) if limit.isdigit() else 0
+    return int(limit) if limit.isdecimal() else 0
 
 
 def _tres(size: Size, memory: float, licences: str, site: Site) -> tuple[tuple[str, float], ...]:

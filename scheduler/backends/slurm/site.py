@@ -188,7 +188,7 @@ def reservations_of(text: str) -> list[Reservation]:
 
 
 def _moment(said: str) -> float:
-    return float(said) if said.isdigit() else datetime.fromisoformat(said).timestamp()
+    return float(said) if said.isdecimal() else datetime.fromisoformat(said).timestamp()
 
 
 def _names(said: str) -> frozenset[str]:
@@ -251,7 +251,7 @@ def assocs_of(text: str, usage: str) -> dict[AssocKey, Assoc]:
         found[key] = Assoc(
             *key,
             said["ParentName"],
-            int(said["Share"]) if said["Share"].isdigit() else None,
+            int(said["Share"]) if said["Share"].isdecimal() else None,
             used.get(key, (0.0, None))[0],
             int(said["Priority"] or 0),
             limits,
@@ -278,7 +278,7 @@ def _table(text: str, columns: Sequence[str]) -> Iterable[dict[str, str]]:
 
 
 def _limit(said: str) -> int | None:
-    return int(said) if said.isdigit() else None
+    return int(said) if said.isdecimal() else None
 
 
 # --- jobs -----------------------------------------------------------------------------------------

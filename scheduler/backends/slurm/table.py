@@ -261,7 +261,7 @@ def _memory_asked(least: str, tres: str, nodes: int) -> tuple[float, str]:
 def _array_limit(said: str) -> int:
     """``13_[2-5%2]``: 2."""
     limit = said.rstrip("]").rpartition("%")[2] if "%" in said else ""
-    return int(limit) if limit.isdigit() else 0
+    return int(limit) if limit.isdecimal() else 0
 
 
 def _text(said: str) -> str:

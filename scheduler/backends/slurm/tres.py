@@ -35,10 +35,10 @@ def gpu_types(tres: str) -> dict[str, int] | None:
 
 def _kind_and_count(what: str) -> tuple[str, int]:
     """``a100=2``, ``2080ti:8``, ``a100`` or ``8`` as type and count."""
-    if what.isdigit() or not what:
+    if what.isdecimal() or not what:
         return "", int(what or 1)
     kind, _, count = what.replace("=", ":").rpartition(":")
-    return (kind, int(count)) if kind and count.isdigit() else (what, 1)
+    return (kind, int(count)) if kind and count.isdecimal() else (what, 1)
 
 
 _UNIT_MIB = {"": 1.0, "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}

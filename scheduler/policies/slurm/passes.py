@@ -472,8 +472,8 @@ def in_order(ranked: Iterable[Ranked]) -> list[Ranked]:
 def _number(job_id: str) -> tuple[int, int]:
     """``12_3`` as numbers; those of other systems as they come."""
     array, _, task = job_id.partition("~")[0].partition("_")
-    number = int(array) if array.isdigit() else 0
-    return number, int(task) if task.isdigit() else 0
+    number = int(array) if array.isdecimal() else 0
+    return number, int(task) if task.isdecimal() else 0
 
 
 def _with(ask: Ask, partition: str, shares: tuple[Share, ...]) -> Ask:

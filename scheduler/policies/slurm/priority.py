@@ -243,7 +243,7 @@ def _part(mine: float, most: float) -> float:
 
 
 def _number(text: str) -> float:
-    return float(text) if text.replace(".", "", 1).isdigit() else 0.0
+    return float(text) if text.replace(".", "", 1).isdecimal() else 0.0
 
 
 def _tres_weights(text: str) -> dict[str, float]:
@@ -258,7 +258,7 @@ def duration_s(text: str) -> float | None:
         return float(text[:-4])
     days, dash, rest = text.rpartition("-")
     parts = rest.split(":")
-    if not all(part.isdigit() for part in parts) or (dash and not days.isdigit()):
+    if not all(part.isdecimal() for part in parts) or (dash and not days.isdecimal()):
         return None
     if dash:
         hours, minutes, seconds = (int(part) for part in [*parts, "0", "0"][:3])

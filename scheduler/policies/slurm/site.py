@@ -160,7 +160,7 @@ class Site:
     def booted(self) -> float | None:
         """When slurmctld started, from which on it computes priorities; None: it does not say."""
         said = self.config.get("BOOT_TIME", "")
-        return float(said) if said.isdigit() else None
+        return float(said) if said.isdecimal() else None
 
     @cached_property
     def enforced(self) -> frozenset[str]:
