@@ -100,7 +100,7 @@ def measure(
         "load_cpu_s": round(loaded_s, 1),
         "cpu_s": round(cpu_s, 1),
         "wall_s": round(wall_s, 1),
-        "ms_per_job": round(1000 * cpu_s / jobs, 3),
+        "per_job_ms": round(1000 * cpu_s / jobs, 3),
         "peak_rss_mib": round(_rss_mib()),
         "recorded_mib": round(recorded_mib),
     }
