@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -25,6 +27,21 @@ settings.load_profile("pellucid")
 def pytest_collection_finish() -> None:
     """Examples are printed again: schemathesis, once imported, empties them in every test."""
     core.RepresentationPrinter = pretty.RepresentationPrinter
+
+
+@pytest.fixture(scope="session")
+def open_folder() -> Iterator[Callable[[], Path]]:
+    """Makes folders that other accounts may enter. Every pytest that starts keeps others out of
+    those of `tmp_path`, for one that runs beside it, too."""
+    with tempfile.TemporaryDirectory(prefix="pellucid-tests-") as root:
+        Path(root).chmod(0o755)
+
+        def make() -> Path:
+            folder = Path(tempfile.mkdtemp(dir=root))
+            folder.chmod(0o755)
+            return folder
+
+        yield make
 
 
 SHARED_DATA = Path(__file__).resolve().parents[1].parent / "shared" / "data"

@@ -56,6 +56,7 @@ def test_one_that_is_asked_to_end_leaves_no_temporary_folder(tmp_path: Path, nam
     code = (
         MAIN.format(words=["version"])
         + "import os, signal, tempfile, time, pipeline.app\n"
+        + f"signal.signal(signal.{name}, signal.SIG_DFL)\n"  # under nohup it is ignored
         + "def app():\n"
         + f"    with tempfile.TemporaryDirectory(dir={str(tmp_path)!r}):\n"
         + f"        os.kill(os.getpid(), signal.{name})\n"

@@ -56,16 +56,11 @@ class Host:
 
 
 @pytest.fixture(scope="module", params=["tokens", "no tokens"])
-def host(
-    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
-) -> Iterator[Host]:
-    tmp_path = tmp_path_factory.mktemp("host")
-    for above in (tmp_path, *tmp_path.parents):  # so that others are kept out by us, not by pytest
-        if above.name.startswith(("pytest-", "popen-")) or above == tmp_path:
-            above.chmod(0o755)
-    settings = given(tmp_path, backend="local", fake_gpus=True, pace=1.0, port=0,
+def host(open_folder: Callable[[], Path], request: pytest.FixtureRequest) -> Iterator[Host]:
+    folder = open_folder()  # so that others are kept out by us, not by pytest
+    settings = given(folder, backend="local", fake_gpus=True, pace=1.0, port=0,
                      auth="on" if request.param == "tokens" else "off",
-                     database=f"sqlite:///{tmp_path / 'state' / 'pellucid.db'}")  # fmt: skip
+                     database=f"sqlite:///{folder / 'state' / 'pellucid.db'}")  # fmt: skip
     settings.state_dir.mkdir(mode=0o700)
     store = Store(settings.database)
     prepare(store)
@@ -73,7 +68,7 @@ def host(
         store, "vic", Role.SUBMITTER, vcs=("vc",), os_user=VICTIM, now=time.time()
     )
     store.close()
-    log = tmp_path / "log"
+    log = folder / "log"
     with log.open("wb") as file:
         process = subprocess.Popen(
             [sys.executable, "-m", "pipeline.cli", "serve"],
@@ -94,7 +89,7 @@ def host(
             job = [p.pid for p in psutil.process_iter() if p.pid not in before and runs_it(p)]
             assert job
             service = [one.pid for one in family(process.pid)]
-            yield Host(tmp_path, port, service, job, job_id, secret, settings.needs_token)
+            yield Host(folder, port, service, job, job_id, secret, settings.needs_token)
             victim.cancel(job_id)
             _wait_for(log, "ended", 1)
     finally:
