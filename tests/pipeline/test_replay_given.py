@@ -116,6 +116,7 @@ def test_a_reservation_keeps_its_nodes(tmp_path: Path) -> None:
     once, again, both = (read_printed([tmp_path / name]).reservations for name in "abc")
     assert once == again == both
     jobs = [ran("1", 30, 1200, 1300, ON_GPU, reason="ReqNodeNotAvail, Reserved for maintenance")]
+    jobs.append(ran("2", 60, 1300, 1400, ON_GPU, reason="Resources"))
     (tmp_path / "without").mkdir()
     without = site_of(tmp_path / "without", jobs, NODES)
     assert any("1 jobs were recorded as waiting for reserved" in note for note in without.notes)
