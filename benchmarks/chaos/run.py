@@ -286,7 +286,8 @@ class Simulation:
         if not self.plan.calm:
             self.faults.rate = draw.choice([0.0, 0.0, 0.01, 0.05])
         while kernel.steps < self.plan.steps and (self.working or kernel.clock < 30.0):
-            kernel.sleep(draw.expovariate(1 / 4))
+            # A service manager does not wait for longer before it starts what has ended.
+            kernel.sleep(min(draw.expovariate(1 / 4), 15.0))
             if not self.plan.calm:
                 self._one(draw)
             self._restart()

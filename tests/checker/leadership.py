@@ -95,9 +95,15 @@ def _hangs_s(history: History, frozen: Entry) -> float:
     By its supervisor; that one by systemd's watchdog, and it is in the way only while it begins, or
     its decider is none.
     """
-    if frozen["role"] != "supervisor":
-        return float(min(frozen["seconds"], history.begins.get("hangs_s", float("inf"))))
     begin = frozen["at"]
+    if frozen["role"] != "supervisor":
+        hangs_s = history.begins.get("hangs_s", float("inf"))
+        end = begin + hangs_s
+        for one in history.by["frozen"]:  # nor does a supervisor that hangs itself kill it
+            thaws = one["at"] + min(one["seconds"], history.begins.get("watchdog_s", float("inf")))
+            if frozen["process"].startswith(f"{one['process']}/") and one["at"] <= end:
+                end = max(end, thaws + hangs_s if begin <= thaws else end)
+        return float(min(frozen["seconds"], end - begin))
     end = begin + min(frozen["seconds"], history.begins.get("watchdog_s", float("inf")))
     if _begins(history, frozen):
         return float(end - begin)

@@ -224,12 +224,14 @@ def test_who_was_frozen_or_killed_may_be_silent_for_the_lease() -> None:
     assert any("nobody decided" in line for line in check(history))
 
 
-def test_a_decider_that_hangs_with_its_supervisor_is_waited_for_until_the_watchdog() -> None:
+@pytest.mark.parametrize("role", ["decider", "analyst"])
+def test_who_hangs_with_its_supervisor_is_waited_for_until_the_watchdog(role: str) -> None:
+    """It may hang in a transaction, and nobody is there to kill it."""
     history = right()
     history[0] |= {"hangs_s": 16.0, "watchdog_s": 24.0}
     history += [
         {"what": "started", "at": 0.2, "role": "decider", "process": "b/decider.2"},
-        {"what": "frozen", "at": 3.5, "role": "decider", "process": "a/decider.1", "seconds": 90.0},
+        {"what": "frozen", "at": 3.5, "role": role, "process": f"a/{role}.1", "seconds": 90.0},
         {"what": "frozen", "at": 4.0, "role": "supervisor", "process": "a", "seconds": 90.0},
         LATER,
         a_call("list", "", at=31.0),
