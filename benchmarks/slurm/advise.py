@@ -138,8 +138,11 @@ class Service:
         return statistics.median(self._took())
 
     def look_cpu_s(self) -> float:
-        """Median of the processor seconds of a poll, without those of `squeue`."""
-        return statistics.median(self._took("cpu_ms"))
+        """Median of the processor seconds of a poll, without those of `squeue`.
+
+        The first one, which writes down a whole queue, is left out.
+        """
+        return statistics.median(self._took("cpu_ms")[1:])
 
     def cpu_s(self) -> float:
         """Processor seconds of its processes so far, and of those that they waited for."""
