@@ -60,6 +60,7 @@ class Core:
         # nodes to be others once idle: what they will be (None: they go), and whether open then
         self._changing: dict[int, tuple[Node | None, bool]] = {}
         self._capacity = {vc: pool.gpus for vc, pool in cluster.pools.items()}
+        self._mixes_types = cluster.spec.mixes_types
         self._bundle: Bundle | None = None
         self._set_aside: dict[str, QueuedJob] = {}  # wait, and can never start as the cluster is
         self._recheck = False  # who can: nodes came, went, or are about to
@@ -130,9 +131,7 @@ class Core:
             return Reason.INVALID_REQUEST
         if job.gpu_type and not self.cluster.spec.has_type(job.gpu_type):
             return Reason.NO_MATCHING_GPU_TYPE
-        return (
-            self.policy.refuses(job, self.cluster.spec) if self.cluster.spec.mixes_types else None
-        )
+        return self.policy.refuses(job, self.cluster.spec) if self._mixes_types else None
 
     def _refusal_once_changed(self, job: Job) -> Reason | None:
         """The same once the nodes are what they are to be: it waits until they are."""
@@ -379,6 +378,7 @@ class Core:
     def _reshaped(self, *vcs: str) -> None:
         """Nodes of virtual clusters came, went, or are about to."""
         nodes = self.cluster.nodes.items()
+        self._mixes_types = self.cluster.spec.mixes_types
         self._capacity = dict.fromkeys(self.cluster.pools, 0)
         for node, has in nodes:
             if node not in self._lent and node not in self._changing:

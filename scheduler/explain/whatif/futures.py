@@ -138,7 +138,7 @@ class Beliefs:
         piece_s = min(DAY_S, history_s) if history_s >= HOUR_S else 0.0
         count = min(memory.days, int(history_s / piece_s)) if piece_s else 0
         pieces: list[Piece] = [{} for _ in range(count)]
-        for past in memory.arrivals:
+        for past in memory.came():
             job = past.job
             back = ceil((now - job.submit_time) / piece_s) - 1 if piece_s else count
             if not 0 <= back < count:

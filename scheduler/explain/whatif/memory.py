@@ -25,6 +25,7 @@ class SubmittedJob:
         predicted_s: what the policy was given; None when there is no prediction.
         started: when it was given GPUs, seconds since the epoch; None while it waits.
         ran_s: seconds on GPUs once it has ended, else None.
+        withdrawn: it ended without having run.
     """
 
     job: Job
@@ -32,6 +33,7 @@ class SubmittedJob:
     profile: Profile | None = None
     started: float | None = None
     ran_s: float | None = None
+    withdrawn: bool = False
 
 
 class Memory(Estimator):
@@ -58,7 +60,7 @@ class Memory(Estimator):
         self.asks = asks
         # finer than the policies': of every job a forecast reads many levels, and seldom
         self.durations = durations or DurationDistribution(window=2000, points=64)
-        self.arrivals: deque[SubmittedJob] = deque()  # of the last days, oldest first
+        self.arrivals: deque[SubmittedJob] = deque()  # of the last days, oldest first; see `came`
         self.first: float | None = None  # when the first job was submitted
         self._live: dict[str, SubmittedJob] = {}  # not ended
 
@@ -102,7 +104,11 @@ class Memory(Estimator):
 
     def profiles(self) -> Iterable[Profile]:
         """Profiles of the recent arrivals that have one."""
-        return (past.profile for past in self.arrivals if past.profile is not None)
+        return (past.profile for past in self.came() if past.profile is not None)
+
+    def came(self) -> Iterable[SubmittedJob]:
+        """The recent arrivals, oldest first, but for those that were withdrawn."""
+        return (past for past in self.arrivals if not past.withdrawn)
 
     # --- the estimator ----------------------------------------------------------------------
 
@@ -115,7 +121,7 @@ class Memory(Estimator):
         self.arrivals.append(past)
         if self.first is None:
             self.first = now
-        while self.arrivals[0].job.submit_time < now - self.days * DAY_S:
+        while self.arrivals and self.arrivals[0].job.submit_time < now - self.days * DAY_S:
             self.arrivals.popleft()
 
     def changed(self, job: Job, now: float) -> None:
@@ -148,8 +154,7 @@ class Memory(Estimator):
 
     def withdrawn(self, job_id: str, now: float) -> None:
         self.inner.withdrawn(job_id, now)
-        with suppress(ValueError):  # it was submitted before the last days
-            self.arrivals.remove(self._live.pop(job_id))
+        self._live.pop(job_id).withdrawn = True
 
     def use(self, bundle: Bundle) -> None:
         self.inner.use(bundle)

@@ -187,3 +187,21 @@ def test_a_job_seen_to_end_teaches() -> None:
     assert memory.durations.quantiles(600.0) != DurationDistribution(points=64).quantiles(600.0)
     assert memory.of("a") is None
     assert memory.arrivals[0].ran_s == 60.0
+
+
+def test_who_was_withdrawn_did_not_come_and_those_beside_it_did() -> None:
+    desk, memory = a_desk()
+    for name in "abc":
+        desk.submit(a_job(name, gpus=8, at=5.0), now=5.0)
+    desk.core.withdrawn("b", 6.0)
+    assert [past.job.job_id for past in memory.came()] == ["a", "c"]
+    desk.submit(a_job("d", gpus=8, at=9 * DAY_S), now=9 * DAY_S)
+    desk.core.withdrawn("c", 9 * DAY_S)  # it came before the days that are remembered
+    assert [past.job.job_id for past in memory.came()] == ["d"]
+
+
+def test_one_told_of_long_after_it_came_is_none_of_the_last_days() -> None:
+    desk, memory = a_desk()
+    desk.submit(a_job("late", gpus=8, at=0.0), now=9 * DAY_S)
+    assert not list(memory.came())
+    assert memory.of("late") is not None
