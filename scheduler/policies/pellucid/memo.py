@@ -26,6 +26,7 @@ class Memo:
     Attributes:
         why: by number of GPUs, why a job waits for whom nothing can be done.
         countable: nothing but what is noted here can make a difference in the next pass.
+        searchable: partners can be sought for some of those that wait.
     """
 
     def __init__(self, changes: int, hold: object, *, on: bool = True):
@@ -36,6 +37,7 @@ class Memo:
         self._left: int | None = None  # waiting jobs that `why` is not true of; None = not counted
         self._waiting: list[QueuedJob] = []  # evaluated in this pass, and left waiting
         self.countable = True
+        self.searchable = False
 
     def holds(self, pool: Pool, hold: object) -> bool:
         """Whether neither the GPUs nor what they are kept for have changed."""
@@ -53,7 +55,7 @@ class Memo:
 
         Args:
             as_before: whether nothing else can be tried for a job whose reason still holds.
-            spent: whether that is so for all of them.
+            spent: whether that is so for all of them, as far as `searchable` tells.
             but: a job that is served otherwise.
         """
         if self._left is not None:

@@ -85,6 +85,7 @@ class Pass:
         self.scarce = False
         self.open: Backfill | None = None
         self.memo = Memo(0, None)
+        self._profiles = False  # jobs are profiled first, while a slot is free
         self._pressure: Evidence = ()
         self._refusal: Reason | None = None  # why the job at hand was not packed
         self._too_many: set[int] = set()  # GPU counts that did not fit; nothing is freed meanwhile
@@ -101,6 +102,7 @@ class Pass:
         policy.pairing.begin(turn, reservation, remembers=policy.remembers)
         asked = policy.demand.share(turn)
         self.scarce = asked >= policy.busy_above and self._missed()
+        self._profiles = self.scarce and bool(turn.cluster.profiling.free)
         self._pressure = (("asked_share", asked),)
         self.memo = self._memo(reservation)
         self.open = self._backfill(reservation)
@@ -108,7 +110,7 @@ class Pass:
             self.memo.countable = False
         self._too_many.update(self.memo.why)
         for queued in self.memo.changed(
-            turn.queue, self._as_before(), lambda: self.searches <= 0, but=self.holder
+            turn.queue, self._as_before(), self._all_as_before, but=self.holder
         ):
             self._refusal = None
             if not any(move(queued) for move in self.moves):
@@ -124,25 +126,28 @@ class Pass:
 
         Asked of every job of a long queue: what is the same for all of them is looked up once.
         """
-        memo, slots, pays_to_profile = self.memo, self.turn.cluster.profiling, self.pays_to_profile
+        memo, pays_to_profile = self.memo, self.pays_to_profile
         alone, backfill = self.turn.alone, self.open
 
         def as_before(queued: QueuedJob) -> bool:
             if not queued.job.share or (backfill is not None and backfill.admits(queued)):
                 return False
             if queued.likely is not None:
+                memo.searchable = True
                 nobody = queued.considered is None and not alone(queued.job.gpus)
                 waits = nobody or self.searches <= 0
-            elif pays_to_profile(queued):
-                memo.countable = False
-                waits = not (self.scarce and slots.free)
             else:
-                waits = True
+                waits = not (self._profiles and pays_to_profile(queued))
             if waits and queued.reason is Reason.RESERVED_FOR_STARVING_JOB:
                 self._passed_over = True
             return waits
 
         return as_before
+
+    def _all_as_before(self) -> bool:
+        """Whether that is so whoever waits; those whose wish not to share is in the way are not
+        counted."""
+        return not self._profiles and (self.searches <= 0 or not self.memo.searchable)
 
     def _memo(self, reservation: Reservation | None) -> Memo:
         """What the last pass found, where it still holds."""
@@ -252,12 +257,10 @@ class Pass:
 
     def profile_first(self, queued: QueuedJob) -> bool:
         """Where GPUs are missed and a profiling slot is free: only then can it share."""
-        return (
-            self.scarce
-            and bool(self.turn.cluster.profiling.free)
-            and self.pays_to_profile(queued)
-            and self.turn.try_profile(queued)
-        )
+        if not (self._profiles and self.pays_to_profile(queued) and self.turn.try_profile(queued)):
+            return False
+        self._profiles = bool(self.turn.cluster.profiling.free)
+        return True
 
     def start(self, queued: QueuedJob) -> bool:
         """On GPUs of its own."""
@@ -295,9 +298,10 @@ class Pass:
             refused = self._refusal is Reason.INTERFERENCE_GUARD
             evidence = self.policy.pairing.evidence if refused else ()
             turn.wait(queued, self._refusal or self._opted_out(queued) or reason, evidence=evidence)
-        may_change = not queued.job.share or self.pays_to_profile(queued)
-        alike = self._refusal is None and queued.job.share and types is None
-        self.memo.waits(queued, alike=alike, countable=not may_change)
+        shares = queued.job.share
+        alike = self._refusal is None and shares and types is None
+        self.memo.waits(queued, alike=alike, countable=shares)
+        self.memo.searchable |= queued.likely is not None
 
     # --- packing and profiling --------------------------------------------------------------
 
