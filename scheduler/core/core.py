@@ -638,10 +638,14 @@ class Core:
         job_id = queued.job.job_id
         return self._known.get(job_id) is queued and job_id not in self.cluster.runs
 
+    @property
+    def profile_s(self) -> float:
+        """How long profiling a job takes, seconds; 0 where none is profiled."""
+        return self.profiling.limit_s if self.profiling is not None else 0.0
+
     def profile(self, queued: QueuedJob, placement: Placement, now: float) -> Run:
         """Look at a job in the profiling partition (called by a stage)."""
-        job = queued.job
-        pool, limit = self.cluster.profiling, self.profiling.limit_s if self.profiling else 0.0
+        job, pool = queued.job, self.cluster.profiling
         run = self.cluster.start(job, job.vc, placement, now, profiling=True)
         self.record(
             now,
@@ -653,7 +657,7 @@ class Core:
             gpus=run.gpus,
             need=job.gpus,
             free=pool.free,
-            limit=int(limit),
+            limit=int(self.profile_s),
         )
         return run
 

@@ -49,6 +49,8 @@ class Host(Protocol):
     def queues(self) -> Mapping[str, Queue]: ...
     @property
     def oracle(self) -> Oracle | None: ...
+    @property
+    def profile_s(self) -> float: ...
 
     def runs_of(self, vc: str) -> list[Run]: ...
     def known(self, job_id: str) -> QueuedJob: ...
@@ -75,6 +77,7 @@ class Turn:
         self._core = core
         self.vc = vc
         self.now = now
+        self.profile_s = core.profile_s  # how long profiling a job takes; 0 where none is profiled
         self.queue = core.queues[vc]
         self.cluster = core.cluster
         self.pool: Pool = core.cluster.pools[vc]

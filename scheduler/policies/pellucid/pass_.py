@@ -39,7 +39,7 @@ class Parts(Protocol):
     """What a pass asks of the policy: its settings, its parts, and what lasts from pass to pass."""
 
     max_gpus: int
-    profile_above_s: float
+    profile_above: float
     pack_first_above: float | None
     busy_above: float
     partner_searches: int
@@ -319,7 +319,7 @@ class Pass:
         job, policy = queued.job, self.policy
         assert queued.estimate_s is not None
         return (
-            queued.estimate_s > policy.profile_above_s
+            queued.estimate_s > policy.profile_above * self.turn.profile_s
             and queued.profile is None
             and not queued.profiled
             and job.gpus <= policy.max_gpus

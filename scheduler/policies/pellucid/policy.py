@@ -68,7 +68,7 @@ class Pellucid(Policy):
         self.memory_margin_mib = chosen.sharing.memory_margin_mib
         self.ageing = chosen.ageing
         self.gpu_exponent = chosen.gpu_exponent
-        self.profile_above_s = chosen.profile_above_s
+        self.profile_above = chosen.profile_above
         self.pack_first_above = chosen.pack_first_above
         self.busy_above = chosen.busy_above
         self.max_wait_s = chosen.max_wait_s

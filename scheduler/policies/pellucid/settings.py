@@ -97,8 +97,11 @@ class PellucidSettings(PolicySettings):
         "profiled first",
         ge=0,
     )
-    profile_above_s: float = setting(
-        60.0, "a job predicted to run longer is profiled before it starts", unit="s", ge=0
+    profile_above: float = setting(
+        0.3,
+        "a job predicted to run longer than so many times what profiling takes is profiled before "
+        "it starts",
+        ge=0,
     )
     partner_searches: int = setting(
         16, "waiting jobs that are matched with partners in one turn", unit="jobs", ge=0

@@ -26,11 +26,15 @@ from scheduler.service.log.store.tables import nodes
 
 FOLLOWED = "slurm-followed"  # backend of a service that decides nothing itself
 GONE = (("requeue", None),)  # settings of logs of earlier versions, which changed nothing there
+PROFILE_S = 200.0  # that profiling took where nothing else was said
 
 
 def known(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of a log, without those that are gone."""
-    return {name: value for name, value in settings.items() if (name, value) not in GONE}
+    """Settings of a log, without those that are gone; one that was in seconds is relative now."""
+    found = {name: value for name, value in settings.items() if (name, value) not in GONE}
+    if "profile_above_s" in found:
+        found["profile_above"] = found.pop("profile_above_s") / PROFILE_S
+    return found
 
 
 class LogHeaderError(ValueError):

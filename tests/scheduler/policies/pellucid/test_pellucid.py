@@ -203,7 +203,7 @@ def test_short_jobs_start_at_once_and_are_watched_where_they_run() -> None:
     """Only the second, which has to wait, is looked at in the partition."""
     jobs = [a_job("a", gpus=8, for_=250.0), a_job("b", gpus=8, for_=250.0, at=1.0)]
     cluster = cluster_of(nodes=2, profiling=1)
-    policy = pellucid(Likes(), profile_above_s=300.0)
+    policy = pellucid(Likes(), profile_above=1.5)
     played = play(policy, cluster, *jobs, stage=WaitingStage())
     assert played.result("a").profile_s == 0
     assert played.result("b").profile_s == 200.0
@@ -211,7 +211,7 @@ def test_short_jobs_start_at_once_and_are_watched_where_they_run() -> None:
 
 def test_a_waiting_job_that_ends_while_profiled_never_takes_its_own_gpus() -> None:
     jobs = [a_job("a", gpus=8, for_=250.0), a_job("b", gpus=8, for_=100.0, at=1.0)]
-    policy = pellucid(Likes(), profile_above_s=300.0)
+    policy = pellucid(Likes(), profile_above=1.5)
     played = play(policy, cluster_of(nodes=2, profiling=1), *jobs, stage=WaitingStage())
     assert played.result("b").ended_in_profiling
     assert played.result("b").end_time == 101.0
@@ -314,7 +314,7 @@ def test_who_finds_nobody_alone_at_its_size_uses_up_no_search() -> None:
         a_job("late", gpus=4, for_=HOUR, at=2.0),
     ]
     fast = {("late", name): (0.95, 0.9) for name in ("runs", "more")}
-    policy = pellucid(Likes(speeds=fast), partner_searches=1, profile_above_s=1e9)
+    policy = pellucid(Likes(speeds=fast), partner_searches=1, profile_above=1e9)
     cluster = cluster_of(nodes=2, profiling=1)
     packed = play(policy, cluster, *jobs, stage=WaitingStage()).actions(Action.PACK)
     assert [d.job_id for d in packed] == ["late"]

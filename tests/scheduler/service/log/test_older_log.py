@@ -27,6 +27,7 @@ from scheduler.service.app import create_app
 from scheduler.service.decide.decider import Decider
 from scheduler.service.log.audit import audit
 from scheduler.service.log.bundles import BundleStore
+from scheduler.service.log.header import known
 from scheduler.service.log.store.schema import prepare
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import jobs
@@ -144,3 +145,10 @@ def test_the_log_says_that_other_code_goes_on(upgraded: Upgraded) -> None:
     assert upgraded.decider.take_over()
     leases = upgraded.store.read(kinds=[Kind.LEASE])
     assert len({event.body["version"] for event in leases}) == 2
+
+
+def test_what_was_said_in_seconds_is_read_as_times_what_profiling_took() -> None:
+    assert known({"profile_above_s": 300.0, "requeue": None, "ageing": 0.1}) == {
+        "profile_above": 1.5,
+        "ageing": 0.1,
+    }
