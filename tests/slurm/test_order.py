@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Iterator
+from pathlib import Path
+from subprocess import PIPE
 
+import psutil
 import pytest
 from typer.testing import CliRunner
 
 from benchmarks.slurm import SlurmCluster
-from benchmarks.slurm.processes import until
+from benchmarks.slurm.processes import SlurmError, as_user, free_ports, until
 from pipeline.app import app
 from scheduler.assembly import CoreSpec
 from scheduler.backends.slurm.shape import Shape
 from scheduler.service.follow.follower import Follower
 from scheduler.service.log.header import FOLLOWED, LogHeader
 from tests.slurm.site import client
+from tests.slurm.test_serve import MAIN, PATIENCE_S
 
 USER = "nobody"
 
@@ -24,6 +33,12 @@ def submit(slurm: SlurmCluster, *asked: str) -> int:
     script = ["--output=/dev/null", "--chdir=/tmp", "--wrap", "sleep 600"]
     said = slurm.run("sbatch", "--parsable", *asked, *script, user=USER)
     return int(said.stdout.strip())
+
+
+def ours(slurm: SlurmCluster) -> dict[int, str]:
+    """AdminComments that Pellucid wrote, by job; scontrol keeps the quotes they were given in."""
+    said = {job: one["admin_comment"].strip('"') for job, one in slurm.jobs().items()}
+    return {job: text for job, text in said.items() if text.startswith("pellucid")}
 
 
 @pytest.fixture(scope="module")
@@ -71,10 +86,90 @@ def test_order_keeps_to_qos_limits_and_holds_and_is_taken_back(university: Slurm
     assert done.exit_code == 0, done.output
     assert done.output.startswith("Taken back: ")
     back = slurm.jobs()
-    assert [job for job, one in back.items() if one["admin_comment"].startswith("pellucid")] == []
+    assert not ours(slurm)
     assert back[sites]["admin_comment"] == "the site's own"
     assert [back[job]["priority"] for job in (held, small[1])] == [0, 0]
     assert 0 <= back[small[0]]["priority"] - before[small[0]]["priority"] < 200
     assert CliRunner().invoke(app, ["slurm", "release-all"], env=slurm.environment).output == (
         "Taken back: 0 of 0.\n"
     )
+
+
+ORDERS, ANSWERS = "games", "daemon"  # accounts of the two services
+
+
+class Service:
+    """`pellucid serve` as another user, in a folder of that user's."""
+
+    def __init__(self, slurm: SlurmCluster, folder: Path, mode: str, user: str, *more: str) -> None:
+        folder.mkdir()
+        shutil.chown(folder, user)
+        self.log, environment = folder / "log", {**os.environ, **slurm.environment}
+        asked = [
+            "serve", "--backend", "slurm", "--slurm-mode", mode,
+            "--database", f"sqlite:///{folder}/p.db", "--state-dir", f"{folder}/state", *more,
+        ]  # fmt: skip
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [*as_user(user), sys.executable, "-P", *MAIN[1:], *asked],
+                env={**environment, "HOME": str(folder), "PELLUCID_SLURM_INTERVAL_S": "2"},
+                cwd="/tmp",
+                stdout=log,
+                stderr=log,
+            )
+
+    def listens(self) -> bool:
+        mine = psutil.Process(self.process.pid)
+        every = [mine, *mine.children(recursive=True)]
+        return any(one.status == "LISTEN" for p in every for one in p.net_connections("inet"))
+
+    def end(self) -> int:
+        self.process.terminate()
+        return self.process.wait(60)
+
+
+def test_who_answers_people_has_no_right_and_who_has_it_answers_nobody(
+    university: SlurmCluster,
+) -> None:
+    """As `deploy/slurm` has it: two accounts, which share nothing but Slurm."""
+    slurm = university
+    slurm.run("sacctmgr", "-i", "add", "user", ORDERS, "Account=root", "AdminLevel=Admin")
+    known = ("scontrol", "show", "assoc_mgr", f"users={ORDERS}", "flags=users")
+    until(lambda: "AdminLevel=Administrator" in slurm.run(*known).stdout, "slurmctld to know it")
+    wide = "--gres=gpu:2080ti:8"
+    jobs = [submit(slurm, wide, "-t", "10", "--nice=50"), submit(slurm, wide, "-t", "10")]
+    before = slurm.jobs()
+
+    def ordered() -> list[int]:
+        return [job for job, said in ours(slurm).items() if said.startswith("pellucid: was=")]
+
+    with tempfile.TemporaryDirectory(prefix="pellucid-order-") as made:
+        folder, [port] = Path(made), free_ports(1)
+        folder.chmod(0o755)
+        ordering = Service(slurm, folder / "order", "order", ORDERS, "--api-workers", "0")
+        answering = Service(slurm, folder / "advise", "advise", ANSWERS, "--port", str(port))
+        try:
+            until(lambda: bool(ordered()), "an order", PATIENCE_S)
+            changed = ordered()[0]
+
+            def why() -> str:  # without tokens it serves its own account only
+                asks = [*as_user(ANSWERS), sys.executable, "-P", *MAIN[1:], "why", str(changed)]
+                server = {**os.environ, "PELLUCID_SERVER": f"http://127.0.0.1:{port}"}
+                return subprocess.run(asks, env=server, cwd="/tmp", text=True, stdout=PIPE).stdout
+
+            until(lambda: "Slurm says" in why(), "an answer", PATIENCE_S)
+            assert answering.listens()
+            assert not ordering.listens()
+            tried = slurm.run(
+                "scontrol", "update", f"jobid={changed}", "priority=1", user=ANSWERS, check=False
+            )
+            assert tried.returncode != 0
+        except SlurmError:
+            print(*(one.log.read_text() for one in (ordering, answering)), sep="\n")
+            raise
+        finally:
+            codes = [one.end() for one in (answering, ordering)]
+    assert codes == [0, 0]
+    assert not ordered(), "it takes back what it gave"
+    after = slurm.jobs()
+    assert all(abs(after[job]["priority"] - before[job]["priority"]) < 200 for job in jobs)

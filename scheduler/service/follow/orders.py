@@ -29,6 +29,7 @@ MULTIFACTOR, BASIC = "priority/multifactor", "priority/basic"
 PRIORITY, COMMENT = "priority", "AdminComment"
 IN_TURN = frozenset(("Priority", "Resources", "None"))  # what Slurm says of who only lacks room
 _WAS = re.compile(rf"{OURS}was=(\d+)(?:; |$)")
+RIGHTS = "SlurmUser, or AdminLevel=Admin in slurmdbd: an Operator may set no AdminComment"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +130,7 @@ class Orders:
                 orders=len(first),
                 command=order.line(),
                 why=why,
+                **({"needs": RIGHTS} if "denied" in why else {}),
                 again_in_s=AGAIN_S,
                 then=f"twice as late each time, up to {LONGEST_S:g} s, and not logged again",
             )
