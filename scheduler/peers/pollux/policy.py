@@ -63,6 +63,9 @@ class PolluxSettings(PolicySettings):
     individuals: int = setting(100, "population of the genetic search", ge=2)
     generations: int = setting(30, "generations of the genetic search", ge=1)
     patience: int = setting(100, "generations without a gain after which the search ends", ge=1)
+    utility: bool = setting(
+        False, "the search keeps allocations of high cluster utility, too, as the artifact's does"
+    )
 
 
 class Pollux(AllocationPolicy):
@@ -80,6 +83,7 @@ class Pollux(AllocationPolicy):
         self.fairness = given.fairness
         self.avoid_interference = given.avoid_interference
         self._size = (given.individuals, given.generations, given.patience)
+        self._utility = given.utility
         self._rng = np.random.default_rng(seed)
         self._beliefs: dict[str, Belief] = {}
         self._population: tuple[list[str], Ints] | None = None
@@ -180,6 +184,7 @@ class Pollux(AllocationPolicy):
             individuals=individuals,
             generations=generations,
             patience=patience,
+            utility=self._utility,
         )
         self._population = job_ids, population
         best: Ints = population[0]

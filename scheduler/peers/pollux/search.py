@@ -60,6 +60,11 @@ class Problem:
             return np.asarray(np.exp(np.log(speedup).mean(axis=1)))
         return np.asarray((speedup**p).mean(axis=1) ** (1 / p))
 
+    def utility(self, population: Ints) -> Floats:
+        """Speedup per GPU on the nodes in use, of every individual."""
+        used = population.any(axis=1) @ self.room
+        return np.asarray(self.speedups(population).sum(axis=1) / np.maximum(used, 1))
+
 
 def search(
     problem: Problem,
@@ -69,27 +74,35 @@ def search(
     individuals: int = 100,
     generations: int = 100,
     patience: int = 100,
+    utility: bool = False,
 ) -> Ints:
     """The final population, best first.
 
     Args:
         start: a population to go on from (of any size), or None for the current allocation.
         patience: generations without a better individual after which the search ends.
+        utility: individuals of high utility are kept, too, as in the artifact.
     """
+
+    def standing(population: Ints, value: Floats) -> Floats:
+        return _standing(value, problem.utility(population)) if utility else value
+
     now = problem.current[None]
     population = now if start is None else np.concatenate([now, start])
     population = _distinct(repair(population, problem, rng))
     value = problem.value(population)
+    stands = standing(population, value)
     best, since = float(value.max()), 0
     for _ in range(generations):
-        children = _cross(population, value, individuals, rng)
+        children = _cross(population, stands, individuals, rng)
         children = repair(mutate(children, problem, rng), problem, rng)
         population = _distinct(np.concatenate([population, children]))
         value = problem.value(population)
-        order = np.argsort(-value, kind="stable")[:individuals]
-        population, value = population[order], value[order]
-        since = since + 1 if value[0] <= best else 0
-        best = float(value[0])
+        stands = standing(population, value)
+        order = np.argsort(-stands, kind="stable")[:individuals]
+        population, value, stands = population[order], value[order], stands[order]
+        since = since + 1 if value.max() <= best else 0
+        best = float(value.max())
         if since >= patience:
             break
     return population[np.argsort(-value, kind="stable")]
@@ -101,6 +114,26 @@ def _distinct(population: Ints) -> Ints:
     rows = flat.view(np.dtype((np.void, flat.dtype.itemsize * flat.shape[1]))).ravel()
     _, first = np.unique(rows, return_index=True)
     return population[np.sort(first)]
+
+
+def _standing(value: Floats, utility: Floats) -> Floats:
+    """How well individuals do by both, as a number each: first who is surpassed in both by nobody,
+    the most alone of them first, then who is by those only, ... (NSGA-II, Deb et al. 2002)"""
+    goals = np.stack([value, utility], axis=1)
+    front, left = np.empty(len(goals), dtype=np.int64), np.lexsort((-utility, -value))
+    number, alone = 0, np.zeros(len(goals))
+    while len(left):
+        most = np.maximum.accumulate(goals[left, 1])
+        ahead = np.append(True, goals[left[1:], 1] > most[:-1])
+        members, left = left[ahead], left[~ahead]
+        front[members], number = number, number + 1
+        for goal in goals[members].T:
+            order = np.argsort(goal, kind="stable")
+            gaps = (goal[order][2:] - goal[order][:-2]) / ((goal.max() - goal.min()) or 1.0)
+            alone[members[order]] += np.concatenate([[np.inf], gaps, [np.inf]])[: len(order)]
+    stands = np.empty(len(goals))
+    stands[np.lexsort((-alone, front))] = -np.arange(len(goals))
+    return stands
 
 
 def _cross(population: Ints, value: Floats, count: int, rng: np.random.Generator) -> Ints:

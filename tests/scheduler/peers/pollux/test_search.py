@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.peers.pollux.search import Ints, Problem, mutate, repair, search
+from scheduler.peers.pollux.search import Ints, Problem, _standing, mutate, repair, search
 
 
 def problem_of(jobs: int, nodes: int, seed: int = 0, *, fairness: float = -1.0) -> Problem:
@@ -100,3 +100,29 @@ def test_a_restart_has_to_pay() -> None:
             speedup, np.array([keep]), np.array([4], np.int16), now, np.array([4], np.int16)
         )
         assert search(problem, np.random.default_rng(0), generations=10)[0].sum() == gpus
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=12))
+def test_who_is_surpassed_in_both_stands_behind_and_the_best_of_each_first(
+    goals: list[tuple[int, int]],
+) -> None:
+    value, utility = np.array(goals, dtype=float).T
+    stands = _standing(value, utility)
+    for i, (v, u) in enumerate(goals):
+        for j, (w, x) in enumerate(goals):
+            if v >= w and u >= x and (v, u) != (w, x):
+                assert stands[i] > stands[j]
+    first = np.argsort(-stands)[:2]
+    assert max(value) in value[first]
+    assert max(utility) in utility[first]
+
+
+@settings(max_examples=20)
+@given(st.integers(1, 12), st.integers(1, 6), st.integers(0, 1000))
+def test_with_two_goals_the_best_still_comes_first(jobs: int, nodes: int, seed: int) -> None:
+    problem, rng = problem_of(jobs, nodes, seed), np.random.default_rng(seed)
+    found = search(problem, rng, individuals=20, generations=5, utility=True)
+    check(found, problem)
+    value = problem.value(found)
+    assert (np.diff(value) <= 0).all()
+    assert value[0] >= problem.value(repair(problem.current[None], problem, rng))[0]
