@@ -5,7 +5,8 @@
 A job that runs for half a day or more on four GPUs or more is drawn, and the month of Venus is
 played twice: predicted truly, and predicted to end within a minute. Everything else is as ever, and
 no running job is stopped in either. Prints by how much longer the other jobs of its virtual cluster
-took: those that were submitted between its submission and its end, and the worst of them.
+took: those that were submitted between its submission and its end, all of the month, and the one of
+these that took longest.
 """
 
 from __future__ import annotations
@@ -72,8 +73,8 @@ def measure(scenario: Scenario, job_id: str) -> dict[str, Any]:
         },
         "beside": len(beside),
         "mean_h": round(fmean(beside) / HOUR_S, 3) if beside else 0.0,
-        "month_mean_h": round(fmean(later.values()) / HOUR_S, 3),
-        "worst_h": round(max(later.values()) / HOUR_S, 2),
+        "month_mean_h": round(fmean(later.values()) / HOUR_S, 3) if later else 0.0,
+        "worst_h": round(max(later.values(), default=0.0) / HOUR_S, 2),
     }
 
 

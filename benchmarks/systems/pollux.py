@@ -62,7 +62,7 @@ class _World:
     ) -> Iterator[tuple[str, Outcome, float]]:
         """(workload, outcome, CPU seconds) of a policy on each workload; where jobs interfere, or
         with other settings, no mean is noted."""
-        sums = []
+        sums, plain = [], not (interference or settings)
         for number in WORKLOADS:
             clock = CpuClock()
             workload = open_workload(
@@ -73,10 +73,10 @@ class _World:
             policy = build(name, {**workload.settings.get(name, {}), **settings})
             outcome = workload.simulate(policy)
             sums.append(_average(outcome))
-            if number == 6 and not settings:
+            if number == 6 and plain:
                 self.on_6[name] = outcome
             yield f"workload-{number}", outcome, clock.lap()
-        if not settings:
+        if plain:
             self.means[name] = fmean(sums)
 
 

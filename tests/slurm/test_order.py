@@ -61,7 +61,7 @@ def test_order_keeps_to_qos_limits_and_holds_and_is_taken_back(university: Slurm
     until(lambda: slurm.jobs()[full]["job_state"] == "RUNNING", "it to run")
     shape = Shape.followed(client(slurm).nodes())
     wide = "--gres=gpu:2080ti:8"
-    small = [submit(slurm, wide, "-t", "10", "--nice=50"), submit(slurm, wide, "-t", "10")]
+    small = [submit(slurm, wide, "-t", "10", "--nice=5000"), submit(slurm, wide, "-t", "10")]
     urgent = submit(slurm, wide, "--qos=high", "-t", "50")
     limited = submit(slurm, wide, "--qos=limited", "-t", "1")
     held = submit(slurm, wide, "-t", "1", "--hold")
@@ -90,6 +90,7 @@ def test_order_keeps_to_qos_limits_and_holds_and_is_taken_back(university: Slurm
     assert back[sites]["admin_comment"] == "the site's own"
     assert [back[job]["priority"] for job in (held, small[1])] == [0, 0]
     assert 0 <= back[small[0]]["priority"] - before[small[0]]["priority"] < 200
+    assert [back[job]["nice"] for job in small] == [before[job]["nice"] for job in small]
     assert CliRunner().invoke(app, ["slurm", "release-all"], env=slurm.environment).output == (
         "Taken back: 0 of 0.\n"
     )
@@ -137,7 +138,7 @@ def test_who_answers_people_has_no_right_and_who_has_it_answers_nobody(
     known = ("scontrol", "show", "assoc_mgr", f"users={ORDERS}", "flags=users")
     until(lambda: "AdminLevel=Administrator" in slurm.run(*known).stdout, "slurmctld to know it")
     wide = "--gres=gpu:2080ti:8"
-    jobs = [submit(slurm, wide, "-t", "10", "--nice=50"), submit(slurm, wide, "-t", "10")]
+    jobs = [submit(slurm, wide, "-t", "10", "--nice=5000"), submit(slurm, wide, "-t", "10")]
     before = slurm.jobs()
 
     def ordered() -> list[int]:
@@ -173,3 +174,4 @@ def test_who_answers_people_has_no_right_and_who_has_it_answers_nobody(
     assert not ordered(), "it takes back what it gave"
     after = slurm.jobs()
     assert all(abs(after[job]["priority"] - before[job]["priority"]) < 200 for job in jobs)
+    assert [after[job]["nice"] for job in jobs] == [before[job]["nice"] for job in jobs]

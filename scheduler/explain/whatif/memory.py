@@ -15,6 +15,7 @@ from scheduler.core.durations import DurationDistribution, Quantiles
 from scheduler.core.estimates import Estimate, Estimator
 
 DAY_S = 86_400.0
+MARKED = 1000  # withdrawn jobs that are kept at least, before they are swept
 
 
 @dataclass(slots=True)
@@ -63,6 +64,7 @@ class Memory(Estimator):
         self.arrivals: deque[SubmittedJob] = deque()  # of the last days, oldest first; see `came`
         self.first: float | None = None  # when the first job was submitted
         self._live: dict[str, SubmittedJob] = {}  # not ended
+        self._marked = 0  # withdrawn since they were swept last
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
@@ -155,6 +157,9 @@ class Memory(Estimator):
     def withdrawn(self, job_id: str, now: float) -> None:
         self.inner.withdrawn(job_id, now)
         self._live.pop(job_id).withdrawn = True
+        self._marked += 1
+        if self._marked > max(MARKED, len(self.arrivals) // 2):  # seldom enough to cost nothing
+            self.arrivals, self._marked = deque(self.came()), 0
 
     def use(self, bundle: Bundle) -> None:
         self.inner.use(bundle)

@@ -147,7 +147,8 @@ class Pass:
     def _all_as_before(self) -> bool:
         """Whether that is so whoever waits; those whose wish not to share is in the way are not
         counted."""
-        return not self._profiles and (self.searches <= 0 or not self.memo.searchable)
+        nobody = self.searches <= 0 or not self.memo.searchable
+        return nobody and not self._profiles and self.open is None
 
     def _memo(self, reservation: Reservation | None) -> Memo:
         """What the last pass found, where it still holds."""

@@ -28,7 +28,7 @@ AGAIN_S, LONGEST_S = 60.0, 7200.0  # until what Slurm refused is tried again, do
 MULTIFACTOR, BASIC = "priority/multifactor", "priority/basic"
 PRIORITY, COMMENT = "priority", "AdminComment"
 IN_TURN = frozenset(("Priority", "Resources", "None"))  # what Slurm says of who only lacks room
-_WAS = re.compile(rf"{OURS}was=(\d+)(?:; |$)")
+_WAS = re.compile(rf"{OURS}(was=(\d+)(?: nice=(-?\d+))?)(?:; |$)")
 RIGHTS = "SlurmUser, or AdminLevel=Admin in slurmdbd: an Operator may set no AdminComment"
 
 
@@ -148,9 +148,14 @@ def _priorities(snapshot: ClusterSnapshot) -> Iterator[Order]:
         for name, priority in priorities(now).items():
             job = jobs[name]
             was = _WAS.match(job.admin_comment)
-            mark = f"{OURS}was={was[1] if was else job.priority}"
+            mark = f"{OURS}{was[1] if was else _standing(job)}"
             why = said.get(job.id, "")
             yield Order(name, PRIORITY, priority, job.priority, f"{mark}; {why}" if why else mark)
+
+
+def _standing(job: SlurmJob) -> str:
+    """What a job is given back: setting a priority sets its nice to 0."""
+    return f"was={job.priority}" + (f" nice={job.nice}" if job.nice else "")
 
 
 def _may_say(job: SlurmJob) -> bool:
@@ -174,7 +179,7 @@ def _comments(snapshot: ClusterSnapshot, first: Collection[str]) -> Iterator[Ord
         if job_id not in said or "_" in job_id or not ours:
             continue
         was = _WAS.match(there)
-        text = f"{OURS}was={was[1]}; {said[job_id]}" if was else f"{OURS}{said[job_id]}"
+        text = f"{OURS}{was[1]}; {said[job_id]}" if was else f"{OURS}{said[job_id]}"
         if text != there:
             yield Order(job_id, COMMENT, text, there)
 
@@ -182,8 +187,8 @@ def _comments(snapshot: ClusterSnapshot, first: Collection[str]) -> Iterator[Ord
 def release_all(slurm: Slurm) -> dict[str, str]:
     """Take back every priority and comment that `order` gave to jobs that wait.
 
-    With priority/multifactor Slurm computes the priority again, age and all; with priority/basic a
-    job gets the one it had. Jobs that are held since stay held.
+    With priority/multifactor Slurm computes the priority again, age and nice and all; with
+    priority/basic a job gets the one it had. Jobs that are held since stay held.
 
     Returns: what Slurm said against it, by job (or array); "" where it is done.
     Raises: SlurmDown, SlurmError, ParseError.
@@ -198,10 +203,11 @@ def release_all(slurm: Slurm) -> dict[str, str]:
     for name, job in marked.items():
         was, said = _WAS.match(job.admin_comment), ""
         if was is not None and job.priority:
-            back = f"update jobid={name} priority={was[1]}"
+            back = [f"update jobid={name} priority={was[2]}"]
             if weighs == MULTIFACTOR:
-                back = f"release {name}"
-            [said] = slurm.write([back])
+                back = [f"release {name}"]
+                back += [f"update jobid={name} nice={was[3]}"] if was[3] else []
+            said = " ".join(filter(None, slurm.write(back)))
         if not said:  # what is not taken back must be found again by its mark
             [said] = slurm.write([f"update jobid={name} {COMMENT}="])
         found[name] = said

@@ -226,7 +226,9 @@ class State:
     def tell(self, core: Core, event: Event, now: float) -> None:
         """Tell a copy of the core of nodes or settings that are not in the log."""
         if event.kind is Kind.SETTINGS_SET:
-            spec = self.present.spec.with_settings(known(event.body["settings"]))
+            spec = self.present.spec.with_settings(
+                known(event.body["settings"], self.present.header.profile_s)
+            )
             core.use_policy(policy_of(replace(spec, cluster=self.ledger.nodes.spec())), now)
         else:
             TOLD[event.kind](self, core, event)

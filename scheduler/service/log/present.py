@@ -37,11 +37,15 @@ class SettingsChange:
     settings: Mapping[str, Any]
 
     @classmethod
-    def of(cls, event: Event) -> SettingsChange:
+    def of(cls, event: Event, profile_s: float) -> SettingsChange:
         """From a SETTINGS_SET event."""
         body = event.body
         return cls(
-            event.seq, event.at, event.actor, body.get("reason", ""), known(body["settings"])
+            event.seq,
+            event.at,
+            event.actor,
+            body.get("reason", ""),
+            known(body["settings"], profile_s),
         )
 
     def row(self) -> dict[str, Any]:
@@ -87,7 +91,9 @@ class Present:
         rows = connection.execute(select(nodes).order_by(nodes.c.node)).mappings()
         taken = connection.execute(select(settings).order_by(settings.c.seq)).mappings()
         changes = [
-            SettingsChange(**{**row, "settings": known(json.loads(row["settings"]))})
+            SettingsChange(
+                **{**row, "settings": known(json.loads(row["settings"]), header.profile_s)}
+            )
             for row in taken
         ]
         changes = [change for change in changes if _has(header.spec.policy, change.settings)]
@@ -131,7 +137,10 @@ class Present:
         one only, or a job in a virtual cluster that is not there. "" when it can."""
         try:
             if event.kind is Kind.SETTINGS_SET:
-                chosen = settings_of(self.header.spec.policy, known(event.body["settings"]))
+                chosen = settings_of(
+                    self.header.spec.policy,
+                    known(event.body["settings"], self.header.profile_s),
+                )
                 spec = replace(self.spec, settings=chosen, cluster=self.nodes.spec())
                 servable(spec, follows=self.header.backend == FOLLOWED)
             elif event.kind in (Kind.NODE_ADDED, Kind.NODE_CHANGED):
@@ -150,7 +159,7 @@ class Present:
     def take(self, event: Event) -> None:
         """An event that matters and is admitted."""
         if event.kind is Kind.SETTINGS_SET:
-            self.changes.append(SettingsChange.of(event))
+            self.changes.append(SettingsChange.of(event, self.header.profile_s))
         else:
             if event.kind is Kind.NODE_ADDED:
                 self.coming.add(event.body["name"])

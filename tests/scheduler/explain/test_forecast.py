@@ -83,6 +83,7 @@ def test_those_yet_to_come_may_overtake() -> None:
 
 def test_a_pair_runs_at_the_speed_it_was_predicted_and_alone_again_after_it() -> None:
     policy = pellucid(Likes(speeds={("b", "a"): (0.8, 0.5)}), pack_first_above=None)
+    policy.remembers = False  # it is not told of the profiles that are put in below
     desk, memory = a_desk(policy)
     a, b = a_job("a", gpus=8, for_=600), a_job("b", gpus=8, for_=100)
     desk.estimator._seconds = {"a": 600.0, "b": 100.0}  # type: ignore[attr-defined]

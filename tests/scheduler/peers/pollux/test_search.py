@@ -126,3 +126,14 @@ def test_with_two_goals_the_best_still_comes_first(jobs: int, nodes: int, seed: 
     value = problem.value(found)
     assert (np.diff(value) <= 0).all()
     assert value[0] >= problem.value(repair(problem.current[None], problem, rng))[0]
+
+
+def test_with_two_goals_what_is_kept_has_a_higher_utility() -> None:
+    problem = problem_of(8, 6)
+    most = [
+        problem.utility(
+            search(problem, np.random.default_rng(3), generations=10, utility=utility)
+        ).max()
+        for utility in (False, True)
+    ]
+    assert most[0] < most[1]

@@ -404,6 +404,20 @@ def test_what_cannot_be_taken_back_keeps_its_mark() -> None:
     assert scene.slurm.written() == ["update jobid=2 priority=1002"]
 
 
+def test_a_job_that_was_put_off_by_its_nice_is_put_off_again() -> None:
+    """Setting a priority sets nice to 0, and `scontrol release` leaves it there."""
+    scene = Scene(None)
+    scene.slurm.says["scontrol show config"] = "PriorityType = priority/multifactor"
+    ours = "pellucid: was=1002 nice=50; BehindHigherPriority: number 2 in line"
+    scene.slurm.queue = [scene.job(2, admin_comment=ours)]
+    assert release_all(cast(Slurm, scene.slurm)) == {"2": ""}
+    assert scene.slurm.written() == [
+        "release 2",
+        "update jobid=2 nice=50",
+        "update jobid=2 AdminComment=",
+    ]
+
+
 def test_what_is_refused_is_tried_less_and_less_often_and_said_once(store: Store) -> None:
     scene = Scene(store)
     scene.slurm.answer = "Access/permission denied"

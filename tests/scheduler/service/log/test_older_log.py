@@ -11,6 +11,7 @@ import shutil
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
@@ -152,3 +153,10 @@ def test_what_was_said_in_seconds_is_read_as_times_what_profiling_took() -> None
         "profile_above": 1.5,
         "ageing": 0.1,
     }
+    assert known({"profile_above_s": 300.0}, 600.0) == {"profile_above": 0.5}
+    assert known({"profile_above_s": 0}) == {"profile_above": 0.0}
+
+
+@pytest.mark.parametrize("value", [None, "fast", [1], True, -1.0])
+def test_what_never_was_a_setting_is_left_to_be_refused(value: Any) -> None:
+    assert known({"profile_above_s": value}) == {"profile_above_s": value}
