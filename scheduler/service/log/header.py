@@ -37,7 +37,9 @@ def known(settings: Mapping[str, Any], profile_s: float = PROFILE_S) -> dict[str
     """
     found = {name: value for name, value in settings.items() if (name, value) not in GONE}
     above_s = found.get("profile_above_s")
-    if type(above_s) in (int, float) and above_s >= 0 and "profile_above" not in found:
+    if not isinstance(above_s, int | float) or isinstance(above_s, bool) or above_s < 0:
+        return found
+    if "profile_above" not in found:
         del found["profile_above_s"]
         found["profile_above"] = max(above_s / profile_s, SMALLEST) if above_s else 0.0
     return found
