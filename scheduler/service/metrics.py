@@ -32,7 +32,15 @@ from scheduler.core.decisions import Action
 from scheduler.service.log.header import code_version
 from scheduler.service.log.record import ELIGIBLE, Phase
 from scheduler.service.log.store.store import Store
-from scheduler.service.log.store.tables import decisions, events, jobs, leases, nodes, settings
+from scheduler.service.log.store.tables import (
+    decisions,
+    events,
+    jobs,
+    leases,
+    nodes,
+    on_gpus,
+    settings,
+)
 
 WAIT_BUCKETS_S = (1, 10, 60, 300, 900, 3600, 10_800, 43_200, 86_400, 259_200, 604_800)
 BATCH = 5000
@@ -209,7 +217,7 @@ class Metrics(Collector):
 
     def _gpus(self, connection: Connection) -> Iterator[Metric]:
         on: Counter[tuple[int, int]] = Counter()
-        for (placed,) in connection.execute(select(jobs.c.nodes).where(jobs.c.nodes != "[]")):
+        for (placed,) in connection.execute(select(jobs.c.nodes).where(on_gpus)):
             on.update((node, gpu) for node, gpus in json.loads(placed) for gpu in gpus)
         use: Counter[tuple[str, str]] = Counter()
         count: Counter[tuple[str, str]] = Counter()

@@ -18,7 +18,7 @@ from scheduler.service.log.record import ELIGIBLE, Phase
 from scheduler.service.log.store.paging import cursor, opened
 from scheduler.service.log.store.reads import JobRow, Line, Page, StartForecastRow, VisibleQueries
 from scheduler.service.log.store.store import Store
-from scheduler.service.log.store.tables import decisions, events, forecasts, jobs, leases
+from scheduler.service.log.store.tables import decisions, events, forecasts, jobs, leases, on_gpus
 from scheduler.service.log.store.visibility import Viewer
 
 OVER = [phase.value for phase in Phase if phase.over]
@@ -157,7 +157,7 @@ class PageQueries(VisibleQueries):
         query = (
             select(*(jobs.c[name] for name in names), forecasts.c.end_p50, forecasts.c.end_p90)
             .select_from(jobs.outerjoin(forecasts, latest))
-            .where(jobs.c.nodes != "[]")
+            .where(on_gpus)
             .order_by(jobs.c.started_at, jobs.c.submitted_seq)
         )
         now, wanted = self.now(), set(nodes)

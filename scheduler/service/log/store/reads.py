@@ -41,7 +41,7 @@ from scheduler.service.log.store.rows import (
     StartForecastRow,
     VcLoad,
 )
-from scheduler.service.log.store.tables import decisions, events, forecasts, jobs, nodes
+from scheduler.service.log.store.tables import decisions, events, forecasts, jobs, nodes, on_gpus
 from scheduler.service.log.store.visibility import (
     Viewer,
     redacted_decision,
@@ -205,7 +205,7 @@ class VisibleQueries:
     def cluster(self) -> list[Node]:
         """Node by GPU, who is on it and who shares with whom."""
         on: dict[tuple[int, int], list[str]] = {}
-        placed = select(jobs.c.job_id, jobs.c.owner, jobs.c.nodes).where(jobs.c.nodes != "[]")
+        placed = select(jobs.c.job_id, jobs.c.owner, jobs.c.nodes).where(on_gpus)
         for row in self._all(placed.order_by(jobs.c.started_at, jobs.c.submitted_seq)):
             label = row["job_id"] if self._sees(row) else ANOTHER
             for node, gpus in json.loads(row["nodes"]):

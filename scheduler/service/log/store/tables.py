@@ -108,6 +108,8 @@ jobs = Table(
     Index("jobs_by_owner", "owner", "submitted_seq"),
     Index("jobs_by_owner_phase", "owner", "phase"),
 )
+# Those on GPUs now: of jobs that ended in front of a Slurm, `nodes` tells where they were.
+on_gpus = (jobs.c.nodes != "[]") & jobs.c.ended_at.is_(None)
 
 # Forecasts: the one made at submission is kept and scored, the latest is replaced.
 forecasts = Table(

@@ -14,7 +14,13 @@ from scheduler.backends.slurm.snapshot import job_of
 from scheduler.explain.whatif.memory import DAY_S, SubmittedJob
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import jobs as job_rows
+from scheduler.service.log.store.visibility import Role, Viewer
+from scheduler.service.metrics import Metrics
+from scheduler.service.pages.queries import PageQueries
 from tests.scheduler.service.follow.test_follow import EVERYTHING, Scene
+from tests.scheduler.service.pages.conftest import scraped
+
+GPUS = "pellucid_gpus"
 
 
 @pytest.fixture
@@ -148,6 +154,27 @@ def test_a_row_follows_its_job(store: Store) -> None:
             row = connection.execute(select(job_rows)).one()
         assert json.loads(row.spec)["time_limit_s"] == job.time_limit_s
         assert row.detail.startswith(f"Slurm says {job.reason or 'None'}")
+
+
+def test_the_gpus_of_a_job_that_ended_are_free(store: Store) -> None:
+    scene = Scene(store, order=False)
+    first = running(scene)
+    everybody = PageQueries(store, Viewer("root", Role.OPERATOR))
+
+    def on_gpus() -> tuple[set[str], int]:
+        found = {job for node in everybody.cluster() for gpu in node.gpus for job in gpu.jobs}
+        use = {dict(labels)["use"] for (name, labels) in scraped(Metrics(store)) if name == GPUS}
+        assert use == ({"exclusive"} if found else {"free"})
+        return found, len(everybody.holding([0, 1]))
+
+    scene.look(first)
+    assert on_gpus() == ({"5"}, 1)
+    scene.look(replace(first, state="COMPLETED", end=scene.now))
+    assert on_gpus() == (set(), 0)
+    scene.look(running(scene, 6))
+    assert on_gpus() == ({"6"}, 1)
+    scene.look()  # Slurm has forgotten it
+    assert on_gpus() == (set(), 0)
 
 
 def asked_job(scene: Scene) -> Job:
