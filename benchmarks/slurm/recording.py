@@ -26,8 +26,8 @@ SACCT = (
     "Priority,Flags,NNodes,NodeList,ReqTRES,AllocTRES,SubmitLine",
 )  # fmt: skip
 SITE = (
-    ("scontrol", "show", "nodes"),
-    ("scontrol", "show", "partition"),
+    ("scontrol", "-a", "show", "nodes"),
+    ("scontrol", "-a", "show", "partition"),
     ("scontrol", "show", "config"),
     ("sacctmgr", "-P", "show", "assoc", "format=Account,User,Partition,ParentName,Share,Priority,"
      "GrpTRES,GrpJobs,MaxTRES,MaxJobs,MaxWall"),

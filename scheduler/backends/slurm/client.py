@@ -119,10 +119,10 @@ class Slurm:
 
     def detail(self, job_id: str) -> str:
         """What `scontrol` shows of one job, with its GPUs by node. Its text can be forged."""
-        return self._run(("scontrol", "show", "job", "-d", word(job_id)), PATIENCE_S)
+        return self._run(("scontrol", "-a", "show", "job", "-d", word(job_id)), PATIENCE_S)
 
     def nodes(self) -> list[parse.Node]:
-        return parse.nodes(self.read("scontrol", "show", "nodes", "-o"))
+        return parse.nodes(self.read("scontrol", "-a", "show", "nodes", "-o"))
 
     def read(self, *command: str) -> str:
         """What a command prints that changes nothing."""

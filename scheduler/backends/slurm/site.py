@@ -52,7 +52,7 @@ _NOT_MODELLED = (
 def read_site(slurm: Slurm, nodes: Sequence[Node]) -> Site:
     """The site as it is now. Raises SlurmDown, SlurmError, ParseError."""
     config = config_of(slurm.read("scontrol", "show", "config"))
-    partitions = partitions_of(slurm.read("scontrol", "show", "partition", "-o"))
+    partitions = partitions_of(slurm.read("scontrol", "-a", "show", "partition", "-o"))
     reservations = reservations_of(slurm.read("scontrol", "show", "reservation", "-o"))
     licences = licences_of(slurm.read("scontrol", "show", "licenses", "-o"))
     return Site(

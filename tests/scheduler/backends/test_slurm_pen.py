@@ -10,6 +10,7 @@ import pytest
 
 from scheduler.backends.slurm import client
 from scheduler.backends.slurm.client import Slurm, SlurmDown
+from scheduler.backends.slurm.site import read_site
 
 ANSWERS = """while read -r line; do case "$line" in
     end-of-*|no*) echo "invalid keyword: $line" >&2;;
@@ -65,3 +66,17 @@ def test_what_is_said_against_a_command_has_an_end(
     there = slurm('exec yes "error error" >&2')
     with pytest.raises(SlurmDown, match="no answer"):
         there.write(["update a"])
+
+
+def test_what_is_hidden_from_an_account_without_rights_is_read(
+    slurm: Callable[[str], Slurm],
+) -> None:
+    there = slurm("""case "$*" in
+        "-a show nodes"*) echo NodeName=n1 State=IDLE Gres=gpu:4 Partitions=secret;;
+        "-a show partition"*) echo PartitionName=secret Nodes=n1 State=UP Hidden=YES;;
+        "-a show job"*) echo JobId=5 Partition=secret;;
+    esac""")
+    (node,) = nodes = there.nodes()
+    assert node.partitions == ("secret",)
+    assert list(read_site(there, nodes).partitions) == ["secret"]
+    assert "secret" in there.detail("5")

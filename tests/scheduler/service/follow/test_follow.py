@@ -51,7 +51,7 @@ EVERYTHING = {"nodes": ("n1", "n2"), "held_gpus": ((0, 1, 2, 3), (0, 1, 2, 3))}
 SAYS = {
     "scontrol show config": "ClusterName = c\nAccountingStorageType = accounting_storage/slurmdbd\n"
     "PriorityType = priority/basic",
-    "scontrol show partition": "PartitionName=main Nodes=n[1-2] State=UP",
+    "scontrol -a show partition": "PartitionName=main Nodes=n[1-2] State=UP",
 }
 
 
@@ -76,7 +76,8 @@ class Told:
 
     def read(self, *command: str) -> str:
         plain = command[0] in ("scontrol", "sdiag")
-        return self.says.get(" ".join(command[:3]) if plain else command[-2], "")
+        line = " ".join(command).removesuffix(" -o")
+        return self.says.get(line if plain else command[-2], "")
 
     def write(self, lines: Sequence[str]) -> list[str]:
         self.lines += lines
@@ -160,7 +161,6 @@ def test_a_job_that_was_held_waits_for_what_it_waited_for_before(store: Store) -
 
 def test_a_job_that_slurm_started_waited_until_then_and_for_what_slurm_said(store: Store) -> None:
     scene = Scene(store, "slurm", order=False)
-    scene.slurm.says["scontrol show nodes"] = ""
     scene.look(scene.job(5, reason="Priority"), scene.job(7, "RUNNING", start=NOW, **EVERYTHING))
     scene.look(scene.job(7, "RUNNING", start=NOW, **EVERYTHING), scene.job(5, reason="Priority"))
     began = scene.now

@@ -53,7 +53,7 @@ def test_partitions_that_there_is_no_time_for_are_named(monkeypatch: pytest.Monk
     scene = Scene(None, "slurm", order=False)
     names = [f"p{number}" for number in range(15)]
     lines = [f"PartitionName={name} Nodes=n[1-2] State=UP" for name in names]
-    scene.slurm.says["scontrol show partition"] = "\n".join(lines)
+    scene.slurm.says["scontrol -a show partition"] = "\n".join(lines)
     scene.slurm.has = [
         replace(node, cpus=8, types=(("", 4),), partitions=tuple(names)) for node in scene.slurm.has
     ]
@@ -91,7 +91,7 @@ def test_groups_close_a_partition_only_to_who_is_known_not_to_be_in_them(
         f"PartitionName={name} Nodes=n[1-2] State=UP AllowGroups={groups}"
         for name, groups in allowed.items()
     ]
-    scene.slurm.says["scontrol show partition"] = "\n".join(lines)
+    scene.slurm.says["scontrol -a show partition"] = "\n".join(lines)
     scene.slurm.has = [
         replace(node, cpus=8, types=(("", 4),), partitions=tuple(allowed))
         for node in scene.slurm.has
