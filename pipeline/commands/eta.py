@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from typing import Annotated, Any
 
 import typer
 
 from pipeline.console import user_errors
+from pipeline.errors import UserError
 from pipeline.remote import JSON, SERVER, TOKEN, aligned, connect, print_json
 
 HEAD = "PARTITION", "WOULD", "UNTIL THEN IT WAITS FOR"
 OPTIONS = Annotated[
-    list[str], typer.Argument(metavar="-- SBATCH-OPTIONS", help="As sbatch has them.")
+    list[str],
+    typer.Argument(
+        metavar="-- SBATCH-OPTIONS [SCRIPT]",
+        help="As sbatch has them. The script is read for its #SBATCH lines, and is not sent.",
+    ),
 ]
+MOST_BYTES = 4 << 20  # of a script: slurm.conf's max_script_size, as it comes
 
 
 def eta(
@@ -31,14 +39,42 @@ def eta(
       pellucid eta -- --gres=gpu:a100:2 --time=60
 
       pellucid eta -- -p short,long -N2 --gpus-per-node=1 --qos=high
+
+      pellucid eta -- --time=30 job.sh
     """
+    asked = with_script(options)
     with user_errors(), connect(server, token) as client:
-        answer = client.eta(options, user)
+        answer = client.eta(asked, user)
     if as_json:
         print_json(answer)
         return
     for line in lines(answer):
         typer.echo(line)
+
+
+def with_script(options: list[str]) -> list[str]:
+    """The options of the script's `#SBATCH` lines, then those given: the last of two counts.
+    Raises UserError."""
+    from scheduler.backends.slurm.request import RequestError, script_of, script_options
+
+    try:
+        words = script_of(options)
+    except RequestError as error:
+        raise UserError(f"these options cannot be tried: {error}") from None
+    if not words:
+        return options
+    script = words[0]
+    try:
+        handle = os.open(script, os.O_RDONLY | os.O_NONBLOCK)  # a FIFO would have us wait
+        with open(handle, encoding="utf-8", errors="replace") as opened:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                raise UserError(f"{script}: not a regular file")
+            found = script_options(opened.read(MOST_BYTES).splitlines())
+    except RequestError as error:
+        raise UserError(f"{script}: {error}") from None
+    except OSError as error:
+        raise UserError(f"{script}: {error.strerror}") from None
+    return [*found, *options[: len(options) - len(words)]]
 
 
 def lines(answer: dict[str, Any]) -> list[str]:

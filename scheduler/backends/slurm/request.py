@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import NoReturn
@@ -35,6 +36,23 @@ class _Parser(argparse.ArgumentParser):
         raise RequestError(message)
 
 
+class _LastOf(argparse.Action):
+    """Of options that say the same thing otherwise, the last counts."""
+
+    OPTIONS = "--mem", "--mem-per-cpu", "--mem-per-gpu"
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        for option in self.OPTIONS:
+            setattr(namespace, option.lstrip("-").replace("-", "_"), "")
+        setattr(namespace, self.dest, values)
+
+
 # short, long: as sbatch has them
 _NAMES = (
     ("-p", "--partition"), ("-N", "--nodes"), ("-n", "--ntasks"), ("-c", "--cpus-per-task"),
@@ -53,11 +71,39 @@ LONG_NAMES = {(short or long).lstrip("-"): long.lstrip("-") for short, long in _
 def _parser() -> _Parser:
     parser = _Parser(prog="sbatch", add_help=False, allow_abbrev=False)
     for short, long in _NAMES:
-        parser.add_argument(*filter(None, (short, long)), default="")
+        action = _LastOf if long in _LastOf.OPTIONS else "store"
+        parser.add_argument(*filter(None, (short, long)), default="", action=action)
     parser.add_argument("--exclusive", action="store_true")
     parser.add_argument("--parsable", action="store_true")
-    parser.add_argument("script", nargs="*")
+    parser.add_argument("script", nargs=argparse.REMAINDER)  # and its own arguments
     return parser
+
+
+def script_of(options: Sequence[str]) -> list[str]:
+    """The batch script behind the options, with its own arguments; empty: none is given.
+
+    Raises:
+        RequestError: as `request`.
+    """
+    return list(_parser().parse_args(list(options)).script)
+
+
+def script_options(lines: Iterable[str]) -> list[str]:
+    """Options of the ``#SBATCH`` lines of a batch script, which end at its first command.
+
+    Raises:
+        RequestError: a line whose quotes do not close.
+    """
+    found: list[str] = []
+    for line in lines:
+        if line.startswith("#SBATCH"):
+            try:
+                found += shlex.split(line.removeprefix("#SBATCH"), comments=True)
+            except ValueError:
+                raise RequestError(f"quotes that do not close: {line.strip()[:80]}") from None
+        elif line.strip() and not line.lstrip().startswith("#"):
+            break
+    return found
 
 
 @dataclass(frozen=True, slots=True)
