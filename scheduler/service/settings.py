@@ -110,6 +110,12 @@ class Settings(BaseSettings):
     archive_days: float = Field(7.0, ge=0, le=36_500)
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
+    @field_validator("auth", mode="before")
+    @classmethod
+    def _as_meant(cls, value: Any) -> Any:
+        """YAML reads `on` and `off` as truth values."""
+        return {True: "on", False: "off"}[value] if isinstance(value, bool) else value
+
     @field_validator("backend")
     @classmethod
     def _known_backend(cls, name: str) -> str:

@@ -142,6 +142,14 @@ class TestSettings:
         assert Settings(database="postgresql://a@b/c").database == "postgresql+psycopg://a@b/c"
 
 
+@pytest.mark.parametrize("said", ["on", "off", "auto"])
+def test_auth_is_as_it_is_written(tmp_path: Path, said: str) -> None:
+    """YAML reads `on` and `off` as truth values."""
+    path = tmp_path / "service.yaml"
+    path.write_text(f"auth: {said}\n")
+    assert read_settings(path).auth == said
+
+
 class TestBeginning:
     def test_a_state_folder_that_others_can_write_is_refused(self, tmp_path: Path) -> None:
         settings = given(tmp_path)
