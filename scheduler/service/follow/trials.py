@@ -29,6 +29,7 @@ from scheduler.service.follow.words import by_ours, expected
 NEW = "1000000000"  # the id of a job that is not submitted: none of Slurm's, and last in line
 SAMPLES, BUDGET_S = 16, 5.0  # futures of one trial, processor seconds
 QUESTION_S = 8.0  # after which no other trial of a question begins: jobs wait for this process
+AT_ONCE = "it would start at once"
 SOONER_S, SOONER = 60.0, 0.9  # what is sooner by less is not told
 
 Json = dict[str, Any]
@@ -94,7 +95,9 @@ class Trials:
                 not_tried.append(name)
             else:
                 tried.append(self.forecast(replace(job, partition=name)) | {"partition": name})
-        found = {"now": self.now, "asked": named, "tried": tried, "closed": closed}
+        now = self._clock.now()
+        tried = [_not_before(now, one) for one in tried]
+        found = {"now": now, "asked": named, "tried": tried, "closed": closed}
         own = by_ours(NEW, self._own([*self.jobs, job], self.now))
         return found | {"not_tried": not_tried, "own": own}
 
@@ -138,7 +141,10 @@ class Trials:
             if _sooner(made, as_it_is, self.now):
                 found.append({"words": change.words, "command": change.command} | made)
         found.sort(key=lambda one: one["start_p50"])
-        return {"now": self.now, "as_it_is": as_it_is, "tried": found, "not_tried": not_tried}
+        now = self._clock.now()
+        found = [_not_before(now, one) for one in found]
+        as_it_is = _not_before(now, as_it_is)
+        return {"now": now, "as_it_is": as_it_is, "tried": found, "not_tried": not_tried}
 
     def _changes(self, job: SlurmJob) -> Iterator[Change]:
         update = f"scontrol update jobid={job.id}"
@@ -187,7 +193,7 @@ class Trials:
             return _told(None, None, 0, "", snapshot.left_out[job.id])
         started = {d.job_id for d in snapshot.decisions if d.action is Action.START}
         if job.id in started:
-            return _told(self.now, self.now, 1, "", "it would start at once")
+            return _told(self.now, self.now, 1, "", AT_ONCE)
         futures = Futures(snapshot.core, self.memory, self.now)
         made = futures.forecast(
             [job.id], samples=SAMPLES, budget_s=BUDGET_S, between=self._between
@@ -201,6 +207,15 @@ def _told(p50: float | None, p90: float | None, futures: int, reason: str, why: 
     return {
         "start_p50": p50, "start_p90": p90, "futures": futures, "reason": reason, "why": why
     }  # fmt: skip
+
+
+def _not_before(now: float, told: Json) -> Json:
+    """As it is told now: the look that it rests on was some time ago."""
+    if told["start_p50"] is None or told["start_p50"] > now:
+        return told
+    p90 = told["start_p90"]
+    later = {"start_p50": now, "start_p90": None if p90 is None else max(p90, now)}
+    return told | later | {"reason": "", "why": AT_ONCE}
 
 
 def _sooner(made: Mapping[str, Any], before: Mapping[str, Any], now: float) -> bool:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from pipeline.commands.eta import lines
 from scheduler.backends.slurm.parse import SlurmJob
 from scheduler.backends.slurm.snapshot import ClusterSnapshot
+from scheduler.service.api.followed import Eta
 from scheduler.service.follow.answers import ETA, TRIED
 from tests.scheduler.service.follow.test_follow import NOW, SAYS, Scene
 
@@ -47,6 +49,26 @@ def test_between_passes_a_job_that_the_next_one_would_start_is_said_to_start_at_
         asked = {"options": ["-p", "main", "-N", str(gpus // 4), "--gres=gpu:4", "-t", "60"]}
         (told,) = scene.follower.answer(ETA, asked | {"user": "ada"})["tried"]
         assert (told["why"] == "it would start at once") is at_once, told
+
+
+def test_no_start_is_told_before_now() -> None:
+    """A start told of the last look had passed by when it was asked for."""
+    scene = Scene(None, "slurm", order=False)
+    scene.slurm.has = [replace(node, cpus=8, types=(("", 4),)) for node in scene.slurm.has]
+    held = {"nodes": ("n1", "n2"), "held_gpus": ((0, 1, 2, 3),) * 2, "num_nodes": 2}
+    runs = job(scene, 1, 8, 1.0, state="RUNNING", start=NOW, cpus=16, **held)
+    scene.look(runs, job(scene, 3, 4, 1.0, reason="Resources"))
+    asked = {"options": ["-p", "main", "--gres=gpu:4", "-t", "60"], "user": "ada"}
+    (waits,) = scene.follower.answer(ETA, asked)["tried"]
+    assert waits["reason"]
+    assert waits["start_p50"] > scene.now
+    scene.now = waits["start_p50"] + 30.0
+    late = scene.follower.answer(ETA, asked)
+    assert lines(asdict(Eta(**late)))[1].split() == ["main", "starts", "at", "once"]
+    as_it_is = scene.follower.answer(TRIED, {"job_id": "3"})["as_it_is"]
+    for one in (*late["tried"], as_it_is):
+        assert (one["reason"], one["start_p50"]) == ("", scene.now)
+        assert one["start_p90"] >= scene.now
 
 
 def test_partitions_that_there_is_no_time_for_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
