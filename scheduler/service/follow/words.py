@@ -106,8 +106,10 @@ def _lines(now: float, job: SlurmJob, policy: Slurm, places: list[tuple[int, Ran
         name = ranked.partition.name
         place = f"{count(before, 'waiting job')} before it" if before else "first"
         lines.append(f"Place: {place} in partition {name} by priority.")
-    shown = [_terms(job, ranked, policy, now) for _, ranked in places]
-    lines += [f"Priority: {text}" for text in shown if text]
+    shown = [text for _, ranked in places if (text := _terms(job, ranked, policy, now))]
+    if not shown and word in CAPACITY and policy.site.weighs:
+        shown = [f"{job.priority} by Slurm (`sprio -j {job.id.partition('_')[0]} -l`)."]
+    lines += [f"Priority: {text}" for text in shown]
     if job.start is not None and job.start > now and word in (RESOURCES, PRIORITY, "Licenses"):
         where = f" on {', '.join(job.planned)}" if job.planned else ""
         at = clock_time(job.start, now)

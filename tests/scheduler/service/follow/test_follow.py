@@ -187,6 +187,24 @@ def test_a_job_that_slurm_started_waited_until_then_and_for_what_slurm_said(stor
     assert f"it had waited {duration(100.0)}" in seen_to_run.dominant
 
 
+def test_a_priority_whose_terms_are_not_known_is_told_as_slurms() -> None:
+    """The line was left out."""
+    scene = Scene(None, "slurm", order=False)
+    scene.slurm.says["scontrol show config"] = "PriorityType = priority/multifactor"
+
+    def told(**more: Any) -> list[str]:
+        scene.look(scene.job("5_1", **more))
+        assert scene.follower._last is not None
+        lines = scene.follower._last[0].told["5_1"].split("\n")
+        return [line for line in lines if line.startswith("Priority: ")]
+
+    assert told(reason="Priority", priority=4242) == ["Priority: 4242 by Slurm (`sprio -j 5 -l`)."]
+    assert told(reason="Dependency", priority=4242) == []
+    scene.slurm.says["scontrol show config"] = "PriorityType = priority/basic"
+    scene.restart()
+    assert told(reason="Priority", priority=4242) == []
+
+
 def test_the_page_of_a_waiting_job_begins_with_slurms_own_reason(store: Store) -> None:
     scene = Scene(store, "slurm", order=False)
     scene.look(scene.job(5, reason="Priority", priority=0), scene.job(6, reason="Dependency"))
