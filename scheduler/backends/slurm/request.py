@@ -66,6 +66,22 @@ _NAMES = (
 )  # fmt: skip
 # of options that take a value, their names without dashes by letter, or by themselves
 LONG_NAMES = {(short or long).lstrip("-"): long.lstrip("-") for short, long in _NAMES}
+# what they say changes neither when a job starts nor where: those with a value, and those without
+_PLACE_NOTHING = (
+    "--mail-type", "--mail-user", "--export", "--export-file", "--wrap", "--input/-i", "--signal",
+    "--open-mode", "--wckey", "--acctg-freq", "--profile", "--cpu-freq", "--gpu-freq", "--gpu-bind",
+    "--mem-bind", "--kill-on-invalid-dep",
+)  # fmt: skip
+_BARE = (
+    "--parsable", "--requeue", "--no-requeue", "--no-kill/-k", "--get-user-env", "--propagate",
+    "--quiet/-Q", "--verbose/-v", "--wait/-W", "--test-only", "--ignore-pbs",
+)  # fmt: skip
+_OPTIONAL = "--no-kill", "--get-user-env", "--propagate"  # a value follows "=", or there is none
+
+
+def _said(options: Sequence[str]) -> argparse.Namespace:
+    words = ((one.partition("=")[0], one) for one in options)
+    return _parser().parse_args([name if name in _OPTIONAL else one for name, one in words])
 
 
 def _parser() -> _Parser:
@@ -73,8 +89,15 @@ def _parser() -> _Parser:
     for short, long in _NAMES:
         action = _LastOf if long in _LastOf.OPTIONS else "store"
         parser.add_argument(*filter(None, (short, long)), default="", action=action)
+    for name in _PLACE_NOTHING:
+        parser.add_argument(*name.split("/"), dest="ignored")
+    for name in _BARE:
+        parser.add_argument(*name.split("/"), dest="ignored", action="store_true")
     parser.add_argument("--exclusive", action="store_true")
-    parser.add_argument("--parsable", action="store_true")
+    # as of jobs in the queue: whole nodes are those that are shared with nobody
+    for own in ("--exclusive=user", "--exclusive=mcs"):
+        parser.add_argument(own, dest="exclusive", action="store_false")
+    parser.set_defaults(exclusive=False)
     parser.add_argument("script", nargs=argparse.REMAINDER)  # and its own arguments
     return parser
 
@@ -85,7 +108,7 @@ def script_of(options: Sequence[str]) -> list[str]:
     Raises:
         RequestError: as `request`.
     """
-    return list(_parser().parse_args(list(options)).script)
+    return list(_said(options).script)
 
 
 def script_options(lines: Iterable[str]) -> list[str]:
@@ -136,7 +159,7 @@ def request(
     Raises:
         RequestError: sbatch would not take them, or they are not known here.
     """
-    said = _parser().parse_args(list(options))
+    said = _said(options)
     try:
         return _job(said, site, user, job_id, now, account)
     except (ValueError, OverflowError) as error:

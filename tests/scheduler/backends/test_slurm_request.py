@@ -42,3 +42,32 @@ def test_a_begin_beyond_any_calendar_is_its_end() -> None:
 def test_a_licence_is_counted_by_digits_alone() -> None:
     job = SlurmJob("1", "PENDING", "alice", "a", "gpu", 0.0, licences="a:\N{SUPERSCRIPT TWO},b:3")
     assert asks_of([job], SITE)["1"].licences == (("a", 1), ("b", 3))
+
+
+def test_options_that_place_nothing_are_taken_and_change_nothing() -> None:
+    asked = ["-N", "2", "--gres=gpu:4"]
+    ordinary = [
+        "--mail-type=END,FAIL", "--mail-user", "ada@site", "--export=ALL,A=1", "-o", "out", "-k",
+        "--error=%j", "--chdir=/tmp", "--parsable", "--requeue", "-Q", "--open-mode=append",
+        "--signal=B:USR1@60", "--propagate=STACK", "--get-user-env", "--no-kill=off", "-i", "in",
+        "--wrap", "srun train --hold",
+    ]  # fmt: skip
+    plain = request(asked, SITE, "alice", "1", 0.0)
+    assert request([*ordinary, *asked], SITE, "alice", "1", 0.0) == plain
+    assert request([*asked, *ordinary], SITE, "alice", "1", 0.0) == plain
+
+
+def test_only_nodes_that_are_shared_with_nobody_are_exclusive() -> None:
+    found = {
+        words: request(words.split(), SITE, "alice", "1", 0.0).exclusive
+        for words in ("", "--exclusive", "--exclusive=user", "--exclusive --exclusive=mcs")
+    }
+    assert [words for words, exclusive in found.items() if exclusive] == ["--exclusive"]
+
+
+@pytest.mark.parametrize(
+    "option", ["--nonsense", "--hold", "--switches=1", "--exclusive=topo", "-s", "--contiguous"]
+)
+def test_options_that_are_not_known_or_place_a_job_otherwise_are_refused(option: str) -> None:
+    with pytest.raises(RequestError):
+        request([option], SITE, "alice", "1", 0.0)
