@@ -166,6 +166,31 @@ def request(
         raise RequestError(str(error)) from None
 
 
+def refusal(options: Sequence[str], site: Site, user: str) -> str:
+    """Why Slurm refuses such a job of a user by its associations; "": it does not, or does not
+    show them all, or does not enforce them.
+
+    Raises:
+        RequestError: as `request`.
+    """
+    said, known = _said(options), site.assocs
+    if not site.enforced & {"associations", "limits", "safe", "qos"} or ("root", "") not in known:
+        return ""
+    parted = {account for account, of in known if user in known[account, of].partly}
+    mine = {account for account, of in known if of == user}
+    account = said.account.lower()
+    if account and account not in mine | parted:
+        return f"there is no account {said.account[:64]} that {user} may use"
+    if not mine | parted:
+        return f"{user} has no account"
+    asked = {account} if account else mine | parted
+    if not said.qos or "qos" not in site.enforced or asked & parted:
+        return ""
+    allowed = {qos.lower() for name in asked for qos in known[name, user].qos}
+    wrong = [name for name in said.qos.split(",") if name.lower() not in allowed]
+    return f"there is no QOS {wrong[0][:64]} that {user} may use" if wrong and allowed else ""
+
+
 def _job(
     said: argparse.Namespace, site: Site, user: str, job_id: str, now: float, account: str
 ) -> SlurmJob:

@@ -262,6 +262,8 @@ def assocs_of(text: str, usage: str) -> dict[AssocKey, Assoc]:
     for key, more in parted.items():
         if key in found:
             found[key] = replace(found[key], not_modelled=(*found[key].not_modelled, *more))
+        elif above := found.get((key[0], "")):
+            found[key[0], ""] = replace(above, partly=above.partly | {key[1]})
     return found
 
 

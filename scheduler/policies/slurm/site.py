@@ -109,7 +109,8 @@ class Assoc:
     """An association. `parent`: account above; "" = none. `usage`: decayed, as sshare has it.
 
     `shares` None: those of its parent (`Fairshare=parent`). `fairshare`: a user's, as Slurm
-    computed it last; None: it is not known. `qos`: that its jobs may have.
+    computed it last; None: it is not known. `qos`: that its jobs may have. `partly`: users of an
+    account whose associations are of single partitions only.
     """
 
     account: str
@@ -122,6 +123,7 @@ class Assoc:
     not_modelled: tuple[str, ...] = ()
     fairshare: float | None = None
     qos: frozenset[str] = frozenset()
+    partly: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 from features.clock import Clock
 from scheduler.backends.slurm.parse import SlurmJob
-from scheduler.backends.slurm.request import RequestError, request
+from scheduler.backends.slurm.request import RequestError, refusal, request
 from scheduler.backends.slurm.site import asks_of, takes
 from scheduler.backends.slurm.snapshot import ClusterSnapshot
 from scheduler.backends.slurm.versions import gpus_word, release_in
@@ -81,6 +81,8 @@ class Trials:
     def eta(self, options: Sequence[str], user: str) -> Json:
         """When a job with these options of sbatch would start, in each partition that takes it."""
         try:
+            if why := refusal(options, self.site, user):
+                return {"refused": f"Slurm refuses this job: {why}"}
             job = request(options, self.site, user, NEW, self.now)
         except RequestError as error:
             return {"refused": f"these options cannot be tried: {error}"}

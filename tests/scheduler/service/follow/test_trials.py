@@ -127,3 +127,50 @@ def test_groups_close_a_partition_only_to_who_is_known_not_to_be_in_them(
     assert closed_to("ada") == {"others"}
     assert closed_to("ben") == {"own", "others"}
     assert closed_to("stranger") == closed_to("root") == set()
+
+
+ENFORCED = "\nAccountingStorageEnforce = associations,limits,qos"
+ASSOCS = [
+    "root||||1||||||||||||normal",
+    "ai|||root|1||||||||||||normal",
+    "ai|ada|||1||||||||||||high,normal",
+    "bio|||root|1||||||||||||normal",
+    "bio|ben|||1||||||||||||normal",
+    "bio|cy|main||1||||||||||||normal",
+]
+
+
+@pytest.mark.parametrize(
+    ("user", "options", "why"),
+    [
+        ("ada", "-A bio", "there is no account bio that ada may use"),
+        ("ada", "-A gone", "there is no account gone that ada may use"),
+        ("dan", "", "dan has no account"),
+        ("ada", "--qos=gone", "there is no QOS gone that ada may use"),
+        ("ben", "--qos=high", "there is no QOS high that ben may use"),
+        ("ada", "-A AI --qos=high", ""),
+        ("ben", "-A bio --qos=normal", ""),
+        ("cy", "-A bio --qos=high", ""),  # of one partition: what it may use is not read
+    ],
+)
+def test_what_slurm_refuses_by_its_associations_has_no_forecast(
+    user: str, options: str, why: str
+) -> None:
+    scene = Scene(None, "slurm", order=False)
+    scene.slurm.says["scontrol show config"] += ENFORCED
+    scene.slurm.says["cluster=c"] = "\n".join(ASSOCS)
+    asked = {"options": [*options.split(), "-p", "main", "--gres=gpu:1", "-t", "5"], "user": user}
+    scene.slurm.has = [replace(node, cpus=8, types=(("", 4),)) for node in scene.slurm.has]
+    scene.look()
+    refused = scene.follower.answer(ETA, asked).get("refused")
+    assert refused == (f"Slurm refuses this job: {why}" if why else None)
+
+
+@pytest.mark.parametrize(("more", "shown"), [("", ASSOCS), (ENFORCED, ASSOCS[2:3])])
+def test_what_is_not_enforced_or_not_shown_refuses_nothing(more: str, shown: list[str]) -> None:
+    scene = Scene(None, "slurm", order=False)
+    scene.slurm.says["scontrol show config"] += more
+    scene.slurm.says["cluster=c"] = "\n".join(shown)
+    scene.look()
+    asked = {"options": ["-A", "gone", "--qos=gone", "-p", "main", "-t", "5"], "user": "ada"}
+    assert "refused" not in scene.follower.answer(ETA, asked)
