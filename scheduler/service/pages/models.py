@@ -68,17 +68,22 @@ def models(
     ended: Sequence[Outcome],
     *,
     sees_names: bool,
+    follows: bool = False,
 ) -> Models:
     """The page.
 
     Args:
         live: feature values of the latest jobs, as text, aligned with the bundle's features.
         ended: jobs that ended, for predicted against true durations.
+        follows: the service is in front of a Slurm, and remembers the jobs it sees.
     """
+    accuracy = _accuracy(ended)
+    if bundle is None and follows:
+        how = "durations are learned from the jobs that were seen to run in Slurm"
+        return Models(f"No bundle of models is in use: {how}.", accuracy=accuracy)
     if bundle is None:
         return Models("No bundle of models is in use: durations are not predicted.")
     has = set(bundle.parts)
-    accuracy = _accuracy(ended)
     if "duration" not in has:
         return Models("The bundle in use predicts no durations.", accuracy=accuracy)
     model = bundle.duration

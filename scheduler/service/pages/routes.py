@@ -200,7 +200,13 @@ def models_page(request: Request, viewer: Asking) -> Response:
     def build(queries: PageQueries) -> Mapping[str, Any]:
         bundle = read_bundle(queries.bundle_path(), queries.bundle_digest())
         live = queries.inputs(bundle.digest) if bundle else []
-        told = models(bundle, live, queries.outcomes()[:5000], sees_names=viewer.sees_all)
+        told = models(
+            bundle,
+            live,
+            queries.outcomes()[:5000],
+            sees_names=viewer.sees_all,
+            follows=request.app.state.settings.follows,
+        )
         return {"m": told, "policy": queries.policy()}
 
     return show(request, viewer, "models.html", "/models", build)

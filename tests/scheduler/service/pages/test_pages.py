@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import re
+import time
 from html import unescape
+from pathlib import Path
 
 import pytest
+from fastapi.testclient import TestClient
 
 from scheduler.core.decisions import Reason
+from scheduler.service.api import tokens
+from scheduler.service.api.auth import COOKIE
+from scheduler.service.app import create_app
+from scheduler.service.log.store.store import Store
+from scheduler.service.log.store.visibility import Role
 from scheduler.service.pages.render import PLOTLY, assets
+from scheduler.service.settings import Settings
+from tests.scheduler.service.follow.test_follow import Scene
 from tests.scheduler.service.pages.conftest import Lived
 
 PAGES = (
@@ -157,3 +167,18 @@ def test_questions_are_answered_or_it_is_said_why_not(busy: Lived) -> None:
         assert "Say what is to be different" in said
     strange = busy.browser("grace.hopper").get(f"/jobs/{waiting.job_id}/ask?gpus=1").text
     assert "There is no such job of yours" in strange
+
+
+def test_in_front_of_slurm_durations_are_learned(store: Store, tmp_path: Path) -> None:
+    """They were said not to be predicted."""
+    Scene(store, order=False)
+    settings = Settings(
+        database="sqlite:///unused.db", state_dir=tmp_path, backend="slurm", slurm_mode="advise",
+        auth="on",
+    )  # fmt: skip
+    secret = tokens.create(store, "olga", Role.OPERATOR, now=time.time())[1]
+    browser = TestClient(create_app(settings, store=store))
+    browser.cookies.set(COOKIE, secret)
+    page = browser.get("/models").text
+    assert "durations are learned from the jobs that were seen to run in Slurm" in page
+    assert "not predicted" not in page
