@@ -36,7 +36,8 @@ def why(
 
     What is in its way at this moment, who overtook it and why they could, what has moved its start
     by much, and what would help most: each tried on a copy of the scheduler before it is said. What
-    would help keeps its place. With --full also what makes its place in line, what is promised,
+    would help keeps its place. Of an array in Slurm: of its first task that waits, or else runs.
+    With --full also what makes its place in line, what is promised,
     what else would help, and what was not tried. In front of Slurm, ids are Slurm's.
 
     Examples:
@@ -52,10 +53,14 @@ def why(
             return
         explained = client.explain(job, analyse=True)
         now = client.cluster()["now"]
-        sooner = client.sooner(job) if _waits_in_slurm(explained) else None
+        task = explained["job_id"]
+        sooner = client.sooner(task) if _waits_in_slurm(explained) else None
     if as_json:
         print_json(explained | ({"sooner": sooner} if sooner is not None else {}))
         return
+    if task != job:
+        does = "runs" if explained["phase"] == "running" else "waits"
+        typer.echo(f"{job} is an array; {task} is its first task that {does}.")
     _print(told(explained, now, codes=codes, full=full) + _sooner_lines(sooner))
 
 

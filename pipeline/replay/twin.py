@@ -215,6 +215,7 @@ def _assoc(assoc: Assoc, hide: Hide) -> Assoc:
         account=_hidden(assoc.account, hide),
         user=hide(assoc.user),
         parent=_hidden(parent, hide),
+        partly=frozenset(map(hide, assoc.partly)),
     )
 
 

@@ -142,8 +142,10 @@ async def explanation(
         bool, Query(description="Also try, on a copy of the core, what blocks and what helps.")
     ] = False,
 ) -> Explanation:
-    """One dominant reason, at most four principal ones with their numbers, and a next step."""
+    """One dominant reason, at most four principal ones with their numbers, and a next step. Of an
+    array of Slurm's: of its first task that waits, or else runs."""
     changes: Changes = request.app.state.changes
+    job_id = await run_in_threadpool(view.task_of, job_id)
     told = await run_in_threadpool(explain, view, job_id, changes.now())
     if not analyse or told.hold or not Phase(told.phase).waits:
         return told

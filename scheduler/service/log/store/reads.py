@@ -75,6 +75,7 @@ __all__ = [
 
 MAX_PAGE = 500
 JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+ARRAY = re.compile(r"([0-9]{1,20})(?:_\[[^/]*\])?")  # of Slurm's, as sbatch or squeue names it
 QUEUED = Phase.QUEUED.value
 
 
@@ -121,6 +122,19 @@ class VisibleQueries:
         with self._engine.connect() as connection:
             command = command_of(connection, job_id)
         return job if command is None else replace(job, command=command)
+
+    def task_of(self, job_id: str) -> str:
+        """Of an array of Slurm's, named as a whole, the viewer's first task that waits, or else
+        runs; any other id as it is."""
+        named = ARRAY.fullmatch(job_id)
+        found = jobs.c.job_id, jobs.c.phase
+        if named is None or self._all(select(*found).where(jobs.c.job_id == job_id)):
+            return job_id
+        tasks = select(*found).where(jobs.c.job_id.startswith(f"{named[1]}_", autoescape=True))
+        over = [p.value for p in Phase if p.over]
+        there = self._all(tasks.where(jobs.c.phase.not_in(over), self._mine()))
+        order = [(not Phase(row["phase"]).waits, int(row["job_id"].split("_")[1])) for row in there]
+        return f"{named[1]}_{min(order)[1]}" if order else job_id
 
     def those(self, ids: Iterable[str]) -> list[JobRow]:
         """Those of some jobs that are the viewer's."""

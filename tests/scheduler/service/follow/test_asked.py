@@ -1,0 +1,64 @@
+"""What people ask of a service in front of Slurm, by the command line."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from pipeline.app import app
+from scheduler.service.api import tokens
+from scheduler.service.api.auth import service_user
+from scheduler.service.app import create_app
+from scheduler.service.log.store.store import Store
+from scheduler.service.log.store.visibility import Role
+from scheduler.service.settings import Settings
+from tests.scheduler.service.api.conftest import address_of
+from tests.scheduler.service.api.test_commands import listening
+from tests.scheduler.service.follow.test_follow import EVERYTHING, NOW, Scene
+
+
+@pytest.fixture
+def environment(store: Store) -> Iterator[dict[str, str]]:
+    """Of ada, who has an array of which a task runs, one of which all run, and a job."""
+    scene = Scene(store, "slurm", order=False)
+    runs: dict[str, Any] = {"state": "RUNNING", "start": NOW, "user": "ada", **EVERYTHING}
+    waiting = [scene.job(f"1_{n}", user="ada", reason="Priority") for n in (10, 9, 3)]
+    others = [scene.job("12", user="ada"), scene.job("14_1", user="ben"), scene.job("2_1", **runs)]
+    scene.look(scene.job("1_1", **runs), *waiting, *others)
+    assert scene.follower.lease is not None
+    store.let_go(scene.follower.lease)  # else what would help is asked of it, who is not there
+    _, secret = tokens.create(store, "ada", Role.SUBMITTER, os_user=service_user(), now=time.time())
+    settings = Settings(database=address_of(store), auth="on", backend="slurm")
+    for address in listening(create_app(settings, store=store)):
+        yield {"PELLUCID_SERVER": address, "PELLUCID_TOKEN": secret, "COLUMNS": "160"}
+
+
+@pytest.mark.parametrize(
+    ("named", "first"),
+    [
+        ("1", "1 is an array; 1_3 is its first task that waits."),
+        ("1_[3-10%2]", "1_[3-10%2] is an array; 1_3 is its first task that waits."),
+        ("2", "2 is an array; 2_1 is its first task that runs."),
+    ],
+)
+def test_an_array_is_answered_for_by_its_first_task(
+    environment: dict[str, str], named: str, first: str
+) -> None:
+    lines = CliRunner().invoke(app, ["why", named], env=environment).output.splitlines()
+    task = first.split("; ")[1].split()[0]
+    assert lines[0] == first
+    assert lines[1].startswith(f"{task} is ")
+
+
+def test_other_ids_are_of_themselves(environment: dict[str, str]) -> None:
+    for named in ("1_10", "12"):
+        told = CliRunner().invoke(app, ["why", named], env=environment).output
+        assert told.startswith(f"{named} is "), told
+        assert "array" not in told
+    for named in ("14", "14_[1]", "3"):  # of somebody else, and of nobody
+        done = CliRunner().invoke(app, ["why", named], env=environment)
+        assert str(done.exception) == "there is no such job of yours"
