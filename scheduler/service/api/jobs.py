@@ -27,6 +27,7 @@ from scheduler.service.api.schemas import PriorityRequest, SubmitRequest, WhatIf
 from scheduler.service.api.shapes import ForecastAnswer, PriorityEffect, WhatIfAnswer
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store.reads import MAX_PAGE, JobRow, Line, Page, VisibleQueries
+from scheduler.service.settings import Settings
 
 router = APIRouter(tags=["jobs"])
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="Rows per page.")]
@@ -220,11 +221,16 @@ def forecast(job_id: str, view: Seen) -> ForecastAnswer:
 @only_asks
 async def what_if(job_id: str, asked: WhatIfRequest, request: Request, view: Seen) -> WhatIfAnswer:
     """The forecast of a waiting job as it is, and as it would be. Nothing is changed."""
+    job_id = await run_in_threadpool(view.task_of, job_id)
     job = await run_in_threadpool(view.job, job_id)
     if not Phase(job.phase).waits:
         raise Problem(409, "not-waiting", f"the job is {job.phase}: its turn has come")
     changes: Changes = request.app.state.changes
     await run_in_threadpool(changes.check_vc, view.viewer, job, asked.vc)
+    settings: Settings = request.app.state.settings
+    if settings.follows:
+        instead = f"in front of Slurm, `pellucid why {job_id}` ends with what would help"
+        return WhatIfAnswer.of(job_id, asked.changes(), {"unavailable": instead})
     told = await _ask(request, view, "whatif", job_id, changes=asked.changes(), others=True)
     return WhatIfAnswer.of(job_id, asked.changes(), told)
 

@@ -62,3 +62,9 @@ def test_other_ids_are_of_themselves(environment: dict[str, str]) -> None:
     for named in ("14", "14_[1]", "3"):  # of somebody else, and of nobody
         done = CliRunner().invoke(app, ["why", named], env=environment)
         assert str(done.exception) == "there is no such job of yours"
+
+
+def test_whatif_says_that_why_tells_what_would_help(environment: dict[str, str]) -> None:
+    told = CliRunner().invoke(app, ["whatif", "12", "--gpus", "2"], env=environment).output
+    why = "in front of Slurm, `pellucid why 12` ends with what would help"
+    assert told == f"estimate unavailable: {why}\n"
