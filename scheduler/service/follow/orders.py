@@ -49,7 +49,7 @@ class Order:
 
     def line(self) -> str:
         """The command for `scontrol`."""
-        value = quoted(self.value) if isinstance(self.value, str) else self.value
+        value = quoted(self.value) if isinstance(self.value, str) and self.value else self.value
         mark = f" {COMMENT}={quoted(self.mark)}" if self.mark else ""
         return f"update jobid={self.job} {self.what}={value}{mark}"
 
@@ -170,16 +170,20 @@ def _reasons(snapshot: ClusterSnapshot) -> dict[str, str]:
 
 
 def _comments(snapshot: ClusterSnapshot, first: Collection[str]) -> Iterator[Order]:
-    """Why they wait, for those first in line and those answered before. A task is not changed by
-    itself: that would take it out of its array."""
+    """Why they wait, for those first in line and those answered before. Where Slurm has a reason of
+    its own ours goes. A task is not changed by itself: that would take it out of its array."""
     said = _reasons(snapshot)
     for job_id in snapshot.order:
-        there = snapshot.waiting[job_id].admin_comment
+        job = snapshot.waiting[job_id]
+        there = job.admin_comment
         ours = there.startswith(OURS) or (not there and job_id in first)
         if job_id not in said or "_" in job_id or not ours:
             continue
         was = _WAS.match(there)
-        text = f"{OURS}{was[1]}; {said[job_id]}" if was else f"{OURS}{said[job_id]}"
+        parts = [was[1]] if was else []
+        if slurm_word(job.reason) in IN_TURN:
+            parts.append(said[job_id])
+        text = OURS + "; ".join(parts) if parts else ""
         if text != there:
             yield Order(job_id, COMMENT, text, there)
 

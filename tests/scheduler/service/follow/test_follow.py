@@ -529,6 +529,25 @@ def test_a_comment_follows_what_it_says_but_not_at_every_look() -> None:
     assert of_4(scene.look(*others, sites, after_s=COMMENT_S)) == []
 
 
+def test_a_comment_contradicts_no_reason_of_slurms_own() -> None:
+    scene = Scene(None)
+    running, *_ = waiting(scene)
+    limit: dict[str, Any] = {"reason": "QOSGrpGRES", "gpus": 1}
+    lines = scene.look(
+        running,
+        scene.job(2, **limit),
+        scene.job(3, admin_comment=f"{OURS}GpusBusy: needs 1 GPU", **limit),
+        scene.job(4, admin_comment=f"{OURS}was=7; GpusBusy: needs 1 GPU", **limit),
+        scene.job(5, admin_comment=f"{OURS}was=7", **limit),
+        scene.job(6, reason="Resources"),
+    )
+    assert lines[:2] == [
+        'update jobid=3 AdminComment=', f'update jobid=4 AdminComment="{OURS}was=7"'
+    ]  # fmt: skip
+    (only,) = lines[2:]
+    assert only.startswith(f'update jobid=6 AdminComment="{OURS}BehindHigher')
+
+
 def test_nodes_come_and_go_while_it_runs_and_between(store: Store) -> None:
     def shown() -> dict[str, int]:
         with store.reading() as connection:
