@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from benchmarks.slurm import SlurmCluster
-from benchmarks.slurm.processes import until
+from benchmarks.slurm.processes import SlurmError, until
 from scheduler.assembly import CoreSpec
 from scheduler.backends.slurm.shape import Shape
 from scheduler.backends.slurm.site import slurm_word
@@ -130,3 +130,15 @@ def test_what_would_help_helps(
     university.run(*command.split())
     until(lambda: running(university, job), "it to start")
     university.run("scancel", job)
+
+
+@pytest.mark.parametrize("named", ["-A gone", "-A root", "--qos=gone"])
+def test_what_slurm_refuses_by_its_associations_is_not_forecast(
+    university: SlurmCluster, follower: Follower, named: str
+) -> None:
+    follower.look()
+    told = eta(follower, f"-p long {named} -t 5")
+    assert told["refused"].startswith("Slurm refuses this job: there is no ")
+    with pytest.raises(SlurmError, match=r"Invalid (account|qos)"):
+        submit(university, f"-p long {named} -t 5")
+    assert "refused" not in eta(follower, "-p long -A physics --qos=high -t 5")
