@@ -157,6 +157,11 @@ class Pairing:
             queued.pair_prediction = replace(found[2], path=(*assumed, *found[2].path))
         return found[1]
 
+    def nobody(self, turn: Turn, queued: QueuedJob) -> Reason:
+        """What `best` says where no run could be a partner."""
+        self._found = queued.considered = None
+        return turn.capacity_reason(queued)
+
     # --- refusals that still hold -----------------------------------------------------------
 
     def _refused(

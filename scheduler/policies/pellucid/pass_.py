@@ -336,8 +336,9 @@ class Pass:
         """Pack a job where that pays. None when it was packed, otherwise what stood in the way."""
         pairing, predictor = self.policy.pairing, self.policy.pair_predictor
         assert predictor is not None
-        if self.turn.alone(queued.job.gpus):
-            self.searches -= 1  # among nobody there is nothing to search
+        if not self.turn.alone(queued.job.gpus):  # among nobody there is nothing to search
+            return pairing.nobody(self.turn, queued)
+        self.searches -= 1
         found = pairing.best(self.turn, queued, predictor, least)
         if isinstance(found, Reason):
             return found
