@@ -80,6 +80,7 @@ OFF: dict[str, Row] = {
     "profiling before the start": Row(settings={"profile_above": 1e12}),
     "choosing which jobs to profile (all are)": Row(settings={"profile_above": 0.0}),
     "watching running jobs": Row(watches=False),
+    "predicting deep queues anew": Row(settings={"predict_again_s": 0.0}),
     "ageing": Row(settings={"ageing": 0.0}),
     "the number of GPUs in the order": Row(settings={"gpu_exponent": 0.0}),
     "learned durations (all alike)": Row(durations="gpus"),

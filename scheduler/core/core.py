@@ -667,6 +667,18 @@ class Core:
         self.estimator.started(queued.job.job_id, run.start_time)
         self.policy.started(run, run.start_time)
 
+    def predict_anew(self, queued: QueuedJob, now: float, within: float) -> bool:
+        """Ask the estimator again about a waiting job (called by a turn)."""
+        assert queued.estimate_s is not None
+        self.estimator.changed(queued.job, now)
+        answer_s = self.estimator.estimate(queued.job, now).seconds
+        if 1 / within < (1 + answer_s) / (1 + queued.estimate_s) < within:
+            return False
+        estimate = self.estimator.enqueued(queued.job, now)
+        queued.estimate_s, queued.score = estimate.seconds, estimate.score
+        queued.reason = None
+        return True
+
     def stopped(self, run: Run, now: float) -> QueuedJob:
         """Bookkeeping of a preemption (called by a turn)."""
         self.estimator.stopped(run.job.job_id, now)

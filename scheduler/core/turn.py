@@ -62,6 +62,7 @@ class Host(Protocol):
     def profile(self, queued: QueuedJob, placement: Placement, now: float) -> Run: ...
     def reserved_for(self, vc: str) -> str | None: ...
     def held_by(self, vc: str, gpus: int, now: float) -> Holding: ...
+    def predict_anew(self, queued: QueuedJob, now: float, within: float) -> bool: ...
     def record(
         self, now: float, action: Action, reason: Reason, job_id: str, vc: str, **more: Any
     ) -> None: ...
@@ -248,6 +249,14 @@ class Turn:
     def again(self) -> None:
         """Look at this virtual cluster once more before the time moves on."""
         self._core.touch(self.vc)
+
+    def predict_anew(self, queued: QueuedJob, within: float) -> bool:
+        """Ask the estimator again about a waiting job, as of now; its key is left to the policy.
+
+        False, and nothing changes, where the answer is the old one or within this ratio of it.
+        Otherwise why the job waits is recorded anew, with the new prediction.
+        """
+        return self._core.predict_anew(queued, self.now, within)
 
     def wait(
         self,

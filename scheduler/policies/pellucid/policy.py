@@ -22,6 +22,7 @@ from scheduler.core.policy import NO_CLUSTER, NO_PREDICTORS, OrderTerms, Policy,
 from scheduler.core.queue import QueuedJob
 from scheduler.core.quirks import NONE, Quirks
 from scheduler.core.turn import Turn
+from scheduler.policies.pellucid.anew import SAME, Anew
 from scheduler.policies.pellucid.borrowing import Lending
 from scheduler.policies.pellucid.demand import Demand
 from scheduler.policies.pellucid.gputypes import typed_placement
@@ -83,6 +84,7 @@ class Pellucid(Policy):
             chosen.max_wait_s, chosen.overload, self.demand, chosen.backfill
         )
         self.fairness = Fairness(chosen.fairness)
+        self.anew = Anew(chosen.predict_again_s)
         self._estimates: dict[str, float] = {}  # of jobs that have not ended
         self.reservations: dict[str, Reservation] = {}  # by virtual cluster
         self.spent: dict[str, float] = {}
@@ -117,6 +119,7 @@ class Pellucid(Policy):
 
     def ended(self, run: Run, now: float) -> None:
         self._over(run.job.job_id, now)
+        self.anew.ended(run.job)
         estimate = self._estimates.pop(run.job.job_id, None)
         if estimate is not None:
             ran_s = now - run.start_time
@@ -173,6 +176,7 @@ class Pellucid(Policy):
         self.usual = before.usual
         self.demand.take_over(before.demand, here, now)
         self.fairness.take_over(before.fairness, runs, now)
+        self.anew.take_over(before.anew)
         self.starvation.take_over(before.starvation, here, now)
         if self._orders() != before._orders():
             for queued in here:
@@ -234,11 +238,32 @@ class Pellucid(Policy):
 
     def serve(self, turn: Turn) -> None:
         self.demand.begin(turn)
+        self._predict_anew(turn)
         self.fairness.refresh(turn, is_starving)
         if self.types is not None:
             self.types.begin(turn)
         self._assume(turn)
         Pass(self, turn).run()
+
+    def _predict_anew(self, turn: Turn) -> None:
+        """Order the queue by what is known now; each job whose prediction moved is told so."""
+        moved = False
+        for queued in self.anew.due(turn):
+            before_s = queued.estimate_s
+            if not turn.predict_anew(queued, SAME):
+                continue
+            assert queued.estimate_s is not None
+            assert before_s is not None
+            self._estimates[queued.job.job_id] = queued.estimate_s
+            queued.evidence = (
+                *self.distribution.described(queued.estimate_s),
+                ("predicted_before_s", before_s),
+            )
+            queued.key = self.key(queued, turn.now)
+            moved = True
+        if moved:
+            turn.queue.replace(list(turn.queue))
+            self.memos.pop(turn.vc, None)  # the reason of each is recorded with the new numbers
 
     def _assume(self, turn: Turn) -> None:
         """Where nobody is profiled before it starts, believe the usual of who was not watched."""

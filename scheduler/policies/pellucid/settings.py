@@ -91,6 +91,13 @@ class PellucidSettings(PolicySettings):
         ge=0,
         le=2,
     )
+    predict_again_s: float = setting(
+        3600.0,
+        "how often the waiting jobs of a virtual cluster are predicted anew, all at once, while "
+        "they hold more predicted work than it does in that time; 0: never",
+        unit="s",
+        ge=0,
+    )
     busy_above: float = setting(
         0.85,
         "share of the GPUs that is asked for, from which on jobs that could start are packed, or "

@@ -45,6 +45,7 @@ options = st.fixed_dictionaries(
         "partner_searches": st.sampled_from([0, 1, 16]),
         "busy_above": st.sampled_from([0.0, 0.85]),
         "borrowing": st.sampled_from([None, {}]),
+        "predict_again_s": st.sampled_from([0.0, 60.0, 3600.0]),
     }
 )
 

@@ -77,6 +77,7 @@ CASES: dict[str, dict[str, Case]] = {
         "overload": Case(50.0, {"max_wait_s": 60.0}),
         "backfill": Case(50.0, {"max_wait_s": 60.0}),
         "pack_first_above": Case(None),
+        "predict_again_s": Case(60.0),
         "busy_above": Case(50.0),
         "profile_above": Case(1e9),
         "partner_searches": Case(0),
@@ -127,11 +128,13 @@ EVERY = [(policy, name) for policy, cases in CASES.items() for name in cases]
 
 
 def a_bundle() -> Bundle:
-    """Durations by GPUs; two that use little share well, others badly."""
+    """Durations by GPUs and what is known of the user; two that use little share well."""
     specs = {spec.name: spec for spec in FeatureState().features}
     axis = Axis(specs["gpus"], cuts=(2.0, 4.0))
     table = np.array([0.0, -1.0, 0.5, 1.0])
     term = Term((0,), table, np.array([0.0, 60.0, 30.0, 10.0]), np.zeros(4))
+    user = Axis(specs["like_user"], cuts=(-0.1, 0.1))
+    known = Term((1,), np.array([0.0, -0.35, 0.0, 0.35]), np.full(4, 25.0), np.zeros(4))
     packing = Tree(PACKING_FEATURES, (
         Node(0, 40.0, 1, 2, True, (0.5, 0.5, 0.0), 10),
         Node(-1, 0.0, -1, -1, True, (1.0, 0.0, 0.0), 5),
@@ -143,7 +146,7 @@ def a_bundle() -> Bundle:
         Node(-1, 0.0, -1, -1, True, (0.75,), 5),
     ))  # fmt: skip
     return Bundle(
-        duration=AdditiveModel([axis], [term], 5.5),
+        duration=AdditiveModel([axis, user], [term, known], 5.5),
         packing=PackingModel(packing),
         pair_speed=PairSpeedModel(pair),
     )
@@ -238,7 +241,7 @@ def test_a_setting_changes_what_is_decided_and_alike(
     before = spec_of(policy, case.beside, case.cluster)
     values = over(case.beside, nested(name, case.value))
     after = spec_of(policy, values, case.cluster)
-    seed = next((s for s in range(24) if simulated(before, s) != simulated(after, s)), None)
+    seed = next((s for s in range(96) if simulated(before, s) != simulated(after, s)), None)
     assert seed is not None, f"{policy}: {name} changes nothing in any of the worlds"
     check_same(after, seed, tmp_path)
 
@@ -269,6 +272,7 @@ combinations = st.fixed_dictionaries(
         "overload": st.sampled_from([1.0, 3.0]),
         "backfill": st.sampled_from([0.0, 50.0]),
         "pack_first_above": st.sampled_from([None, 1.2]),
+        "predict_again_s": st.sampled_from([0.0, 60.0]),
         "busy_above": st.sampled_from([0.0, 2.0]),
         "profile_above": st.sampled_from([0.0, 1e9]),
         "partner_searches": st.sampled_from([0, 1]),

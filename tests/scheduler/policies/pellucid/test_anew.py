@@ -1,0 +1,168 @@
+"""A deep queue is predicted anew: all of it at once, by what can tell of its jobs."""
+
+from __future__ import annotations
+
+import pytest
+
+from features.job import Job, Profile
+from features.schema import State
+from scheduler.core.decisions import Action, Decision
+from scheduler.core.estimates import Estimate, Estimator, HistoriesEstimator
+from scheduler.explain.whatif.memory import Memory
+from scheduler.testing.builders import (
+    Desk,
+    Sample,
+    UserMeans,
+    a_job,
+    actions,
+    cluster_of,
+    pellucid,
+)
+
+HOUR = 3600.0
+
+
+def a_desk(
+    *, estimator: Estimator | None = None, period_s: float = HOUR, max_wait_s: float = 1e9
+) -> Desk:
+    """One node of 8 GPUs, all of them taken from the start."""
+    policy = pellucid(predict_again_s=period_s, max_wait_s=max_wait_s, overload=1000.0, ageing=0.0)
+    desk = Desk(policy, cluster_of(), estimator or UserMeans())
+    desk.submit(a_job("first", gpus=8, user="nobody", for_=1e9))
+    return desk
+
+
+def of(user: str, name: str, *, at: float = 0.0, for_: float = 600.0, gpus: int = 8) -> Sample:
+    return a_job(name, gpus=gpus, user=user, at=at, for_=for_)
+
+
+def waits(decisions: list[Decision]) -> dict[str, Decision]:
+    return {d.job_id: d for d in decisions if d.action is Action.WAIT}
+
+
+def burst(desk: Desk) -> None:
+    """Two users send ten jobs each, of which nothing is known yet; one of each has ended since."""
+    desk.submit(*(of(user, f"{user}{i}") for i in range(10) for user in ("slow", "fast")))
+    for user, took_s in (("slow", 90_000.0), ("fast", 10.0)):
+        desk.core.estimator.submitted(Job(f"gone-{user}", 0.0, 8, user, "vc"), 1.0)
+        desk.core.estimator.ended(f"gone-{user}", State.COMPLETED, took_s, 2.0)
+
+
+def test_a_burst_is_ordered_by_what_its_first_jobs_showed() -> None:
+    desk = a_desk()
+    burst(desk)
+    decisions = desk.end("first", now=2 * HOUR)
+    assert (Action.START, "fast0") in actions(decisions)
+    assert [queued.job.user for queued in desk.core.queues["vc"]] == ["fast"] * 9 + ["slow"] * 10
+    told = waits(decisions)
+    assert set(told) == {f"fast{i}" for i in range(1, 10)} | {f"slow{i}" for i in range(10)}
+    assert told["slow3"].estimate_s == pytest.approx(45_300.0)
+    assert dict(told["slow3"].evidence)["predicted_before_s"] == 600.0
+    assert told["slow3"].priority == pytest.approx(45_300.0 * 8**0.5)
+
+
+def test_never_where_it_is_switched_off() -> None:
+    desk = a_desk(period_s=0.0)
+    burst(desk)
+    assert (Action.START, "slow0") in actions(desk.end("first", now=2 * HOUR))
+
+
+def test_once_in_a_period_and_nobody_is_told_the_same_twice() -> None:
+    desk = a_desk()
+    burst(desk)
+    assert not waits(desk.wake(HOUR - 1))
+    assert len(waits(desk.wake(HOUR))) == 20
+    assert not waits(desk.wake(2 * HOUR))
+    desk.core.estimator.submitted(Job("gone", 0.0, 8, "fast", "vc"), 2 * HOUR)
+    desk.core.estimator.ended("gone", State.COMPLETED, 9e5, 2 * HOUR)
+    assert not waits(desk.wake(3 * HOUR - 1))
+    assert set(waits(desk.wake(3 * HOUR))) == {f"fast{i}" for i in range(10)}
+
+
+def test_a_short_queue_is_left_alone() -> None:
+    """Less than a period of work waits: 600 s of all GPUs."""
+    desk = a_desk()
+    desk.submit(of("slow", "one"))
+    desk.core.estimator.submitted(Job("gone", 0.0, 8, "slow", "vc"), 1.0)
+    desk.core.estimator.ended("gone", State.COMPLETED, 9e5, 2.0)
+    assert not waits(desk.wake(2 * HOUR))
+
+
+def test_what_was_submitted_later_tells_nothing() -> None:
+    """The retry of the morning took seconds; the job that was sent for the night is another."""
+    desk = a_desk()
+    burst(desk)
+    desk.wake(HOUR)
+    desk.submit(of("slow", "retry", at=3 * HOUR, gpus=1, for_=5.0), now=3 * HOUR)
+    desk.end("first", now=3 * HOUR)  # a job of `fast`, then others of it, then the retry
+    for at in range(10):
+        holders = list(desk.cluster.runs)
+        if "retry" in holders:
+            break
+        desk.end(*holders, now=3 * HOUR + at)
+    desk.end("retry", now=4 * HOUR)
+    assert not {job for job in waits(desk.wake(9 * HOUR)) if job.startswith("slow")}
+
+
+def test_a_job_past_its_bound_keeps_its_place() -> None:
+    desk = a_desk(max_wait_s=1.5 * HOUR)
+    burst(desk)
+    desk.wake(2 * HOUR)
+    queue = desk.core.queues["vc"]
+    assert [queued.submit_time for queued in queue] == [0.0] * 20
+    before = {queued.job.job_id: (queued.key, queued.estimate_s) for queued in queue}
+    desk.core.estimator.submitted(Job("gone", 0.0, 8, "fast", "vc"), 2 * HOUR)
+    desk.core.estimator.ended("gone", State.COMPLETED, 9e5, 2 * HOUR)
+    assert not waits(desk.wake(4 * HOUR))
+    assert before == {queued.job.job_id: (queued.key, queued.estimate_s) for queued in queue}
+
+
+def test_who_remembers_predictions_hears_of_the_new_one() -> None:
+    """Forecasts draw from what is predicted of a job now."""
+    memory = Memory(UserMeans())
+    desk = a_desk(estimator=memory)
+    burst(desk)
+    desk.wake(2 * HOUR)
+    past = memory.of("slow3")
+    assert past is not None
+    assert past.predicted_s == desk.core.known("slow3").estimate_s == pytest.approx(45_300.0)
+
+
+class Recorded(HistoriesEstimator):
+    """Counts the answers that are decided with."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: dict[str, list[float]] = {}
+
+    def enqueued(self, job: Job, now: float) -> Estimate:
+        estimate = super().enqueued(job, now)
+        self.said.setdefault(job.job_id, []).append(estimate.seconds)
+        return estimate
+
+
+def test_histories_answer_as_of_now_with_terms_that_add_up() -> None:
+    estimator = Recorded()
+    desk = a_desk(estimator=estimator)
+    desk.submit(*(of("slow", f"slow{i}", gpus=8) for i in range(10)))
+    for i in range(20):
+        job = Job(f"gone{i}", 0.0, 8, "slow", "vc")
+        estimator.submitted(job, 1.0)
+        estimator.started(job.job_id, 1.0)
+    for i in range(20):
+        estimator.ended(f"gone{i}", State.COMPLETED, 50_000.0, 50_001.0)
+    told = waits(desk.wake(50_001.0))["slow3"]
+    before_s, after_s = estimator.said["slow3"]
+    assert before_s < 3600 < 20_000 < after_s
+    assert told.score is not None
+    assert told.score.value == pytest.approx(told.score.intercept + sum(told.score.terms))
+
+
+def test_a_profile_stays_a_profile() -> None:
+    desk = a_desk()
+    burst(desk)
+    queued = desk.core.known("slow3")
+    queued.profile = profile = Profile(50.0, 30.0, 1000.0)
+    desk.wake(2 * HOUR)
+    assert queued.estimate_s != 600.0
+    assert queued.profile is profile
