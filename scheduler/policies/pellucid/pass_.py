@@ -300,7 +300,8 @@ class Pass:
             evidence = self.policy.pairing.evidence if refused else ()
             turn.wait(queued, self._refusal or self._opted_out(queued) or reason, evidence=evidence)
         shares = queued.job.share
-        alike = self._refusal is None and shares and types is None
+        about_gpus = queued.reason in (reason, Reason.RESERVED_FOR_STARVING_JOB)
+        alike = about_gpus and shares and types is None
         self.memo.waits(queued, alike=alike, countable=shares)
         self.memo.searchable |= queued.likely is not None
 
