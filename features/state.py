@@ -351,6 +351,11 @@ class FeatureState:
         self._now = now
         if self._survives:
             self._lives.advance(now)
+        if job == was.job:  # looked at anew: of the histories that it was of, found again or not
+            if self._survives:
+                lives = self._lives.as_of(self._hazards(was), now)
+                was.survival = survival.values(lives, job.time_limit_s)
+            return
         self._leave_queue(was)
         submission = _carried_on(was, self._recorded(job, now))
         if self._survives:

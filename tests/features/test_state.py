@@ -24,6 +24,7 @@ from features.state import (
     features_of,
     schema_digest,
 )
+from features.templates import PER_USER
 
 T0 = 1_600_000_000.0
 
@@ -308,6 +309,27 @@ def test_a_question_about_a_change_is_answered_as_the_change_would_be_an_hour_la
     state.change(changed, now)
     assert foreseen == pytest.approx(named(state, changed, now), nan_ok=True)
     assert foreseen["submit_hour"] == named(state, changed, now + 9999.0)["submit_hour"]
+
+
+def test_to_look_at_waiting_jobs_anew_forgets_no_template() -> None:
+    """More of them wait than are kept for a user."""
+    state = FeatureState(FAMILIES)
+    for gpus in range(1, 21):
+        state.submit(a_job(gpus, T0 + gpus, gpus=gpus), T0 + gpus)
+        state.start(f"j{gpus}", T0 + gpus)
+        state.end(f"j{gpus}", T0 + gpus, State.COMPLETED, 60.0)
+    jobs = [a_job(100 + gpus, T0 + 70.0, gpus=gpus) for gpus in range(1, PER_USER + 7)]
+    for job in jobs:
+        state.submit(job, T0 + 70.0)
+
+    def ended() -> list[Value]:
+        return [named(state, job, T0 + 80.0)["template_ended"] for job in jobs]
+
+    before = ended()
+    assert before == [1.0] * 20 + [0.0] * (PER_USER - 14)
+    for job in jobs:
+        state.change(job, T0 + 80.0)
+    assert ended() == before
 
 
 TestCounters = Counters.TestCase
