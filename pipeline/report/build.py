@@ -290,7 +290,7 @@ def _limits(c: Comparison | None, t: trace.TraceFacts | None, m: ModelFacts | No
         said.append(
             "GPUs in use are counted from decisions and ends, profiling beside the clock apart."
         )
-        said.append("A decision is recorded when its reason changes.")
+        said.append("A decision is recorded when its reason or its prediction changes.")
     if m:
         said.append(
             "Bands around shape functions are the spread over training bags: how firm the shape "

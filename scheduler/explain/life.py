@@ -166,6 +166,8 @@ def life(job: JobFacts, decisions: Sequence[Decision], until: float | None = Non
             opened, why = _OPENS[d.action], d.reason
         else:
             continue
+        if opened is phase is Phase.WAITING and why is reason:
+            continue  # told anew, of the same wait
         at = min(max(d.time, since), limit)
         if at > since:
             spans.append(Span(phase, reason, since, at))

@@ -21,18 +21,16 @@ def remarks(events: Sequence[Event], *, codes: bool = False) -> Iterator[tuple[E
     Args:
         codes: also what is recorded, by its names there.
     """
-    before: tuple[float | None, str] = None, ""
+    said_before, predicted = "", predictions(events)
     for event in events:
         d = event.decision
         if event.void:
             continue
         said = [_numbers(event)]
-        ordered = []
-        if d.estimate_s is not None and d.estimate_s != before[0]:
-            ordered.append(f"predicted {duration(d.estimate_s)}")
-        if (spread := _spread(d)) and spread != before[1]:
+        ordered = [predicted[d.seq]] if d.seq in predicted else []
+        if (spread := _spread(d)) and spread != said_before:
             ordered.append(spread)
-        before = d.estimate_s, spread
+        said_before = spread
         said.append(", ".join(ordered))
         if d.expected_start is not None:
             early, late = d.expected_start
@@ -42,6 +40,23 @@ def remarks(events: Sequence[Event], *, codes: bool = False) -> Iterator[tuple[E
         if event.next_step:
             said.append(f"→ {event.next_step}")
         yield event, [line for line in said if line]
+
+
+def predictions(events: Sequence[Event]) -> dict[int, str]:
+    """By decision, what is predicted from then on, where nothing or something else was before."""
+    before: float | None = None
+    said: dict[int, str] = {}
+    for event in events:
+        d = event.decision
+        if event.void:
+            continue
+        if d.estimate_s is None or d.estimate_s == before:
+            continue
+        said[d.seq] = f"predicted {duration(d.estimate_s)}"
+        if before is not None:
+            said[d.seq] += f" now, {duration(before)} before"
+        before = d.estimate_s
+    return said
 
 
 def recorded(d: Decision) -> str:
@@ -111,7 +126,7 @@ def _gain(seconds: float) -> str:
     return f"summed up the two end {duration(abs(seconds))} {sooner} by it"
 
 
-_IN_WORDS = ("free_in_s", "p10_s", "p50_s", "p90_s", "mean_s")
+_IN_WORDS = ("free_in_s", "p10_s", "p50_s", "p90_s", "mean_s", "predicted_before_s")
 _NAMES = {"best_partner": "best beside job"}
 _ON_TYPE = re.compile(r"(speed|cost)_on_(.+?)(?:_s)?$")
 _SAID: dict[str, Callable[[float], str]] = {

@@ -269,7 +269,10 @@ def _limits(
     aside: Sequence[Decision],
     scores: Sequence[Breakdown],
 ) -> list[str]:
-    said = ["A decision is recorded when its reason changes, not each time the job is evaluated."]
+    said = [
+        "A decision is recorded when its reason or its prediction changes, not each time the job "
+        "is evaluated."
+    ]
     if aside:
         said.append(
             "This track grants profiling for free: it was profiled in a pass beside the clock, "

@@ -590,3 +590,22 @@ def test_how_far_off_a_prediction_may_be_is_said_once_and_in_words() -> None:
     assert text.count("eight in ten of those predicted so ran 12 s to 5 min") == 1
     assert "84" not in text
     assert "p10_s" not in text
+
+
+def test_a_wait_that_is_told_again_is_one_wait_and_the_prediction_that_moved_is_said_once() -> None:
+    moved = {"estimate_s": 7200.0, "evidence": (("predicted_before_s", 71.0),)}
+    busy = {"need": 4, "free": 1, "limit": 8}
+    own = [
+        a_decision(0, 1000, Action.ENQUEUE, Reason.SUBMITTED, estimate_s=71.0),
+        a_decision(1, 1000, Action.WAIT, Reason.GPUS_BUSY, estimate_s=71.0, **busy),
+        a_decision(2, 1400, Action.WAIT, Reason.GPUS_BUSY, **moved, **busy),
+        a_decision(3, 1500, Action.START, Reason.EXCLUSIVE_GPUS, nodes=(7,), gpus=(0b1,), **moved),
+    ]
+    ended = a_job(end_time=2000.0, jct_s=1000.0, queue_s=500.0, ran_s=500.0, profile_s=0.0)
+    story = build_story(ended, own)
+    assert [(span.start, span.end) for span in story.spans] == [(1000, 1500), (1500, 2000)]
+    assert [(wait.seconds, wait.spells) for wait in story.waits] == [(500, 1)]
+    assert "such waits" not in story.headline
+    text = told(story)
+    assert text.count("predicted 2 h now, 71 s before") == 1
+    assert "predicted before" not in text

@@ -9,6 +9,7 @@ from typing import Any
 
 from models.bundle import Bundle, BundleError
 from scheduler.core.decisions import ANOTHER, Action, Decision, Reason
+from scheduler.core.estimates import COLD_START, OF_HISTORIES
 from scheduler.explain.life import JobFacts
 from scheduler.explain.story import Story, build_story
 from scheduler.explain.terms import describe
@@ -83,10 +84,12 @@ _STANDS = {
 
 
 def names_of_terms(view: VisibleQueries) -> Mapping[str, Mapping[str, Any]]:
-    """How to read the scores of the bundle in use (`explain.terms.describe`), by its digest."""
+    """How to read the scores of the bundle in use (`explain.terms.describe`), by its digest, and
+    those of the histories alone."""
     body = view.bundle()
     bundle = read_bundle(str(body.get("path", "")), str(body.get("digest", "")))
-    return {bundle.digest: describe(bundle)} if bundle and "duration" in bundle.parts else {}
+    models = {bundle.digest: describe(bundle)} if bundle and "duration" in bundle.parts else {}
+    return {COLD_START: OF_HISTORIES, **models}
 
 
 @lru_cache(maxsize=2)
@@ -110,7 +113,7 @@ def _decision(line: Line, job_id: str = "", partner: str = "") -> Decision:
 def _as_it_stands(view: VisibleQueries, job: JobRow, last: Decision) -> tuple[Decision, str]:
     """The last decision about a waiting job with the numbers of now, and a next step if another.
 
-    A decision is recorded when its reason changes; the line moves on, and so do others' jobs.
+    A decision is recorded when its reason or prediction changes; the line moves on, and so do others' jobs.
     """
     standing = view.standing(job.job_id)
     if last.reason is Reason.BEHIND_HIGHER_PRIORITY:

@@ -9,6 +9,7 @@ from typing import Any
 from scheduler.backends.events import Kind
 from scheduler.explain.drawing import StoryView, view
 from scheduler.explain.life import Event, Wait
+from scheduler.explain.remarks import predictions
 from scheduler.explain.story import PRINCIPAL_REASONS
 from scheduler.explain.whatif.changes import Change
 from scheduler.explain.words import SAYS, STARTED, act, duration
@@ -107,6 +108,7 @@ def page_of(queries: PageQueries, job_id: str) -> JobPage:
     now = max(now, job.submitted_at)
     waits_now = job.phase in WAITING
     events = {event.decision.seq: event for event in story.events}
+    predicted = predictions(story.events)
     why = story.events[-1] if waits_now and story.events else None
     stands, forecast = where_it_stands(job, story, now), queries.forecast(job_id)
     return JobPage(
@@ -122,7 +124,7 @@ def page_of(queries: PageQueries, job_id: str) -> JobPage:
         forecast,
         queries.forecast(job_id, "submission"),
         view(story, until=now),
-        [_told(line, events, job) for line in queries.story(job_id)],
+        [_told(line, events, predicted, job) for line in queries.story(job_id)],
         _timeline(queries, job, now),
         _slurm(job),
     )
@@ -152,12 +154,16 @@ def _need(why: Event | None) -> Need | None:
     return Need(d.need, d.free, d.limit)
 
 
-def _told(line: Line, events: Mapping[int, Event], job: JobRow) -> Told:
+def _told(
+    line: Line, events: Mapping[int, Event], predicted: Mapping[int, str], job: JobRow
+) -> Told:
     since, body = line.at - job.submitted_at, line.body
     if line.kind == "decision":
         action = body["action"]
         where = events[line.seq].evidence.get("placement") if line.seq in events else None
         text = f"{line.text}. On {where}" if where else line.text
+        if line.seq in predicted:
+            text += f"; {predicted[line.seq]}"
         return Told(line.at, since, act(action), f"a-{action}", body["reason"], text, "")
     known = line.kind in SAID
     what = SAID[Kind(line.kind)] if known else line.kind

@@ -111,22 +111,21 @@ def _truth(launch: Launch) -> JobOutcome:
     return JobOutcome(Work(random.uniform(20, 2000), state, None, profile))
 
 
-def begin(store: Store, tmp_path: Path) -> Lived:
+SPEC = ClusterSpec({"vision": 2, "speech": 1}, gpus_per_node=4, gpu_type="A100")
+LUCID = CoreSpec.of(
+    SPEC, "lucid", profiling=ProfilingPartition(nodes={"vision": 1}, limit_s=60.0, max_gpus=2)
+)
+
+
+def begin(store: Store, tmp_path: Path, core: CoreSpec = LUCID, *, trained: bool = True) -> Lived:
     """Two virtual clusters, nobody there yet."""
-    spec = ClusterSpec({"vision": 2, "speech": 1}, gpus_per_node=4, gpu_type="A100")
-    establish(
-        store,
-        LogHeader(
-            CoreSpec.of(spec, "lucid", profiling=ProfilingPartition(
-                nodes={"vision": 1}, limit_s=60.0, max_gpus=2)),
-            START, backend="simulated", version="test",
-        ),
-    )  # fmt: skip
+    establish(store, LogHeader(core, START, backend="simulated", version="test"))
     settings = Settings(
         database="sqlite:///unused.db", state_dir=tmp_path, backend="simulated", auth="on",
         bundle=tmp_path / "champion",
     )  # fmt: skip
-    small_bundle().save(tmp_path / "champion")
+    if trained:
+        small_bundle().save(tmp_path / "champion")
     secrets = {
         user: tokens.create(
             store, user, Role.OPERATOR if user == "olga" else Role.SUBMITTER,

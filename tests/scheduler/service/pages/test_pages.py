@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
+from scheduler.assembly import CoreSpec
 from scheduler.core.decisions import Reason
 from scheduler.service.api import tokens
 from scheduler.service.api.auth import COOKIE
@@ -19,7 +20,7 @@ from scheduler.service.log.store.visibility import Role
 from scheduler.service.pages.render import PLOTLY, assets
 from scheduler.service.settings import Settings
 from tests.scheduler.service.follow.test_follow import Scene
-from tests.scheduler.service.pages.conftest import Lived
+from tests.scheduler.service.pages.conftest import SPEC, Lived, begin
 
 PAGES = (
     "/",
@@ -182,3 +183,18 @@ def test_in_front_of_slurm_durations_are_learned(store: Store, tmp_path: Path) -
     page = browser.get("/models").text
     assert "durations are learned from the jobs that were seen to run in Slurm" in page
     assert "not predicted" not in page
+
+
+def test_a_prediction_that_moved_is_said_where_it_did(store: Store, tmp_path: Path) -> None:
+    """The reason is the same one: without the prediction the lines would be alike."""
+    core = CoreSpec.of(SPEC, "pellucid", {"predict_again_s": 60.0})
+    service = begin(store, tmp_path, core, trained=False)
+    asked = {"vc": "speech", "gpus": 4, "share": False}
+    jobs = [service.submit("grace.hopper", name=f"sweep-{i}", **asked) for i in range(8)]
+    service.settle(6000)
+    view = service.see("grace.hopper")
+    told = [line.text for line in view.story(jobs[4]) if line.kind == "decision"]
+    assert told.count("needs 4 GPUs, 0 of 4 are free") > 1
+    page = unescape(service.browser("grace.hopper").get(f"/jobs/{jobs[4]}").text)
+    assert re.search(r"0 of 4 are free; predicted [^;<]+ now, [^;<]+ before", page)
+    assert "term 1" not in page  # no model is in use, and the terms have names
