@@ -113,7 +113,8 @@ def _decision(line: Line, job_id: str = "", partner: str = "") -> Decision:
 def _as_it_stands(view: VisibleQueries, job: JobRow, last: Decision) -> tuple[Decision, str]:
     """The last decision about a waiting job with the numbers of now, and a next step if another.
 
-    A decision is recorded when its reason or prediction changes; the line moves on, and so do others' jobs.
+    A decision is recorded when its reason or its prediction changes; the line moves on, and so do
+    others' jobs.
     """
     standing = view.standing(job.job_id)
     if last.reason is Reason.BEHIND_HIGHER_PRIORITY:
