@@ -9,7 +9,7 @@ from there on the log replays to the same bytes again.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from sqlalchemy import Connection, select
@@ -25,7 +25,7 @@ from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.estimates import LiveEstimator
 from scheduler.core.policy import Policy
 from scheduler.service.log.fold import Bundles, Diverged, State
-from scheduler.service.log.record import Phase
+from scheduler.service.log.record import Phase, Record
 from scheduler.service.log.snapshots import StateCheckpoints
 from scheduler.service.log.store.archive import bodies
 from scheduler.service.log.store.store import Store
@@ -93,10 +93,22 @@ class EpochFollower:
     def use_policy(self, policy: Policy, now: float) -> None:
         """The state keeps its settings."""
 
-    def decided(self, taken: Sequence[Decision]) -> None:
+    def decided(self, taken: Sequence[Decision], records: Mapping[str, Record]) -> None:
+        """What was decided; `records` are of before it."""
         for d in taken:
+            before = records.get(d.job_id)
+            if before is not None and _predicted_anew(d, before):
+                self.estimator.changed(before.submission.job(), d.time)
             if d.action in (Action.START, Action.PACK):
                 self.estimator.started(d.job_id, d.time)
+
+
+def _predicted_anew(d: Decision, before: Record) -> bool:
+    """Whether a job that was in its queue had been predicted otherwise."""
+    if d.action not in (Action.WAIT, Action.START, Action.PACK):
+        return False
+    known = d.estimate_s is not None and before.estimate_s is not None
+    return known and d.estimate_s != before.estimate_s
 
 
 class Followed(State):
@@ -119,7 +131,7 @@ class Followed(State):
         self.now, self.seen = body["now"], event.seq
         follower.refused = {d.job_id for d in taken if d.action is Action.REFUSE}
         self._advance(follower, body["upto"])
-        follower.decided(taken)
+        follower.decided(taken, self.ledger.records)
         self.ledger.decided(taken)
         self.ledger.rekeyed(body.get("keys", ()))
         self.ledger.changes(event.seq)

@@ -130,3 +130,25 @@ def test_a_core_is_built_anew_while_a_job_waits_where_no_node_is_left(make: Make
     desk.ask(Kind.NODE_ADDED, name="m", **{**A_NODE, "vc": "new"})
     desk.until_idle()
     assert desk.phase("waits") == "ended"
+
+
+def test_a_core_built_anew_orders_by_what_jobs_were_predicted_last(make: Make) -> None:
+    desk = make(outcomes={"bob0": lasting(20_000.0)}, policy="pellucid")
+    desk.ask(Kind.SETTINGS_SET, settings={"predict_again_s": 60.0})
+    for number in range(8):
+        for owner in ("ann", "bob"):
+            desk.submit(f"{owner}{number}", gpus=8, owner=owner, share=False)
+    core = desk.decider.state.core
+    first: dict[str, float | None] = {}
+    for _ in range(300):
+        desk.turn(100.0)
+        core = desk.decider.state.core
+        first = first or {job: core.known(job).estimate_s for job in core.jobs()}
+        waiting = [queued.job.job_id for queued in core.queues["vc"]]
+        if len(waiting) == 4:
+            break
+    said = {job: core.known(job).estimate_s for job in waiting}
+    assert all(said[job] != first[job] for job in waiting)
+    begin_epoch(desk)
+    core = desk.decider.state.core
+    assert {job: core.known(job).estimate_s for job in waiting} == pytest.approx(said, rel=0.03)
