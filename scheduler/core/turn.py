@@ -253,8 +253,8 @@ class Turn:
     def predict_anew(self, queued: QueuedJob, within: float) -> bool:
         """Ask the estimator again about a waiting job, as of now; its key is left to the policy.
 
-        False, and nothing changes, where the answer is the old one or within this ratio of it.
-        Otherwise why the job waits is recorded anew, with the new prediction.
+        False, and the job stays as it is, where the answer is the old one or within this ratio of
+        it. Otherwise why the job waits is recorded anew, with the new prediction.
         """
         return self._core.predict_anew(queued, self.now, within)
 
