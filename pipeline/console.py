@@ -95,12 +95,12 @@ _FIGURES: tuple[tuple[str, str, Callable[[float], str]], ...] = (
 )
 
 
-def table(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print policies and their key figures."""
+def table(title: str, rows: Sequence[Mapping[str, Any]], *, of: str = "policy") -> None:
+    """Print policies, or what else the rows are of, and their key figures."""
     from rich.table import Table
 
     out = Table(title=title, title_justify="left")
-    out.add_column("policy")
+    out.add_column(of)
     loops = len({row.get("loop") for row in rows}) > 1
     if loops:
         out.add_column("loop")
@@ -108,7 +108,7 @@ def table(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
         out.add_column(heading, justify="right")
     for row in rows:
         out.add_row(
-            str(row["policy"]),
+            str(row[of]),
             *([str(row["loop"])] if loops else []),
             *("-" if row.get(key) is None else show(row[key]) for key, _, show in _FIGURES),
         )

@@ -192,7 +192,7 @@ def compare(
         return
     _print(results)
     if points:
-        table("pellucid, from a short mean to a short tail", points)
+        table("pellucid, from a short mean to a short tail", points, of="ageing")
     _print_where(html, out, results)
 
 

@@ -14,7 +14,7 @@ from scheduler.core.plural import count
 from scheduler.explain.life import Event, Sharing
 from scheduler.explain.remarks import remarks
 from scheduler.explain.story import PRINCIPAL_REASONS, Story, sharing_words
-from scheduler.explain.terms import Breakdown, factor_of, reasons, seconds_of
+from scheduler.explain.terms import Breakdown, drawn, factor_of, reasons, seconds_of
 from scheduler.explain.words import (
     act,
     clock,
@@ -45,9 +45,8 @@ def show(story: Story, console: Console, *, codes: bool = False) -> None:
         console.print(f"[bold red]Contradiction:[/] {escape(problem)}")
     _show_waits(story, console, codes)
     _show_events(story, console, codes)
-    for breakdown in story.scores:
-        if breakdown.adds_up:
-            _show_score(breakdown, console)
+    for breakdown in drawn(story.scores):
+        _show_score(breakdown, console)
     for sharing in story.sharing:
         _show_sharing(sharing, console)
     section(console, "Estimate", [story.estimate])
@@ -139,7 +138,8 @@ def _show_score(breakdown: Breakdown, console: Console) -> None:
     end = seconds_of(breakdown.score)
     table.add_row("= the estimate", "", f"{breakdown.score:.4f}", duration(end))
     model = f"model {breakdown.bundle[:12]}" if breakdown.bundle else "model not named"
-    console.print(f"\n[bold]Why it was expected to take that long[/] ({escape(model)})")
+    told = f"Why it was expected to take {duration(end)}"
+    console.print(f"\n[bold]{told}[/] (as of {moment(breakdown.time)}, {escape(model)})")
     if breakdown.terms_known and (said := reasons(breakdown)):
         from_all = f"Every job starts at {duration(start)}; {said}. In full:"
         console.print(Padding(escape(from_all), (0, 0, 0, 2), expand=False))

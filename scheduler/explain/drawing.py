@@ -9,7 +9,7 @@ from scheduler.core.decisions import ANOTHER
 from scheduler.explain.life import Event, JobFacts, Sharing, Span
 from scheduler.explain.remarks import remarks
 from scheduler.explain.story import Story, sharing_words
-from scheduler.explain.terms import Waterfall, waterfall
+from scheduler.explain.terms import Waterfall, drawn, waterfall
 from scheduler.explain.words import duration, overtaken_words
 
 Remarked = tuple[Event, list[str]]
@@ -80,7 +80,7 @@ def view(
         why,
         tuple(timeline),
         tuple(item for item in _LEGEND if item[0] in present),
-        tuple(waterfall(b) for b in story.scores if b.adds_up),
+        tuple(waterfall(b) for b in drawn(story.scores)),
         told[:events],
         told[events:],
         tuple((pair, list(sharing_words(pair))) for pair in story.sharing),

@@ -147,9 +147,12 @@ def _side(excess: float) -> str:
 
 
 def _spread(d: Decision) -> str:
-    """How long those predicted alike ran, in words; "" where it was not recorded."""
+    """How long those predicted alike are taken to run, in words; "" where it was not recorded.
+
+    By the ended ones, and by a prior while these are few.
+    """
     given = dict(d.evidence)
     if "p10_s" not in given or "p90_s" not in given:
         return ""
     low, high = (duration(max(0.0, float(given[name]))) for name in ("p10_s", "p90_s"))
-    return f"eight in ten of those predicted so ran {low} to {high}"
+    return f"eight in ten of those predicted so are expected to run {low} to {high}"

@@ -149,6 +149,15 @@ def breakdowns(
     return [_breakdown(same, bundles) for same in groups.values()]
 
 
+def drawn(found: Sequence[Breakdown]) -> list[Breakdown]:
+    """Those that are shown term by term: the first prediction, and the last where there is another.
+
+    A job that waits for days may be predicted anew every hour.
+    """
+    sound = [breakdown for breakdown in found if breakdown.adds_up]
+    return sound if len(sound) <= 2 else [sound[0], sound[-1]]
+
+
 def _breakdown(same: list[Decision], bundles: Mapping[str, Mapping[str, Any]]) -> Breakdown:
     scores = [d.score for d in same if d.score is not None]
     score = scores[0]

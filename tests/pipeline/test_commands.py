@@ -104,6 +104,14 @@ def test_compare_shows_the_knob_from_mean_to_tail(trace: Path) -> None:
     assert list(points) == [0.0, 0.01, 0.05, 0.3, 1.0]
     (own,) = result["policies"]
     assert points[0.05]["avg_jct_s"] == own["avg_jct_s_mean"], "the default, with what else was set"
+    done = pellucid(
+        "compare", "--trace", trace, "--cluster", CLUSTER, "--policies", "pellucid", "--pareto",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    shown = done.stdout.split("from a short mean to a short tail")[1]
+    assert [line.split()[1] for line in shown.splitlines() if " closed " in line] == [
+        "0.0", "0.01", "0.05", "0.3", "1.0"
+    ]  # fmt: skip
     refused = pellucid("compare", "--workload", "pollux:nowhere.csv", "--pareto")
     assert refused.returncode == 2
 
