@@ -9,6 +9,7 @@ from features.schema import State
 from scheduler.core.decisions import Action, Decision
 from scheduler.core.estimates import Estimate, Estimator, HistoriesEstimator
 from scheduler.explain.whatif.memory import Memory
+from scheduler.policies.pellucid.policy import Pellucid
 from scheduler.testing.builders import (
     Desk,
     Sample,
@@ -100,8 +101,14 @@ def test_what_was_submitted_later_tells_nothing() -> None:
         if "retry" in holders:
             break
         desk.end(*holders, now=3 * HOUR + at)
-    desk.end("retry", now=4 * HOUR)
-    assert not {job for job in waits(desk.wake(9 * HOUR)) if job.startswith("slow")}
+    queue = desk.core.queues["vc"]
+    before = {one.job.job_id: one.estimate_s for one in queue if one.job.user == "slow"}
+    assert before
+    desk.end("retry", now=4 * HOUR)  # what is known of `slow` is another: the mean of one more
+    desk.wake(9 * HOUR)
+    after = {one.job.job_id: one.estimate_s for one in queue if one.job.user == "slow"}
+    assert len(after) == 9, "one of them started"
+    assert after.items() <= before.items()
 
 
 def test_a_job_past_its_bound_keeps_its_place() -> None:
@@ -166,3 +173,21 @@ def test_a_profile_stays_a_profile() -> None:
     desk.wake(2 * HOUR)
     assert queued.estimate_s != 600.0
     assert queued.profile is profile
+
+
+def test_what_became_of_a_job_is_counted_with_its_last_prediction(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    desk = a_desk()
+    burst(desk)
+    desk.wake(HOUR)
+    policy = desk.core.policy
+    assert isinstance(policy, Pellucid)
+    learned: list[tuple[float, float]] = []
+    monkeypatch.setattr(policy.distribution, "learn", lambda *pair: learned.append(pair))
+    desk.end("first", now=2 * HOUR)
+    assert list(desk.cluster.runs) == ["fast0"]
+    predicted_s = desk.core.known("fast0").estimate_s
+    assert predicted_s != 600.0
+    desk.end("fast0", now=2 * HOUR + 7)
+    assert learned[-1] == (predicted_s, 7.0)
