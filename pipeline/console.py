@@ -82,6 +82,7 @@ def step(text: str, quiet: bool) -> Iterator[None]:
 # figure, heading with its unit, how to print it
 _FIGURES: tuple[tuple[str, str, Callable[[float], str]], ...] = (
     ("avg_jct_s", "mean JCT, s", "{:,.0f}".format),
+    ("avg_jct_se_s", "std. error", "{:,.0f}".format),
     ("avg_queue_s", "mean wait, s", "{:,.0f}".format),
     ("p99_queue_s", "p99 wait, s", "{:,.0f}".format),
     ("p999_queue_s", "p99.9 wait, s", "{:,.0f}".format),
@@ -96,7 +97,7 @@ _FIGURES: tuple[tuple[str, str, Callable[[float], str]], ...] = (
 
 
 def table(title: str, rows: Sequence[Mapping[str, Any]], *, of: str = "policy") -> None:
-    """Print policies, or what else the rows are of, and their key figures."""
+    """Print policies, or what else the rows are of, and their key figures: those that any has."""
     from rich.table import Table
 
     out = Table(title=title, title_justify="left")
@@ -104,14 +105,15 @@ def table(title: str, rows: Sequence[Mapping[str, Any]], *, of: str = "policy") 
     loops = len({row.get("loop") for row in rows}) > 1
     if loops:
         out.add_column("loop")
-    for _, heading, _ in _FIGURES:
+    cells = {
+        heading: ["-" if row.get(key) is None else show(row[key]) for row in rows]
+        for key, heading, show in _FIGURES
+        if any(row.get(key) is not None for row in rows)
+    }
+    for heading in cells:
         out.add_column(heading, justify="right")
-    for row in rows:
-        out.add_row(
-            str(row[of]),
-            *([str(row["loop"])] if loops else []),
-            *("-" if row.get(key) is None else show(row[key]) for key, _, show in _FIGURES),
-        )
+    for row, figures in zip(rows, zip(*cells.values(), strict=True), strict=True):
+        out.add_row(str(row[of]), *([str(row["loop"])] if loops else []), *figures)
     _print(out)
 
 

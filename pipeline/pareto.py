@@ -16,7 +16,8 @@ Loops = Callable[[Mapping[str, Any]], Sequence[Callable[[int], runs.World]]]
 def curve(
     loops: Loops, settings: Mapping[str, Mapping[str, Any]], seeds: Sequence[int], where: str
 ) -> list[dict[str, Any]]:
-    """A row for each value and loop: mean JCT, p99 wait and longest wait of a wide job, seconds.
+    """A row for each value and loop: mean JCT and its standard error, p99 wait and longest wait of a
+    wide job, seconds.
 
     Args:
         loops: the worlds of a seed, one a loop, for settings by policy.
@@ -30,5 +31,6 @@ def curve(
             found = runs.compare(world, [POLICY], seeds, where=where)
             row = found["policies"][0]
             figures = {name: row.get(f"{name}_mean", row.get(name)) for name in FIGURES}
+            figures["avg_jct_se_s"] = row["avg_jct_se_s"]
             rows.append({KNOB: value, "loop": found["loop"], **figures})
     return rows

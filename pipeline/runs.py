@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from math import isfinite
+from math import isfinite, sqrt
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -253,6 +253,8 @@ def _aggregate(policy: str, rows: list[Figures]) -> Figures:
         values = np.array([row[key] for row in rows], dtype=float)
         out[f"{key}_mean"] = float(values.mean())
         out[f"{key}_sd"] = float(values.std(ddof=1)) if len(values) > 1 else 0.0
+    several = len(rows) > 1
+    out["avg_jct_se_s"] = out["avg_jct_s_sd"] / sqrt(len(rows)) if several else None
     return out
 
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 from shutil import copytree
+from statistics import mean, stdev
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -90,6 +91,25 @@ def test_compare_prints_means_and_pairs(trace: Path) -> None:
     result = json.loads(done.stdout)
     assert {row["policy"] for row in result["policies"]} == {"fifo", "srtf"}
     assert result["paired"][0]["avg_jct_s_difference_mean"] > 0, "SRTF beats FIFO"
+
+
+def test_compare_shows_the_standard_error_of_each_mean(trace: Path) -> None:
+    given = ("compare", "--trace", trace, "--cluster", CLUSTER, "--policies", "fifo",
+             "--loop", "open", "--seeds", "3")  # fmt: skip
+    (row,) = json.loads(pellucid(*given, "--json").stdout)["policies"]
+    each = [
+        json.loads(pellucid(*given[:-2], "--first-seed", seed, "--json").stdout)["policies"][0]
+        for seed in "012"
+    ]
+    jct_s = [one["avg_jct_s_mean"] for one in each]
+    error_s = stdev(jct_s) / math.sqrt(3)
+    assert (row["avg_jct_s_mean"], row["avg_jct_se_s"]) == pytest.approx((mean(jct_s), error_s))
+    assert error_s > 1
+    (shown,) = (line for line in pellucid(*given).stdout.splitlines() if "fifo" in line)
+    assert [cell.strip() for cell in shown.split("│")[2:4]] == [
+        f"{mean(jct_s):,.0f}", f"{error_s:,.0f}"
+    ]  # fmt: skip
+    assert "std. error" not in pellucid(*given[:-2]).stdout, "of one run there is none"
 
 
 def test_compare_shows_the_knob_from_mean_to_tail(trace: Path) -> None:
