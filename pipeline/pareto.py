@@ -16,8 +16,8 @@ Loops = Callable[[Mapping[str, Any]], Sequence[Callable[[int], runs.World]]]
 def curve(
     loops: Loops, settings: Mapping[str, Mapping[str, Any]], seeds: Sequence[int], where: str
 ) -> list[dict[str, Any]]:
-    """A row for each value and loop: mean JCT and its standard error, p99 wait and longest wait of a
-    wide job, seconds.
+    """A row for each value and loop: mean JCT and its standard error, p99 wait and longest wait
+    of a wide job, seconds.
 
     Args:
         loops: the worlds of a seed, one a loop, for settings by policy.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from math import exp, isfinite, log1p
+from math import exp, log1p
 
 from features.job import Job
 from features.schema import State
@@ -27,6 +27,7 @@ from scheduler.simulation.work import Workload
 Make = Callable[[], Estimator]
 UNKNOWN_S = 600.0  # of a job about which a rule knows nothing yet
 UNLIMITED_S = 7 * 86_400.0  # of a job without a time limit, where others have one
+LONGEST_S = 1e9  # that a constant may be: 32 years
 OLD_NAMES = {"oracle": "truth", "gpus": f"constant:{UNKNOWN_S:.0f}", "histories": "own"}
 
 
@@ -53,7 +54,10 @@ def chosen(
     name = OLD_NAMES.get(name or default, name or default)
     make = _constant(name) if name.startswith("constant:") else offered.get(name)
     if make is None:
-        raise TrackError(f"--durations {name}: use one of {', '.join(offered)} or constant:SECONDS")
+        why = " (no job of this trace has a time limit)" if name == TimeLimit.name else ""
+        raise TrackError(
+            f"--durations {name}: use one of {', '.join(offered)} or constant:SECONDS{why}"
+        )
 
     def estimator(policy: Policy) -> Estimator:
         if not policy.estimates:
@@ -69,8 +73,10 @@ def _constant(name: str) -> Make:
         seconds = float(text)
     except ValueError:
         seconds = -1.0
-    if not (isfinite(seconds) and seconds >= 0):
-        raise TrackError(f"--durations {name}: after the colon goes a number of seconds")
+    if not 0 <= seconds <= LONGEST_S:
+        raise TrackError(
+            f"--durations {name}: after the colon goes a number of seconds, at most {LONGEST_S:g}"
+        )
     return lambda: ConstantEstimator(seconds)
 
 

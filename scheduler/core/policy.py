@@ -135,6 +135,10 @@ class Policy:
         if self.estimates:
             estimate = estimator.enqueued(queued.job, now)
             queued.estimate_s, queued.score = estimate.seconds, estimate.score
+        self.rank(queued, now)
+
+    def rank(self, queued: QueuedJob, now: float) -> None:
+        """Set a job's key. Raises PolicyViolation where it is no number."""
         key = self.key(queued, now)
         try:
             queued.key = key if isinstance(key, int | float) else float(key)  # NumPy's, for JSON

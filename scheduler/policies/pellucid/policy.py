@@ -181,7 +181,7 @@ class Pellucid(Policy):
         if self._orders() != before._orders():
             for queued in here:
                 self.fairness.withdraw(queued)
-                queued.key = self.key(queued, now)
+                self.rank(queued, now)
         if self._places() == before._places():
             starving = {queued.job.job_id for queued in here if is_starving(queued)}
             for vc, held in before.reservations.items():
@@ -254,12 +254,12 @@ class Pellucid(Policy):
                 continue
             assert queued.estimate_s is not None
             assert before_s is not None
+            self.rank(queued, turn.now)
             self._estimates[queued.job.job_id] = queued.estimate_s
             queued.evidence = (
                 *self.distribution.described(queued.estimate_s),
                 ("predicted_before_s", before_s),
             )
-            queued.key = self.key(queued, turn.now)
             moved = True
         if moved:
             turn.queue.replace(list(turn.queue))

@@ -77,8 +77,16 @@ def test_older_names_still_mean_the_same() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["guess", "constant:", "constant:-1", "constant:nan", "slurm-limit"]
+    ("name", "why"),
+    [
+        ("guess", "use one of"),
+        ("constant:", "a number of seconds"),
+        ("constant:-1", "a number of seconds"),
+        ("constant:nan", "a number of seconds"),
+        ("constant:1e99", "at most 1e"),
+        ("slurm-limit", "no job of this trace has a time limit"),
+    ],
 )
-def test_what_is_not_offered_is_refused_in_one_line(name: str) -> None:
-    with pytest.raises(TrackError, match=f"--durations {name}"):
+def test_what_is_not_offered_is_refused_in_one_line(name: str, why: str) -> None:
+    with pytest.raises(TrackError, match=f"--durations {name}: .*{why}"):
         chosen(name, offered())

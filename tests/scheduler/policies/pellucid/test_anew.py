@@ -8,6 +8,7 @@ from features.job import Job, Profile
 from features.schema import State
 from scheduler.core.decisions import Action, Decision
 from scheduler.core.estimates import Estimate, Estimator, HistoriesEstimator
+from scheduler.core.rules import PolicyViolation
 from scheduler.explain.whatif.memory import Memory
 from scheduler.policies.pellucid.policy import Pellucid
 from scheduler.testing.builders import (
@@ -133,6 +134,20 @@ def test_who_remembers_predictions_hears_of_the_new_one() -> None:
     past = memory.of("slow3")
     assert past is not None
     assert past.predicted_s == desk.core.known("slow3").estimate_s == pytest.approx(45_300.0)
+
+
+class Forgetful(UserMeans):
+    """Answers once, and then with what is no number."""
+
+    def estimate(self, job: Job, now: float) -> Estimate:
+        return Estimate(float("nan")) if now else super().estimate(job, now)
+
+
+def test_what_is_no_number_is_refused_when_asked_again_too() -> None:
+    desk = a_desk(estimator=Forgetful())
+    burst(desk)
+    with pytest.raises(PolicyViolation, match=r"the key of job .* is nan, not a number"):
+        desk.wake(2 * HOUR)
 
 
 class Recorded(HistoriesEstimator):
