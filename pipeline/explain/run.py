@@ -11,9 +11,10 @@ Only the rows asked for are read: filters go down to the Parquet row groups.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from functools import cached_property
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from rapidfuzz import process
 from rapidfuzz.distance import JaroWinkler
 
 from scheduler.core.decisions import Action, Decision, Reason, Score
-from scheduler.explain.life import JobFacts
+from scheduler.explain.life import Held, JobFacts, aside_of, life, waits_for_gpus, within
 from scheduler.explain.story import Story, build_story
 from scheduler.explain.words import overtaking
 
@@ -140,6 +141,32 @@ class RunFolder:
                 by[why] = by.get(why, 0) + 1
         return by
 
+    def held(self, job: JobFacts, spells: Sequence[tuple[float, float]]) -> list[Held]:
+        """Jobs of its virtual cluster that had GPUs, alone or with another, in the spells of a
+        job's wait; those of most GPU-time first."""
+        if not spells:
+            return []
+        mine = pc.field("vc") == job.vc
+        moved = pc.field("action").isin([a.value for a in (*_GIVES, Action.PREEMPT)])
+        before = pc.field("time") < pa.scalar(_ms(spells[-1][1]), _TIME)
+        rows = self.table(DECISIONS, ["seq", "time", "action", "job_id"], mine & moved & before)
+        runs: dict[str, list[tuple[float, float]]] = {}
+        for row in seconds(rows).sort_by("seq").to_pylist():
+            had = runs.setdefault(row["job_id"], [])
+            if Action(row["action"]) in _GIVES:
+                had.append((row["time"], inf))
+            elif had:
+                had[-1] = (had[-1][0], row["time"])
+        found = []
+        columns = ["job_id", "gpus", "end_time", "estimate_s", "ran_s"]
+        for row in seconds(self.table(JOBS, columns, mine)).to_pylist():
+            end = inf if row["end_time"] is None else row["end_time"]
+            waited = sum(within(spells, a, min(b, end)) for a, b in runs.get(row["job_id"], ()))
+            if waited and row["job_id"] != job.job_id:
+                ran_s = None if row["end_time"] is None else row["ran_s"]
+                found.append(Held(row["job_id"], row["gpus"], waited, row["estimate_s"], ran_s))
+        return sorted(found, key=lambda one: -one.gpus * one.seconds)
+
     def _decisions(self, rows: pa.Table) -> list[Decision]:
         try:
             return [_decision(row) for row in seconds(rows).to_pylist()]
@@ -160,6 +187,7 @@ def tell(run: RunFolder, job_id: str) -> Story:
     own, joined = run.decisions(job_id)
     beside = {d.partner for d in own if d.partner} | {d.job_id for d in joined}
     blockers = {d.blocker for d in own if d.blocker}
+    spells = waits_for_gpus(life(job, own[aside_of(own) :]))
     return build_story(
         job,
         own,
@@ -168,6 +196,7 @@ def tell(run: RunFolder, job_id: str) -> Story:
         ends=run.ends(beside),
         order_values=run.order_values(blockers | {job_id}) if blockers else {},
         policy=str(run.summary.get("policy", "")),
+        held=run.held(job, spells),
         overtaken=run.overtaken(job),
     )
 
@@ -200,6 +229,7 @@ def read_parquet(path: Path, columns: list[str], where: pc.Expression | None = N
         raise RunError(f"{path} cannot be read: {first}") from None
 
 
+_GIVES = (Action.START, Action.PACK)  # GPUs, until the job ends or is preempted
 _TIME = pa.timestamp("ms", tz="UTC")
 
 

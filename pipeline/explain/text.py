@@ -13,7 +13,7 @@ from rich.table import Table
 from scheduler.core.plural import count
 from scheduler.explain.life import Event, Sharing
 from scheduler.explain.remarks import remarks
-from scheduler.explain.story import PRINCIPAL_REASONS, Story, sharing_words
+from scheduler.explain.story import PRINCIPAL_REASONS, Story, held_words, sharing_words
 from scheduler.explain.terms import Breakdown, drawn, factor_of, reasons, seconds_of
 from scheduler.explain.words import (
     act,
@@ -97,7 +97,8 @@ def _show_waits(story: Story, console: Console, codes: bool) -> None:
         table.add_row(count(len(others), "more reason"), duration(seconds), "", "", "")
     console.print("\n[bold]What it waited for[/]")
     console.print(Padding(table, (0, 0, 0, 2), expand=False))
-    for line in filter(None, (overtaken_words(story.overtaken), *story.foil)):
+    told = (*held_words(story.held), overtaken_words(story.overtaken), *story.foil)
+    for line in filter(None, told):
         console.print(Padding(escape(line), (0, 0, 0, 2), expand=False))
 
 
@@ -175,6 +176,9 @@ def as_plain(story: Story) -> dict[str, Any]:
                 "next_step": w.next_step or None,
             }
             for w in story.waits
+        ],
+        "held": [
+            {name: getattr(one, name) for name in one.__dataclass_fields__} for one in story.held
         ],
         "overtaken": dict(story.overtaken),
         "why_after": list(story.foil),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from scheduler.core.decisions import ANOTHER
 from scheduler.explain.life import Event, JobFacts, Sharing, Span
 from scheduler.explain.remarks import remarks
-from scheduler.explain.story import Story, sharing_words
+from scheduler.explain.story import Story, held_words, sharing_words
 from scheduler.explain.terms import Waterfall, drawn, waterfall
 from scheduler.explain.words import duration, overtaken_words
 
@@ -45,6 +45,7 @@ class StoryView:
     first: tuple[Remarked, ...]
     hidden: tuple[Remarked, ...]
     sharing: tuple[tuple[Sharing, list[str]], ...]
+    held: tuple[str, ...]
     overtaken: str
     codes: bool = False
 
@@ -84,6 +85,7 @@ def view(
         told[:events],
         told[events:],
         tuple((pair, list(sharing_words(pair))) for pair in story.sharing),
+        tuple(held_words(story.held)),
         overtaken_words(story.overtaken),
         codes,
     )

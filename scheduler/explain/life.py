@@ -127,6 +127,22 @@ class Sharing:
     tree_path: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Another job that had GPUs of the same virtual cluster while this one waited for some.
+
+    Attributes:
+        seconds: of the wait, that it had them.
+        estimate_s, ran_s: as it was predicted, and as it turned out; None: not known.
+    """
+
+    job_id: str
+    gpus: int
+    seconds: float
+    estimate_s: float | None
+    ran_s: float | None
+
+
 _OPENS = {
     Action.WAIT: Phase.WAITING,
     Action.PREEMPT: Phase.WAITING,
@@ -206,6 +222,22 @@ def waits_of(spans: Sequence[Span], decisions: Sequence[Decision]) -> list[Wait]
             )
         )
     return sorted(waits, key=lambda w: -w.seconds)
+
+
+def waits_for_gpus(spans: Sequence[Span]) -> list[tuple[float, float]]:
+    """From when to when it waited for GPUs of its virtual cluster, not to be profiled."""
+    return [
+        (s.start, s.end)
+        for s in spans
+        if s.phase is Phase.WAITING
+        and s.reason is not Reason.AWAITING_PROFILE
+        and s.end is not None
+    ]
+
+
+def within(spells: Sequence[tuple[float, float]], start: float, end: float) -> float:
+    """Seconds of the spells that lie between two times."""
+    return sum(max(0.0, min(end, b) - max(start, a)) for a, b in spells)
 
 
 def sharing_of(

@@ -10,6 +10,7 @@ from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.plural import count
 from scheduler.explain.life import (
     Event,
+    Held,
     JobFacts,
     Phase,
     Sharing,
@@ -31,6 +32,7 @@ from scheduler.explain.words import (
 )
 
 PRINCIPAL_REASONS = 4
+HOLDERS = 4  # that are named
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,7 @@ class Story:
         policy: that took the decisions; "" when not recorded.
         headline: the story in a sentence or two.
         waits: reasons, the longest first. Their seconds sum to the waiting time.
+        held: jobs that had GPUs while it waited for some, those of most GPU-time first.
         overtaken: later jobs that were given GPUs first, counted by why they could.
         foil: why the jobs in front went first.
         checked, worst_gap: decisions whose score was added up, and the largest gap found.
@@ -56,6 +59,7 @@ class Story:
     waits: tuple[Wait, ...]
     sharing: tuple[Sharing, ...]
     scores: tuple[Breakdown, ...]
+    held: tuple[Held, ...]
     overtaken: Mapping[str, int]
     foil: tuple[str, ...]
     ending: tuple[str, ...]
@@ -80,6 +84,7 @@ def build_story(
     ends: Mapping[str, float | None] | None = None,
     order_values: Mapping[str, float] | None = None,
     policy: str = "",
+    held: Sequence[Held] = (),
     overtaken: Mapping[str, int] | None = None,
     until: float | None = None,
 ) -> Story:
@@ -92,6 +97,7 @@ def build_story(
         bundles: names of the terms of each bundle.
         ends: end times of the jobs it shared GPUs with.
         order_values: what the queue ordered it and its blockers by.
+        held: jobs that had GPUs while it waited for some, those of most GPU-time first.
         overtaken: later jobs that were given GPUs first, by why (`words.overtaking`).
         until: now, where the story goes on; None: the record is complete.
     """
@@ -112,6 +118,7 @@ def build_story(
         waits=tuple(waits),
         sharing=tuple(sharing),
         scores=tuple(scores),
+        held=tuple(held),
         overtaken=overtaken or {},
         foil=tuple(_foil(job, main, spans, order_values or {})),
         ending=tuple(_ending(job)),
@@ -140,6 +147,22 @@ def sharing_words(sharing: Sharing) -> Iterator[str]:
         yield "No speeds were predicted for the pair."
 
 
+def held_words(held: Sequence[Held]) -> Iterator[str]:
+    """Who had the GPUs while a job waited, those of most GPU-time by name."""
+    for one in held[:HOLDERS]:
+        known = [
+            f"{word} {duration(seconds)}"
+            for word, seconds in (("predicted", one.estimate_s), ("ran", one.ran_s))
+            if seconds is not None
+        ]
+        told = f" ({', '.join(known)})" if known else ""
+        gpus = count(one.gpus, "GPU")
+        yield f"Meanwhile job {one.job_id} had {gpus} for {duration(one.seconds)}{told}."
+    if len(held) > HOLDERS:
+        more = count(len(held) - HOLDERS, "more job")
+        yield f"{more} of its virtual cluster had GPUs for some of that time."
+
+
 def _headline(
     job: JobFacts, spans: Sequence[Span], waits: Sequence[Wait], sharing: Sequence[Sharing]
 ) -> str:
@@ -152,8 +175,10 @@ def _headline(
         text = f"{who} waits" if still and not waited else f"{who} waited {duration(waited)}"
         if waits[0].share < 0.995 and waited:
             text += f", {percent(waits[0].share)} of it"
-        several = f", as the longest of {waits[0].spells} such waits began"
-        text += f" because{several if waits[0].spells > 1 else ''}: {waits[0].sentence}."
+        longest = "the longest of " if waits[0].spells > 1 else ""
+        which = f"{longest}{waits[0].spells} such waits" if longest else "it"
+        began = f", as {which} began" if not still else ""
+        text += f" because{began}: {waits[0].sentence}."
     else:
         text = f"{who} did not have to wait."
     if job.end_time is None:

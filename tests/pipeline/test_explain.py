@@ -11,6 +11,7 @@ from io import StringIO
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 import typer
@@ -31,6 +32,7 @@ from pipeline.report.page import page
 from pipeline.traces.synthetic import generate as synthetic
 from pipeline.worlds import open_scenario
 from scheduler.core.decisions import Action, Decision, Reason, Score
+from scheduler.core.plural import count
 from scheduler.explain.drawing import view
 from scheduler.explain.life import JobFacts, Phase, placement_of
 from scheduler.explain.remarks import remarks
@@ -122,6 +124,55 @@ def test_a_simulated_life_is_covered(small: Path, policy: str) -> None:
         assert sums[Phase.PROFILING] == pytest.approx(job.profile_s, abs=0.02)
         assert story.waited_s == pytest.approx(sums[Phase.WAITING])
         assert sum(w.share for w in story.waits) == pytest.approx(1.0 if story.waits else 0.0)
+
+
+@pytest.mark.parametrize("policy", ["fifo", "srtf", "lucid", "pellucid"])
+def test_who_had_gpus_is_as_long_as_each_ran(small: Path, policy: str) -> None:
+    run = RunFolder(small / policy)
+    for job_id in run.table("jobs.parquet", ["job_id"])["job_id"].to_pylist()[::200]:
+        job = run.job(job_id)
+        ever = run.held(job, [(0.0, 1e11)])
+        jobs = run.table("jobs.parquet", ["job_id", "vc", "ran_s"]).to_pylist()
+        ran = {row["job_id"]: row["ran_s"] for row in jobs if row["vc"] == job.vc and row["ran_s"]}
+        ran.pop(job_id, None)
+        assert {one.job_id: one.seconds for one in ever} == pytest.approx(ran, abs=0.02)
+
+
+def test_who_had_gpus_while_it_waited_is_told(small: Path) -> None:
+    run = RunFolder(small / "fifo")
+    table = seconds(
+        run.table("jobs.parquet", ["job_id", "vc", "queue_s", "start_time", "end_time"])
+    )
+    rows = table.to_pylist()
+    mine = max(rows, key=lambda row: row["queue_s"])
+    story = tell(run, mine["job_id"])
+    submitted, started = story.job.submit_time, mine["start_time"]
+    expected = {}
+    for row in rows:
+        had_s = min(row["end_time"], started) - max(row["start_time"], submitted)
+        if row["vc"] == mine["vc"] and row["job_id"] != mine["job_id"] and had_s > 0:
+            expected[row["job_id"]] = had_s
+    assert {one.job_id: one.seconds for one in story.held} == pytest.approx(expected, abs=0.02)
+    by_gpu_time = [one.gpus * one.seconds for one in story.held]
+    assert by_gpu_time == sorted(by_gpu_time, reverse=True)
+    first = story.held[0]
+    sentence = f"Meanwhile job {first.job_id} had {count(first.gpus, 'GPU')} for"
+    for shown in (told(story), drawn(story)):
+        assert sentence in " ".join(shown.split())
+    assert as_plain(story)["held"][0]["job_id"] == first.job_id
+
+
+def test_who_had_gpus_while_it_was_to_be_profiled_kept_it_from_nothing(small: Path) -> None:
+    run = RunFolder(small / "lucid")
+    table = run.table("decisions.parquet", ["job_id"], pc.field("reason") == "AwaitingProfile")
+    ids = sorted(set(table["job_id"].to_pylist()))
+    assert len(ids) > 10
+    for story in (tell(run, job_id) for job_id in ids[:40]):
+        waited = [s for s in story.spans if s.phase is Phase.WAITING and s.seconds]
+        busy_s = sum(s.seconds for s in waited if s.reason is not Reason.AWAITING_PROFILE)
+        assert all(0 < one.seconds <= busy_s + 0.01 for one in story.held)
+        if not busy_s:
+            assert not story.held
 
 
 def test_scores_of_a_simulated_run_add_up(small: Path) -> None:
@@ -335,7 +386,7 @@ def test_a_story_in_numbers() -> None:
 def test_a_story_in_words() -> None:
     text = told(a_waiter())
     for expected in (
-        "waited 20 min, 75 % of it because: needs 4 GPUs, 1 of 8 is free",
+        "waited 20 min, 75 % of it because, as it began: needs 4 GPUs, 1 of 8 is free",
         "number 3 in line, behind job b",
         "node 7: GPUs 1-4",
         "this user's last job",
@@ -572,7 +623,9 @@ def test_a_short_wait_is_a_wait_and_one_without_end_too() -> None:
     ended = a_job(end_time=1500.4, jct_s=500.4, queue_s=0.4, ran_s=500.0, profile_s=0.0)
     story = build_story(ended, [wait, start])
     assert story.waits
-    assert story.headline.startswith("Job j (4 GPUs, research) waited 0.4 s because: needs 4 GPUs")
+    assert story.headline.startswith(
+        "Job j (4 GPUs, research) waited 0.4 s because, as it began: needs 4 GPUs"
+    )
     story = build_story(a_job(), [wait])
     assert story.waits
     assert "did not have to wait" not in story.headline
