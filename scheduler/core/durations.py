@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from math import ceil, exp, log1p
@@ -110,9 +110,12 @@ class DurationDistribution:
 
     def quantile_s(self, predicted_s: float, level: float) -> float:
         """Seconds that a share `level` of the jobs predicted at `predicted_s` do not exceed."""
-        grid = self._range(predicted_s).grid
-        ratio = grid[min(ceil(level * len(grid)), len(grid)) - 1]
-        return max((1.0 + predicted_s) * ratio - 1.0, 0.0)
+        return _scaled(predicted_s, _at(self._range(predicted_s).grid, level))
+
+    def quantile_at(self, level: float) -> Callable[[float], float]:
+        """`quantile_s` at one level, for many predictions: true until a distribution changes."""
+        ratios = [_at(one.grid, level) for one in self._ranges]
+        return lambda predicted_s: _scaled(predicted_s, ratios[bisect_right(EDGES_S, predicted_s)])
 
     def exceeds(self, predicted_s: float, longer_s: float) -> float:
         """Share of the jobs predicted at `predicted_s` that run for more than `longer_s`."""
@@ -184,3 +187,12 @@ def at_level(quantiles: Quantiles, level: float) -> float:
         return quantiles[-1]
     share = max(0.0, place - low)
     return quantiles[low] * (1.0 - share) + quantiles[low + 1] * share
+
+
+def _at(grid: Sequence[float], level: float) -> float:
+    """The ratio that a share `level` of a grid does not exceed."""
+    return grid[min(ceil(level * len(grid)), len(grid)) - 1]
+
+
+def _scaled(predicted_s: float, ratio: float) -> float:
+    return max((1.0 + predicted_s) * ratio - 1.0, 0.0)

@@ -37,7 +37,7 @@ class Backfill:
     ):
         self._turn = turn
         self._kept = kept
-        self._distribution = distribution
+        self._likely_s = distribution.quantile_at(QUANTILE)
         self._too_many: set[int] = set()  # GPU counts that did not fit
         masks = dict(kept)
         there = (run for run in before if _is_on(masks, run))
@@ -48,8 +48,9 @@ class Backfill:
         if queued.job.gpus in self._too_many:
             return False
         assert queued.estimate_s is not None
-        likely_s = self._distribution.quantile_s(queued.estimate_s, QUANTILE)
-        return min(likely_s, queued.job.time_limit_s or likely_s) <= self._within_s
+        if self._likely_s(queued.estimate_s) <= self._within_s:
+            return True
+        return 0.0 < (queued.job.time_limit_s or 0.0) <= self._within_s
 
     def start(self, queued: QueuedJob) -> bool:
         """Start a job with the help of reserved GPUs, where it fits."""

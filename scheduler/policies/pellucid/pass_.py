@@ -90,6 +90,7 @@ class Pass:
         self._refusal: Reason | None = None  # why the job at hand was not packed
         self._too_many: set[int] = set()  # GPU counts that did not fit; nothing is freed meanwhile
         self._choosy: tuple[QueuedJob, Evidence] | None = None  # refused what was free, and why
+        self._partners: dict[int, bool] = {}  # by GPUs: somebody alone on as many
         self._fits_without: dict[int, bool] = {}  # by GPUs: would fit were nothing reserved
         self._passed_over = False  # somebody before waits for reserved GPUs already
 
@@ -113,7 +114,9 @@ class Pass:
             turn.queue, self._as_before(), self._all_as_before, but=self.holder
         ):
             self._refusal = None
-            if not any(move(queued) for move in self.moves):
+            if any(move(queued) for move in self.moves):
+                self._partners.clear()
+            else:
                 self.wait(queued)
         if not policy.borrows:  # else others may free or take GPUs that could be borrowed
             self.memo.end(turn.pool)
@@ -126,16 +129,18 @@ class Pass:
 
         Asked of every job of a long queue: what is the same for all of them is looked up once.
         """
-        memo, pays_to_profile = self.memo, self.pays_to_profile
+        memo, pays_to_profile, partners = self.memo, self.pays_to_profile, self._partners
         alone, backfill = self.turn.alone, self.open
 
         def as_before(queued: QueuedJob) -> bool:
             if not queued.job.share or (backfill is not None and backfill.admits(queued)):
                 return False
-            if queued.likely is not None:
+            if queued.profile is not None or queued.usual is not None:  # `likely`, at less cost
                 memo.searchable = True
-                nobody = queued.considered is None and not alone(queued.job.gpus)
-                waits = nobody or self.searches <= 0
+                gpus = queued.job.gpus
+                if gpus not in partners:
+                    partners[gpus] = bool(alone(gpus))
+                waits = (queued.considered is None and not partners[gpus]) or self.searches <= 0
             else:
                 waits = not (self._profiles and pays_to_profile(queued))
             if waits and queued.reason is Reason.RESERVED_FOR_STARVING_JOB:
