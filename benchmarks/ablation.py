@@ -102,7 +102,6 @@ PEERS: dict[str, Row] = {  # none of them borrows
     "fifo-skip": Row("fifo-skip", isolated=True),
     "tiresias (preempts)": Row("tiresias", isolated=True),
     "lucid": Row("lucid", isolated=True),
-    "lucid, running jobs watched": Row("lucid", isolated=True, watches=True),
     "lucid, profiling only who waits, others watched": Row(
         "lucid", isolated=True, watches=True, waiting=True
     ),
