@@ -254,12 +254,12 @@ class Pellucid(Policy):
                 continue
             assert queued.estimate_s is not None
             assert before_s is not None
-            self.rank(queued, turn.now)
             self._estimates[queued.job.job_id] = queued.estimate_s
             queued.evidence = (
                 *self.distribution.described(queued.estimate_s),
                 ("predicted_before_s", before_s),
             )
+            self.rank(queued, turn.now)  # after it: what fairness adds is evidence, too
             moved = True
         if moved:
             turn.queue.replace(list(turn.queue))

@@ -136,6 +136,18 @@ def test_who_remembers_predictions_hears_of_the_new_one() -> None:
     assert past.predicted_s == desk.core.known("slow3").estimate_s == pytest.approx(45_300.0)
 
 
+def test_terms_of_fairness_are_told_with_the_new_prediction() -> None:
+    policy = pellucid(predict_again_s=HOUR, max_wait_s=1e9, overload=1000.0, fairness={"weight": 1})
+    desk = Desk(policy, cluster_of(), UserMeans())
+    desk.submit(a_job("first", gpus=8, user="slow", for_=1e9))
+    burst(desk)
+    told = waits(desk.wake(2 * HOUR))["slow3"]
+    terms = dict(told.evidence)
+    assert terms["predicted_before_s"] != told.estimate_s
+    assert terms["fairness_s"] > 0
+    assert terms["share_excess"] > 0
+
+
 class Forgetful(UserMeans):
     """Answers once, and then with what is no number."""
 
