@@ -107,6 +107,11 @@ def _run(
         "left_out": scenario.workload.left_out,
         "notes": scenario.notes_on(policy),
     }
+    if not_over := figures["jobs"] - figures["ended"] - figures["refused"]:
+        figures["notes"].append(
+            f"{policy}: {not_over:,} of {figures['jobs']:,} jobs were not over when the run ended, "
+            "and are in no average."
+        )
     if out is not None:
         write_table(out / "jobs.parquet", job_table(outcome.jobs))
         write_json(out / "bundles.json", described(estimator))

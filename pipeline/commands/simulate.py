@@ -29,7 +29,8 @@ DURATIONS = Annotated[
     typer.Option(
         help="Where predicted durations come from: own (histories, learned online), ga2m (the same "
         "with a model refitted daily), truth, constant:SECONDS, gpu-count, last (of the same "
-        "user), slurm-limit; helios on traces, ebm and lgb on Venus' tracks. "
+        "user; of the virtual cluster, where users are not known), slurm-limit; helios on "
+        "traces, ebm and lgb on Venus' tracks. "
         "Default: own (on track published: what each policy had)."
     ),
 ]

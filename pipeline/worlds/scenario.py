@@ -94,9 +94,10 @@ class Scenario:
         said, jobs = list(self.notes), self.workload.jobs
         unlimited = sum(not job.time_limit_s for job in jobs)
         if policy == Easy.name and unlimited:
+            whose = "of their user " if any(job.user for job in jobs) else ""
             said.append(
                 f"{unlimited:,} of {len(jobs):,} jobs have no time limit: easy takes them to run "
-                "for as long as the last two jobs of their user did."
+                f"for as long as the last two jobs {whose}did."
             )
         if (folded := folded_note(self.spec(policy))) is not None:
             said.append(folded)

@@ -136,3 +136,24 @@ def test_a_run_says_how_well_its_predictions_ranked(tmp_path: Path) -> None:
     assert known["auc_1h"] == known["auc_6h"] == 1.0
     assert guessed["auc_1h"] == guessed["auc_6h"] == 0.5
     assert runs.foreseen([])["auc_1h"] is None
+
+
+def test_jobs_that_the_run_left_waiting_are_said_to_be_in_no_average(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "starving.py").write_text(
+        "from scheduler.core.policy import Policy, in_order\n\n\n"
+        "class Starving(Policy):\n"
+        "    name = 'starving'\n\n"
+        "    def serve(self, turn):\n"
+        "        if turn.vc == 'research':\n"
+        "            in_order(turn)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    result = runs.compare(small, ["starving:Starving", "fifo"], [0])
+    starving, fifo = result["policies"]
+    left = int(starving["jobs_mean"] - starving["ended_mean"])
+    assert 0 < left < starving["jobs_mean"]
+    assert fifo["ended_mean"] == fifo["jobs_mean"]
+    (note,) = (note for note in result["notes"] if "not over" in note)
+    assert note.startswith(f"starving:Starving: {left:,} of {starving['jobs_mean']:,.0f} jobs")
