@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from scheduler.explain.story import Story
 from scheduler.explain.whatif.counterfactuals import Outcome, WhatIf
 from scheduler.explain.whatif.forecasts import Futures
 from scheduler.explain.whatif.memory import Memory
-from scheduler.explain.words import duration
+from scheduler.explain.words import duration, moment
 from scheduler.simulation.engine import Engine
 
 MOST = 5
@@ -151,8 +150,10 @@ def _world(run: RunFolder) -> Scenario:
 
 def lines(found: Counterfactuals) -> list[str]:
     """The answer for a person."""
-    when = datetime.fromtimestamp(found.at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    said = [f"At {when} it waited: {found.why.text}.", found.said["in_the_way"]]
+    said = [
+        f"At {moment(found.at, zone=True)} it waited: {found.why.text}.",
+        found.said["in_the_way"],
+    ]
     said += filter(None, [found.said["otherwise"]])
     said += [_line(outcome) for outcome in found.helped]
     if not found.helped:

@@ -25,7 +25,7 @@ from rapidfuzz import process
 from rapidfuzz.distance import JaroWinkler
 
 from scheduler.core.decisions import Action, Decision, Reason, Score
-from scheduler.explain.life import Held, JobFacts, aside_of, life, waits_for_gpus, within
+from scheduler.explain.life import Held, JobFacts, aside_of, life, seconds_of, waits_for_gpus
 from scheduler.explain.story import Story, build_story
 from scheduler.explain.words import overtaking
 
@@ -134,38 +134,64 @@ class RunFolder:
             given &= pc.field("time") < pa.scalar(_ms(until), _TIME)
         wanted = given & (pc.field("time") > pa.scalar(_ms(job.submit_time), _TIME))
         by: dict[str, int] = {}
-        for row in self.table(DECISIONS, ["job_id", "action", "reason"], wanted).to_pylist():
+        rows = self.table(DECISIONS, ["seq", "job_id", "action", "reason"], wanted).sort_by("seq")
+        for row in rows.to_pylist():
             if row["job_id"] in gpus:
-                fewer = gpus[row["job_id"]] < job.gpus
+                fewer = gpus.pop(row["job_id"]) < job.gpus  # once, by its first start
                 why = overtaking(Action(row["action"]), Reason(row["reason"]), fewer)
                 by[why] = by.get(why, 0) + 1
         return by
 
     def held(self, job: JobFacts, spells: Sequence[tuple[float, float]]) -> list[Held]:
-        """Jobs of its virtual cluster that had GPUs, alone or with another, in the spells of a
-        job's wait; those of most GPU-time first."""
-        if not spells:
+        """Jobs that had GPUs of its virtual cluster, alone or with another, in the spells of a
+        job's wait; those of most GPU-time first. Less than a second of it does not count."""
+        if not spells or job.vc is None:
             return []
-        mine = pc.field("vc") == job.vc
-        moved = pc.field("action").isin([a.value for a in (*_GIVES, Action.PREEMPT)])
-        before = pc.field("time") < pa.scalar(_ms(spells[-1][1]), _TIME)
-        rows = self.table(DECISIONS, ["seq", "time", "action", "job_id"], mine & moved & before)
-        runs: dict[str, list[tuple[float, float]]] = {}
-        for row in seconds(rows).sort_by("seq").to_pylist():
+        began, over = (pa.scalar(_ms(at), _TIME) for at in (spells[0][0], spells[-1][1]))
+        mine, before = pc.field("vc") == job.vc, pc.field("time") < over
+        lent = pc.field("reason") == Reason.BORROWED.value
+        borrows = self.table(DECISIONS, ["seq"], lent & before).num_rows > 0
+        whose = pc.scalar(True) if borrows else mine  # by whose nodes, or by whose jobs they are
+        moves = pc.field("action").isin([move.value for move in _MOVES])
+        moved = self.table(DECISIONS, _MOVED, moves & before & whose)
+        own = None
+        if borrows:  # its nodes: those that its jobs ever had without borrowing
+            rows = self.table(DECISIONS, ["nodes"], moves & mine & ~lent)
+            own = set(pc.unique(pc.list_flatten(rows["nodes"])).to_pylist())
+        there = pc.field("end_time").is_null() | (pc.field("end_time") > began)
+        columns = ["job_id", "vc", "end_time", "estimate_s", "ran_s"]
+        jobs = self.table(JOBS, columns, there & whose & (pc.field("job_id") != job.job_id))
+        moved = moved.filter(pc.is_in(moved["job_id"], jobs["job_id"].combine_chunks()))
+        runs: dict[
+            str, list[tuple[float, float, int]]
+        ] = {}  # from when to when, with how many GPUs
+        for row in seconds(moved).sort_by("seq").to_pylist():
             had = runs.setdefault(row["job_id"], [])
-            if Action(row["action"]) in _GIVES:
-                had.append((row["time"], inf))
-            elif had:
-                had[-1] = (had[-1][0], row["time"])
+            if had and had[-1][1] == inf:
+                had[-1] = (had[-1][0], row["time"], had[-1][2])
+            if row["action"] != Action.PREEMPT.value:
+                had.append((row["time"], inf, _gpus_on(own, row["nodes"], row["gpus"])))
+        waited = seconds_of(spells)
         found = []
-        columns = ["job_id", "gpus", "end_time", "estimate_s", "ran_s"]
-        for row in seconds(self.table(JOBS, columns, mine)).to_pylist():
-            end = inf if row["end_time"] is None else row["end_time"]
-            waited = sum(within(spells, a, min(b, end)) for a, b in runs.get(row["job_id"], ()))
-            if waited and row["job_id"] != job.job_id:
-                ran_s = None if row["end_time"] is None else row["ran_s"]
-                found.append(Held(row["job_id"], row["gpus"], waited, row["estimate_s"], ran_s))
-        return sorted(found, key=lambda one: -one.gpus * one.seconds)
+        for row in seconds(jobs).to_pylist():
+            end = row.pop("end_time")
+            row["ran_s"] = None if end is None else row["ran_s"]
+            parts = [
+                (waited(min(until, inf if end is None else end)) - waited(since), gpus)
+                for since, until, gpus in runs.get(row["job_id"], ())
+                if gpus
+            ]
+            total_s = sum(part_s for part_s, _ in parts)
+            if total_s >= 1.0:
+                most = max(gpus for part_s, gpus in parts if part_s > 0.0)
+                gpu_s = sum(part_s * gpus for part_s, gpus in parts)
+                found.append(Held(gpus=most, seconds=total_s, gpu_s=gpu_s, **row))
+        return sorted(found, key=lambda one: -one.gpu_s)
+
+    def last(self) -> float:
+        """When the last decision was taken."""
+        times = seconds(self.table(DECISIONS, ["time"]))["time"]
+        return float(pc.max(times).as_py() or 0.0)
 
     def _decisions(self, rows: pa.Table) -> list[Decision]:
         try:
@@ -187,7 +213,8 @@ def tell(run: RunFolder, job_id: str) -> Story:
     own, joined = run.decisions(job_id)
     beside = {d.partner for d in own if d.partner} | {d.job_id for d in joined}
     blockers = {d.blocker for d in own if d.blocker}
-    spells = waits_for_gpus(life(job, own[aside_of(own) :]))
+    last = run.last() if job.end_time is None else None
+    spells = waits_for_gpus(life(job, own[aside_of(own) :], last))
     return build_story(
         job,
         own,
@@ -198,6 +225,7 @@ def tell(run: RunFolder, job_id: str) -> Story:
         policy=str(run.summary.get("policy", "")),
         held=run.held(job, spells),
         overtaken=run.overtaken(job),
+        last=last,
     )
 
 
@@ -229,7 +257,8 @@ def read_parquet(path: Path, columns: list[str], where: pc.Expression | None = N
         raise RunError(f"{path} cannot be read: {first}") from None
 
 
-_GIVES = (Action.START, Action.PACK)  # GPUs, until the job ends or is preempted
+_MOVES = (Action.START, Action.PACK, Action.RESIZE, Action.PREEMPT)  # onto GPUs, off them
+_MOVED = ["seq", "time", "action", "reason", "job_id", "vc", "nodes", "gpus"]
 _TIME = pa.timestamp("ms", tz="UTC")
 
 
@@ -261,6 +290,12 @@ def seconds(table: pa.Table) -> pa.Table:
             index = table.column_names.index(name)
             table = table.set_column(index, name, pc.divide(ms.cast(pa.float64()), 1000.0))
     return table
+
+
+def _gpus_on(nodes: set[int] | None, given: Sequence[int], masks: Sequence[int]) -> int:
+    """How many GPUs of some nodes (None: of any) a decision gave."""
+    placed = zip(given or (), masks or (), strict=False)
+    return sum(mask.bit_count() for node, mask in placed if nodes is None or node in nodes)
 
 
 def _facts(row: dict[str, Any]) -> JobFacts:

@@ -97,7 +97,7 @@ def _show_waits(story: Story, console: Console, codes: bool) -> None:
         table.add_row(count(len(others), "more reason"), duration(seconds), "", "", "")
     console.print("\n[bold]What it waited for[/]")
     console.print(Padding(table, (0, 0, 0, 2), expand=False))
-    told = (*held_words(story.held), overtaken_words(story.overtaken), *story.foil)
+    told = (*held_words(story.held, story.job.vc), overtaken_words(story.overtaken), *story.foil)
     for line in filter(None, told):
         console.print(Padding(escape(line), (0, 0, 0, 2), expand=False))
 

@@ -85,7 +85,7 @@ def view(
         told[:events],
         told[events:],
         tuple((pair, list(sharing_words(pair))) for pair in story.sharing),
-        tuple(held_words(story.held)),
+        tuple(held_words(story.held, story.job.vc)),
         overtaken_words(story.overtaken),
         codes,
     )

@@ -6,9 +6,11 @@ so the spans of a job that ended cover its life from submission to end without g
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import accumulate
 from typing import Any
 
 from scheduler.core.decisions import Action, Decision, Reason
@@ -129,20 +131,26 @@ class Sharing:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Another job that had GPUs of the same virtual cluster while this one waited for some.
+    """Another job that had GPUs of a virtual cluster while this one waited for some there.
 
     Attributes:
-        seconds: of the wait, that it had them.
+        vc: its own virtual cluster: another one where it had borrowed them.
+        gpus: the most that it had there at a time.
+        seconds: of the wait, that it had some.
+        gpu_s: GPU-seconds that it had in the wait.
         estimate_s, ran_s: as it was predicted, and as it turned out; None: not known.
     """
 
     job_id: str
+    vc: str | None
     gpus: int
     seconds: float
+    gpu_s: float
     estimate_s: float | None
     ran_s: float | None
 
 
+_NOT_FOR_GPUS = (Reason.AWAITING_PROFILE, Reason.HELD_BY_OWNER, Reason.HELD_BY_OPERATOR)
 _OPENS = {
     Action.WAIT: Phase.WAITING,
     Action.PREEMPT: Phase.WAITING,
@@ -225,19 +233,26 @@ def waits_of(spans: Sequence[Span], decisions: Sequence[Decision]) -> list[Wait]
 
 
 def waits_for_gpus(spans: Sequence[Span]) -> list[tuple[float, float]]:
-    """From when to when it waited for GPUs of its virtual cluster, not to be profiled."""
-    return [
-        (s.start, s.end)
-        for s in spans
-        if s.phase is Phase.WAITING
-        and s.reason is not Reason.AWAITING_PROFILE
-        and s.end is not None
-    ]
+    """From when to when it waited for GPUs, not to be profiled or released."""
+    spells: list[tuple[float, float]] = []
+    for s in spans:
+        if s.phase is not Phase.WAITING or s.reason in _NOT_FOR_GPUS or s.end is None:
+            continue
+        start = spells.pop()[0] if spells and spells[-1][1] == s.start else s.start
+        spells.append((start, s.end))
+    return spells
 
 
-def within(spells: Sequence[tuple[float, float]], start: float, end: float) -> float:
-    """Seconds of the spells that lie between two times."""
-    return sum(max(0.0, min(end, b) - max(start, a)) for a, b in spells)
+def seconds_of(spells: Sequence[tuple[float, float]]) -> Callable[[float], float]:
+    """How many seconds of some spells, given in order, lie before a time."""
+    starts = [start for start, _ in spells]
+    sums = [0.0, *accumulate(end - start for start, end in spells)]
+
+    def before(time: float) -> float:
+        i = bisect_right(starts, time)
+        return sums[i] - max(0.0, spells[i - 1][1] - time) if i else 0.0
+
+    return before
 
 
 def sharing_of(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -87,6 +88,7 @@ def build_story(
     held: Sequence[Held] = (),
     overtaken: Mapping[str, int] | None = None,
     until: float | None = None,
+    last: float | None = None,
 ) -> Story:
     """Build the story from what was recorded.
 
@@ -100,11 +102,13 @@ def build_story(
         held: jobs that had GPUs while it waited for some, those of most GPU-time first.
         overtaken: later jobs that were given GPUs first, by why (`words.overtaking`).
         until: now, where the story goes on; None: the record is complete.
+        last: when the record ends: what had not ended then had waited until then.
     """
     split = 0 if until is not None else aside_of(own)
     aside, main = list(own[:split]), list(own[split:])
     spans = life(job, main, until)
-    waits = waits_of(spans, main)
+    told = spans if last is None else life(job, main, last)
+    waits = waits_of(told, main)
     sharing = sharing_of(job, main, joined, ends or {})
     scores = breakdowns(main, bundles or {})
     problems = _problems(job, spans, aside, scores, main)
@@ -120,7 +124,7 @@ def build_story(
         scores=tuple(scores),
         held=tuple(held),
         overtaken=overtaken or {},
-        foil=tuple(_foil(job, main, spans, order_values or {})),
+        foil=tuple(_foil(job, main, told, order_values or {})),
         ending=tuple(_ending(job)),
         estimate=_estimate(job),
         checked=sum(len(s.seqs) for s in scores),
@@ -147,8 +151,8 @@ def sharing_words(sharing: Sharing) -> Iterator[str]:
         yield "No speeds were predicted for the pair."
 
 
-def held_words(held: Sequence[Held]) -> Iterator[str]:
-    """Who had the GPUs while a job waited, those of most GPU-time by name."""
+def held_words(held: Sequence[Held], vc: str | None) -> Iterator[str]:
+    """Who had GPUs of a virtual cluster while a job waited, those of most GPU-time by name."""
     for one in held[:HOLDERS]:
         known = [
             f"{word} {duration(seconds)}"
@@ -156,11 +160,13 @@ def held_words(held: Sequence[Held]) -> Iterator[str]:
             if seconds is not None
         ]
         told = f" ({', '.join(known)})" if known else ""
-        gpus = count(one.gpus, "GPU")
-        yield f"Meanwhile job {one.job_id} had {gpus} for {duration(one.seconds)}{told}."
+        whose = "" if one.vc == vc else f" of virtual cluster {one.vc}"
+        most = "" if math.isclose(one.gpu_s, one.gpus * one.seconds) else "up to "
+        gpus = f"{most}{count(one.gpus, 'GPU')}"
+        yield f"Meanwhile job {one.job_id}{whose} had {gpus} for {duration(one.seconds)}{told}."
     if len(held) > HOLDERS:
         more = count(len(held) - HOLDERS, "more job")
-        yield f"{more} of its virtual cluster had GPUs for some of that time."
+        yield f"{more} had GPUs there for some of that time."
 
 
 def _headline(
@@ -171,14 +177,14 @@ def _headline(
         return f"{who} was refused."
     waited = sum(w.seconds for w in waits)
     if waits:
-        still = spans[-1].phase is Phase.WAITING and spans[-1].end is None
-        text = f"{who} waits" if still and not waited else f"{who} waited {duration(waited)}"
+        still = job.end_time is None and spans[-1].phase is Phase.WAITING
+        has = "has " if still else ""
+        text = f"{who} {has}waited {duration(waited)}" if waited else f"{who} waits"
         if waits[0].share < 0.995 and waited:
             text += f", {percent(waits[0].share)} of it"
-        longest = "the longest of " if waits[0].spells > 1 else ""
-        which = f"{longest}{waits[0].spells} such waits" if longest else "it"
-        began = f", as {which} began" if not still else ""
-        text += f" because{began}: {waits[0].sentence}."
+        several = waits[0].spells > 1
+        began = f"the longest of {waits[0].spells} such waits began" if several else "it began"
+        text += f" because, as {began}: {waits[0].sentence}."
     else:
         text = f"{who} did not have to wait."
     if job.end_time is None:

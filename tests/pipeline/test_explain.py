@@ -34,9 +34,17 @@ from pipeline.worlds import open_scenario
 from scheduler.core.decisions import Action, Decision, Reason, Score
 from scheduler.core.plural import count
 from scheduler.explain.drawing import view
-from scheduler.explain.life import JobFacts, Phase, placement_of
+from scheduler.explain.life import (
+    Held,
+    JobFacts,
+    Phase,
+    Span,
+    placement_of,
+    seconds_of,
+    waits_for_gpus,
+)
 from scheduler.explain.remarks import remarks
-from scheduler.explain.story import Story, build_story
+from scheduler.explain.story import Story, build_story, held_words
 from scheduler.explain.terms import breakdowns
 from scheduler.explain.words import clock, duration, number, sentence_of
 from scheduler.simulation.engine import JobResult
@@ -133,8 +141,8 @@ def test_who_had_gpus_is_as_long_as_each_ran(small: Path, policy: str) -> None:
         job = run.job(job_id)
         ever = run.held(job, [(0.0, 1e11)])
         jobs = run.table("jobs.parquet", ["job_id", "vc", "ran_s"]).to_pylist()
-        ran = {row["job_id"]: row["ran_s"] for row in jobs if row["vc"] == job.vc and row["ran_s"]}
-        ran.pop(job_id, None)
+        ran = {row["job_id"]: row["ran_s"] for row in jobs if row["vc"] == job.vc}
+        ran = {other: ran_s for other, ran_s in ran.items() if ran_s >= 1.0 and other != job_id}
         assert {one.job_id: one.seconds for one in ever} == pytest.approx(ran, abs=0.02)
 
 
@@ -150,7 +158,7 @@ def test_who_had_gpus_while_it_waited_is_told(small: Path) -> None:
     expected = {}
     for row in rows:
         had_s = min(row["end_time"], started) - max(row["start_time"], submitted)
-        if row["vc"] == mine["vc"] and row["job_id"] != mine["job_id"] and had_s > 0:
+        if row["vc"] == mine["vc"] and row["job_id"] != mine["job_id"] and had_s >= 1.0:
             expected[row["job_id"]] = had_s
     assert {one.job_id: one.seconds for one in story.held} == pytest.approx(expected, abs=0.02)
     by_gpu_time = [one.gpus * one.seconds for one in story.held]
@@ -615,6 +623,148 @@ def test_reading_back_gives_the_decisions_that_were_taken(tmp_path: Path) -> Non
     assert own == taken
     assert joined == []
     assert RunFolder(tmp_path).decisions("p") == ([], [taken[1]])
+
+
+def a_run(folder: Path, decisions: list[Decision], *jobs: JobFacts) -> RunFolder:
+    """A run's folder as a simulation leaves it. Times in whole milliseconds."""
+    with Recorder(folder / "decisions.parquet") as record:
+        record(decisions)
+    rows = [{name: getattr(job, name) for name in job.__dataclass_fields__} for job in jobs]
+    for row in rows:
+        for name in ("submit_time", "start_time", "end_time"):
+            row[name] = None if row[name] is None else round(1000 * row[name])
+    columns = [pa.array([row.get(f.name) for row in rows], type=f.type) for f in JOB_SCHEMA]
+    write_table(folder / "jobs.parquet", pa.Table.from_arrays(columns, schema=JOB_SCHEMA))
+    write_json(folder / "summary.json", {"policy": "fifo"})
+    return RunFolder(folder)
+
+
+def other(
+    seq: int, time: float, action: Action, job_id: str, *, vc: str = "research", gpus: int = 0b1111,
+    node: int = 0, reason: Reason = Reason.EXCLUSIVE_GPUS,
+) -> Decision:  # fmt: skip
+    return Decision(seq, time, action, reason, job_id, vc, nodes=(node,), gpus=(gpus,))
+
+
+def test_who_borrowed_the_gpus_is_told_and_who_ran_elsewhere_is_not(tmp_path: Path) -> None:
+    lent = Reason.BORROWED
+    run = a_run(
+        tmp_path,
+        [
+            other(0, 900.0, Action.START, "here"),
+            other(1, 900.0, Action.START, "guest", vc="other", gpus=0b11110000, reason=lent),
+            other(2, 900.0, Action.START, "away", node=7, reason=lent),
+            other(3, 900.0, Action.START, "theirs", vc="other", node=7),
+            a_decision(4, 1000.0, Action.ENQUEUE, Reason.SUBMITTED),
+            a_decision(5, 1000.0, Action.WAIT, Reason.GPUS_BUSY, need=4, free=0, limit=8),
+            other(6, 1600.0, Action.START, "j"),
+        ],
+        a_job(start_time=1600.0, end_time=2100.0, queue_s=600.0, jct_s=1100.0),
+        replace(a_job(end_time=1600.0, ran_s=700.0, estimate_s=30.0), job_id="here"),
+        replace(a_job(end_time=1900.0, ran_s=1000.0, vc="other"), job_id="guest"),
+        replace(a_job(end_time=3000.0), job_id="away"),
+        replace(a_job(end_time=3000.0, vc="other"), job_id="theirs"),
+    )
+    story = tell(run, "j")
+    assert list(held_words(story.held, "research")) == [
+        "Meanwhile job here had 4 GPUs for 10 min (predicted 30 s, ran 12 min).",
+        "Meanwhile job guest of virtual cluster other had 4 GPUs for 10 min (ran 17 min).",
+    ]
+
+
+def test_who_was_resized_had_as_many_gpus_as_it_was_given(tmp_path: Path) -> None:
+    run = a_run(
+        tmp_path,
+        [
+            other(0, 900.0, Action.START, "grows", gpus=0b1),
+            other(1, 900.0, Action.START, "late", gpus=0b10),
+            a_decision(2, 1000.0, Action.ENQUEUE, Reason.SUBMITTED),
+            a_decision(3, 1000.0, Action.WAIT, Reason.GPUS_BUSY, need=4, free=0, limit=8),
+            other(4, 1100.0, Action.RESIZE, "grows", gpus=0b11111100),
+            other(5, 1300.0, Action.PREEMPT, "grows"),
+            other(6, 1600.0, Action.START, "j"),
+        ],
+        a_job(start_time=1600.0, end_time=2100.0, queue_s=600.0, jct_s=1100.0),
+        replace(a_job(), job_id="grows"),
+        replace(a_job(end_time=1000.5), job_id="late"),
+    )
+    (grows,) = tell(run, "j").held
+    assert (grows.gpus, grows.seconds, grows.gpu_s) == (6, 300.0, 1300.0)
+    (said,) = held_words([grows], "research")
+    assert said == "Meanwhile job grows had up to 6 GPUs for 5 min."
+
+
+def test_a_wait_that_the_end_of_the_run_cut_off_is_told_to_there(tmp_path: Path) -> None:
+    run = a_run(
+        tmp_path,
+        [
+            other(0, 900.0, Action.START, "here"),
+            a_decision(1, 1000.0, Action.ENQUEUE, Reason.SUBMITTED),
+            a_decision(2, 1000.0, Action.WAIT, Reason.GPUS_BUSY, need=4, free=0, limit=8),
+            a_decision(3, 1100.0, Action.WAIT, Reason.GPUS_FRAGMENTED, need=4, free=4, limit=8),
+            other(4, 4600.0, Action.START, "last", node=3),
+        ],
+        a_job(),
+        replace(a_job(), job_id="here"),
+        replace(a_job(), job_id="last"),
+    )
+    story = tell(run, "j")
+    assert story.waited_s == 3600.0
+    assert story.headline.startswith("Job j (4 GPUs, research) has waited 1 h, 97 % of it because")
+    assert [one.seconds for one in story.held] == [3600.0]
+    assert "had not ended when the run did" in story.headline
+
+
+def test_later_jobs_that_start_twice_are_counted_once(tmp_path: Path) -> None:
+    run = a_run(
+        tmp_path,
+        [
+            a_decision(0, 1000.0, Action.ENQUEUE, Reason.SUBMITTED),
+            other(1, 1100.0, Action.START, "later"),
+            other(2, 1200.0, Action.PREEMPT, "later"),
+            other(3, 1300.0, Action.START, "later"),
+            other(4, 1600.0, Action.START, "j"),
+        ],
+        a_job(start_time=1600.0, end_time=2100.0),
+        replace(a_job(submit_time=1050.0), job_id="later"),
+    )
+    assert sum(tell(run, "j").overtaken.values()) == 1
+
+
+def test_more_holders_than_are_named_are_counted() -> None:
+    held = [Held(f"h{i}", "v", 1, 60.0, 60.0, None, None) for i in range(6)]
+    said = list(held_words(held, "v"))
+    assert said[0] == "Meanwhile job h0 had 1 GPU for 60 s."
+    assert said[4:] == ["2 more jobs had GPUs there for some of that time."]
+    assert len(list(held_words(held[:4], "v"))) == 4
+
+
+@given(
+    st.lists(st.floats(0, 100), min_size=2, max_size=12, unique=True), st.floats(-10, 110),
+)  # fmt: skip
+def test_seconds_before_a_time_are_those_of_each_spell(cuts: list[float], time: float) -> None:
+    cuts = sorted(cuts)
+    spells = list(zip(cuts[::2], cuts[1::2], strict=False))
+    each = sum(max(0.0, min(time, end) - start) for start, end in spells)
+    assert seconds_of(spells)(time) == pytest.approx(each)
+
+
+def test_spells_that_touch_are_one_and_holds_are_none() -> None:
+    def span(reason: Reason, start: float, end: float | None) -> Span:
+        return Span(Phase.WAITING, reason, start, end)
+
+    busy, scattered = Reason.GPUS_BUSY, Reason.GPUS_FRAGMENTED
+    assert waits_for_gpus(
+        [
+            span(Reason.AWAITING_PROFILE, 0.0, 1.0),
+            span(busy, 1.0, 2.0),
+            span(scattered, 2.0, 4.0),
+            span(Reason.HELD_BY_OWNER, 4.0, 5.0),
+            span(busy, 5.0, 6.0),
+            Span(Phase.RUNNING, busy, 6.0, 8.0),
+            span(busy, 8.0, None),
+        ]
+    ) == [(1.0, 4.0), (5.0, 6.0)]
 
 
 def test_a_short_wait_is_a_wait_and_one_without_end_too() -> None:
