@@ -1,16 +1,20 @@
-"""A GA2M refitted every day on ended and on running jobs: what a fit adds to the histories.
+"""Models refitted every day while a trace is replayed: what a fit adds to the histories.
 
 Until the first fit the histories speak for themselves (`FeatureState.outlook`); every fit is
-blended with them by the jobs seen, so there is no step from one to the other. It is a yardstick
-(`--durations ga2m`): schedules by the histories alone were shorter (docs/models.md).
+blended with them by the jobs seen, so there is no step from one to the other. All are yardsticks
+(`--durations ga2m`, `lightgbm-blended`, `lightgbm`): schedules by the histories alone were shorter
+(docs/models.md, docs/policy-figures.md).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
+from math import expm1
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from features.job import Job
 from features.schema import State
@@ -113,31 +117,69 @@ class OnlineEstimator(BundleEstimator):
     def _refit(self, now: float) -> None:
         from models.training.duration import fit_duration
 
-        specs = self.state.features
         running = [job for job in self._started if job in self._waiting]
-        rows = [*self._rows, *(self._waiting[job][1] for job in running)]
+        frame = self._frame([*self._rows, *(self._waiting[job][1] for job in running)])
         times = np.array([*self._times, *(self._waiting[job][0] for job in running)])
         durations = np.array([*self._durations, *(np.nan for _ in running)])
         elapsed = np.array([*self._durations, *(now - self._started[job] for job in running)])
-        frame = pd.DataFrame(
-            {
-                spec.name: pd.Series(
-                    [row[i] for row in rows],
-                    dtype="float64" if spec.kind == "continuous" else object,
-                )
-                for i, spec in enumerate(specs)
-            }
-        )
         order = np.argsort(times, kind="stable")
         fitted = fit_duration(
             frame.iloc[order].reset_index(drop=True),
             durations[order],
             times[order],
-            specs,
+            self.state.features,
             seed=self.seed,
             preset=self.preset,
             elapsed_s=elapsed[order],
         )
         self.use(Bundle(duration=fitted.model, metadata=dict(fitted.metadata)))
         self._trained = True
+        self.fits += 1
+
+    def _frame(self, rows: Sequence[Sequence[Value]]) -> pd.DataFrame:
+        columns = {}
+        for i, spec in enumerate(self.state.features):
+            dtype = "float64" if spec.kind == "continuous" else object
+            columns[spec.name] = pd.Series([row[i] for row in rows], dtype=dtype)
+        return pd.DataFrame(columns)
+
+
+class LightGbmEstimator(OnlineEstimator):
+    """LightGBM in the place of the GA2M: on the same rows of ended jobs, refitted as often.
+
+    Args:
+        blends: mixed with the histories by the jobs seen, as the GA2M is; False: alone, once it is
+            fitted.
+    """
+
+    def __init__(self, *, blends: bool, seed: int = 0, min_rows: int = 500):
+        super().__init__(seed=seed, min_rows=min_rows)
+        self.name = "lightgbm-blended" if blends else "lightgbm"
+        self.blends = blends
+        self._weight = 0.0
+        self._model: Callable[[pd.DataFrame], NDArray[np.float64]] | None = None
+
+    def _said(self, job: Job, row: list[Value], now: float) -> Estimate:
+        if self._model is None:
+            return self.from_histories(job, now)
+        from models.training.duration import LIKE
+
+        frame = self._frame([row])
+        value = self._weight * float(self._model(frame)[0])
+        if self.blends:
+            value += (1.0 - self._weight) * float(frame[list(LIKE)].to_numpy(np.float64).sum())
+        return Estimate(max(0.0, expm1(value)))
+
+    def _refit(self, now: float) -> None:
+        from models.training.duration import EVIDENCE
+        from models.training.yardsticks import fit_lightgbm
+
+        self._model = fit_lightgbm(
+            self._frame(self._rows),
+            np.array(self._durations),
+            self.state.features,
+            seed=self.seed,
+            objective="l2",
+        )
+        self._weight = len(self._rows) / (len(self._rows) + EVIDENCE) if self.blends else 1.0
         self.fits += 1

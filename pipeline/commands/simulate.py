@@ -28,7 +28,8 @@ DURATIONS = Annotated[
     str | None,
     typer.Option(
         help="Where predicted durations come from: own (histories, learned online), ga2m (the same "
-        "with a model refitted daily), truth, constant:SECONDS, gpu-count, last (of the same "
+        "with a model refitted daily), lightgbm (another one on the same rows; lightgbm-blended: "
+        "mixed with the histories likewise), truth, constant:SECONDS, gpu-count, last (of the same "
         "user; of the virtual cluster, where users are not known), slurm-limit; helios on "
         "traces, ebm and lgb on Venus' tracks. "
         "Default: own (on track published: what each policy had)."

@@ -12,7 +12,7 @@ from math import exp, log1p
 
 from features.job import Job
 from features.schema import State
-from pipeline.online import TRAINS, OnlineEstimator
+from pipeline.online import TRAINS, LightGbmEstimator, OnlineEstimator
 from pipeline.worlds.venus import TrackError
 from scheduler.core.estimates import (
     ConstantEstimator,
@@ -42,6 +42,8 @@ def sources(workload: Workload, seed: int, **more: Make) -> dict[str, Make]:
     }
     if TRAINS:
         found["ga2m"] = lambda: OnlineEstimator(seed=seed)
+        found["lightgbm"] = lambda: LightGbmEstimator(blends=False, seed=seed)
+        found["lightgbm-blended"] = lambda: LightGbmEstimator(blends=True, seed=seed)
     if any(job.time_limit_s for job in workload.jobs):
         found["slurm-limit"] = TimeLimit
     return found | more
