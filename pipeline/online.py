@@ -2,8 +2,7 @@
 
 Until the first fit the histories speak for themselves (`FeatureState.outlook`); every fit is
 blended with them by the jobs seen, so there is no step from one to the other. All are yardsticks
-(`--durations ga2m`, `lightgbm-blended`, `lightgbm`): schedules by the histories alone were shorter
-(docs/models.md, docs/policy-figures.md).
+(`--durations ga2m`, `lightgbm-blended`, `lightgbm`); what they are worth: docs/policy-figures.md.
 """
 
 from __future__ import annotations
@@ -145,7 +144,8 @@ class OnlineEstimator(BundleEstimator):
 
 
 class LightGbmEstimator(OnlineEstimator):
-    """LightGBM in the place of the GA2M: on the same rows of ended jobs, refitted as often.
+    """LightGBM in the place of the GA2M: refitted as often on the rows of ended jobs, those
+    that run left out.
 
     Args:
         blends: mixed with the histories by the jobs seen, as the GA2M is; False: alone, once it is

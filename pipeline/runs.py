@@ -107,11 +107,6 @@ def _run(
         "left_out": scenario.workload.left_out,
         "notes": scenario.notes_on(policy),
     }
-    if not_over := figures["jobs"] - figures["ended"] - figures["refused"]:
-        figures["notes"].append(
-            f"{policy}: {not_over:,} of {figures['jobs']:,} jobs were not over when the run ended, "
-            "and are in no average."
-        )
     if out is not None:
         write_table(out / "jobs.parquet", job_table(outcome.jobs))
         write_json(out / "bundles.json", described(estimator))
@@ -206,7 +201,10 @@ def compare(
         "track": rows[tasks[0]]["scenario"],
         "seeds": list(seeds),
         "loop": rows[tasks[0]]["loop"],
-        "notes": list(dict.fromkeys(note for task in tasks for note in rows[task]["notes"])),
+        "notes": [
+            *dict.fromkeys(note for task in tasks for note in rows[task]["notes"]),
+            *(said for one in policies if (said := not_over([rows[Task(one, s)] for s in seeds]))),
+        ],
         "policies": [
             _aggregate(policy, [rows[Task(policy, seed)] for seed in seeds]) for policy in policies
         ],
@@ -242,6 +240,19 @@ class _Sweep:
 
     def __getstate__(self) -> Figures:
         return self.__dict__ | {"_world": None}
+
+
+def not_over(rows: Sequence[Figures]) -> str:
+    """That jobs of a policy's runs were not over when these ended, in words; "" where all were."""
+    left = sorted({row["jobs"] - row["ended"] - row["refused"] for row in rows})
+    if not left[-1]:
+        return ""
+    few = f"{left[0]:,} to {left[-1]:,}" if len(left) > 1 else f"{left[0]:,}"
+    which, jobs = f"{rows[0]['policy']}, {rows[0]['loop']} loop", rows[0]["jobs"]
+    return (
+        f"{which}: {few} of {jobs:,} jobs were not over when the run ended. They are in no "
+        "average, so it does not compare."
+    )
 
 
 _NOT_FIGURES = {"policy", "scenario", "seed", "loop", "durations", "notes"}

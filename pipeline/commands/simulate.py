@@ -28,7 +28,7 @@ DURATIONS = Annotated[
     str | None,
     typer.Option(
         help="Where predicted durations come from: own (histories, learned online), ga2m (the same "
-        "with a model refitted daily), lightgbm (another one on the same rows; lightgbm-blended: "
+        "with a model refitted daily), lightgbm (refitted likewise; lightgbm-blended: "
         "mixed with the histories likewise), truth, constant:SECONDS, gpu-count, last (of the same "
         "user; of the virtual cluster, where users are not known), slurm-limit; helios on "
         "traces, ebm and lgb on Venus' tracks. "
@@ -141,6 +141,8 @@ def simulate(
     table(f"{policy} on {scenario.name}", [figures])
     for note in figures["notes"]:
         typer.echo(plain(note))
+    if left := runs.not_over([figures]):
+        typer.echo(plain(left))
     if left_out := figures["left_out"]:
         typer.echo(f"Left out: {left_out} jobs of the trace that have no duration.")
     if refused := figures["refused"]:

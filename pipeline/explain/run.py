@@ -125,6 +125,8 @@ class RunFolder:
 
     def overtaken(self, job: JobFacts) -> dict[str, int]:
         """Later jobs of its virtual cluster that were given GPUs while it waited, by why."""
+        if job.refused:
+            return {}
         until = job.start_time if job.start_time is not None else job.end_time
         later = pc.field("submit_time") > pa.scalar(_ms(job.submit_time), _TIME)
         rows = self.table(JOBS, ["job_id", "gpus"], (pc.field("vc") == job.vc) & later)
@@ -188,10 +190,11 @@ class RunFolder:
                 found.append(Held(gpus=most, seconds=total_s, gpu_s=gpu_s, **row))
         return sorted(found, key=lambda one: -one.gpu_s)
 
-    def last(self) -> float:
-        """When the last decision was taken."""
-        times = seconds(self.table(DECISIONS, ["time"]))["time"]
-        return float(pc.max(times).as_py() or 0.0)
+    def last(self) -> float | None:
+        """When the last thing happened that is recorded; None: nothing did."""
+        held = [self.table(DECISIONS, ["time"]), self.table(JOBS, ["submit_time", "end_time"])]
+        times = [pc.max(column).as_py() for table in held for column in seconds(table).columns]
+        return max((time for time in times if time is not None), default=None)
 
     def _decisions(self, rows: pa.Table) -> list[Decision]:
         try:

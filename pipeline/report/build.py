@@ -284,9 +284,10 @@ def _limits(c: Comparison | None, t: trace.TraceFacts | None, m: ModelFacts | No
                 f"Curves, waits by group and sample jobs are those of seed {c.seeds[0]}; the table "
                 f"holds means over {len(c.seeds)} seeds."
             )
-        open_ = sum(int(r.jobs["end_time"].isna().sum()) for r in c.runs)
-        if open_:
-            said.append(f"{count(open_, 'job')} refused or not ended are in no average.")
+        for run in c.runs:
+            if open_ := int(run.jobs["end_time"].isna().sum()):
+                jobs = count(open_, "job")
+                said.append(f"{run.name}: {jobs} refused or not ended are in no average.")
         said.append(
             "GPUs in use are counted from decisions and ends, profiling beside the clock apart."
         )

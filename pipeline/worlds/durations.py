@@ -28,6 +28,7 @@ Make = Callable[[], Estimator]
 UNKNOWN_S = 600.0  # of a job about which a rule knows nothing yet
 UNLIMITED_S = 7 * 86_400.0  # of a job without a time limit, where others have one
 LONGEST_S = 1e9  # that a constant may be: 32 years
+_FITTED = ("ga2m", "lightgbm", "lightgbm-blended")
 OLD_NAMES = {"oracle": "truth", "gpus": f"constant:{UNKNOWN_S:.0f}", "histories": "own"}
 
 
@@ -57,6 +58,8 @@ def chosen(
     make = _constant(name) if name.startswith("constant:") else offered.get(name)
     if make is None:
         why = " (no job of this trace has a time limit)" if name == TimeLimit.name else ""
+        if name in _FITTED and not TRAINS:
+            why = f" ({name} needs the extra: pip install 'pellucid[train]')"
         raise TrackError(
             f"--durations {name}: use one of {', '.join(offered)} or constant:SECONDS{why}"
         )

@@ -107,7 +107,7 @@ def build_story(
     split = 0 if until is not None else aside_of(own)
     aside, main = list(own[:split]), list(own[split:])
     spans = life(job, main, until)
-    told = spans if last is None else life(job, main, last)
+    told = spans if last is None else life(job, main, last) or spans
     waits = waits_of(told, main)
     sharing = sharing_of(job, main, joined, ends or {})
     scores = breakdowns(main, bundles or {})

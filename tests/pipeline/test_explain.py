@@ -715,6 +715,23 @@ def test_a_wait_that_the_end_of_the_run_cut_off_is_told_to_there(tmp_path: Path)
     assert "had not ended when the run did" in story.headline
 
 
+def test_a_wait_lasts_to_the_last_end_and_is_a_wait_where_nothing_followed(tmp_path: Path) -> None:
+    waits = a_decision(0, 1000.0, Action.WAIT, Reason.GPUS_BUSY, need=4, free=0, limit=8)
+    ends = replace(a_job(end_time=4600.0, start_time=900.0, submit_time=900.0), job_id="here")
+    story = tell(a_run(tmp_path, [waits], a_job(), ends), "j")
+    assert story.waited_s == 3600.0
+    alone = tell(a_run(tmp_path, [waits], a_job()), "j")
+    assert "waits because, as it began: needs 4 GPUs" in alone.headline
+    nothing = tell(a_run(tmp_path, [], a_job()), "j")
+    assert "did not have to wait" not in nothing.headline
+
+
+def test_nobody_overtakes_a_job_that_was_refused(tmp_path: Path) -> None:
+    later = other(0, 1100.0, Action.START, "later")
+    jobs = (a_job(refused=True), replace(a_job(submit_time=1050.0), job_id="later"))
+    assert tell(a_run(tmp_path, [later], *jobs), "j").overtaken == {}
+
+
 def test_later_jobs_that_start_twice_are_counted_once(tmp_path: Path) -> None:
     run = a_run(
         tmp_path,

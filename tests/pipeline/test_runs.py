@@ -156,4 +156,8 @@ def test_jobs_that_the_run_left_waiting_are_said_to_be_in_no_average(
     assert 0 < left < starving["jobs_mean"]
     assert fifo["ended_mean"] == fifo["jobs_mean"]
     (note,) = (note for note in result["notes"] if "not over" in note)
-    assert note.startswith(f"starving:Starving: {left:,} of {starving['jobs_mean']:,.0f} jobs")
+    jobs = int(starving["jobs_mean"])
+    assert note.startswith(f"starving:Starving, open loop: {left:,} of {jobs:,} jobs were not over")
+    several = runs.compare(small, ["starving:Starving"], [0, 1])
+    (note,) = (note for note in several["notes"] if "not over" in note)
+    assert " to " in note, "one sentence for all seeds"
