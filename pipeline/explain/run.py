@@ -25,7 +25,7 @@ from rapidfuzz import process
 from rapidfuzz.distance import JaroWinkler
 
 from scheduler.core.decisions import Action, Decision, Reason, Score
-from scheduler.explain.life import Held, JobFacts, aside_of, life, seconds_of, waits_for_gpus
+from scheduler.explain.life import Held, JobFacts, aside_of, life, seconds_before, waits_for_gpus
 from scheduler.explain.story import Story, build_story
 from scheduler.explain.words import overtaking
 
@@ -164,16 +164,15 @@ class RunFolder:
         columns = ["job_id", "vc", "end_time", "estimate_s", "ran_s"]
         jobs = self.table(JOBS, columns, there & whose & (pc.field("job_id") != job.job_id))
         moved = moved.filter(pc.is_in(moved["job_id"], jobs["job_id"].combine_chunks()))
-        runs: dict[
-            str, list[tuple[float, float, int]]
-        ] = {}  # from when to when, with how many GPUs
+        # by job: from when to when, with how many GPUs there
+        runs: dict[str, list[tuple[float, float, int]]] = {}
         for row in seconds(moved).sort_by("seq").to_pylist():
             had = runs.setdefault(row["job_id"], [])
             if had and had[-1][1] == inf:
                 had[-1] = (had[-1][0], row["time"], had[-1][2])
             if row["action"] != Action.PREEMPT.value:
                 had.append((row["time"], inf, _gpus_on(own, row["nodes"], row["gpus"])))
-        waited = seconds_of(spells)
+        waited = seconds_before(spells)
         found = []
         for row in seconds(jobs).to_pylist():
             end = row.pop("end_time")

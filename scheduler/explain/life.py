@@ -243,7 +243,7 @@ def waits_for_gpus(spans: Sequence[Span]) -> list[tuple[float, float]]:
     return spells
 
 
-def seconds_of(spells: Sequence[tuple[float, float]]) -> Callable[[float], float]:
+def seconds_before(spells: Sequence[tuple[float, float]]) -> Callable[[float], float]:
     """How many seconds of some spells, given in order, lie before a time."""
     starts = [start for start, _ in spells]
     sums = [0.0, *accumulate(end - start for start, end in spells)]

@@ -40,7 +40,7 @@ from scheduler.explain.life import (
     Phase,
     Span,
     placement_of,
-    seconds_of,
+    seconds_before,
     waits_for_gpus,
 )
 from scheduler.explain.remarks import remarks
@@ -763,7 +763,7 @@ def test_seconds_before_a_time_are_those_of_each_spell(cuts: list[float], time: 
     cuts = sorted(cuts)
     spells = list(zip(cuts[::2], cuts[1::2], strict=False))
     each = sum(max(0.0, min(time, end) - start) for start, end in spells)
-    assert seconds_of(spells)(time) == pytest.approx(each)
+    assert seconds_before(spells)(time) == pytest.approx(each)
 
 
 def test_spells_that_touch_are_one_and_holds_are_none() -> None:

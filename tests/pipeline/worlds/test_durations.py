@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from features.schema import State
-from pipeline.worlds import TrackError
+from pipeline.worlds import TrackError, durations
 from pipeline.worlds.durations import OLD_NAMES, UNKNOWN_S, Make, chosen, sources
 from scheduler.core.cluster import ClusterSpec
 from scheduler.core.estimates import Estimator
@@ -90,3 +90,10 @@ def test_older_names_still_mean_the_same() -> None:
 def test_what_is_not_offered_is_refused_in_one_line(name: str, why: str) -> None:
     with pytest.raises(TrackError, match=f"--durations {name}: .*{why}"):
         chosen(name, offered())
+
+
+def test_what_needs_the_extra_says_so_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(durations, "TRAINS", False)
+    assert "lightgbm" not in offered()
+    with pytest.raises(TrackError, match=r"lightgbm needs the extra: pip install"):
+        chosen("lightgbm", offered())
