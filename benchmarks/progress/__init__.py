@@ -1,0 +1,1 @@
+"""How well a job's own progress says how long it will run."""

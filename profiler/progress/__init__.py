@@ -1,0 +1,1 @@
+"""How far a job is, read from what it prints."""

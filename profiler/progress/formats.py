@@ -1,0 +1,288 @@
+"""What training scripts print about how far they are: one row a format, with a line of each.
+
+The first row whose pattern is found in a line reads it. Groups of a pattern:
+
+    epoch, epochs    the epoch's number, and how many there are (or the number of the last)
+    step, steps      steps done, and how many there are in the epoch or in the run (`scope`)
+    eta              what is left of the whole run; an ETA of the epoch only is not read
+    label            of a bar: what it counts, in the script's own words
+    fold, folds      runs within the run: folds, trials, stages
+    percent          of the run
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+Scope = Literal["run", "epoch", ""]
+_ETA = r"(?P<eta>(?:\d+ days?, )?\d+:\d\d:\d\d|\d+:\d\d)(?![\d:])"
+
+
+class Mark(NamedTuple):
+    """One number read from a line.
+
+    Attributes:
+        unit: ``fold``, ``epoch``, ``step``, ``percent``, or ``eta`` (seconds left).
+        of: how many there are, None where the line does not say.
+        scope: steps of the whole ``run``, of an ``epoch``, or "" where that cannot be known.
+        label: tells the bars of one format apart.
+        ends: the number is printed when its unit is done; False: when it begins.
+        based: numbering is known to begin with 1 (it has been made so).
+        last: where numbering begins with 0, `of` is the number of the last one.
+    """
+
+    format: str
+    unit: Literal["fold", "epoch", "step", "percent", "eta"]
+    n: float
+    of: float | None = None
+    scope: Scope = ""
+    label: str = ""
+    ends: bool = False
+    based: bool = True
+    last: bool = False
+
+
+@dataclass(frozen=True)
+class Format:
+    """A row of the table.
+
+    Attributes:
+        hint: a text without which no line is of this format, so that most are not searched.
+        base: number of the first epoch; None where scripts differ.
+    """
+
+    name: str
+    hint: str
+    pattern: re.Pattern[str]
+    samples: tuple[str, ...]
+    scope: Scope = "epoch"
+    base: int | None = None
+    last: bool = False
+
+
+def _row(
+    name: str,
+    hint: str,
+    pattern: str,
+    *samples: str,
+    scope: Scope = "epoch",
+    base: int | None = None,
+    last: bool = False,
+) -> Format:
+    return Format(name, hint, re.compile(pattern), samples, scope, base, last)
+
+
+_BOTH = r"(?P<step>\d+) ?/ ?(?P<steps>\d+)"
+FORMATS = (
+    _row("Ultralytics", "%",
+         r"^\s*(?P<epoch>\d+)/(?P<epochs>\d+) +[\d.]+[GMK]B? .*?\d+%.{1,60}? " + _BOTH,
+         "      3/90      2.3G     0.123     0.456     0.789         12        640:  45%|####5   "
+         "  | 225/500 [00:12<00:15, 17.97it/s]",
+         "      1/90      2.3G     1.123     0.456     0.789         12        640: 45% ━━━━╸─── "
+         "225/500 17.9it/s 12.3s<15.2s", last=True),
+    _row("tqdm", "%|",
+         r"(?P<label>[^|]*(?:\|[^|]*){0,2}?)\s*\b\d+%\|[^|]*\|\s*(?P<step>[\d.]+[kMG]?)/"
+         r"(?P<steps>[\d.]+[kMG]?) \[",
+         " 12%|█▏        | 360/3000 [00:10<01:18, 33.4it/s]",
+         "Epoch 3/90:  45%|####5     | 225/500 [00:12<00:15, 17.97it/s, loss=0.3]",
+         "Epoch 3:  45%|████▌     | 225/500 [00:12<00:15, 17.97it/s, v_num=0]", scope=""),
+    _row("tqdm", "it [", r"(?P<label>[^|]*?)(?P<step>\d+)it \[\d",
+         "1200it [00:12, 98.0it/s]", scope=""),
+    _row("Lightning", "•", r"Epoch (?P<epoch>\d+)/(?P<epochs>\d+) +[━╸╺ ]*" + _BOTH + r" +\d+:\d\d",
+         "Epoch 3/89  ━━━━━━━━━━━━━━━━ 225/500 0:00:12 • 0:00:15 17.97it/s v_num: 0", base=0,
+         last=True),
+    _row("Keras", "/", r"^\s*" + _BOTH + r" (?:━|\[[=>.]{8,}\]|- \d+(?:m?s|:\d\d))",
+         "120/500 ━━━━━━━━━━━━━━━━━━━━ 12s 28ms/step - accuracy: 0.5012 - loss: 0.3400",
+         "120/500 [======>.......................] - ETA: 12s - loss: 0.3400 - accuracy: 0.5012",
+         "500/500 - 14s - 28ms/step - accuracy: 0.5012 - loss: 0.3400"),
+    _row("Hugging Face", "epoch", r"['\"]loss['\"]: .*['\"]epoch['\"]: ['\"]?(?P<epoch>\d+\.\d+)",
+         "{'loss': 0.693, 'grad_norm': 1.2, 'learning_rate': 4.9e-05, 'epoch': 0.12}",
+         "{'loss': '0.693', 'grad_norm': '1.2', 'learning_rate': '4.9e-05', 'epoch': '0.12'}"),
+    _row("fairseq", "epoch ", r"\bepoch (?P<epoch>\d{3,}): +" + _BOTH,
+         "2024-03-01 12:00:00 | INFO | train_inner | epoch 003:    120 / 500 loss=5.5, ppl=45.2, "
+         "wps=9140, ups=3.5, wpb=2611, bsz=91, num_updates=1120, lr=0.0005, wall=320", base=1),
+    _row("MMEngine", "[", r"Epoch(?:\(train\))?\s+\[(?P<epoch>\d+)\]\[ *" + _BOTH + r"\].*?"
+         r"eta: " + _ETA,
+         "03/01 12:00:00 - mmengine - INFO - Epoch(train)  [3][120/500]  lr: 1.0e-02  eta: 3:20:10"
+         "  time: 0.3500  data_time: 0.0100  memory: 3400  loss: 0.5000",
+         "2024-03-01 12:00:00,123 - mmdet - INFO - Epoch [3][120/500]\tlr: 1.0e-02, eta: 3:20:10, "
+         "time: 0.350, data_time: 0.010, memory: 3400, loss: 0.5000", base=1),
+    _row("MMEngine", "Iter", r"Iter(?:\(train\))?\s+\[ *" + _BOTH + r"\]",
+         "03/01 12:00:00 - mmengine - INFO - Iter(train) [  100/50000]  lr: 1.0e-02  eta: 3:20:10"
+         "  time: 0.3500  data_time: 0.0100  memory: 3400  loss: 0.5000", scope="run"),
+    _row("Detectron2", "eta:", r"eta: " + _ETA + r" +iter: (?P<step>\d+) ",
+         "[03/01 12:00:00 d2.utils.events]:  eta: 0:12:33  iter: 119  total_loss: 1.912  "
+         "loss_cls: 0.91  time: 0.3500  last_time: 0.3400  lr: 0.02", scope="run"),
+    _row("Megatron", "iteration", r"iteration +(?P<step>\d+)/ *(?P<steps>\d+) \|",
+         " [2024-03-01 12:00:00] iteration      100/   50000 | consumed samples:        25600 | "
+         "elapsed time per iteration (ms): 350.1 | global batch size:   256 | lm loss: 9.1E+00 |",
+         scope="run"),
+    _row("timm", "Train: ", r"Train: (?P<epoch>\d+)(?:/(?P<epochs>\d+))? \[ *(?P<step>\d+)/"
+         r"(?P<steps>\d+) \(",
+         "Train: 3 [ 120/500 ( 24%)]  Loss: 5.51 (5.62)  Time: 0.350s,  91.43/s  (0.360s,  88.89/s)"
+         "  LR: 1.000e-03  Data: 0.010 (0.020)", base=0),
+    _row("PyTorch MNIST", "Train Epoch: ", r"Train Epoch: (?P<epoch>\d+) \[ *" + _BOTH,
+         "Train Epoch: 3 [1280/60000 (2%)]\tLoss: 0.301456", base=1),
+    _row("PyTorch ImageNet", "Epoch: [", r"Epoch: \[(?P<epoch>\d+)\]\s*\[ *" + _BOTH,
+         "Epoch: [3][ 120/5005]\tTime  0.350 ( 0.360)\tData  0.010 ( 0.020)\tLoss 5.51e+00",
+         "Epoch: [3]  [ 120/5005]  eta: 0:30:12  lr: 0.1  img/s: 91.4  loss: 5.51 (5.62)", base=0),
+    _row("Composer", "[epoch=", r"\[epoch=(?P<epoch>\d+)/(?P<epochs>\d+)\]\[batch=" + _BOTH,
+         "[epoch=3/90][batch=225/500]:"),
+    _row("CLU", "ETA", r"\d% \((?P<step>\d+)/(?P<steps>\d+)\), ETA",
+         "Setting work unit notes: 3.4 steps/s, 24.0% (1200/5000), ETA: 18m", scope="run"),
+    _row("Stable-Baselines3", "total_timesteps", r"total_timesteps +\| +(?P<step>\d+) ",
+         "|    total_timesteps      | 20480        |", scope="run"),
+    _row("nanoGPT", "iter ", r"^iter (?P<step>\d+): loss \S+, time ",
+         "iter 100: loss 2.5012, time 350.12ms, mfu 12.00%", scope="run"),
+    _row("fastai", ":", r"^(?P<epoch>\d+) +(?:\d+\.\d+ +)+(?P<done>\d+:\d\d) *$",
+         "3         0.345012    0.456012    0.789012    00:14", base=0),
+    _row("boosting", "[", r"^\[(?P<step>\d+)\]\s+\S*(?:train|valid|eval|test)\S*[:' ]",
+         "[120]\ttrain-rmse:0.51234\teval-rmse:0.61234", scope="run"),
+    _row("epoch and step", "poch",
+         r"[Ee]poch\W{0,4}(?P<epoch>\d+) *(?:/|of) *(?P<epochs>\d+)\W{1,6}"
+         r"(?:(?:[Ss]tep|[Ii]ter|[Bb]atch)\w*\W{0,4})?(?P<step>\d+) *(?:/|of) *(?P<steps>\d+)\b",
+         "Epoch [3/90], Step [120/500], Loss: 0.3012",
+         "epoch: 3/90, iter: 120/500, mem: 3400Mb, iter_time: 0.350s, lr: 1.0e-02, ETA: 3:20:10"),
+    _row("fold", "", r"\b(?:[Ff]old|[Tt]rial|[Ss]tage|[Pp]hase)\W{0,4}(?P<fold>\d+) *(?:/|of) *"
+         r"(?P<folds>\d+)\b", "Fold 2/5", scope=""),
+    _row("epoch", "poch", r"\b[Ee]poch\W{0,4}(?P<epoch>\d+) *(?:/|of) *(?P<epochs>\d+)\b",
+         "Epoch [3/90]", "Epoch 3/90", "epoch 003 of 090: loss 0.3012"),
+    _row("step", "", r"\b(?:[Ss]tep|[Ii]ter(?:ation)?|[Uu]pdate)s?\W{0,4}(?P<step>\d+) *(?:/|of) *"
+         r"(?P<steps>\d+)\b", "step 1200/5000", "iteration 100/50000", scope=""),
+    _row("step", "num_updates", r"num_updates\W{1,4}(?P<step>\d+)\b", "num_updates=1120",
+         scope="run"),
+    _row("step", "step", r"\b(?:global_)?steps?(?: ?[:=] ?| )(?P<step>\d+)(?![\d.])",
+         "steps: 100 loss: 2.3012 iter time (s): 0.350 samples/sec: 91.4", scope="run"),
+    _row("epoch", "poch", r"\b[Ee]poch(?: ?[:=#] ?\[?| \[?)(?P<epoch>\d+)(?![\d.])",
+         "Epoch 3: loss 0.3012, accuracy 0.5012"),
+)  # fmt: skip
+
+# bars and lines of what is no training: evaluation, and what goes before
+_OTHER = re.compile(
+    r"\b(?:val(?:id(?:ation|ating)?)?|eval(?:uat\w+)?|test(?:ing)?|predict\w*|infer\w*|sanity|"
+    r"generat\w+|sampl(?:e|ing)|download\w*|load\w*|map|filter\w*|token\w+|resolv\w+|extract\w*|sav"
+    r"\w+|fetch\w*|pre-?process\w*|cach\w+|scan\w*|read\w*|build\w*|shards?|files?|warm-?up|"
+    r"calibrat\w+|checkpoints?|mAP50|class +images)\b",
+    re.IGNORECASE,
+)  # fmt: skip
+_BYTES = re.compile(r"\[[\d:?]+(?:<[\d:?]+)?, +[\d.?]*[kMG]?i?B/s")
+_OF_EPOCH = re.compile(r"\b[Ee]poch\W{0,3}(\d+)(?: *(?:/|of) *(?P<of>\d+))?")
+_TORCHTUNE = re.compile(r"(\d+)\|\d+\|Loss")
+_COUNTS_EPOCHS, _COUNTS_STEPS = ("epoch", "epochs"), ("step", "steps", "global step", "updates")
+_FIGURES = re.compile(r"\d\.\d|[=:] ?\d*\.?\d+e[+-]?\d")
+_ESCAPES = re.compile(
+    r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])|\x08"
+)
+_PROMISING = re.compile(r"\d ?[/%]|\d of \d|poch|[Ss]tep|[Ii]ter|updates|eta:|\"progress\"|^\[?\d")
+LINE = 1000  # characters of a line that are looked at
+
+
+def read(line: str) -> list[Mark]:
+    """What a line says; nothing for most. A bar of something else than training says nothing."""
+    if len(line) > LINE:
+        line = line[:LINE]
+    if _PROMISING.search(line) is None:
+        return []
+    if "\x1b" in line or "\x08" in line:
+        line = _ESCAPES.sub("", line)
+    if '"progress"' in line:
+        own = explicit(line)
+        if own is not None:
+            return [own]
+    for row in FORMATS:
+        if row.hint in line:
+            match = row.pattern.search(line)
+            if match is not None:
+                return [] if _is_other(row, line, match) else list(_marks(row, line, match))
+    return []
+
+
+def explicit(text: str) -> Mark | None:
+    """What a job says outright: one line of JSON, `{"progress": {"done": 1200, "of": 5000}}` or
+    `{"progress": 0.24}`; None where it is neither."""
+    try:
+        value = json.loads(text[text.index("{") :])["progress"]
+        if isinstance(value, dict):
+            done, of = float(value["done"]), float(value["of"])
+        else:
+            done, of = 100.0 * float(value), 100.0
+    except (ValueError, KeyError, TypeError, RecursionError, OverflowError):
+        return None
+    if not 0 <= done <= of or not 0 < of <= 1e15:
+        return None
+    whole = not isinstance(value, dict)
+    return Mark("its own words", "percent" if whole else "step", done, of, "run", "explicit")
+
+
+def _is_other(row: Format, line: str, match: re.Match[str]) -> bool:
+    groups = match.groupdict()
+    if "label" in groups:
+        return bool(_OTHER.search(groups["label"]) or _BYTES.search(line, match.start()))
+    if row.name == "Keras" or groups.get("fold") is not None:
+        return False
+    # of a line: what stands before the number ("Test: Epoch 3/90", "val step 3/90")
+    return bool(_OTHER.search(line, max(0, match.start() - 40), match.start()))
+
+
+def _marks(row: Format, line: str, match: re.Match[str]) -> Iterator[Mark]:
+    groups = match.groupdict()
+    scope, label = row.scope, ""
+    step, steps = _float(groups.get("step")), _float(groups.get("steps"))
+    if groups.get("label") is not None:
+        text = groups["label"].strip(" :-.\t")
+        label = re.sub(r"[\d.]+", "0", text)[-40:]
+        if text.lower() in _COUNTS_EPOCHS and step is not None:
+            yield Mark(row.name, "epoch", step, steps, label=label, ends=True)
+            return
+        found = _OF_EPOCH.search(text) or _TORCHTUNE.search(text)
+        if found is not None:
+            of = found.groupdict().get("of")
+            based = found.re is _TORCHTUNE
+            yield Mark(row.name, "epoch", float(found[1]), _float(of), based=based)
+            scope = "epoch"
+        elif text.lower() in _COUNTS_STEPS:
+            scope = "run"
+    if groups.get("fold"):
+        yield Mark(row.name, "fold", float(groups["fold"]), float(groups["folds"]), based=False)
+    if groups.get("epoch"):
+        yield _epoch(row, groups, bool(step is None and _FIGURES.search(line)))
+    if step is not None:
+        yield Mark(row.name, "step", step, steps, scope, label)
+    if groups.get("percent"):
+        yield Mark(row.name, "percent", float(groups["percent"]), 100.0, scope, label)
+    if groups.get("eta"):
+        yield Mark(row.name, "eta", _seconds(groups["eta"]), scope="run")
+
+
+def _epoch(row: Format, groups: dict[str, str | None], figures: bool) -> Mark:
+    """An epoch's number, from 1 on where it is known where it begins. A line with figures of the
+    epoch (a loss) comes when it is done."""
+    n, of = _float(groups["epoch"]) or 0.0, _float(groups.get("epochs"))
+    if row.name == "Hugging Face":
+        return Mark(row.name, "epoch", n, of, ends=True)  # 0.12: done so far
+    if row.base == 0:
+        n, of = n + 1, of + 1 if of is not None and row.last else of
+    ends = figures or groups.get("done") is not None
+    return Mark(row.name, "epoch", n, of, ends=ends, based=row.base is not None, last=row.last)
+
+
+def _float(text: str | None) -> float | None:
+    if not text:
+        return None
+    scale = {"k": 1e3, "M": 1e6, "G": 1e9}.get(text[-1], 1.0)
+    try:
+        return float(text.rstrip("kMG")) * scale
+    except ValueError:  # "1.2.3"
+        return None
+
+
+def _seconds(text: str) -> float:
+    days, comma, clock = text.rpartition(", ")
+    seconds = 0.0
+    for part in clock.split(":"):
+        seconds = 60 * seconds + float(part)
+    return seconds + (86400.0 * float(days.split()[0]) if comma else 0.0)

@@ -1,0 +1,73 @@
+"""Following the file a job's output goes to, and the one it may write its progress to."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from pathlib import Path
+
+from features.amounts import Amount
+from features.progress import Progress
+from profiler.progress.reader import Reader
+
+VARIABLE = "PELLUCID_PROGRESS"  # names a file that a job keeps its progress in: `1200/5000`
+MOST_READ = 262_144  # bytes a look: of what grew by more, the end
+OWN_WORDS = 4096
+_HOW = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class Tail:
+    """A reader of what one job writes.
+
+    Args:
+        output: its output; it may not be there yet, and may be emptied at any time.
+        own: the file that `VARIABLE` names in its environment; None where it names none.
+        uid: user that this file has to belong to; None: whoever.
+    """
+
+    def __init__(
+        self,
+        output: Path,
+        amount: Amount | None = None,
+        own: Path | None = None,
+        uid: int | None = None,
+    ) -> None:
+        self.reader = Reader(amount)
+        self._output, self._own, self._uid = output, own, uid
+        self._offset, self.looked_s = 0, 0.0
+
+    def look(self, at: float) -> None:
+        """Take in what was written by `at` seconds after the job began."""
+        self.looked_s = at
+        with contextlib.suppress(OSError):
+            file = os.open(self._output, _HOW)
+            try:
+                self._read(file, at)
+            finally:
+                os.close(file)
+        if self._own is not None:
+            with contextlib.suppress(OSError):
+                file = os.open(self._own, _HOW)
+                try:
+                    found = os.fstat(file)
+                    mine = self._uid is None or found.st_uid == self._uid
+                    if mine and stat.S_ISREG(found.st_mode):
+                        self.reader.words(os.read(file, OWN_WORDS).decode("utf-8", "replace"), at)
+                finally:
+                    os.close(file)
+
+    def progress(self, at: float) -> Progress | None:
+        """How long it will run, as far as can be said `at` seconds after it began."""
+        return self.reader.progress(at)
+
+    def _read(self, file: int, at: float) -> None:
+        found = os.fstat(file)
+        if not stat.S_ISREG(found.st_mode):
+            return
+        if found.st_size < self._offset:
+            self._offset = 0
+        new = found.st_size - self._offset
+        begin = max(self._offset, found.st_size - MOST_READ)
+        self._offset = found.st_size
+        self.reader.feed(os.pread(file, min(new, MOST_READ), begin), at)
