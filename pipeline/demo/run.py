@@ -29,7 +29,7 @@ from scheduler.service.log.store.visibility import Role
 OPERATOR = "olga"
 START_S = 60.0  # longest time a service may take to be ready
 END_S = 20.0  # jobs and service may take so long to end
-BUNDLE = Path("data/bundle")
+BUNDLES = Path("data/bundle"), Path("data/prebuilt/bundle")  # the first that is there
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def _settings(folder: Path, port: int, policy: str | None) -> dict[str, str]:
     """Writes the settings, the cluster and the declared profiles; returns the settings."""
     (folder / "cluster.yaml").write_text(yaml.safe_dump(CLUSTER, sort_keys=False))
     (folder / "profiles.json").write_text(json.dumps(list(declared()), indent=1))
-    bundle = BUNDLE.resolve() if (BUNDLE / "bundle.json").is_file() else None
+    bundle = next((b.resolve() for b in BUNDLES if (b / "bundle.json").is_file()), None)
     settings = {
         "database": f"sqlite:///{folder.resolve() / 'pellucid.db'}",
         "cluster": str(folder / "cluster.yaml"),

@@ -19,6 +19,7 @@ from pipeline.report import model_charts, policies, trace
 from pipeline.report.comparison import Comparison, PolicyRun, read_comparison
 from pipeline.report.interactive import columns
 from pipeline.report.models import (
+    IN_VIEW,
     LearningFacts,
     ModelFacts,
     drift_facts,
@@ -35,6 +36,7 @@ from scheduler.core.plural import count
 from scheduler.explain.drawing import StoryView
 from scheduler.explain.terms import TOLERANCE
 
+SHOWN_LIMITS = 4
 PAIR_MODELS = ("packing", "pair_speed")
 LIBRARIES = ("numpy", "pandas", "pyarrow", "interpret-core", "scikit-learn", "lightgbm")
 
@@ -106,14 +108,15 @@ def build(inputs: Inputs) -> Report:
     html = page(
         "report.html",
         columns=columns(*went, anchors(stories)) if went else None,
-        stills=stills(went[1]) if went else None,
+        stills=stills(policies.pooled(comparison)) if comparison else None,
         title=_title(comparison, facts),
         headline=said,
         release=release(),
         comparison=_comparison_view(comparison) if comparison else None,
         trace=_trace_view(facts) if facts else None,
         models=_models_view(models) if models else None,
-        errors=error_table(metrics),
+        errors=error_table(metrics, IN_VIEW),
+        all_errors=error_table(metrics),
         slices=slice_tables(metrics),
         drift=drift_facts(metrics, models),
         foils=_foils(metrics, comparison),
@@ -123,6 +126,7 @@ def build(inputs: Inputs) -> Report:
         checks=checks,
         problems=problems,
         limits=_limits(comparison, facts, models),
+        shown_limits=SHOWN_LIMITS,
         provenance=_provenance(inputs, comparison, facts, models),
     )
     sections = {
@@ -278,11 +282,11 @@ def _limits(c: Comparison | None, t: trace.TraceFacts | None, m: ModelFacts | No
     if c:
         said.append("The schedules are simulated: what the policies would have done, not what ran.")
         if len(c.seeds) == 1:
-            said.append("One seed: differences carry no uncertainty, and small ones mean nothing.")
+            said.append("One draw: differences carry no uncertainty, and small ones mean nothing.")
         else:
             said.append(
-                f"Curves, waits by group and sample jobs are those of seed {c.seeds[0]}; the table "
-                f"holds means over {len(c.seeds)} seeds."
+                f"Draws: {len(c.seeds)}. What is looked at job by job, and GPUs in use, are of the "
+                "first; drift, and what jobs are taken for, of the trace itself."
             )
         for run in c.runs:
             if open_ := int(run.jobs["end_time"].isna().sum()):

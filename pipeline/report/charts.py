@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from markupsafe import Markup
@@ -14,25 +15,40 @@ Floats = NDArray[np.float64]
 Cells = Sequence[Sequence[float | None]]
 
 
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """An axis from `low` to `high`."""
+
+    low: float
+    high: float
+    ticks: Sequence[Tick]
+    title: str = ""
+    log: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Shading:
+    """How cells are shaded: by the share of the largest magnitude, raised to `power`; where
+    `diverging`, cells below zero have another hue and are hatched, so that hue is not all."""
+
+    css: str = "heat"
+    power: float = 1.0
+    diverging: bool = False
+
+
 def lines(
     label: str,
     series: Mapping[str, Sequence[Point]],
     *,
-    x: tuple[float, float],
-    y: tuple[float, float],
-    x_ticks: Sequence[Tick],
-    y_ticks: Sequence[Tick],
-    x_title: str = "",
-    y_title: str = "",
-    log_x: bool = False,
-    log_y: bool = False,
+    x: Axis,
+    y: Axis,
     looks: Sequence[int] | None = None,
 ) -> Markup:
     """Lines over common axes; the legend is the caller's. `looks`: colours, if not 0, 1..."""
     f = Frame(label)
-    sx, sy = f.x(*x, log=log_x), f.y(*y, log=log_y)
-    f.x_axis(sx, sx.within(x_ticks), x_title)
-    f.y_axis(sy, sy.within(y_ticks), y_title)
+    sx, sy = f.x(x.low, x.high, log=x.log), f.y(y.low, y.high, log=y.log)
+    f.x_axis(sx, sx.within(x.ticks), x.title)
+    f.y_axis(sy, sy.within(y.ticks), y.title)
     drawn = zip(looks or range(len(series)), series.items(), strict=True)
     for k, (name, points) in sorted(drawn, key=lambda one: one[0] == 0):  # the first look on top
         k %= SERIES
@@ -98,18 +114,11 @@ def heatmap(
     row_names: Sequence[str],
     column_ticks: Sequence[Tick],
     tip: Callable[[int, int, float], str],
-    diverging: bool = False,
-    power: float = 1.0,
-    css: str = "heat",
+    shading: Shading = Shading(),
     x_title: str = "",
-    y_title: str = "",
     frame: Frame | None = None,
 ) -> Markup:
-    """Shaded cells, (rows, columns). None leaves a cell empty.
-
-    The shade is the share of the largest magnitude, raised to `power`; where `diverging`, cells
-    below zero have another hue and are hatched, so that hue is not all.
-    """
+    """Shaded cells, (rows, columns). None leaves a cell empty."""
     n, m = len(cells), max((len(row) for row in cells), default=1)
     f = frame or Frame(
         label, height=60 + max(12, min(24, 220 // max(n, 1))) * n, left=92, bottom=40
@@ -124,8 +133,8 @@ def heatmap(
         for j, value in enumerate(row):
             if value is None:
                 continue
-            hue = "cold" if diverging and value < 0 else css
-            style = f"fill-opacity:{(abs(value) / largest) ** power:.2f}"
+            hue = "cold" if shading.diverging and value < 0 else shading.css
+            style = f"fill-opacity:{(abs(value) / largest) ** shading.power:.2f}"
             f.rect(f.left + w * j, y, w, h, hue, tip=tip(i, j, value), style=style)
     for at, text in column_ticks:
         f.text(f.left + w * at, f.bottom + 14, text, anchor="middle")
@@ -135,8 +144,6 @@ def heatmap(
     )
     if x_title:
         f.text((f.left + f.right) / 2, f.height - 5, x_title, "axis", anchor="middle")
-    if y_title:
-        f.text(12, (f.top + f.bottom) / 2, y_title, "axis", anchor="middle", rotate=-90)
     return f.svg()
 
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import sqrt
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from pipeline.explain.run import DECISIONS, JOBS, RunError, RunFolder, read_object, seconds
+from pipeline.student import bound
 from scheduler.policies import POLICIES
+
+Floats = NDArray[np.float64]
 
 COMPARE = "compare.json"
 _COLUMNS = [
@@ -31,8 +36,9 @@ class PolicyRun:
         preemptive: it may stop running jobs.
         estimates: it asks for durations.
         folder: the run.
-        jobs: one row per job, times in seconds since the epoch (NaN = never).
-        figures: of the comparison, `<figure>_mean` and `<figure>_sd` over the seeds.
+        jobs: one row per job of the first draw, times in seconds since the epoch (NaN = never).
+        draws: the same of every draw that was recorded, the first among them.
+        figures: of the comparison, `<figure>_mean`, `_sd` and `_each` over the draws.
     """
 
     name: str
@@ -41,6 +47,7 @@ class PolicyRun:
     estimates: bool
     folder: RunFolder
     jobs: pd.DataFrame
+    draws: list[pd.DataFrame]
     figures: Mapping[str, Any]
 
     def mean(self, figure: str) -> float | None:
@@ -48,15 +55,18 @@ class PolicyRun:
         value = self.figures.get(f"{figure}_mean", self.folder.summary.get(figure))
         return None if value is None else float(value)
 
-    def sd(self, figure: str) -> float | None:
-        """Standard deviation of a figure over the seeds; None for a single seed."""
-        value = self.figures.get(f"{figure}_sd")
-        return None if value is None or self.figures.get("runs", 1) < 2 else float(value)
+    def each(self, figure: str) -> Floats:
+        """A figure of every draw, as far as it was recorded, (draws,)."""
+        return np.array(self.figures.get(f"{figure}_each") or [], dtype=np.float64)
 
     @property
     def ended(self) -> pd.DataFrame:
-        """Jobs that ended."""
+        """Jobs of the first draw that ended."""
         return self.jobs[self.jobs["end_time"].notna()]
+
+    def ended_each(self) -> list[pd.DataFrame]:
+        """Jobs of each draw that ended."""
+        return [jobs[jobs["end_time"].notna()] for jobs in self.draws]
 
     @property
     def gpus(self) -> int:
@@ -78,6 +88,14 @@ class PolicyRun:
         table = seconds(self.folder.table(DECISIONS, columns, where)).sort_by("seq")
         frame: pd.DataFrame = table.to_pandas()
         return frame
+
+
+def half_width(values: Floats) -> float | None:
+    """Half of the 95 % interval of a mean over draws; None for one draw, or where all agree."""
+    if len(values) < 2 or not np.isfinite(values).all():
+        return None
+    error = float(values.std(ddof=1)) / sqrt(len(values))
+    return bound(0.95, len(values) - 1) * error or None
 
 
 @dataclass(frozen=True)
@@ -137,7 +155,9 @@ def read_comparison(folder: Path) -> Comparison:
     document = read_object(folder / COMPARE)
     try:
         rows = list(document["policies"])
-        runs = [_read_run(folder / str(row["policy"]), row) for row in rows]
+        seeds = document.get("seeds", [0])
+        chosen = [int(s) for s in seeds] if isinstance(seeds, list) else list(range(int(seeds)))
+        runs = [_read_run(folder / str(row["policy"]), row, chosen[1:]) for row in rows]
         paired = [
             Difference(
                 str(p["policy"]),
@@ -149,8 +169,6 @@ def read_comparison(folder: Path) -> Comparison:
             )
             for p in document.get("paired", [])
         ]
-        seeds = document.get("seeds", [0])
-        chosen = [int(s) for s in seeds] if isinstance(seeds, list) else list(range(int(seeds)))
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, RunError):
             raise
@@ -160,29 +178,36 @@ def read_comparison(folder: Path) -> Comparison:
     return Comparison(str(document.get("track", "")), chosen, runs, paired)
 
 
-def _read_run(folder: Path, figures: Mapping[str, Any]) -> PolicyRun:
+def _read_run(folder: Path, figures: Mapping[str, Any], more: Sequence[int] = ()) -> PolicyRun:
     run = RunFolder(folder)
     name = str(figures.get("policy", run.summary.get("policy", folder.name)))
     traits = run.summary.get("traits") or _traits_of_ours(name)
-    jobs = seconds(run.table(JOBS, _COLUMNS)).to_pandas()
-    for column in ("user", "vc"):
-        jobs[column] = jobs[column].astype(object).where(jobs[column].notna(), "(none)")
+    names = [JOBS, *(f"jobs-{seed}.parquet" for seed in more)]
+    draws = [_read_jobs(run, name) for name in names if (folder / name).is_file()]
     return PolicyRun(
         name,
         oracle=bool(traits["oracle"]),
         preemptive=bool(traits["preemptive"]),
         estimates=bool(traits["estimates"]),
         folder=run,
-        jobs=jobs.astype({"end_time": np.float64, "queue_s": np.float64}),
+        jobs=draws[0] if draws else _read_jobs(run, JOBS),
+        draws=draws,
         figures=figures,
     )
+
+
+def _read_jobs(run: RunFolder, name: str) -> pd.DataFrame:
+    jobs: pd.DataFrame = seconds(run.table(name, _COLUMNS)).to_pandas()
+    for column in ("user", "vc"):
+        jobs[column] = jobs[column].astype(object).where(jobs[column].notna(), "(none)")
+    return jobs.astype({"end_time": np.float64, "queue_s": np.float64})
 
 
 def _traits_of_ours(name: str) -> dict[str, bool]:
     """Of a run recorded before a summary held them. A page is made without loading a policy."""
     kind = POLICIES.get(name)
     return {
-        "oracle": bool(kind and kind.oracle),
-        "preemptive": bool(kind and kind.preemptive),
-        "estimates": kind is None or kind.estimates,
+        "oracle": bool(kind and kind.capabilities.oracle),
+        "preemptive": bool(kind and kind.capabilities.preemptive),
+        "estimates": kind is None or kind.capabilities.estimates,
     }

@@ -42,6 +42,7 @@ class Way:
         colour: s0 to s7 of the style sheet, by role: ours, others, the reference, yardsticks.
         wait_s, jct_s: of each job, (jobs,); NaN where it did not end.
         yardstick: it knows the future.
+        mean_s, within_s: average JCT over draws and half of its 95 % interval, where known.
     """
 
     name: str
@@ -49,6 +50,8 @@ class Way:
     wait_s: Floats
     jct_s: Floats
     yardstick: bool = False
+    mean_s: float | None = None
+    within_s: float | None = None
 
 
 def colours(names: Sequence[str], ours: str, base: str, yardsticks: Sequence[str]) -> list[int]:

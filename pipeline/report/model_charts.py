@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from markupsafe import Markup
 
-from pipeline.report.charts import axis_of, heatmap, shortened
+from pipeline.report.charts import Shading, axis_of, heatmap, shortened
 from pipeline.report.models import Interaction, ModelFacts, Shape, TreeNode
 from pipeline.report.svg import DURATION_TICKS, Frame, Scale, Tick
 from scheduler.explain.words import duration, factor
@@ -184,7 +184,7 @@ def interaction(i: Interaction) -> Markup:
         row_names=rows_,
         column_ticks=[(k + 0.5, columns[k]) for k in range(0, len(columns), every)],
         tip=tip,
-        diverging=True,
+        shading=Shading(diverging=True),
         x_title=shortened(i.texts[1], 62),
         frame=Frame(label, height=290, left=92, bottom=44),
     )

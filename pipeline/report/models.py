@@ -52,6 +52,37 @@ class Shape:
         """Whether the feature is a category."""
         return not self.cuts
 
+    @property
+    def meaning(self) -> str:
+        """What the curve says of the jobs it was drawn of, one sentence."""
+        held = [i for i in range(1, len(self.scores)) if self.weights[i] > 0]
+        if not held:
+            return "No job had it."
+        top, low = (pick(held, key=self.scores.__getitem__) for pick in (max, min))
+        most, least = (factor(math.exp(self.scores[i])) for i in (top, low))
+        if max(abs(self.scores[top]), abs(self.scores[low])) < 0.05:
+            return f"It hardly matters: {least} to {most}."
+        ups = np.diff(self.scores[held])
+        if not self.nominal and (ups.min(initial=0.0) >= -0.02 or ups.max(initial=0.0) <= 0.02):
+            how = "longer" if top > low else "shorter"
+            first, last = (factor(math.exp(self.scores[i])) for i in (held[0], held[-1]))
+            return f"The higher, the {how} a job is taken to run: from {first} to {last}."
+        return (
+            f"Taken to run longest at {self._at(top)} ({most}), shortest at {self._at(low)} "
+            f"({least})."
+        )
+
+    def _at(self, i: int) -> str:
+        """Where a bin lies, for people."""
+        if self.nominal:
+            return self.labels[i]
+        say = _saying(self.name, self.unit)
+        if i == 1:
+            return f"less than {say(self.cuts[0])}"
+        if i > len(self.cuts):
+            return f"{say(self.cuts[-1])} or more"
+        return f"{say(self.cuts[i - 2])} to {say(self.cuts[i - 1])}"
+
 
 @dataclass(frozen=True)
 class Interaction:
@@ -223,19 +254,19 @@ def _groups(axis: Axis, weights: Floats) -> tuple[list[list[int]], tuple[str, ..
 def _group_label(axis: Axis, group: list[int]) -> str:
     if group[0] == 0:
         return "missing"
-    say = _saying(axis)
+    say = _saying(axis.spec.name, axis.spec.unit)
     if group[0] == 1:
         return f"< {say(axis.cuts[group[-1] - 1])}" if group[-1] <= len(axis.cuts) else "any"
     return f"≥ {say(axis.cuts[group[0] - 2])}"
 
 
-def _saying(axis: Axis) -> Callable[[float], str]:
+def _saying(name: str, unit: str) -> Callable[[float], str]:
     """How a person reads a value of the feature."""
-    if axis.spec.unit == "s":
+    if unit == "s":
         return duration
-    if not axis.spec.unit.startswith("ln "):
+    if not unit.startswith("ln "):
         return number
-    if axis.spec.name.endswith("_log_s"):
+    if name.endswith("_log_s"):
         return lambda value: duration(math.expm1(value))
     return lambda value: factor(math.exp(value))
 
@@ -308,19 +339,31 @@ class ErrorRow:
 
 @dataclass(frozen=True)
 class ErrorTable:
-    """Errors of the duration model beside its yardsticks, on the same jobs."""
+    """Errors of the duration model beside its baselines, on the same jobs.
+
+    `within`: whether their 95 % intervals are known.
+    """
 
     headings: tuple[str, ...]
     rows: tuple[ErrorRow, ...]
     jobs: int
+    within: bool = False
 
 
-def error_table(metrics: Mapping[str, Any]) -> ErrorTable | None:
+IN_VIEW = ("auc_6h", "spearman", "mae_log10")
+
+
+def error_table(
+    metrics: Mapping[str, Any], names: Sequence[str] | None = None
+) -> ErrorTable | None:
     """The errors in a metrics file: the first object found that maps models to their figures."""
     found = _models(metrics)
     if not found:
         return None
-    keys = [m for m in METRICS if any(_finite(row.get(m[0])) for row in found.values())]
+    within = metrics.get("within")
+    sure = within if isinstance(within, Mapping) else {}
+    shown = [m for m in METRICS if names is None or m[0] in names]
+    keys = [m for m in shown if any(_finite(row.get(m[0])) for row in found.values())]
     best = {
         key: (max if sign > 0 else min)(row[key] for row in found.values() if _finite(row.get(key)))
         for key, _, sign in keys
@@ -331,7 +374,7 @@ def error_table(metrics: Mapping[str, Any]) -> ErrorTable | None:
             _TITLES.get(name, name),
             name == "ga2m",
             tuple(
-                (f"{found[name][key]:.3f}", found[name][key] == best[key])
+                (_figure(found[name], sure.get(name, {}), key), found[name][key] == best[key])
                 if _finite(found[name].get(key))
                 else ("–", False)
                 for key, _, _ in keys
@@ -340,7 +383,12 @@ def error_table(metrics: Mapping[str, Any]) -> ErrorTable | None:
         for name in order
     )
     jobs = max((int(row["n"]) for row in found.values() if _finite(row.get("n"))), default=0)
-    return ErrorTable(tuple(title for _, title, _ in keys), rows, jobs)
+    return ErrorTable(tuple(title for _, title, _ in keys), rows, jobs, bool(sure))
+
+
+def _figure(row: Mapping[str, Any], sure: Mapping[str, Any], key: str) -> str:
+    off = sure.get(key)
+    return f"{row[key]:.3f}" + (f" ± {off:.3f}" if _finite(off) else "")
 
 
 def slice_tables(metrics: Mapping[str, Any]) -> list[tuple[str, ErrorTable]]:
@@ -374,7 +422,7 @@ def learning_facts(points: Sequence[Mapping[str, Any]]) -> LearningFacts | None:
     how = "shorter" if mean > 0 else "longer"
     said = (
         f"With all of it jobs take {duration(abs(mean))} {how} than with none "
-        f"(± {duration(sure)}, 95 %, {len(less)} paired replays)"
+        f"(± {duration(sure)}, 95 %, {len(less)} draws)"
     )
     if abs(mean) <= sure:
         said += ": no more than chance. Even with none the policy learns as it goes"

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
-from pipeline.report.comparison import Comparison, PolicyRun
+from pipeline.report.comparison import Comparison, Floats, PolicyRun, half_width
 from pipeline.report.interactive import GPU_GROUPS, Way, colours, gpu_group
 from pipeline.report.svg import Frame
 from pipeline.report.usage import usage
@@ -28,9 +28,9 @@ class Cell:
 
     Attributes:
         text, value: as it is read, and as it is sorted by.
-        spread: over seeds.
-        said: beside the reference, "39 % less, better"; "" where that says nothing.
-        verdict: "better", "worse" or "".
+        spread: half of the 95 % interval over draws.
+        said: beside the reference, "−39 %, better"; "" where that says nothing.
+        verdict: "better", "worse", or "" where the draws do not show it.
     """
 
     text: str
@@ -69,32 +69,28 @@ def _hours(value: float) -> str:
 
 
 BUSY, WORST_VC = "busy_gpu_h", "worst_vc"
+SURE = 5  # draws from which on a difference may be called one
 TABLES: tuple[tuple[str, tuple[Figure, ...]], ...] = (
     (
-        "How long people wait",
+        "How long people wait, and whom it costs",
         (
             Figure("avg_jct_s", "average JCT", "less is better", duration),
-            Figure("p50_jct_s", "median JCT", "half take longer; less is better", duration),
             Figure("avg_queue_s", "average wait", "less is better", duration),
-            Figure("p99_queue_s", "p99 wait", "1 in 100 waits longer; less is better", duration),
-            Figure(
-                "max_queue_large_s",
-                "longest wait, wide",
-                "of more than 8 GPUs; less is better",
-                duration,
-            ),
-            Figure("makespan_s", "makespan", "from first to last; less is better", duration),
+            Figure("p99_queue_s", "p99 wait", "less is better", duration),
+            Figure("max_queue_large_s", "longest wait, wide", "more than 8 GPUs", duration),
+            Figure("ftf_user_p99", "fairness, p99 user", "1 is best", _ratio),
         ),
     ),
     (
-        "What it takes, and whom it costs",
+        "More figures",
         (
+            Figure("p50_jct_s", "median JCT", "half take longer", duration),
+            Figure("makespan_s", "makespan", "from first to last", duration),
             Figure(BUSY, "GPU-time held", "sharing does the same work in less", _hours),
             Figure("packed_jobs", "shared", "jobs started beside another", number, 0),
             Figure("mean_slowdown_packed", "sharing jobs ran", "times as long as alone", _ratio),
             Figure("preemptions", "preemptions", "jobs stopped and requeued", number),
             Figure("ftf_user_p50", "fairness, median user", "JCT over alone; 1 is best", _ratio),
-            Figure("ftf_user_p99", "fairness, p99 user", "the same of the worst off", _ratio),
             Figure(WORST_VC, "worst virtual cluster", "average JCT over the reference's", _ratio),
         ),
     ),
@@ -121,12 +117,11 @@ def headline(c: Comparison) -> list[str]:
     yardsticks = [r for r in c.ranked(oracle=True) if r is not best]
     if yardsticks:
         said.append(_bound(best, yardsticks[0], jct))
-    jobs = f"{count(len(best.jobs), 'job')}"
+    jobs = count(sum(len(draw) for draw in best.draws), "job")
     cluster = best.folder.summary.get("cluster", {})
     where = f" on {best.gpus:,} GPUs in {count(len(cluster), 'virtual cluster')}" if cluster else ""
     name = f", track {c.track}" if c.track in TRACKS else ""
-    seeds = f"seed {c.seeds[0]}" if len(c.seeds) == 1 else f"{len(c.seeds)} seeds"
-    said.append(f"Measured by simulation: {jobs}{where}{name}, {seeds}.")
+    said.append(f"Simulated: {jobs} in {count(len(c.seeds), 'draw')}{where}{name}.")
     return said
 
 
@@ -147,7 +142,7 @@ def abstract(c: Comparison) -> list[str]:
     if yardsticks:
         said[-1] += (
             f" {listed(yardsticks)} {'know' if len(yardsticks) > 1 else 'knows'} how long each "
-            "job will run, which nobody can: a yardstick, no choice."
+            "job will run, which nobody can: an oracle, an upper bound."
         )
     return said
 
@@ -174,13 +169,13 @@ def _confidence(c: Comparison, best: PolicyRun, second: PolicyRun) -> str:
     gap = difference.mean_s if difference else a - b
     text = f"It is {duration(-gap)} ahead of the next, {second.name}"
     if difference is None or difference.se_s is None:
-        return f"{text}; a single seed does not show how sure that is."
+        return f"{text}; a single draw does not show how sure that is."
     if difference.se_s == 0:
-        return f"{text}, the same on every seed."
+        return f"{text}, the same on every draw."
     sure = certainty(gap / difference.se_s, len(c.seeds))
     return (
         f"{text} (± {duration(difference.se_s)} standard error, paired over "
-        f"{len(c.seeds)} seeds): {sure}."
+        f"{len(c.seeds)} draws): {sure}."
     )
 
 
@@ -213,7 +208,7 @@ def _bound(best: PolicyRun, yardstick: PolicyRun, jct: float) -> str:
     bound = yardstick.mean("avg_jct_s") or 0.0
     how = "knows every duration beforehand" + (" and preempts" if yardstick.preemptive else "")
     side = "which is no better" if bound >= jct else f"{percent(1 - bound / jct)} less"
-    return f"As a yardstick, {yardstick.name}, which {how}, reaches {duration(bound)}, {side}."
+    return f"An oracle, {yardstick.name}, which {how}, reaches {duration(bound)}, {side}."
 
 
 # --- tables --------------------------------------------------------------------------------------
@@ -254,6 +249,13 @@ def value_of(run: PolicyRun, key: str, base: PolicyRun | None) -> float | None:
     return run.mean(key)
 
 
+def each_of(run: PolicyRun, key: str) -> Floats:
+    """A figure of every draw, as far as it was recorded, (draws,)."""
+    if key == BUSY:
+        return run.each("gpu_utilisation") * run.each("makespan_s") * run.gpus / HOUR_S
+    return run.each(key)
+
+
 def kind(run: PolicyRun) -> str:
     """What a policy knows and may do, in a few words."""
     if run.oracle:
@@ -268,34 +270,39 @@ def kind(run: PolicyRun) -> str:
 
 
 def _cell(run: PolicyRun, figure: Figure, base: PolicyRun | None) -> Cell:
-    value, spread = value_of(run, figure.key, base), run.sd(figure.key)
+    value, spread = value_of(run, figure.key, base), half_width(each_of(run, figure.key))
     if value is None:
         return Cell("–")
     shown, spreads = figure.show(value), f"± {figure.show(spread)}" if spread else ""
     if figure.key == WORST_VC:
         named = worst_vc_ratio(run, base) if base is not None else None
-        return Cell(shown, value, said=named[0] if named else "", verdict=_verdict(1.0, value, -1))
+        return Cell(shown, value, said=named[0] if named else "")
     other = value_of(base, figure.key, base) if base is not None and run is not base else None
     if other is None or not figure.better or other <= 0:
         return Cell(shown, value, spreads)
     change = value / other - 1
-    verdict = _verdict(other, value, figure.better)
-    said = (
-        f"{percent(abs(change))} {'more' if change > 0 else 'less'}, {verdict}" if verdict else ""
-    )
-    return Cell(shown, value, spreads, said or "the same", verdict)
+    if abs(change) < 0.005:
+        return Cell(shown, value, spreads, "the same")
+    verdict = _verdict(run, base, figure) if base is not None else ""
+    said = f"{'+' if change > 0 else '−'}{percent(abs(change))}"
+    return Cell(shown, value, spreads, f"{said}, {verdict}" if verdict else said, verdict)
 
 
-def _verdict(other: float, value: float, better: int) -> str:
-    if abs(value / other - 1) < 0.005:
+def _verdict(run: PolicyRun, base: PolicyRun, figure: Figure) -> str:
+    """Whether a policy is better or worse than the reference on the same draws; "" not shown."""
+    ours, theirs = each_of(run, figure.key), each_of(base, figure.key)
+    if len(ours) != len(theirs) or len(ours) < SURE:
         return ""
-    return "better" if (value > other) == (better > 0) else "worse"
+    less = ours - theirs
+    sure = half_width(less)
+    if abs(less.mean()) <= (sure or 0.0):
+        return ""
+    return "better" if (less.mean() > 0) == (figure.better > 0) else "worse"
 
 
 def worst_vc_ratio(run: PolicyRun, base: PolicyRun) -> tuple[str, float] | None:
     """The virtual cluster whose mean JCT fares worst against the reference, and that ratio."""
-    own = run.ended.groupby("vc")["jct_s"].mean()
-    other = base.ended.groupby("vc")["jct_s"].mean()
+    own, other = (pd.concat(one.ended_each()).groupby("vc")["jct_s"].mean() for one in (run, base))
     ratio = (own / other).replace([np.inf, -np.inf], np.nan).dropna()
     return (str(ratio.idxmax()), float(ratio.max())) if len(ratio) else None
 
@@ -316,7 +323,7 @@ def colours_of(c: Comparison) -> list[int]:
 
 
 def ways(c: Comparison) -> tuple[pd.DataFrame, list[Way]]:
-    """The jobs, and how they went under each policy: what the live figures are drawn from."""
+    """The jobs of the first draw, and how they went under each policy: for the live figures."""
     jobs = c.runs[0].jobs
     found = []
     for r, colour in zip(c.runs, colours_of(c), strict=True):
@@ -329,17 +336,29 @@ def ways(c: Comparison) -> tuple[pd.DataFrame, list[Way]]:
     return jobs, found
 
 
+def pooled(c: Comparison) -> list[Way]:
+    """How the jobs of all draws went under each policy: for the still pictures."""
+    found = []
+    for r, colour in zip(c.runs, colours_of(c), strict=True):
+        jobs = pd.concat(r.ended_each())
+        wait, jct = (jobs[name].to_numpy(np.float64) for name in ("queue_s", "jct_s"))
+        sure = half_width(r.each("avg_jct_s"))
+        found.append(Way(r.name, colour, wait, jct, r.oracle, r.mean("avg_jct_s"), sure))
+    return found
+
+
 @dataclass(frozen=True)
 class Grouped:
-    """Mean waits (s) by group and policy, and the jobs of each group."""
+    """Mean waits (s) by group and policy, half of their 95 % intervals; jobs of each group."""
 
     table: dict[str, dict[str, float]]
+    within: dict[str, dict[str, float]]
     jobs: dict[str, int]
 
 
 def wait_by_vc(c: Comparison) -> Grouped:
     """Mean wait by virtual cluster, the busiest first."""
-    sizes = c.runs[0].jobs["vc"].value_counts()
+    sizes = pd.concat(c.runs[0].draws)["vc"].value_counts()
     return _by(c, "vc", {str(vc): int(sizes[vc]) for vc in sizes.index[:SHOWN_VCS]})
 
 
@@ -348,19 +367,23 @@ def wait_by_gpus(c: Comparison) -> Grouped:
     labels = [gpu_group(lo, hi) for lo, hi in GPU_GROUPS]
     edges = [lo - 0.5 for lo, _ in GPU_GROUPS] + [np.inf]
     for r in c.runs:
-        r.jobs["gpu_group"] = pd.cut(r.jobs["gpus"], edges, labels=labels).astype(object)
-    sizes = c.runs[0].jobs["gpu_group"].value_counts()
+        for jobs in r.draws:
+            jobs["gpu_group"] = pd.cut(jobs["gpus"], edges, labels=labels).astype(object)
+    sizes = pd.concat(c.runs[0].draws)["gpu_group"].value_counts()
     return _by(c, "gpu_group", {name: int(sizes[name]) for name in labels if name in sizes.index})
 
 
 def _by(c: Comparison, column: str, sizes: dict[str, int]) -> Grouped:
     cells: dict[str, dict[str, float]] = {group: {} for group in sizes}
+    within: dict[str, dict[str, float]] = {group: {} for group in sizes}
     for r in c.runs:
-        means = r.ended.groupby(column)["queue_s"].mean()
-        for group in sizes:
-            if group in means.index:
-                cells[group][r.name] = float(means[group])
-    return Grouped(cells, sizes)
+        means = pd.DataFrame([one.groupby(column)["queue_s"].mean() for one in r.ended_each()])
+        for group in set(sizes) & set(means.columns):
+            found = means[group].dropna().to_numpy(np.float64)
+            cells[group][r.name] = float(found.mean())
+            if sure := half_width(found):
+                within[group][r.name] = sure
+    return Grouped(cells, within, sizes)
 
 
 def utilisation(c: Comparison, bins: int = 280) -> Markup:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from markupsafe import Markup
 
-from pipeline.report.charts import Floats, cumulative, lines, rows
+from pipeline.report.charts import Axis, Floats, cumulative, lines, rows
 from pipeline.report.interactive import Way
 from pipeline.report.svg import DURATION_TICKS, Point, legend, log_ticks, ticks
 from scheduler.explain.words import duration, percent
@@ -27,11 +27,16 @@ def stills(ways: Sequence[Way]) -> dict[str, Markup]:
 
 def averages(ways: Sequence[Way]) -> Markup:
     """Average JCT as bars, yardsticks hatched, ours strongest."""
-    means = [float(ended.mean()) if len(ended := _ended(w, w.jct_s)) else 0.0 for w in ways]
+    ended = [(way.mean_s, _ended(way, way.jct_s)) for way in ways]
+    means = [mean or (float(of.mean()) if len(of) else 0.0) for mean, of in ended]
     ranked = sorted(zip(means, ways, strict=True), key=lambda one: one[0])
-    label = "Average JCT: " + ", ".join(f"{way.name} {duration(s)}" for s, way in ranked)
+    texts = [
+        f"{duration(s)}{f' ± {duration(w.within_s)}' if w.within_s else ''}" for s, w in ranked
+    ]
+    named = (f"{way.name} {text}" for (_, way), text in zip(ranked, texts, strict=True))
+    label = "Average JCT: " + ", ".join(named)
     css = ["bar yardstick" if way.yardstick else f"bar s{way.colour}" for _, way in ranked]
-    items = [(way.name, s, duration(s)) for s, way in ranked]
+    items = [(way.name, s, text) for (s, way), text in zip(ranked, texts, strict=True)]
     return rows(label, items, css=lambda i: css[i], left=130)
 
 
@@ -41,13 +46,8 @@ def jct_curves(ways: Sequence[Way]) -> Markup:
     return lines(
         f"Distribution of JCT. {_medians(series)}",
         series,
-        x=(1.0, _highest(series)),
-        y=(0, 1),
-        x_ticks=DURATION_TICKS,
-        y_ticks=[(v, percent(v)) for v, _ in ticks(0, 1, 4)],
-        x_title="time from submission to end",
-        y_title="share of jobs",
-        log_x=True,
+        x=Axis(1.0, _highest(series), DURATION_TICKS, "time from submission to end", log=True),
+        y=Axis(0, 1, [(v, percent(v)) for v, _ in ticks(0, 1, 4)], "share of jobs"),
         looks=[way.colour for way in ways],
     )
 
@@ -60,17 +60,12 @@ def wait_curves(ways: Sequence[Way]) -> Markup:
         for name, values in waits.items()
     }
     smallest = max(min(1 / max(len(values), 2) for values in waits.values()), 1e-4)
+    shares = [(v, f"{100 * v:g} %") for v, _ in log_ticks(smallest, 1.0)]
     return lines(
         f"Share of jobs that wait longer than a time. {_medians(series)}",
         series,
-        x=(1.0, _highest(series)),
-        y=(smallest, 1.0),
-        x_ticks=DURATION_TICKS,
-        y_ticks=[(v, f"{100 * v:g} %") for v, _ in log_ticks(smallest, 1.0)],
-        x_title="waits longer than",
-        y_title="share of jobs",
-        log_x=True,
-        log_y=True,
+        x=Axis(1.0, _highest(series), DURATION_TICKS, "waits longer than", log=True),
+        y=Axis(smallest, 1.0, shares, "share of jobs", log=True),
         looks=[way.colour for way in ways],
     )
 

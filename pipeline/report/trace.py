@@ -12,7 +12,7 @@ import pandas as pd
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from pipeline.report.charts import columns, heatmap, lines, log_histogram, rows
+from pipeline.report.charts import Axis, Shading, columns, heatmap, lines, log_histogram, rows
 from pipeline.report.comparison import PolicyRun
 from pipeline.report.svg import DURATION_TICKS, Frame, Scale, legend, ticks
 from pipeline.traces import read_dataset
@@ -169,8 +169,7 @@ def by_hour(t: TraceFacts) -> Markup:
         row_names=WEEKDAYS,
         column_ticks=[(h + 0.5, f"{h:02d}") for h in range(0, 24, 3)],
         tip=lambda i, j, v: f"{WEEKDAYS[i]} {j:02d}:00-{j + 1:02d}:00: {count(int(v), 'job')}",
-        power=0.5,
-        css="counts",
+        shading=Shading("counts", power=0.5),
         x_title="hour of submission (UTC)",
         frame=Frame(label, height=240, left=44),
     )
@@ -241,12 +240,8 @@ def users(t: TraceFacts) -> Markup:
     return lines(
         f"Users by weight, {len(grouped)} in all: {'; '.join(said)}",
         series,
-        x=(0, 1),
-        y=(0, 1),
-        x_ticks=quarters,
-        y_ticks=quarters,
-        x_title="share of users, the heaviest first",
-        y_title="share held",
+        x=Axis(0, 1, quarters, "share of users, the heaviest first"),
+        y=Axis(0, 1, quarters, "share held"),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -14,11 +15,13 @@ import pyarrow.compute as pc
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from pipeline.console import user_errors
+from pipeline.cluster import HERE
+from pipeline.console import alive, user_errors
 from pipeline.errors import UserError
 
 DATA = Path("data")
 TRACE = DATA / "trace"
+DRAWS = DATA / "draws"  # further draws of the embedded trace, a dataset per seed
 FEATURES = DATA / "features.parquet"
 CANDIDATE = DATA / "candidate"
 BUNDLE = DATA / "bundle"
@@ -28,6 +31,13 @@ PLOTS = DATA / "plots"
 REPORT = DATA / "report.html"
 
 DAY_S = 86_400.0
+STAGES = ("ingest", "features", "train", "evaluate", "export", "simulate", "learn", "report")
+
+Shown = Callable[[int, int], None]  # how many of how many parts of a stage are done
+
+
+def unseen(done: int, of: int) -> None:
+    """Nobody watches."""
 
 
 class _Strict(BaseModel):
@@ -71,6 +81,12 @@ class Simulate(_Strict):
     policies: list[str] = Field(min_length=1)
     durations: str | None = None
     seed: int = 0
+    draws: int = Field(default=5, ge=1)
+
+    @property
+    def seeds(self) -> list[int]:
+        """A seed per draw, that of the trace itself first."""
+        return list(range(self.seed, self.seed + self.draws))
 
 
 class Params(_Strict):
@@ -99,12 +115,27 @@ def read_params(path: Path = Path("params.yaml")) -> Params:
         raise UserError(f"{path}: {where} is {first['input']!r}: {first['msg']}") from None
 
 
-def stage(name: str, body: Callable[[Params], Any]) -> None:
+def drawn(trace: Path, draws: Path, seed: int, first: int) -> Path:
+    """The trace of a draw. One that was not drawn again is replayed, its submissions jittered."""
+    again = draws / str(seed)
+    return again if seed != first and again.is_dir() else trace
+
+
+def workers() -> str:
+    """A process per processor, as `pipeline.cluster.mapped` has it."""
+    count = min(len(os.sched_getaffinity(0)), 8)
+    return HERE if count == 1 else f"local:{count}"
+
+
+def stage(name: str, body: Callable[[Params, Shown], Any]) -> None:
     """Run a stage as a program: parameters in, one line out, errors as one line."""
     logging.basicConfig(level=logging.WARNING)
+    at = STAGES.index(name)
+    left = ", ".join(STAGES[at + 1 :])
+    print(f"Stage {at + 1} of {len(STAGES)}{f'; then {left}' if left else ''}", flush=True)
     try:
-        with user_errors():
-            said = body(read_params())
+        with user_errors(), alive(name) as shown:
+            said = body(read_params(), shown)
     except UserError as error:
         print(f"{name}: {error}", file=sys.stderr)
         sys.exit(2)

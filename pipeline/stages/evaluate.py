@@ -1,4 +1,4 @@
-"""Stage `evaluate`: errors on days the models never saw, beside the yardsticks; then promotion.
+"""Stage `evaluate`: errors on days the models never saw, beside the baselines; then promotion.
 
 The rolling evaluation refits as the live system would. The candidate itself is then logged to
 MLflow and becomes champion unless the present one is better on the same rows.
@@ -25,6 +25,7 @@ from models.training.errors import TrainingError
 from models.training.evaluation import (
     GPUS_UP_TO,
     DurationEvaluation,
+    by_day,
     evaluate_duration,
     slices,
     tail_auc,
@@ -38,8 +39,10 @@ from pipeline.stages.common import (
     PLOTS,
     TRACE,
     Params,
+    Shown,
     stage,
     test_from,
+    unseen,
 )
 from pipeline.traces import read_dataset
 
@@ -47,7 +50,7 @@ WARM = 10  # jobs of a user after which their histories say something
 FACTORS = np.linspace(1.0, 10.0, 37)
 
 
-def run(params: Params) -> str:
+def run(params: Params, shown: Shown = unseen) -> str:
     trace = read_dataset(TRACE)
     rows = Rows.from_table(pq.read_table(FEATURES))
     wanted = params.evaluate
@@ -58,6 +61,7 @@ def run(params: Params) -> str:
         refit_days=wanted.refit_days,
         preset=wanted.preset,
         seed=wanted.seed,
+        shown=shown,
     )
     chosen: dict[str, Any] = {
         **{f"train.{k}": v for k, v in params.train.model_dump().items()},
@@ -84,6 +88,7 @@ def run(params: Params) -> str:
             "test_jobs": len(rolling.rows),
             "refits": rolling.refits,
             "duration": tested,
+            "within": by_day(rolling),
             "candidate_tail_auc": tracked.value,
             "slices": by_slice,
             "foils": examples,
@@ -117,15 +122,16 @@ def run(params: Params) -> str:
 
 
 def headline(tested: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
-    """What `dvc metrics show` prints of the duration model and of the yardstick beside it."""
-    shown = {"spearman": "ga2m", "yardstick": "lightgbm_l2"}
-    return {name: round(float(tested[model]["spearman"]), 3) for name, model in shown.items()}
+    """What `dvc metrics show` prints of the duration model and of LightGBM beside it."""
+    models = {"spearman": "ga2m", "spearman_lightgbm": "lightgbm_l2"}
+    return {name: round(float(tested[model]["spearman"]), 3) for name, model in models.items()}
 
 
 def roll(
-    trace: pa.Table, rows: Rows, cut: float, *, refit_days: float, preset: str, seed: int
-) -> DurationEvaluation:
-    """The rolling evaluation from `cut` on, with the yardsticks."""
+    trace: pa.Table, rows: Rows, cut: float, *, refit_days: float, preset: str, seed: int,
+    shown: Shown = unseen,
+) -> DurationEvaluation:  # fmt: skip
+    """The rolling evaluation from `cut` on, with the baselines."""
     ids, names = trace.column("job_id").to_pylist(), trace.column("user").to_pylist()
     users = dict(zip(ids, names, strict=True))
     return evaluate_duration(
@@ -135,6 +141,7 @@ def roll(
         user=[users[job_id] for job_id in rows.job_id],
         preset=preset,
         seed=seed,
+        shown=shown,
     )
 
 

@@ -6,10 +6,10 @@ from tempfile import TemporaryDirectory
 
 from models.bundle import Bundle
 from models.training.tracking import champion_bundle
-from pipeline.stages.common import BUNDLE, Params, stage
+from pipeline.stages.common import BUNDLE, Params, Shown, stage, unseen
 
 
-def run(params: Params) -> str:
+def run(params: Params, shown: Shown = unseen) -> str:
     with TemporaryDirectory() as scratch:
         bundle = Bundle.load(champion_bundle(params.mlflow.uri, params.mlflow.model, scratch))
         bundle.save(BUNDLE)

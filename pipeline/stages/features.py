@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from features.files import write_table
 from features.rows import training_rows
-from pipeline.stages.common import FEATURES, TRACE, Params, stage
+from pipeline.stages.common import FEATURES, TRACE, Params, Shown, stage, unseen
 from pipeline.traces import read_dataset
 
 
-def run(params: Params) -> str:
+def run(params: Params, shown: Shown = unseen) -> str:
     rows = training_rows(read_dataset(TRACE), families=params.features.families)
     write_table(FEATURES, rows.table())
     return f"{len(rows):,} rows of {len(rows.features)} features"

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
-from pipeline.stages.common import TRACE, Params, stage
+from pipeline.stages.common import DRAWS, TRACE, Params, Shown, stage, unseen
 from pipeline.traces import ingest
 from pipeline.traces.synthetic import generate as synthetic
 
 
-def run(params: Params) -> str:
+def run(params: Params, shown: Shown = unseen) -> str:
     wanted = params.ingest
+    shutil.rmtree(DRAWS, ignore_errors=True)
+    DRAWS.mkdir(parents=True)
     if wanted.source == "synthetic":
         config = synthetic.default_config(wanted.scale, wanted.seed)
         table = synthetic.write(config, TRACE)
+        draw(params, DRAWS)
         return f"{table.num_rows:,} synthetic jobs ({wanted.scale}, seed {wanted.seed})"
     summary = ingest(Path(wanted.source), TRACE, format=wanted.format, timezone=wanted.timezone)
     return f"{summary.kept:,} of {summary.rows_in:,} rows kept ({wanted.source})"
+
+
+def draw(params: Params, draws: Path) -> None:
+    """Further draws of the embedded trace: other people in other weeks on the same cluster."""
+    for seed in params.simulate.seeds[1:]:
+        again = params.ingest.seed + seed - params.simulate.seed
+        synthetic.write(synthetic.default_config(params.ingest.scale, again), draws / str(seed))
 
 
 if __name__ == "__main__":

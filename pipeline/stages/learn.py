@@ -2,11 +2,13 @@
 
 For each amount everything older is cut off the trace: models, features and the running estimator
 know nothing of it. What is left trains the duration model, and the same policy schedules the same
-days with it, in several jittered replays: one differs from the next by more than history does.
+days with it, on every draw: one draw differs from the next by more than history does.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -20,28 +22,81 @@ from features.rows import training_rows
 from models.bundle import Bundle
 from models.training.duration import LIKE, MIN_ROWS, fit_duration, knows_histories
 from models.training.metrics import duration_metrics
-from pipeline.stages.common import BUNDLE, METRICS, PLOTS, TRACE, Params, stage, test_from
+from pipeline.cluster import mapped
+from pipeline.stages.common import (
+    BUNDLE,
+    DRAWS,
+    METRICS,
+    PLOTS,
+    TRACE,
+    Params,
+    Shown,
+    drawn,
+    stage,
+    test_from,
+    unseen,
+    workers,
+)
 from pipeline.traces import read_dataset
 from pipeline.worlds import plain
 from pipeline.worlds.cluster_file import read_cluster
 from scheduler.assembly import CoreSpec
 from scheduler.simulation.results import summarise
 
-HISTORY = (300, 1_000, 10_000)
-REPLAYS = 4
+HISTORY = (1_000,)  # jobs, between none and all of them
 POLICY = "pellucid"
+EVERYTHING = -1
 
 
-def run(params: Params) -> str:
-    trace = read_dataset(TRACE)
-    cut = test_from(trace.column("submit_time"), params.train.test_days)
-    exported = Bundle.load(BUNDLE)
-    before = pc.less(trace.column("submit_time").cast(pa.int64()), int(cut * 1000))
-    with TemporaryDirectory() as scratch:
-        points = [
-            point(params, trace, cut, jobs, exported, Path(scratch, str(jobs)))
-            for jobs in amounts(pc.sum(before).as_py())
-        ]
+@dataclass(frozen=True)
+class Known:
+    """A draw of which the last `jobs` submissions before the test days are known."""
+
+    jobs: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class Learner:
+    """Errors and average JCT of a draw with a history; to be sent elsewhere."""
+
+    params: Params
+    trace: Path
+    draws: Path
+    bundle: Path
+
+    def read(self, seed: int) -> tuple[pa.Table, float, int]:
+        """The trace of a draw, when its test days begin, and the submissions before that."""
+        trace = read_dataset(drawn(self.trace, self.draws, seed, self.params.simulate.seed))
+        cut = test_from(trace.column("submit_time"), self.params.train.test_days)
+        before = pc.less(trace.column("submit_time").cast(pa.int64()), int(cut * 1000))
+        return trace, cut, pc.sum(before).as_py()
+
+    def __call__(self, known: Known) -> dict[str, Any]:
+        trace, cut, submitted = self.read(known.seed)
+        jobs = submitted if known.jobs == EVERYTHING else known.jobs
+        with TemporaryDirectory() as scratch:
+            return point(
+                self.params, trace.slice(submitted - jobs), cut, known.seed,
+                exported=Bundle.load(self.bundle), folder=Path(scratch),
+            ) | {"jobs": jobs}  # fmt: skip
+
+
+def run(params: Params, shown: Shown = unseen) -> str:
+    # Whole paths: a worker process may have been started in another folder.
+    params = params.model_copy(update={"cluster": params.cluster.resolve()})
+    learner = Learner(params, TRACE.resolve(), DRAWS.resolve(), BUNDLE.resolve())
+    seeds = params.simulate.seeds
+    amounts_ = amounts(min(learner.read(seed)[2] for seed in seeds))
+    tasks = [Known(jobs, seed) for jobs in amounts_ for seed in seeds]
+    shown(0, len(tasks))
+    found = []
+    with mapped(workers()) as over:
+        for figures in over(learner, tasks):
+            found.append(figures)
+            shown(len(found), len(tasks))
+    each = len(seeds)
+    points = [together(found[i : i + each]) for i in range(0, len(found), each)]
     write_json(METRICS / "learning.json", {"policy": POLICY, "points": points})
     rows = [f"{point['jobs']},{point['avg_jct_s']:.6g}" for point in points]
     write_whole(PLOTS / "learning.csv", "\n".join(["jobs,avg_jct_s", *rows, ""]))
@@ -54,22 +109,30 @@ def run(params: Params) -> str:
 
 def amounts(submitted: int) -> list[int]:
     """Jobs of history to try, none first, everything last."""
-    return [0, *(n for n in HISTORY if n < submitted), submitted]
+    return [0, *(n for n in HISTORY if n < submitted), EVERYTHING]
+
+
+def together(draws: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Means over the draws, of what every draw has; the average JCT of each beside them."""
+    common = [name for name in draws[0] if all(name in one for one in draws)]
+    found: dict[str, Any] = {name: float(np.mean([one[name] for one in draws])) for name in common}
+    return found | {
+        "jobs": round(found["jobs"]),
+        "draws": len(draws),
+        "avg_jct_each_s": [one["avg_jct_s"] for one in draws],
+    }
 
 
 def point(
-    params: Params, trace: pa.Table, cut: float, jobs: int, exported: Bundle, folder: Path
+    params: Params, known: pa.Table, cut: float, seed: int, *, exported: Bundle, folder: Path
 ) -> dict[str, Any]:
-    """Errors and average JCT when only the last `jobs` submissions before `cut` are known.
+    """Errors and average JCT when only `known` is, up to `cut`.
 
     With too few to fit a model on, durations are what the histories alone say.
     """
-    submitted = trace.column("submit_time").cast(pa.int64()).to_numpy() / 1000
-    start = int(np.searchsorted(submitted, cut)) - jobs  # a dataset is in order of submission
-    known = trace.slice(start)
     rows = training_rows(known, families=params.features.families)
     seen, test = rows.ended_before(cut), rows.where((rows.time >= cut) & np.isfinite(rows.y))
-    found: dict[str, Any] = {"jobs": jobs, "ended": len(seen)}
+    found: dict[str, Any] = {"ended": len(seen)}
     bundle: Path | None = None
     if len(seen) >= MIN_ROWS:
         model = fit_duration(
@@ -83,14 +146,7 @@ def point(
         said = test.X[list(LIKE)].to_numpy().sum(axis=1)
         found |= duration_metrics(said, test.y, test.gpus)
     spec = read_cluster(Path(params.cluster))
-    replays = [
-        _replayed(known, spec, bundle, cut, params.simulate.seed + i) for i in range(REPLAYS)
-    ]
-    return {
-        **found,
-        **{name: float(np.mean([one[name] for one in replays])) for name in replays[0]},
-        "avg_jct_each_s": [one["avg_jct_s"] for one in replays],
-    }
+    return found | _replayed(known, spec, bundle, cut, seed)
 
 
 def _replayed(

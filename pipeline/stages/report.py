@@ -5,10 +5,20 @@ from __future__ import annotations
 from features.files import write_whole
 from pipeline.errors import UserError
 from pipeline.report.build import Inputs, build
-from pipeline.stages.common import BUNDLE, METRICS, REPORT, RUNS, TRACE, Params, stage
+from pipeline.stages.common import (
+    BUNDLE,
+    METRICS,
+    REPORT,
+    RUNS,
+    TRACE,
+    Params,
+    Shown,
+    stage,
+    unseen,
+)
 
 
-def run(params: Params) -> str:
+def run(params: Params, shown: Shown = unseen) -> str:
     made = build(
         Inputs(
             compare=RUNS,

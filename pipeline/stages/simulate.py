@@ -1,9 +1,10 @@
-"""Stage `simulate`: every policy on the days the exported bundle was not trained on."""
+"""Stage `simulate`: every policy on the days the exported bundle was not trained on, per draw."""
 
 from __future__ import annotations
 
 import csv
 import io
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,43 +12,85 @@ from features.files import write_json, write_whole
 from pipeline import runs
 from pipeline.stages.common import (
     BUNDLE,
+    DRAWS,
     METRICS,
     PLOTS,
     RUNS,
     TRACE,
     Params,
+    Shown,
+    drawn,
     stage,
     test_from,
+    unseen,
+    workers,
 )
 from pipeline.traces import read_dataset
-from pipeline.worlds import open_scenario
+from pipeline.worlds import Scenario, open_scenario
 
 KEPT = ("avg_jct_s", "avg_queue_s", "p99_queue_s", "gpu_utilisation", "packed_jobs", "preemptions")
 HEADLINE = ("fifo", "lucid", "pellucid")  # of these `dvc metrics show` tells; plots, of all
 
 
-def run(params: Params) -> str:
-    cut = test_from(read_dataset(TRACE).column("submit_time"), params.train.test_days)
-    asked: dict[str, Any] = {
-        "cluster": params.cluster,
-        "durations": params.simulate.durations,
-        "bundle": BUNDLE,
-        "since": cut,
-    }
-    told = {k: str(v.resolve()) if isinstance(v, Path) else v for k, v in asked.items()}
-    result = runs.compare(
-        lambda seed: open_scenario(TRACE, **asked, seed=seed),
-        params.simulate.policies,
-        [params.simulate.seed],
-        out=RUNS,
-        progress=lambda task: print(f"simulate: {task.policy} done", flush=True),
-        world={"trace": str(TRACE.resolve()), **told},
+@dataclass(frozen=True)
+class Draws:
+    """The test days of a trace and of further draws of it, as worlds by seed."""
+
+    trace: Path
+    draws: Path
+    first: int
+    test_days: float
+    options: dict[str, Any]
+
+    def __call__(self, seed: int) -> Scenario:
+        trace = drawn(self.trace, self.draws, seed, self.first)
+        return open_scenario(trace, **self.options, since=self.since(trace), seed=seed)
+
+    def since(self, trace: Path) -> float:
+        return test_from(read_dataset(trace).column("submit_time"), self.test_days)
+
+    def told(self) -> dict[str, Any]:
+        """What it takes to open the first of them again."""
+        given = {**self.options, "since": self.since(self.trace), "trace": self.trace}
+        return {k: str(v.resolve()) if isinstance(v, Path) else v for k, v in given.items()}
+
+
+def compared(
+    params: Params, *, trace: Path, draws: Path, bundle: Path, out: Path, shown: Shown
+) -> dict[str, Any]:
+    """Every policy on every draw, as `pipeline.runs.compare` writes and returns it."""
+    wanted = params.simulate
+    # Whole paths: a worker process may have been started in another folder.
+    trace, draws, bundle = trace.resolve(), draws.resolve(), bundle.resolve()
+    cluster = params.cluster.resolve()
+    options = {"cluster": cluster, "durations": wanted.durations, "bundle": bundle}
+    worlds = Draws(trace, draws, wanted.seed, params.train.test_days, options)
+    done, of = 0, len(wanted.seeds) * len(wanted.policies)
+    shown(0, of)
+
+    def one(_: runs.Task) -> None:
+        nonlocal done
+        done += 1
+        shown(done, of)
+
+    return runs.compare(
+        worlds,
+        wanted.policies,
+        wanted.seeds,
+        out=out,
+        where=workers(),
+        progress=one,
+        world=worlds.told(),
     )
+
+
+def run(params: Params, shown: Shown = unseen) -> str:
+    result = compared(params, trace=TRACE, draws=DRAWS, bundle=BUNDLE, out=RUNS, shown=shown)
     policies: list[dict[str, Any]] = result["policies"]
     figures = {row["policy"]: {key: row[f"{key}_mean"] for key in KEPT} for row in policies}
     jct_s = {name: round(float(row["avg_jct_s"])) for name, row in figures.items()}
-    shown = [name for name in HEADLINE if name in jct_s] or list(jct_s)
-    write_json(METRICS / "policies.json", {"jct_s": {name: jct_s[name] for name in shown}})
+    names = [name for name in HEADLINE if name in jct_s] or list(jct_s)
+    write_json(METRICS / "policies.json", {"jct_s": {name: jct_s[name] for name in names}})
     out = io.StringIO()
     writer = csv.writer(out)
     writer.writerow(["policy", *KEPT])
@@ -55,7 +98,8 @@ def run(params: Params) -> str:
         writer.writerow([name, *(f"{row[key]:.6g}" for key in KEPT)])
     write_whole(PLOTS / "policies.csv", out.getvalue())
     best = min(figures, key=lambda name: float(figures[name]["avg_jct_s"]))
-    return f"{len(figures)} policies; lowest average JCT: {best}"
+    seeds = len(params.simulate.seeds)
+    return f"{len(figures)} policies, {seeds} draws each; lowest average JCT: {best}"
 
 
 if __name__ == "__main__":

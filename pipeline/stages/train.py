@@ -33,8 +33,10 @@ from pipeline.stages.common import (
     METRICS,
     TRACE,
     Params,
+    Shown,
     stage,
     test_from,
+    unseen,
 )
 from pipeline.traces import read_dataset
 
@@ -107,7 +109,7 @@ def arrivals_before(trace: pa.Table, cut: float) -> Arrivals | None:
     return Arrivals.of_jobs(submitted[seen], trace.column("gpus").to_numpy()[seen])
 
 
-def run(params: Params) -> str:
+def run(params: Params, shown: Shown = unseen) -> str:
     wanted = params.train
     trace = read_dataset(TRACE)
     rows = Rows.from_table(pq.read_table(FEATURES))

@@ -8,7 +8,6 @@ import ssl
 import stat
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterable
@@ -29,6 +28,7 @@ from pipeline.sharded import write_shards
 from pipeline.traces import ingest, read_dataset
 from pipeline.traces.dataset import read_months
 from pipeline.traces.synthetic.generate import default_config, write
+from tests.waiting import until
 
 
 def squared(value: int) -> int:
@@ -85,11 +85,11 @@ def assert_secured(opened: Iterable[tuple[str, int]], scheduler: str) -> None:
         assert host == "127.0.0.1"
         for page in PAGES:
             with pytest.raises(urllib.error.HTTPError, match="404"):
-                urllib.request.urlopen(f"http://{host}:{port}/{page}", timeout=30)
+                urllib.request.urlopen(f"http://{host}:{port}/{page}", timeout=120)
 
 
 def speaks_http(host: str, port: int) -> bool:
-    with socket.create_connection((host, port), timeout=30) as plain:
+    with socket.create_connection((host, port), timeout=120) as plain:
         plain.sendall(b"GET / HTTP/1.0\r\n\r\n")
         try:
             return plain.recv(5) == b"HTTP/"
@@ -101,7 +101,7 @@ def assert_wants_a_certificate(host: str, port: int) -> None:
     """TLS 1.3 says what it makes of the client's certificate after the handshake."""
     context = ssl._create_unverified_context()
     with (
-        socket.create_connection((host, port), timeout=30) as plain,
+        socket.create_connection((host, port), timeout=120) as plain,
         context.wrap_socket(plain) as encrypted,
         pytest.raises(ssl.SSLError, match="CERTIFICATE_REQUIRED"),
     ):
@@ -213,9 +213,12 @@ def test_a_sweep_killed_halfway_goes_on_where_it_stopped(tmp_path: Path) -> None
     ]  # fmt: skip
     kept = tmp_path / "kept"
     run = subprocess.Popen([*command, "--keep", str(kept)], stdout=subprocess.DEVNULL)
-    while len(list(kept.glob("*.pickle"))) < 3:
+
+    def three_are_kept() -> bool:
         assert run.poll() is None, "it ended before it could be killed"
-        time.sleep(0.005)
+        return len(list(kept.glob("*.pickle"))) >= 3
+
+    until(three_are_kept, "three runs to be kept", every_s=0.005)
     run.kill()
     run.wait()
     finished = {path: path.stat().st_mtime_ns for path in kept.glob("*.pickle")}
@@ -254,6 +257,8 @@ def test_where_others_could_put_a_key_of_theirs_no_cluster_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever may rename in the shared folder had the scheduler begin with their key."""
+    import dask_jobqueue  # noqa: F401  its defaults come with it: not within what is set below
+
     (tmp_path / "sbatch").write_text("#!/bin/sh\n")
     (tmp_path / "sbatch").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -68,7 +68,7 @@ def test_what_it_prints_opens_the_door_and_ctrl_c_ends_all(tmp_path: Path) -> No
         assert mine
         process.send_signal(signal.SIGINT)
         assert process.stdout.read().endswith("Stopped; nothing runs on.\n")
-        assert process.wait(30) == 0
-        assert not psutil.wait_procs(mine, timeout=5)[1]
+        assert process.wait(120) == 0
+        assert not psutil.wait_procs(mine, timeout=120)[1]
     finally:
         process.kill()

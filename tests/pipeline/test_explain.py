@@ -310,7 +310,6 @@ def random_decisions(draw: st.DrawFn) -> Decision:
         free=draw(COUNTS),
         limit=draw(COUNTS),
         position=draw(COUNTS),
-        expected_start=draw(st.none() | st.tuples(st.floats(0, 1e9), st.floats(0, 1e9))),
     )
 
 
@@ -401,7 +400,6 @@ def test_a_story_in_words() -> None:
         "×2.01",
         "×0.41",
         "intercept + terms = score on 3 decisions",
-        "estimate unavailable",
     ):
         assert expected in text
 
@@ -613,7 +611,7 @@ def test_reading_back_gives_the_decisions_that_were_taken(tmp_path: Path) -> Non
                    score=a_score((0.1, 0.2), inputs=("1", ""))),
         a_decision(1, 1001.25, Action.PACK, Reason.PARTNER_FOUND, nodes=(3,), gpus=(5,),
                    partner="p", speeds=(0.9, 0.8), tree_path=("a", "b"), need=2, free=0, limit=8,
-                   position=1, blocker="q", expected_start=(5.0, 6.0)),
+                   position=1, blocker="q"),
     ]  # fmt: skip
     with Recorder(tmp_path / "decisions.parquet") as record:
         record(taken)

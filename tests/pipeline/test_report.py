@@ -42,10 +42,10 @@ from pipeline.errors import UserError
 from pipeline.explain import RunError
 from pipeline.report import model_charts, policies, trace
 from pipeline.report.build import Inputs, Report, ReportError, build, check_scores
-from pipeline.report.charts import cumulative, heatmap, log_histogram
+from pipeline.report.charts import Shading, cumulative, heatmap, log_histogram
 from pipeline.report.comparison import Comparison, Difference, PolicyRun, read_comparison
 from pipeline.report.interactive import ROOM, Way, columns
-from pipeline.report.models import error_table, learning_facts, read_models
+from pipeline.report.models import Shape, error_table, learning_facts, read_models
 from pipeline.report.svg import Scale, log_ticks, short, ticks
 from pipeline.report.usage import usage
 from pipeline.traces import TraceError
@@ -267,8 +267,8 @@ def test_every_section_is_there(whole: Report, comparison: Comparison) -> None:
     assert whole.problems == []
     for section in ("policies", "jobs", "trace", "models", "limits", "provenance"):
         assert f'<section id="{section}">' in whole.html
-    for text in ("GPUs in use over time", "Hour of the week", "Shape functions", "Interactions",
-                 "the packing tree", "Error, beside the yardsticks", "What it waited for",
+    for text in ("GPUs in use over time", "Hour of the week", "Underneath: where", "Interactions",
+                 "the packing tree", "Error, beside the baselines", "What it waited for",
                  "The trace is synthetic", "come from a formula", a_bundle().digest):  # fmt: skip
         assert text in whole.html
     for run in comparison.runs:
@@ -360,8 +360,8 @@ def test_gpus_in_use_with_packing_are_those_of_a_recount(comparison: Comparison)
 def fake(name: str, jct: float, *, oracle: bool = False, seeds: int = 4) -> PolicyRun:
     folder: Any = SimpleNamespace(summary={"cluster": {"a": 2}, "gpus_per_node": 8})
     figures = {"avg_jct_s_mean": jct, "avg_jct_s_sd": 10.0, "runs": seeds}
-    jobs = pd.DataFrame({"job_id": ["1", "2"]})
-    return PolicyRun(name, oracle, oracle, True, folder, jobs, figures)
+    jobs = pd.DataFrame({"job_id": ["1", "2"], "vc": "a", "end_time": 9.0, "jct_s": 5.0})
+    return PolicyRun(name, oracle, oracle, True, folder, jobs, [jobs] * seeds, figures)
 
 
 def test_the_headline_names_winner_margin_certainty_and_yardstick() -> None:
@@ -379,7 +379,7 @@ def test_the_headline_names_winner_margin_certainty_and_yardstick() -> None:
     assert said[1].endswith("clear.")
     assert "srtf, which knows every duration beforehand and preempts, reaches 30 min" in said[2]
     assert said[3] == (
-        "Measured by simulation: 2 jobs on 16 GPUs in 1 virtual cluster, track published, 4 seeds."
+        "Simulated: 8 jobs in 4 draws on 16 GPUs in 1 virtual cluster, track published."
     )
 
 
@@ -413,7 +413,7 @@ def test_certainty_knows_how_many_seeds_there_are(error: float, seeds: int, verd
 
 
 def test_a_single_seed_claims_nothing(comparison: Comparison) -> None:
-    assert any("a single seed does not show" in s for s in policies.headline(comparison))
+    assert any("a single draw does not show" in s for s in policies.headline(comparison))
 
 
 def test_each_figure_says_whether_it_is_better(comparison: Comparison) -> None:
@@ -425,9 +425,44 @@ def test_each_figure_says_whether_it_is_better(comparison: Comparison) -> None:
     assert own is not None
     ratio = (own.mean("avg_jct_s") or 0.0) / (first.mean("avg_jct_s") or 1.0)
     assert cells["fifo"].said == ""
-    assert cells["lucid"].said == f"{percent(1 - ratio)} less, better"
-    held = [figure.key for figure in costs.heads].index("busy_gpu_h")
-    assert {name: row[held].verdict for name, _, _, row in costs.rows}["lucid"] == "better"
+    assert cells["lucid"].said == f"−{percent(1 - ratio)}"  # one draw: no verdict
+    assert {cell.verdict for _, _, _, row in (*waits.rows, *costs.rows) for cell in row} == {""}
+
+
+@pytest.mark.parametrize(
+    ("ours", "verdict"),
+    [
+        ([90.0, 190, 290, 390, 490], "better"),  # on each draw, though draws differ by far more
+        ([110.0, 210, 310, 410, 510], "worse"),
+        ([50.0, 250, 250, 450, 400], ""),
+        ([90.0, 190, 290, 390], ""),  # too few draws to tell
+    ],
+)
+def test_a_verdict_needs_draws_that_agree(ours: list[float], verdict: str) -> None:
+    theirs = [100.0, 200, 300, 400, 500][: len(ours)]
+    made = [fake(name, np.mean(each).item()) for name, each in (("fifo", theirs), ("lucid", ours))]
+    for run, each in zip(made, (theirs, ours), strict=True):
+        run.figures.update(avg_jct_s_each=each)
+    base, own = (row[3][0] for row in policies.tables(Comparison("", [0] * 5, made, []))[0].rows)
+    assert own.verdict == verdict
+    assert base.verdict == ""
+    assert own.spread.startswith("± ")
+
+
+def test_curves_say_what_they_mean() -> None:
+    def of(scores: list[float], cuts: tuple[float, ...], unit: str = "s") -> str:
+        held, labels = np.array([0.0, *scores]), tuple("?abcdef"[: len(scores) + 1])
+        return Shape(
+            "last_s", "last", unit, cuts, labels, held, np.ones_like(held), held * 0, 1.0, "fit"
+        ).meaning
+
+    rising = "The higher, the longer a job is taken to run: from ×0.50 to ×2.00."
+    assert of([-0.693, 0.0, 0.693], (60.0, 3600.0)) == rising
+    assert "shorter" in of([0.693, 0.0, -0.693], (60.0, 3600.0))
+    assert of([0.01, 0.02, -0.01], (60.0, 3600.0)).startswith("It hardly matters")
+    peak = of([0.0, 0.693, -0.1], (60.0, 3600.0))
+    assert peak.startswith("Taken to run longest at 60 s to 1 h (×2.00), shortest at 1 h or more")
+    assert of([0.693, -0.3], (), "") == "Taken to run longest at a (×2.00), shortest at b (×0.74)."
 
 
 def test_waits_by_group_are_means_of_their_jobs(comparison: Comparison) -> None:
@@ -622,7 +657,7 @@ def test_a_histogram_loses_nothing() -> None:
 
 def test_cells_below_zero_differ_by_more_than_hue() -> None:
     chart = heatmap("a label of a chart", [[1.0, -1.0, None]], row_names=["r"], column_ticks=[],
-                    tip=lambda i, j, v: f"{v}", diverging=True)  # fmt: skip
+                    tip=lambda i, j, v: f"{v}", shading=Shading(diverging=True))  # fmt: skip
     assert 'class="heat"' in chart
     assert 'class="cold"' in chart
     assert chart.count("<title>") == 2

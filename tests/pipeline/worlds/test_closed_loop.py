@@ -189,7 +189,10 @@ def drawn(rows: Sequence[tuple[int, int, int, str, State]]) -> Workload:
     return workload_of(*samples)
 
 
-@given(TRACES, st.sampled_from([name for name, kind in POLICIES.items() if not kind.oracle]))
+@given(
+    TRACES,
+    st.sampled_from([name for name, kind in POLICIES.items() if not kind.capabilities.oracle]),
+)
 def test_every_job_is_submitted_once_and_no_answer_before_its_end(
     rows: Sequence[tuple[int, int, int, str, State]], policy: str
 ) -> None:

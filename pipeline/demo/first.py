@@ -1,0 +1,80 @@
+"""The first page of `make demo`: made in seconds, while the training libraries are not there yet.
+
+The models are those in `data/prebuilt`, which the pipeline made; trace, schedules and explanations
+are made here and now, of one draw. The pipeline then makes it all, the models too, of five.
+
+    python -m pipeline.demo.first           # unless the pipeline's own report is there
+    python -m pipeline.demo.first --keep    # what the pipeline made here becomes the prebuilt
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+from features.files import write_whole
+from pipeline.console import alive, user_errors
+from pipeline.errors import UserError
+from pipeline.report.build import Inputs, build
+from pipeline.stages.common import (
+    BUNDLE,
+    DATA,
+    METRICS,
+    REPORT,
+    Params,
+    Shown,
+    read_params,
+    unseen,
+)
+from pipeline.stages.simulate import compared
+from pipeline.traces.synthetic import generate as synthetic
+
+PREBUILT = DATA / "prebuilt"
+ERRORS = "evaluate.json"
+FIRST = DATA / "first"
+
+
+def run(params: Params, prebuilt: Path, out: Path, shown: Shown = unseen) -> Path:
+    """Make the page, with all it comes from, in a folder made anew. Returns where it is."""
+    shutil.rmtree(out, ignore_errors=True)
+    trace, runs, bundle = out / "trace", out / "runs", prebuilt / "bundle"
+    synthetic.write(synthetic.default_config(params.ingest.scale, params.ingest.seed), trace)
+    once = params.model_copy(update={"simulate": params.simulate.model_copy(update={"draws": 1})})
+    compared(once, trace=trace, draws=out / "draws", bundle=bundle, out=runs, shown=shown)
+    made = build(Inputs(runs, bundle, trace, prebuilt / ERRORS))
+    write_whole(out / "report.html", made.html)
+    return out / "report.html"
+
+
+def keep() -> None:
+    """Make what the pipeline made here the prebuilt."""
+    shutil.rmtree(PREBUILT, ignore_errors=True)
+    shutil.copytree(BUNDLE, PREBUILT / "bundle")
+    shutil.copy(METRICS / ERRORS, PREBUILT / ERRORS)
+
+
+def main(asked: list[str]) -> int:
+    """See the module. Returns the exit status."""
+    try:
+        with user_errors():
+            if asked == ["--keep"]:
+                keep()
+                return 0
+            params = read_params()
+            if REPORT.exists() or params.ingest.source != "synthetic":
+                return 0  # of another trace nothing is prebuilt
+            print("A first page, by models made before; one draw of the embedded trace:")
+            with alive("first page") as shown:
+                page = run(params, PREBUILT, FIRST, shown)
+    except UserError as error:
+        print(f"first page: {error}", file=sys.stderr)
+        return 2
+    print(f"Open {page} in a browser. Ask about any job on it:")
+    print(f"  .venv/bin/pellucid explain JOB --run {FIRST / 'runs/pellucid'}")
+    print("Now the whole: training libraries, models and five draws.", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
