@@ -14,7 +14,7 @@ PROFILER_STAMP := $(VENV)/.profiler-installed
 install-profiler: $(PROFILER_STAMP) ## Add torch (CPU) and nvidia-ml-py to .venv
 
 $(PROFILER_STAMP): $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,profiler]'
+	@$(SETUP) -e '.[dev,profiler]'
 	touch $@
 
 test-profiler: install-profiler ## Run the profiler's tests with torch

@@ -24,11 +24,11 @@ chaos: install ## Everything goes wrong that can, on SQLite and PostgreSQL, then
 
 DEMO_ARGS ?=
 
-# The models that the demo decides by: those of the embedded trace, trained if they are not yet.
+# The models of the embedded trace, trained if they are not yet. serve-demo does with the prebuilt.
 champion: install
 	dvc repro --quiet export
 
-serve-demo: champion ## A service with fake GPUs, and people who send it jobs: watch in a browser
+serve-demo: $(BASE) ## A service with fake GPUs, and people who send it jobs: watch in a browser
 	$(BIN)/pellucid serve-demo $(DEMO_ARGS)
 
 # The system's Chromium, installed where apt and the right to use it are; screenshots are kept.

@@ -123,12 +123,13 @@ def measure(
     if not row.pair_predictor:
         scenario.pair_predictor = None
     policy = scenario.policy(row.policy)
-    if not row.stage:
-        policy.profiles = False
-    if row.watches is not None:
-        policy.watches_runs = row.watches
-    if row.waiting is not None:
-        policy.profiles_waiting = row.waiting
+    can = policy.capabilities
+    policy.capabilities = replace(
+        can,
+        profiles=can.profiles and row.stage,
+        watches_runs=can.watches_runs if row.watches is None else row.watches,
+        profiles_waiting=can.profiles_waiting if row.waiting is None else row.waiting,
+    )
     return _figures(scenario, policy, scenario.estimators(policy))
 
 

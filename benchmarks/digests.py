@@ -73,7 +73,11 @@ def demo(_: Path) -> Scenario:
     busy = {i: w.profile.gpu_util_pct for i, w in scenario.workload.work.items() if w.profile}
 
     def estimators(policy: Policy) -> Estimator:
-        return LiveEstimator() if policy.estimates and not policy.oracle else given(policy)
+        return (
+            LiveEstimator()
+            if policy.capabilities.estimates and not policy.capabilities.oracle
+            else given(policy)
+        )
 
     def speeds(a: str, b: str) -> tuple[float, float]:
         return 1.05 - busy[b] / 250, 1.05 - busy[a] / 250

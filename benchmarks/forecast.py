@@ -34,6 +34,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from benchmarks.forecast_scores import calibration, scored
 from features.job import Job
 from pipeline.worlds import open_scenario
 from pipeline.worlds.scenario import Scenario
@@ -44,7 +45,6 @@ from scheduler.core.estimates import Estimator
 from scheduler.explain.whatif.forecasts import Futures, StartForecast, crude
 from scheduler.explain.whatif.memory import DAY_S, Memory, SubmittedJob
 from scheduler.explain.whatif.waits import Waits
-from scheduler.service.analyst.calibration import calibration, scored
 from scheduler.simulation.engine import Engine
 
 BUDGET = Path(__file__).with_name("forecast_budget.json")
@@ -124,7 +124,7 @@ class Replay:
                 super()._carry_out(decisions, now)
                 for d in decisions:
                     if d.action in (Action.START, Action.PACK):
-                        waited_s = now - core.known(d.job_id).job.submit_time
+                        waited_s = now - core.jobs[d.job_id].job.submit_time
                         replay.waits.started(d.job_id, now, waited_s)
 
         engine = Foreseen(core, work.jobs, work.work, scenario.speed, quirks=scenario.quirks)
@@ -135,7 +135,7 @@ class Replay:
         line, looked = [], []
         for job_id in fresh:
             run = core.cluster.runs.get(job_id)
-            if job_id not in core.jobs() or (run is not None and not run.profiling):
+            if job_id not in core.jobs or (run is not None and not run.profiling):
                 self.at_once += 1
             elif run is None:
                 line.append(job_id)

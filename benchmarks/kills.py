@@ -142,7 +142,9 @@ class Victim:
         """A job that takes so long and then leaves a line."""
         line = f"sleep {seconds:.2f}; echo {job_id} >> {self.folder / 'out'}"
         now = time.time()
-        asked = Submission(job_id, ("/bin/sh", "-c", line), "ann", "vc", 1, now)
+        asked = Submission(
+            job_id=job_id, command=("/bin/sh", "-c", line), owner="ann", vc="vc", submitted_at=now
+        )
         event = Event(Kind.SUBMITTED, now, job_id, "ann", body=asked.body())
 
         def row(connection: Connection, appended: list[Event]) -> None:

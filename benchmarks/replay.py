@@ -103,7 +103,7 @@ def venus(data: Path, jobs: int | None = None) -> dict[str, Any]:
         "venus",
         workload,
         SimulatedContention(),
-        lambda policy: HistoriesEstimator() if policy.estimates else Estimator(),
+        lambda policy: HistoriesEstimator() if policy.capabilities.estimates else Estimator(),
     )
     outcome, _ = month.simulate("easy")
     with TemporaryDirectory(prefix="pellucid-replay-") as name:

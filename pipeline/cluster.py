@@ -41,9 +41,6 @@ R = TypeVar("R")
 
 HERE = "here"
 WHERE_HELP = "here, local:N, dask:N, slurm:N, or the address of a Dask scheduler (tcp://host:port)."
-KEEP_HELP = (
-    "Keep what is finished in this folder as it comes; the same command, given again, takes it up."
-)
 _COUNTED = re.compile(r"(local|dask|slurm):([1-9]\d{0,3})")
 # Of a Slurm job that is one worker, where Dask's own configuration does not say.
 _SLURM_JOB = {"cores": 1, "processes": 1, "memory": "4GiB"}

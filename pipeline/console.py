@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -65,6 +66,42 @@ def _minutely(text: str, total: int) -> Callable[[int], None]:
             print(f"{text}: {amount:,} of {total:,}", file=sys.stderr, flush=True)
 
     return done
+
+
+@contextmanager
+def alive(text: str, every_s: float = 5.0) -> Iterator[Callable[[int, int], None]]:
+    """A bar on a terminal, a line every few seconds elsewhere, whether or not anything is done.
+
+    Yields a setter of the amount done and of the whole.
+    """
+    if sys.stdout.isatty():
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+        from rich.progress import TimeRemainingColumn as Remaining
+
+        columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
+        with Progress(*columns, TextColumn("left:"), Remaining(), transient=True) as progress:
+            task = progress.add_task(text, total=None)
+            yield lambda done, of: progress.update(task, completed=done, total=of)
+        return
+    began, known, over = time.monotonic(), [0, 0], threading.Event()
+
+    def shown(done: int, of: int) -> None:
+        known[:] = done, of
+
+    def tick() -> None:
+        while not over.wait(every_s):
+            (done, of), spent = known, time.monotonic() - began
+            left = f", about {spent * (of - done) / done:.0f} s left" if done else ""
+            far = f"{done} of {of}, " if of else ""
+            print(f"{text}: {far}{spent:.0f} s{left}", flush=True)
+
+    clock = threading.Thread(target=tick, daemon=True)
+    clock.start()
+    try:
+        yield shown
+    finally:
+        over.set()
+        clock.join()
 
 
 @contextmanager

@@ -1,49 +1,66 @@
-"""What the commands that talk to a service share: options, opening a client, telling times."""
+"""What the commands that talk to a service share: which one, opening a client, telling times."""
 
 from __future__ import annotations
 
 import json
 import os
 import stat
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from pipeline.errors import UserError
+from pipeline.options import JSON, PREVIEW_MOVES, REASON, SERVER, TOKEN
 
 if TYPE_CHECKING:
     from scheduler.service.client import Client
 
 MOST_BYTES = 4096  # of a token file
 
-SERVER = Annotated[
-    str | None,
-    typer.Option(
-        envvar="PELLUCID_SERVER",
-        help="Address of the service. Left out: http://127.0.0.1:8400.",
-        metavar="URL",
-        show_default=False,
-    ),
-]
-TOKEN = Annotated[
-    Path | None,
-    typer.Option(
-        "--token-file",
-        envvar="PELLUCID_TOKEN_FILE",
-        help="File with your token, which nobody else can read. Or put the token into "
-        "PELLUCID_TOKEN: no option takes it, since everybody can see those of a running command.",
-        show_default=False,
-        show_envvar=True,
-    ),
-]
-JSON = Annotated[bool, typer.Option("--json", help="Print what the service answered, as JSON.")]
-REASON = Annotated[str, typer.Option(help="Why; kept in the log, and shown with a drained node.")]
-PREVIEW = Annotated[
-    bool, typer.Option("--preview", help="Change nothing; say whose start would move.")
-]
-JOB = Annotated[str, typer.Argument(metavar="JOB", help="Id of the job.")]
+
+@dataclass(frozen=True, kw_only=True)
+class Address:
+    """Which service a command asks, and as whom."""
+
+    server: SERVER = None
+    token: TOKEN = None
+
+    @contextmanager
+    def client(self) -> Iterator[Client]:
+        """A client of it; what goes wrong with it is a person's to mend."""
+        from pipeline.console import user_errors
+
+        with user_errors(), connect(self.server, self.token) as client:
+            yield client
+
+
+@dataclass(frozen=True, kw_only=True)
+class Service(Address):
+    """Which service a command asks, and whether its answer is printed as it came."""
+
+    as_json: JSON = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preview(Service):
+    """A change of nodes or settings, which may first be tried."""
+
+    preview: PREVIEW_MOVES = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change(Preview):
+    """One that is given a reason, too."""
+
+    reason: REASON = ""
+
+    def how(self) -> dict[str, Any]:
+        """Of the client's arguments, these two."""
+        return {"preview": self.preview, "reason": self.reason}
 
 
 def connect(server: str | None, token: Path | None) -> Client:
@@ -113,23 +130,15 @@ def forecast_words(forecast: Mapping[str, Any] | None, now: float) -> str:
     return words
 
 
-def change(
-    ask: Callable[[Client], Mapping[str, Any]],
-    done: str,
-    server: str | None,
-    token: Path | None,
-    as_json: bool,
-) -> None:
+def change(service: Service, done: str, ask: Callable[[Client], Mapping[str, Any]]) -> None:
     """Ask for a change of nodes or settings, or for its preview, and say what came of it.
 
     Args:
         done: what is true of the node, or of the settings, once it is made.
     """
-    from pipeline.console import user_errors
-
-    with user_errors(), connect(server, token) as client:
+    with service.client() as client:
         answer = ask(client)
-    if as_json:
+    if service.as_json:
         print_json(answer)
         return
     effect = answer["effect"]

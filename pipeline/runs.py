@@ -70,16 +70,18 @@ def run(
     *,
     progress: Progress | None = None,
     world: Figures | None = None,
+    jobs: Path | None = None,
 ) -> Figures:
     """Simulate one policy; with `out`, record every decision there. Returns the summary.
 
     Args:
+        jobs: file for a row per job, beside or without `out`.
         world: what it takes to open the same world again, kept with the record.
 
     Raises FolderBusy: another process records a run in `out`.
     """
     with only_writer(out) if out is not None else nullcontext():
-        return _run(scenario, policy, out, progress, world)
+        return _run(scenario, policy, out, progress, world, jobs)
 
 
 def _run(
@@ -88,6 +90,7 @@ def _run(
     out: Path | None,
     progress: Progress | None,
     world: Figures | None,
+    jobs: Path | None,
 ) -> Figures:
     meter = Meter()
     if out is not None:
@@ -107,6 +110,8 @@ def _run(
         "left_out": scenario.workload.left_out,
         "notes": scenario.notes_on(policy),
     }
+    if jobs is not None:
+        write_table(jobs, job_table(outcome.jobs))
     if out is not None:
         write_table(out / "jobs.parquet", job_table(outcome.jobs))
         write_json(out / "bundles.json", described(estimator))
@@ -179,7 +184,8 @@ def compare(
 
     Args:
         scenarios: makes the world of a seed; picklable unless everything runs here.
-        out: where to record the runs of the first seed, one folder per policy.
+        out: where to record the runs of the first seed, one folder per policy; of the others, what
+            became of the jobs (`jobs-SEED.parquet`).
         where: see `pipeline.cluster.mapped`.
         keep: runs already finished, which are not run anew.
         world: what it takes, beside the seed, to open the same worlds again; kept with the records.
@@ -234,7 +240,10 @@ class _Sweep:
     def __call__(self, task: Task) -> Figures:
         if self._world is None or self._world.seed != task.seed:
             self._world = self.scenarios(task.seed)
-        folder = self.out / task.policy if self.out and task.seed == self.first else None
+        folder = self.out / task.policy if self.out else None
+        if folder and task.seed != self.first:
+            jobs = folder / f"jobs-{task.seed}.parquet"
+            return run(self._world, task.policy, jobs=jobs)
         world = None if self.opened is None else {**self.opened, "seed": task.seed}
         return run(self._world, task.policy, folder, world=world)
 
@@ -269,6 +278,7 @@ def _aggregate(policy: str, rows: list[Figures]) -> Figures:
         values = np.array([row[key] for row in rows], dtype=float)
         out[f"{key}_mean"] = float(values.mean())
         out[f"{key}_sd"] = float(values.std(ddof=1)) if len(values) > 1 else 0.0
+        out[f"{key}_each"] = values.tolist()
     several = len(rows) > 1
     out["avg_jct_se_s"] = out["avg_jct_s_sd"] / sqrt(len(rows)) if several else None
     return out

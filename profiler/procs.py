@@ -17,6 +17,7 @@ from collections.abc import Iterable
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / 2**20
+TICKS = os.sysconf("SC_CLK_TCK")
 MARKER = "PELLUCID_RUN_ID"  # in the environment of all that a run starts
 
 
@@ -136,6 +137,13 @@ def marked(run_id: str) -> list[int]:
         if needle in _read(f"/proc/{pid}/environ").split(b"\0") and alive(pid):
             found.append(pid)
     return found
+
+
+def cpu_s(pid: int) -> float:
+    """Processor seconds that a process used; 0 when it has gone."""
+    text = _read(f"/proc/{pid}/stat")
+    fields = text[text.rfind(b")") + 2 :].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS if len(fields) > 12 else 0.0
 
 
 def rss_mib(pid: int) -> float:

@@ -28,6 +28,7 @@ FAST_HZ: dict[Device, float] = {"gpu": 100.0, "cpu": 50.0}
 BUDGET: dict[Device, float] = {"gpu": 0.05, "cpu": 0.02}
 ADAPT_EVERY_S = 2.0
 JITTER = 0.3
+GIVE_UP_S = 60.0  # of readings that fail; a reset of a driver takes less
 
 
 @dataclass
@@ -65,7 +66,9 @@ class Recorder:
     Attributes:
         slow, fast: what was read; times are seconds since `origin` (time.monotonic()).
         cpu_s: CPU seconds of the sampling thread.
-        notes: what was given up to stay within the budget.
+        gaps: readings that failed.
+        error: why sampling ended before it was stopped; None = it did not.
+        notes: what was given up to stay within the budget, and how many readings failed.
     """
 
     def __init__(
@@ -88,7 +91,9 @@ class Recorder:
         self.origin = time.monotonic() if origin is None else origin
         self.slow, self.fast = Series(), Series()
         self.cpu_s = 0.0
+        self.gaps, self._in_a_row, self._failed = 0, 0, ""
         self.error: str | None = None
+        self._seen: Sequence[int] = ()
         self.notes: list[str] = []
         self._jitter = random.Random(0)
         self._stopped = threading.Event()
@@ -102,6 +107,9 @@ class Recorder:
         self._stopped.set()
         if self._thread.is_alive():
             self._thread.join()
+        if self._failed:
+            self.notes.append(f"{self.gaps} readings failed, at last with {self._failed}")
+            self._failed = ""
 
     @property
     def share(self) -> float:
@@ -111,30 +119,43 @@ class Recorder:
 
     def _record(self) -> None:
         began_cpu = time.thread_time()
-        pids = self.pids()
         next_slow = next_fast = checked = time.monotonic()
         checked_cpu = began_cpu
         while not self._stopped.is_set():
             now = time.monotonic()
-            try:
-                if now >= next_slow:
-                    pids = self.pids()
-                    self.slow.add(now - self.origin, self.sampler.read(pids))
-                    next_slow = max(next_slow + 1 / self.hz, now)
-                if self.fast_hz and now >= next_fast:
-                    self.fast.add(time.monotonic() - self.origin, self.sampler.read_fast(pids))
-                    # uneven on purpose: even samples would show a fast step as a slow alias
-                    pause = self._jitter.uniform(1 - JITTER, 1 + JITTER) / self.fast_hz
-                    next_fast = self._after_burst(max(next_fast + pause, now))
-            except Exception as error:  # a broken source must not take the run along
-                self.error = f"sampling stopped: {type(error).__name__}: {error}"
-                return
+            if now >= next_slow:
+                self._add(self.slow, self._read)
+                if self._in_a_row >= GIVE_UP_S * self.hz:
+                    self.error = f"sampling stopped, all readings fail: {self._failed}"
+                    return
+                next_slow = max(next_slow + 1 / self.hz, now)
+            if self.fast_hz and now >= next_fast:
+                self._add(self.fast, lambda: self.sampler.read_fast(self._seen))
+                # uneven on purpose: even samples would show a fast step as a slow alias
+                pause = self._jitter.uniform(1 - JITTER, 1 + JITTER) / self.fast_hz
+                next_fast = self._after_burst(max(next_fast + pause, now))
             self.cpu_s = time.thread_time() - began_cpu
             if now - checked >= ADAPT_EVERY_S:
                 self._adapt((time.thread_time() - checked_cpu) / (now - checked))
                 checked, checked_cpu = now, time.thread_time()
             due = min(next_slow, next_fast) if self.fast_hz else next_slow
             time.sleep(max(0.0, due - time.monotonic()))  # a third of Event.wait's cost
+
+    def _read(self) -> Reading:
+        self._seen = self.pids()
+        found = self.sampler.read(self._seen)
+        self._in_a_row = 0
+        return found
+
+    def _add(self, series: Series, read: Callable[[], Reading]) -> None:
+        """One reading more, or a gap: a broken source must not take the run along."""
+        now = time.monotonic()
+        try:
+            series.add(now - self.origin, read())
+        except Exception as error:
+            self.gaps += 1
+            self._in_a_row += series is self.slow
+            self._failed = f"{type(error).__name__}: {error}"
 
     def _after_burst(self, due: float) -> float:
         """When to read fast next: at `due`, or when the next burst begins."""

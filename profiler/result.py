@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from features.files import write_json
 from features.job import Profile
+from features.progress import Progress
 from profiler.period import StepTime
 from profiler.precision import Precision
 from profiler.runner import Ending, Outcome
@@ -81,6 +82,7 @@ class ProfileResult:
         metrics: "channel.field" -> figures over the window.
         peaks: "channel.field" -> highest value of the whole run.
         missing: "channel.field" -> why it is not there.
+        progress: how long it would run, by what it printed; None: not known, or not read.
         profile: what the scheduler needs; None on a CPU, or when GPU memory was not seen.
     """
 
@@ -100,6 +102,7 @@ class ProfileResult:
     sampling: Sampling
     software: dict[str, str] = field(default_factory=dict)
     run_dir: str = ""
+    progress: Progress | None = None
 
     @property
     def exit_status(self) -> int:

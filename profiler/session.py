@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -18,12 +19,14 @@ from typing import Any, Literal
 
 import numpy as np
 
+from features.amounts import of_command
 from features.files import write_table
 from features.job import Profile
 from profiler import environment, procs, runner
 from profiler.errors import BadOption, DriverMissing, GpuBusy
 from profiler.period import StepTime, Stretch, estimate
 from profiler.precision import Precision, infer
+from profiler.progress.tail import VARIABLE, Tail
 from profiler.recorder import BUDGET, FAST_HZ, Recorder, Series
 from profiler.result import ProfileResult, Sampling, Summary, scheduler_profile
 from profiler.runner import Limits, Outcome, Run
@@ -35,6 +38,7 @@ from profiler.steady import Window, find_window
 
 SAMPLES_NAME, FAST_NAME = "samples.parquet", "samples_fast.parquet"
 BURST_S = 10.0  # fast sampling of long runs; also the longest stretch a step is looked for in
+LOOK_S = 1.0  # between looks at its output
 ALWAYS_FAST_S = 60.0  # runs up to this long are sampled fast throughout
 LEVELS = ("util_pct", "engine_pct", "mem_util_pct", "mem_used_mib", "power_w")
 HOST_LEVELS = ("host.cpu_pct", "host.rss_mib")
@@ -54,6 +58,7 @@ class Options:
         fast_hz: fast sampling rate; by default 100 on a GPU, 50 on a CPU, which the job needs.
         env: ``NAME`` or ``NAME=VALUE`` beyond the allow-list.
         shared: profile on a GPU that somebody else is using all the same.
+        progress: read from its output how long it would run; numbers are kept, no line.
     """
 
     limits: Limits = field(default_factory=Limits)
@@ -64,6 +69,7 @@ class Options:
     env: tuple[str, ...] = ()
     cwd: Path | None = None
     shared: bool = False
+    progress: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +80,13 @@ class Live:
     recorder: Recorder
     options: Options
     watched: list[dict[str, object]]
+    tail: Tail | None = None
+
+    def look(self) -> None:
+        """Read what was printed since the last look, once a second."""
+        at = time.monotonic() - self.run.started
+        if self.tail is not None and at >= self.tail.looked_s + LOOK_S:
+            self.tail.look(at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +194,8 @@ def profile(
     runner.resolve(command, env, options.cwd or Path.cwd())  # before a GPU is touched
     target = open_target(options, nvml_module)
     try:
+        if options.progress:
+            env.setdefault("PYTHONUNBUFFERED", "1")  # else it shows what it prints late
         env |= {"CUDA_VISIBLE_DEVICES": target.visible, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
         baseline = target.held_mib()
         started_at = datetime.now(UTC).isoformat(timespec="seconds")
@@ -195,9 +210,17 @@ def profile(
                 fast_hz=options.fast_hz,
                 burst_s=BURST_S if options.limits.seconds > ALWAYS_FAST_S else None,
             )
-            live = Live(run, recorder, options, target.sampler.describe())
+            own = Path(env[VARIABLE]) if VARIABLE in env else None
+            tail = Tail(run.output, of_command(command), own) if options.progress else None
+            live = Live(run, recorder, options, target.sampler.describe(), tail)
+
+            def tick(_: Run) -> None:
+                live.look()
+                if on_tick is not None:
+                    on_tick(live)
+
             try:
-                run.wait((lambda _: on_tick(live)) if on_tick is not None else None)
+                run.wait(tick)
             except KeyboardInterrupt:
                 run.stop()
             finally:
@@ -274,6 +297,9 @@ def _conclude(
             "os": platform.platform(),
         },
         run_dir=str(folder),
+        progress=live.tail.progress(ending.duration_s)
+        if live.tail is not None and ending.outcome in (Outcome.LIMIT, Outcome.INTERRUPTED)
+        else None,
     )
     result.write(folder)
     return result

@@ -119,6 +119,12 @@ def table(result: ProfileResult) -> RenderableType:
         "window", f"{window.start_s:.1f} to {window.end_s:.1f} s, {window.samples} samples, {state}"
     )
     lines.add_row("step time", step_line(result))
+    if result.progress is not None:
+        own = result.progress
+        lines.add_row(
+            "its own progress",
+            f"{own.text()}: {own.total_s:.0f} s in all ({own.low_s:.0f} to {own.high_s:.0f})",
+        )
     if result.device == "gpu":
         amp = {True: "yes", False: "no", None: "not known"}[result.precision.amp]
         lines.add_row("mixed precision", f"{amp} ({result.precision.reason})")

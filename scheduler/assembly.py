@@ -141,14 +141,14 @@ def cluster_of(spec: CoreSpec, policy: Policy) -> Cluster:
 
 def lent_by(spec: CoreSpec, policy: Policy | type[Policy]) -> Mapping[str, int]:
     """Nodes that virtual clusters lend to the profiling partition for good under a policy."""
-    if spec.profiling is None or not policy.profiles or _folds(spec, policy):
+    if spec.profiling is None or not policy.capabilities.profiles or _folds(spec, policy):
         return {}
     return spec.profiling.nodes
 
 
 def _folds(spec: CoreSpec, policy: Policy | type[Policy]) -> bool:
     partition = spec.profiling
-    if partition is None or not policy.profiles_waiting:
+    if partition is None or not policy.capabilities.profiles_waiting:
         return False
     if any(lent > spec.cluster.vcs.get(vc, 0) for vc, lent in partition.nodes.items()):
         return False  # no virtual cluster has so many: lending them is an error
@@ -183,12 +183,12 @@ def stage_of(
 ) -> ProfilingStage | None:
     """The profiling stage in front of the queues; None where no job is to be profiled."""
     partition = spec.profiling
-    if not policy.profiles or partition is None:
+    if not policy.capabilities.profiles or partition is None:
         return None
-    if not (partition.profiles or policy.profiles_waiting):
+    if not (partition.profiles or policy.capabilities.profiles_waiting):
         return None  # every job would wait for a node that never comes
     scales = partition.scale_from and not _folds(spec, policy)
-    kind = WaitingStage if policy.profiles_waiting else ProfilingStage
+    kind = WaitingStage if policy.capabilities.profiles_waiting else ProfilingStage
     return kind(
         limit_s=partition.limit_s,
         max_gpus=partition.max_gpus,

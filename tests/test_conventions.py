@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from hypothesis import HealthCheck, settings
+
+from scheduler.policies import POLICIES
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("features", "models", "profiler", "scheduler", "pipeline")
@@ -81,3 +86,99 @@ def test_pages_and_reasons_use_an_administrators_words() -> None:
     assert len(texts) > 10
     texts |= {"docs/reasons.md": (ROOT / "docs" / "reasons.md").read_text()}
     assert {name: found for name, text in texts.items() if (found := private.findall(text))} == {}
+
+
+MOST_METHODS, MOST_PARAMETERS = 30, 8
+TOO_MANY: dict[str, int] = {
+    "models/training/tracking.py:log_training": 12,
+    "pipeline/replay/site.py:read_site": 11,
+    "pipeline/sharded.py:train_sharded": 10,
+    "pipeline/worlds/__init__.py:_world": 10,
+    "pipeline/worlds/plain.py:scenario": 10,
+    "scheduler/explain/story.py:build_story": 11,
+    "scheduler/policies/pellucid/policy.py:Pellucid": 34,
+    "scheduler/policies/slurm/policy.py:Slurm": 34,
+    "scheduler/service/decide/decider.py:__init__": 9,
+    "scheduler/service/follow/follower.py:__init__": 10,
+}  # shrink it: what is mended leaves it, and nothing comes in
+
+
+def test_classes_and_signatures_stay_small() -> None:
+    """Methods by class, parameters by function; suites of tests and commands have as many as they
+    need."""
+    found = {
+        f"{file}:{node.name}": count
+        for file, node in _nodes(*PACKAGES)
+        if not file.startswith(("scheduler/testing/", "pipeline/testing/", "pipeline/commands/"))
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        for count in [_size(node)]
+        if count > (MOST_METHODS if isinstance(node, ast.ClassDef) else MOST_PARAMETERS)
+    }
+    assert found == TOO_MANY, "a class or function is too large, or is mended and still listed"
+
+
+def _size(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    if isinstance(node, ast.ClassDef):
+        return sum(isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef) for one in node.body)
+    asked = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+    return sum(one.arg not in ("self", "cls") for one in asked)
+
+
+BY_NAME: dict[str, int] = {
+    "pipeline/commands/replay.py": 1,
+    "pipeline/replay/page.py": 1,
+    "pipeline/replay/runs.py": 4,
+    "scheduler/service/follow/reasons.py": 1,
+}  # shrink it as well
+
+
+def test_nothing_outside_a_policys_folder_knows_its_name_or_type() -> None:
+    """A policy is asked for its capabilities; nobody compares its name, or finds out its type. What
+    builds one for tests has to."""
+    types = {policy.__name__ for policy in POLICIES.values()}
+    found = Counter(
+        file
+        for file, node in _nodes(*PACKAGES)
+        if not file.startswith(("scheduler/policies/", "scheduler/peers/", "scheduler/testing/"))
+        if _compares_a_policy(node) or _inspects_a_policy(node, types)
+    )
+    assert found == BY_NAME
+
+
+def _compares_a_policy(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Compare):
+        return False
+    sides = [node.left, *node.comparators]
+    names = {getattr(one, "attr", getattr(one, "id", "")) for one in sides}
+    parts = [one for side in sides for one in getattr(side, "elts", [side])]
+    texts = {one.value for one in parts if isinstance(one, ast.Constant)}
+    return bool(texts & POLICIES.keys()) and not names & {"backend", "kind"}  # of a cluster
+
+
+def _inspects_a_policy(node: ast.AST, types: set[str]) -> bool:
+    if isinstance(node, ast.ImportFrom):  # its class, not what else its folder has
+        inside = (node.module or "").startswith(("scheduler.policies.", "scheduler.peers."))
+        return inside and bool(types & {one.name for one in node.names})
+    if not isinstance(node, ast.Call) or getattr(node.func, "id", "") not in _INSPECTS:
+        return False
+    asked, *others = node.args
+    name = getattr(asked, "attr", getattr(asked, "id", ""))
+    return name.lstrip("_") == "policy" and not any(getattr(o, "id", "") == "str" for o in others)
+
+
+_INSPECTS = ("isinstance", "issubclass", "getattr", "hasattr")
+
+
+@cache
+def _trees(*folders: str) -> dict[str, ast.Module]:
+    return {
+        str(file.relative_to(ROOT)): ast.parse(file.read_text())
+        for folder in folders
+        for file in (ROOT / folder).rglob("*.py")
+    }
+
+
+def _nodes(*folders: str) -> Iterator[tuple[str, ast.AST]]:
+    for file, tree in _trees(*folders).items():
+        for node in ast.walk(tree):
+            yield file, node

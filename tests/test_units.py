@@ -9,7 +9,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
@@ -19,6 +18,7 @@ import yaml
 
 from benchmarks.pages import mistake
 from scheduler.service.settings import ORDER_LEASE_S, Settings
+from tests.waiting import until
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
 UNITS = sorted(DEPLOY.rglob("*.service"))
@@ -150,9 +150,8 @@ def test_the_container_starts_with_the_commands_that_its_compose_file_gives(tmp_
     )
     with subprocess.Popen([*pellucid, *command], env=environment, cwd=tmp_path) as running:
         try:
-            while not ready(environment["PELLUCID_PORT"]):
-                assert running.poll() is None
-                time.sleep(0.2)
+            port = environment["PELLUCID_PORT"]
+            until(lambda: running.poll() is None and ready(port), "the service to be ready")
         finally:
             running.terminate()
 

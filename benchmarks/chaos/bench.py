@@ -139,7 +139,7 @@ def _install_supervisor(patches: system.Patches) -> None:
     patches.put(supervisors, "prepare", lambda _: None)  # it was, before it was copied
     threads = SimpleNamespace(Thread=system.Thread, Event=system.Event)
     patches.put(supervisors, "threading", threads)
-    patches.put(metrics, "RawValue", lambda _: SimpleNamespace(value=0))
+    patches.put(metrics, "RawValue", lambda _: SimpleNamespace(value=0, at=0.0, count=0))
     patches.put(analysts, "ThreadedStore", Store)
     patches.put(analysts, "Analyst", partial(analysts.Analyst, samples=2, refresh_s=5.0))
     patches.put(followers, "SAMPLES", 2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -83,7 +83,7 @@ class Audited(Engine):
         scenario = world.made(data, seed)
         work = scenario.workload
         policy = scenario.policy(world.policy)
-        self.memory = Memory(scenario.estimators(policy), asks=not policy.estimates)
+        self.memory = Memory(scenario.estimators(policy), asks=not policy.capabilities.estimates)
         core = scenario.core(policy, self.memory)
         super().__init__(core, work.jobs, work.work, scenario.speed, after=work.after)
         self.found = Found(world.name)
@@ -115,7 +115,7 @@ class Audited(Engine):
         if now < self._next or self._looked_at >= self.wanted:
             return
         self._carry_out(self.core.decide(now), now)
-        waiting = [j for j in self.core.jobs() if j not in self.core.cluster.runs]
+        waiting = [j for j in self.core.jobs if j not in self.core.cluster.runs]
         if waiting:
             self._next = now + self._every
             chosen = Random(f"{self.seed}/{now}").sample(waiting, min(AT_ONCE, len(waiting)))
@@ -133,12 +133,11 @@ class Audited(Engine):
         self._moments += 1
         for number, job_id in enumerate(chosen):
             began = time.process_time()
-            answer = findings.told(
-                findings.answer(futures, job_id), "", futures, names=True, most=None
-            )
+            found = findings.answer(futures, job_id)
+            answer = asdict(findings.analysis(found, "", futures, names=True, most=None))
             self.found.cpu_s.append(time.process_time() - began)
             suggested = self._suggested(futures, job_id) if asking and number == 0 else []
-            queued = self.core.known(job_id)
+            queued = self.core.jobs[job_id]
             told = {
                 "job_id": job_id,
                 "submitted_at": queued.job.submit_time,
@@ -152,14 +151,14 @@ class Audited(Engine):
 
     def _suggested(self, futures: Futures, job_id: str) -> list[Outcome]:
         core, found = self.core, self.found
-        vcs = [vc for vc in core.queues if vc != core.known(job_id).job.vc]
+        vcs = [vc for vc in core.queues if vc != core.jobs[job_id].job.vc]
         asking = WhatIf(
             futures, lambda job: self.memory.predicted(job, futures.now), FUTURES, SUGGEST_S
         )
         outcomes = asking.suggestions(job_id, vcs[:2])
         found.asked += 1
         found.shown += len(outcomes)
-        found.other += any(one.change.gpus is None for one in outcomes)
+        found.other += any("gpus" not in one.change.to for one in outcomes)
         for one in outcomes:
             why_not = untrue(core, self.memory, one, job_id, futures.now)
             found.true += not why_not

@@ -32,9 +32,9 @@ def measure(answers: int = ANSWERS, seed: int = 0) -> dict[str, Any]:
     for job_id in jobs:
         futures = Futures(line.core, memory, line.now)
         began = time.process_time()
-        told = findings.told(findings.answer(futures, job_id), "u1", futures)
+        found = findings.analysis(findings.answer(futures, job_id), "u1", futures)
         why.append(1000 * (time.process_time() - began))
-        named += bool(told["holders"])
+        named += bool(found.holders)
         began = time.process_time()
         WhatIf(futures, budget_s=0.0).suggestions(job_id)
         helps.append(1000 * (time.process_time() - began))

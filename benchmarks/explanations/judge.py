@@ -96,7 +96,7 @@ def remove(core: Core, holders: Iterable[Holder], now: float) -> None:
     """Do what an answer says is in the way away with: runs end, others leave, nodes open."""
     for holder in holders:
         if holder["node"] is not None:
-            core.set_node(holder["node"], True)
+            core.nodes.set_open(holder["node"], True)
         elif (run := core.cluster.runs.get(holder["job"])) is not None:
             core.ended(holder["job"], State.COMPLETED, now - run.start_time, now)
         else:
@@ -143,7 +143,7 @@ class Judge:
         self.core, self.account, self.seed = core, account, seed
 
     def verdict(self, told: Mapping[str, Any], job_id: str, now: float) -> Verdict:
-        """Judge an answer with names, as operators get it (`scheduler.explain.findings.told`)."""
+        """Judge an answer with names, as operators get it (`explain.findings.analysis`)."""
         holders: Sequence[Holder] = told["holders"]
         wrong = self._stale(told, job_id, now)
         fresh = not wrong
@@ -214,14 +214,14 @@ class Judge:
     def _everything(self, job_id: str) -> list[Holder]:
         """All that might be in its way: runs, waiting jobs and closed nodes it has to do with."""
         core = self.core
-        queued = core.known(job_id)
+        queued = core.jobs[job_id]
         profiling = queued.reason is Reason.AWAITING_PROFILE
-        vc = None if core.policy.borrows or profiling else queued.job.vc
+        vc = None if core.policy.capabilities.borrows or profiling else queued.job.vc
         runs = [r.job.job_id for r in core.cluster.runs.values()
                 if r.profiling == profiling and vc in (None, r.vc)]  # fmt: skip
-        waiting = [other for other in core.jobs()
+        waiting = [other for other in core.jobs
                    if other != job_id and other not in core.cluster.runs
-                   and vc in (None, core.known(other).job.vc)]  # fmt: skip
+                   and vc in (None, core.jobs[other].job.vc)]  # fmt: skip
         pools = list(core.cluster.pools.values()) if vc is None else [core.cluster.pools[vc]]
         pools = [core.cluster.profiling] if profiling else pools
         nodes = [node for pool in pools for node in pool.nodes() if not pool.is_open(node)]
@@ -232,7 +232,7 @@ class Judge:
 
     def _stale(self, told: Mapping[str, Any], job_id: str, now: float) -> list[str]:
         """Numbers, in values and in words, that are not those of this moment."""
-        core, queued = self.core, self.core.known(job_id)
+        core, queued = self.core, self.core.jobs[job_id]
         profiling = queued.reason is Reason.AWAITING_PROFILE
         pool = core.cluster.profiling if profiling else core.cluster.pools[queued.job.vc]
         nodes = list(pool.nodes())

@@ -20,15 +20,17 @@ from fastapi.testclient import TestClient
 
 from benchmarks.explanations.audit import Found, starts_when
 from benchmarks.explanations.judge import Account, Judge
+from features.codec import decode
 from features.job import Profile
 from features.schema import State as EndState
-from pipeline.commands.why import told as lines_of
+from pipeline.commands.why import lines_of
 from scheduler.assembly import CoreSpec
 from scheduler.backends.base import Launch
 from scheduler.backends.events import Kind
 from scheduler.backends.simulated import JobOutcome, SimulatedBackend, World
 from scheduler.core.cluster import ClusterSpec
 from scheduler.core.settings import ProfilingPartition
+from scheduler.explain.explanation import Explanation
 from scheduler.explain.whatif.changes import Change
 from scheduler.service.analyst.process import Analyst
 from scheduler.service.api import tokens
@@ -249,7 +251,7 @@ class _Life:
     def _look(self) -> None:
         self.follower.follow()
         core = self.follower.state.core
-        waiting = [job_id for job_id in core.jobs() if job_id not in core.cluster.runs]
+        waiting = [job_id for job_id in core.jobs if job_id not in core.cluster.runs]
         random = Random(f"{self.seed}/{len(self.found.waits)}")
         for job_id in random.sample(waiting, min(2, len(waiting))):
             self._ask(job_id)
@@ -259,8 +261,8 @@ class _Life:
         seen = service.explain(OPERATOR, job_id)
         analysis = seen["analysis"]
         now = service.world.now()
-        own = service.explain(core.known(job_id).job.user, job_id)
-        found.texts.append("\n".join(lines_of(own, now)))
+        own = service.explain(core.jobs[job_id].job.user, job_id)
+        found.texts.append("\n".join(lines_of(decode(Explanation, own), now)))
         judge = Judge(core, self.follower.account, self.seed)
         if not analysis or analysis["unavailable"]:
             raise RuntimeError(f"{job_id} was not analysed: {analysis}")

@@ -9,12 +9,12 @@ from itertools import pairwise
 from statistics import fmean, quantiles
 from typing import Any
 
+from benchmarks.forecast_scores import pinball
 from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Decision
 from scheduler.explain.whatif.forecasts import CRUDE, Futures, StartForecast, crude
 from scheduler.explain.whatif.memory import Memory
 from scheduler.explain.whatif.waits import Waits
-from scheduler.service.analyst.calibration import pinball
 
 RECENT = 100  # starts of a virtual cluster whose waits are averaged
 WAITS_S = (600.0, 3600.0, 14_400.0, 86_400.0)  # promised waits at which groups end
@@ -68,7 +68,7 @@ class Promises:
         for d in decisions:
             if d.action not in (Action.START, Action.PACK):
                 continue
-            waited_s = now - core.known(d.job_id).job.submit_time
+            waited_s = now - core.jobs[d.job_id].job.submit_time
             self._recent[d.vc].append(waited_s)
             self.waits.started(d.job_id, now, waited_s)
             promised = self._open.pop(d.job_id, None)
@@ -97,7 +97,7 @@ class Promises:
         mixed = self.waits.corrected(core, raw, roughly, now)
         told: dict[str, dict[str, Any]] = {}
         for job_id in jobs:
-            job = core.known(job_id).job
+            job = core.jobs[job_id].job
             one = mixed[job_id]
             told[job_id] = {
                 name: getattr(one, name) for name in ("start_p50", "start_p90", "why_not")

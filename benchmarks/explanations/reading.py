@@ -7,10 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
+from features.codec import decode
 from features.state import FEATURES
 from models.bundle import PACKING_FEATURES, PAIR_FEATURES
-from pipeline.commands.why import told as lines_of
+from pipeline.commands.why import lines_of
 from scheduler.core.decisions import Reason
+from scheduler.explain.explanation import Explanation
 
 _COLUMNS = {*(spec.name for spec in FEATURES), *PACKING_FEATURES, *PAIR_FEATURES}
 RAW_NAMES = sorted(name for name in _COLUMNS if "_" in name)
@@ -29,17 +31,16 @@ def rendered(told: Mapping[str, Any], job: Mapping[str, Any], now: float) -> str
     Args:
         job: job_id, submitted_at, eligible_at, estimate_s, forecast, suggestions.
     """
-    suggested = [{"command": "", **one} for one in job["suggestions"]]
+    suggested = [{"job_id": job["job_id"], "changes": {}, **one} for one in job["suggestions"]]
     explained = {
         "job_id": job["job_id"],
         "phase": "queued",
         "reason": told["reason"],
         "dominant": told["dominant"],
-        "detail": "",
         "next_step": "",
-        "principal": [{}],
+        "principal": [],
         "standing": {"position": told["position"], "waiting": told["waiting"]},
-        "forecast": job["forecast"],
+        "forecast": {"made_at": now, "end_p50": None, "end_p90": None, **job["forecast"]},
         "estimate_s": job["estimate_s"],
         "times": {
             "submitted_at": job["submitted_at"],
@@ -47,12 +48,9 @@ def rendered(told: Mapping[str, Any], job: Mapping[str, Any], now: float) -> str
             "started_at": None,
             "ended_at": None,
         },
-        "packing": None,
-        "hold": "",
-        "overtaken": None,
-        "analysis": {**told, "unavailable": "", "suggestions": suggested},
+        "analysis": {**told, "suggestions": suggested},
     }
-    return "\n".join(lines_of(explained, now))
+    return "\n".join(lines_of(decode(Explanation, explained), now))
 
 
 def readable(texts: Sequence[str]) -> dict[str, Any]:

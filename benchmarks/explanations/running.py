@@ -18,9 +18,11 @@ from socket import create_server
 from benchmarks.explanations.audit import Found
 from benchmarks.explanations.judge import Judge
 from benchmarks.explanations.live import Follower
-from pipeline.commands.why import told as lines_of
+from features.codec import decode
+from pipeline.commands.why import lines_of
 from pipeline.demo import run as demo
 from pipeline.demo.plan import plan
+from scheduler.explain.explanation import Explanation
 from scheduler.service.client import Client, ServiceError
 from scheduler.service.log.bundles import BundleStore
 from scheduler.service.log.store.store import Store
@@ -88,9 +90,11 @@ class _Asking:
             return
         self.follower.follow(analysis["seq"])
         core, at = self.follower.state.core, analysis["at"]
-        with self.running.client(core.known(job_id).job.user) as owner:
+        with self.running.client(core.jobs[job_id].job.user) as owner:
             own = owner.explain(job_id, analyse=True)
             if own["analysis"] and not own["analysis"]["unavailable"]:
-                found.texts.append("\n".join(lines_of(own, owner.cluster()["now"])))
+                found.texts.append(
+                    "\n".join(lines_of(decode(Explanation, own), owner.cluster()["now"]))
+                )
         judge = Judge(core, self.follower.account, self.seed)
         found.waits.append((job_id, at, judge.verdict(analysis, job_id, at)))

@@ -42,7 +42,9 @@ def _reported(name: str) -> Callable[[Path, int], Scenario]:
 def _refitted(data: Path, seed: int) -> Scenario:
     """Venus' users on four nodes, with own predictions whose fits are compared."""
     made = _reported("venus-four-nodes")(data, seed)
-    made.estimators = lambda policy: Refitted(seed=seed) if policy.estimates else Estimator()
+    made.estimators = lambda policy: (
+        Refitted(seed=seed) if policy.capabilities.estimates else Estimator()
+    )
     return made
 
 
@@ -81,4 +83,4 @@ class Drains:
             shut = set(random.sample(nodes, round(self.share * len(nodes))))
             for node in nodes:
                 if pool.is_open(node) == (node in shut):
-                    core.set_node(node, node not in shut)
+                    core.nodes.set_open(node, node not in shut)

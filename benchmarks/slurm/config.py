@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import socket
+import subprocess
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from benchmarks.slurm import university
+from scheduler.backends.slurm.versions import OLDEST, Release, release_in
 
 SLURM_USER = "slurm"
 
@@ -38,11 +41,20 @@ class Ports:
     rest: int
 
 
+@cache
+def release() -> Release:
+    """Of the daemons that are first in PATH."""
+    said = subprocess.run(["slurmctld", "-V"], capture_output=True, text=True, check=False).stdout
+    return release_in(said) or OLDEST
+
+
 def write(folder: Path, name: str, shape: Shape, ports: Ports) -> None:
     """Write slurm.conf and gres.conf."""
     for index in range(shape.gpus):
         (folder / f"gpu{index}").touch()  # Slurm wants a path that exists, and no more
-    (folder / "cgroup.conf").write_text("CgroupAutomount=no\n")
+    # without groups of processes, which a host may keep to itself
+    plain = "CgroupPlugin=disabled\n" if release() >= (23, 11) else "CgroupAutomount=no\n"
+    (folder / "cgroup.conf").write_text(plain)
     lines = _daemons(folder, name, shape, ports)
     if shape.university:
         gres, more = university.gres(folder), university.lines(ports.nodes)

@@ -88,7 +88,8 @@ class Processes:
                     continue
                 environment = process.environ()
                 marked = any(environment.get(key) == value for key, value in marks)
-                if marked or process.cwd() == str(self._folder):
+                # where it has a root of its own, its folder's name is all that is the same
+                if marked or Path(process.cwd()).name == self._folder.name:
                     found |= {process, *process.children(recursive=True)}
             except psutil.Error:
                 continue

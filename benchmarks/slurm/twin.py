@@ -34,7 +34,6 @@ from scheduler.core.estimates import Estimator, LiveEstimator
 from scheduler.explain.whatif.forecasts import Futures
 from scheduler.explain.whatif.futures import Beliefs, Believed, Draw, Future
 from scheduler.explain.whatif.memory import Memory
-from scheduler.policies.slurm.policy import Slurm
 from scheduler.policies.slurm.priority import Multifactor, Terms
 from scheduler.policies.slurm.site import Ask, Site
 from scheduler.service.follow.histories import Histories
@@ -203,8 +202,7 @@ class _Noting(Engine):
         self.began |= {one.job_id: now for one in decisions if one.action is Action.START}
 
     def _decided(self, now: float) -> None:
-        policy = self.core.policy
-        assert isinstance(policy, Slurm)
+        policy = self.core.policy.twin
         due = self._heap[0][0] if self._heap else NEVER
         while len(self.reasons) < len(self.moments) and self.moments[len(self.reasons)] < due:
             self.reasons.append({j: one.reason for j, one in policy.reasons.items()})
@@ -221,8 +219,7 @@ def whole_run(recording: Recording) -> _Noting:
     together = sorted({job.partition for job in asked.values() if "," in job.partition})
     shape = Shape.followed(first.nodes, together=together)
     core = assemble(CoreSpec.of(shape.spec, "slurm"), Estimator())
-    policy = core.policy
-    assert isinstance(policy, Slurm)
+    policy = core.policy.twin
     policy.see(first.site, shape.names, asks_of(asked.values(), first.site))
     (known, _), moments = lasted(recording), came(recording)
     engine = _Noting(
@@ -272,8 +269,7 @@ def from_each_look(recording: Recording) -> tuple[list[Ahead], Count]:
         core, shape = snapshot.core, snapshot.shape
         there = {job.id for job in look.jobs}
         later = {j: one for j, one in asked.items() if j not in there and moments[j] > look.at}
-        policy = core.policy
-        assert isinstance(policy, Slurm)
+        policy = core.policy.twin
         policy.expect(asks_of(later.values(), look.site))
         core.estimator = Believed({})
         beliefs = Beliefs(look.at, {}, {}, [], 0.0, [])

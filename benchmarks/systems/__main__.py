@@ -3,8 +3,8 @@
     python -m benchmarks.systems [--only FAMILY ...] [--json | --markdown] [--out FILE]
 
 Prints one row per figure: what the source reports, what is measured here, and whether they agree.
-The table of `docs/policies.md` is the output of `--markdown`. Exit status 1 when a figure does not
-hold, 2 when the data is not there.
+`docs/policies.md` has the main ones. Exit status 1 when a figure does not hold, 2 when the data is
+not there.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def number(value: float | str) -> str:
 
 
 def markdown(rows: list[tuple[str, Figure]]) -> str:
-    """The table of `docs/policies.md`."""
+    """All figures as a table."""
     lines = [
         "| system | figure | reference | measured | tolerance | holds | CPU s |",
         "|---|---|---|---|---|---|---|",

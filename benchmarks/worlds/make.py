@@ -19,12 +19,13 @@ import numpy as np
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
+from benchmarks.worlds import openb
 from benchmarks.worlds.small import synthetic as one_vc
 from benchmarks.worlds.small import thinned
 from features.job import Job
 from features.names import normalise
 from pipeline.traces.synthetic.generate import default_config, generate
-from pipeline.worlds import durations, openb, philly, venus
+from pipeline.worlds import durations, philly, venus
 from pipeline.worlds.closed_loop import in_loop
 from pipeline.worlds.pairs import unseen_pair_predictor
 from pipeline.worlds.plain import workload_of

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import stats
+from scipy.stats import t as student
 
 from features.rows import DAY_S, Rows
 from models.bundle import AdditiveModel
@@ -43,6 +45,7 @@ def evaluate_duration(
     preset: str | DurationPreset = "fast",
     seed: int = 0,
     lightgbm: bool = True,
+    shown: Callable[[int, int], None] | None = None,
 ) -> DurationEvaluation:
     """Refits on what had ended, predicts until the next refit, and compares.
 
@@ -53,6 +56,7 @@ def evaluate_duration(
         user: user of each row, for the moving average; left out without it.
         preset, seed: see `fit_duration`.
         lightgbm: also fit LightGBM, for the median and for the mean.
+        shown: is given how many of how many refits are done.
 
     Raises TrainingError when too little had ended at the first refit, or nothing is left to test.
     """
@@ -64,7 +68,9 @@ def evaluate_duration(
     scores = {name: np.full(len(tested), np.nan) for name in names}
     cuts = np.arange(test_from, tested.time.max() + 1e-9, refit_every_s)
     refits = 0
-    for cut in cuts.tolist():
+    for done, cut in enumerate(cuts.tolist()):
+        if shown is not None:
+            shown(done, len(cuts))
         window = (tested.time >= cut) & (tested.time < cut + refit_every_s)
         if not window.any():
             continue
@@ -79,6 +85,25 @@ def evaluate_duration(
         name: duration_metrics(score, tested.y, tested.gpus) for name, score in scores.items()
     }
     return DurationEvaluation(metrics, scores, tested, refits)
+
+
+def by_day(found: DurationEvaluation) -> dict[str, dict[str, float]]:
+    """How far a figure may be off: model -> metric -> half of its 95 % interval over days (UTC).
+
+    Days on which a figure means nothing are left out; so is a figure with fewer than five days.
+    """
+    rows, wide = found.rows, {}
+    day = rows.time // DAY_S
+    each = [day == one for one in np.unique(day)]
+    for model, score in found.scores.items():
+        daily = [duration_metrics(score[one], rows.y[one], rows.gpus[one]) for one in each]
+        wide[model] = {
+            name: float(student.ppf(0.975, len(values) - 1) * stats.sem(values))
+            for name in daily[0]
+            if name != "n"
+            and len(values := [v for figures in daily if np.isfinite(v := figures[name])]) > 4
+        }
+    return wide
 
 
 def slices(

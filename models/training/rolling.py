@@ -1,6 +1,6 @@
 """Rolling, causal evaluation of what a job's duration is believed to be.
 
-Every `refit_s` the model is fitted on what was known by then, ended jobs and running ones, and
+Every day the model is fitted on what was known by then, ended jobs and running ones, and
 predicts what is submitted until the next refit. The yardsticks see the same rows at the same
 moments.
 """
@@ -58,11 +58,9 @@ def roll(
     *,
     yardsticks_from: float,
     since: float = float("-inf"),
-    refit_s: float = DAY_S,
     preset: str | DurationPreset = "online",
     seed: int = 0,
     forest: bool = True,
-    tail_forest: bool = True,
     odds: Floats | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Forecasts:
@@ -72,16 +70,16 @@ def roll(
         rows: at submission, in time order, with the family `survival`.
         yardsticks_from: when the forests that take long (quantiles) are first fitted.
         since: first time anything is forecast.
-        refit_s, preset, seed: see `fit_duration`.
-        forest, tail_forest: whether LightGBM is fitted, and its classifiers and quantiles.
+        preset, seed: see `fit_duration`.
+        forest: whether LightGBM is fitted.
         odds: the histories' own log-odds to outlast each of TAILS_S, (n, 2).
         progress: called with the number of refits done.
     """
     out = Forecasts()
     first = float(np.floor(rows.time.min() / DAY_S) * DAY_S)
-    cuts = np.arange(first, float(rows.time.max()) + 1e-9, refit_s).tolist()
+    cuts = np.arange(first, float(rows.time.max()) + 1e-9, DAY_S).tolist()
     for done, cut in enumerate(cuts):
-        ahead = (rows.time >= cut) & (rows.time < cut + refit_s)
+        ahead = (rows.time >= cut) & (rows.time < cut + DAY_S)
         if not ahead.any() or cut < since:
             continue
         _baseline(out, rows, ahead, odds)
@@ -89,7 +87,7 @@ def roll(
             _own(out, rows, ahead, cut, preset, seed)
             if forest:
                 _forest(out, rows, ahead, cut, seed)
-            if tail_forest and cut >= yardsticks_from:
+            if cut >= yardsticks_from:
                 _tail_forest(out, rows, ahead, cut, seed, odds)
         if progress is not None:
             progress(done + 1)

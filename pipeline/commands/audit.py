@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from pipeline.commands.export import DATABASE
 from pipeline.console import bar, user_errors
+from pipeline.options import DATABASE, JSON_OBJECT
 
 SHOWN = 10
 
@@ -27,7 +27,7 @@ def audit(
             help="Begin at the newest snapshot in the state folder: quicker, and believes it.",
         ),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: JSON_OBJECT = False,
 ) -> None:
     """Decide the whole log anew and compare: decisions to the byte, and every derived table.
 

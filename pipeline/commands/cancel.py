@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pipeline.commands.hold import PREVIEW
 from pipeline.commands.ps import OVER
-from pipeline.console import user_errors
 from pipeline.errors import UserError
-from pipeline.remote import JSON, SERVER, TOKEN, connect, print_json
+from pipeline.options import PREVIEW, spread
+from pipeline.remote import Service, print_json
 
 if TYPE_CHECKING:
     from scheduler.service.client import Client
@@ -26,7 +25,9 @@ STATES = {
 }
 
 
+@spread
 def cancel(
+    service: Service,
     jobs: Annotated[
         list[str] | None, typer.Argument(metavar="[JOB...]", help="Ids of the jobs.")
     ] = None,
@@ -42,9 +43,6 @@ def cancel(
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask whether to.")] = False,
     preview: PREVIEW = False,
-    server: SERVER = None,
-    token: TOKEN = None,
-    as_json: JSON = False,
 ) -> None:
     """Cancel jobs: those that wait leave the queue, those that run are stopped.
 
@@ -65,19 +63,19 @@ def cancel(
         raise UserError(f"--state {state}: choose among {', '.join(STATES)}")
     if bool(jobs) is chosen:
         raise UserError("give the ids of jobs, or one of --name, --state, --owner, --all-mine")
-    with user_errors(), connect(server, token) as client:
+    with service.client() as client:
         if jobs and not preview:
-            _each(client, jobs, as_json=as_json)
+            _each(client, jobs, as_json=service.as_json)
             return
         if jobs:
-            _together(client, jobs, preview=True, as_json=as_json)
+            _together(client, jobs, preview=True, as_json=service.as_json)
             return
         found = list(_matching(client, name, state, owner))
         if not found:
-            print_json(_nobody()) if as_json else typer.echo("no such job")
+            print_json(_nobody()) if service.as_json else typer.echo("no such job")
         elif preview or yes or _agreed(found):
             ids = [job["job_id"] for job in found]
-            _together(client, ids, preview=preview, as_json=as_json)
+            _together(client, ids, preview=preview, as_json=service.as_json)
 
 
 def _each(client: Client, jobs: list[str], *, as_json: bool) -> None:

@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from functools import partial
+from typing import Any
 
-import typer
-
-from pipeline.commands.hold import JOBS, PREVIEW, act
+from pipeline.commands.hold import act, effect
 from pipeline.errors import UserError
-from pipeline.remote import JSON, SERVER, TOKEN
+from pipeline.options import JOBS, PREVIEW, takes
+from pipeline.remote import Service
+from scheduler.core.request import CHANGEABLE
 
 
-def change(
-    jobs: JOBS,
-    gpus: Annotated[int | None, typer.Option(min=1, help="GPUs.")] = None,
-    time_limit: Annotated[float | None, typer.Option(help="Time limit, seconds.")] = None,
-    share: Annotated[
-        bool | None, typer.Option("--share/--no-share", help="May share its GPUs, or not.")
-    ] = None,
-    vc: Annotated[str | None, typer.Option(help="Virtual cluster.")] = None,
-    gpu_type: Annotated[str | None, typer.Option(help='GPU type; "": any.')] = None,
-    profile: Annotated[
-        bool | None, typer.Option("--profile/--no-profile", help="May be looked at before it runs.")
-    ] = None,
-    preview: PREVIEW = False,
-    server: SERVER = None,
-    token: TOKEN = None,
-    as_json: JSON = False,
-) -> None:
+@takes(CHANGEABLE, different=True)
+def change(jobs: JOBS, service: Service, preview: PREVIEW = False, **asked: Any) -> None:
     """Change what waiting jobs ask for. They keep their place: what they have waited counts.
 
     Only jobs that wait can be changed. `--preview` forecasts the start as it is and as it would be,
@@ -39,18 +25,8 @@ def change(
 
       pellucid change 7njjr7qk87fm --share --time-limit 3600
     """
-    wanted: dict[str, Any] = {
-        "gpus": gpus, "time_limit_s": time_limit, "share": share, "vc": vc, "gpu_type": gpu_type,
-        "profile": profile,
-    }  # fmt: skip
-    wanted = {name: value for name, value in wanted.items() if value is not None}
+    wanted = {name: value for name, value in asked.items() if value is not None}
     if not wanted:
         raise UserError("say what is to be different: --gpus, --time-limit, --share, --vc, ...")
-    act(
-        jobs,
-        lambda client, job: client.change(job, preview=preview, **wanted),
-        "is changed, and keeps its place",
-        server,
-        token,
-        as_json=as_json,
-    )
+    lines = partial(effect, "is changed, and keeps its place")
+    act(service, jobs, lines, lambda client, job: client.change(job, preview=preview, **wanted))

@@ -28,8 +28,9 @@ def serve_demo(
 ) -> None:
     """Start a service with fake GPUs, and let four people send it short real processes.
 
-    Models come from data/bundle when `make demo` has made them; without, durations are guessed
-    from what has ended so far, and nobody shares. Stop it with Ctrl-C: its jobs end with it.
+    Models come from data/bundle when `make demo` has made them, else from data/prebuilt; without
+    either, durations are guessed from what has ended so far, and nobody shares. Stop it with
+    Ctrl-C: its jobs end with it.
 
     Example: pellucid serve-demo --jobs 600 --minutes 8
     """

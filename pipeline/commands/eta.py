@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipeline.console import user_errors
 from pipeline.errors import UserError
-from pipeline.remote import JSON, SERVER, TOKEN, aligned, connect, print_json
+from pipeline.options import spread
+from pipeline.remote import Service, aligned, print_json
+
+if TYPE_CHECKING:
+    from scheduler.explain.effect import Eta
 
 HEAD = "PARTITION", "WOULD", "UNTIL THEN IT WAITS FOR"
 OPTIONS = Annotated[
@@ -23,12 +26,11 @@ OPTIONS = Annotated[
 MOST_BYTES = 4 << 20  # of a script: slurm.conf's max_script_size, as it comes
 
 
+@spread
 def eta(
     options: OPTIONS,
+    service: Service,
     user: Annotated[str | None, typer.Option(help="For this user; operators.")] = None,
-    server: SERVER = None,
-    token: TOKEN = None,
-    as_json: JSON = False,
 ) -> None:
     """Say when a job would start, in each partition that takes it. Nothing is submitted.
 
@@ -42,13 +44,16 @@ def eta(
 
       pellucid eta -- --time=30 job.sh
     """
+    from features.codec import decode
+    from scheduler.explain.effect import Eta
+
     asked = with_script(options)
-    with user_errors(), connect(server, token) as client:
+    with service.client() as client:
         answer = client.eta(asked, user)
-    if as_json:
+    if service.as_json:
         print_json(answer)
         return
-    for line in lines(answer):
+    for line in lines(decode(Eta, answer)):
         typer.echo(line)
 
 
@@ -77,23 +82,23 @@ def with_script(options: list[str]) -> list[str]:
     return [*found, *options[: len(options) - len(words)]]
 
 
-def lines(answer: dict[str, Any]) -> list[str]:
+def lines(answer: Eta) -> list[str]:
     """A line of each partition, the times of each before why."""
-    if answer["unavailable"]:
-        return [f"estimate unavailable: {answer['unavailable']}"]
+    if answer.unavailable:
+        return [f"estimate unavailable: {answer.unavailable}"]
     from scheduler.explain.words import starts
 
     rows = []
-    for one in answer["tried"]:
-        at_once = not one["reason"] and one["start_p50"] is not None
-        when = starts(one["start_p50"], one["start_p90"], "", answer["now"])
-        word = f"{one['reason']}: {one['why']}" if one["reason"] and one["why"] else one["reason"]
-        rows.append((one["partition"], "starts at once" if at_once else when, word))
+    for one in answer.tried:
+        at_once = not one.reason and one.start_p50 is not None
+        when = starts(one.start_p50, one.start_p90, "", answer.now)
+        word = f"{one.reason}: {one.why}" if one.reason and one.why else one.reason
+        rows.append((one.partition, "starts at once" if at_once else when, word))
     found = aligned([HEAD, *rows]) if rows else []
-    if len(answer["asked"]) > 1:
-        found.append(f"Asked for {', '.join(answer['asked'])}: it starts in whichever is first.")
-    if answer["not_tried"]:
-        found.append(f"Not tried, there was no time: {', '.join(answer['not_tried'])}.")
-    if answer["own"]:
-        found.append(f"Pellucid: {answer['own']}")
-    return found + [f"Not in {one['partition']}: it {one['why']}." for one in answer["closed"]]
+    if len(answer.asked) > 1:
+        found.append(f"Asked for {', '.join(answer.asked)}: it starts in whichever is first.")
+    if answer.not_tried:
+        found.append(f"Not tried, there was no time: {', '.join(answer.not_tried)}.")
+    if answer.own:
+        found.append(f"Pellucid: {answer.own}")
+    return found + [f"Not in {one.partition}: it {one.why}." for one in answer.closed]

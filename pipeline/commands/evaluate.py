@@ -11,6 +11,7 @@ import typer
 
 from pipeline.console import step, user_errors
 from pipeline.errors import UserError
+from pipeline.options import PRINT_JSON
 
 NAMES = ("duration", "arrivals", "packing", "heterogeneity", "bundle")
 
@@ -42,7 +43,7 @@ def evaluate(
             "pairs.parquet); adds how well each GPU's models judge the other's pairs."
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: PRINT_JSON = False,
 ) -> None:
     """Recompute the figures of a model from the data, yardsticks beside it on the same rows.
 

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipeline.commands.why import CODES, why
+from pipeline.commands import why
 from pipeline.console import user_errors
 from pipeline.errors import UserError
-from pipeline.remote import SERVER, TOKEN
+from pipeline.options import CODES, JOB, spread
+from pipeline.remote import Address, Service
 
 if TYPE_CHECKING:
     from scheduler.explain.story import Story
@@ -19,8 +20,10 @@ if TYPE_CHECKING:
 CONTRADICTION = 1  # exit status when the record contradicts itself
 
 
+@spread
 def explain(
-    job: Annotated[str, typer.Argument(metavar="JOB", help="Id of the job.")],
+    job: JOB,
+    address: Address,
     run: Annotated[Path | None, typer.Option(help="Folder a simulation wrote (its --out).")] = None,
     html: Annotated[
         Path | None, typer.Option(help="Also draw it, as one page.", metavar="FILE")
@@ -40,8 +43,6 @@ def explain(
         ),
     ] = None,
     codes: CODES = False,
-    server: SERVER = None,
-    token: TOKEN = None,
 ) -> None:
     """Tell the story of one job: every decision, why, and what it waited for.
 
@@ -63,9 +64,9 @@ def explain(
       pellucid explain 7njjr7qk87fm --server http://127.0.0.1:8400
     """
     if run is None:
-        if server is None:
+        if address.server is None:
             raise UserError("give --run FOLDER for a simulated job, --server URL for a live one")
-        why(job, server, token, as_json, codes=codes)
+        why.tell(Service(**vars(address), as_json=as_json), job, codes=codes)
         return
     with user_errors():
         from rich.console import Console

@@ -9,14 +9,7 @@ from typing import Annotated
 import typer
 
 from pipeline.console import user_errors
-
-DATABASE = Annotated[
-    str | None,
-    typer.Option(
-        help="sqlite:///PATH or postgresql://USER@HOST/NAME; the one of PELLUCID_DATABASE or "
-        "the default of `pellucid serve` when left out."
-    ),
-]
+from pipeline.options import DATABASE, JSON_OBJECT
 
 
 def export(
@@ -25,7 +18,7 @@ def export(
         typer.Argument(metavar="FILE", help="Parquet file; replaced once the new one is whole."),
     ],
     database: DATABASE = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: JSON_OBJECT = False,
 ) -> None:
     """Write the finished jobs of a service as a trace, for the models to learn from.
 

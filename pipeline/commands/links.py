@@ -6,17 +6,16 @@ from typing import Annotated
 
 import typer
 
-from pipeline.console import user_errors
-from pipeline.remote import JSON, SERVER, TOKEN, aligned, between, connect, print_json
+from pipeline.options import spread
+from pipeline.remote import Service, aligned, between, print_json
 
 
+@spread
 def links(
+    service: Service,
     revoke: Annotated[
         list[str] | None, typer.Option(metavar="ID", help="End this link; may be repeated.")
     ] = None,
-    server: SERVER = None,
-    token: TOKEN = None,
-    as_json: JSON = False,
 ) -> None:
     """List the shared links to your jobs that hold, or revoke some; an operator sees all.
 
@@ -28,15 +27,15 @@ def links(
 
       pellucid links --revoke 5e1f3a90b2c4d6e8
     """
-    with user_errors(), connect(server, token) as client:
+    with service.client() as client:
         for link_id in revoke or ():
             client.revoke_link(link_id)
-            if not as_json:
+            if not service.as_json:
                 typer.echo(f"{link_id} is revoked")
-        if revoke and not as_json:
+        if revoke and not service.as_json:
             return
         found, now = client.links(), client.cluster()["now"]
-    if as_json:
+    if service.as_json:
         print_json(found)
         return
     if not found:

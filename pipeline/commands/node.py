@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from pipeline.console import user_errors
-from pipeline.remote import JSON, PREVIEW, REASON, SERVER, TOKEN, change, connect, print_json
+from pipeline.options import spread
+from pipeline.remote import Change, Preview, Service, change, print_json
 
 HELP = """Nodes of a running service: who they belong to, and whether jobs may start there.
 
@@ -36,11 +36,12 @@ NEW_VC = Annotated[
 
 
 @app.command("list")
-def list_nodes(server: SERVER = None, token: TOKEN = None, as_json: JSON = False) -> None:
+@spread
+def list_nodes(service: Service) -> None:
     """List every node: what it has, who is on it, and why it is drained."""
-    with user_errors(), connect(server, token) as client:
+    with service.client() as client:
         nodes = client.nodes()
-    if as_json:
+    if service.as_json:
         print_json(nodes)
         return
     for node in nodes:
@@ -62,17 +63,15 @@ def _drained(node: Mapping[str, Any]) -> str:
 
 
 @app.command()
+@spread
 def add(
     name: Annotated[str, typer.Argument(help="Name of the node.")],
     vc: Annotated[str, typer.Option(help="Virtual cluster it comes to.")],
+    asked: Preview,
     new_vc: NEW_VC = False,
     gpus: GPUS = None,
     gpu_type: TYPE = None,
     gpu_memory_mib: MEMORY = None,
-    preview: PREVIEW = False,
-    server: SERVER = None,
-    token: TOKEN = None,
-    as_json: JSON = False,
 ) -> None:
     """Add a node. What is left out is as on the other nodes of its virtual cluster.
 
@@ -82,116 +81,71 @@ def add(
     """
     has = {"gpus": gpus, "gpu_type": gpu_type, "gpu_memory_mib": gpu_memory_mib}
     change(
-        lambda client: client.add_node(name, vc, new_vc=new_vc, preview=preview, **has),
+        asked,
         "is added",
-        server,
-        token,
-        as_json,
+        lambda client: client.add_node(name, vc, new_vc=new_vc, preview=asked.preview, **has),
     )
 
 
 @app.command()
-def remove(
-    node: NODE,
-    reason: REASON = "",
-    preview: PREVIEW = False,
-    server: SERVER = None,
-    token: TOKEN = None,
-    as_json: JSON = False,
-) -> None:
+@spread
+def remove(node: NODE, asked: Change) -> None:
     """Remove a node: it is drained, and leaves once nothing runs there."""
     change(
-        lambda client: client.remove_node(node, reason=reason, preview=preview),
+        asked,
         "leaves once nothing runs there",
-        server,
-        token,
-        as_json,
+        lambda client: client.remove_node(node, **asked.how()),
     )
 
 
 @app.command()
-def drain(
-    node: NODE,
-    reason: REASON = "",
-    preview: PREVIEW = False,
-    server: SERVER = None,
-    token: TOKEN = None,
-    as_json: JSON = False,
-) -> None:
+@spread
+def drain(node: NODE, asked: Change) -> None:
     """Drain a node: nothing new starts there, what runs goes on.
 
     Example:
 
       pellucid node drain gpu17 --reason "fan broken"
     """
-    change(
-        lambda client: client.set_node(node, False, reason=reason, preview=preview),
-        "is drained",
-        server,
-        token,
-        as_json,
-    )
+    change(asked, "is drained", lambda client: client.set_node(node, False, **asked.how()))
 
 
 @app.command("open")
-def open_node(
-    node: NODE,
-    preview: PREVIEW = False,
-    server: SERVER = None,
-    token: TOKEN = None,
-    as_json: JSON = False,
-) -> None:
+@spread
+def open_node(node: NODE, asked: Preview) -> None:
     """Open a drained node. A change that waits for it to be idle is called off."""
-    change(
-        lambda client: client.set_node(node, True, preview=preview),
-        "is open",
-        server,
-        token,
-        as_json,
-    )
+    change(asked, "is open", lambda client: client.set_node(node, True, preview=asked.preview))
 
 
 @app.command()
+@spread
 def move(
     node: NODE,
     vc: Annotated[str, typer.Option(help="Virtual cluster it goes to.")],
+    asked: Change,
     new_vc: NEW_VC = False,
-    reason: REASON = "",
-    preview: PREVIEW = False,
-    server: SERVER = None,
-    token: TOKEN = None,
-    as_json: JSON = False,
 ) -> None:
     """Move a node to another virtual cluster once nothing runs there."""
     change(
-        lambda client: client.change_node(
-            node, vc=vc, new_vc=new_vc, reason=reason, preview=preview
-        ),
+        asked,
         f"goes to {vc} once nothing runs there",
-        server,
-        token,
-        as_json,
+        lambda client: client.change_node(node, vc=vc, new_vc=new_vc, **asked.how()),
     )
 
 
 @app.command()
+@spread
 def retype(
     node: NODE,
+    asked: Change,
     gpu_type: TYPE = None,
     gpus: GPUS = None,
     gpu_memory_mib: MEMORY = None,
-    reason: REASON = "",
-    preview: PREVIEW = False,
-    server: SERVER = None,
-    token: TOKEN = None,
-    as_json: JSON = False,
 ) -> None:
     """Change what a node has, once nothing runs there: type, number, memory of its GPUs."""
-    to = {"gpu_type": gpu_type, "gpus": gpus, "gpu_memory_mib": gpu_memory_mib}
+    to: dict[str, Any] = {"gpu_type": gpu_type, "gpus": gpus, "gpu_memory_mib": gpu_memory_mib}
     change(
-        lambda client: client.change_node(node, reason=reason, preview=preview, **to),
+        asked,
         "changes once nothing runs there",
-        server,
-        token,
-        as_json,
+        lambda client: client.change_node(node, **asked.how(), **to),
     )

@@ -6,16 +6,15 @@ from typing import Annotated, Any
 
 import typer
 
-from pipeline.console import user_errors
-from pipeline.remote import JSON, SERVER, TOKEN, aligned, connect, print_json
+from pipeline.options import ONE_VC, spread
+from pipeline.remote import Service, aligned, print_json
 
 
+@spread
 def order(
-    vc: Annotated[str | None, typer.Option(help="Only this virtual cluster.")] = None,
+    service: Service,
+    vc: ONE_VC = None,
     limit: Annotated[int, typer.Option(min=1, max=500, help="Rows of each at most.")] = 50,
-    server: SERVER = None,
-    token: TOKEN = None,
-    as_json: JSON = False,
 ) -> None:
     """Show the order of those who wait: place by place, the terms that make it (as `sprio`).
 
@@ -26,9 +25,9 @@ def order(
 
       pellucid order --vc vision
     """
-    with user_errors(), connect(server, token) as client:
+    with service.client() as client:
         orders = client.order(vc, limit=limit)
-    if as_json:
+    if service.as_json:
         print_json(orders)
         return
     for one in orders:

@@ -6,19 +6,17 @@ from typing import Annotated, Any
 
 import typer
 
-from pipeline.commands.hold import JOBS, PREVIEW
-from pipeline.console import user_errors
-from pipeline.errors import UserError
-from pipeline.remote import JSON, SERVER, TOKEN, connect, effect_lines, print_json
+from pipeline.commands.hold import act
+from pipeline.options import JOBS, PREVIEW, spread
+from pipeline.remote import Service, effect_lines
 
 
+@spread
 def priority(
     jobs: JOBS,
     to: Annotated[int, typer.Option("--to", help="The priority; 0 is what everybody has.")],
+    service: Service,
     preview: PREVIEW = False,
-    server: SERVER = None,
-    token: TOKEN = None,
-    as_json: JSON = False,
 ) -> None:
     """Give waiting jobs a priority: higher goes first, whatever else makes their place.
 
@@ -30,23 +28,7 @@ def priority(
 
       pellucid priority 7njjr7qk87fm 4q2w9z01xkfe --to=-1
     """
-    from scheduler.service.client import ServiceError
-
-    answers, failed = [], []
-    with user_errors(), connect(server, token) as client:
-        now = client.cluster()["now"]
-        for job in jobs:
-            try:
-                answers.append(client.set_priority(job, to, preview=preview))
-            except ServiceError as error:
-                failed.append(f"{job}: {error}")
-    if as_json:
-        print_json(answers)
-    for answer in () if as_json else answers:
-        for line in _told(answer, now):
-            typer.echo(line)
-    if failed:
-        raise UserError("; ".join(failed))
+    act(service, jobs, _told, lambda client, job: client.set_priority(job, to, preview=preview))
 
 
 def _told(answer: dict[str, Any], now: float) -> list[str]:

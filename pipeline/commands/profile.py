@@ -65,6 +65,9 @@ def profile(
     shared: Annotated[
         bool, typer.Option("--shared", help="Profile on a GPU that somebody else is using.")
     ] = False,
+    progress: Annotated[
+        bool, typer.Option(help="Read from its output how long it would run; no line is kept.")
+    ] = True,
     out: Annotated[
         Path | None, typer.Option(help="Run directory; default: runs/profile/TIME.")
     ] = None,
@@ -102,6 +105,7 @@ def profile(
             env=tuple(env or ()),
             cwd=cwd,
             shared=shared,
+            progress=progress,
         )
         result = _run(command or [], folder, options, as_json)
     except ProfilerError as error:

@@ -7,13 +7,15 @@ from typing import Annotated, Any
 
 import typer
 
-from pipeline.console import user_errors
-from pipeline.remote import JSON, SERVER, TOKEN, aligned, between, connect, print_json
+from pipeline.options import spread
+from pipeline.remote import Service, aligned, between, print_json
 
 OVER = ("ended", "cancelled", "refused", "lost")
 
 
+@spread
 def ps(
+    service: Service,
     everything: Annotated[
         bool, typer.Option("--all", "-a", help="Also those that are over.")
     ] = False,
@@ -24,9 +26,6 @@ def ps(
     vc: Annotated[str | None, typer.Option(help="Only of this virtual cluster.")] = None,
     owner: Annotated[str | None, typer.Option(help="Only of this user (operators).")] = None,
     limit: Annotated[int, typer.Option(min=1, help="How many jobs to show.")] = 200,
-    server: SERVER = None,
-    token: TOKEN = None,
-    as_json: JSON = False,
 ) -> None:
     """List your jobs, latest first; an operator sees all.
 
@@ -36,11 +35,11 @@ def ps(
 
       pellucid ps --phase queued --json
     """
-    with user_errors(), connect(server, token) as client:
+    with service.client() as client:
         over = None if everything or phase else False
         jobs = list(client.jobs(phase=phase, over=over, vc=vc, owner=owner, limit=limit))
         now = client.cluster()["now"]
-    if as_json:
+    if service.as_json:
         print_json(jobs)
         return
     for line in lines(jobs, now):

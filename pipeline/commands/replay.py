@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pipeline.cluster import KEEP_HELP, WHERE_HELP, Keep, place, question_of
-from pipeline.commands.simulate import JSON, LOOP_HELP, SET
+from pipeline.cluster import WHERE_HELP, Keep, place, question_of
 from pipeline.console import bar, user_errors
 from pipeline.errors import UserError
+from pipeline.options import JSON_NO_TABLE, KEEP, LOOP_HELP, SET, WORKERS, spread
 from pipeline.replay.causes import CAPACITY
 
 if TYPE_CHECKING:
+    from pipeline.replay.runs import Variant
     from pipeline.replay.site import Site
 
 MOST_JOBS = 200_000
@@ -27,24 +29,27 @@ UNTRAINED = (
 )
 
 
-def replay(
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What is replayed, and how."""
+
     sacct: Annotated[
         Path,
         typer.Option(
             help="Dump of sacct -X -a -D -P -o ALL (docs/replay.md: the columns that are used; "
             "SubmitLine holds constraints, licences and the partitions asked for)."
         ),
-    ],
+    ]
     out: Annotated[Path, typer.Option(help="The page to write.", metavar="FILE")] = Path(
         "savings.html"
-    ),
+    )
     cluster: Annotated[
         Path | None, typer.Option(help="Cluster file (YAML); vcs are the dump's partitions.")
-    ] = None,
+    ] = None
     nodes: Annotated[
         Path | None,
         typer.Option(help="Output of scontrol show nodes, or of sinfo -N -o '%N %P %G'."),
-    ] = None,
+    ] = None
     site: Annotated[
         list[Path] | None,
         typer.Option(
@@ -53,7 +58,7 @@ def replay(
             "in one file, or the option again.",
             metavar="FILE",
         ),
-    ] = None,
+    ] = None
     cpu_jobs: Annotated[
         bool | None,
         typer.Option(
@@ -62,43 +67,51 @@ def replay(
             "figure counts them. Default: where --site has the nodes, up to 5,000 jobs in all.",
             show_default=False,
         ),
-    ] = None,
+    ] = None
     timezone: Annotated[
         str | None, typer.Option(help="Of the dump's clock times, e.g. Europe/Oslo; default UTC.")
-    ] = None,
+    ] = None
     last_days: Annotated[
         float | None,
         typer.Option(
             help="Replay only jobs submitted in the last so many days. Default: all, or the last "
             "50,000 jobs of a larger dump."
         ),
-    ] = None,
+    ] = None
     seeds: Annotated[
         int | None,
         typer.Option(
             help="Jittered replays of every variant. Default: 16, or 4 of over 25,000 jobs.", min=1
         ),
-    ] = None,
-    workers: Annotated[int, typer.Option(help="Processes: short for local:N.", min=1)] = 1,
-    where: Annotated[
-        str | None, typer.Option(help="Where the replays are made: " + WHERE_HELP)
-    ] = None,
-    loop: Annotated[str, typer.Option(help=LOOP_HELP)] = "open",
+    ] = None
+    workers: WORKERS = 1
+    where: Annotated[str | None, typer.Option(help="Where the replays are made: " + WHERE_HELP)] = (
+        None
+    )
+    loop: Annotated[str, typer.Option(help=LOOP_HELP)] = "open"
     policy: Annotated[
         str | None,
         typer.Option(
             help="The policy that --set is about, by name or module:Class; one that is not among "
             "the variants is played beside them. Default: the cluster file's, or pellucid."
         ),
-    ] = None,
-    options: SET = None,
-    keep: Annotated[Path | None, typer.Option(help=KEEP_HELP, metavar="FOLDER")] = None,
+    ] = None
+    options: SET = None
+    keep: KEEP = None
     anonymise: Annotated[
         bool, typer.Option("--anonymise", help="Hash users, job names and partitions.")
-    ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
-    as_json: JSON = False,
-) -> None:
+    ] = False
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False
+    as_json: JSON_NO_TABLE = False
+
+    @property
+    def hush(self) -> bool:
+        """No progress."""
+        return self.quiet or self.as_json
+
+
+@spread
+def replay(asked: Asked) -> None:
     """What would it have saved us? Replay a site's weeks under other policies and write a report.
 
     Reads the dump, infers the cluster where it is not given, checks itself by replaying Slurm's
@@ -122,90 +135,106 @@ def replay(
         from features.files import write_whole
         from pipeline.online import TRAINS
         from pipeline.replay.page import render
-        from pipeline.replay.runs import MOST_JOBS as UNASKED
-        from pipeline.replay.runs import MOST_SLURM, seeds_for, variants_with
         from pipeline.replay.runs import replay as play
-        from pipeline.replay.site import read_site
+        from pipeline.replay.runs import seeds_for, variants_with
 
-        hush = quiet or as_json
-        at = place(where, workers)
-        if last_days is not None and not last_days > 0:
-            raise UserError(f"--last-days is {last_days:g}; it must be above 0")
-        _readable(sacct)
-        name, values = _asked(cluster, policy, options or [])
-        kept = None
-        if keep is not None:
-            files = [path for path in (sacct, cluster, nodes, *(site or [])) if path is not None]
-            asked = (timezone, last_days, anonymise, cpu_jobs, loop, name, values, TRAINS)
-            kept = Keep(keep, question_of(asked, files))
-
-        def read() -> Site:
-            with (
-                TemporaryDirectory() as scratch,
-                bar("reading the dump", sacct.stat().st_size, hush) as done,
-            ):
-                return read_site(
-                    sacct,
-                    Path(scratch),
-                    cluster=cluster,
-                    nodes=nodes,
-                    printed=site or [],
-                    timezone=timezone,
-                    last_days=last_days,
-                    most=UNASKED,
-                    anonymise=anonymise,
-                    cpu_jobs=cpu_jobs,
-                    progress=done,
-                )
-
+        at = place(asked.where, asked.workers)
+        if asked.last_days is not None and not asked.last_days > 0:
+            raise UserError(f"--last-days is {asked.last_days:g}; it must be above 0")
+        _readable(asked.sacct)
+        name, values = _policy(asked)
+        kept = None if asked.keep is None else Keep(asked.keep, _question(asked, name, values))
+        read = partial(_read, asked)
         known = read() if kept is None else kept.once("site", read)
-        remarks = [] if TRAINS else [UNTRAINED]
-        jobs = len(known.workload.jobs)
-        variants = variants_with(name, values, jobs)
-        if not any(variant.key == "slurm" for variant in variants):
-            remarks.append(
-                f"Slurm's own schedule is not replayed of more than {MOST_SLURM:,} jobs unless "
-                "asked for (--policy slurm; --last-days takes fewer): plain backfill stands for it."
-            )
-        known = replace(known.in_loop(loop), notes=[*known.notes, *remarks])
-        if jobs > MOST_JOBS:
-            raise UserError(
-                f"{sacct}: {jobs:,} jobs to replay; at most {MOST_JOBS:,}: give fewer --last-days"
-            )
-        times = seeds_for(known, seeds)
-        with bar("replaying", 1 + len(variants) * times, hush) as done:
+        variants = variants_with(name, values, len(known.workload.jobs))
+        remarks = list(_remarks(variants, trains=TRAINS))
+        known = replace(known.in_loop(asked.loop), notes=[*known.notes, *remarks])
+        _few_enough(asked.sacct, len(known.workload.jobs))
+        times = seeds_for(known, asked.seeds)
+        with bar("replaying", 1 + len(variants) * times, asked.hush) as done:
             found = play(known, times, variants=variants, where=at, keep=kept, progress=done)
-        write_whole(out, render(known, found))
-    if as_json:
-        told: dict[str, Any] = {
-            "out": str(out),
-            "jobs": known.counts,
-            "quarantined": known.quarantined,
-            "ran": known.ran,
-            "window": known.window,
-            "cluster": {
-                "vcs": dict(known.workload.cluster.vcs),
-                "gpus": known.workload.cluster.gpus,
-                "gpus_per_node": known.workload.cluster.gpus_per_node,
-                "shape": known.shape,
-            },
-            "notes": known.notes,
-            "missing": known.missing,
-            "nearer": known.nearer,
-            **{key: value for key, value in found.items() if key != "by_job"},
-        }
-        typer.echo(json.dumps(told))
+        write_whole(asked.out, render(known, found))
+    if asked.as_json:
+        typer.echo(json.dumps(_plain(asked.out, known, found)))
         return
     if known.window["cut"]:
         typer.echo(
             f"Too many jobs to replay whole: the last {known.window['days']:.1f} of "
             f"{known.window['of_days']:.0f} days, {times} times. More: --last-days, --seeds."
         )
-    for note in remarks:
-        typer.echo(note)
-    for line in _summary(found, known.nearer):
+    for line in (*remarks, *_summary(found, known.nearer), f"{asked.out} is written."):
         typer.echo(line)
-    typer.echo(f"{out} is written.")
+
+
+def _question(asked: Asked, name: str, values: Mapping[str, Any]) -> str:
+    """What the results follow from: this command's input, and the settings of a policy."""
+    from pipeline.online import TRAINS
+
+    paths = (asked.sacct, asked.cluster, asked.nodes, *(asked.site or []))
+    how = asked.timezone, asked.last_days, asked.anonymise, asked.cpu_jobs, asked.loop
+    return question_of((*how, name, values, TRAINS), [path for path in paths if path is not None])
+
+
+def _read(asked: Asked) -> Site:
+    from pipeline.replay.runs import MOST_JOBS as UNASKED
+    from pipeline.replay.site import read_site
+
+    size = asked.sacct.stat().st_size
+    with TemporaryDirectory() as scratch, bar("reading the dump", size, asked.hush) as done:
+        return read_site(
+            asked.sacct,
+            Path(scratch),
+            cluster=asked.cluster,
+            nodes=asked.nodes,
+            printed=asked.site or [],
+            timezone=asked.timezone,
+            last_days=asked.last_days,
+            most=UNASKED,
+            anonymise=asked.anonymise,
+            cpu_jobs=asked.cpu_jobs,
+            progress=done,
+        )
+
+
+def _remarks(variants: Sequence[Variant], *, trains: bool) -> Iterator[str]:
+    """What is left out, and why."""
+    from pipeline.replay.runs import MOST_SLURM
+
+    if not trains:
+        yield UNTRAINED
+    if not any(variant.key == "slurm" for variant in variants):
+        yield (
+            f"Slurm's own schedule is not replayed of more than {MOST_SLURM:,} jobs unless "
+            "asked for (--policy slurm; --last-days takes fewer): plain backfill stands for it."
+        )
+
+
+def _few_enough(sacct: Path, jobs: int) -> None:
+    if jobs > MOST_JOBS:
+        raise UserError(
+            f"{sacct}: {jobs:,} jobs to replay; at most {MOST_JOBS:,}: give fewer --last-days"
+        )
+
+
+def _plain(out: Path, known: Site, found: Mapping[str, Any]) -> dict[str, Any]:
+    cluster = known.workload.cluster
+    return {
+        "out": str(out),
+        "jobs": known.counts,
+        "quarantined": known.quarantined,
+        "ran": known.ran,
+        "window": known.window,
+        "cluster": {
+            "vcs": dict(cluster.vcs),
+            "gpus": cluster.gpus,
+            "gpus_per_node": cluster.gpus_per_node,
+            "shape": known.shape,
+        },
+        "notes": known.notes,
+        "missing": known.missing,
+        "nearer": known.nearer,
+        **{key: value for key, value in found.items() if key != "by_job"},
+    }
 
 
 def _summary(found: Mapping[str, Any], nearer: Sequence[str]) -> Iterator[str]:
@@ -250,17 +279,15 @@ def _ranked(test: Mapping[str, Any]) -> str:
     return "" if rank is None else f", rank correlation {rank:.2f}"
 
 
-def _asked(
-    cluster: Path | None, policy: str | None, options: Sequence[str]
-) -> tuple[str, dict[str, Any]]:
+def _policy(asked: Asked) -> tuple[str, dict[str, Any]]:
     """The policy asked for, and its settings: of the cluster file, and of `--set` over them."""
     from pipeline.worlds.cluster_file import DEFAULT_POLICY, read_cluster
     from pipeline.worlds.policy_options import given, over
 
-    file = read_cluster(cluster) if cluster is not None else None
-    name = policy or (file.policy if file is not None else DEFAULT_POLICY)
+    file = read_cluster(asked.cluster) if asked.cluster is not None else None
+    name = asked.policy or (file.policy if file is not None else DEFAULT_POLICY)
     written = file.settings.plain() if file is not None and file.policy == name else {}
-    return name, over(written, given(name, options))
+    return name, over(written, given(name, asked.options or []))
 
 
 def _readable(path: Path) -> None:

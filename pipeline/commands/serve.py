@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipeline.commands.simulate import POLICY, SET
 from pipeline.console import user_errors
+from pipeline.options import POLICY, SET
 
 if TYPE_CHECKING:
     from scheduler.assembly import CoreSpec
@@ -97,6 +97,13 @@ def serve(
             "log follow the file, or ignore the file. Without either: say what differs.",
         ),
     ] = None,
+    accept_clock: Annotated[
+        str | None,
+        typer.Option(
+            help="Today's date (UTC), 2026-11-24: the host's time is right, though the start was "
+            "refused over it."
+        ),
+    ] = None,
     log_level: Annotated[
         str | None, typer.Option(help="debug, info, warning or error, on standard error.")
     ] = None,
@@ -144,6 +151,7 @@ def serve(
             pace=pace,
             api_workers=api_workers,
             profiling=profiling,
+            accept_clock=accept_clock,
             log_level=log_level,
             slurm_mode=slurm_mode,
             slurm_partitions=slurm_partitions,
@@ -168,7 +176,7 @@ def serve(
         written = file.settings.stated() if name == file.policy else {}
         values = over(over(written, settings.policy_settings), given(name, options or []))
         spec = CoreSpec.of(file.cluster, name, values, file.profiling)
-        if settings.follows and file.cluster.mixes_types and not spec.kind.mixes_types:
+        if settings.follows and file.cluster.mixes_types and not spec.kind.capabilities.mixes_types:
             why = "needs GPUs of one type, and this cluster has several: use slurm or pellucid"
             raise SettingsError(f"policy {name} {why}")
         choice: Choice | None = None

@@ -10,7 +10,8 @@ import typer
 
 from pipeline.console import user_errors
 from pipeline.errors import UserError
-from pipeline.remote import JSON, PREVIEW, REASON, SERVER, TOKEN, change, connect, print_json
+from pipeline.options import spread
+from pipeline.remote import Change, Service, change, print_json
 
 HELP = """What the policy of a running service decides by. For operators.
 
@@ -22,11 +23,12 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, help=HELP)
 
 
 @app.command()
-def show(server: SERVER = None, token: TOKEN = None, as_json: JSON = False) -> None:
+@spread
+def show(service: Service) -> None:
     """Show the settings of the policy, as they are now."""
-    with user_errors(), connect(server, token) as client:
+    with service.client() as client:
         found = client.settings()
-    if as_json:
+    if service.as_json:
         print_json(found)
         return
     for one in found:
@@ -44,15 +46,12 @@ def _written(value: Any) -> str:
 
 
 @app.command("set")
+@spread
 def set_settings(
     assignments: Annotated[
         list[str], typer.Argument(metavar="NAME=VALUE...", help="Settings, by dotted names.")
     ],
-    reason: REASON = "",
-    preview: PREVIEW = False,
-    server: SERVER = None,
-    token: TOKEN = None,
-    as_json: JSON = False,
+    asked: Change,
 ) -> None:
     """Set what the policy decides by, while jobs run. What is left out stays.
 
@@ -69,10 +68,4 @@ def set_settings(
             if not (name and equals):
                 raise UserError(f"{text}: use NAME=VALUE")
             values[name] = value_of(value)
-    change(
-        lambda client: client.set_settings(values, reason=reason, preview=preview),
-        "is set",
-        server,
-        token,
-        as_json,
-    )
+    change(asked, "is set", lambda client: client.set_settings(values, **asked.how()))

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from pipeline.commands.token import CONFIG, DATABASE, JSON, opened
+from pipeline.commands.token import Stored
 from pipeline.console import user_errors
+from pipeline.options import CONFIG, PRINT_JSON, spread
 from pipeline.remote import print_json
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
@@ -33,7 +34,7 @@ def release_all(
     force: Annotated[
         bool, typer.Option("--force", help="Whatever the service's settings and lease say.")
     ] = False,
-    as_json: JSON = False,
+    as_json: PRINT_JSON = False,
 ) -> None:
     """Take back every priority and comment that `serve --slurm-mode order` gave to waiting jobs.
 
@@ -95,17 +96,16 @@ def _kept(config: Path) -> str:
     settings = read_settings(config)
     if settings.dry_run:
         return "dry_run is set, so that nothing was given"
-    with opened(None, config) as store:
+    with Stored(config=config).opened() as store:
         alive = store.is_renewed(LEASE)
     return "another service is alive and keeps the order" if alive else ""
 
 
 @app.command()
+@spread
 def erase(
     user: Annotated[str, typer.Argument(help="As Slurm has the name.")],
-    database: DATABASE = None,
-    config: CONFIG = None,
-    as_json: JSON = False,
+    stored: Stored,
 ) -> None:
     """Take what is kept about a user out of the database of a service in front of Slurm.
 
@@ -118,7 +118,7 @@ def erase(
 
       pellucid slurm erase alice --config /etc/pellucid/service.yaml
     """
-    with user_errors(), opened(database, config) as store:
+    with user_errors(), stored.opened() as store:
         from pipeline.errors import UserError
         from scheduler.service.follow.erase import NotErasable
         from scheduler.service.follow.erase import erase as take_out
@@ -127,7 +127,7 @@ def erase(
             gone = take_out(store, user)
         except NotErasable as error:
             raise UserError(str(error)) from None
-    if as_json:
+    if stored.as_json:
         print_json(gone)
         return
     said = ", ".join(f"{count} {name}" for name, count in gone.items() if count)

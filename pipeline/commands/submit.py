@@ -7,50 +7,29 @@ from typing import Annotated, Any
 
 import typer
 
-from pipeline.console import user_errors
 from pipeline.errors import UserError
-from pipeline.remote import JSON, SERVER, TOKEN, connect, print_json
+from pipeline.options import takes
+from pipeline.remote import Service, print_json
+from scheduler.core.request import FIELDS
 
 
+@takes(FIELDS)
 def submit(
     command: Annotated[
         list[str], typer.Argument(help="What to run, after `--`. No shell reads it.")
     ],
-    gpus: Annotated[int, typer.Option(help="GPUs, all at once.")] = 1,
-    vc: Annotated[
-        str | None, typer.Option(help="Virtual cluster. May be left out if you have one only.")
-    ] = None,
-    name: Annotated[str, typer.Option(help="A name for it, seen by you and operators.")] = "",
+    service: Service,
     workdir: Annotated[
         str | None, typer.Option(help="Where it runs on the service's host. Left out: here.")
     ] = None,
     env: Annotated[
         list[str] | None, typer.Option(help="NAME=VALUE for its environment; may be repeated.")
     ] = None,
-    cpus: Annotated[float | None, typer.Option(help="CPU cores it uses.")] = None,
-    memory: Annotated[
-        float | None, typer.Option(help="Host memory, MiB; a job that takes more is stopped.")
-    ] = None,
-    gpu_type: Annotated[str | None, typer.Option(help="GPU type; left out: any.")] = None,
-    time_limit: Annotated[
-        float | None, typer.Option(help="Seconds; a job that runs longer is stopped.")
-    ] = None,
-    share: Annotated[
-        bool, typer.Option("--share/--no-share", help="May share its GPUs with another job.")
-    ] = True,
-    profile: Annotated[
-        bool, typer.Option("--profile/--no-profile", help="May be profiled before it runs.")
-    ] = True,
-    priority: Annotated[
-        int, typer.Option(help="Higher goes first. Above 0 is an operator's to give.")
-    ] = 0,
     key: Annotated[
         str | None,
         typer.Option(help="Idempotency key: submitting again under it submits nothing."),
     ] = None,
-    server: SERVER = None,
-    token: TOKEN = None,
-    as_json: JSON = False,
+    **asked: Any,
 ) -> None:
     """Submit a job to the service. Prints its id.
 
@@ -62,15 +41,11 @@ def submit(
 
     Then: pellucid why JOB
     """
-    asked: dict[str, Any] = {
-        "gpus": gpus, "vc": vc, "name": name, "cpus": cpus, "memory_mib": memory,
-        "workdir": os.getcwd() if workdir is None else workdir,
-        "environment": _environment(env or []), "gpu_type": gpu_type, "time_limit_s": time_limit,
-        "share": share, "profile": profile, "priority": priority,
-    }  # fmt: skip
-    with user_errors(), connect(server, token) as client:
+    asked["workdir"] = os.getcwd() if workdir is None else workdir
+    asked["environment"] = _environment(env or [])
+    with service.client() as client:
         job = client.submit(command, key=key, **asked)
-    if as_json:
+    if service.as_json:
         print_json(job)
     else:
         typer.echo(job["job_id"])

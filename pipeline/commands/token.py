@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
-from pathlib import Path
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pipeline.console import user_errors
 from pipeline.errors import UserError
+from pipeline.options import CONFIG, PRINT_JSON, spread
 from pipeline.remote import print_json
 
 if TYPE_CHECKING:
@@ -20,12 +20,6 @@ if TYPE_CHECKING:
     from scheduler.service.log.store.store import Store
 
 DAY_S = 86_400.0
-DATABASE = Annotated[
-    str | None, typer.Option(help="URL of the service's database; as for `pellucid serve`.")
-]
-CONFIG = Annotated[Path | None, typer.Option(help="The service's YAML file of settings.")]
-JSON = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-
 HELP = """Make, list and revoke the tokens that let people use the service.
 
 Example:
@@ -35,9 +29,39 @@ Example:
 token = typer.Typer(help=HELP, no_args_is_help=True, add_completion=False)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Stored:
+    """Which database a command works on, and how it prints what it did."""
+
+    database: Annotated[
+        str | None, typer.Option(help="URL of the service's database; as for `pellucid serve`.")
+    ] = None
+    config: CONFIG = None
+    as_json: PRINT_JSON = False
+
+    @contextmanager
+    def opened(self, *, make: bool = False) -> Iterator[Store]:
+        """The database; with `make` a new one, where there is none."""
+        from scheduler.service.log.store.schema import prepare
+        from scheduler.service.log.store.store import Store, must_exist
+        from scheduler.service.settings import read_settings
+
+        found = read_settings(self.config, database=self.database).database
+        if not make:
+            must_exist(found)
+        store = Store(found)
+        try:
+            prepare(store)
+            yield store
+        finally:
+            store.close()
+
+
 @token.command()
+@spread
 def create(
     name: Annotated[str, typer.Argument(help="Whose it is: owner of the jobs it submits.")],
+    stored: Stored,
     role: Annotated[
         str, typer.Option(help="viewer (look), submitter (own jobs), operator (everything).")
     ] = "submitter",
@@ -50,9 +74,6 @@ def create(
     days: Annotated[
         float, typer.Option(min=0, help="Days until it expires. 0: never.", show_default=True)
     ] = 365.0,
-    database: DATABASE = None,
-    config: CONFIG = None,
-    as_json: JSON = False,
 ) -> None:
     """Make a token and print its secret, once. What is stored cannot be turned back into it.
 
@@ -62,7 +83,7 @@ def create(
 
       pellucid token create root --role operator --days 30
     """
-    with user_errors(), opened(database, config, make=True) as store:
+    with user_errors(), stored.opened(make=True) as store:
         from scheduler.service.api import tokens
         from scheduler.service.log.store.visibility import Role
 
@@ -74,18 +95,17 @@ def create(
         made, secret = tokens.create(
             store, name, Role(role), vcs=vc or (), os_user=os_user, now=now, lasts_s=lasts_s
         )
-    _show(made, secret, as_json)
+    _show(made, secret, stored.as_json)
 
 
 @token.command()
+@spread
 def rotate(
     name: Annotated[str, typer.Argument(help="Whose token.")],
+    stored: Stored,
     overlap_days: Annotated[
         float, typer.Option(min=0, help="The old one goes on for so many days.")
     ] = 1.0,
-    database: DATABASE = None,
-    config: CONFIG = None,
-    as_json: JSON = False,
 ) -> None:
     """Make a token in the place of a name's latest one, with the same rights, and let that expire.
 
@@ -93,21 +113,22 @@ def rotate(
 
       pellucid token rotate alice --overlap-days 7
     """
-    with user_errors(), opened(database, config) as store:
+    with user_errors(), stored.opened() as store:
         from scheduler.service.api import tokens
 
         made, secret = tokens.rotate(store, name, now=time.time(), overlap_s=overlap_days * DAY_S)
-    _show(made, secret, as_json)
+    _show(made, secret, stored.as_json)
 
 
 @token.command(name="list")
-def list_tokens(database: DATABASE = None, config: CONFIG = None, as_json: JSON = False) -> None:
+@spread
+def list_tokens(stored: Stored) -> None:
     """List tokens, oldest first; secrets are not among what is kept."""
-    with user_errors(), opened(database, config) as store:
+    with user_errors(), stored.opened() as store:
         from scheduler.service.api import tokens
 
         found = tokens.every(store)
-    if as_json:
+    if stored.as_json:
         print_json([asdict(one) for one in found])
         return
     from rich.console import Console
@@ -124,18 +145,17 @@ def list_tokens(database: DATABASE = None, config: CONFIG = None, as_json: JSON 
 
 
 @token.command()
+@spread
 def revoke(
     which: Annotated[str, typer.Argument(help="Id of a token, or a name: all of that name.")],
-    database: DATABASE = None,
-    config: CONFIG = None,
-    as_json: JSON = False,
+    stored: Stored,
 ) -> None:
     """Revoke tokens. They stop working at once; jobs submitted with them go on."""
-    with user_errors(), opened(database, config) as store:
+    with user_errors(), stored.opened() as store:
         from scheduler.service.api import tokens
 
         gone = tokens.revoke(store, which, time.time())
-    if as_json:
+    if stored.as_json:
         print_json([asdict(one) for one in gone])
         return
     for one in gone:
@@ -150,24 +170,6 @@ def _show(made: Token, secret: str, as_json: bool) -> None:
     said = f"Token {made.id} for {made.name} ({made.role.value}{until})"
     typer.echo(f"{said}. Its secret is shown only now:", err=True)
     typer.echo(secret)
-
-
-@contextmanager
-def opened(url: str | None, config: Path | None, *, make: bool = False) -> Iterator[Store]:
-    """The service's database; with `make` a new one, where there is none."""
-    from scheduler.service.log.store.schema import prepare
-    from scheduler.service.log.store.store import Store, must_exist
-    from scheduler.service.settings import read_settings
-
-    found = read_settings(config, database=url).database
-    if not make:
-        must_exist(found)
-    store = Store(found)
-    try:
-        prepare(store)
-        yield store
-    finally:
-        store.close()
 
 
 def _check_os_user(name: str) -> None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pipeline.commands import ps
-from pipeline.console import user_errors
-from pipeline.remote import JSON, SERVER, TOKEN, connect, print_json
+from pipeline.options import ONE_VC, spread
+from pipeline.remote import Service, print_json
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -21,13 +21,12 @@ if TYPE_CHECKING:
 BAR = 30  # columns
 
 
+@spread
 def top(
-    vc: Annotated[str | None, typer.Option(help="Only this virtual cluster.")] = None,
+    service: Service,
+    vc: ONE_VC = None,
     every: Annotated[float, typer.Option(min=0.2, help="Seconds between two looks.")] = 2.0,
     once: Annotated[bool, typer.Option("--once", help="Look once, print, and end.")] = False,
-    server: SERVER = None,
-    token: TOKEN = None,
-    as_json: JSON = False,
 ) -> None:
     """Watch virtual clusters fill, queues move, and your jobs run. Ctrl-C ends it.
 
@@ -40,9 +39,9 @@ def top(
     from rich.console import Console
     from rich.live import Live
 
-    with user_errors(), connect(server, token) as client:
+    with service.client() as client:
         looks = _looks(client, vc)
-        if as_json:
+        if service.as_json:
             print_json(next(looks))
             return
         console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)

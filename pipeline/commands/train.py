@@ -9,10 +9,10 @@ from typing import Annotated, Any
 import pyarrow as pa
 import typer
 
-from pipeline.cluster import KEEP_HELP, WHERE_HELP
-from pipeline.commands.simulate import JSON
+from pipeline.cluster import WHERE_HELP
 from pipeline.console import bar, metrics_table, step, user_errors
 from pipeline.errors import UserError
+from pipeline.options import JSON_NO_TABLE, KEEP_HELP
 
 # as in params.yaml: wider histories were no better and cost five times as much (docs/models.md)
 FAMILIES = ("size", "survival", "burst")
@@ -58,7 +58,7 @@ def train(
     keep: Annotated[
         Path | None, typer.Option(help="With --where. " + KEEP_HELP, metavar="FOLDER")
     ] = None,
-    as_json: JSON = False,
+    as_json: JSON_NO_TABLE = False,
 ) -> None:
     """Train the duration GA2M and the packing models, and export them as a bundle.
 

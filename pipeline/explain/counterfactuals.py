@@ -10,14 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from pipeline.explain.run import RunError, RunFolder
 from pipeline.worlds import Scenario, TrackError, open_scenario
 from scheduler.core.core import Core
-from scheduler.explain.findings import Answer, answer, told
+from scheduler.explain.answer import WaitAnalysis
+from scheduler.explain.findings import Answer, analysis, answer
 from scheduler.explain.life import Phase, Span
 from scheduler.explain.story import Story
 from scheduler.explain.whatif.counterfactuals import Outcome, WhatIf
@@ -44,7 +45,7 @@ class Counterfactuals:
 
     at: float
     why: Answer
-    said: dict[str, Any]
+    said: WaitAnalysis
     helped: tuple[Outcome, ...]
 
 
@@ -64,7 +65,7 @@ def counterfactuals(
     at += RECORD_S
     scenario = _world(run)
     core, memory = stand_at(scenario, str(run.summary["policy"]), at)
-    queued = core.known(job.job_id) if core.knows(job.job_id) else None
+    queued = core.jobs.get(job.job_id)
     if queued is None or queued.reason is not span.reason:
         raise RunError(
             f"{run.folder}: played again, job {job.job_id} is not where the record says; was it "
@@ -76,14 +77,14 @@ def counterfactuals(
     )
     helped = asking.suggestions(job.job_id, list(core.queues), most=most)
     found = answer(futures, job.job_id)
-    said = told(found, "", futures, names=True)
+    said = analysis(found, "", futures, names=True)
     return Counterfactuals(at, found, said, tuple(helped))
 
 
 def stand_at(scenario: Scenario, policy: str, at: float) -> tuple[Core, Memory]:
     """The core of a simulation as it stands after its decisions up to `at`, and its memory."""
     made = scenario.policy(policy)
-    memory = Memory(scenario.estimators(made), asks=not made.estimates)
+    memory = Memory(scenario.estimators(made), asks=not made.capabilities.estimates)
     core = scenario.core(made, memory)
     engine = _Until(
         core,
@@ -152,13 +153,13 @@ def lines(found: Counterfactuals) -> list[str]:
     """The answer for a person."""
     said = [
         f"At {moment(found.at, zone=True)} it waited: {found.why.text}.",
-        found.said["in_the_way"],
+        found.said.in_the_way,
     ]
-    said += filter(None, [found.said["otherwise"]])
+    said += filter(None, [found.said.otherwise])
     said += [_line(outcome) for outcome in found.helped]
     if not found.helped:
         said.append("No change that was tried would have started it earlier.")
-    said += [f"Not examined: {text}." for text in found.said["not_examined"]]
+    said += [f"Not examined: {text}." for text in found.said.not_examined]
     return said
 
 
@@ -180,9 +181,9 @@ def plain(found: Counterfactuals) -> dict[str, Any]:
     return {
         "at": found.at,
         "reason": found.why.reason.value,
-        **{name: found.said[name] for name in ("holders", "in_the_way", "order", "place")},
+        **{name: asdict(found.said)[name] for name in ("holders", "in_the_way", "order", "place")},
         "helped": [_plain(outcome) for outcome in found.helped],
-        "not_examined": found.said["not_examined"],
+        "not_examined": found.said.not_examined,
     }
 
 

@@ -268,13 +268,12 @@ def _ms(epoch_s: float) -> int:
     return round(epoch_s * 1000)
 
 
-_TIMES = ("time", "submit_time", "start_time", "end_time", "expected_start_early",
-          "expected_start_late")  # fmt: skip
+_TIMES = ("time", "submit_time", "start_time", "end_time")
 _DECISION_COLUMNS = [
     "seq", "time", "action", "reason", "job_id", "vc", "nodes", "gpus", "partner", "priority",
     "estimate_s", "score", "intercept", "terms", "inputs", "bundle", "tree_path", "speed",
-    "partner_speed", "blocker", "need", "free", "limit", "position", "expected_start_early",
-    "expected_start_late", "batch_per_gpu", "accumulation", "evidence", "held_by",
+    "partner_speed", "blocker", "need", "free", "limit", "position",
+    "batch_per_gpu", "accumulation", "evidence", "held_by",
 ]  # fmt: skip
 _NEWER = {
     "batch_per_gpu",
@@ -318,9 +317,6 @@ def _decision(row: dict[str, Any]) -> Decision:
     speeds = None
     if row["speed"] is not None and row["partner_speed"] is not None:
         speeds = row["speed"], row["partner_speed"]
-    start = None
-    if row["expected_start_early"] is not None and row["expected_start_late"] is not None:
-        start = row["expected_start_early"], row["expected_start_late"]
     return Decision(
         row["seq"],
         row["time"],
@@ -341,7 +337,6 @@ def _decision(row: dict[str, Any]) -> Decision:
         free=row["free"],
         limit=row["limit"],
         position=row["position"],
-        expected_start=start,
         batch=_batch(row.get("batch_per_gpu"), row.get("accumulation")),
         evidence=tuple(row.get("evidence") or ()),
         held_by=tuple(row.get("held_by") or ()),

@@ -222,7 +222,6 @@ def _event_json(event: Event) -> dict[str, Any]:
         "priority": d.priority,
         "estimate_s": d.estimate_s,
         "score": d.score and d.score.value,
-        "expected_start": d.expected_start,
         "beside_the_clock": event.aside,
     }
 

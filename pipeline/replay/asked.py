@@ -89,8 +89,8 @@ def licences_of(asked: str, line: str) -> tuple[tuple[str, int], ...]:
     if found or not line:
         return found
     words = list(options(line))
-    said = [one.partition("=")[2] for one in words if one.startswith("--licenses=")]
-    parts = [part.replace("=", ":").partition(":") for one in said for part in one.split(",")]
+    given = [one.partition("=")[2] for one in words if one.startswith("--licenses=")]
+    parts = [part.replace("=", ":").partition(":") for one in given for part in one.split(",")]
     return tuple((name, int(n) if n.isdecimal() else 1) for name, _, n in parts if name)
 
 

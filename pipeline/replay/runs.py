@@ -143,7 +143,7 @@ def scenario(site: Site, variant: Variant, seed: int, modelled: frozenset[str] =
         workload = twin.workload(workload, others)
 
     def estimator(policy: Policy) -> Estimator:
-        return HistoriesEstimator() if policy.estimates else Estimator()
+        return HistoriesEstimator() if policy.capabilities.estimates else Estimator()
 
     return Scenario(
         variant.key,

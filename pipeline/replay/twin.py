@@ -15,7 +15,6 @@ from scheduler.backends.slurm.site import site_node
 from scheduler.core.cluster import ClusterSpec
 from scheduler.core.policy import Policy
 from scheduler.policies.slurm.limits import unmodelled, unmodelled_words
-from scheduler.policies.slurm.policy import Slurm
 from scheduler.policies.slurm.site import Ask, Assoc, Limits, Partition, Site
 from scheduler.simulation.work import Workload
 
@@ -64,8 +63,8 @@ class Twin:
         }
 
         def show(policy: Policy) -> None:
-            if isinstance(policy, Slurm):
-                policy.see(self.site, self.names, asks)
+            if policy.twin is not None:
+                policy.twin.see(self.site, self.names, asks)
 
         return show
 

@@ -65,9 +65,9 @@ def chosen(
         )
 
     def estimator(policy: Policy) -> Estimator:
-        if not policy.estimates:
+        if not policy.capabilities.estimates:
             return Estimator()
-        return offered["truth"]() if policy.oracle else make()
+        return offered["truth"]() if policy.capabilities.oracle else make()
 
     return estimator
 

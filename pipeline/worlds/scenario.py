@@ -19,8 +19,6 @@ from scheduler.core.policy import Policy, Predictors
 from scheduler.core.profiling import Stage
 from scheduler.core.quirks import NONE, Quirks
 from scheduler.core.settings import ProfilingPartition, SharingRules
-from scheduler.policies.easy import Easy
-from scheduler.policies.horus import Horus
 from scheduler.simulation.engine import Engine, JobResult, Outcome
 from scheduler.simulation.work import SpeedModel, Workload
 
@@ -84,20 +82,18 @@ class Scenario:
 
     def traits(self, policy: str) -> dict[str, bool]:
         """What a policy knows and may do, for the summary of a run."""
-        kind = self.spec(policy).kind
-        return {
-            "oracle": kind.oracle, "preemptive": kind.preemptive, "estimates": kind.estimates
-        }  # fmt: skip
+        can = self.spec(policy).kind.capabilities
+        return {"oracle": can.oracle, "preemptive": can.preemptive, "estimates": can.estimates}
 
     def notes_on(self, policy: str) -> list[str]:
         """What a reader of a policy's figures must know, sentences."""
         said, jobs = list(self.notes), self.workload.jobs
         unlimited = sum(not job.time_limit_s for job in jobs)
-        if policy == Easy.name and unlimited:
+        if self.spec(policy).kind.capabilities.by_limits and unlimited:
             whose = "of their user " if any(job.user for job in jobs) else ""
             said.append(
-                f"{unlimited:,} of {len(jobs):,} jobs have no time limit: easy takes them to run "
-                f"for as long as the last two jobs {whose}did."
+                f"{unlimited:,} of {len(jobs):,} jobs have no time limit: {policy} takes them to "
+                f"run for as long as the last two jobs {whose}did."
             )
         if (folded := folded_note(self.spec(policy))) is not None:
             said.append(folded)
@@ -115,7 +111,7 @@ class Scenario:
             return ""
         if rules.mode == "exclusive":
             return f"sharing.mode is exclusive: {policy} packs nobody."
-        if self.pair_predictor is None or policy == Horus.name:  # horus asks no measured pair
+        if self.pair_predictor is None or spec.kind.capabilities.own_pairs:
             return ""
         measured = getattr(self.pair_predictor(), "sharing", "") or "a mode that is not known"
         if measured == rules.mode:
@@ -126,15 +122,15 @@ class Scenario:
     def _not_packed(self, policy: str) -> str:
         """Why a policy that packs packs few jobs or none here, a sentence; "" where it can."""
         spec, work = self.spec(policy), self.workload.work.values()
-        kind, folded = spec.kind, spec.folded
-        if not kind.packs:
+        can, folded = spec.kind.capabilities, spec.folded
+        if not can.packs:
             return ""
         if all(of.profile is None for of in work):
             return f"The trace has no job's GPU utilisation and memory: {policy} packs nobody."
         profiles = self.profiling is not None and self.profiling.profiles and not folded
-        if not kind.profiles or profiles:
+        if not can.profiles or profiles:
             return ""
-        if self.profiling is None or not kind.profiles_waiting:
+        if self.profiling is None or not can.profiles_waiting:
             return f"No profiling partition: nothing is known of a job, and {policy} packs nobody."
         return (
             f"No profiling partition: {policy} packs only jobs like others that were watched where "
@@ -149,7 +145,9 @@ class Scenario:
     def policy(self, name: str) -> Policy:
         """A policy by name, with the predictors this world grants it."""
         spec = self.spec(name)
-        pairs = self.pair_predictor() if self.pair_predictor and spec.kind.packs else None
+        pairs = (
+            self.pair_predictor() if self.pair_predictor and spec.kind.capabilities.packs else None
+        )
         made = policy_of(spec, Predictors(pairs, self.arrivals), self.quirks)
         if self.shows is not None:
             self.shows(made)

@@ -79,7 +79,11 @@ class DcgmSampler:
         found: Reading = {}
         if self._reader is None:
             return found
-        values = self._reader.GetLatestGpuValuesAsFieldIdDict()
+        try:
+            values = self._reader.GetLatestGpuValuesAsFieldIdDict()
+        except Exception:  # its host engine restarts: a gap, and the bindings connect again
+            channels = [gpu.channel for gpu in self._gpus.values()]
+            return {f"{channel}.{name}": NAN for channel in channels for name in FIELDS.values()}
         for number, uuid in self._reader.m_gpuIdToUUId.items():
             gpu = self._gpus.get(uuid)
             if gpu is None:

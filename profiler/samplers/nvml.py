@@ -1,8 +1,9 @@
 """NVIDIA GPUs through NVML (nvidia-ml-py): which there are, whether they are free, and sampling.
 
 Every quantity is a *probe*. A probe that the driver refuses for good (not supported, no permission,
-MIG) is dropped and its reason kept in `missing`; a passing failure yields NaN. The `pynvml` module
-is a parameter, so that tests can stand a fake in its place.
+MIG) is dropped and its reason kept in `missing`; a passing failure yields NaN. After a reset of the
+driver or of a GPU the library is initialised again. The `pynvml` module is a parameter, so that
+tests can stand a fake in its place.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import importlib
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from profiler.errors import BadOption, DriverMissing, GpuBusy, NoSuchGpu
@@ -21,14 +22,16 @@ from profiler.samplers.gpm import Gpm
 
 # nvmlReturn_t and field ids are a stable ABI; written here so that a fake need not repeat them
 FOR_GOOD = {
-    1: "the driver was not initialised",
     2: "the driver does not know this query",
     3: "not supported by this GPU or mode",
     4: "no permission",
     13: "this driver is too old for it",
-    15: "the GPU is lost",
     25: "the library is too old for it",
 }
+# these pass when the driver, or the GPU, was reset; a library initialised before it never sees that
+LOST = {1: "the driver is not initialised", 15: "the GPU is lost"}
+REOPEN_S, REOPEN_MAX_S = 1.0, 60.0  # between attempts; twice as long after each that fails
+MOST_HOLDERS = 64  # of the library in this process: it counts how often it was initialised
 POWER_INSTANT, PCIE_TX, PCIE_RX, NVLINK_TX, NVLINK_RX = 186, 197, 198, 138, 139
 ALL_LINKS = 0xFFFFFFFF
 MEMORY_V2 = 0x2000028
@@ -126,10 +129,16 @@ def _gpu(nvml: Any, label: str, handle: Any, parent: Any = None) -> Gpu:
 
 
 def choose(gpus: Sequence[Gpu], wanted: Sequence[str]) -> list[Gpu]:
-    """GPUs by label (``0``, ``0:1``) or UUID; all of `wanted`, in that order."""
+    """GPUs by label (``0``, ``0:1``) or UUID, which may be cut short as CUDA accepts it; all of
+    `wanted`, in that order."""
     found: list[Gpu] = []
     for name in wanted:
         matches = [gpu for gpu in gpus if name in (gpu.label, gpu.uuid)]
+        if not matches and name.startswith(("GPU-", "MIG-")):
+            matches = [gpu for gpu in gpus if gpu.uuid.startswith(name)]
+        if len(matches) > 1:
+            fits = ", ".join(gpu.uuid for gpu in matches)
+            raise BadOption(f"GPU {name!r} is the beginning of several UUIDs: {fits}")
         parts = [gpu.label for gpu in gpus if gpu.label.startswith(f"{name}:")]
         if not matches and parts:
             raise NoSuchGpu(f"GPU {name} is split by MIG; choose one of {', '.join(parts)}")
@@ -189,6 +198,7 @@ class _Watch:
         self.turn = 0
         self.held: Reading = {}
         self.own_pids_seen = self.foreign_pids_seen = False
+        self.lost = False  # until it is opened again
         self.gpm: Gpm | None = None
         try:
             self.gpm = Gpm(nvml, gpu.parent if gpu.mig else gpu.handle, gpu.instance)
@@ -226,11 +236,12 @@ class _Watch:
 
     def _drop(self, fields: Iterable[str], error: Exception) -> bool:
         """Record a refusal; True when it is for good."""
-        why = FOR_GOOD.get(getattr(error, "value", 0))
-        if why is None:
-            return False
-        self._refuse(fields, f"{why}{' (MIG)' if self.gpu.mig else ''}")
-        return True
+        number = getattr(error, "value", 0)
+        self.lost = self.lost or number in LOST
+        why = FOR_GOOD.get(number) or LOST.get(number)
+        if why is not None:
+            self._refuse(fields, f"{why}{' (MIG)' if self.gpu.mig else ''}")
+        return number in FOR_GOOD
 
     def read(self, pids: Sequence[int]) -> Reading:
         now = time.monotonic()
@@ -245,6 +256,8 @@ class _Watch:
                     self.held.pop(name, None)
                 if self._drop(fields, error):
                     self.probes.remove(entry)
+        if self.lost:
+            self.held.clear()
         self.turn += 1
         return {f"{self.gpu.channel}.{name}": value for name, value in self.held.items()}
 
@@ -254,7 +267,7 @@ class _Watch:
             try:
                 found.update(probe(pids, time.monotonic()))
             except self.nvml.NVMLError as error:
-                if FOR_GOOD.get(getattr(error, "value", 0)):
+                if self._drop((), error):
                     self.fast.remove(probe)
         return {f"{self.gpu.channel}.{name}": value for name, value in found.items()}
 
@@ -349,9 +362,26 @@ class _Watch:
                 if self.foreign_pids_seen
                 else "the command was never listed on this GPU"
             )
+        self.free()
+
+    def free(self) -> None:
+        """Give up what it holds of the library."""
         if self.gpm is not None:
             self.gpm.close()
             self.fast_gpm.close()
+            self.gpm, self.fast = None, [self._power]
+
+    def again(self) -> _Watch:
+        """The same GPU, found by its UUID in a library that was initialised again."""
+        handle, parent = self.nvml.nvmlDeviceGetHandleByUUID(self.gpu.uuid), self.gpu.parent
+        if self.gpu.mig:
+            parent = self.nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)
+        for key in [key for key in self.missing if key.startswith(f"{self.gpu.channel}.")]:
+            del self.missing[key]
+        opened = _Watch(self.nvml, replace(self.gpu, handle=handle, parent=parent), self.missing)
+        opened.own_pids_seen = self.own_pids_seen
+        opened.foreign_pids_seen = self.foreign_pids_seen
+        return opened
 
 
 def field_number(value: Any) -> float:
@@ -372,9 +402,34 @@ class NvmlSampler:
         self.nvml, self.gpus = nvml, list(gpus)
         self.missing: dict[str, str] = {}
         self._watches = [_Watch(nvml, gpu, self.missing) for gpu in gpus]
+        self._pause_s, self._reopen_at = REOPEN_S, 0.0
 
     def read(self, pids: Sequence[int]) -> Reading:
-        return {key: value for watch in self._watches for key, value in watch.read(pids).items()}
+        found = {key: value for watch in self._watches for key, value in watch.read(pids).items()}
+        if not any(watch.lost for watch in self._watches):
+            self._pause_s = REOPEN_S
+        elif (now := time.monotonic()) >= self._reopen_at:
+            self._reopen_at, self._pause_s = (
+                now + self._pause_s,
+                min(2 * self._pause_s, REOPEN_MAX_S),
+            )
+            self._reopen()
+        return found
+
+    def _reopen(self) -> None:
+        """Initialise the library again and find every GPU in it; who else in this process holds it
+        is told that it is not initialised, and does the same."""
+        for watch in self._watches:
+            watch.free()
+            watch.lost = True
+        with contextlib.suppress(self.nvml.NVMLError):
+            for _ in range(MOST_HOLDERS):
+                self.nvml.nvmlShutdown()
+        for place, watch in enumerate(self._watches):
+            with contextlib.suppress(self.nvml.NVMLError):
+                if not place:
+                    self.nvml.nvmlInit()
+                self._watches[place] = watch.again()
 
     def read_fast(self, pids: Sequence[int]) -> Reading:
         return {k: v for watch in self._watches for k, v in watch.read_fast(pids).items()}

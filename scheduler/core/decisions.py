@@ -296,7 +296,6 @@ class Decision:
             the runs that should free enough of them soonest; not tried.
         need, free, limit: GPUs asked for, free, and in the virtual cluster.
         position: place in the queue, from 1.
-        expected_start: (early, late) seconds since the epoch; None = estimate unavailable.
         batch: samples per GPU and pass, and passes before each update, of an elastic job.
         evidence: further numbers behind the decision, by name (a marginal gain, a dual price).
     """
@@ -321,7 +320,6 @@ class Decision:
     free: int | None = None
     limit: int | None = None
     position: int | None = None
-    expected_start: tuple[float, float] | None = None
     batch: tuple[int, int] | None = None
     evidence: Evidence = ()
 

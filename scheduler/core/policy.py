@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from math import inf, isnan, nan
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 from features.job import Job, Profile
 from models.bundle import Bundle
 from scheduler.core.arrivals import ArrivalForecaster, BundleForecaster
+from scheduler.core.capabilities import Capabilities
 from scheduler.core.cluster import Cluster, ClusterSpec, Placement, Run
 from scheduler.core.decisions import Reason
+from scheduler.core.durations import DurationDistribution
 from scheduler.core.estimates import Estimator
 from scheduler.core.findings import Findings
 from scheduler.core.pairs import PairPredictor
@@ -65,6 +67,7 @@ class Predictors:
 
 NO_CLUSTER = ClusterSpec({})
 NO_PREDICTORS = Predictors()
+CAPABILITIES = frozenset(field.name for field in fields(Capabilities))
 
 
 class Policy:
@@ -82,40 +85,24 @@ class Policy:
     Attributes:
         Settings: the model of its settings.
         name: as given on the command line.
-        preemptive: may stop a running job.
-        oracle: reads the truth (`Turn.oracle`); a yardstick, not a contender.
-        twin: decides as another scheduler does, for nodes and jobs that stay as they are.
-        round_s: acts only at multiples of this many seconds; 0 = whenever something happens.
-        profiles: wants a profiling stage in front of the queues.
-        profiles_waiting: the stage profiles jobs that have to wait, not at every job first.
-        watches_runs: learns the profile of a job while it runs on GPUs of its own.
-        watch_s: after so many seconds of it where there is no profiling stage; None = never.
-        pace_s: `pair_speed_observed` is called after so many seconds together; None = never.
-        packs: may put two jobs on one GPU.
-        borrows: starts jobs on idle GPUs of other virtual clusters.
-        estimates: asks the estimator for durations.
-        places_cpus: starts jobs that ask for no GPU, too.
-        mixes_types: can place on a cluster with several types of GPU.
-        memory_margin_mib: of a GPU, which the members of a pair must leave free, MiB.
+        distribution: what it learned of how long jobs run beside their prediction; None: nothing.
+        capabilities: what it can do and wants, for those around it; an instance may state its own.
     """
 
     Settings: ClassVar[type[PolicySettings]] = PolicySettings
     name = ""
-    preemptive = False
-    oracle = False
-    twin = False
-    round_s = 0.0
-    profiles = False
-    profiles_waiting = False
-    watches_runs = False
-    watch_s: float | None = None
-    pace_s: float | None = None
-    packs = False
-    borrows = False
-    estimates = False
-    places_cpus = False
-    mixes_types = False
-    memory_margin_mib = 0.0
+    capabilities = Capabilities()
+    distribution: DurationDistribution | None = None
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        flags = sorted(CAPABILITIES & vars(cls).keys() - vars(Policy).keys())
+        if flags:
+            flag = flags[0]
+            raise TypeError(
+                f"{cls.__name__}.{flag}: nothing reads this attribute; write "
+                f"capabilities = Capabilities({flag}={vars(cls)[flag]!r})"
+            )
 
     def __init__(
         self,
@@ -132,7 +119,7 @@ class Policy:
         Raises PolicyViolation where the policy's key is no number.
         """
         queued.evidence = ()
-        if self.estimates:
+        if self.capabilities.estimates:
             estimate = estimator.enqueued(queued.job, now)
             queued.estimate_s, queued.score = estimate.seconds, estimate.score
         self.rank(queued, now)
@@ -242,6 +229,12 @@ class Policy:
         """This policy without what it keeps of waiting jobs that are not among `kept`; see
         `Core.among`. One that goes by its queues alone is as it was."""
         return self
+
+    @property
+    def twin(self) -> Any:
+        """What is asked by those who read the other scheduler's own output, where it decides as
+        that does (`Capabilities.twin`); None: it is no twin."""
+        return None
 
     def promise(self, queued: QueuedJob, now: float) -> Promise | None:
         """From when on GPUs are kept for a waiting job; None: nothing is promised."""

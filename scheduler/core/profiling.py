@@ -330,14 +330,14 @@ class WaitingStage(ProfilingStage):
             self._queue.clear()  # profiles come from runs that are watched alone
             return
         if len(self._queue) > self._sweep_above:  # those that started stay in it till they are met
-            self._queue = [entry for entry in self._queue if core.waits(entry[-1])]
+            self._queue = [entry for entry in self._queue if _waits(core, entry[-1])]
             self._sweep_above = 2 * len(self._queue) + 1000
         for at, entry in enumerate(self._queue):
             queued = entry[-1]
             if self.scaling is None and entry[0] > pool.free:  # the smallest come first
                 left += self._queue[at:]
                 break
-            if queued.profiled or not core.waits(queued):
+            if queued.profiled or not _waits(core, queued):
                 continue
             placement = pool.place(queued.job.gpus)
             if placement is None:
@@ -347,6 +347,12 @@ class WaitingStage(ProfilingStage):
             core.touch(queued.job.vc)  # whoever stood behind it may now be first
             core.profile(queued, placement, now)
         self._queue = left
+
+
+def _waits(core: Host, queued: QueuedJob) -> bool:
+    """Whether a job, seen waiting before, still does."""
+    job_id = queued.job.job_id
+    return core.jobs.get(job_id) is queued and job_id not in core.cluster.runs
 
 
 def _next_multiple(now: float, step: float) -> float:

@@ -95,7 +95,7 @@ class Queue:
     def __init__(self) -> None:
         self._jobs: list[QueuedJob] = []
         self.fresh: list[QueuedJob] = []  # joined since the last turn
-        self.resorted = False  # keys changed since the last `Core.rekeyed`
+        self.resorted = False  # keys changed since the last `Waiting.rekeyed`
 
     def __len__(self) -> int:
         return len(self._jobs)

@@ -6,15 +6,18 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Any, NoReturn, Protocol
 
+from features import pulse
+from scheduler.core.capabilities import Capabilities
 from scheduler.core.cluster import Cluster, Placement, Pool, Run
 from scheduler.core.decisions import Action, Evidence, Reason
+from scheduler.core.estimates import Estimator
 from scheduler.core.holders import NOBODY, Holding
 from scheduler.core.queue import Queue, QueuedJob
 from scheduler.core.rules import SHARING, PolicyViolation, may_share, start_fault
 
 
 class Oracle(Protocol):
-    """The truth, for policies that declare `oracle = True` (yardsticks only)."""
+    """The truth, for policies whose capabilities name it (`oracle`)."""
 
     def remaining_s(self, job_id: str, now: float) -> float:
         """Work left, seconds at exclusive speed."""
@@ -27,15 +30,8 @@ class Declared(Protocol):
     @property
     def name(self) -> str: ...
     @property
-    def preemptive(self) -> bool: ...
-    @property
-    def packs(self) -> bool: ...
-    @property
-    def borrows(self) -> bool: ...
-    @property
-    def places_cpus(self) -> bool: ...
-    @property
-    def memory_margin_mib(self) -> float: ...
+    def capabilities(self) -> Capabilities: ...
+    def reservation(self, vc: str) -> tuple[str, Placement] | None: ...
 
 
 class Host(Protocol):
@@ -48,21 +44,21 @@ class Host(Protocol):
     @property
     def queues(self) -> Mapping[str, Queue]: ...
     @property
+    def jobs(self) -> Mapping[str, QueuedJob]: ...
+    @property
+    def estimator(self) -> Estimator: ...
+    @property
     def oracle(self) -> Oracle | None: ...
     @property
     def profile_s(self) -> float: ...
 
     def runs_of(self, vc: str) -> list[Run]: ...
-    def known(self, job_id: str) -> QueuedJob: ...
-    def waits(self, queued: QueuedJob) -> bool: ...
     def touch(self, vc: str) -> None: ...
     def enqueue(self, queued: QueuedJob, now: float, reason: Reason) -> None: ...
     def started(self, run: Run, queued: QueuedJob) -> None: ...
     def stopped(self, run: Run, now: float) -> QueuedJob: ...
     def profile(self, queued: QueuedJob, placement: Placement, now: float) -> Run: ...
-    def reserved_for(self, vc: str) -> str | None: ...
     def held_by(self, vc: str, gpus: int, now: float) -> Holding: ...
-    def predict_anew(self, queued: QueuedJob, now: float, within: float) -> bool: ...
     def record(
         self, now: float, action: Action, reason: Reason, job_id: str, vc: str, **more: Any
     ) -> None: ...
@@ -105,7 +101,7 @@ class Turn:
         Where virtual clusters borrow, borrowed GPUs are never shared: an owner would wait longer.
         """
         found = self.cluster.open_to_partners(self.vc, gpus)
-        if not self._core.policy.borrows:
+        if not self._core.policy.capabilities.borrows:
             return found
         return [run for run in found if all(self.cluster.node_vc[n] == run.vc for n in run.nodes)]
 
@@ -116,7 +112,8 @@ class Turn:
         """
         cluster = self.cluster
         if run.vc != self.vc or (
-            self._core.policy.borrows and any(cluster.node_vc[node] != run.vc for node in run.nodes)
+            self._core.policy.capabilities.borrows
+            and any(cluster.node_vc[node] != run.vc for node in run.nodes)
         ):
             return Reason.GPUS_BUSY
         return may_share(
@@ -124,7 +121,7 @@ class Turn:
             queued,
             run,
             self.known(run),
-            memory_margin_mib=self._core.policy.memory_margin_mib,
+            memory_margin_mib=self._core.policy.capabilities.memory_margin_mib,
         )
 
     def is_held(self, run: Run) -> bool:
@@ -133,7 +130,7 @@ class Turn:
 
     def known(self, run: Run) -> QueuedJob:
         """What is known of the job of a run."""
-        return self._core.known(run.job.job_id)
+        return self._core.jobs[run.job.job_id]
 
     def start(
         self,
@@ -147,9 +144,9 @@ class Turn:
 
         Raises PolicyViolation, and nothing is started, where `rules.start_fault` finds one.
         """
-        own, job, policy = self.pool, queued.job, self._core.policy
+        own, job, can = self.pool, queued.job, self._core.policy.capabilities
         fault = start_fault(
-            self.cluster, own, job, placement, borrows=policy.borrows, cpus=policy.places_cpus
+            self.cluster, own, job, placement, borrows=can.borrows, cpus=can.places_cpus
         )
         if fault:
             self._refuse(f"start {_asked(queued)} on {_named(placement)}", fault)
@@ -196,7 +193,7 @@ class Turn:
         Raises PolicyViolation, and nothing is packed, where `may_share` says that it may not.
         """
         rule = self.may_share(queued, partner)
-        if rule is not None or not self._core.policy.packs:
+        if rule is not None or not self._core.policy.capabilities.packs:
             pair = f"pack {_asked(queued)} beside job {partner.job.job_id}"
             self._refuse(pair, SHARING[rule] if rule else "it has not declared that it packs")
         self._leaves_queue(queued, "pack")
@@ -227,7 +224,7 @@ class Turn:
 
         Raises PolicyViolation where the policy has not declared that it preempts.
         """
-        if not self._core.policy.preemptive:
+        if not self._core.policy.capabilities.preemptive:
             self._refuse(f"stop job {run.job.job_id}", "it has not declared that it preempts")
         queued = self._core.stopped(run, self.now)
         self.cluster.release(run.job.job_id)
@@ -256,7 +253,16 @@ class Turn:
         False, and the job stays as it is, where the answer is the old one or within this ratio of
         it. Otherwise why the job waits is recorded anew, with the new prediction.
         """
-        return self._core.predict_anew(queued, self.now, within)
+        estimator, now = self._core.estimator, self.now
+        assert queued.estimate_s is not None
+        estimator.changed(queued.job, now)
+        answer_s = estimator.estimate(queued.job, now).seconds
+        if 1 / within < (1 + answer_s) / (1 + queued.estimate_s) < within:
+            return False
+        estimate = estimator.enqueued(queued.job, now)
+        queued.estimate_s, queued.score = estimate.seconds, estimate.score
+        queued.reason = None
+        return True
 
     def wait(
         self,
@@ -267,6 +273,7 @@ class Turn:
         evidence: Evidence = (),
     ) -> None:
         """Say why a job waits. Recorded only when the reason changes."""
+        pulse.beat()
         if queued.reason is reason:
             return
         queued.reason = reason
@@ -293,8 +300,8 @@ class Turn:
         if reason in (Reason.BEHIND_HIGHER_PRIORITY, Reason.NEXT_ROUND):
             return Holding((self.queue[position - 2].job.job_id,)) if position > 1 else NOBODY
         if reason is Reason.RESERVED_FOR_STARVING_JOB:
-            kept_for = self._core.reserved_for(self.vc)
-            return Holding((kept_for,)) if kept_for else NOBODY
+            kept = self._core.policy.reservation(self.vc)
+            return Holding((kept[0],)) if kept is not None else NOBODY
         return self._core.held_by(self.vc, queued.job.gpus, self.now)
 
     def capacity_reason(self, queued: QueuedJob) -> Reason:
@@ -324,38 +331,25 @@ class Turn:
         reason: Reason,
         queued: QueuedJob,
         *,
-        nodes: tuple[int, ...] = (),
-        gpus: tuple[int, ...] = (),
-        partner: str | None = None,
-        tree_path: tuple[str, ...] = (),
-        speeds: tuple[float, float] | None = None,
-        blocker: str | None = None,
-        held_by: tuple[str, ...] = (),
-        position: int | None = None,
         vc: str | None = None,
         evidence: Evidence = (),
+        **more: Any,
     ) -> None:
+        """Record a decision about a job; `more` are further fields of `Decision`."""
         self._core.record(
             self.now,
             action,
             reason,
             queued.job.job_id,
             vc or self.vc,
-            nodes=nodes,
-            gpus=gpus,
-            partner=partner,
             priority=queued.key,
             estimate_s=queued.estimate_s,
             score=queued.score,
-            tree_path=tree_path,
-            speeds=speeds,
-            blocker=blocker,
-            held_by=held_by,
             need=queued.job.gpus,
             free=self.pool.free,
             limit=self.pool.gpus,
-            position=position,
             evidence=(*queued.evidence, *evidence),
+            **more,
         )
 
 

@@ -16,11 +16,12 @@ from scheduler.core.findings import Findings, Partner
 from scheduler.core.plural import are, count
 from scheduler.core.policy import OrderTerms, Promise
 from scheduler.core.queue import QueuedJob
+from scheduler.explain.answer import InTheWay, OrderTerm, WaitAnalysis
 from scheduler.explain.way import Holder, Kind, Way, in_the_way, starts_without
 from scheduler.explain.whatif.forecasts import Futures
 from scheduler.explain.words import duration, listed, roughly, sentence_of, signed
 
-__all__ = ["Answer", "Kept", "answer", "compared", "in_the_way", "starts_without", "told"]
+__all__ = ["Answer", "Kept", "analysis", "answer", "compared", "in_the_way", "starts_without"]
 
 SHOWN = 2  # jobs that are named in a sentence
 LISTED = 100  # holders that are listed beside the words
@@ -80,7 +81,7 @@ class Answer:
 def answer(futures: Futures, job_id: str) -> Answer:
     """Explain a job that waits. LookupError when it does not."""
     core, now = futures.core, futures.now
-    queued = core.known(job_id)
+    queued = core.jobs[job_id]
     run = core.cluster.runs.get(job_id)
     if run is not None:
         raise LookupError(f"job {job_id} has its GPUs" + (", to be profiled" * run.profiling))
@@ -91,7 +92,7 @@ def answer(futures: Futures, job_id: str) -> Answer:
     reason = queued.reason or Reason.NOT_YET_EVALUATED
     profiling = reason is Reason.AWAITING_PROFILE
     pool = core.cluster.profiling if profiling else core.cluster.pools[vc]
-    limit = core.capacity(vc) if reason is Reason.VC_TOO_SMALL else pool.gpus
+    limit = core.nodes.capacity[vc] if reason is Reason.VC_TOO_SMALL else pool.gpus
     stands = Decision(
         0, now, Action.WAIT, reason, job_id, vc,
         need=queued.job.gpus, free=pool.free, limit=limit, position=position,
@@ -149,10 +150,10 @@ def _kept(futures: Futures, queued: QueuedJob) -> Kept | None:
     return Kept(own, gpus, free, max(ends) if ends else None, len(ends))
 
 
-# --- in words, and as plain values ---------------------------------------------------------------
+# --- in words, and as it is read ---------------------------------------------------------------
 
 
-def told(
+def analysis(
     found: Answer,
     owner: str,
     futures: Futures,
@@ -160,8 +161,8 @@ def told(
     names: bool = False,
     closed: Mapping[int, str] = MappingProxyType({}),
     most: int | None = LISTED,
-) -> dict[str, Any]:
-    """The answer as plain values for the owner of the job; others' jobs are not named.
+) -> WaitAnalysis:
+    """The answer for the owner of the job; others' jobs are not named.
 
     Args:
         names: name the jobs of others too (operators).
@@ -170,48 +171,49 @@ def told(
     """
 
     def shown(holder: Holder) -> str:
-        mine = futures.core.known(holder.job_id).job.user == owner
+        mine = futures.core.jobs[holder.job_id].job.user == owner
         return holder.job_id if mine or names else ""
 
-    def plain(holder: Holder) -> dict[str, Any]:
-        return {
-            "kind": holder.kind.value,
-            "job": shown(holder) if holder.job_id else "",
-            "node": holder.node,
-            "closed": "" if holder.node is None else closed.get(holder.node, ""),
-            "ran_s": holder.ran_s,
-            "past_s": holder.past_s or None,
-            "ends_in_s": holder.ends_in_s,
-        }
+    def plain(holder: Holder) -> InTheWay:
+        return InTheWay(
+            holder.kind.value,
+            shown(holder) if holder.job_id else "",
+            holder.node,
+            "" if holder.node is None else closed.get(holder.node, ""),
+            holder.ran_s,
+            holder.past_s or None,
+            holder.ends_in_s,
+        )
 
-    holders = [plain(holder) for holder in found.way.holders]
-    return {
-        "at": found.at,
-        "reason": found.reason.value,
-        "dominant": found.text,
-        "need": found.need,
-        "free": found.free,
-        "limit": found.limit,
-        "holders": holders[:most],
-        "in_all": len(holders),
-        "either": [plain(holder) for holder in found.way.alternatives][:most],
-        "alternatives": len(found.way.alternatives),
-        "instead": [[plain(holder) for holder in runs] for runs in found.way.instead][:most],
-        "still": "" if found.way.still is None else _STILL.get(found.way.still, _UNSAID),
-        "in_the_way": way_words(found, holders),
-        "otherwise": otherwise_words(found),
-        "position": found.position,
-        "waiting": found.waiting,
-        "order": [{"what": what, "seconds": seconds} for what, seconds in found.order],
-        "place": place_words(found),
-        "bound_s": found.promise.left_s if found.promise else None,
-        "promise": promise_words(found),
-        "sharing": sharing_words(found.findings.partner),
-        "not_examined": [*found.way.not_examined, *found.findings.not_examined],
-    }
+    way = found.way
+    holders = tuple(map(plain, way.holders))
+    return WaitAnalysis(
+        at=found.at,
+        reason=found.reason.value,
+        dominant=found.text,
+        need=found.need,
+        free=found.free,
+        limit=found.limit,
+        holders=holders[:most],
+        in_all=len(holders),
+        either=tuple(map(plain, way.alternatives))[:most],
+        alternatives=len(way.alternatives),
+        instead=tuple(tuple(map(plain, runs)) for runs in way.instead)[:most],
+        still="" if way.still is None else _STILL.get(way.still, _UNSAID),
+        in_the_way=way_words(found, holders),
+        otherwise=otherwise_words(found),
+        position=found.position,
+        waiting=found.waiting,
+        order=tuple(OrderTerm(what, seconds) for what, seconds in found.order),
+        place=place_words(found),
+        bound_s=found.promise.left_s if found.promise else None,
+        promise=promise_words(found),
+        sharing=sharing_words(found.findings.partner),
+        not_examined=(*way.not_examined, *found.findings.not_examined),
+    )
 
 
-def way_words(found: Answer, holders: list[dict[str, Any]]) -> str:
+def way_words(found: Answer, holders: Sequence[InTheWay]) -> str:
     """What is in the way, in a few sentences."""
     if found.reason is Reason.VC_TOO_SMALL:
         return f"It {found.text}."
@@ -247,47 +249,52 @@ def _some(sets: Sequence[Sequence[Holder]]) -> str:
     return count(many, "other") if few == many else f"{few}-{many} others"
 
 
-def _group(kind: Kind, holders: list[dict[str, Any]]) -> str:
+def _group(kind: Kind, holders: Sequence[InTheWay]) -> str:
     """Things of one kind: "2 running jobs of others, ..."."""
-    mine = [h for h in holders if h["kind"] == kind]
+    mine = [h for h in holders if h.kind == kind]
     if not mine:
         return ""
     if kind is Kind.NODE:
-        nodes = [h["closed"] or f"node {h['node']}, which is closed" for h in mine]
+        nodes = [node_words(h) for h in mine]
         return listed(nodes) if len(nodes) <= SHOWN else f"{len(nodes)} closed nodes"
-    text = _who(_WHAT[kind], mine)
+    text = _who(WHAT[kind], mine)
     if kind is Kind.RUN:
         text += f" ({_end(mine)})"
     return text
 
 
-def _who(what: str, mine: list[dict[str, Any]]) -> str:
+def node_words(one: InTheWay) -> str:
+    """A closed node in the way."""
+    return one.closed or f"node {one.node}, which is closed"
+
+
+def _who(what: str, mine: Sequence[InTheWay]) -> str:
     """Jobs by name where they are few and may be named, else how many."""
-    named = [h["job"] for h in mine if h["job"]]
+    named = [h.job for h in mine if h.job]
     hidden = len(mine) - len(named)
     if not named:
         return count(hidden, f"{what} of others")
     whats = count(len(named), what).split(" ", 1)[1]
     who = f"{whats} {listed(named)}"
-    if len(named) > SHOWN and mine[0]["kind"] == Kind.AHEAD:
+    if len(named) > SHOWN and mine[0].kind == Kind.AHEAD:
         return count(len(mine), what)
     if len(named) > SHOWN:
         who = f"{len(named):,} {whats}" + " of yours" * bool(hidden)
     return who + f" and {hidden:,} of others" * bool(hidden)
 
 
-_WHAT = {
+WHAT = {
     Kind.RUN: "running job",
     Kind.AHEAD: "waiting job",
     Kind.KEPT: "job that GPUs are kept for",
 }
 
 
-def _end(runs: list[dict[str, Any]]) -> str:
+def _end(runs: Sequence[InTheWay]) -> str:
     """When the last of some runs should end, and whether it has outlived its prediction."""
-    last = max(runs, key=lambda run: float(run["ends_in_s"]))
-    text = f"{'the last ' * (len(runs) > 1)}should end in {roughly(last['ends_in_s'])}"
-    if last["past_s"]:
+    last = max(runs, key=lambda run: run.ends_in_s or 0.0)
+    text = f"{'the last ' * (len(runs) > 1)}should end in {roughly(last.ends_in_s or 0.0)}"
+    if last.past_s:
         text += ", late"
     return text
 
@@ -377,7 +384,7 @@ def compared(
         other: as it stands, or stood when it was given its GPUs.
         started: why it could start, in words; "" while it waits.
     """
-    queued = core.known(job_id)
+    queued = core.jobs[job_id]
     mine, theirs = (dict(core.policy.order_terms(q, now)) for q in (queued, other))
     rows = [
         {"what": what, "this": mine.get(what), "other": theirs.get(what)}

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from scheduler.core.decisions import Score
 from scheduler.core.durations import DurationDistribution
 from scheduler.core.plural import count
 from scheduler.explain import thoughts
+from scheduler.explain.answer import Odds, OddsReason
 from scheduler.explain.terms import TOLERANCE, gap_of, seconds_of
 from scheduler.explain.words import duration, listed, percent
 
@@ -28,8 +28,8 @@ def odds(
     limit_s: float | None,
     score: Score | None,
     names: Sequence[str],
-) -> dict[str, Any] | None:
-    """The odds, as plain values; None where the job may not run for the shortest of the times.
+) -> Odds | None:
+    """The odds; None where the job may not run for the shortest of the times.
 
     Args:
         predicted_s: duration that is believed of the job; limit_s: its time limit.
@@ -41,7 +41,7 @@ def odds(
         return None
     over_s = min(times, key=lambda at: abs(believed.exceeds(predicted_s, at) - 0.5))
     share = believed.exceeds(predicted_s, over_s)
-    starts, reasons = share, []
+    starts, reasons = share, list[OddsReason]()
     if score is not None and _explains(score, predicted_s, names):
         total = score.intercept
         starts = before = believed.exceeds(seconds_of(total), over_s)
@@ -49,10 +49,9 @@ def odds(
         for last, one in enumerate(found, 1 - len(found)):
             total += one.contribution
             after = share if last == 0 else believed.exceeds(seconds_of(total), over_s)
-            reasons.append({"text": one.text, "points": 100 * (after - before)})
+            reasons.append(OddsReason(one.text, 100 * (after - before)))
             before = after
-    told = {"over_s": over_s, "share": share, "starts": starts, "reasons": reasons}
-    return told | {"text": _words(over_s, share, starts, reasons)}
+    return Odds(over_s, share, starts, tuple(reasons), _words(over_s, share, starts, reasons))
 
 
 def _explains(score: Score, predicted_s: float, names: Sequence[str]) -> bool:
@@ -61,15 +60,15 @@ def _explains(score: Score, predicted_s: float, names: Sequence[str]) -> bool:
     return known and math.isclose(seconds_of(score.value), predicted_s, abs_tol=1e-6)
 
 
-def _words(over_s: float, share: float, starts: float, reasons: Sequence[dict[str, Any]]) -> str:
+def _words(over_s: float, share: float, starts: float, reasons: Sequence[OddsReason]) -> str:
     """ "35 % over 1 h: every job starts at 20 %; 12 points more for how long ..."."""
     head = f"{percent(share)} over {duration(over_s)}"
-    shown = [one for one in reasons if round(one["points"])]
+    shown = [one for one in reasons if round(one.points)]
     if not shown:
         return f"{head}."
-    shown.sort(key=lambda one: -abs(one["points"]))
-    said = [f"{_points(one['points'])} for {one['text']}" for one in shown[: thoughts.SHOWN]]
-    rest = 100 * (share - starts) - sum(one["points"] for one in shown[: thoughts.SHOWN])
+    shown.sort(key=lambda one: -abs(one.points))
+    said = [f"{_points(one.points)} for {one.text}" for one in shown[: thoughts.SHOWN]]
+    rest = 100 * (share - starts) - sum(one.points for one in shown[: thoughts.SHOWN])
     if round(rest):
         said.append(f"{_points(rest)} for all else")
     return f"{head}: every job starts at {percent(starts)}; {listed(said)}."

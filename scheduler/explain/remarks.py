@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from scheduler.core.decisions import Action, Decision
 from scheduler.core.plural import count
 from scheduler.explain.life import Event
-from scheduler.explain.words import duration, moment, number, percent, signed
+from scheduler.explain.words import duration, number, percent, signed
 
 
 def remarks(events: Sequence[Event], *, codes: bool = False) -> Iterator[tuple[Event, list[str]]]:
@@ -32,9 +32,6 @@ def remarks(events: Sequence[Event], *, codes: bool = False) -> Iterator[tuple[E
             ordered.append(spread)
         said_before = spread
         said.append(", ".join(ordered))
-        if d.expected_start is not None:
-            early, late = d.expected_start
-            said.append(f"expected to start between {moment(early)} and {moment(late)}")
         if codes:
             said.append(recorded(d))
         if event.next_step:

@@ -311,8 +311,6 @@ def _limits(
         )
     if any(d.reason is Reason.BEHIND_HIGHER_PRIORITY for d in decisions):
         said.append("While behind another job, placements for this one were not examined.")
-    if not any(d.expected_start for d in decisions):
-        said.append("Start forecast: estimate unavailable, this run made none.")
     if job.estimate_s is not None and not scores:
         said.append("The estimate came without terms (given or known beforehand).")
     if any(not s.terms_known for s in scores):

@@ -98,7 +98,7 @@ def _decided_without(core: Core, gone: Iterable[Item], now: float) -> list[Decis
     """What a copy decides at once when some leave."""
     for item in gone:
         if isinstance(item, int):
-            core.set_node(item, True)
+            core.nodes.set_open(item, True)
         else:
             core.withdrawn(item, now)
     return core.decide(now)
@@ -121,7 +121,7 @@ class _Search:
     def __init__(self, futures: Futures, job_id: str):
         self.futures, self.job_id = futures, job_id
         self.core = futures.core
-        self.queued = self.core.known(job_id)
+        self.queued = self.core.jobs[job_id]
         self.until = process_time() + BUDGET_S
         self.waiting = _ahead(self.core, self.queued)
         self.crowd = self.waiting if len(self.waiting) > LINE else []
@@ -136,8 +136,8 @@ class _Search:
         """The core with whom it has to do with."""
         core, line = self.core, [] if self.crowd else self.waiting
         kept = {*core.cluster.runs, *line, self.job_id}
-        if len(core.jobs()) <= SMALL:
-            kept.update(core.jobs())
+        if len(core.jobs) <= SMALL:
+            kept.update(core.jobs)
             kept.difference_update(self.crowd)
         return CoreCopy(core.among(kept), self.futures.now)
 
@@ -341,7 +341,7 @@ class _Search:
             return Holder(Kind.KEPT if kept else Kind.AHEAD, item)
         now = self.futures.now
         ends_in = max(0.0, self.futures.ends_at(run) - now)
-        expected = self.core.known(item).estimate_s
+        expected = self.core.jobs[item].estimate_s
         return Holder(Kind.RUN, item, None, now - run.start_time, expected, ends_in)
 
 
@@ -363,14 +363,14 @@ def _pools(core: Core, queued: QueuedJob) -> list[Pool]:
     if queued.reason is Reason.AWAITING_PROFILE:
         return [core.cluster.profiling]
     pools = core.cluster.pools
-    return list(pools.values()) if core.policy.borrows else [pools[queued.job.vc]]
+    return list(pools.values()) if core.policy.capabilities.borrows else [pools[queued.job.vc]]
 
 
 def _runs(futures: Futures, queued: QueuedJob) -> list[Run]:
     """Runs that may hold its GPUs, those expected to end first in front."""
     core = futures.core
     profiling = queued.reason is Reason.AWAITING_PROFILE
-    vc = None if core.policy.borrows or profiling else queued.job.vc
+    vc = None if core.policy.capabilities.borrows or profiling else queued.job.vc
     runs = [
         run
         for run in core.cluster.runs.values()

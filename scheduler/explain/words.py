@@ -261,5 +261,3 @@ def starts(start_p50: float | None, start_p90: float | None, why_not: str, now: 
 
 CRUDE = "crude estimate"
 NEVER = "it cannot start: its virtual cluster has too few GPUs"
-SAYS = "Slurm says "  # begins what is told of a job that a followed Slurm has waiting
-STARTED = "Slurm started it"  # and of one that it started

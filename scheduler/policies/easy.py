@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from features.job import Job
+from scheduler.core.capabilities import Capabilities
 from scheduler.core.cluster import ClusterSpec, Placement, Run
 from scheduler.core.decisions import Reason
 from scheduler.core.policy import NO_CLUSTER, NO_PREDICTORS, Policy, Predictors
@@ -44,6 +45,7 @@ class Easy(Policy):
 
     Settings = EasySettings
     name = "easy"
+    capabilities = Capabilities(keeps_priorities=True, by_limits=True)
 
     def __init__(
         self,

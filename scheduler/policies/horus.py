@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from features.job import Job, Profile
 from features.names import normalise
+from scheduler.core.capabilities import Capabilities
 from scheduler.core.cluster import ClusterSpec, Run
 from scheduler.core.decisions import PairPrediction, Reason
 from scheduler.core.findings import Partner
@@ -77,9 +78,7 @@ class Horus(Policy):
 
     Settings = HorusSettings
     name = "horus"
-    packs = True
-    watches_runs = True
-    watch_s = 200.0
+    capabilities = Capabilities(packs=True, own_pairs=True, watches_runs=True, watch_s=200.0)
 
     def __init__(
         self,
@@ -90,8 +89,8 @@ class Horus(Policy):
     ):
         self.settings = settings or HorusSettings()
         self.limit_pct = self.settings.limit_pct
-        self.memory_margin_mib = self.settings.sharing.memory_margin_mib
         sharing = self.settings.sharing
+        self.capabilities = replace(self.capabilities, memory_margin_mib=sharing.memory_margin_mib)
         self.max_gpus = 0 if sharing.mode == "exclusive" else sharing.max_gpus
         self.belief = UtilisationBelief()
         self._watched: set[str] = set()

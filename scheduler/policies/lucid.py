@@ -6,10 +6,12 @@ Known defects of its artifact are not copied; those its published figures need a
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from math import floor
 
 from models.bundle import Bundle
 from scheduler.core.arrivals import BIN_S, ArrivalForecaster, BundleForecaster
+from scheduler.core.capabilities import Capabilities
 from scheduler.core.cluster import GPU_SHARING_CAPACITY, ClusterSpec, Run
 from scheduler.core.decisions import PairPrediction, Reason
 from scheduler.core.estimates import Estimator
@@ -45,9 +47,7 @@ class Lucid(Policy):
 
     Settings = LucidSettings
     name = "lucid"
-    profiles = True
-    packs = True
-    estimates = True
+    capabilities = Capabilities(profiles=True, packs=True, estimates=True)
 
     def __init__(
         self,
@@ -65,7 +65,9 @@ class Lucid(Policy):
             self.forecast = predictors.arrivals()
         self.sharing_limit = self.settings.sharing_limit
         self.priority_factor = self.settings.priority_factor
-        self.memory_margin_mib = self.settings.sharing.memory_margin_mib
+        self.capabilities = replace(
+            self.capabilities, memory_margin_mib=chosen.sharing.memory_margin_mib
+        )
         self.max_gpus = self.settings.sharing.max_gpus
         self.first_partner = quirks.first_partner  # the oldest acceptable one, not the best
         self._quiet: set[str] = set()  # virtual clusters in which nobody was packed of late

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from scheduler.core.capabilities import Capabilities
 from scheduler.core.cluster import ClusterSpec
 from scheduler.core.policy import NO_CLUSTER, NO_PREDICTORS, Policy, Predictors, in_order
 from scheduler.core.queue import QueuedJob
@@ -18,7 +19,7 @@ class Qssf(Policy):
     """
 
     name = "qssf"
-    estimates = True
+    capabilities = Capabilities(estimates=True)
 
     def __init__(
         self,

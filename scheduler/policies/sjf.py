@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from scheduler.core.capabilities import Capabilities
 from scheduler.core.policy import Policy
 from scheduler.core.queue import QueuedJob
 
@@ -10,8 +11,7 @@ class Sjf(Policy):
     """Smallest duration first, with head-of-line blocking. Give it an oracle estimator."""
 
     name = "sjf"
-    oracle = True
-    estimates = True
+    capabilities = Capabilities(oracle=True, estimates=True)
 
     def key(self, queued: QueuedJob, now: float) -> float:
         assert queued.estimate_s is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from heapq import merge
 
+from scheduler.core.capabilities import Capabilities
 from scheduler.core.cluster import ClusterSpec, Run
 from scheduler.core.policy import (
     NO_CLUSTER,
@@ -29,9 +30,7 @@ class Srtf(Policy):
     """
 
     name = "srtf"
-    preemptive = True
-    oracle = True
-    estimates = True
+    capabilities = Capabilities(preemptive=True, oracle=True, estimates=True)
 
     def __init__(
         self,

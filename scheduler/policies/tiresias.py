@@ -13,6 +13,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from scheduler.core.capabilities import Capabilities
 from scheduler.core.cluster import ClusterSpec, Run
 from scheduler.core.decisions import Reason
 from scheduler.core.policy import NO_CLUSTER, NO_PREDICTORS, Policy, Predictors, by_quota
@@ -38,7 +39,7 @@ class Tiresias(Policy):
 
     Settings = TiresiasSettings
     name = "tiresias"
-    preemptive = True
+    capabilities = Capabilities(preemptive=True)
 
     def __init__(
         self,

@@ -15,6 +15,7 @@ from scheduler.backends.slurm.client import (
 from scheduler.backends.slurm.parse import ParseError
 from scheduler.backends.slurm.shape import Shape
 from scheduler.core.cluster import ClusterSpec
+from scheduler.policies import policy_named
 from scheduler.service.log.header import LogHeader
 from scheduler.service.settings import Settings, SettingsError
 
@@ -41,7 +42,8 @@ def notes(settings: Settings, policy: str) -> list[str]:
     """What an administrator is to know of a followed Slurm, a line each: of its release, and, where
     the policy `slurm` answers, what of its QOS and associations that leaves out."""
     slurm = slurm_of(settings)
-    return _of_release(slurm) + (_left_out(slurm, settings) if policy == "slurm" else [])
+    twin = policy_named(policy).capabilities.twin
+    return _of_release(slurm) + (_left_out(slurm, settings) if twin else [])
 
 
 def _of_release(slurm: Slurm) -> list[str]:
@@ -65,10 +67,12 @@ def _left_out(slurm: Slurm, settings: Settings) -> list[str]:
     try:
         jobs = Table(slurm).jobs()
         mine = [job for job in jobs if not parts or parts & set(job.partition.split(","))]
-        left_out = unmodelled(read_site(slurm, slurm.nodes()), mine)
+        site = read_site(slurm, slurm.nodes())
+        left_out = unmodelled(site, mine)
     except (SlurmDown, SlurmError, ParseError) as error:
         return [f"What the policy slurm leaves out of QOS and associations is not known: {error}"]
-    return [unmodelled_words(*one) for one in left_out.items()]
+    unread = [f"Not read, and left out by the policy slurm: {fault}." for fault in site.faults]
+    return [unmodelled_words(*one) for one in left_out.items()] + unread
 
 
 def open_backend(

@@ -42,8 +42,8 @@ class ServiceError(ValueError):
         self.kind = kind
 
 
-class Client:
-    """Talks to one service.
+class Connection:
+    """Sends requests to one service, again where that is safe, and reads the answers.
 
     Args:
         server: its address; by default $PELLUCID_SERVER, or this machine.
@@ -85,6 +85,58 @@ class Client:
     def close(self) -> None:
         self._http.close()
 
+    def _pages(self, path: str, limit: int | None, query: Mapping[str, Any]) -> Iterator[Json]:
+        asked = {name: value for name, value in query.items() if value is not None}
+        left = limit
+        while left is None or left > 0:
+            size = 100 if left is None else min(left, 100)
+            page = self._json("GET", path, params={**asked, "limit": size})
+            yield from page["items"]
+            left = None if left is None else left - len(page["items"])
+            if page["next"] is None:
+                return
+            asked["after"] = page["next"]
+
+    def _json(self, method: str, path: str, **request: Any) -> Json:
+        headers = {**self._headers, **request.pop("headers", {})}
+        repeatable = method in ("GET", "PUT") or "Idempotency-Key" in headers
+        pause_s = FIRST_PAUSE_S
+        for attempt in range(1, ATTEMPTS + 1):
+            last = attempt == ATTEMPTS or not repeatable
+            try:
+                answer = self._http.request(method, PREFIX + path, headers=headers, **request)
+            except UnicodeError as error:
+                raise ServiceError(f"what is asked for cannot be sent: {error}") from None
+            except TransportError as error:
+                if last:
+                    raise ServiceError(f"{self.server}: {_reason(error)}") from None
+            else:
+                if answer.status_code not in (429, 503) or last:
+                    return self._read(answer)
+                pause_s = float(answer.headers.get("retry-after", pause_s))
+            time.sleep(min(pause_s, LONGEST_PAUSE_S))
+            pause_s *= 2
+        raise AssertionError("the last attempt returns or raises")
+
+    def _read(self, answer: Answering) -> Json:
+        try:
+            body = plain_all(answer.json())
+        except ValueError:
+            raise ServiceError(
+                f"{self.server} answers {answer.status_code}, not in JSON: is it Pellucid?",
+                answer.status_code,
+            ) from None
+        if 200 <= answer.status_code < 300:
+            return cast(Json, body)
+        problem = body if isinstance(body, dict) else {}
+        detail = problem.get("detail") or f"{self.server} answers {answer.status_code}"
+        kind = str(problem.get("type", "")).rpartition(":")[2]
+        raise ServiceError(str(detail), answer.status_code, kind)
+
+
+class Client(Connection):
+    """Talks to one service: a method for each thing that can be asked of it."""
+
     # --- jobs -------------------------------------------------------------------------------
 
     def submit(self, command: Sequence[str], *, key: str | None = None, **asked: Any) -> Json:
@@ -120,8 +172,8 @@ class Client:
             yield self._json("POST", "/jobs/cancel", json=body, params={"preview": preview})
 
     def change(self, job_id: str, *, preview: bool = False, **to: Any) -> Json:
-        """Let a waiting job ask for something else, and keep its place: gpus, time_limit_s, share,
-        profile, vc, gpu_type."""
+        """Let a waiting job ask for something else, and keep its place; further fields are those of
+        the API's ChangeRequest (gpus, time_limit_s, ...)."""
         return self._json("PATCH", _path(job_id), json=to, params={"preview": preview})
 
     def hold(self, job_id: str, *, preview: bool = False) -> Json:
@@ -169,8 +221,7 @@ class Client:
         return self._json("GET", _path(job_id, "forecast"))
 
     def what_if(self, job_id: str, **changes: Any) -> Json:
-        """The forecast if the job were different: gpus, first, priority, share, profile, vc,
-        gpu_type, time_limit_s."""
+        """The forecast if the job were different; fields of the API's WhatIfRequest (gpus, ...)."""
         return self._json("POST", _path(job_id, "whatif"), json=changes)
 
     def eta(self, options: Sequence[str], user: str | None = None) -> Json:
@@ -232,56 +283,6 @@ class Client:
 
     def whoami(self) -> Json:
         return self._json("GET", "/whoami")
-
-    # --- requests ---------------------------------------------------------------------------
-
-    def _pages(self, path: str, limit: int | None, query: Mapping[str, Any]) -> Iterator[Json]:
-        asked = {name: value for name, value in query.items() if value is not None}
-        left = limit
-        while left is None or left > 0:
-            size = 100 if left is None else min(left, 100)
-            page = self._json("GET", path, params={**asked, "limit": size})
-            yield from page["items"]
-            left = None if left is None else left - len(page["items"])
-            if page["next"] is None:
-                return
-            asked["after"] = page["next"]
-
-    def _json(self, method: str, path: str, **request: Any) -> Json:
-        headers = {**self._headers, **request.pop("headers", {})}
-        repeatable = method in ("GET", "PUT") or "Idempotency-Key" in headers
-        pause_s = FIRST_PAUSE_S
-        for attempt in range(1, ATTEMPTS + 1):
-            last = attempt == ATTEMPTS or not repeatable
-            try:
-                answer = self._http.request(method, PREFIX + path, headers=headers, **request)
-            except UnicodeError as error:
-                raise ServiceError(f"what is asked for cannot be sent: {error}") from None
-            except TransportError as error:
-                if last:
-                    raise ServiceError(f"{self.server}: {_reason(error)}") from None
-            else:
-                if answer.status_code not in (429, 503) or last:
-                    return self._read(answer)
-                pause_s = float(answer.headers.get("retry-after", pause_s))
-            time.sleep(min(pause_s, LONGEST_PAUSE_S))
-            pause_s *= 2
-        raise AssertionError("the last attempt returns or raises")
-
-    def _read(self, answer: Answering) -> Json:
-        try:
-            body = plain_all(answer.json())
-        except ValueError:
-            raise ServiceError(
-                f"{self.server} answers {answer.status_code}, not in JSON: is it Pellucid?",
-                answer.status_code,
-            ) from None
-        if 200 <= answer.status_code < 300:
-            return cast(Json, body)
-        problem = body if isinstance(body, dict) else {}
-        detail = problem.get("detail") or f"{self.server} answers {answer.status_code}"
-        kind = str(problem.get("type", "")).rpartition(":")[2]
-        raise ServiceError(str(detail), answer.status_code, kind)
 
 
 def _node(node: str) -> str:

@@ -11,6 +11,7 @@ import json
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from ctypes import Structure, c_double, c_uint64
 from dataclasses import dataclass, field
 from multiprocessing.sharedctypes import RawValue
 from threading import Lock
@@ -53,25 +54,34 @@ def _shared() -> Any:
     return RawValue("Q")
 
 
+class Beat(Structure):
+    """When a process was heard of last, on the monotonic clock, and how often; in shared memory."""
+
+    _fields_ = (("at", c_double), ("count", c_uint64))
+
+
 @dataclass(frozen=True)
 class Counts:
     """What happened since the service was started: numbers in memory that its processes share.
 
     Attributes:
         deaths: by name of the process, how often it ended by itself, or was ended as it hung.
-        beats: by name, when it was heard of last, on the monotonic clock.
+        hangs: of those, how often as it hung.
+        beats: by name, a `Beat`.
         connections_closed: that sent no whole request in time, or were too many.
     """
 
     deaths: Mapping[str, Any] = field(default_factory=dict)
+    hangs: Mapping[str, Any] = field(default_factory=dict)
     beats: Mapping[str, Any] = field(default_factory=dict)
     connections_closed: Any = field(default_factory=_shared)
 
     @classmethod
     def of(cls, processes: Iterable[str]) -> Counts:
         names = list(processes)
-        beats = {name: RawValue("d") for name in names}
-        return cls({name: _shared() for name in names}, beats)
+        beats = {name: RawValue(Beat) for name in names}
+        deaths, hangs = ({name: _shared() for name in names} for _ in range(2))
+        return cls(deaths, hangs, beats)
 
 
 class Metrics(Collector):

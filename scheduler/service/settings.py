@@ -7,6 +7,7 @@ file. Every process of the service is given the same settings.
 from __future__ import annotations
 
 import os
+from datetime import date
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -72,6 +73,8 @@ class Settings(BaseSettings):
             at once and so many a day; 0 = any number.
         keep_days: idempotency keys, and tokens that hold no more, are forgotten after this.
         archive_days: what events and decisions say is compressed when they are older; 0 = never.
+        accept_clock: a time of day that other clocks do not bear out is believed at the start up to
+            this day (UTC), 2026-11-24; None: the start is refused.
         log_level: of what is logged on standard error.
     """
 
@@ -108,6 +111,7 @@ class Settings(BaseSettings):
     max_changes_per_day: int = Field(200_000, ge=0)
     keep_days: float = Field(30.0, gt=0, le=36_500)
     archive_days: float = Field(7.0, ge=0, le=36_500)
+    accept_clock: date | None = None
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     @field_validator("auth", mode="before")
@@ -118,13 +122,13 @@ class Settings(BaseSettings):
 
     @field_validator("backend")
     @classmethod
-    def _known_backend(cls, name: str) -> str:
-        if name in ("simulated", "local", "slurm"):
-            return name
-        if ":" not in name:
+    def _known_backend(cls, backend: str) -> str:
+        if backend in ("simulated", "local", "slurm"):
+            return backend
+        if ":" not in backend:
             raise ValueError("give simulated, local, slurm or module:function")
-        load(name)
-        return name
+        load(backend)
+        return backend
 
     @field_validator("database")
     @classmethod

@@ -95,10 +95,10 @@ class Engine(EventLoop):
         self._lag = quirks.end_lag_s if core.policy.name in quirks.counting_policies else 0.0
         stage = core.profiling
         # seconds after which a run is known as well as if it had been profiled
-        watch_s = stage.limit_s if stage is not None else core.policy.watch_s
-        self._watch_s = watch_s if core.policy.watches_runs else None
-        self._pace_s = core.policy.pace_s
-        if core.policy.oracle:
+        watch_s = stage.limit_s if stage is not None else core.policy.capabilities.watch_s
+        self._watch_s = watch_s if core.policy.capabilities.watches_runs else None
+        self._pace_s = core.policy.capabilities.pace_s
+        if core.policy.capabilities.oracle:
             core.oracle = self
 
     def remaining_s(self, job_id: str, now: float) -> float:
@@ -235,7 +235,7 @@ class Engine(EventLoop):
             self._counts["over_memory"] += self._over_memory(d.job_id, partner.work)
             result.packed += 1
             self.results[d.partner].packed += 1
-        elif self._watch_s is not None and self.core.known(d.job_id).profile is None:
+        elif self._watch_s is not None and self.core.jobs[d.job_id].profile is None:
             self._push(now + self._watch_s, OBSERVE, run)
         self._schedule_end(run)
         if d.action is Action.PACK and self._pace_s is not None:

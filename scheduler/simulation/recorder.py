@@ -45,8 +45,6 @@ DECISION_SCHEMA = pa.schema(
         pa.field("free", pa.int32()),
         pa.field("limit", pa.int32()),
         pa.field("position", pa.int32()),
-        pa.field("expected_start_early", pa.timestamp("ms", tz="UTC")),
-        pa.field("expected_start_late", pa.timestamp("ms", tz="UTC")),
         pa.field("batch_per_gpu", pa.int32()),
         pa.field("accumulation", pa.int32()),
         pa.field("evidence", pa.map_(pa.string(), pa.string())),
@@ -103,7 +101,6 @@ class Recorder:
 def decision_table(decisions: list[Decision]) -> pa.Table:
     """Decisions as a table in `DECISION_SCHEMA`."""
     scores = [d.score for d in decisions]
-    starts = [d.expected_start for d in decisions]
     columns: dict[str, list[Any]] = {
         "seq": [d.seq for d in decisions],
         "time": [round(d.time * 1000) for d in decisions],
@@ -132,8 +129,6 @@ def decision_table(decisions: list[Decision]) -> pa.Table:
         "free": [d.free for d in decisions],
         "limit": [d.limit for d in decisions],
         "position": [d.position for d in decisions],
-        "expected_start_early": [s and round(s[0] * 1000) for s in starts],
-        "expected_start_late": [s and round(s[1] * 1000) for s in starts],
         "batch_per_gpu": [d.batch and d.batch[0] for d in decisions],
         "accumulation": [d.batch and d.batch[1] for d in decisions],
         "evidence": [_text(d.evidence) if d.evidence else None for d in decisions],

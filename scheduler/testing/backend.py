@@ -108,7 +108,7 @@ def a_launch(command: Sequence[str], job_id: str = "a", attempt: int = 1, gpu: i
     return Launch(job_id, attempt, Purpose.RUN, tuple(command), (0,), ((gpu,),))
 
 
-def hear(backend: Backend, site: Site, count: int = 1, tries: int = 200) -> list[Report]:
+def hear(backend: Backend, site: Site, count: int = 1, tries: int = 1200) -> list[Report]:
     """Wait until `count` attempts are over, acknowledging all but ends; all reported by then."""
     found: list[Report] = []
     for _ in range(tries):
@@ -121,7 +121,7 @@ def hear(backend: Backend, site: Site, count: int = 1, tries: int = 200) -> list
 
 
 def await_start(backend: Backend, site: Site, job_id: str = "a") -> Report:
-    for _ in range(200):
+    for _ in range(12_000):
         for report in backend.reports(site.step_s):
             if report.job_id == job_id and report.what is Happened.STARTED:
                 return report

@@ -78,15 +78,15 @@ class PolicyContract:
         )
 
     def estimator(self, world: World, policy: Policy) -> Estimator:
-        return truth(world.samples) if policy.oracle else UserMeans()
+        return truth(world.samples) if policy.capabilities.oracle else UserMeans()
 
     def stage(self, world: World, policy: Policy) -> Stage | None:
         """Two nodes at most, and the lender that has most to spare."""
         nodes = sum(world.lent.values())
-        if not policy.profiles or not nodes:
+        if not policy.capabilities.profiles or not nodes:
             return None
         lender = max(world.spec.vcs, key=lambda vc: world.spec.vcs[vc])
-        kind = WaitingStage if policy.profiles_waiting else ProfilingStage
+        kind = WaitingStage if policy.capabilities.profiles_waiting else ProfilingStage
         return kind(
             limit_s=200.0,
             max_gpus=world.spec.gpus_per_node,
@@ -110,13 +110,13 @@ class PolicyContract:
         check_stories(watched)
         check_sentences(watched.decisions)
         done = {d.action for d in watched.decisions}
-        if not policy.preemptive:
+        if not policy.capabilities.preemptive:
             assert Action.PREEMPT not in done
             assert watched.outcome.preemptions == 0
-        if not policy.packs:
+        if not policy.capabilities.packs:
             assert Action.PACK not in done
             assert watched.outcome.packings == 0
-        if not policy.profiles:
+        if not policy.capabilities.profiles:
             assert Action.PROFILE not in done
 
     @settings(_common, max_examples=20)
@@ -159,7 +159,7 @@ class PolicyContract:
     def test_cannot_see_the_future(self, world: World, data: st.DataObject) -> None:
         """Another truth about jobs that have not ended by some time changes nothing before it."""
         _shown(world)
-        if self.policy(world).oracle:
+        if self.policy(world).capabilities.oracle:
             return
         before = watch(world, self.core(world))
         ends = sorted(r.end_time for r in before.outcome.jobs if r.end_time is not None)
@@ -179,7 +179,7 @@ class PolicyContract:
         policy = self.policy(world)
         stage = self.stage(world, policy)
         core = WatchedCore(
-            a_cluster(world, profiles=policy.profiles),
+            a_cluster(world, profiles=policy.capabilities.profiles),
             policy,
             self.estimator(world, policy),
             profiling=stage,
@@ -211,7 +211,7 @@ def check_every_job_ends_once(watched: Watched) -> None:
     assert len(ends) == len(set(ends))
     for result in watched.outcome.jobs:
         job_id = result.job.job_id
-        if world.admissible(result.job, profiles=core.policy.profiles):
+        if world.admissible(result.job, profiles=core.policy.capabilities.profiles):
             assert not result.refused
             assert job_id in ends
             assert result.start_time is not None
@@ -309,7 +309,7 @@ def check_gangs_and_sharing(watched: Watched) -> None:
         ]
         assert len(gpus) == len(set(gpus)) == size[d.job_id], "a gang is whole"
         assert all(0 <= node < len(home) and i < spec.gpus_per_node for node, i in gpus)
-        if not watched.core.policy.twin:  # Slurm takes what is free
+        if not watched.core.policy.capabilities.twin:  # Slurm takes what is free
             assert len(d.nodes) == -(-size[d.job_id] // spec.gpus_per_node), "on the fewest nodes"
         if d.action is not Action.PROFILE:
             assert {home[node] for node in d.nodes} == {d.vc}
@@ -323,7 +323,7 @@ def check_gangs_and_sharing(watched: Watched) -> None:
 
 def check_stories(watched: Watched) -> None:
     """No job starts out of the blue, and no job waits without a recorded reason."""
-    waiting = watched.core.policy.profiles_waiting
+    waiting = watched.core.policy.capabilities.profiles_waiting
     story: dict[str, list[Decision]] = defaultdict(list)
     for d in watched.decisions:
         story[d.job_id].append(d)

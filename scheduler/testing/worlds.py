@@ -208,7 +208,7 @@ class WatchedCore(Core):
             assert self.cluster.runs[other.job.job_id] is other
             assert (run.nodes, run.gpus) == (other.nodes, other.gpus)
             assert run.job.share, "its owner allows it"
-            mine, theirs = self.known(run.job.job_id).profile, self.known(other.job.job_id).profile
+            mine, theirs = self.jobs[run.job.job_id].profile, self.jobs[other.job.job_id].profile
             if mine is not None and theirs is not None:
                 memory = mine.gpu_mem_mib + theirs.gpu_mem_mib
                 assert memory <= self.cluster.gpu_memory_mib(run), "no GPU holds too much"
@@ -220,7 +220,7 @@ class WatchedCore(Core):
             assert keys == sorted(keys)
             for queued in queue:
                 assert queued.reason is not None, f"{queued.job} waits for no stated reason"
-            if self.policy.twin or (self.round_s and now % self.round_s):
+            if self.policy.capabilities.twin or (self.round_s and now % self.round_s):
                 continue  # it acts at moments of its own
             for queued in list(queue)[: None if self.skips else 1]:
                 job = queued.job

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from benchmarks.worlds.small import synthetic
 from pipeline.worlds.scenario import Scenario
 from scheduler.core.core import Core
 from scheduler.core.estimates import LiveEstimator
-from scheduler.explain.findings import answer, told
+from scheduler.explain.findings import analysis, answer
 from scheduler.explain.whatif.changes import Change
 from scheduler.explain.whatif.counterfactuals import WhatIf
 from scheduler.explain.whatif.forecasts import Futures
@@ -51,7 +52,7 @@ def asked(*runs: int, need: int = 4, nodes: int = 1) -> tuple[Judge, Said, Desk,
     desk.submit(*(a_job(f"r{i}", gpus=gpus) for i, gpus in enumerate(runs)))
     desk.submit(a_job("next", gpus=need, at=NOW), now=NOW)
     futures = Futures(desk.core, memory, NOW)
-    said = told(answer(futures, "next"), "", futures, names=True, most=None)
+    said = asdict(analysis(answer(futures, "next"), "", futures, names=True, most=None))
     return Judge(desk.core, account_of(desk.core)), said, desk, memory
 
 
@@ -142,11 +143,11 @@ def test_sets_that_would_do_as_well_are_told_and_who_keeps_them_quiet_is_found()
 
 def test_a_suggestion_that_does_not_come_true_is_found() -> None:
     judge, _, desk, memory = asked(2, 5, need=4)
-    assert starts_when(desk.core, Change(gpus=1), "next", NOW)
-    assert not starts_when(desk.core, Change(gpus=3), "next", NOW)
+    assert starts_when(desk.core, Change({"gpus": 1}), "next", NOW)
+    assert not starts_when(desk.core, Change({"gpus": 3}), "next", NOW)
     (shown, *_) = WhatIf(Futures(desk.core, memory, NOW), samples=9).suggestions("next")
     assert untrue(desk.core, memory, shown, "next", NOW) == ""
-    lie = type(shown)(Change(gpus=3), shown.now, shown.then, True, None, 0, 0)
+    lie = type(shown)(Change({"gpus": 3}), shown.now, shown.then, True, None, 0, 0)
     assert untrue(desk.core, memory, lie, "next", NOW) == "it does not start"
     assert "next" in [queued.job.job_id for queued in judge.core.queues["vc"]]
 

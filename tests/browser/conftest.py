@@ -12,13 +12,14 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Playwright
@@ -95,7 +96,10 @@ if WANTED:
             feeder = threading.Thread(target=feed, args=(found, arrivals, told.is_set))
             feeder.start()
             with found.client() as client:
-                _until(lambda: _count(client, "running") >= 6 and _count(client, "ended") >= 15)
+                until(
+                    lambda: _count(client, "running") >= 6 and _count(client, "ended") >= 15,
+                    "six running jobs and 15 that ended",
+                )
             try:
                 yield found
             finally:
@@ -118,7 +122,7 @@ if WANTED:
             yield (again := Mortal(found, folder / "service.yaml"))
         if again.process is not None:
             again.process.terminate()
-            again.process.wait(30)
+            again.process.wait(120)
 
     @pytest.fixture(scope="session")
     def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
@@ -135,11 +139,11 @@ if WANTED:
         server = uvicorn.Server(uvicorn.Config(lived.app, port=_port(), log_level="error"))
         thread = threading.Thread(target=server.run)
         thread.start()
-        _until(lambda: server.started)
+        until(lambda: server.started, "the server to start")
         address = f"http://127.0.0.1:{server.config.port}"
         yield Running(address, lived.secrets, None, folder / "none")  # type: ignore[arg-type]
         server.should_exit = server.force_exit = True
-        thread.join(30)
+        thread.join(120)
         store.close()
 
     @pytest.fixture
@@ -205,10 +209,3 @@ if WANTED:
 
 def _count(client: object, phase: str) -> int:
     return sum(1 for _ in client.jobs(phase=phase))  # type: ignore[attr-defined]
-
-
-def _until(holds: Callable[[], bool], seconds: float = 60.0) -> None:
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end, "it did not come about in time"
-        time.sleep(0.3)

@@ -9,7 +9,6 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from pipeline.demo.plan import JOB, plan
 from pipeline.demo.run import OPERATOR, Running, feed, service
 from scheduler.service.client import Client
 from tests.browser.conftest import _port, chromium
+from tests.waiting import until
 
 WIDTHS = {1400: 1500, 390: 1600}  # the highest picture of each width, pixels
 MOST_BYTES = 200 * 1024
@@ -89,8 +89,7 @@ def _sweep(demo: Running) -> str:
             waiting = [j for j in ada.jobs(phase="queued", vc="vision") if j["gpus"] == 8]
             return [j["job_id"] for j in waiting if j["start_p90"] and j["start_p50"] > time.time()]
 
-        _until(lambda: bool(found()))
-        return found()[0]
+        return until(found, "a job that waits as it should")[0]
 
 
 def _send(client: Client, name: str, gpus: int, seconds: float) -> None:
@@ -119,14 +118,6 @@ def _keep(page: Page, path: Path, most: int) -> None:
     assert size < MOST_BYTES, f"{path}: {size:,} bytes"
     assert shown.width == wide, f"{path}: {shown.width} px wide"
     print(f"{path}: {shown.width} x {shown.height}, {size // 1024} KiB")
-
-
-def _until(holds: Callable[[], bool], seconds: float = 120.0) -> None:
-    end = time.monotonic() + seconds
-    while not holds():
-        if time.monotonic() > end:
-            raise TimeoutError("nobody waits as it should")
-        time.sleep(0.5)
 
 
 if __name__ == "__main__":

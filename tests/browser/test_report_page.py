@@ -75,6 +75,7 @@ def page(request: pytest.FixtureRequest, browser: Browser, asked: list[str]) -> 
 
 def _open(page: Page, path: Path) -> None:
     page.goto(path.as_uri())
+    page.locator("details").evaluate_all("folds => folds.forEach((fold) => { fold.open = true; })")
     for name in FIGURES:
         expect(page.locator(f"[data-figure={name}] svg.main-svg").first).to_be_visible()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-import time
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -13,6 +12,7 @@ from playwright.sync_api import Page, expect
 from pipeline.demo.plan import JOB, USERS
 from pipeline.demo.run import OPERATOR, Running
 from tests.browser.conftest import Enter, shoot
+from tests.waiting import until
 
 MENU = ("Now", "Nodes", "History", "Fairness", "Models", "Forecasts")
 
@@ -227,13 +227,15 @@ def _line_up(running: Running) -> tuple[str, str]:
             job = client.submit(command, gpus=8, vc="vision", name="waits-long", share=False)
             ids.append((user, job["job_id"]))
     with running.client(OPERATOR) as client:
-        for _ in range(50):
-            waiting = {job["job_id"] for job in client.jobs(phase="queued", vc="vision")}
-            told = {who: job_id for who, job_id in ids if job_id in waiting}
-            if len(told) == 2:
-                return told["ada"], told["grace"]
-            time.sleep(0.2)
-    raise AssertionError("nobody waits")
+
+        def waiting() -> dict[str, str] | None:
+            queued = {job["job_id"] for job in client.jobs(phase="queued", vc="vision")}
+            found = {who: job_id for who, job_id in ids if job_id in queued}
+            return found if len(found) == 2 else None
+
+        found = until(waiting, "a job of each to wait")
+        assert found is not None
+        return found["ada"], found["grace"]
 
 
 def _packed(client, job_id: str) -> bool:  # type: ignore[no-untyped-def]

@@ -1,8 +1,8 @@
 """Judges what clients of the service saw against what ran, by its documentation alone.
 
 A history is a list of plain records, in the order in which they happened; it may come from a
-simulation or from real processes. The rules stand in `docs/api.md` and `docs/service.md`; nothing
-of the service is imported here.
+simulation or from real processes. The rules stand in `docs/api.md` and
+`docs/service-internals.md`; nothing of the service is imported here.
 
     begins    nodes (node, vc, gpus), lease_s, hangs_s, watchdog_s, most_waiting: what the rules
               are about

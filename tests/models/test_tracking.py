@@ -10,7 +10,6 @@ import socket
 import sqlite3
 import subprocess
 import sys
-import time
 from contextlib import contextmanager
 from urllib.error import URLError
 from urllib.request import Request, urlopen
@@ -22,6 +21,7 @@ import pytest
 from models.bundle import AdditiveModel, Bundle
 from models.training.errors import TrainingError
 from models.training.tracking import MODEL_NAME, champion_bundle, log_training
+from tests.waiting import until
 
 
 def test_a_challenger_becomes_champion_only_if_it_is_better(bundle, tmp_path, make_frame):
@@ -143,12 +143,7 @@ def ui(folder):
             return answer.read()
 
     try:
-        while process.poll() is None:
-            try:
-                ask("health")
-                break
-            except URLError:
-                time.sleep(0.2)
+        until(lambda: ask("health"), "MLflow to listen", not_yet=(URLError,))
         yield ask
     finally:
         os.killpg(process.pid, signal.SIGTERM)

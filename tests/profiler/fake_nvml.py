@@ -47,24 +47,30 @@ class FakeNvml:
     def __init__(self, *gpus: FakeGpu, broken: int = 0) -> None:
         self.gpus, self.broken = list(gpus), broken
         self.open_samples = 0
-        self.initialised = False
+        self.holders, self.reset = 0, 0  # reset: the error of a library that never saw it
         self.calls: dict[str, int] = {}
 
     def _ask(self, gpu: FakeGpu, function: str) -> None:
         self.calls[function] = self.calls.get(function, 0) + 1
+        if self.reset:
+            raise NVMLError(self.reset)
         if function in gpu.refuses:
             raise NVMLError(gpu.refuses[function])
 
     def nvmlInit(self) -> None:
         if self.broken:
             raise NVMLError(self.broken)
-        self.initialised = True
+        self.holders += 1
 
     def nvmlShutdown(self) -> None:
-        self.initialised = False
+        if not self.holders:
+            raise NVMLError(1)
+        self.holders -= 1
+        if not self.holders:
+            self.reset = 0
 
     def nvmlSystemGetDriverVersion(self) -> str:
-        if not self.initialised:
+        if not self.holders:
             raise NVMLError(1)
         return "580.0"
 
@@ -76,6 +82,15 @@ class FakeNvml:
 
     def nvmlDeviceGetHandleByIndex(self, index: int) -> FakeGpu:
         return self.gpus[index]
+
+    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> FakeGpu:
+        everything = [part for gpu in self.gpus for part in (gpu, *(gpu.mig or []))]
+        found = next(gpu for gpu in everything if gpu.uuid == uuid)
+        self._ask(found, "nvmlDeviceGetHandleByUUID")
+        return found
+
+    def nvmlDeviceGetDeviceHandleFromMigDeviceHandle(self, migDevice: FakeGpu) -> FakeGpu:
+        return next(gpu for gpu in self.gpus if migDevice in (gpu.mig or []))
 
     def nvmlDeviceGetMigMode(self, device: FakeGpu) -> list[int]:
         self._ask(device, "nvmlDeviceGetMigMode")

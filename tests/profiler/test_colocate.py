@@ -28,6 +28,7 @@ from profiler.colocate.tables import pair_table, solo_table, write_tables
 from profiler.colocate.worker import Progress, Worker, WorkerFailed
 from profiler.errors import BadOption, DriverMissing, NotSupported
 from profiler.workloads import Config, all_configs
+from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 HEADER = {"device": "gpu", "name": "Fake", "size": "full"}
@@ -265,18 +266,17 @@ def test_a_campaign_killed_with_9_leaves_no_worker_goes_on_and_describes_itself(
 ) -> None:
     journal = tmp_path / "measurements.jsonl"
     bench = subprocess.Popen(small_campaign(tmp_path), cwd=ROOT, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 120
-    while not (journal.exists() and journal.read_text().count("\n") >= 3):
-        assert time.monotonic() < deadline
+
+    def measured() -> bool:
         assert bench.poll() is None
-        time.sleep(0.05)
+        return journal.exists() and journal.read_text().count("\n") >= 3
+
+    until(measured, "three lines of the journal")
     tree = procs.all_descendants(bench.pid)
     assert len(tree) >= 2
     os.kill(bench.pid, signal.SIGKILL)
     bench.wait()
-    while any(map(procs.alive, tree)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert [pid for pid in tree if procs.alive(pid)] == []
+    until(lambda: not any(map(procs.alive, tree)), "the end of its workers")
     kept = journal.read_text().splitlines()
 
     done = subprocess.run(

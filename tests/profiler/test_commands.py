@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from pipeline.commands.colocate import colocate
 from pipeline.commands.profile import profile
 from profiler import procs
+from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -161,16 +162,13 @@ def test_the_whole_command_killed_with_9_leaves_no_process(tmp_path: Path) -> No
          str(tmp_path / "run"), "--cwd", str(tmp_path), "--", sys.executable, "-c", STUBBORN],
         cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.DEVNULL,
     )  # fmt: skip
-    deadline = time.monotonic() + 30
-    while not (tmp_path / "started").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    tree = procs.all_descendants(profiler.pid)
-    while len(tree) < 6 and time.monotonic() < deadline:  # a daemon may still be on its way
-        time.sleep(0.05)
-        tree = procs.all_descendants(profiler.pid)
-    assert len(tree) >= 6  # the guard, the command, two children and two daemons
+    until((tmp_path / "started").exists, "the command to start")
+
+    def whole() -> Collection[int]:
+        found = procs.all_descendants(profiler.pid)
+        return found if len(found) >= 6 else ()
+
+    tree = until(whole, "the guard, the command, two children and two daemons")
     os.kill(profiler.pid, signal.SIGKILL)
     profiler.wait()
-    while any(map(procs.alive, tree)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert [pid for pid in tree if procs.alive(pid)] == []
+    until(lambda: not any(map(procs.alive, tree)), "all of them to end")

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -17,6 +18,7 @@ import pytest
 from profiler.errors import BadOption, DriverMissing, GpuBusy, NoSuchGpu
 from profiler.samplers import FIELDS, Combined, Rate
 from profiler.samplers import dcgm as dcgm_module
+from profiler.samplers import nvml as nvml_module
 from profiler.samplers.dcgm import DcgmSampler
 from profiler.samplers.host import HostSampler
 from profiler.samplers.nvml import (
@@ -27,6 +29,7 @@ from profiler.samplers.nvml import (
     list_gpus,
     open_nvml,
 )
+from tests.waiting import until
 
 GPM = {1: 90.0, 2: 70.0, 3: 30.0, 5: 25.0, 7: 24.0, 10: 50.0, 12: 10.0, 13: 2.0}
 
@@ -161,15 +164,48 @@ def test_unknown_process_memory_is_unknown(fake: ModuleType) -> None:
     assert math.isnan(source.read((7,))["gpu0.tree_mem_mib"])
 
 
-def test_a_lost_gpu_ends_its_probes_only(fake: ModuleType) -> None:
-    lost = fake.FakeGpu("GPU-a")
+def test_a_lost_gpu_is_a_gap_of_its_own(fake: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvml_module, "REOPEN_S", 0.0)
+    lost = fake.FakeGpu("GPU-a", gpm=GPM)
     source = sampler(fake.FakeNvml(lost, fake.FakeGpu("GPU-b")), ("0", "1"))
     source.read(())
-    for name in ("nvmlDeviceGetUtilizationRates", "nvmlDeviceGetMemoryInfo"):
+    for name in ("nvmlDeviceGetUtilizationRates", "nvmlDeviceGetHandleByUUID"):
         lost.refuses[name] = fake.GPU_IS_LOST
-    found = source.read(())
-    assert source.missing["gpu0.util_pct"] == "the GPU is lost"
-    assert found["gpu1.util_pct"] == 80
+    for _ in range(2):
+        found = source.read(())
+        assert source.missing["gpu0.util_pct"] == "the GPU is lost"
+        assert not [key for key in found if key.startswith("gpu0.")]
+        assert found["gpu1.util_pct"] == 80
+        assert "gpu0.sm_active_pct" not in source.read_fast(())  # its samples were freed
+    lost.refuses.clear()
+    source.read(())
+    assert source.read(())["gpu0.util_pct"] == 80
+    assert "gpu0.util_pct" not in source.missing
+
+
+@pytest.mark.parametrize("error", [1, 15])
+@pytest.mark.parametrize("mig", [False, True])
+def test_a_driver_that_was_reset_is_opened_again(
+    fake: ModuleType, error: int, mig: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nvml_module, "REOPEN_S", 0.0)
+    gpu = fake.FakeGpu("GPU-a", gpm=GPM, mig=[fake.FakeGpu("MIG-a", gpm=GPM)] if mig else None)
+    nvml = fake.FakeNvml(gpu)
+    open_nvml(nvml)
+    open_nvml(nvml)  # for somebody else in this process
+    source = sampler(nvml, ("MIG-a" if mig else "GPU-a",))
+    [channel] = [gpu.channel for gpu in source.gpus]
+    source.read(())
+    nvml.reset, nvml.broken = error, 9  # it does not come at once
+    assert source.read(()) == {}
+    assert f"{channel}.util_pct" in source.missing
+    nvml.broken = 0
+    source.read(())
+    found = source.read(()) | source.read_fast(())
+    assert (found[f"{channel}.util_pct"], found[f"{channel}.sm_active_pct"]) == (80, 70)
+    assert f"{channel}.util_pct" not in source.missing
+    source.close()
+    assert nvml.open_samples == 0
 
 
 def test_choosing(fake: ModuleType) -> None:
@@ -177,6 +213,15 @@ def test_choosing(fake: ModuleType) -> None:
     assert [g.uuid for g in choose(gpus, ("1", "GPU-a"))] == ["GPU-b", "GPU-a"]
     with pytest.raises(NoSuchGpu, match="'2' does not exist; this machine has: 0, 1"):
         choose(gpus, ("0", "2"))
+    gpus = list_gpus(fake.FakeNvml(fake.FakeGpu("GPU-8932f937-d7"), fake.FakeGpu("GPU-8931c0")))
+    assert choose(gpus, ("GPU-8932f937",)) == gpus[:1]
+    with pytest.raises(
+        BadOption, match="'GPU-893' is the beginning of several UUIDs: GPU-8932f937"
+    ):
+        choose(gpus, ("GPU-893",))
+    with pytest.raises(NoSuchGpu, match="'8932f937' does not exist"):
+        choose(gpus, ("8932f937",))
+    gpus = list_gpus(fake.FakeNvml(fake.FakeGpu("GPU-a"), fake.FakeGpu("GPU-b")))
     with pytest.raises(BadOption, match="twice"):
         choose(gpus, ("0", "GPU-a"))
 
@@ -235,14 +280,21 @@ def test_the_host_sees_a_busy_tree() -> None:
         pids = [child.pid]
         first = source.read(pids)
         assert math.isnan(first["host.cpu_pct"])  # a rate needs two readings
-        time.sleep(0.5)
-        found = source.read(pids)
-        assert 5 < found["host.cpu_pct"] < 150
-        assert 60 < found["host.rss_mib"] < 200
+
+        def grown(read: Callable[[list[int]], dict[str, float]]) -> dict[str, float] | None:
+            return found if (found := read(pids))["host.rss_mib"] > 60 else None
+
+        def busy() -> dict[str, float] | None:
+            return found if (found := grown(source.read)) and found["host.cpu_pct"] > 5 else None
+
+        found = until(busy, "60 MiB and a busy child")
+        assert found is not None
+        assert found["host.cpu_pct"] < 150
+        assert found["host.rss_mib"] < 200
         assert found["host.processes"] == 1
-        source.read_fast(pids)
-        time.sleep(0.05)
-        assert 60 < source.read_fast(pids)["host.rss_mib"] < 200
+        fast = until(lambda: grown(source.read_fast), "60 MiB")
+        assert fast is not None
+        assert fast["host.rss_mib"] < 200
         assert source.device == "cpu"
         assert not any("gpu" in key for key in found)
     finally:
@@ -319,3 +371,19 @@ def test_dcgm_is_found_where_it_is_said_to_be(
     monkeypatch.setattr(sys, "path", list(sys.path))
     assert dcgm_module.bindings().WHO == "here"
     sys.modules.pop("DcgmReader")
+
+
+def test_a_read_of_dcgm_that_fails_is_a_gap(fake: ModuleType) -> None:
+    gpus = list_gpus(fake.FakeNvml(fake.FakeGpu("GPU-a")))
+    values = {0: {1002: 0.5}}
+    answers = iter([values, RuntimeError("the host engine restarts"), values])
+
+    def latest() -> dict[int, dict[int, float]]:
+        if isinstance(answer := next(answers), Exception):
+            raise answer
+        return answer
+
+    reader = SimpleNamespace(GetLatestGpuValuesAsFieldIdDict=latest, m_gpuIdToUUId={0: "GPU-a"})
+    source = DcgmSampler(gpus, SimpleNamespace(DcgmReader=lambda **_: reader))
+    assert math.isnan(source.read([])["gpu0.sm_active_pct"])
+    assert source.read([])["gpu0.sm_active_pct"] == 50

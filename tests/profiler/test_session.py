@@ -9,9 +9,10 @@ import os
 import sys
 import textwrap
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ import pytest
 from rich.console import Console
 
 from features.job import Profile
-from profiler import procs, session, view
+from profiler import procs, recorder, session, view
 from profiler.errors import BadOption, DriverMissing, GpuBusy, NoSuchGpu
 from profiler.period import CONFIDENT
 from profiler.plot import plot
@@ -30,6 +31,7 @@ from profiler.runner import Limits, Outcome
 from profiler.samplers import NAN, Device, Reading
 from profiler.session import Options, pieces, profile
 from profiler.steady import Window
+from tests.waiting import until
 
 BUSY = "import time\nend = time.monotonic() + 60\nwhile time.monotonic() < end: pass"
 CPU = Options(limits=Limits(seconds=1.5), device="cpu")
@@ -269,17 +271,17 @@ class Script:
         return None
 
 
-def record(source: Script, seconds: float, **options: Any) -> Recorder:
+def record(source: Script, done: Callable[[Recorder], object], **options: Any) -> Recorder:
     recorder = Recorder(source, list, **options)
     recorder.start()
-    time.sleep(seconds)
+    until(lambda: done(recorder), "the recorder")
     recorder.stop()
     recorder.stop()
     return recorder
 
 
 def test_recorder_fills_gaps_with_unknown() -> None:
-    recorder = record(Script(), 0.45, hz=10.0, fast_hz=0.0)
+    recorder = record(Script(), lambda it: len(it.slow.t) >= 3, hz=10.0, fast_hz=0.0)
     t, columns = recorder.slow.arrays()
     assert t.size >= 3
     assert all(values.size == t.size for values in columns.values())
@@ -289,26 +291,31 @@ def test_recorder_fills_gaps_with_unknown() -> None:
 
 
 def test_recorder_gives_up_rates_rather_than_disturb() -> None:
-    recorder = record(Script(cost_s=0.01), 2.6, hz=10.0, fast_hz=50.0, budget=0.02)
-    assert recorder.fast_hz < 50
+    source, options = Script(cost_s=0.01), {"hz": 10.0, "fast_hz": 50.0, "budget": 0.02}
+    recorder = record(source, lambda it: it.fast_hz < 50, **options)
     assert any("lowered" in note for note in recorder.notes)
     assert recorder.share > 0
 
 
 def test_recorder_survives_a_broken_source() -> None:
-    recorder = record(Script(breaks_after=3), 0.7, hz=10.0, fast_hz=0.0)
+    recorder = record(Script(breaks_after=3), lambda it: it.error, hz=10.0, fast_hz=0.0)
     assert recorder.error is not None
     assert "the driver hung up" in recorder.error
     assert len(recorder.slow.t) == 3
 
 
-def test_fast_sampling_in_bursts_is_uneven_and_bounded() -> None:
-    recorder = record(
-        Script(), 1.2, hz=5.0, fast_hz=100.0, burst_s=0.2, burst_every_s=0.5,
-        origin=time.monotonic(),
-    )  # fmt: skip
+def test_fast_sampling_in_bursts_is_uneven_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds + 1e-6
+
+    clock = SimpleNamespace(monotonic=lambda: now[0], thread_time=lambda: 0.0, sleep=sleep)
+    monkeypatch.setattr("profiler.recorder.time", clock)
+    burst = {"burst_s": 0.2, "burst_every_s": 0.5}
+    recorder = record(Script(), lambda _: now[0] > 5.0, hz=5.0, fast_hz=100.0, **burst)
     t = np.array(recorder.fast.t)
-    assert np.mean((t % 0.5) < 0.3) > 0.8  # a busy machine may be late now and then
+    assert np.all(t % 0.5 < 0.201)
     assert np.diff(t)[np.diff(t) < 0.1].std() > 0.001
 
 
@@ -374,3 +381,47 @@ def test_a_real_training_job(tmp_path: Path) -> None:
         assert step.seconds == pytest.approx(truth, rel=0.25)
     else:
         assert step.seconds is None or step.reason
+
+
+def test_its_own_progress_is_read_unless_asked_not_to(tmp_path: Path) -> None:
+    code = "import time\nfor i in range(1, 9999): print(f'step {i}/9999'); time.sleep(0.05)"
+
+    def enough(live: session.Live) -> None:
+        if live.tail is None or live.tail.progress(live.tail.looked_s) is not None:
+            raise KeyboardInterrupt
+
+    for asked in (True, False):
+        options = Options(limits=Limits(seconds=60), device="cpu", progress=asked)
+        command = [sys.executable, "-c", code]
+        result = profile(command, tmp_path / str(asked), options, on_tick=enough)
+        assert (result.progress is not None) is asked
+        if asked:
+            assert result.as_dict()["progress"]["of"] == 9999
+
+
+def test_a_reading_that_fails_is_a_gap_and_many_in_a_row_end_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(recorder, "GIVE_UP_S", 0.2)  # four readings at 20 Hz
+    answers = iter("+---+---")
+
+    def read(_: Sequence[int]) -> dict[str, float]:
+        if next(answers, "-") == "-":
+            raise RuntimeError("the engine restarts")
+        return {"gpu0.power_w": 1.0}
+
+    def read_fast(_: Sequence[int]) -> dict[str, float]:
+        raise OSError("no answer")
+
+    source: Any = SimpleNamespace(read=read, read_fast=read_fast)
+    seen = Recorder(source, list, hz=20, fast_hz=10)
+    seen.start()
+    assert until(lambda: seen.error, "that it gives up") == (
+        "sampling stopped, all readings fail: RuntimeError: the engine restarts"
+    )
+    seen.stop()
+    seen.stop()
+    assert len(seen.slow.t) == 2
+    [note] = seen.notes
+    assert note.startswith(f"{seen.gaps} readings failed, at last with ")
+    assert seen.gaps > 7

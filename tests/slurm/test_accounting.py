@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import re
-import time
 from datetime import datetime
 from pathlib import Path
 from statistics import fmean
@@ -14,12 +13,12 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmarks.slurm import SlurmCluster
-from benchmarks.slurm.processes import until
 from pipeline.app import app
 from pipeline.replay.runs import VARIANTS, replay
 from pipeline.replay.site import read_site
 from pipeline.traces import ingest, read_dataset
 from pipeline.worlds import plain
+from tests.waiting import until
 
 USER = "nobody"
 REPLAYED = (
@@ -56,10 +55,10 @@ def history(accounted: SlurmCluster) -> SlurmCluster:
         accounted.run(*command, "--time=5", "--wrap", script, user=USER)
     command = ["sbatch", "--parsable", "--output=/dev/null", "--time=5", "--wrap"]
     stopped = accounted.run(*command, "sleep 100", "--gpus=1", user=USER).stdout.strip()
-    until(lambda: accounted.jobs()[int(stopped)]["job_state"] == "RUNNING", "it to run", 60)
+    until(lambda: accounted.jobs()[int(stopped)]["job_state"] == "RUNNING", "it to run")
     never = accounted.run(*command, "sleep 100", "-N2", "--gres=gpu:8", user=USER).stdout.strip()
     accounted.run("scancel", stopped, never)
-    until(lambda: _ended(accounted, 2 * len(commands) + 2), "every end in the accounts", 60)
+    until(lambda: _ended(accounted, 2 * len(commands) + 2), "every end in the accounts")
     return accounted
 
 
@@ -105,14 +104,13 @@ def test_its_own_sacct_is_replayed_with_the_averages_of_simulate(
                       "--wrap", f"sleep {seconds}", user="nobody").stdout.strip()
         for gpus, seconds in [(8, 2), (4, 3), (8, 2), (2, 2), (4, 1), (1, 2), (8, 1), (2, 1)]
     ]  # fmt: skip
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:
-        told = accounted.run(
-            "sacct", "-X", "-a", "-D", "-P", "-o", REPLAYED, "-j", ",".join(ids)
-        ).stdout
-        if told.count("|COMPLETED|") == len(ids):
-            break
-        time.sleep(0.5)
+
+    def completed() -> str:
+        asked = "-X", "-a", "-D", "-P", "-o", REPLAYED, "-j", ",".join(ids)
+        said = accounted.run("sacct", *asked).stdout
+        return said if said.count("|COMPLETED|") == len(ids) else ""
+
+    told = until(completed, "all jobs to end", every_s=0.5, patience_s=300.0)
     (tmp_path / "dump.txt").write_text(told)
     (tmp_path / "nodes.txt").write_text(accounted.run("scontrol", "show", "nodes").stdout)
     site = read_site(tmp_path / "dump.txt", tmp_path, nodes=tmp_path / "nodes.txt")

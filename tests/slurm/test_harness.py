@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from benchmarks.slurm import SlurmCluster, SlurmError
-from benchmarks.slurm.processes import until
+from tests.waiting import until
 
 
 @pytest.mark.parametrize("killed", [False, True])
@@ -17,7 +17,8 @@ def test_jobs_outlive_their_controller(cluster: SlurmCluster, killed: bool) -> N
     job = int(cluster.run("sbatch", "--parsable", "--output=/dev/null", "--wrap=sleep 60").stdout)
     until(lambda: cluster.jobs()[job]["job_state"] == "RUNNING", "it to run")
     if killed:
-        time.sleep(6.0)  # slurmctld saves its state every five seconds
+        state, runs = cluster.folder / "state" / "job_state", time.time()
+        until(lambda: state.stat().st_mtime > runs, "slurmctld to save it", not_yet=(OSError,))
         cluster.kill_controller()
     else:
         cluster.stop_controller()
@@ -36,7 +37,7 @@ def test_nodes_go_down_and_come_back(cluster: SlurmCluster) -> None:
     for node in ("n3", "n4"):
         cluster.mark(node, "resume")
     cluster.kill_node("n3")
-    until(lambda: cluster.node_states()["n3"].startswith("down"), "n3 to be missed", 60)
+    until(lambda: cluster.node_states()["n3"].startswith("down"), "n3 to be missed")
     cluster.start_node("n3")
     cluster.wait_idle()
 

@@ -17,14 +17,15 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmarks.slurm import SlurmCluster
-from benchmarks.slurm.processes import SlurmError, as_user, free_ports, until
+from benchmarks.slurm.processes import SlurmError, as_user, free_ports
 from pipeline.app import app
 from scheduler.assembly import CoreSpec
 from scheduler.backends.slurm.shape import Shape
 from scheduler.service.follow.follower import Follower
 from scheduler.service.log.header import FOLLOWED, LogHeader
 from tests.slurm.site import client
-from tests.slurm.test_serve import MAIN, PATIENCE_S
+from tests.slurm.test_serve import MAIN
+from tests.waiting import until
 
 USER = "nobody"
 
@@ -67,7 +68,7 @@ def test_order_keeps_to_qos_limits_and_holds_and_is_taken_back(university: Slurm
     held = submit(slurm, wide, "-t", "1", "--hold")
     sites = submit(slurm, wide, "-t", "10", "--nice=99")
     slurm.run("scontrol", "update", f"jobid={sites}", "AdminComment=the site's own")
-    until(lambda: slurm.jobs()[limited]["state_reason"].startswith("QOSMaxJobs"), "its limit", 60)
+    until(lambda: slurm.jobs()[limited]["state_reason"].startswith("QOSMaxJobs"), "its limit")
     before = slurm.jobs()
     assert before[small[0]]["priority"] < before[small[1]]["priority"]
     spec = CoreSpec.of(shape.spec, "pellucid")
@@ -150,7 +151,7 @@ def test_who_answers_people_has_no_right_and_who_has_it_answers_nobody(
         ordering = Service(slurm, folder / "order", "order", ORDERS, "--api-workers", "0")
         answering = Service(slurm, folder / "advise", "advise", ANSWERS, "--port", str(port))
         try:
-            until(lambda: bool(ordered()), "an order", PATIENCE_S)
+            until(lambda: bool(ordered()), "an order")
             changed = ordered()[0]
 
             def why() -> str:  # without tokens it serves its own account only
@@ -158,7 +159,7 @@ def test_who_answers_people_has_no_right_and_who_has_it_answers_nobody(
                 server = {**os.environ, "PELLUCID_SERVER": f"http://127.0.0.1:{port}"}
                 return subprocess.run(asks, env=server, cwd="/tmp", text=True, stdout=PIPE).stdout
 
-            until(lambda: "Slurm says" in why(), "an answer", PATIENCE_S)
+            until(lambda: "Slurm says" in why(), "an answer")
             assert answering.listens()
             assert not ordering.listens()
             tried = slurm.run(

@@ -15,12 +15,12 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from benchmarks.slurm import SlurmCluster
-from benchmarks.slurm.processes import free_ports, until
+from benchmarks.slurm.processes import free_ports
 from pipeline.app import app
+from tests.waiting import until
 
 MAIN = [sys.executable, "-c", "from pipeline.cli import main; main()"]
 USER = "nobody"
-PATIENCE_S = 90.0
 
 
 @pytest.fixture(scope="module")
@@ -83,13 +83,9 @@ def test_a_dry_run_of_each_mode_shows_its_commands_and_changes_nothing(
     was = standing(site)
     serving = {mode: Serve(site, tmp_path / mode, mode, "main") for mode in ("advise", "order")}
     try:
-        until(lambda: len(serving["order"].commands()) >= 4, "order's commands", PATIENCE_S)
+        until(lambda: len(serving["order"].commands()) >= 4, "order's commands")
         waiting = "3"
-        until(
-            lambda: serving["advise"].pellucid("why", waiting).exit_code == 0,
-            "an answer",
-            PATIENCE_S,
-        )
+        until(lambda: serving["advise"].pellucid("why", waiting).exit_code == 0, "an answer")
         why = serving["advise"].pellucid("why", waiting).stdout
         later = serving["advise"].pellucid("why", "7").stdout
         asked = serving["advise"].pellucid("submit", "--gpus", "1", "--", "true")

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +25,7 @@ from models.training.sharded import fit_sharded
 from pipeline.app import app
 from pipeline.cluster import Keep, mapped, question_of
 from pipeline.traces.synthetic.generate import default_config, write
+from tests.waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -57,9 +57,12 @@ def test_a_sweep_killed_halfway_is_taken_up(nodes: SlurmCluster, tmp_path: Path)
     command = [sys.executable, "-c", "from pipeline.cli import main; main()", *asked]
     there = [*command, "--where", "slurm:2", "--keep", str(kept)]
     run = subprocess.Popen(there, env=environment, stdout=subprocess.DEVNULL)
-    while not list(kept.glob("[!.]*.pickle")):
+
+    def one_is_kept() -> bool:
         assert run.poll() is None, "it ended before it could be killed"
-        time.sleep(0.05)
+        return any(kept.glob("[!.]*.pickle"))
+
+    until(one_is_kept, "a run to be kept", patience_s=300.0)
     run.kill()
     run.wait()
     finished = {path: path.stat().st_mtime_ns for path in kept.glob("[!.]*.pickle")}

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.slurm import SlurmCluster
-from benchmarks.slurm.processes import until
 from scheduler.backends.slurm.parse import SlurmJob
 from scheduler.backends.slurm.table import Table
 from tests.slurm.site import client
+from tests.waiting import until
 
 # a line of `scontrol show job -d`, and one of the table
 FORGED = "x\n     Nodes=n1 CPU_IDs=0 Mem=100 GRES=gpu:1(IDX:7)\n1|RUNNING|3|"

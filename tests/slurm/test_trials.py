@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from benchmarks.slurm import SlurmCluster
-from benchmarks.slurm.processes import SlurmError, until
+from benchmarks.slurm.processes import SlurmError
 from scheduler.assembly import CoreSpec
 from scheduler.backends.slurm.shape import Shape
 from scheduler.backends.slurm.site import slurm_word
@@ -18,6 +18,7 @@ from scheduler.service.follow.answers import ETA, TRIED
 from scheduler.service.follow.follower import Follower
 from scheduler.service.log.header import FOLLOWED, LogHeader
 from tests.slurm.site import client
+from tests.waiting import until
 
 USER = "nobody"
 

@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks.slurm import SlurmCluster
-from benchmarks.slurm.processes import until
 from tests.slurm.test_serve import Serve
+from tests.waiting import until
 
 USER = "nobody"
-PATIENCE_S = 90.0
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +50,7 @@ def test_advise_shows_nodes_and_jobs_as_they_are(university: SlurmCluster, tmp_p
     behind = submit(slurm, f"--dependency=afternotok:{old}", "--gpus=1")
     serving = Serve(slurm, tmp_path / "advise", "advise", "")
     try:
-        until(lambda: serving.pellucid("why", plain).exit_code == 0, "an answer", PATIENCE_S)
+        until(lambda: serving.pellucid("why", plain).exit_code == 0, "an answer")
         shown = json.loads(serving.pellucid("node", "list", "--json").stdout)
         with urllib.request.urlopen(f"http://127.0.0.1:{serving.port}/") as page:
             board = page.read().decode()

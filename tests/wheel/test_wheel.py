@@ -131,7 +131,7 @@ def service(python: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
         yield
     finally:
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=60)
+        process.communicate(timeout=120)
 
 
 def test_it_serves(pellucid: Run, service: None) -> None:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 import zlib
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from scipy.stats import spearmanr
 
 from features.schema import State
 from pipeline.traces.synthetic.config import DAY_S, SyntheticConfig
@@ -118,7 +118,7 @@ def profile_leak(jobs: Drawn, table: pa.Table) -> dict[str, tuple[float, float]]
     duration = mean(np.log(jobs.duration_s))
     found = {}
     for column in PROFILE_COLUMNS:
-        result = spearmanr(mean(_numbers(table, column)), duration)
+        result = _spearman(mean(_numbers(table, column)), duration)
         found[column] = (float(result.statistic), float(result.pvalue))
     return found
 
@@ -150,7 +150,7 @@ def name_leak(jobs: Drawn, table: pa.Table) -> tuple[float, int]:
     train, test = several & (jobs.template % 2 == 0), several & (jobs.template % 2 == 1)
     x, y = hashed[train], target[train]
     weights = np.linalg.solve(x.T @ x + 10.0 * np.eye(HASH_BUCKETS), x.T @ y)
-    return float(spearmanr(hashed[test] @ weights, target[test]).statistic), int(test.sum())
+    return float(_spearman(hashed[test] @ weights, target[test]).statistic), int(test.sum())
 
 
 def history_signal(jobs: Drawn) -> float:
@@ -158,7 +158,7 @@ def history_signal(jobs: Drawn) -> float:
     order = np.argsort(jobs.template, kind="stable")  # stable: by submission within a template
     again = jobs.template[order][1:] == jobs.template[order][:-1]
     duration = jobs.duration_s[order]
-    return float(spearmanr(duration[1:][again], duration[:-1][again]).statistic)
+    return float(_spearman(duration[1:][again], duration[:-1][again]).statistic)
 
 
 # --- page -------------------------------------------------------------------------------------
@@ -205,6 +205,12 @@ def leak_table(config: SyntheticConfig, seeds: int) -> str:
     lines.append(line("name tokens, within templates", names, ""))
     lines.append(line("the template's last duration", history, ""))
     return "\n".join(lines)
+
+
+def _spearman(x: Floats, y: Floats) -> Any:
+    from scipy.stats import spearmanr  # of an extra: the trace itself is made without
+
+    return spearmanr(x, y)
 
 
 def _numbers(table: pa.Table, column: str) -> Floats:

@@ -184,8 +184,7 @@ def workload(
     work = {found.job.job_id: found.work for found in jobs}
 
     def ground_truth(policy: AllocationPolicy) -> TableGroundTruth:
-        lease_s = getattr(policy, "lease_s", None)
-        return TableGroundTruth(work, table, nodes, restart_s=restart_s, lease_s=lease_s)
+        return TableGroundTruth(work, table, nodes, restart_s=restart_s, lease_s=policy.lease_s)
 
     return AllocationWorkload(name, [found.job for found in jobs], nodes, ground_truth)
 

@@ -100,7 +100,7 @@ class LocalBackend:
             raise SpoolError("the local backend needs Linux: it reads process trees from /proc")
         self.host, self.bounds, self._nvml = host, bounds or Bounds(), nvml_module
         self.spool = Spool(folder)
-        self._lock = self._taken()
+        self._lock = _taken(self.spool)
         self._bell = os.open(self.spool.bell, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         self._told = Told(self.spool.root / "told.log")
         self._attempts: dict[str, LocalAttempt] = {}
@@ -115,16 +115,6 @@ class LocalBackend:
         self._next_check = 0.0
         self._grown = 0.0  # MiB that were left since outputs were pruned
         self._adopt()
-
-    def _taken(self) -> int:
-        """The spool's lock. Who opens a backend may have the lease: the last service is gone, and
-        what is left of it and hangs is ended."""
-        try:
-            return self.spool.lock(LOCK_PATIENCE_S)
-        except SpoolBusy:
-            if not end_strays(self.spool.root):
-                raise
-            return self.spool.lock(LOCK_PATIENCE_S)
 
     # --- the contract -------------------------------------------------------------------------
 
@@ -176,7 +166,7 @@ class LocalBackend:
             left = 0.0 if self._untold else max(0.0, until - time.monotonic())
             pause = min(left, max(0.0, self._next_check - time.monotonic()))
             ready, _, _ = select.select([self._bell], [], [], pause)
-            for name in self._rung() if ready else ():
+            for name in _rung(self._bell) if ready else ():
                 if name in self._attempts:
                     self._look(self._attempts[name])
             if self._drains:  # first nobody else is to be sent there, see `news`
@@ -273,16 +263,6 @@ class LocalBackend:
             self._zygote.ask(attempt.request)
 
     # --- listening ----------------------------------------------------------------------------
-
-    def _rung(self) -> set[str]:
-        """Names that shims have written to the bell."""
-        text = b""
-        while True:
-            try:
-                part = os.read(self._bell, 65536)
-            except BlockingIOError:
-                return set(text.decode("utf-8", "replace").split("\n"))
-            text += part
 
     def _check(self) -> None:
         """Now and then: shims that are gone, requests that came to nothing, watches due."""
@@ -487,3 +467,25 @@ class LocalBackend:
 
 def _some(pids: Sequence[int]) -> str:
     return ", ".join(map(str, pids[:5])) + (", ..." if len(pids) > 5 else "")
+
+
+def _taken(spool: Spool) -> int:
+    """The spool's lock. Who opens a backend may have the lease: the last service is gone, and
+    what is left of it and hangs is ended."""
+    try:
+        return spool.lock(LOCK_PATIENCE_S)
+    except SpoolBusy:
+        if not end_strays(spool.root):
+            raise
+        return spool.lock(LOCK_PATIENCE_S)
+
+
+def _rung(bell: int) -> set[str]:
+    """Names that shims have written to the bell."""
+    text = b""
+    while True:
+        try:
+            part = os.read(bell, 65536)
+        except BlockingIOError:
+            return set(text.decode("utf-8", "replace").split("\n"))
+        text += part

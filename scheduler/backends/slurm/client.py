@@ -18,6 +18,7 @@ from typing import Any
 import structlog
 
 from scheduler.backends.slurm import parse
+from scheduler.backends.slurm.versions import OLDEST, Release, release_in
 
 PATIENCE_S = 5.0
 READ_PATIENCE_S = 30.0  # a long queue takes its time
@@ -117,6 +118,10 @@ class Slurm:
         """`squeue -O` of all jobs; those of an array that wait are one record."""
         return self.read("squeue", "-h", "-a", "-t", "all", "-O", columns)
 
+    def release(self) -> Release:
+        """Of its commands; the oldest that is known where they do not say."""
+        return release_in(self._run(("squeue", "--version"), PATIENCE_S)) or OLDEST
+
     def detail(self, job_id: str) -> str:
         """What `scontrol` shows of one job, with its GPUs by node. Its text can be forged."""
         return self._run(("scontrol", "-a", "show", "job", "-d", word(job_id)), PATIENCE_S)
@@ -179,11 +184,11 @@ class Slurm:
         if done.returncode == 0:
             self._turns.answered()
             return done.stdout
-        said = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
-        if unreachable(said):
-            self._turns.failed(said)
-            raise SlurmDown(said)
-        raise SlurmError(said.removeprefix(f"{command[0]}: error: "))
+        problem = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
+        if unreachable(problem):
+            self._turns.failed(problem)
+            raise SlurmDown(problem)
+        raise SlurmError(problem.removeprefix(f"{command[0]}: error: "))
 
     def _wait_for_turn(self) -> None:
         """Refuses while no recent answer; the caller looks again later."""

@@ -74,6 +74,7 @@ class SlurmJob:
         accrue: since when its age counts. `array_limit`: tasks that may run at once; 0: any number.
         tres: what it is counted as, memory in MiB.
         cpus_per_gpu: 0: it asks for CPUs by themselves.
+        fault: fields and values that cannot be read, and are as if Slurm had not named them.
     """
 
     id: str
@@ -117,6 +118,7 @@ class SlurmJob:
     array_limit: int = 0
     tres: tuple[tuple[str, float], ...] = ()
     cpus_per_gpu: int = 0
+    fault: str = ""
 
     @property
     def held(self) -> bool:
@@ -127,13 +129,31 @@ def jobs(text: str) -> list[SlurmJob]:
     """`squeue --json` of any release; tasks of arrays one by one."""
     try:
         told = json.loads(text)
-        release = release_of(told)
-        entries = (job_as_first(entry, release) for entry in told["jobs"])
-        return [job for entry in entries for job in _job(entry)]
+        release, entries = release_of(told), told["jobs"]
     except RecursionError:
         raise ParseError("squeue --json: too many brackets within brackets") from None
     except (ValueError, OverflowError, LookupError, TypeError, AttributeError) as error:
         raise ParseError(f"squeue --json: {type(error).__name__} {error}") from None
+    found, faults = list[SlurmJob](), list[str]()
+    for entry in entries:
+        try:
+            found += _job(job_as_first(entry, release))
+        except (ValueError, OverflowError, LookupError, TypeError, AttributeError) as error:
+            faults.append(f"{type(error).__name__} {error}"[:120])
+            found += _faulty(entry, faults[-1])
+    if faults and len(faults) == len(entries):
+        raise ParseError(f"squeue --json: {faults[0]}")
+    return found
+
+
+def _faulty(entry: Any, fault: str) -> Iterator[SlurmJob]:
+    """Of a job that cannot be read, which it is; none where that cannot, either."""
+    if isinstance(entry, dict) and str(entry.get("job_id", "")).isdecimal():
+        state, user, partition = (
+            str(said[0] if isinstance(said, list) and said else said or "")
+            for said in map(entry.get, ("job_state", "user_name", "partition"))
+        )
+        yield SlurmJob(str(entry["job_id"]), state, user, "", partition, 0.0, fault=fault)
 
 
 def _job(entry: Mapping[str, Any]) -> Iterator[SlurmJob]:
@@ -346,6 +366,7 @@ class Node:
         open: something new may start on it.
         memory_mib: that jobs may have, MiB. `weight`: the lowest are given first.
         reason: why it is as it is, in an administrator's words.
+        fault: field and value that cannot be read, of a node that is closed for it.
     """
 
     name: str
@@ -360,6 +381,7 @@ class Node:
     features: tuple[str, ...] = ()
     weight: int = 1
     reason: str = ""
+    fault: str = ""
 
     @property
     def sound(self) -> bool:
@@ -373,24 +395,32 @@ def _flags(state: str) -> set[str]:
 
 
 def nodes(text: str) -> list[Node]:
-    """`scontrol show nodes -o`."""
-    try:
-        return [_node(fields(line)) for line in text.splitlines() if line.strip()]
-    except ParseError:
-        raise
-    except (ValueError, OverflowError) as error:
-        raise ParseError(f"scontrol show nodes: {error}") from None
+    """`scontrol show nodes -o`. One that cannot be read is closed, and says so (`fault`).
+
+    Raises ParseError: none is named.
+    """
+    lines = [fields(line) for line in text.splitlines() if line.strip()]
+    named = [said for said in lines if said.get("NodeName")]
+    if lines and not named:
+        raise ParseError(f"scontrol show nodes printed fields {sorted(lines[0])[:5]}")
+    return [_node(said) for said in named]
 
 
 def _node(said: Mapping[str, str]) -> Node:
-    if "NodeName" not in said or "State" not in said:
-        raise ParseError(f"scontrol show nodes printed fields {sorted(said)[:5]}")
+    partitions = tuple(name for name in said.get("Partitions", "").split(",") if name)
+    try:
+        return _whole_node(said, partitions)
+    except (ValueError, OverflowError, KeyError) as error:
+        fault = f"{error}"[:120]
+        return Node(said["NodeName"], 0, "", partitions, False, "UNKNOWN", fault=fault)
+
+
+def _whole_node(said: Mapping[str, str], partitions: tuple[str, ...]) -> Node:
     gres = re.sub(r"\([^)]*\)", "", said.get("Gres", ""))
     types = gpu_types(gres) or {}
     gpus = gpus_in(gres) or (0, "")
     flags = _flags(said["State"])
-    partitions = tuple(name for name in said.get("Partitions", "").split(",") if name)
-    memory = int(said.get("RealMemory") or 0) - int(said.get("MemSpecLimit") or 0)
+    memory = _size(said, "RealMemory") - _size(said, "MemSpecLimit")
     return Node(
         said["NodeName"],
         gpus[0],
@@ -399,12 +429,20 @@ def _node(said: Mapping[str, str]) -> Node:
         not flags & (_CLOSING | _SET_APART) and not said["State"].endswith("*"),
         said["State"],
         tuple(types.items()),
-        int(said.get("CPUEfctv") or said.get("CPUTot") or 0),
+        _size(said, "CPUEfctv") or _size(said, "CPUTot"),
         float(memory),
         tuple(name for name in said.get("ActiveFeatures", "").split(",") if name != "(null)"),
-        int(said.get("Weight") or 1),
+        _size(said, "Weight", 1),
         said.get("Reason", ""),
     )
+
+
+def _size(said: Mapping[str, str], name: str, default: int = 0) -> int:
+    """A whole number of a node. ParseError."""
+    found = said.get(name) or str(default)
+    if not re.fullmatch("[0-9]{1,15}", found):
+        raise ParseError(f"{name} {found[:40]!r}")
+    return int(found)
 
 
 def fields(line: str) -> dict[str, str]:

@@ -12,11 +12,14 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from math import isfinite
+from typing import TypeVar
 
 from scheduler.backends.slurm import parse
 from scheduler.backends.slurm.client import Slurm, SlurmError
 from scheduler.backends.slurm.parse import Node, ParseError, SlurmJob
 from scheduler.backends.slurm.tres import counts
+from scheduler.policies.slurm.passes import blaming
 from scheduler.policies.slurm.priority import duration_s
 from scheduler.policies.slurm.site import (
     Ask,
@@ -31,6 +34,8 @@ from scheduler.policies.slurm.site import (
     SiteNode,
 )
 
+R = TypeVar("R")
+T = TypeVar("T")
 ASSOC = (
     "Account", "User", "Partition", "ParentName", "Share", "Priority", "GrpTRES", "GrpJobs",
     "MaxTRES", "MaxJobs", "MaxWall", "GrpTRESMins", "GrpTRESRunMins", "GrpWall", "MaxTRESMins",
@@ -41,7 +46,7 @@ QOS = (
     "MaxTRESPA", "MaxJobsPA", "Preempt", "GrpTRESMins", "GrpTRESRunMins", "GrpWall", "MaxTRESMins",
     "MaxTRESPerNode", "MinTRES", "Flags",
 )  # fmt: skip
-LOWER = "Nodes required for job are DOWN, DRAINED or reserved"  # 22.05: for lack of nodes
+_SENTENCES = {"Nodes required for job are DOWN": "Resources"}  # up to the comma; of 22.05
 # set, these change what starts, and the twin does not know them
 _NOT_MODELLED = (
     "Preempt", "GrpTRESMins", "GrpTRESRunMins", "GrpWall", "MaxTRESMins", "MaxTRESPerNode",
@@ -51,18 +56,20 @@ _NOT_MODELLED = (
 
 def read_site(slurm: Slurm, nodes: Sequence[Node]) -> Site:
     """The site as it is now. Raises SlurmDown, SlurmError, ParseError."""
+    faults = [f"node {node.name}: {node.fault}" for node in nodes if node.fault]
     config = config_of(slurm.read("scontrol", "show", "config"))
-    partitions = partitions_of(slurm.read("scontrol", "-a", "show", "partition", "-o"))
-    reservations = reservations_of(slurm.read("scontrol", "show", "reservation", "-o"))
-    licences = licences_of(slurm.read("scontrol", "show", "licenses", "-o"))
+    partitions = partitions_of(slurm.read("scontrol", "-a", "show", "partition", "-o"), faults)
+    reservations = reservations_of(slurm.read("scontrol", "show", "reservation", "-o"), faults)
+    licences = licences_of(slurm.read("scontrol", "show", "licenses", "-o"), faults)
     return Site(
         {node.name: site_node(node) for node in nodes},
         {part.name: part for part in partitions},
         tuple(reservations),
         licences,
-        *_accounts(slurm, config),
+        *_accounts(slurm, config, faults),
         config,
         _backfilled(slurm),
+        tuple(faults),
     )
 
 
@@ -74,7 +81,7 @@ def _backfilled(slurm: Slurm) -> float | None:
 
 
 def _accounts(
-    slurm: Slurm, config: Mapping[str, str]
+    slurm: Slurm, config: Mapping[str, str], faults: list[str]
 ) -> tuple[dict[str, Qos], dict[AssocKey, Assoc]]:
     """QOS and associations, with the usage of each. Without slurmdbd there are none."""
     if "slurmdbd" not in config.get("AccountingStorageType", ""):
@@ -89,7 +96,7 @@ def _accounts(
         usage = slurm.read("sshare", "-h", "-P", "-a", "-o", "Account,User,RawUsage,FairShare")
     except SlurmError:
         return {}, {}
-    return qos_of(qos), assocs_of(assoc, usage)
+    return qos_of(qos, faults), assocs_of(assoc, usage, faults)
 
 
 # --- text -----------------------------------------------------------------------------------------
@@ -122,11 +129,30 @@ def site_node(node: Node) -> SiteNode:
     )
 
 
-def partitions_of(text: str) -> list[Partition]:
-    """`scontrol show partition`, one a line or over several."""
-    return [
-        _partition(parse.fields(" ".join(one.split()))) for one in _records(text, "PartitionName=")
-    ]
+def _each(
+    what: str, rows: Iterable[R], read: Callable[[R], T], faults: list[str] | None
+) -> list[T]:
+    """Each row by itself: one that cannot be read costs no other. Into `faults`, or raised."""
+    found = []
+    for row in rows:
+        try:
+            found.append(read(row))
+        except (ValueError, OverflowError, LookupError, OSError) as error:
+            named = next(iter(row.values()), "") if isinstance(row, dict) else str(row)
+            fault = f"{what} {named[:40]}: {type(error).__name__} {error}"[:160]
+            if faults is None:
+                raise ParseError(fault) from None
+            faults.append(fault)
+    return found
+
+
+def partitions_of(text: str, faults: list[str] | None = None) -> list[Partition]:
+    """`scontrol show partition`, one a line or over several.
+
+    Args:
+        faults: takes what cannot be read, a line each; None: ParseError.
+    """
+    return _each("partition", _records(text, "PartitionName="), _partition, faults)
 
 
 def _partition(said: Mapping[str, str]) -> Partition:
@@ -167,24 +193,22 @@ def _allowed(said: str) -> frozenset[str] | None:
     return None if said in ("ALL", "(null)", "") else frozenset(said.split(","))
 
 
-def reservations_of(text: str) -> list[Reservation]:
+def reservations_of(text: str, faults: list[str] | None = None) -> list[Reservation]:
     """`scontrol show reservation`; times as Slurm prints them here, seconds since the epoch or in
     the time zone of this host."""
-    found = []
-    for one in _records(text, "ReservationName="):
-        said = parse.fields(" ".join(one.split()))
-        found.append(
-            Reservation(
-                said["ReservationName"],
-                frozenset(parse.hosts(said.get("Nodes", ""))),
-                _moment(said["StartTime"]),
-                _moment(said["EndTime"]),
-                _names(said.get("Users", "")),
-                _names(said.get("Accounts", "")),
-                _names(said.get("Flags", "")),
-            )
-        )
-    return found
+    return _each("reservation", _records(text, "ReservationName="), _reservation, faults)
+
+
+def _reservation(said: Mapping[str, str]) -> Reservation:
+    return Reservation(
+        said["ReservationName"],
+        frozenset(parse.hosts(said.get("Nodes", ""))),
+        _moment(said["StartTime"]),
+        _moment(said["EndTime"]),
+        _names(said.get("Users", "")),
+        _names(said.get("Accounts", "")),
+        _names(said.get("Flags", "")),
+    )
 
 
 def _moment(said: str) -> float:
@@ -195,70 +219,53 @@ def _names(said: str) -> frozenset[str]:
     return frozenset() if said == "(null)" else frozenset(filter(None, said.split(",")))
 
 
-def licences_of(text: str) -> dict[str, int]:
+def licences_of(text: str, faults: list[str] | None = None) -> dict[str, int]:
     """`scontrol show licenses`: how many there are of each that jobs may have."""
-    found = {}
-    for one in _records(text, "LicenseName="):
-        said = parse.fields(" ".join(one.split()))
-        found[said["LicenseName"]] = int(said.get("Total", 0)) - int(said.get("Reserved", 0))
-    return found
+
+    def one(said: Mapping[str, str]) -> tuple[str, int]:
+        return said["LicenseName"], int(said.get("Total", 0)) - int(said.get("Reserved", 0))
+
+    return dict(_each("licence", _records(text, "LicenseName="), one, faults))
 
 
-def _records(text: str, begin: str) -> list[str]:
-    return [begin + one for one in re.split(rf"(?:^|\s){begin}", text)[1:]]
+def _records(text: str, begin: str) -> list[dict[str, str]]:
+    parts = re.split(rf"(?:^|\s){begin}", text)[1:]
+    return [parse.fields(" ".join(f"{begin}{one}".split())) for one in parts]
 
 
-def qos_of(text: str) -> dict[str, Qos]:
+def qos_of(text: str, faults: list[str] | None = None) -> dict[str, Qos]:
     """`sacctmgr -n -P show qos` of the columns `QOS`."""
-    found = {}
-    for said in _table(text, QOS):
-        limits = Limits(
-            grp_tres=counts(said["GrpTRES"]),
-            grp_jobs=_limit(said["GrpJobs"]),
-            max_tres=counts(said["MaxTRES"]),
-            max_wall_s=duration_s(said["MaxWall"]),
-            max_tres_pu=counts(said["MaxTRESPU"]),
-            max_jobs_pu=_limit(said["MaxJobsPU"]),
-            max_tres_pa=counts(said["MaxTRESPA"]),
-            max_jobs_pa=_limit(said["MaxJobsPA"]),
-        )
-        name, not_modelled = said["Name"], _unknown(said)
-        found[name] = Qos(name, int(said["Priority"] or 0), limits, not_modelled)
-    return found
+    return {one.name: one for one in _each("QOS", _table(text, QOS, faults), _qos, faults)}
 
 
-def assocs_of(text: str, usage: str) -> dict[AssocKey, Assoc]:
+def _qos(said: Mapping[str, str]) -> Qos:
+    limits = Limits(
+        grp_tres=counts(said["GrpTRES"]),
+        grp_jobs=_limit(said["GrpJobs"]),
+        max_tres=counts(said["MaxTRES"]),
+        max_wall_s=duration_s(said["MaxWall"]),
+        max_tres_pu=counts(said["MaxTRESPU"]),
+        max_jobs_pu=_limit(said["MaxJobsPU"]),
+        max_tres_pa=counts(said["MaxTRESPA"]),
+        max_jobs_pa=_limit(said["MaxJobsPA"]),
+    )
+    return Qos(said["Name"], int(said["Priority"] or 0), limits, _unknown(said))
+
+
+def assocs_of(text: str, usage: str, faults: list[str] | None = None) -> dict[AssocKey, Assoc]:
     """`sacctmgr -n -P show assoc` of the columns `ASSOC`, with `sshare`'s raw usage and fair
     share: usage grows as jobs end, the share is as Slurm computed it last."""
-    used: dict[AssocKey, tuple[float, float | None]] = {}
-    for line in usage.splitlines():
-        account, user, raw, fair = (part.strip() for part in [*line.split("|"), "", "", ""][:4])
-        used[account, user] = float(raw or 0), float(fair) if fair else None
-    found: dict[AssocKey, Assoc] = {}
+    lines = usage.splitlines()
+    used = dict(_each("usage", (dict(enumerate([line])) for line in lines), _used, faults))
+    rows = _table(text, ASSOC, faults)
+    plain = (said for said in rows if not said["Partition"])
+    made = _each("association", plain, lambda said: _assoc(said, used), faults)
+    found = {(one.account, one.user): one for one in made}
     parted: dict[AssocKey, tuple[str, ...]] = {}  # associations of one partition, not modelled
-    for said in _table(text, ASSOC):
-        key = said["Account"], said["User"]
+    for said in rows:
         if said["Partition"]:
+            key = said["Account"], said["User"]
             parted[key] = (*parted.get(key, ()), f"Partition={said['Partition']}")
-            continue
-        limits = Limits(
-            grp_tres=counts(said["GrpTRES"]),
-            grp_jobs=_limit(said["GrpJobs"]),
-            max_tres=counts(said["MaxTRES"]),
-            max_jobs=_limit(said["MaxJobs"]),
-            max_wall_s=duration_s(said["MaxWall"]),
-        )
-        found[key] = Assoc(
-            *key,
-            said["ParentName"],
-            int(said["Share"]) if said["Share"].isdecimal() else None,
-            used.get(key, (0.0, None))[0],
-            int(said["Priority"] or 0),
-            limits,
-            _unknown(said),
-            used.get(key, (0.0, None))[1],
-            _names(said["QOS"]),
-        )
     for key, more in parted.items():
         if key in found:
             found[key] = replace(found[key], not_modelled=(*found[key].not_modelled, *more))
@@ -267,16 +274,49 @@ def assocs_of(text: str, usage: str) -> dict[AssocKey, Assoc]:
     return found
 
 
+def _used(row: Mapping[int, str]) -> tuple[AssocKey, tuple[float, float | None]]:
+    account, user, raw, fair = (part.strip() for part in [*row[0].split("|"), "", "", ""][:4])
+    found = float(raw or 0), float(fair) if fair else None
+    if not all(isfinite(one) for one in found if one is not None):
+        raise ParseError(f"a usage {row[0][:80]!r}")
+    return (account, user), found
+
+
+def _assoc(said: Mapping[str, str], used: Mapping[AssocKey, tuple[float, float | None]]) -> Assoc:
+    key = said["Account"], said["User"]
+    limits = Limits(
+        grp_tres=counts(said["GrpTRES"]),
+        grp_jobs=_limit(said["GrpJobs"]),
+        max_tres=counts(said["MaxTRES"]),
+        max_jobs=_limit(said["MaxJobs"]),
+        max_wall_s=duration_s(said["MaxWall"]),
+    )
+    usage, fairshare = used.get(key, (0.0, None))
+    return Assoc(
+        *key,
+        said["ParentName"],
+        int(said["Share"]) if said["Share"].isdecimal() else None,
+        usage,
+        int(said["Priority"] or 0),
+        limits,
+        _unknown(said),
+        fairshare,
+        _names(said["QOS"]),
+    )
+
+
 def _unknown(said: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(f"{name}={said[name]}" for name in _NOT_MODELLED if said.get(name))
 
 
-def _table(text: str, columns: Sequence[str]) -> Iterable[dict[str, str]]:
-    for line in text.splitlines():
-        parts = line.split("|")
-        if len(parts) != len(columns):
-            raise ParseError(f"sacctmgr printed {line[:80]!r}")
-        yield dict(zip(columns, parts, strict=True))
+def _table(
+    text: str, columns: Sequence[str], faults: list[str] | None = None
+) -> list[dict[str, str]]:
+    def row(said: Mapping[str, str]) -> dict[str, str]:
+        return dict(zip(columns, said["sacctmgr"].split("|"), strict=True))
+
+    lines = ({"sacctmgr": line} for line in text.splitlines())
+    return _each("sacctmgr", lines, row, faults)
 
 
 def _limit(said: str) -> int | None:
@@ -312,7 +352,8 @@ class Asks:
         for job in jobs:
             known = self._kept.get(job.id)
             if known is None or known[0] is not job:
-                known = self._kept[job.id] = job, _ask(job, site, lambda _: ())
+                made = blaming(job.id, _ask, job, site, lambda _: ())
+                known = self._kept[job.id] = job, made
             found[job.id] = known[1]
         return found
 
@@ -393,10 +434,9 @@ def dependencies(said: str) -> tuple[str, ...] | None:
 
 
 def slurm_word(reason: str) -> str:
-    """Slurm's reason as one word: some are told as sentences."""
-    if reason.startswith(LOWER):
-        return "Resources"
-    return reason.partition(",")[0].strip() or "None"
+    """Slurm's reason as one word: some are sentences."""
+    word = reason.partition(",")[0].strip() or "None"
+    return _SENTENCES.get(word, word)
 
 
 def _licences(said: str) -> tuple[tuple[str, int], ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from zlib import crc32
 
 from features.job import Job
@@ -15,7 +14,8 @@ from scheduler.core.cluster import Cluster, Placement
 from scheduler.core.core import Core
 from scheduler.core.decisions import Decision, Reason
 from scheduler.core.estimates import Estimate, Estimator
-from scheduler.policies.slurm.policy import Slurm as SlurmPolicy
+from scheduler.core.nodes import KnownJob
+from scheduler.policies.slurm.passes import blaming
 from scheduler.policies.slurm.policy import gpu_mask
 from scheduler.policies.slurm.site import Site
 
@@ -78,7 +78,6 @@ class ClusterSnapshot:
 
     Attributes:
         core: after its decisions. order: waiting jobs, those it would start first.
-        told: lines about why jobs wait.
         left_out: jobs that could not be drawn, and why. aside: these, as Slurm has them.
     """
 
@@ -91,7 +90,21 @@ class ClusterSnapshot:
     aside: dict[str, SlurmJob] = field(default_factory=dict)
     decisions: list[Decision] = field(default_factory=list)
     order: list[str] = field(default_factory=list)
-    told: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What is kept from look to look.
+
+    Attributes:
+        asks: what jobs ask for.
+        reasons: why jobs waited before; who waits for the same again is no decision.
+        faults: jobs to leave out, and why.
+    """
+
+    asks: Asks = field(default_factory=Asks)
+    reasons: Mapping[str, Reason] = field(default_factory=dict)
+    faults: Mapping[str, str] = field(default_factory=dict)
 
 
 def build_snapshot(
@@ -103,27 +116,32 @@ def build_snapshot(
     *,
     by_slurm: bool = False,
     site: Site | None = None,
-    asks: Asks | None = None,
-    reasons: Mapping[str, Reason] = MappingProxyType({}),
+    before: Before | None = None,
 ) -> ClusterSnapshot:
     """Build a new core from the queue and let it decide.
 
     Args:
         by_slurm: keep Slurm's own priorities, to foresee what Slurm does.
-        site: what the policy `slurm` decides by. `asks`: kept from look to look.
-        reasons: why jobs waited before; who waits for the same again is no decision.
+        site: what the policy `slurm` decides by.
+
+    Raises JobFault: a job cannot be planned; without it the others may be.
     """
-    snapshot = ClusterSnapshot(core, shape, now)
-    by_twin = site is not None and isinstance(core.policy, SlurmPolicy)
-    if site is not None and isinstance(core.policy, SlurmPolicy):
-        jobs = list(jobs)
-        core.policy.see(site, shape.names, (asks or Asks()).of(jobs, site), now)
+    snapshot, before = ClusterSnapshot(core, shape, now), before or Before()
+    faults = before.faults
+    twin = core.policy.twin
+    by_twin = site is not None and twin is not None
+    jobs = list(jobs)
+    snapshot.aside = {job.id: job for job in jobs if job.id in faults}
+    snapshot.left_out |= {job_id: faults[job_id] for job_id in snapshot.aside}
+    jobs = [job for job in jobs if job.id not in faults]
+    if site is not None and twin is not None:
+        twin.see(site, shape.names, before.asks.of(jobs, site), now)
     asked = [job for job in jobs if shape.vc_of(job.partition)]
     asked.sort(key=lambda job: (job.submit, job.id))
     holding = list(enumerate(job for job in asked if job.state in HOLDING))
     # those last of which Slurm does not say which GPUs they have: they get what is left
     for order, job in sorted(holding, key=lambda one: not one[1].held_gpus):
-        _run(snapshot, shape, job, order)
+        blaming(job.id, _run, snapshot, shape, job, order)
     for order, job in enumerate((j for j in asked if j.state == "PENDING"), len(asked)):
         why = _not_eligible(job, now, by_twin) or _not_ours(job, shape, core)
         if why:
@@ -131,20 +149,23 @@ def build_snapshot(
             continue
         priority = job.priority if by_slurm and site is None else 0
         # where CPUs are placed, types are in what it asks for: a node may have several
-        asked_for = job_of(job, shape.vc_of(job.partition), typed=not core.policy.places_cpus)
-        core.adopt(asked_for, now, order=order, priority=priority, queued_before=True)
-        core.known(job.id).reason = reasons.get(job.id)
+        asked_for = job_of(
+            job, shape.vc_of(job.partition), typed=not core.policy.capabilities.places_cpus
+        )
+        known = KnownJob(job=asked_for, order=order, priority=priority, queued_before=True)
+        blaming(job.id, core.nodes.adopt, known, now)
+        core.jobs[job.id].reason = before.reasons.get(job.id)
         snapshot.waiting[job.id] = job
-    snapshot.aside = {job.id: job for job in asked if job.id in snapshot.left_out}
+    snapshot.aside |= {job.id: job for job in asked if job.id in snapshot.left_out}
     for node in nodes:
         number = shape.node(node.name)
         if number is not None and not (node.sound if by_twin else node.open):
-            core.set_node(number, False)
+            core.nodes.set_open(number, False)
     snapshot.decisions = core.decide(now)
     started = [d.job_id for d in snapshot.decisions if d.job_id in core.cluster.runs]
     left = [queued.job.job_id for queue in core.queues.values() for queued in queue]
-    if isinstance(core.policy, SlurmPolicy):
-        soon = core.policy.soon
+    if twin is not None:
+        soon = twin.soon
         left.sort(key=lambda job_id: job_id not in soon)
     snapshot.order = [j for j in started if j in snapshot.waiting] + left
     return snapshot
@@ -152,6 +173,8 @@ def build_snapshot(
 
 def _not_eligible(job: SlurmJob, now: float, by_twin: bool) -> str:
     """`by_twin`: the policy itself knows begin times, and jobs that wait for the end of others."""
+    if job.fault:
+        return f"of this job cannot be read: {job.fault}"
     if job.priority == 0:
         return f"held in Slurm ({job.reason})"
     if job.dependency and (not by_twin or dependencies(job.dependency) is None):
@@ -163,7 +186,7 @@ def _not_eligible(job: SlurmJob, now: float, by_twin: bool) -> str:
 
 def _not_ours(job: SlurmJob, shape: Shape, core: Core) -> str:
     """Why a policy that places GPUs can say nothing of a job."""
-    if core.policy.places_cpus:
+    if core.policy.capabilities.places_cpus:
         return ""
     if not job.gpus:
         return "asks for no GPU; this policy places GPUs only"
@@ -175,7 +198,7 @@ def _not_ours(job: SlurmJob, shape: Shape, core: Core) -> str:
 
 def _run(snapshot: ClusterSnapshot, shape: Shape, job: SlurmJob, order: int) -> None:
     """Put a running job on its GPUs: alone, or beside the one that has the same."""
-    whole = snapshot.core.policy.places_cpus
+    whole = snapshot.core.policy.capabilities.places_cpus
     if not (job.gpus or whole):
         snapshot.left_out[job.id] = "has no GPU"
         return
@@ -203,15 +226,15 @@ def _run(snapshot: ClusterSnapshot, shape: Shape, job: SlurmJob, order: int) -> 
     if gpus_held != asked.gpus:  # a gang that took the same slots on every node
         snapshot.left_out[job.id] = f"asked for {asked.gpus} GPUs and holds {gpus_held}"
         return
-    snapshot.core.adopt(
-        asked,
-        snapshot.now,
+    known = KnownJob(
+        job=asked,
         order=order,
         queued_before=True,
         placement=where,
         since=job.start or snapshot.now,
         partner=partner,
     )
+    snapshot.core.nodes.adopt(known, snapshot.now)
     snapshot.running[job.id] = job
 
 
@@ -219,14 +242,14 @@ def _somewhere(job: SlurmJob, snapshot: ClusterSnapshot) -> Placement | None:
     """As many free GPUs of its types and nodes as it has: Slurm does not number them, or did not
     before it ended."""
     core, shape = snapshot.core, snapshot.shape
-    assert isinstance(core.policy, SlurmPolicy)
+    twin = core.policy.twin
     found: Placement = []
-    for share in core.policy.ask(job_of(job, shape.vc_of(job.partition))).shares:
+    for share in twin.ask(job_of(job, shape.vc_of(job.partition))).shares:
         number = shape.node(share.node)
         if number is None:
             return None
         free = core.cluster.pool_of(number).free_on(number)
-        has = core.policy.site.nodes[share.node].gpus
+        has = twin.site.nodes[share.node].gpus
         found.append((number, gpu_mask(has, free, dict(share.gpus))))
     return found or None
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any, TypeVar
 
 import structlog
 
@@ -20,6 +21,7 @@ from scheduler.backends.slurm.client import Slurm, SlurmError
 from scheduler.backends.slurm.job_states import RUNNING
 from scheduler.backends.slurm.parse import ParseError, SlurmJob
 from scheduler.backends.slurm.tres import counts, mib
+from scheduler.backends.slurm.versions import OLDEST, Release, more_columns, row_as_first
 
 # what Slurm itself writes, then what users do
 COLUMNS = (
@@ -61,6 +63,7 @@ SINGLY = 64  # runs that began since the last look, up to which they are asked f
 _LIMIT = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)")
 _GPUS = re.compile(r"^ +Nodes=(\S+) CPU_IDs=\S* Mem=\S+ GRES=(.*)$", re.MULTILINE)
 
+T = TypeVar("T")
 Held = tuple[tuple[int, ...], ...]
 
 
@@ -71,11 +74,14 @@ class Table:
         self._slurm = slurm
         self._kept: dict[tuple[str, ...], list[SlurmJob]] = {}
         self._limits: dict[str, int] = {}  # of arrays; no longer told when one task is left
+        self._release: Release | None = None
         self._warned = False
+        self.unread: list[str] = []  # records of which not even the job is known
         self.log = structlog.get_logger("slurm")
 
     def jobs(self) -> list[SlurmJob]:
-        """Every job the controller knows, as `Slurm.jobs` has it but for `admin_comment`;
+        """Every job the controller knows, as `Slurm.jobs` has it but for `admin_comment`; one of
+        which something cannot be read has that in `fault`, and the rest of it;
         `max_nodes` is as many as it has tasks, and any number of a job that asks for several GPUs
         in all; a job that has not changed is the same object again.
 
@@ -86,28 +92,40 @@ class Table:
         except (ParseError, SlurmError) as error:  # a version that prints otherwise, perhaps
             if not self._warned:
                 self.log.warning("slurm_table_unread", why=str(error), instead="squeue --json")
-            self._warned = True
+            self._warned, self._release = True, None
             return self._slurm.jobs()
 
     def _read(self) -> list[SlurmJob]:
+        self._release = self._release or self._slurm.release()
         mark = secrets.token_hex(8)
         marked = [f"{name}:|{mark}|" for name in WRITTEN]
-        columns = ",".join([f"{name}:|" for name in COLUMNS] + marked + [f"Comment:|{mark}."])
+        plain = (*COLUMNS, *more_columns(self._release))
+        columns = ",".join([f"{name}:|" for name in plain] + marked + [f"Comment:|{mark}."])
         records = self._slurm.table(columns).split(f"|{mark}.\n")
         if records.pop():
             raise ParseError("squeue -O ended within a record")
         before, kept = self._kept, dict[tuple[str, ...], list[SlurmJob]]()
         was = {job.id: job for jobs in before.values() for job in jobs if job.held_gpus}
         fresh: list[tuple[str, ...]] = []
+        self.unread = []
         for record in records:
             key = tuple(record.split(f"|{mark}|"))
-            if len(key) != len(WRITTEN) + 1:
-                raise ParseError(f"squeue -O printed {record[:80]!r}")
             known = before.get(key)
             if known is None:
-                known = self._limited(read(*key))
+                try:
+                    if len(key) != len(WRITTEN) + 1:
+                        raise ParseError(f"squeue -O printed {record[:80]!r}")
+                    first, *written = key
+                    known = self._limited(read(first, *written, release=self._release))
+                except ParseError as error:
+                    self.unread.append(str(error))
+                    continue
                 fresh.append(key)
             kept[key] = known
+        if records and (
+            len(self.unread) == len(records) or all(jobs[0].fault for jobs in kept.values())
+        ):
+            raise ParseError(self.unread[0] if self.unread else next(iter(kept.values()))[0].fault)
         self._fill([kept[key] for key in fresh], was)
         self._kept = kept  # last: a record whose GPUs were not told is new at the next look
         return [job for jobs in kept.values() for job in jobs]
@@ -164,84 +182,119 @@ def held(text: str, nodes: Sequence[str]) -> Held | None:
     return found if any(found) else ()
 
 
-def read(plain: str, features: str, licences: str, comment: str) -> list[SlurmJob]:
-    """One record, as the job or the tasks that it is of. ParseError."""
-    parts = plain.split("|", len(COLUMNS))
-    if len(parts) != len(COLUMNS) + 1 or not parts[0] or not parts[1]:
+def read(
+    plain: str, features: str, licences: str, comment: str, *, release: Release = OLDEST
+) -> list[SlurmJob]:
+    """One record, as the job or the tasks that it is of. ParseError: not even which is known."""
+    columns = (*COLUMNS, *more_columns(release))
+    parts = plain.split("|", len(columns))
+    if len(parts) != len(columns) + 1 or not all(parts[:2]):
         raise ParseError(f"squeue -O printed {plain[:80]!r}")
-    said = dict(zip(COLUMNS, parts, strict=False))
-    try:
-        cpus = int(said["NumCPUs"])
-        nodes = int(said["NumNodes"].partition("-")[0])
-        asked = {
-            "node_count": nodes,
-            "tasks": int(said["NumTasks"]),
-            "tres_per_job": said["tres-per-job"],
-            "tres_req_str": said["tres-alloc"],
-            "tres_per_node": said["tres-per-node"],
-            "tres_per_task": said["tres-per-task"],
-        }
-        gpus, gpu_type = parse.asked(asked)
-        memory = _memory_asked(said["MinMemory"], said["tres-alloc"], nodes)
-        held_on = parse.hosts(said["NodeList"])
-        made = SlurmJob(
-            id="",
-            state=said["State"],
-            user=said["UserName"],
-            name=_text(parts[-1]),
-            partition=said["Partition"],
-            submit=parse.moment(said["SubmitTime"]) or 0.0,
-            eligible=parse.moment(said["EligibleTime"]),
-            **parse.times(
-                said["State"],
-                parse.moment(said["StartTime"]),
-                parse.moment(said["EndTime"]),
-                held_on,
-            ),
-            priority=int(said["PriorityLong"]),
-            reason=said["Reason"],
-            gpus=gpus,
-            gpu_type=gpu_type,
-            nodes=held_on,
-            num_nodes=nodes,
-            max_nodes=_most_nodes(nodes, int(said["NumTasks"]), gpus, said),
-            cpus=cpus,
-            memory_mib=memory[0] * (cpus if memory[1] == "cpu" else 1) or None,
-            time_limit_s=_limit(said["TimeLimit"]),
-            comment=_text(comment),
-            reservation=_text(said["Reservation"]),
-            dependency=_text(said["Dependency"]),
-            account=_text(said["Account"]),
-            qos=_text(said["QOS"]),
-            features=_text(features),
-            licences=_text(licences),
-            nice=int(said["Nice"]),
-            req_nodes=parse.hosts(said["ReqNodes"]),
-            planned=parse.hosts(said["SchedNodes"]),
-            min_cpus=int(said["MinCPUs"]),
-            exclusive=said["OverSubscribe"] == "NO",
-            accrue=parse.moment(said["AccrueTime"]),
-            array_limit=_array_limit(said["JobArrayID"]),
-            **parse.asks_for(
-                {
-                    "tres_per_job": said["tres-per-job"],
-                    "tres_per_node": said["tres-per-node"],
-                    "tres_per_task": said["tres-per-task"],
-                    "memory_per_tres": said["mem-per-tres"],
-                    "cpus_per_tres": said["cpus-per-tres"],
-                },
-                int(said["NumTasks"]),
-                said["tres-alloc"],
-                memory,
-            ),
-        )
-    except (ValueError, OverflowError) as error:
-        raise ParseError(f"squeue -O printed {plain[:80]!r} ({error})") from None
-    job_id, bracket, tasks = said["JobArrayID"].partition("_[")
-    if not bracket:
-        return [replace(made, id=job_id)]
-    numbers = parse.task_numbers(tasks)
-    return [replace(made, id=f"{job_id}_{number}") for number in numbers]
+    row = row_as_first(dict(zip(columns, parts, strict=False)), release)
+    faults: list[str] = []
+    made = _job(_Row(row, faults), parts[-1], features, licences, comment)
+    job_id, bracket, tasks = row["JobArrayID"].partition("_[")
+    numbers = parse.task_numbers(tasks) if bracket else []
+    ids = [f"{job_id}_{number}" for number in numbers] if bracket else [job_id]
+    return [replace(made, id=one, fault="; ".join(faults)) for one in ids]
+
+
+class _Row:
+    """A row by column; what cannot be read is a fault, and the default."""
+
+    def __init__(self, row: Mapping[str, str], faults: list[str]) -> None:
+        self.row, self._faults = row, faults
+
+    def get(self, name: str, read: Callable[[str], T], default: T) -> T:
+        try:
+            return read(self.row[name])
+        except (ValueError, OverflowError, KeyError):
+            self._faults.append(f"{name} {self.row.get(name, '')[:40]!r}")
+            return default
+
+    def whole(self, name: str, least: int = 0, default: int = 1) -> int:
+        """A whole number, of `least` at least."""
+
+        def plain(said: str) -> int:
+            found = int(said.partition("-")[0])  # nodes are ``2-4`` while a job waits
+            if found < least:
+                raise ValueError(said)
+            return found
+
+        return self.get(name, plain, default)
+
+    def text(self, name: str) -> str:
+        return _text(self.row[name])
+
+    def hosts(self, name: str) -> tuple[str, ...]:
+        return self.get(name, parse.hosts, ())
+
+    def moment(self, name: str) -> float | None:
+        return self.get(name, parse.moment, None)
+
+
+def _job(row: _Row, name: str, features: str, licences: str, comment: str) -> SlurmJob:
+    counted: Mapping[str, float] = row.get("tres-alloc", counts, {})
+    said = {**row.row, "tres-alloc": row.row["tres-alloc"] if counted else ""}
+    cpus, tasks, nodes = (row.whole(name) for name in ("NumCPUs", "NumTasks", "NumNodes"))
+    gpus, gpu_type = _gpus_asked(said, nodes, tasks)
+    each = row.get("MinMemory", mib, 0.0)
+    memory = each, "node" if counted.get("mem", each * nodes) == each * nodes else "cpu"
+    held_on = row.hosts("NodeList")
+    start, end = row.moment("StartTime"), row.moment("EndTime")
+    return SlurmJob(
+        id="",
+        state=said["State"],
+        user=said["UserName"],
+        name=_text(name),
+        partition=said["Partition"],
+        submit=row.moment("SubmitTime") or 0.0,
+        eligible=row.moment("EligibleTime"),
+        **parse.times(said["State"], start, end, held_on),
+        priority=row.whole("PriorityLong"),
+        reason=said["Reason"],
+        gpus=gpus,
+        gpu_type=gpu_type,
+        nodes=held_on,
+        num_nodes=nodes,
+        max_nodes=_most_nodes(nodes, tasks, gpus, said),
+        cpus=cpus,
+        memory_mib=memory[0] * (cpus if memory[1] == "cpu" else 1) or None,
+        time_limit_s=_limit(said["TimeLimit"]),
+        comment=_text(comment),
+        reservation=row.text("Reservation"),
+        dependency=row.text("Dependency"),
+        account=row.text("Account"),
+        qos=row.text("QOS"),
+        features=_text(features),
+        licences=_text(licences),
+        nice=row.get("Nice", int, 0),
+        req_nodes=row.hosts("ReqNodes"),
+        planned=row.hosts("SchedNodes"),
+        min_cpus=row.whole("MinCPUs"),
+        exclusive=said["OverSubscribe"] == "NO",
+        accrue=row.moment("AccrueTime"),
+        array_limit=_array_limit(said["JobArrayID"]),
+        **_asks(said, tasks, memory),
+    )
+
+
+def _gpus_asked(said: Mapping[str, str], nodes: int, tasks: int) -> tuple[int, str]:
+    names = {
+        "tres_per_job": "tres-per-job",
+        "tres_req_str": "tres-alloc",
+        "tres_per_node": "tres-per-node",
+        "tres_per_task": "tres-per-task",
+    }
+    texts = {name: said[column] for name, column in names.items()}
+    return parse.asked(texts | {"node_count": nodes, "tasks": tasks})
+
+
+def _asks(said: Mapping[str, str], tasks: int, memory: tuple[float, str]) -> dict[str, Any]:
+    names = "tres-per-job", "tres-per-node", "tres-per-task", "cpus-per-tres"
+    texts = {name.replace("-", "_"): said[name] for name in names}
+    texts["memory_per_tres"] = said["mem-per-tres"]
+    return parse.asks_for(texts, tasks, said["tres-alloc"], memory)
 
 
 def _most_nodes(nodes: int, tasks: int, gpus: int, said: Mapping[str, str]) -> int:
@@ -249,13 +302,6 @@ def _most_nodes(nodes: int, tasks: int, gpus: int, said: Mapping[str, str]) -> i
     all and names no number of tasks, which squeue shows as one."""
     in_all = gpus > 1 and said["tres-per-job"] not in ("", "N/A", "(null)")
     return 0 if in_all and nodes == tasks == 1 else max(nodes, tasks)
-
-
-def _memory_asked(least: str, tres: str, nodes: int) -> tuple[float, str]:
-    """Memory asked for, MiB, and what of. The column does not say whether it is of a node or of a
-    CPU; the total does."""
-    each, total = mib(least), counts(tres).get("mem")
-    return each, "node" if total is None or total == each * nodes else "cpu"
 
 
 def _array_limit(said: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from math import inf
 
 _IS_GPU = re.compile(r"(?:gres[:/])?gpu(?:[:=](?P<what>.*))?")
 
@@ -59,4 +60,6 @@ def counts(said: str) -> dict[str, float]:
         name, equals, value = part.strip().partition("=")
         if equals and value not in ("N", ""):
             found[name] = mib(value) if name == "mem" else float(value)
+            if not 0 <= found[name] < inf:
+                raise ParseError(f"an amount {part[:40]!r}")
     return found

@@ -18,7 +18,7 @@ Json = dict[str, Any]
 
 OLDEST: Release = (22, 5)
 NEWEST: Release = (26, 5)  # whose changes were read
-RUN: tuple[Release, ...] = (OLDEST,)  # on real daemons, by `make slurm-test`
+RUN: tuple[Release, ...] = (OLDEST,)  # whole `make slurm-test`, on real daemons
 UNLIMITED = 0xFFFFFFFF
 # what came with data_parser v0.0.39, v0.0.40, and so on
 _PARSERS: tuple[Release, ...] = (
@@ -72,6 +72,39 @@ def job_as_first(job: Json, release: Release) -> Json:
         if release >= adapter.since:
             job = adapter.undo(job)
     return job
+
+
+@dataclass(frozen=True, slots=True)
+class TableAdapter:
+    """What a release changed of `squeue -O`: columns it added, which `undo` makes a row without."""
+
+    since: Release
+    columns: tuple[str, ...]
+    undo: Callable[[dict[str, str]], dict[str, str]]
+
+
+def _exclusive(row: dict[str, str]) -> dict[str, str]:
+    """26.05: OverSubscribe is NO of ordinary jobs, too; Exclusive is NO, NODE, USER, MCS, TOPO."""
+    if row["OverSubscribe"] == "NO" and row["Exclusive"] != "NODE":
+        row["OverSubscribe"] = "OK"
+    return row
+
+
+TABLE_ADAPTERS = (TableAdapter((26, 5), ("Exclusive",), _exclusive),)
+
+
+def more_columns(release: Release) -> tuple[str, ...]:
+    """Columns of `squeue -O` beside those that 22.05 has."""
+    adapters = (one for one in reversed(TABLE_ADAPTERS) if release >= one.since)
+    return tuple(column for one in adapters for column in one.columns)
+
+
+def row_as_first(row: dict[str, str], release: Release) -> dict[str, str]:
+    """A row of `squeue -O` of a release, as 22.05 would print it."""
+    for adapter in TABLE_ADAPTERS:
+        if release >= adapter.since:
+            row = adapter.undo(row)
+    return row
 
 
 def _plain(value: Any) -> Any:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from features.job import Job
 from scheduler.core.core import Core
-from scheduler.core.plural import count
+from scheduler.core.request import OF_JOB, TRIED
 from scheduler.explain.whatif.futures import Believed
 
 
@@ -18,57 +18,39 @@ class NotPossible(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What is different; None: nothing.
+    """What is different.
 
     Attributes:
+        to: what it asks for instead, by name.
         first: as if it went before everybody who waits in its virtual cluster.
-        priority: asked for; higher goes first.
-        held: it is held; False: it is released.
+        held: it is held; False: it is released; None: neither.
     """
 
-    gpus: int | None = None
-    time_limit_s: float | None = None
-    gpu_type: str | None = None
-    share: bool | None = None
-    profile: bool | None = None
-    vc: str | None = None
-    priority: int | None = None
+    to: Mapping[str, Any] = field(default_factory=dict)
     first: bool = False
     held: bool | None = None
 
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> Change:
-        """From plain values. NotPossible names a field that cannot be changed."""
-        known = {f.name for f in fields(cls)}
+        """From plain values, "" for none. NotPossible names a field that cannot be changed."""
+        known = {*TRIED, "first", "held"}
         odd = sorted(set(body) - known)
         if odd:
             raise NotPossible(f"{odd[0]} cannot be changed; what can: {', '.join(sorted(known))}")
-        return cls(**body)
+        to = {name: body[name] for name in TRIED if name in body}
+        to = {name: None if TRIED[name].nullable and v == "" else v for name, v in to.items()}
+        return cls(to, body.get("first", False), body.get("held"))
 
     def body(self) -> dict[str, Any]:
-        """The fields that are given."""
-        given = {f.name: getattr(self, f.name) for f in fields(self)}
-        if not self.first:
-            del given["first"]
-        return {name: value for name, value in given.items() if value is not None}
+        """The inverse of `from_body`."""
+        found = {name: "" if value is None else value for name, value in self.to.items()}
+        if self.first:
+            found["first"] = True
+        return found if self.held is None else {**found, "held": self.held}
 
     def words(self) -> str:
         """As the beginning of a sentence: "with 4 GPUs"."""
-        said = []
-        if self.gpus is not None:
-            said.append(f"with {count(self.gpus, 'GPU')}")
-        if self.time_limit_s is not None:
-            said.append(f"with a time limit of {self.time_limit_s / 3600:.3g} h")
-        if self.gpu_type is not None:
-            said.append(f"on {self.gpu_type or 'any GPU type'}")
-        if self.share is not None:
-            said.append("sharing GPUs allowed" if self.share else "with GPUs of its own")
-        if self.profile is not None:
-            said.append("profiled beforehand" if self.profile else "not profiled beforehand")
-        if self.vc is not None:
-            said.append(f"in virtual cluster {self.vc}")
-        if self.priority is not None:
-            said.append(f"with priority {self.priority}")
+        said = [TRIED[name].words(self.to[name]) for name in TRIED if name in self.to]
         if self.held is not None:
             said.append("held" if self.held else "released")
         if self.first:
@@ -77,22 +59,12 @@ class Change:
 
     def job(self, job: Job) -> Job:
         """The job as it would be."""
-        names = ("gpus", "time_limit_s", "share", "profile", "vc")
-        given = {name: getattr(self, name) for name in names}
-        given = {name: value for name, value in given.items() if value is not None}
-        if self.gpu_type is not None:
-            given["gpu_type"] = self.gpu_type or None
-        return replace(job, **given)
+        return replace(job, **{name: to for name, to in self.to.items() if name in OF_JOB})
 
     @property
     def shape(self) -> bool:
         """Whether the job itself is another, and not only its place in line."""
-        return any(
-            value is not None
-            for value in (
-                self.gpus, self.time_limit_s, self.gpu_type, self.share, self.profile, self.vc
-            )
-        )  # fmt: skip
+        return bool(OF_JOB & self.to.keys())
 
 
 def apply(core: Core, job_id: str, change: Change, now: float, predicted_s: float | None) -> None:
@@ -103,7 +75,7 @@ def apply(core: Core, job_id: str, change: Change, now: float, predicted_s: floa
 
     Raises NotPossible.
     """
-    queued = core.known(job_id)
+    queued = core.jobs[job_id]
     if change.shape:
         job = change.job(queued.job)
         _must_be_possible(core, job)
@@ -111,16 +83,16 @@ def apply(core: Core, job_id: str, change: Change, now: float, predicted_s: floa
             estimator = core.estimator
             assert isinstance(estimator, Believed)
             estimator.predicted[job_id] = predicted_s
-        core.change_job(job, now)
+        core.waiting.change(job, now)
     if change.held:
-        core.hold(job_id, now)
+        core.waiting.hold(job_id, now)
     elif change.held is False:
-        core.release(job_id, now)
+        core.waiting.release(job_id, now)
     if change.first:
         waiting = core.queues[queued.job.vc]
-        core.set_priority(job_id, 1 + max((q.priority for q in waiting), default=0))
-    elif change.priority is not None:
-        core.set_priority(job_id, change.priority)
+        core.waiting.set_priority(job_id, 1 + max((q.priority for q in waiting), default=0))
+    elif "priority" in change.to:
+        core.waiting.set_priority(job_id, change.to["priority"])
 
 
 def _must_be_possible(core: Core, job: Job) -> None:

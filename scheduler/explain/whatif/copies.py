@@ -75,7 +75,7 @@ class _Pickler(pickle.Pickler):
     def __init__(self, file: io.BytesIO, core: Core, shared: list[Any]):
         super().__init__(file, protocol=pickle.HIGHEST_PROTOCOL)
         self._core = core
-        self._live = {id(core.known(job_id)) for job_id in core.jobs()}
+        self._live = {id(core.jobs[job_id]) for job_id in core.jobs}
         self._shared = shared
         self._place: dict[int, int] = {}
 

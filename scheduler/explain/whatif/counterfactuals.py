@@ -134,7 +134,7 @@ class WhatIf:
         Raises NotPossible.
         """
         futures = self.futures
-        job = futures.core.known(job_id).job
+        job = futures.core.jobs[job_id].job
         predicted, assumed = self._predicted(job, change)
         otherwise = {}
         if change.shape:
@@ -142,7 +142,7 @@ class WhatIf:
             otherwise[job_id] = futures.durations.quantiles(predicted, 0.0, limit)
         trial = self._changed(job_id, change, predicted)
         started = _starts(trial, job_id, futures.now)
-        queued = trial.known(job_id)
+        queued = trial.jobs[job_id]
         queue = trial.queues[queued.job.vc]
         position = queue.position(queued) if queued in queue else None
         waiting = self._others(job_id, change)
@@ -198,7 +198,7 @@ class WhatIf:
         at_once: list[Change] = []
         others: list[Change] = []
         until = time.process_time() + self.budget_s
-        job = self.futures.core.known(job_id).job
+        job = self.futures.core.jobs[job_id].job
         for change in candidates(job, vcs, self._types(job)):
             if _kind(change) in map(_kind, at_once):
                 continue  # the least that is enough
@@ -221,7 +221,7 @@ class WhatIf:
 
     def _at_once(self, job_id: str, change: Change) -> Outcome:
         """A start that was decided: no future need be looked into."""
-        _, assumed = self._predicted(self.futures.core.known(job_id).job, change)
+        _, assumed = self._predicted(self.futures.core.jobs[job_id].job, change)
         now = self.futures.now
         then = StartForecast(now, now, now)
         return Outcome(change, StartForecast(now), then, True, None, 0, 0, assumed=assumed)
@@ -234,8 +234,8 @@ class WhatIf:
     def starts(self, job_id: str, change: Change) -> bool:
         """Whether the core starts the changed job at once. Raises NotPossible."""
         futures, core = self.futures, self.futures.core
-        predicted, _ = self._predicted(core.known(job_id).job, change)
-        if len(core.jobs()) > MANY:  # who does not start with nobody beside it does not at all
+        predicted, _ = self._predicted(core.jobs[job_id].job, change)
+        if len(core.jobs) > MANY:  # who does not start with nobody beside it does not at all
             alone = self._alone(job_id)
             apply(alone, job_id, change, futures.now, predicted)
             if not _starts(alone, job_id, futures.now):
@@ -248,7 +248,7 @@ class WhatIf:
         if job_id not in self._alones:
             kept = {*core.cluster.runs, job_id}
             self._alones[job_id] = CoreCopy(core.among(kept), self.futures.now)
-        return self._alones[job_id].restore(Believed({job_id: core.known(job_id).estimate_s}))
+        return self._alones[job_id].restore(Believed({job_id: core.jobs[job_id].estimate_s}))
 
     def _changed(self, job_id: str, change: Change, predicted: float | None) -> Core:
         core = self.futures.copy()
@@ -263,7 +263,7 @@ class WhatIf:
         assumed = []
         if asked.gpus != job.gpus:
             assumed.append("it lasts as long as jobs like it that ask for as many GPUs")
-        if change.time_limit_s is not None:
+        if change.to.get("time_limit_s") is not None:
             assumed.append("it can be done within that limit")
         before = self.futures.beliefs.jobs[job.job_id].predicted_s
         found = self.predict(asked) if self.predict is not None else None
@@ -278,7 +278,7 @@ class WhatIf:
     def _others(self, job_id: str, change: Change) -> list[str]:
         """Waiting jobs whose start may move: those of the virtual clusters concerned."""
         core = self.futures.core
-        vcs = dict.fromkeys((core.known(job_id).job.vc, change.vc))
+        vcs = dict.fromkeys((core.jobs[job_id].job.vc, change.to.get("vc")))
         return [
             queued.job.job_id
             for vc in vcs
@@ -336,21 +336,21 @@ def candidates(job: Job, vcs: Iterable[str] = (), gpu_types: Iterable[str] = ())
     found = []
     fewer = 1 << (job.gpus - 1).bit_length() >> 1
     while 0 < fewer < job.gpus:
-        found.append(Change(gpus=fewer))
+        found.append(Change({"gpus": fewer}))
         fewer >>= 1
     if not job.share:
-        found.append(Change(share=True))
+        found.append(Change({"share": True}))
     if not job.profile:
-        found.append(Change(profile=True))
+        found.append(Change({"profile": True}))
     if job.gpu_type:
-        found.append(Change(gpu_type=""))
+        found.append(Change({"gpu_type": None}))
     asked = job.gpu_type or ""
-    found += [Change(gpu_type=other) for other in gpu_types if not same_type(other, asked)]
+    found += [Change({"gpu_type": other}) for other in gpu_types if not same_type(other, asked)]
     if job.time_limit_s:
         shorter = (job.time_limit_s / 2, 3600.0)
-        found += [Change(time_limit_s=limit) for limit in shorter if limit < job.time_limit_s]
-    found += [Change(vc=vc) for vc in vcs if vc != job.vc]
-    return list(dict.fromkeys(found))
+        found += [Change({"time_limit_s": limit}) for limit in shorter if limit < job.time_limit_s]
+    found += [Change({"vc": vc}) for vc in vcs if vc != job.vc]
+    return [change for i, change in enumerate(found) if change not in found[:i]]
 
 
 def _kind(change: Change) -> tuple[str, ...]:

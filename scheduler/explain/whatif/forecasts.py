@@ -77,7 +77,7 @@ class Futures:
         self.horizon_s = horizon_s
         self.durations = memory.durations
         self._user_correlation = user_correlation
-        self._walls = not core.policy.borrows
+        self._walls = not core.policy.capabilities.borrows
         self._ends: dict[str, float] = {}
 
     @cached_property
@@ -119,7 +119,7 @@ class Futures:
         """
         vcs = None
         if self._walls:
-            vcs = frozenset(core.known(job_id).job.vc for job_id in awaited)
+            vcs = frozenset(core.jobs[job_id].job.vc for job_id in awaited)
         draw = Draw(self.beliefs, f"{self.seed}/{sample}", otherwise)
         return Future(
             core,
@@ -206,9 +206,9 @@ def starting(
 
 def why_stuck(core: Core, job_id: str) -> str:
     """Why a job starts in no future unless somebody acts; "" when it may."""
-    if core.held(job_id):
+    if core.waiting.is_held(job_id):
         return HELD
-    return NEVER if core.never_starts(job_id) else ""
+    return NEVER if core.waiting.never_starts(job_id) else ""
 
 
 def crude(core: Core, memory: Memory, now: float) -> dict[str, StartForecast]:
@@ -221,11 +221,11 @@ def crude(core: Core, memory: Memory, now: float) -> dict[str, StartForecast]:
     found: dict[str, StartForecast] = {}
     queued_in: dict[str, list[QueuedJob]] = {vc: list(queue) for vc, queue in core.queues.items()}
     placed = {queued.job.job_id for line in queued_in.values() for queued in line}
-    for job_id in core.jobs():
+    for job_id in core.jobs:
         if why_not := why_stuck(core, job_id):
             found[job_id] = StartForecast(now, why_not=why_not)
         elif job_id not in placed and _waits(core, job_id):
-            queued_in[core.known(job_id).job.vc].append(core.known(job_id))
+            queued_in[core.jobs[job_id].job.vc].append(core.jobs[job_id])
     for vc, line in queued_in.items():
         pool = core.cluster.pools[vc]
         gpus = sum(pool.gpus_of(node) for node in pool.nodes() if pool.is_open(node))
@@ -261,7 +261,7 @@ def _left_s(core: Core, memory: Memory, run: Run, now: float) -> float:
 
 
 def _past(core: Core, memory: Memory, job_id: str) -> SubmittedJob:
-    queued = core.known(job_id)
+    queued = core.jobs[job_id]
     return memory.of(job_id) or SubmittedJob(queued.job, queued.estimate_s, queued.profile)
 
 

@@ -61,7 +61,7 @@ class BelievedSpeeds:
             return 1.0
         came_first = run.order < other.order
         newcomer = other if came_first else run
-        prediction = self._core.known(newcomer.job.job_id).pair_prediction
+        prediction = self._core.jobs[newcomer.job.job_id].pair_prediction
         if prediction is None or prediction.speeds is None:
             return UNKNOWN_SPEED
         return max(0.01, min(1.0, prediction.speeds[1 if came_first else 0]))
@@ -126,8 +126,8 @@ class Beliefs:
     ) -> Beliefs:
         """What is believed of the jobs of a core at `now`."""
         jobs: dict[str, SubmittedJob] = {}
-        for job_id in core.jobs():
-            queued = core.known(job_id)
+        for job_id in core.jobs:
+            queued = core.jobs[job_id]
             past = memory.of(job_id) or SubmittedJob(queued.job, queued.estimate_s, queued.profile)
             jobs[job_id] = past
         started = {job_id: run.start_time for job_id, run in core.cluster.runs.items()}
@@ -233,8 +233,8 @@ class Future(Engine):
         self.cut = False
         self.starts: dict[str, float] = {}
         self.ends: dict[str, float] = {}
-        for job_id in core.jobs():
-            self.results[job_id] = JobResult(core.known(job_id).job, 0.0)
+        for job_id in core.jobs:
+            self.results[job_id] = JobResult(core.jobs[job_id].job, 0.0)
         runs = core.cluster.runs
         for run in list(runs.values()):
             self._resume(run)
@@ -282,7 +282,7 @@ class Future(Engine):
             going.rate = self.speed.rate(work, run, beside)
         self._running[job_id] = going
         self._schedule_end(going)
-        if self._watch_s is not None and self.core.known(job_id).profile is None:
+        if self._watch_s is not None and self.core.jobs[job_id].profile is None:
             seen = run.start_time + self._watch_s
             if seen > now and run.partner is None:
                 self._push(seen, OBSERVE, going)

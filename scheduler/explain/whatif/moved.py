@@ -104,7 +104,7 @@ def _crude(futures: Futures, job_id: str, gone: Iterable[Item]) -> float | None:
     copy = futures.copy()
     for item in gone:
         if isinstance(item, int):
-            copy.set_node(item, True)
+            copy.nodes.set_open(item, True)
         else:
             copy.withdrawn(item, futures.now)
     return crude(copy, futures.memory, futures.now)[job_id].start_p50
@@ -115,7 +115,7 @@ def _since(
 ) -> Iterable[tuple[str, tuple[Item, ...]]]:
     """What has happened in its virtual cluster since, in words, and who leaves to undo it."""
     core, now = futures.core, futures.now
-    queued = core.known(job_id)
+    queued = core.jobs[job_id]
     vc = queued.job.vc
     ahead = tuple(
         other.job.job_id

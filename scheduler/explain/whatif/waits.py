@@ -86,12 +86,12 @@ class Waits:
         """Note where a few of those that wait stand, if it is time for that."""
         if now < self._look_at:
             return
-        waiting = [job_id for job_id in core.jobs() if job_id not in core.cluster.runs]
+        waiting = [job_id for job_id in core.jobs if job_id not in core.cluster.runs]
         usual_s = fmean(self._recent) / LOOKS if self._recent else 0.0
         self._look_at = now + max(1.0, usual_s, LOOK_S * len(waiting))
         if not waiting:
             return
-        new = [j for j in waiting if core.known(j).job.submit_time > self._looked]
+        new = [j for j in waiting if core.jobs[j].job.submit_time > self._looked]
         self._looked = now
         draw = Random(repr(now))
         chosen = [draw.sample(those, min(AT_ONCE, len(those))) for those in (waiting, new)]
@@ -102,7 +102,7 @@ class Waits:
                 self._note(core, job_id, at - now, now)
 
     def _note(self, core: Core, job_id: str, crude_s: float, now: float) -> None:
-        job = core.known(job_id).job
+        job = core.jobs[job_id].job
         note = _Note(now, log(SOON_S + crude_s), (job.user, int(job.submit_time // 3600)))
         self._notes[self._next : self._next + 1] = [note]
         self._stands[self._next] = _stands(core, job_id, crude_s)
@@ -226,7 +226,7 @@ def kaplan_meier(
 
 def _stands(core: Core, job_id: str, crude_s: float) -> tuple[float, float, float]:
     """Where a job stands: work ahead, its prediction and its size, as logarithms."""
-    queued = core.known(job_id)
+    queued = core.jobs[job_id]
     lasts = TYPICAL_S if queued.estimate_s is None else queued.estimate_s
     return log(SOON_S + max(0.0, crude_s)), log(SOON_S + max(0.0, lasts)), log2(queued.job.gpus + 1)
 

@@ -180,6 +180,7 @@ class AllocationPolicy(ABC):
         Settings: the model of its settings.
         name: as given on the command line.
         round_s: it allocates at multiples of this many seconds; 0 = when something happened.
+        lease_s: jobs hold their GPUs by leases of so many seconds; None: without.
         changes: what it may change. The core refuses an assignment that goes beyond.
         needs: statistics it asks for.
     """
@@ -187,6 +188,7 @@ class AllocationPolicy(ABC):
     Settings: ClassVar[type[PolicySettings]] = PolicySettings
     name = ""
     round_s = 0.0
+    lease_s: float | None = None
     changes: frozenset[Capability] = frozenset()
     needs: tuple[Statistic[object], ...] = ()
 

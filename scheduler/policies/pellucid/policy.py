@@ -12,6 +12,7 @@ from typing import Any
 
 from features.job import Job, Profile
 from models.bundle import Bundle
+from scheduler.core.capabilities import Capabilities
 from scheduler.core.cluster import Cluster, ClusterSpec, Placement, Run
 from scheduler.core.decisions import Reason
 from scheduler.core.durations import DurationDistribution
@@ -48,12 +49,15 @@ class Pellucid(Policy):
     Settings = PellucidSettings
     settings: PellucidSettings
     name = "pellucid"
-    profiles = True
-    profiles_waiting = True
-    watches_runs = True
-    packs = True
-    estimates = True
-    mixes_types = True
+    distribution: DurationDistribution
+    capabilities = Capabilities(
+        profiles=True,
+        profiles_waiting=True,
+        watches_runs=True,
+        packs=True,
+        estimates=True,
+        mixes_types=True,
+    )
 
     def __init__(
         self,
@@ -63,10 +67,14 @@ class Pellucid(Policy):
         quirks: Quirks = NONE,
     ):
         self.settings = chosen = settings or PellucidSettings()
-        self.pace_s = PACE_S if chosen.learns_speeds else None
+        self.capabilities = replace(
+            self.capabilities,
+            pace_s=PACE_S if chosen.learns_speeds else None,
+            borrows=chosen.borrowing is not None,
+            memory_margin_mib=chosen.sharing.memory_margin_mib,
+        )
         self._believe(predictors.pair_predictor)
         self.max_gpus = chosen.sharing.max_gpus
-        self.memory_margin_mib = chosen.sharing.memory_margin_mib
         self.ageing = chosen.ageing
         self.gpu_exponent = chosen.gpu_exponent
         self.profile_above = chosen.profile_above
@@ -74,7 +82,7 @@ class Pellucid(Policy):
         self.busy_above = chosen.busy_above
         self.max_wait_s = chosen.max_wait_s
         self.partner_searches = chosen.partner_searches
-        self.borrows = chosen.borrowing is not None
+        self.borrows = self.capabilities.borrows
         self.lending = Lending(chosen.borrowing or Borrowing())
         self.demand = Demand(self.borrows)
         self.distribution = DurationDistribution()
@@ -213,7 +221,7 @@ class Pellucid(Policy):
     def _believe(self, pair_predictor: PairPredictor | None) -> None:
         """Another predictor: errors that the last one was seen to make are not its own."""
         pair_predictor, self._unpaired = believed(pair_predictor, self.settings.sharing)
-        learns = self.pace_s is not None
+        learns = self.capabilities.pace_s is not None
         self._experience = (
             Experienced(pair_predictor) if pair_predictor is not None and learns else None
         )

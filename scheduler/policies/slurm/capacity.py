@@ -90,7 +90,7 @@ def choose(
     weights = sorted({site.order[name][0] for name in usable})
     for most in weights:
         within = {n: room for n, room in usable.items() if site.order[n][0] <= most}
-        if len(within) >= max(1, ask.nodes, len(ask.req_nodes)):
+        if ask.req_nodes <= within.keys() and len(within) >= max(1, ask.nodes):
             found = _of_all_or_fewer(ask, within, site)
             if found is not None:
                 return found

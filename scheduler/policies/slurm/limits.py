@@ -7,6 +7,7 @@ wall-clock in all and accrual limits are not modelled (`unmodelled`).
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -193,9 +194,12 @@ def _assoc_tres(ask: Ask, partition: Partition, assoc: Assoc, usage: Usage) -> I
     yield _tres(ask, limits.max_tres, "AssocMax", "PerJob", "MaxTRES", whose, usage)
 
 
+_LIMITS = re.compile("QOS(Grp|Max|Min)|Assoc(Grp|Max)|MaxJobsPer")  # how Slurm names them
+
+
 def is_limit(reason: str) -> bool:
     """Whether a reason of Slurm's is a limit of a QOS or an association."""
-    return reason.startswith(("QOSGrp", "QOSMax", "QOSMin", "AssocGrp", "AssocMax", "MaxJobsPer"))
+    return _LIMITS.match(reason) is not None
 
 
 def is_kept(reason: str) -> bool:

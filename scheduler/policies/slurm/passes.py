@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import floor, inf
+from typing import Any
 
 from scheduler.policies.slurm.capacity import Capacity, choose, suits
 from scheduler.policies.slurm.limits import Hit, Usage, first_hit, is_kept, is_limit
@@ -187,7 +188,7 @@ class Passes:
             if ask.job_id in self.started or (ask.array, part.name) in rejected:
                 continue
             self._drop(ask, lambda word: word in CLOSED)
-            if not self._try(ranked, failed, closed) and ask.array:
+            if not blaming(ask.job_id, self._try, ranked, failed, closed) and ask.array:
                 rejected.add((ask.array, part.name))
 
     def _try(self, ranked: Ranked, failed: set[str], closed: set[str]) -> bool:
@@ -240,7 +241,7 @@ class Passes:
                 continue
             if split.get(ask.array, part.name) != part.name:
                 continue  # its place in line was the task's that began
-            if not self._fill(ranked, space) and ask.array:
+            if not blaming(ask.job_id, self._fill, ranked, space) and ask.array:
                 rejected.add((ask.array, part.name))
             elif ask.array and ask.job_id in self.started:
                 split[ask.array] = part.name
@@ -415,8 +416,45 @@ class Passes:
     def shut_by(self, ask: Ask, part: Partition) -> str:
         """The reservation that keeps a job from its nodes; "": none."""
         until = self.now + ask.limit_s(part)
-        kept = (r for r in self.site.reservations if r.nodes & part.nodes and r.start < until)
+        suits_it = {n for n in self._there(part) if self.would_do(ask, n)}
+        kept = (
+            one
+            for one in self.site.reservations
+            if one.nodes & suits_it and one.start < until and self.now < one.end
+        )
         return next((one.name for one in kept if one.name != ask.reservation), "")
+
+    def would_do(self, ask: Ask, name: str) -> bool:
+        """Whether a node, were it empty, could do its part of a job."""
+        node = self.site.nodes[name]
+        if not suits(ask, node) or (ask.req_nodes and ask.nodes == 1 and name not in ask.req_nodes):
+            return False
+        each = ask.gpus if ask.gpus_per_node else tuple((kind, 1) for kind, n in ask.gpus if n)
+        in_all = ask.max_nodes == 1 and not ask.gpus_per_node
+        cpus = ask.cpus if ask.max_nodes == 1 else ask.min_cpus
+        one = replace(
+            ask, nodes=1, max_nodes=1, cpus=cpus, min_cpus=min(ask.min_cpus, cpus),
+            req_nodes=frozenset(), gpus=ask.gpus if in_all else each, gpus_per_node=not in_all,
+        )  # fmt: skip
+        return choose(one, self._empty, [name], self.site) is not None
+
+
+class JobFault(Exception):
+    """Something went wrong with one job: others can be planned without it."""
+
+    def __init__(self, job_id: str, error: Exception) -> None:
+        super().__init__(f"job {job_id}: {type(error).__name__} {error}"[:200])
+        self.job_id = job_id
+
+
+def blaming(job_id: str, call: Callable[..., Any], *args: Any) -> Any:
+    """What a call returns about a job. JobFault: it raised."""
+    try:
+        return call(*args)
+    except JobFault:
+        raise
+    except Exception as error:
+        raise JobFault(job_id, error) from error
 
 
 def _not_allowed(ask: Ask, part: Partition) -> str:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from math import floor, inf
 
 from features.job import Job
+from scheduler.core.capabilities import Capabilities
 from scheduler.core.cluster import Cluster, ClusterSpec, Placement, Run
 from scheduler.core.decisions import Reason
 from scheduler.core.estimates import Estimator
@@ -19,7 +20,7 @@ from scheduler.core.queue import QueuedJob
 from scheduler.core.quirks import NONE, Quirks
 from scheduler.core.settings import PolicySettings
 from scheduler.core.turn import Turn
-from scheduler.policies.slurm.capacity import Capacity, choose
+from scheduler.policies.slurm.capacity import Capacity
 from scheduler.policies.slurm.clock import Clock, Rhythm
 from scheduler.policies.slurm.limits import Usage, first_hit, is_limit
 from scheduler.policies.slurm.passes import (
@@ -30,6 +31,7 @@ from scheduler.policies.slurm.passes import (
     PendingReason,
     Ranked,
     Running,
+    blaming,
     in_order,
     listed,
     ranks,
@@ -56,9 +58,8 @@ class Slurm(Policy):
     """
 
     name = "slurm"
-    twin = True
-    mixes_types = True
-    borrows = True  # limits and licences reach beyond a virtual cluster: all look when one frees
+    # limits and licences reach beyond a virtual cluster: all look when one frees (`borrows`)
+    capabilities = Capabilities(twin=True, keeps_priorities=True, mixes_types=True, borrows=True)
 
     def __init__(
         self,
@@ -75,6 +76,10 @@ class Slurm(Policy):
         self._names = [str(number) for number in range(len(cluster.nodes()))]
         self._look(Site.of_cluster(cluster))
         self._lines: dict[str, list[Ranked]] = {}  # as it was last looked at
+
+    @property
+    def twin(self) -> Slurm:
+        return self
 
     def _look(self, site: Site) -> None:
         self.site = site
@@ -105,7 +110,7 @@ class Slurm(Policy):
             now: when it was printed: priorities are Slurm's until it computes them again.
         """
         self._look(site)
-        self.places_cpus = True
+        self.capabilities = replace(self.capabilities, places_cpus=True)
         self._names, self._asks = list(names), dict(asks)
         for job_id, ask in self._asks.items():
             if ask.array:
@@ -251,9 +256,7 @@ class Slurm(Policy):
         """Open nodes of a partition that an empty cluster would let a job have now."""
         look = Passes(self.site, now, self._capacity, self._usage, self._running)
         names = look.nodes_of(ask, part, now)
-        empty = Capacity.of(self.site)
-        one = replace(ask, nodes=1, req_nodes=frozenset(), gpus_per_node=False)
-        return [n for n in names if ask.nodes > 1 or choose(one, empty, [n], self.site)]
+        return [name for name in names if look.would_do(ask, name)]
 
     def licences_used(self) -> dict[str, int]:
         """Licences that running jobs have."""
@@ -345,7 +348,9 @@ class Slurm(Policy):
             known = self._ranked.get(ask.job_id)
             if known is None:
                 at = min(now, max(self._clock.calculated, ask.submit))
-                known = ranks(self.site, ask, self.weights, at, self._shares.fairshare)
+                known = blaming(
+                    ask.job_id, ranks, self.site, ask, self.weights, at, self._shares.fairshare
+                )
                 self._ranked[ask.job_id] = known
             found += [one if one.ask is ask else replace(one, ask=ask) for one in known]
         return in_order(found)

@@ -134,6 +134,7 @@ class Site:
         licences: how many there are, by name.
         config: of `scontrol show config`.
         backfilled: the second in which backfill ran last; None: it is not known.
+        faults: what of it could not be read, a line each.
     """
 
     nodes: Mapping[str, SiteNode]
@@ -144,6 +145,7 @@ class Site:
     assocs: Mapping[AssocKey, Assoc] = field(default_factory=dict)
     config: Mapping[str, str] = field(default_factory=dict)
     backfilled: float | None = None
+    faults: tuple[str, ...] = ()
 
     @cached_property
     def parameters(self) -> Mapping[str, str]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from scheduler.backends.events import Event, Kind
 from scheduler.core.queue import QueuedJob
 from scheduler.explain import findings as reasons
+from scheduler.explain.answer import Odds
 from scheduler.explain.odds import odds
 from scheduler.explain.whatif.changes import Change, NotPossible
 from scheduler.explain.whatif.counterfactuals import WhatIf, told
@@ -74,9 +76,11 @@ class Answers:
             if kind == "why":
                 futures = self._of.futures()
                 found, closed = reasons.answer(futures, job_id), self._closed(names)
-                said = reasons.told(found, owner, futures, names=names, closed=closed)
-                said |= {"seq": self._of.state.seen, "odds": self._odds(job_id)}
-                return said | self._changed(futures, job_id)
+                made = reasons.analysis(found, owner, futures, names=names, closed=closed)
+                changed, much = self._changed(futures, job_id)
+                odds, seq = self._odds(job_id), self._of.state.seen
+                made = replace(made, changed=changed, changed_much=much, odds=odds, seq=seq)
+                return asdict(made)
             if kind == "after":
                 return self._after(job_id, str(body["other"]))
             asking = WhatIf(
@@ -88,7 +92,7 @@ class Answers:
             )
             if kind == "whatif":
                 change = Change.from_body(body.get("changes") or {})
-                others = change.first or change.priority is not None or bool(body.get("others"))
+                others = change.first or "priority" in change.to or bool(body.get("others"))
                 return told(asking.ask(job_id, change, others=others), owner, names=names)
             if kind == "suggest":
                 vcs = [str(vc) for vc in body.get("vcs") or ()]
@@ -104,26 +108,27 @@ class Answers:
         asked = WhatIf(self._of.futures(), samples=self._of.samples, budget_s=self._of.budget_s)
         return asked.effect(lambda core: self._of.state.tell(core, event, now))
 
-    def _odds(self, job_id: str) -> dict[str, Any] | None:
+    def _odds(self, job_id: str) -> Odds | None:
         """How likely a job runs long, as the policy believes; without a belief, as futures do."""
         core = self._of.state.core
-        queued = core.known(job_id)
+        queued = core.jobs[job_id]
         if queued.estimate_s is None:
             return None
-        believed = getattr(core.policy, "distribution", self._of.memory.durations)
+        believed = core.policy.distribution or self._of.memory.durations
         names: Sequence[str] = ()
         if queued.score is not None and self._of.state.bundle == queued.score.bundle:
             bundle = self._of.bundle_store.find({"digest": queued.score.bundle})
             names = bundle.duration.term_names
         return odds(believed, queued.estimate_s, queued.job.time_limit_s, queued.score, names)
 
-    def _changed(self, futures: Futures, job_id: str) -> dict[str, Any]:
-        """How its start has moved since it was submitted, and by what; "" where it has not."""
+    def _changed(self, futures: Futures, job_id: str) -> tuple[str, str]:
+        """How its start has moved since it was submitted, and by what, whole and in short where it
+        has by much; "" where it has not."""
         found = self._moved(futures, job_id)
         if found is None:
-            return {"changed": "", "changed_much": ""}
+            return "", ""
         much = found.words(futures.now, 1) if found.considerable else ""
-        return {"changed": found.words(futures.now), "changed_much": much}
+        return found.words(futures.now), much
 
     def _moved(self, futures: Futures, job_id: str) -> Moved | None:
         promised, latest = self._of.promised.get(job_id), self._of.latest.get(job_id)
@@ -145,25 +150,25 @@ class Answers:
     def _unanswerable(self, kind: str, job_id: str) -> str:
         """Why a question about a job has no answer; "" when it may have one."""
         core = self._of.state.core
-        if job_id not in self._of.state.ledger.records or not core.knows(job_id):
+        if job_id not in self._of.state.ledger.records or job_id not in core.jobs:
             return "the job is over, or not known yet"
-        return HELD if kind in ("why", "suggest", "after") and core.held(job_id) else ""
+        return HELD if kind in ("why", "suggest", "after") and core.waiting.is_held(job_id) else ""
 
     def _after(self, job_id: str, other: str) -> dict[str, Any]:
         """Why another job went, or goes, before this one. LookupError when it was in no queue."""
         core, record = self._of.state.core, self._of.state.ledger.records.get(other)
         if other == job_id:
             raise LookupError("it is the same job; name another")
-        if core.knows(other):
-            beside = core.known(other)
+        if other in core.jobs:
+            beside = core.jobs[other]
         elif record is not None and record.key is not None:
             early = record.seq < self._of.state.ledger.records[job_id].seq
-            seq = -1 if early else core.known(job_id).seq + 1
+            seq = -1 if early else core.jobs[job_id].seq + 1
             beside = QueuedJob(record.submission.job(), seq, record.priority)
             beside.key, beside.estimate_s = record.key, record.estimate_s
         else:
             raise LookupError(f"job {other} was in no queue, or is long over")
-        vcs = core.known(job_id).job.vc, beside.job.vc
+        vcs = core.jobs[job_id].job.vc, beside.job.vc
         if vcs[0] != vcs[1]:
             raise LookupError(f"they stand in different lines, of {vcs[0]} and of {vcs[1]}")
         return reasons.compared(core, job_id, beside, self._of.now())

@@ -39,6 +39,7 @@ from scheduler.service.log.bundles import BundleStore
 from scheduler.service.log.epochs import followed
 from scheduler.service.log.fold import Diverged, State
 from scheduler.service.log.record import Phase
+from scheduler.service.log.store.decided import WAITS_ANEW, waiting_anew
 from scheduler.service.log.store.leases import Lease, LeaseLost
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import forecasts, questions
@@ -55,6 +56,7 @@ BREAKS_OFF = (
 )  # fmt: skip
 IN_VAIN_S = 30.0  # where futures take too long, they are not tried again before
 PAUSE_S = 0.2  # between two turns
+SOONER = 1 / 3  # of the usual time until the next refresh, once a job waits for another reason
 DUTY, SHORT_S = 0.3, 0.1  # share of a core that forecasts may take when they take long
 FORGET_S = 600.0  # questions are kept so long, answered or not
 PATIENCE_S = 30.0  # whoever asked longer ago has left
@@ -165,15 +167,19 @@ class Analyst:
         self._crude.clear()
         self.promised.clear()
         self.latest.clear()
-        self._futures = None
+        self._futures, self._stale = None, True
         with self.store.reading() as connection:
             epoch = self.store.last_seq_in(connection, Kind.EPOCH)
             if epoch:
                 self.state = followed(
-                    connection, self.store, self.bundle_store.find, epoch, beat=self._beat
+                    connection,
+                    self.store,
+                    self.bundle_store.find,
+                    epoch,
+                    beat=lambda _: self._beat(),
                 )
                 self._remember(ended(connection))
-                self._new |= dict.fromkeys(self.state.core.jobs(), 0)
+                self._new |= dict.fromkeys(self.state.core.jobs, 0)
             else:
                 self.state = State(self.bundle_store.find)
             self._fold(self.store.each_in(connection, epoch))
@@ -183,10 +189,10 @@ class Analyst:
     def _remember(self, gone: Iterable[SubmittedJob] = ()) -> None:
         """Follow what the core is notified of, and recall what is known already."""
         core = self.state.core
-        memory = Memory(core.estimator, asks=not core.policy.estimates)
+        memory = Memory(core.estimator, asks=not core.policy.capabilities.estimates)
         past = list(gone)
-        for job_id in core.jobs():
-            queued, run = core.known(job_id), core.cluster.runs.get(job_id)
+        for job_id in core.jobs:
+            queued, run = core.jobs[job_id], core.cluster.runs.get(job_id)
             started = run.start_time if run is not None and not run.profiling else None
             past.append(SubmittedJob(queued.job, queued.estimate_s, queued.profile, started))
         for one in sorted(past, key=lambda one: one.job.submit_time):
@@ -223,7 +229,7 @@ class Analyst:
         """Nobody who asks waits for a forecast to be complete."""
         self._beat()
         if not self._answering:
-            self.answer()
+            self.answer(midway=True)
 
     # --- the log ----------------------------------------------------------------------------
 
@@ -269,8 +275,14 @@ class Analyst:
     def _passed(self, decisions: Sequence[Decision]) -> None:
         self.waits.look(self.state.core, self.memory, self.state.now)
         self._stale = self._stale or bool(decisions)
-        if any(d.reason is Reason.VC_TOO_SMALL for d in decisions):
-            self._refresh_at = 0.0  # the start that was foreseen is not to be
+        for d in decisions:
+            if d.action not in WAITS_ANEW or d.job_id in self._new:
+                continue
+            # what was foreseen before is shown no more
+            self.latest.pop(d.job_id, None)
+            self._crude.pop(d.job_id, None)
+            soon = 0.0 if d.reason is Reason.VC_TOO_SMALL else self.refresh_s * SOONER
+            self._refresh_at = min(self._refresh_at, self.clock.monotonic() + soon)
 
     def _phase(self, job_id: str) -> Phase | None:
         """Where a job stands as of the last pass."""
@@ -296,7 +308,7 @@ class Analyst:
     def foresee(self, job_ids: Iterable[str]) -> dict[str, StartForecast]:
         """Forecasts of jobs that have not ended, corrected; the others are left out."""
         core, now = self.state.core, self.now()
-        alive = set(core.jobs())
+        alive = set(core.jobs)
         wanted = [job_id for job_id in job_ids if job_id in alive]
         running = [
             j for j in wanted if (run := core.cluster.runs.get(j)) is not None and not run.profiling
@@ -347,7 +359,7 @@ class Analyst:
 
     def refresh(self) -> None:
         """Make the forecasts of all jobs that have not ended anew."""
-        made = self.foresee(self.state.core.jobs())
+        made = self.foresee(self.state.core.jobs)
         for job_id, one in list(made.items()):
             if one.why_not != CRUDE or one.start_p50 is None:
                 self._crude.pop(job_id, None)
@@ -371,12 +383,16 @@ class Analyst:
                 for job_id, one in part.items()
                 if first
             ]
-            self.store.append(events, partial(_put, part, bases), lease=self.lease)
+            put = partial(_put, part, bases, self.state.seen)
+            self.store.append(events, put, lease=self.lease)
 
     # --- questions --------------------------------------------------------------------------
 
-    def answer(self) -> bool:
-        """Answer what was asked. False when nothing was."""
+    def answer(self, *, midway: bool = False) -> bool:
+        """Answer what was asked. False when nothing was.
+
+        `midway`, the log is not read on: jobs with a reason that is not known yet have to wait.
+        """
         open_ = and_(
             questions.c.answered_at.is_(None), questions.c.asked_at > self.clock.now() - PATIENCE_S
         )
@@ -386,6 +402,10 @@ class Analyst:
                 asked = connection.execute(
                     select(questions).where(open_).order_by(questions.c.asked_at).limit(LOOKED_AT)
                 ).all()
+                if midway:
+                    about = [json.loads(row.body).get("job_id", "") for row in asked]
+                    later = waiting_anew(connection, about, self.state.seen)
+                    asked = [row for row, job in zip(asked, about, strict=True) if job not in later]
             if not asked:
                 break
             # one of everybody in turn: who asks much waits for themselves
@@ -406,9 +426,17 @@ class Analyst:
 
 
 def _put(
-    made: Mapping[str, StartForecast], bases: Iterable[str], connection: Connection, _: list[Event]
+    made: Mapping[str, StartForecast],
+    bases: Sequence[str],
+    seen: int,
+    connection: Connection,
+    _: list[Event],
 ) -> None:
-    write(connection, made, bases)
+    """Write forecasts of the core as of the event `seen`; not beside a reason given since."""
+    since = waiting_anew(connection, made, seen)
+    for basis in bases:
+        some = {j: one for j, one in made.items() if basis != "latest" or j not in since}
+        write(connection, some, (basis,))
 
 
 def _about_the_same(was: float | None, at: float, now: float) -> bool:

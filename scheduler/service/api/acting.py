@@ -13,12 +13,13 @@ from fastapi import APIRouter, Query, Request
 from starlette.concurrency import run_in_threadpool
 
 from scheduler.backends.events import Event, Kind
+from scheduler.explain.effect import WhatIfAnswer
 from scheduler.service.api.auth import Seen
-from scheduler.service.api.changes import Changes
+from scheduler.service.api.changes import Changes, Wish
 from scheduler.service.api.problems import Problem, responses
 from scheduler.service.api.questions import Questions
 from scheduler.service.api.schemas import CancelRequest, ChangeRequest
-from scheduler.service.api.shapes import JobChange, WhatIfAnswer
+from scheduler.service.api.shapes import JobChange
 from scheduler.service.log.record import HoldBy, Phase
 from scheduler.service.log.store.reads import JobRow, VisibleQueries
 from scheduler.service.log.store.visibility import Role, Viewer
@@ -33,13 +34,6 @@ class Asked:
 
     event: Event | None
     differs: dict[str, Any] = field(default_factory=dict)  # as a question to the analyst
-
-
-@dataclass(frozen=True, slots=True)
-class _Wish:
-    vc: str | None
-    gpus: int
-    gpu_type: str | None
 
 
 class Acting:
@@ -76,7 +70,7 @@ class Acting:
             return Asked(None)
         if {"vc", "gpus", "gpu_type"} & differs.keys():
             wants = {"vc": job.vc, "gpus": job.gpus, "gpu_type": job.gpu_type, **differs}
-            self.changes.vc_for(self.viewer, _Wish(wants["vc"], wants["gpus"], wants["gpu_type"]))
+            self.changes.vc_for(self.viewer, Wish(wants["vc"], wants["gpus"], wants["gpu_type"]))
         question = {name: "" if to is None else to for name, to in differs.items()}
         return Asked(self._event(Kind.CHANGED, job, **differs), question)
 
@@ -115,8 +109,8 @@ async def _act(
     if preview and asked.event is not None and Phase(job.phase).waits:
         questions: Questions = request.app.state.questions
         body = {"job_id": job.job_id, "names": view.viewer.sees_all, "changes": asked.differs}
-        told = await questions.ask("whatif", {**body, "others": True}, view.viewer.name)
-        effect = WhatIfAnswer.of(job.job_id, asked.differs, told)
+        answer = await questions.ask("whatif", {**body, "others": True}, view.viewer.name)
+        effect = WhatIfAnswer.of(job.job_id, asked.differs, answer)
     elif asked.event is not None and not preview:
         changes: Changes = request.app.state.changes
         await run_in_threadpool(changes.write, [asked.event])

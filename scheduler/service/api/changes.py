@@ -8,8 +8,9 @@ import pwd
 import secrets
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
+from dataclasses import dataclass
 from time import monotonic
-from typing import Any, Protocol
+from typing import Any
 
 from scheduler.backends.events import Event, Kind, canonical
 from scheduler.backends.submission import Submission
@@ -35,15 +36,13 @@ def new_job_id() -> str:
     return "".join(_ALPHABET[drawn >> 5 * i & 31] for i in range(12))
 
 
-class Wish(Protocol):
+@dataclass(frozen=True, slots=True)
+class Wish:
     """What is asked for that has to be there."""
 
-    @property
-    def vc(self) -> str | None: ...
-    @property
-    def gpus(self) -> int: ...
-    @property
-    def gpu_type(self) -> str | None: ...
+    vc: str | None
+    gpus: int
+    gpu_type: str | None
 
 
 class Changes:
@@ -78,10 +77,10 @@ class Changes:
         """Submit a job; what came of it, once it is committed. Raises Problem (403, 409, 422,
         429)."""
         self.in_charge("sbatch")
-        vc = self.vc_for(viewer, asked)
-        if asked.priority > 0 and viewer.role is not Role.OPERATOR:
-            raise Problem(403, "forbidden", "a priority above 0 is an operator's to give")
         fields = asked.model_dump()
+        vc = self.vc_for(viewer, Wish(fields["vc"], fields["gpus"], fields["gpu_type"]))
+        if fields["priority"] > 0 and viewer.role is not Role.OPERATOR:
+            raise Problem(403, "forbidden", "a priority above 0 is an operator's to give")
         submission = Submission(
             **{**fields, "command": tuple(asked.command), "vc": vc},
             job_id=new_job_id(),
@@ -98,7 +97,8 @@ class Changes:
         )
         once = None
         if key is not None:
-            once = Once(viewer.name, key, hashlib.sha256(canonical(fields).encode()).hexdigest())
+            body = asked.model_dump(exclude_defaults=True)  # the same when a field is new
+            once = Once(viewer.name, key, hashlib.sha256(canonical(body).encode()).hexdigest())
         payload = Payload(submission.command, submission.environment, submission.workdir)
         room = Room() if viewer.role is Role.OPERATOR else self._room
         return self._writer.append(event, once, room=room, payload=payload)

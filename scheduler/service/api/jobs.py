@@ -9,22 +9,19 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
+from features.codec import decode
 from scheduler.core.decisions import Action
 from scheduler.core.limits import PRINTABLE
+from scheduler.explain.effect import WhatIfAnswer
+from scheduler.explain.explanation import Analysis, Compared, Explanation, Order
 from scheduler.explain.words import duration
 from scheduler.service.api.auth import Seen, only_asks
 from scheduler.service.api.changes import Changes
-from scheduler.service.api.explanation import (
-    Analysis,
-    Compared,
-    Explanation,
-    Order,
-    explain,
-)
+from scheduler.service.api.explanation import explain
 from scheduler.service.api.problems import Problem, responses
 from scheduler.service.api.questions import Questions
 from scheduler.service.api.schemas import PriorityRequest, SubmitRequest, WhatIfRequest
-from scheduler.service.api.shapes import ForecastAnswer, PriorityEffect, WhatIfAnswer
+from scheduler.service.api.shapes import ForecastAnswer, PriorityEffect
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store.reads import MAX_PAGE, JobRow, Line, Page, VisibleQueries
 from scheduler.service.settings import Settings
@@ -62,7 +59,7 @@ async def submit(
     written = await wrap_future(changes.submit(view.viewer, asked, key))
     response.headers["Location"] = f"{request.url.path}/{written.job_id}"
     if written.row is not None:
-        return replace(view.fresh(written.row), command=asked.command)
+        return replace(view.fresh(written.row), command=tuple(asked.command))
     response.status_code = 200
     return await run_in_threadpool(view.job, written.job_id)
 
@@ -121,8 +118,8 @@ async def set_priority(
     effect = None
     if preview:
         wanted = {"priority": asked.priority}
-        told = await _ask(request, view, "whatif", job_id, changes=wanted)
-        effect = WhatIfAnswer.of(job_id, wanted, told)
+        answer = await _ask(request, view, "whatif", job_id, changes=wanted)
+        effect = WhatIfAnswer.of(job_id, wanted, answer)
     else:
         await run_in_threadpool(changes.set_priority, view.viewer, job, asked.priority)
     return PriorityEffect.of(job, asked.priority, before, after, effect, applied=not preview)
@@ -147,10 +144,10 @@ async def explanation(
     array of Slurm's: of its first task that waits, or else runs."""
     changes: Changes = request.app.state.changes
     job_id = await run_in_threadpool(view.task_of, job_id)
-    told = await run_in_threadpool(explain, view, job_id, changes.now())
-    if not analyse or told.hold or not Phase(told.phase).waits:
-        return told
-    return replace(told, analysis=await analysis(job_id, request, view))
+    explained = await run_in_threadpool(explain, view, job_id, changes.now())
+    if not analyse or explained.hold or not Phase(explained.phase).waits:
+        return explained
+    return replace(explained, analysis=await analysis(job_id, request, view))
 
 
 async def analysis(
@@ -158,7 +155,7 @@ async def analysis(
 ) -> Analysis:
     """Why a job of the viewer's waits at this moment; with `helps` also what would help it."""
     why = await _ask(request, view, "why", job_id)
-    if not helps or "unavailable" in why:
+    if not helps or why.get("unavailable"):
         return Analysis.of(job_id, why, {})
     vcs = list(view.viewer.vcs)
     return Analysis.of(job_id, why, await _ask(request, view, "suggest", job_id, vcs=vcs))
@@ -178,14 +175,13 @@ async def after(
         early_s = this.submitted_at - beside.started_at
         why = f"it started {duration(early_s)} before {job_id} was submitted"
         return Compared(job_id, other, first=True, why=why, early_s=early_s)
-    told = await _ask(request, view, "after", job_id, other=other)
-    if "unavailable" in told:
-        return Compared(job_id, other, unavailable=str(told["unavailable"]))
+    answer = await _ask(request, view, "after", job_id, other=other)
+    if "unavailable" in answer:
+        return Compared(job_id, other, unavailable=str(answer["unavailable"]))
     lines = await run_in_threadpool(view.decisions, other) if beside.started_at else []
     begun = [d for d in lines if d.body["action"] in (Action.START, Action.PACK)]
-    told["started"] = begun[-1].text if begun else ""
-    names = ("first", "why", "started", "terms")
-    return Compared(job_id, other, **{name: told[name] for name in names})
+    started = begun[-1].text if begun else ""
+    return decode(Compared, {**answer, "job_id": job_id, "other": other, "started": started})
 
 
 @router.get(
@@ -202,8 +198,8 @@ async def order(request: Request, view: Seen, vc: Word = None, limit: Limit = 50
     found = []
     for one in [vc] if vc else await run_in_threadpool(view.vcs):
         asked = {"vc": one, "owner": owner, "limit": limit}
-        told = await questions.ask("order", asked, view.viewer.name)
-        found.append(Order.of(one, told))
+        answer = await questions.ask("order", asked, view.viewer.name)
+        found.append(Order.of(one, answer))
     return found
 
 
@@ -226,13 +222,13 @@ async def what_if(job_id: str, asked: WhatIfRequest, request: Request, view: See
     if not Phase(job.phase).waits:
         raise Problem(409, "not-waiting", f"the job is {job.phase}: its turn has come")
     changes: Changes = request.app.state.changes
-    await run_in_threadpool(changes.check_vc, view.viewer, job, asked.vc)
+    await run_in_threadpool(changes.check_vc, view.viewer, job, asked.changes().get("vc"))
     settings: Settings = request.app.state.settings
     if settings.follows:
         instead = f"in front of Slurm, `pellucid why {job_id}` ends with what would help"
         return WhatIfAnswer.of(job_id, asked.changes(), {"unavailable": instead})
-    told = await _ask(request, view, "whatif", job_id, changes=asked.changes(), others=True)
-    return WhatIfAnswer.of(job_id, asked.changes(), told)
+    answer = await _ask(request, view, "whatif", job_id, changes=asked.changes(), others=True)
+    return WhatIfAnswer.of(job_id, asked.changes(), answer)
 
 
 async def _ask(

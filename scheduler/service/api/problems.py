@@ -190,25 +190,25 @@ def misfit(error: Mapping[str, Any]) -> str:
         return f"{name} is missing"
     if kind == "extra_forbidden":
         return f"there is no field {name!r}; the fields are named in /api/v1/openapi.json"
-    said = str(error["msg"]).removeprefix("Value error, ")
+    message = str(error["msg"]).removeprefix("Value error, ")
     if kind == "value_error":
-        return f"{name}: {said}" if where else said
+        return f"{name}: {message}" if where else message
     shown = repr(error.get("input"))
     secret = where[:1] in (["environment"], ["command"])  # such are in no answer
     value = f" is {shown}" if len(shown) <= MOST_SHOWN and not secret else ""
-    return f"{name}{value or ' does not fit'}; give {_wanted(kind, context, said)}"
+    return f"{name}{value or ' does not fit'}; give {_wanted(kind, context, message)}"
 
 
 MOST_SHOWN = 64  # characters of a value that does not fit
 
 
-def _wanted(kind: str, context: Mapping[str, Any], said: str) -> str:
+def _wanted(kind: str, context: Mapping[str, Any], message: str) -> str:
     if kind in _BOUNDS:
         return _BOUNDS[kind].format(*context.values())
     if kind in ("literal_error", "enum"):
         return str(context["expected"])
     what = next((what for start, what in _KINDS if kind.startswith(start)), "")
-    return what or said.removeprefix("Input should be ").removeprefix("Input should ")
+    return what or message.removeprefix("Input should be ").removeprefix("Input should ")
 
 
 _BOUNDS = {

@@ -86,6 +86,8 @@ class RequestGuard:
             await answer(failed)(scope, receive, sending)
 
     def _check_host(self, scope: Scope) -> None:
+        if len(Headers(scope=scope).getlist("host")) > 1:
+            raise Problem(400, "malformed-request", "more than one Host header")
         if self._hosts is None:
             return
         host = Headers(scope=scope).get("host", "")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from dataclasses import MISSING
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model, model_validator
 
 from scheduler.core.limits import GpuMemory, GpuType, Line, Name, NodeName
+from scheduler.core.request import CHANGEABLE, FIELDS, MAX_PRIORITY, TRIED
+from scheduler.core.request import Field as JobField
 
-MAX_PRIORITY = 1_000_000
 LONGEST_PATH = 4096  # what the kernel takes
 RESERVED = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
 
@@ -43,7 +45,34 @@ class Request(BaseModel):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
-class SubmitRequest(Request):
+def _typed(one: JobField, *, different: bool) -> tuple[Any, Any]:
+    """A declared field in a request: its type, and what it is when it is left out."""
+    ask, left_out = one.ask, different or one.default is MISSING
+    bounds: dict[str, Any] = {"ge": ask.least, "gt": ask.above, "le": ask.most}
+    if one.kind is str:
+        none = different and one.nullable  # given as ""
+        bounds = {"min_length": None if none else ask.shortest or None, "max_length": ask.longest}
+    kind = Line if one.kind is str else one.kind
+    limits = {name: bound for name, bound in bounds.items() if bound is not None}
+    of = kind | None if left_out or one.nullable else kind
+    told = Field(description=one.help(different=different), **limits)
+    return Annotated[of, told], None if left_out else one.default
+
+
+if TYPE_CHECKING:
+    _Job = Request
+    _Difference = Request
+    _Trial = Request
+else:
+    _Job, _Difference, _Trial = (
+        create_model(name, __base__=Request, **{k: _typed(v, different=d) for k, v in of.items()})
+        for name, of, d in (
+            ("_Job", FIELDS, False), ("_Difference", CHANGEABLE, True), ("_Trial", TRIED, True)
+        )
+    )  # fmt: skip
+
+
+class SubmitRequest(_Job):
     """A job to be run."""
 
     model_config = ConfigDict(
@@ -64,29 +93,8 @@ class SubmitRequest(Request):
         list[Argument],
         Field(min_length=1, max_length=1024, description="Argument vector; no shell reads it."),
     ]
-    gpus: Annotated[int, Field(ge=1, le=1_000_000, description="GPUs, all at once.")] = 1
-    vc: Annotated[
-        Line | None, Field(max_length=128, description="Virtual cluster; may be left out if one.")
-    ] = None
-    name: Annotated[Line, Field(max_length=256)] = ""
     workdir: Annotated[str, Field(max_length=LONGEST_PATH), AfterValidator(_absolute)] = ""
-    environment: Annotated[dict[Variable, Argument], Field(max_length=256)] = {}
-    cpus: Annotated[float | None, Field(gt=0, le=1e6)] = None
-    memory_mib: Annotated[float | None, Field(gt=0, le=1e9, description="Enforced, MiB.")] = None
-    gpu_type: Annotated[Line | None, Field(min_length=1, max_length=64)] = None
-    time_limit_s: Annotated[float | None, Field(gt=0, le=1e9, description="Enforced, s.")] = None
-    share: Annotated[bool, Field(description="False: never share its GPUs with another job.")] = (
-        True
-    )
-    profile: Annotated[bool, Field(description="False: never profile it before it runs.")] = True
-    priority: Annotated[
-        int,
-        Field(
-            ge=-MAX_PRIORITY,
-            le=MAX_PRIORITY,
-            description="Higher goes first. More than 0 is an operator's to give.",
-        ),
-    ] = 0
+    environment: Annotated[dict[Variable, Argument], Field(max_length=256)] = {}  # noqa: RUF012
 
     @model_validator(mode="after")
     def _runs_something(self) -> SubmitRequest:
@@ -103,19 +111,6 @@ class PriorityRequest(Request):
     priority: Annotated[int, Field(ge=-MAX_PRIORITY, le=MAX_PRIORITY, examples=[10])]
 
 
-class _Difference(Request):
-    """What of a job may be different."""
-
-    gpus: Annotated[int | None, Field(ge=1, le=1_000_000)] = None
-    time_limit_s: Annotated[float | None, Field(gt=0, le=1e9)] = None
-    share: bool | None = None
-    profile: bool | None = None
-    vc: Name | None = None
-    gpu_type: Annotated[
-        Line | None, Field(max_length=64, description='"": any GPU type will do.')
-    ] = None
-
-
 class ChangeRequest(_Difference):
     """What a waiting job is to ask for instead. At least one field."""
 
@@ -130,7 +125,7 @@ class ChangeRequest(_Difference):
     def given(self) -> dict[str, Any]:
         """The fields that were given, as a job has them."""
         given = {name: value for name, value in self.model_dump().items() if value is not None}
-        return given | ({"gpu_type": self.gpu_type or None} if "gpu_type" in given else {})
+        return {n: None if CHANGEABLE[n].nullable and v == "" else v for n, v in given.items()}
 
 
 MOST_CANCELLED = 1000  # in one request
@@ -194,13 +189,12 @@ class SettingsRequest(Request):
     reason: Annotated[Line, Field(max_length=256)] = ""
 
 
-class WhatIfRequest(_Difference):
+class WhatIfRequest(_Trial):
     """What is to be different. At least one field."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"gpus": 4}, {"first": True}]})
 
     first: Annotated[bool, Field(description="As if it went before all others.")] = False
-    priority: Annotated[int | None, Field(ge=-MAX_PRIORITY, le=MAX_PRIORITY)] = None
 
     @model_validator(mode="after")
     def _asks_something(self) -> WhatIfRequest:
@@ -208,7 +202,7 @@ class WhatIfRequest(_Difference):
             raise ValueError("say what is to be different: gpus, first, priority, share, vc, ...")
         return self
 
-    def changes(self) -> dict[str, object]:
+    def changes(self) -> dict[str, Any]:
         """The fields that were given, as the question to the analyst puts them."""
         given = {name: value for name, value in self.model_dump().items() if value is not None}
         return {name: value for name, value in given.items() if name != "first" or value}

@@ -13,7 +13,7 @@ from scheduler.core.estimates import COLD_START, OF_HISTORIES
 from scheduler.explain.life import JobFacts
 from scheduler.explain.story import Story, build_story
 from scheduler.explain.terms import describe
-from scheduler.explain.words import SAYS, STARTED, duration, hold_words
+from scheduler.explain.words import duration, hold_words
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store.reads import JobRow, Line, VisibleQueries
 
@@ -25,7 +25,7 @@ def story_of(view: VisibleQueries, job_id: str, now: float) -> tuple[JobRow, Sto
     of it is the story.
     """
     job = view.job(job_id)
-    slurms = job.detail.startswith(STARTED)
+    slurms = job.slurm is not None and job.slurm.started
     own = [] if slurms else [_decision(line) for line in view.decisions(job_id)]
     joined = view.joined_by(job_id)
     step = ""
@@ -36,7 +36,7 @@ def story_of(view: VisibleQueries, job_id: str, now: float) -> tuple[JobRow, Sto
         own,
         [_decision(joined, job.partner or ANOTHER, job.job_id)] if joined else [],
         bundles=names_of_terms(view),
-        overtaken={} if slurms or job.detail.startswith(SAYS) else view.overtaken(job_id),
+        overtaken={} if job.slurm is not None else view.overtaken(job_id),
         until=max(now, job.submitted_at),
     )
     if step:
@@ -66,7 +66,7 @@ def where_it_stands(job: JobRow, story: Story, now: float) -> str:
 
 def _waited_s(job: JobRow, story: Story) -> float:
     """Of a job that Slurm started, since it was eligible."""
-    if job.started_at is None or not job.detail.startswith(STARTED):
+    if job.started_at is None or job.slurm is None:
         return story.waited_s
     return max(0.0, job.started_at - (job.queued_at or job.submitted_at))
 

@@ -33,11 +33,12 @@ def health() -> Health:
 
 @router.get("/ready", summary="Requests can be served", responses=responses(503))
 def ready(request: Request) -> Health:
-    """No token needed. The database answers, and somebody decides."""
+    """No token needed. The database answers, and somebody decides: the process that holds the
+    lease has taken its first decision, or found that none is due."""
     store: Store = request.app.state.store
     counts: Counts = request.app.state.counts
     try:
-        held = store.held("decider")
+        held, lease = store.held("decider"), store.holder("decider")
     except SQLAlchemyError:
         raise Problem(503, "not-ready", "the database does not answer") from None
     if not held:
@@ -46,8 +47,20 @@ def ready(request: Request) -> Health:
         if deaths:
             died = count(deaths, "time")
             why = f"nobody decides: the decider's process has died {died}, and is started again"
-        raise Problem(503, "not-ready", why)
-    return Health("ok", {"database": "answers", "decider": "decides"})
+        raise Problem(503, "not-ready", why + _as_it_hung(counts))
+    doing = lease.doing if lease is not None else ""
+    if lease is not None and not lease.ready:
+        why = f"nobody decides yet: the decider {doing or 'begins'}"
+        raise Problem(503, "not-ready", why + _as_it_hung(counts))
+    return Health(
+        "ok", {"database": "answers", "decider": f"decides; {doing}" if doing else "decides"}
+    )
+
+
+def _as_it_hung(counts: Counts) -> str:
+    """How often the decider was ended, if it was."""
+    hangs = sum(hung.value for name, hung in counts.hangs.items() if name in DECIDING)
+    return f"; it was killed {count(hangs, 'time')}, as nothing was heard of it" if hangs else ""
 
 
 @router.get("/metrics", summary="Metrics for Prometheus", response_class=Response)

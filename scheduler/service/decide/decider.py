@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 import structlog
 from sqlalchemy import Connection, Select, Table, bindparam, delete, func, insert, select, update
 
+from features import pulse
 from models.bundle import BundleError
 from scheduler.backends.base import Backend, Happened, Outside, Report
 from scheduler.backends.busy import BackendBusy
@@ -28,16 +29,20 @@ from scheduler.service.log.fold import Diverged, State, encoded, grants
 from scheduler.service.log.header import code_version
 from scheduler.service.log.record import Record, first_row
 from scheduler.service.log.snapshots import EVERY, StateCheckpoints
+from scheduler.service.log.store.decided import write_decisions
 from scheduler.service.log.store.leases import Lease, LeaseLost
 from scheduler.service.log.store.payloads import drop, payload_of
 from scheduler.service.log.store.store import Store
-from scheduler.service.log.store.tables import decisions as decision_rows
 from scheduler.service.log.store.tables import jobs, nodes, settings
 
 LEASE = "decider"
 NEVER = 2**31 - 1
 SET_BACK_S = 1.0  # of the time of day: smaller steps are corrections
 SET_FORWARD_S = 3600.0  # likewise; a machine that slept is as far behind
+# What came is decided in passes over no more events than these, whatever waited meanwhile: each
+# pass ends, and is written, before others could have the lease or this process be killed.
+SLICE = 1_000
+LONG_S = 3.0  # a fold or a pass that takes so long is said to, and again after as long
 
 
 class Decider:
@@ -92,6 +97,8 @@ class Decider:
         self._clock_seen = self.clock.now(), self.clock.monotonic()
         self._busy = ""  # why the backend could not be opened, as it was said last
         self._alive: Callable[[], object] = lambda: None  # tells who minds this process
+        self._took_over = self._began = 0.0  # monotonic: the lease; and what is done now
+        self._said = 0.0  # likewise: when that it takes long was said last
 
     # --- life -------------------------------------------------------------------------------
 
@@ -150,24 +157,17 @@ class Decider:
         except Exception as error:
             self.log.error("backend_not_opened", why=f"{type(error).__name__}: {error}")
             raise
-        lease = self.store.take(LEASE, self.holder, self.lease_s)
+        lease = self.store.take(LEASE, self.holder, self.lease_s, ready=False)
         if lease is None:
             backend.close()
             return False
         self.lease, self.backend = lease, backend
         body = {"holder": self.holder, "term": lease.term, "version": code_version()}
         self.store.append([Event(Kind.LEASE, self.clock.now(), body=body)], lease=lease)
-        began = self.clock.now()
+        self._took_over = self.clock.monotonic()
         self.state = self._fold()
         self._mend_tables()
         self.recover()
-        self.log.info(
-            "decides",
-            term=lease.term,
-            events=self.state.seen,
-            jobs=len(self.state.ledger.records),
-            seconds=round(self.clock.now() - began, 3),
-        )
         return True
 
     def _mend_tables(self) -> None:
@@ -205,14 +205,56 @@ class Decider:
     def _folded(self, connection: Connection) -> State:
         upto = self.store.last_seq_in(connection)
         self._last_pass, self._kept_at = None, upto
-        return folded(
-            connection,
-            self.store,
-            self.bundle_store.find,
-            upto,
-            beat=self._renew,
-            snapshots=self.snapshots,
-        )
+        reached = [0]
+
+        def goes_on() -> None:
+            self._goes_on(lambda: f"reads the log: {reached[0]:,} of {upto:,} events")
+
+        def beat(seq: int) -> None:
+            reached[0] = seq
+            goes_on()
+
+        self._begins()
+        with pulse.heard_by(goes_on):
+            return folded(
+                connection,
+                self.store,
+                self.bundle_store.find,
+                upto,
+                beat=beat,
+                snapshots=self.snapshots,
+            )
+
+    def _begins(self) -> None:
+        """Something begins that may take long."""
+        self._began = self._said = self.clock.monotonic()
+
+    def _goes_on(self, doing: Callable[[], str]) -> None:
+        """It goes on: whoever minds this process hears of it, and others keep off the lease. What
+        takes long is said in the log, and beside the lease."""
+        assert self.lease is not None
+        now = self.clock.monotonic()
+        if now - self._said >= LONG_S:
+            self._said, self.lease = now, replace(self.lease, doing=doing())
+            seconds = round(now - self._began, 1)
+            self.log.info("goes_on", doing=self.lease.doing, seconds=seconds)
+        self._renew()
+
+    def _is_ready(self) -> None:
+        """The log was read to its end, and of what was due a first pass taken."""
+        assert self.lease is not None
+        waiting = self.state.waiting
+        doing = f"takes what came, {SLICE:,} events at a time: {waiting:,} wait" if waiting else ""
+        ready, self.lease = self.lease.ready, replace(self.lease, ready=True, doing=doing)
+        if not ready:
+            self.lease = self.store.renew(self.lease)
+            self.log.info(
+                "decides",
+                term=self.lease.term,
+                events=self.state.seen,
+                jobs=len(self.state.ledger.records),
+                seconds=round(self.clock.monotonic() - self._took_over, 3),
+            )
 
     def recover(self) -> None:
         """Repeat what was decided and may not have been done; notice what is gone.
@@ -249,15 +291,19 @@ class Decider:
         """Listen for at most `timeout_s`, decide if anything happened, carry it out."""
         self._renew()
         self._watch_clock()
-        self._listen(timeout_s)
+        self._listen(0.0 if self.state.waiting else timeout_s)
         self._hear()
         self._watch_champion()
-        for event in self.store.read(self.state.seen):
+        for event in self.store.each(self.state.seen):
             if event.kind is Kind.DECIDED:
                 raise LeaseLost("somebody else decides")
             self.state.note(event)
+            if event.seq % SLICE == 0:
+                self._renew()  # tens of thousands may have come
         now = self.backend.now()
-        return self._decide(now) if self.state.due(now) else []
+        decisions = self._decide(now) if self.state.due(now) else []
+        self._is_ready()
+        return decisions
 
     def _renew(self) -> None:
         assert self.lease is not None
@@ -287,7 +333,7 @@ class Decider:
         news = [event for event in events if self.state.ledger.matters(event)]
         # even of no news the backend is told only under the lease: whoever lost it may know less
         for event in self.store.append(news, lease=self.lease):
-            self.log.info(str(event.kind), job=event.job_id, seq=event.seq, **_shown(event.body))
+            self.log.info(str(event.kind), job=event.job_id, seq=event.seq, **_shown(event))
         self.backend.acknowledge(reports)
 
     def _hear(self) -> None:
@@ -331,14 +377,17 @@ class Decider:
         state = self.state
         stopped = {record.job_id for record in state.stops()}
         began, used = time.perf_counter(), time.thread_time()
-        decisions = state.take(state.seen, now)
-        texts = encoded(decisions)
+        self._begins()
+        with pulse.heard_by(lambda: self._goes_on(self._passing)):
+            decisions = state.take(state.upto(SLICE), now)
+            texts = encoded(decisions)
         passed = Event(Kind.DECIDED, state.now, cause=state.covered, body=state.passed(texts))
 
         def tables(connection: Connection, appended: list[Event]) -> None:
             write_pass(connection, state, decisions, texts, appended[0].seq)
 
-        [event] = self.store.append([passed], tables, lease=self.lease)
+        with pulse.heard_by(self._alive):  # the transaction keeps others off the lease
+            [event] = self.store.append([passed], tables, lease=self.lease)
         # what others appended since the log was read comes before this pass, and is in the next
         for between in self.store.read(state.seen):
             if between.seq < event.seq:
@@ -363,6 +412,11 @@ class Decider:
         if event.seq - self._kept_at >= self.snapshot_every:
             self._keep()
         return decisions
+
+    def _passing(self) -> str:
+        """How much a pass that goes on is about."""
+        queued, events = sum(map(len, self.state.core.queues.values())), self.state.waiting
+        return f"decides: {queued:,} jobs in queues, {events:,} events to be taken"
 
     def _keep(self) -> None:
         """Keep the state as it is, unless nothing was decided since it was kept."""
@@ -428,23 +482,7 @@ def write_pass(
 ) -> None:
     """Write the decisions of a pass, `encoded`, and every row it changed; `seq` is its DECIDED
     event."""
-    if decisions:
-        connection.execute(
-            insert(decision_rows),
-            [
-                {
-                    "seq": d.seq,
-                    "event": seq,
-                    "at": d.time,
-                    "job_id": d.job_id,
-                    "vc": d.vc,
-                    "action": d.action.value,
-                    "reason": d.reason.value,
-                    "body": text,
-                }
-                for d, text in zip(decisions, texts, strict=True)
-            ],
-        )
+    write_decisions(connection, decisions, texts, seq)
     records, changed_nodes = state.ledger.changes(seq)
     drop(connection, (r.job_id for r in records if r.phase.over and r.submission.sealed))
     if records:
@@ -479,10 +517,10 @@ _KINDS = {
 OVER = frozenset(kind for what, kind in _KINDS.items() if what.final)
 
 
-def _shown(body: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a report stands in the log line."""
-    names = ("attempt", "state", "exit_code", "detail")
-    return {name: body[name] for name in names if name in body}
+def _shown(event: Event) -> dict[str, Any]:
+    """What of a report stands in the log line; of an end not what the job wrote last."""
+    names = ("attempt", "state", "exit_code", *(() if event.kind is Kind.ENDED else ("detail",)))
+    return {name: event.body[name] for name in names if name in event.body}
 
 
 def _event_of(report: Report) -> Event:

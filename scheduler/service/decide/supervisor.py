@@ -36,6 +36,7 @@ from scheduler.service.api.auth import service_user
 from scheduler.service.api.tokens import guard
 from scheduler.service.backends import host_of, open_backend
 from scheduler.service.decide.decider import Decider
+from scheduler.service.decide.start_time import check_time
 from scheduler.service.decide.systemd import notify
 from scheduler.service.log.bundles import BundleStore
 from scheduler.service.log.export import keep_exporting
@@ -74,9 +75,14 @@ KILLED_PAUSE_S = 0.5  # before one that somebody killed is: it was not dying by 
 STOP_S = 10.0  # a process that does not end by then is killed
 # One that has not been heard of for so long hangs, and is killed. The decider: as soon as others
 # could have its lease, but not while it waits for a database that is locked, or the backend's lock,
-# and so much later as the backend may wait for one command.
+# and so much later as the backend may wait for one command. One that computes has so much of the
+# processor instead, whatever share of it it gets, but no longer than STARVED times as long.
 DECIDER_HANGS_S, HANGS_S = 15.0, 120.0
 BEGINS_S = 60.0  # time to be heard of first
+STARVED = 20
+COMPUTES_S = 0.1  # of the processor: whoever used so much did not just wait
+# Whoever was killed for it has twice as long: what it meets again may just take that long.
+DOUBLED, FORGOTTEN_S = 5, 3600.0  # times at most; after so long without
 
 Stopping = Callable[[], bool]
 
@@ -102,6 +108,7 @@ def begin(
     store = Store(settings.database)
     try:
         prepare(store)
+        check_time(store, settings.accept_clock)
         if settings.backend == "local" and not settings.fake_gpus:
             with store.reading() as connection:
                 first = store.first_in(connection)  # the log's nodes are the host's, once it began
@@ -302,9 +309,16 @@ def run_maintenance(settings: Settings, stopping: Stopping) -> None:
         thread.start()
     while not stopping() and all(thread.is_alive() for thread in threads):
         time.sleep(0.2)
+    ended = [
+        str(task.func.__name__)
+        for task, thread in zip(tasks, threads, strict=True)
+        if not thread.is_alive()
+    ]
     over.set()
     for thread in threads:
         thread.join(STOP_S / 2)
+    if ended and not stopping():
+        raise RuntimeError(f"{ended[0]} ended by itself")
 
 
 def _process(
@@ -317,7 +331,7 @@ def _process(
 ) -> None:  # in the child
     """Body of a child process: runs until stopped, or until its supervisor is gone.
 
-    `beat` is a number in shared memory: when it last asked whether to stop.
+    `beat` is a `Beat` in shared memory: when it last asked whether to stop.
     """
     told = _told_by_signal()
     _end_with_parent()
@@ -325,7 +339,8 @@ def _process(
         listening.close()  # or the port would be taken as long as we live
 
     def stopping() -> bool:
-        beat.value = time.monotonic()
+        beat.at = time.monotonic()
+        beat.count += 1
         return bool(told) or os.getppid() != supervisor
 
     try:
@@ -359,6 +374,38 @@ def _told_by_signal() -> list[int]:
 
 
 @dataclass
+class Silence:
+    """A process that is not heard of.
+
+    Attributes:
+        since: when it was heard of last.
+        moved: when it was seen to compute last, or that.
+        cpu_s, used_s: what it had used of the processor as of `moved`; and since `since`.
+    """
+
+    since: float
+    moved: float
+    cpu_s: float
+    used_s: float = 0.0
+
+    def look(self, now: float, cpu_s: float) -> None:
+        """See whether it computes."""
+        used_s = cpu_s - self.cpu_s
+        if used_s >= COMPUTES_S:
+            self.moved, self.cpu_s, self.used_s = now, cpu_s, self.used_s + used_s
+
+    def hangs(self, now: float, most_s: float) -> str:
+        """Why it is believed to hang; "": it is not."""
+        if now - self.since <= most_s:
+            return ""
+        if now - self.moved > most_s:
+            return "waits"
+        if self.used_s > most_s:
+            return "computes and does not go on"
+        return "computes little" if now - self.since > STARVED * most_s else ""
+
+
+@dataclass
 class Child:
     """One process, and what it takes to start it again."""
 
@@ -369,6 +416,9 @@ class Child:
     started: float = 0.0
     failures: int = 0
     again_at: float = 0.0
+    silence: Silence | None = None
+    kills: int = 0  # as it hung, lately
+    killed_at: float = 0.0
 
 
 class Supervisor:
@@ -379,13 +429,20 @@ class Supervisor:
 
     Args:
         listening: socket of the API; None: there is none.
+        cpu_s: processor seconds that a process, by its id, has used.
 
     Attributes:
         counts: what happened to the processes; memory that those of the API share.
     """
 
-    def __init__(self, settings: Settings, listening: socket.socket | None):
+    def __init__(
+        self,
+        settings: Settings,
+        listening: socket.socket | None,
+        cpu_s: Callable[[int], float] = procs.cpu_s,
+    ):
         self.settings = settings
+        self._cpu_s = cpu_s
         self.listening = listening
         self.log = structlog.get_logger("supervisor")
         self._line = line_of(make_url(settings.database))
@@ -445,31 +502,54 @@ class Supervisor:
     def _kill_if_it_hangs(self, child: Child, now: float) -> None:
         if child.process is None:
             return
-        silent_s = now - (self.counts.beats[child.name].value or child.started + BEGINS_S)
+        since = self.counts.beats[child.name].at or child.started + BEGINS_S
+        cpu_s = self._cpu_s(child.process.pid or 0)
+        if child.silence is None or child.silence.since != since:
+            child.silence = Silence(since, since, cpu_s)
+        child.silence.look(now, cpu_s)
+        why = child.silence.hangs(now, self._most_s(child, now))
+        if why:
+            self._kill(child, now - since, why)
+
+    def _most_s(self, child: Child, now: float) -> float:
+        """How long a process may be silent."""
+        if now - child.killed_at > FORGOTTEN_S:
+            child.kills = 0
         decides = child.run is run_decider
-        most_s = HANGS_S
-        if decides:
-            most_s = max(DECIDER_HANGS_S, self.settings.lease_s * 4 / 3)
-        if silent_s > most_s:
-            self._kill(child, silent_s)
+        most_s = max(DECIDER_HANGS_S, self.settings.lease_s * 4 / 3) if decides else HANGS_S
+        return float(most_s * 2**child.kills)
 
     def _kill_who_holds_up(self) -> None:
         """Kill a process that hangs while all others wait for it to have written."""
         turn = None if self._line is None else self._line.head()
-        if turn is None or (writes_s := time.monotonic() - turn.since) < WRITES_MS / 1000:
+        now = time.monotonic()
+        if turn is None or (writes_s := now - turn.since) < WRITES_MS / 1000:
             return
         for child in self.children:
-            if child.process is not None and child.process.pid == turn.pid:
-                self._kill(child, writes_s)
+            if child.process is None or child.process.pid != turn.pid:
+                continue
+            # a decider is one thread: what is heard, or computes, is what writes
+            decides, silence = child.run is run_decider, child.silence
+            if not decides or silence is None or now - silence.moved >= WRITES_MS / 1000:
+                self._kill(child, writes_s, "writes, and others wait")
 
-    def _kill(self, child: Child, silent_s: float) -> None:
+    def _kill(self, child: Child, silent_s: float, why: str) -> None:
         assert child.process is not None
-        self.log.error("process_hangs", process=child.name, silent_s=round(silent_s, 1))
+        self.log.error(
+            "process_hangs",
+            process=child.name,
+            silent_s=round(silent_s, 1),
+            why=why,
+            cpu_s=round(child.silence.used_s, 1) if child.silence else None,
+            beats=self.counts.beats[child.name].count,
+        )
+        child.kills, child.killed_at = min(child.kills + 1, DOUBLED), time.monotonic()
+        self.counts.hangs[child.name].value += 1
         child.process.kill()
         child.process.join()
 
     def _start(self, child: Child, now: float) -> None:
-        self.counts.beats[child.name].value = 0.0
+        self.counts.beats[child.name].at, child.silence = 0.0, None
         process = get_context("fork").Process(
             target=_process,
             args=(

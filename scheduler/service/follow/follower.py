@@ -27,27 +27,30 @@ from scheduler.backends.slurm.client import Slurm, SlurmDown, SlurmError
 from scheduler.backends.slurm.parse import Node, ParseError, SlurmJob
 from scheduler.backends.slurm.shape import Shape
 from scheduler.backends.slurm.site import Asks, read_site
-from scheduler.backends.slurm.snapshot import Asking, ClusterSnapshot, build_snapshot
+from scheduler.backends.slurm.snapshot import Asking, Before, ClusterSnapshot, build_snapshot
 from scheduler.backends.slurm.table import Table
 from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.estimates import LiveEstimator
 from scheduler.core.rules import PolicyViolation
+from scheduler.explain.slurm import SlurmReason
 from scheduler.explain.whatif.forecasts import Futures, StartForecast, end_of
 from scheduler.explain.whatif.memory import Memory
 from scheduler.policies.slurm.limits import unmodelled, unmodelled_words
-from scheduler.policies.slurm.policy import Slurm as SlurmPolicy
+from scheduler.policies.slurm.passes import JobFault
 from scheduler.policies.slurm.site import Site
 from scheduler.service.analyst.records import write as write_forecasts
 from scheduler.service.follow.answers import ETA, LEASE, answer_questions
 from scheduler.service.follow.histories import Histories, Over, ended_jobs
 from scheduler.service.follow.orders import PRIORITY, Order, Orders, release_all
 from scheduler.service.follow.promises import Promises, promises_of
-from scheduler.service.follow.rows import JobRows, write_decisions, write_jobs, write_nodes
-from scheduler.service.follow.trials import Trials
-from scheduler.service.follow.words import told
+from scheduler.service.follow.reasons import reasons
+from scheduler.service.follow.rows import JobRows, write_jobs, write_nodes
+from scheduler.service.follow.trials import Means, Trials
 from scheduler.service.log.bundles import BundleStore, Signature, signature
+from scheduler.service.log.fold import encoded
 from scheduler.service.log.header import LogHeader, followed_header
+from scheduler.service.log.store.decided import write_decisions
 from scheduler.service.log.store.leases import Lease, LeaseLost
 from scheduler.service.log.store.store import Store, uncollected
 from scheduler.service.log.store.tables import decisions as decision_rows
@@ -61,8 +64,7 @@ SAMPLES = 24  # futures
 BUDGET_S = 6.0  # processor seconds for them: fewer are too few for a line of some sixty jobs
 REST = 99.0  # seconds of rest per processor second that futures took: a hundredth of a core
 NICE = 19
-TWIN = "slurm"  # the policy that is Slurm's own
-SLURM = ("easy", TWIN)  # policies that keep its priorities
+MOST_FAULTS = 64  # jobs that one look goes on without
 
 
 class Follower:
@@ -104,6 +106,9 @@ class Follower:
         self._site: Site | None = None
         self._looks = 0
         self._not_modelled: dict[str, int] = {}
+        self._faults: dict[str, tuple[SlurmJob, str]] = {}  # jobs that could not be planned
+        self._failed = ""  # why the last look failed
+        self._seen_last: dict[str, Any] = {}  # what the last whole look wrote of itself
         self._orders = Orders(slurm)
         self._begin()
 
@@ -116,6 +121,7 @@ class Follower:
         self._champion_seen = None
         self._last: tuple[ClusterSnapshot, list[str]] | None = None
         self._told: dict[str, tuple[Action, Reason]] = {}  # job -> action and reason last written
+        self.reasons: dict[str, SlurmReason] = {}  # why jobs wait, of the last look
         self._rows = JobRows(lambda names: self.shape.vc_of(names))
         self._nodes_written: list[Node] = []
         self._numbered = 0
@@ -126,7 +132,7 @@ class Follower:
         began = time.process_time()
         if self._looks % NODES_EVERY == 0:
             self._nodes = self.slurm.nodes()
-            if self.header.spec.policy == TWIN:
+            if self.header.spec.kind.capabilities.twin:
                 self._site = read_site(self.slurm, self._nodes)
         self._looks += 1
         jobs = self._read()
@@ -142,7 +148,7 @@ class Follower:
         first = self._first(snapshot)
         self._last = snapshot, first
         made = self._foresee(snapshot, first)
-        self._tell(snapshot, first)
+        self.reasons = self._reasons(snapshot, first)
         orders = self._orders.wanted(snapshot, set(first)) if self.order else []
         if self.store is not None:
             self._write(snapshot, made, orders, ended)
@@ -183,17 +189,32 @@ class Follower:
 
     @uncollected()
     def _draw(self, jobs: Iterable[SlurmJob], now: float) -> ClusterSnapshot:
-        return build_snapshot(
-            self._core(),
-            self.shape,
-            jobs,
-            self._nodes,
-            now,
-            by_slurm=self._by_slurm,
-            site=self._site,
-            asks=self._asks,
-            reasons=self._before(),
-        )
+        jobs = list(jobs)
+        as_seen = {job.id: job for job in jobs}
+        kept = {j: one for j, one in self._faults.items() if as_seen.get(j) is one[0]}
+        while True:
+            try:
+                return build_snapshot(
+                    self._core(),
+                    self.shape,
+                    jobs,
+                    self._nodes,
+                    now,
+                    by_slurm=self._by_slurm,
+                    site=self._site,
+                    before=Before(
+                        self._asks,
+                        self._before(),
+                        {job_id: why for job_id, (_, why) in kept.items()},
+                    ),
+                )
+            except JobFault as fault:
+                if fault.job_id in kept or fault.job_id not in as_seen or len(kept) >= MOST_FAULTS:
+                    raise
+                self.log.error("job_not_planned", why=str(fault), exc_info=True)
+                kept[fault.job_id] = as_seen[fault.job_id], f"it cannot be planned: {fault}"
+            finally:
+                self._faults = kept
 
     def _before(self) -> dict[str, Reason]:
         """Why jobs waited at the last look; for order every one is decided anew, to be written."""
@@ -218,7 +239,7 @@ class Follower:
 
     @property
     def _by_slurm(self) -> bool:
-        return self.header.spec.policy in SLURM
+        return self.header.spec.kind.capabilities.keeps_priorities
 
     def _reshape(self, jobs: Iterable[SlurmJob]) -> None:
         """Take nodes that came, went or changed; partitions that jobs name together are one."""
@@ -270,16 +291,15 @@ class Follower:
         return made
 
     @uncollected()
-    def _tell(self, snapshot: ClusterSnapshot, first: Sequence[str]) -> None:
+    def _reasons(self, snapshot: ClusterSnapshot, first: Sequence[str]) -> dict[str, SlurmReason]:
         """Why jobs wait, for those first in line and those that Slurm does not look at."""
-        policy = snapshot.core.policy
-        if isinstance(policy, SlurmPolicy):
-            jobs = {job_id: snapshot.waiting[job_id] for job_id in first}
-            waits = (job for job in snapshot.aside.values() if job.state == "PENDING")
-            jobs |= {job.id: job for job in waits}
-            waiting = (snapshot.waiting[job_id] for job_id in first)
-            own = self._own(chain(snapshot.running.values(), waiting), snapshot.now)
-            snapshot.told = told(snapshot, jobs, policy, own)
+        policy = snapshot.core.policy.twin
+        if policy is None:
+            return {}
+        waiting = {job_id: snapshot.waiting[job_id] for job_id in first}
+        own = self._own(chain(snapshot.running.values(), waiting.values()), snapshot.now)
+        aside = {job.id: job for job in snapshot.aside.values() if job.state == "PENDING"}
+        return reasons(snapshot, waiting | aside, policy, own)
 
     def _own(self, jobs: Iterable[SlurmJob], now: float) -> ClusterSnapshot:
         """What Pellucid's own policy makes of these jobs."""
@@ -297,11 +317,8 @@ class Follower:
             jobs,
             self.memory,
             snapshot.now,
-            self._try,
             self.clock,
-            self._own,
-            self._renew,
-            self._promises.put_off,
+            Means(self._try, self._own, self._renew, self._promises.put_off),
         )
         try:
             if kind == ETA:
@@ -323,7 +340,8 @@ class Follower:
     ) -> None:
         assert self.store is not None
         now = snapshot.now
-        fresh = [d for d in snapshot.decisions if self._is_new(d)]
+        new = filter(self._is_new, snapshot.decisions)
+        fresh = [replace(d, seq=seq) for seq, d in enumerate(new, self._numbered)]
         body = {
             "running": len(snapshot.running),
             "waiting": len(snapshot.waiting),
@@ -331,10 +349,12 @@ class Follower:
             "decisions": len(fresh),
             "stretch": round(self._promises.stretch, 4),
             "not_modelled": [unmodelled_words(*one) for one in self._not_modelled.items()],
+            "unread": self._unread(),
         }
+        self._seen_last = body | {"unread_since": now}
         events = [Event(Kind.ADVISED, now, body=body)]
         events += [order.event(now, self.slurm.dry) for order in orders]
-        rows = self._rows.of(snapshot, by_slurm=self._by_slurm)
+        rows = self._rows.of(snapshot, self.reasons, by_slurm=self._by_slurm)
         over = self._rows.ended(ended, now)
         changed = [*self._rows.changed(rows), *over]
         left = {job_id for job_id in self._rows.rows if job_id not in rows}
@@ -344,7 +364,7 @@ class Follower:
 
         def tables(connection: Connection, appended: list[Event]) -> None:
             seq = appended[0].seq
-            write_decisions(connection, fresh, seq, self._numbered)
+            write_decisions(connection, fresh, encoded(fresh), seq)
             write_jobs(connection, changed, gone, seq, now)
             write_forecasts(connection, made, ("latest",))
             write_forecasts(connection, promised, ("submission",))
@@ -359,6 +379,19 @@ class Follower:
         for job_id in left:
             self._told.pop(job_id, None)
 
+    def _unread(self) -> list[str]:
+        """What could not be read or planned, a line each; the rest went on."""
+        of_site = [f"Not read: {one}." for one in (self._site.faults if self._site else ())]
+        rows = [f"Not read: {one}." for one in (self._table.unread if self._table else ())]
+        return [*of_site, *rows, *(f"{job}: {why}." for job, (_, why) in self._faults.items())]
+
+    def _fail(self, why: str) -> None:
+        """A look failed whole: answers are as old as the last one, and say so."""
+        if self.store is not None and self.lease is not None and not self._failed:
+            body = {"unread_since": None} | self._seen_last | {"failed": why}
+            self.store.append([Event(Kind.ADVISED, self.clock.now(), body=body)], lease=self.lease)
+        self._failed = why
+
     def _is_new(self, d: Decision) -> bool:
         return self._told.get(d.job_id) != (d.action, d.reason)
 
@@ -368,7 +401,7 @@ class Follower:
         """Take the lease, forget what an earlier follower wrote of live jobs, and learn from what
         it wrote of ended ones. False: another has it."""
         assert self.store is not None
-        self.lease = self.store.take(LEASE, holder, lease_s)
+        self.lease = self.store.take(LEASE, holder, lease_s, ready=False)
         if self.lease is None:
             return False
 
@@ -404,18 +437,32 @@ class Follower:
                 self._renew()
                 if self.clock.monotonic() >= due:
                     due = self.clock.monotonic() + interval_s
-                    self.look()
+                    self._watch()
                 if self.store is not None:
                     answer_questions(self.store, self.answer)
             except LeaseLost as lost:
                 self.log.warning("lease_lost", why=str(lost))
                 self.lease = None
-            except (SlurmDown, SlurmError, ParseError) as error:
-                self.log.warning("slurm_unread", why=str(error))
-            except PolicyViolation as error:  # the next poll may find another cluster
-                self.log.error("pass_refused", why=str(error))
             self.clock.sleep(0.1)
         self._end()
+
+    def _watch(self) -> None:
+        """A look, and what became of it. No fault but a lost lease ends the follower."""
+        try:
+            self.look()
+            self._is_ready()
+            self._failed = ""
+        except LeaseLost:
+            raise
+        except (SlurmDown, SlurmError, ParseError) as error:
+            self.log.warning("slurm_unread", why=str(error))
+            self._fail(str(error))
+        except PolicyViolation as error:  # the next poll may find another cluster
+            self.log.error("pass_refused", why=str(error))
+            self._fail(str(error))
+        except Exception as error:
+            self.log.exception("look_failed")
+            self._fail(f"{type(error).__name__} {error}")
 
     def _end(self) -> None:
         if self.order and (self.store is None or self.lease is not None):
@@ -434,6 +481,11 @@ class Follower:
             return
         refused = sum(map(bool, answers.values()))
         self.log.info("order_taken_back", jobs=len(answers), refused=refused)
+
+    def _is_ready(self) -> None:
+        """It has looked at Slurm once."""
+        if self.store is not None and self.lease is not None and not self.lease.ready:
+            self.lease = self.store.renew(replace(self.lease, ready=True))
 
     def _renew(self) -> None:
         if self.store is None or self.lease is None:
@@ -468,6 +520,6 @@ def run_follower(settings: Settings, stopping: Callable[[], bool], holder: str =
 
 def _starts(snapshot: ClusterSnapshot) -> int:
     """Jobs that would start now, or in Slurm's next pass."""
-    policy, runs = snapshot.core.policy, snapshot.core.cluster.runs
-    soon = len(policy.soon) if isinstance(policy, SlurmPolicy) else 0
+    twin, runs = snapshot.core.policy.twin, snapshot.core.cluster.runs
+    soon = len(twin.soon) if twin is not None else 0
     return soon + sum(d.job_id in runs for d in snapshot.decisions)

@@ -111,7 +111,9 @@ def promises_of(store: Store, connection: Connection) -> Promises:
     last = store.last_in(connection, Kind.ADVISED)
     if last is None:
         return Promises()
-    found = Promises(float(last.body.get("stretch", BEGIN)), last.at)
+    found = Promises(
+        float(last.body.get("stretch", BEGIN)), float(last.body.get("unread_since") or last.at)
+    )
     of = forecasts.c
     live = select(of.job_id, of.start_p90).where(
         of.basis == "submission", of.job_id.not_in(select(jobs.c.job_id))

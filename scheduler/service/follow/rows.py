@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, insert, update
 
+from features.codec import decode, encode
 from scheduler.backends.events import canonical
 from scheduler.backends.slurm.job_states import STATES
 from scheduler.backends.slurm.parse import Node as SlurmNode
@@ -15,13 +18,11 @@ from scheduler.backends.slurm.parse import SlurmJob
 from scheduler.backends.slurm.shape import Shape
 from scheduler.backends.slurm.snapshot import HOLDING, ClusterSnapshot
 from scheduler.backends.submission import Submission
-from scheduler.core.decisions import Decision
-from scheduler.explain.words import SAYS, STARTED
+from scheduler.explain.slurm import SlurmReason
 from scheduler.service.follow.histories import Over
-from scheduler.service.follow.words import briefly
+from scheduler.service.follow.reasons import briefly
 from scheduler.service.log.nodes import NodeRecord
 from scheduler.service.log.record import Phase
-from scheduler.service.log.store.tables import decisions as decision_rows
 from scheduler.service.log.store.tables import jobs as job_rows
 from scheduler.service.log.store.tables import nodes as node_rows
 
@@ -37,6 +38,13 @@ _SAID = attrgetter(
 ALONE = "pellucid:alone"  # in a job's comment: never share its GPUs
 
 Rows = dict[str, dict[str, Any]]
+
+
+def _json(reason: SlurmReason) -> str:
+    return canonical(encode(reason))
+
+
+_STARTED = _json(SlurmReason(started=True))
 
 
 def submission(job: SlurmJob, vc: str) -> Submission:
@@ -68,10 +76,13 @@ class JobRows:
         self._vc_of = vc_of
         self._plain: dict[str, tuple[SlurmJob, dict[str, Any]]] = {}
 
-    def of(self, snapshot: ClusterSnapshot, *, by_slurm: bool) -> Rows:
+    def of(
+        self, snapshot: ClusterSnapshot, why: Mapping[str, SlurmReason], *, by_slurm: bool
+    ) -> Rows:
         """The rows of all jobs of a snapshot.
 
         Args:
+            why: what is known of why some wait.
             by_slurm: show Slurm's priorities.
         """
         reasons = {d.job_id: d.reason.value for d in snapshot.decisions}
@@ -91,12 +102,10 @@ class JobRows:
             plain[job.id] = known
             job_id = job.id
             if job_id in snapshot.left_out:
-                why = f"{briefly(job, snapshot.now)}\nPellucid: {snapshot.left_out[job_id]}."
-                detail = snapshot.told.get(job_id) or why
-                detail = self._started(job_id) if job.state in HOLDING else detail
-                found[job_id] = known[1] | {"detail": detail}
+                alone = replace(briefly(job), left_out=snapshot.left_out[job_id])
+                found[job_id] = known[1] | {"slurm": self._slurm(job, why.get(job_id, alone))}
                 continue
-            queued = snapshot.core.known(job_id)
+            queued = snapshot.core.jobs[job_id]
             still = queued.reason.value if queued.reason is not None else ""  # no decision anew
             before = self.rows.get(job_id, {}).get("reason", "")
             more: dict[str, Any] = {
@@ -110,21 +119,25 @@ class JobRows:
                 held = zip(run.nodes, run.gpus, strict=True) if run is not None else ()
                 more["nodes"] = canonical([[node, _indices(mask)] for node, mask in held])
                 more["partner"] = run.partner.job.job_id if run and run.partner else None
-                more["detail"] = self._started(job_id)
+                more["slurm"] = self._slurm(job)
             else:
                 more["phase"] = Phase.QUEUED.value
-                more["detail"] = snapshot.told.get(job_id) or briefly(job, snapshot.now)
+                if job_id in why:
+                    more["slurm"] = _json(why[job_id])
             found[job_id] = known[1] | more
         self._plain = plain
         return found
 
-    def _started(self, job_id: str) -> str:
-        """Of a job that Slurm started: its own last word before that, if it was seen to wait."""
-        before = str(self.rows.get(job_id, {}).get("detail", ""))
-        if not before.startswith(SAYS):
-            return before if before.startswith(STARTED) else STARTED
-        word = before.partition("\n")[0].removeprefix(SAYS).partition(";")[0].rstrip(".")
-        return f"{STARTED}; at the last look before that it said {word}"
+    def _slurm(self, job: SlurmJob, why: SlurmReason | None = None) -> str:
+        """Why a job waits; of one that Slurm started: why at the last look before, if it was seen
+        to wait."""
+        if job.state not in HOLDING and why is not None:
+            return _json(why)
+        before = self.rows.get(job.id)
+        if before is None or before["phase"] == Phase.RUNNING.value:
+            return before["slurm"] if before is not None else _STARTED
+        found = decode(SlurmReason, json.loads(before["slurm"]))
+        return _json(replace(found, started=True, plan=None, own="", left_out=""))
 
     def changed(self, rows: Rows) -> list[dict[str, Any]]:
         """Those that are not as they were written last."""
@@ -142,7 +155,7 @@ class JobRows:
                 "estimate_s": predicted_s,
                 "started_at": job.start,
                 "ended_at": min(job.end or now, now),
-                "detail": self._started(job.id) if job.start is not None else "",
+                "slurm": self._slurm(job) if job.start is not None else None,
             }
             found.append(_row(job, self._vc_of(job.partition)) | kept | over)
         return found
@@ -172,7 +185,7 @@ def _row(job: SlurmJob, vc: str, spec: str | None = None) -> dict[str, Any]:
         "started_at": job.start if runs else None,
         "ended_at": None,
         "state": None,
-        "detail": "",
+        "slurm": _STARTED if runs else _json(briefly(job)),
     }
 
 
@@ -189,27 +202,6 @@ def ranked(waiting: Mapping[str, SlurmJob]) -> dict[str, int]:
 
 def _indices(mask: int) -> list[int]:
     return [i for i in range(mask.bit_length()) if mask >> i & 1]
-
-
-def write_decisions(
-    connection: Connection, fresh: Sequence[Decision], seq: int, number: int
-) -> None:
-    """Write decisions of the event `seq`, the first of them as number `number`."""
-    rows = [
-        {
-            "seq": number + place,
-            "event": seq,
-            "at": d.time,
-            "job_id": d.job_id,
-            "vc": d.vc,
-            "action": d.action.value,
-            "reason": d.reason.value,
-            "body": canonical({**d.body(), "seq": number + place}),
-        }
-        for place, d in enumerate(fresh)
-    ]
-    if rows:
-        connection.execute(insert(decision_rows), rows)
 
 
 def write_jobs(

@@ -16,15 +16,15 @@ from scheduler.backends.slurm.snapshot import ClusterSnapshot
 from scheduler.backends.slurm.versions import gpus_word, release_in
 from scheduler.core.decisions import Action
 from scheduler.core.plural import count
+from scheduler.explain.slurm import own_policy, sentence
 from scheduler.explain.whatif.forecasts import Futures, StartForecast
 from scheduler.explain.whatif.memory import Memory
 from scheduler.explain.words import duration
 from scheduler.policies.slurm.capacity import Capacity, choose
 from scheduler.policies.slurm.limits import Usage
 from scheduler.policies.slurm.passes import Passes
-from scheduler.policies.slurm.policy import Slurm
 from scheduler.policies.slurm.site import Partition, Site
-from scheduler.service.follow.words import by_ours, expected
+from scheduler.service.follow.reasons import by_own_policy, expected
 
 NEW = "1000000000"  # the id of a job that is not submitted: none of Slurm's, and last in line
 SAMPLES, BUDGET_S = 16, 5.0  # futures of one trial, processor seconds
@@ -44,16 +44,32 @@ class Change:
     job: SlurmJob
 
 
+Draw = Callable[[Iterable[SlurmJob], float], ClusterSnapshot]
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What a follower does for trials.
+
+    Attributes:
+        draw: makes a core of jobs and lets it decide.
+        own: has Pellucid's own policy decide about them.
+        between: called between two futures.
+        put_off: a forecast as users get it.
+    """
+
+    draw: Draw
+    own: Draw
+    between: Callable[[], object]
+    put_off: Callable[[StartForecast], StartForecast]
+
+
 class Trials:
     """Tries on copies of one look.
 
     Args:
         jobs: that run, and those first in line.
-        draw: makes a core of such jobs and lets it decide.
         clock: that the time of a question is taken by.
-        own: has Pellucid's own policy decide about such jobs.
-        between: called between two futures.
-        put_off: a forecast as it is told.
     """
 
     def __init__(
@@ -62,14 +78,11 @@ class Trials:
         jobs: Sequence[SlurmJob],
         memory: Memory,
         now: float,
-        draw: Callable[[Iterable[SlurmJob], float], ClusterSnapshot],
         clock: Clock,
-        own: Callable[[Iterable[SlurmJob], float], ClusterSnapshot],
-        between: Callable[[], object],
-        put_off: Callable[[StartForecast], StartForecast],
+        means: Means,
     ) -> None:
-        self._own, self._between, self._put_off = own, between, put_off
-        self.site, self.jobs, self.memory, self.now, self._draw = site, jobs, memory, now, draw
+        self.site, self.jobs, self.memory, self.now = site, jobs, memory, now
+        self._means = means
         self._clock, self._until = clock, clock.monotonic() + QUESTION_S
 
     @property
@@ -100,7 +113,7 @@ class Trials:
         now = self._clock.now()
         tried = [_not_before(now, one) for one in tried]
         found = {"now": now, "asked": named, "tried": tried, "closed": closed}
-        own = by_ours(NEW, self._own([*self.jobs, job], self.now))
+        own = own_policy(by_own_policy(NEW, self._means.own([*self.jobs, job], self.now)))
         return found | {"not_tried": not_tried, "own": own}
 
     def _refused(self, job: SlurmJob, part: Partition) -> str:
@@ -176,9 +189,8 @@ class Trials:
         gres = gpus_word(release_in(self.site.config.get("SLURM_VERSION", "")), kind, half)
         gpus = job.gpus * half // many
         per_node = job.gpus_per_node
-        told = dict(job.tres)
-        tres = {n: gpus if n.startswith("gres/gpu") else v for n, v in told.items()}
-        changed = replace(job, gpus=gpus, gpu_types=((kind, half),), tres=tuple(tres.items()))
+        tres = tuple((n, gpus if n.startswith("gres/gpu") else v) for n, v in job.tres)
+        changed = replace(job, gpus=gpus, gpu_types=((kind, half),), tres=tres)
         where = " on each node" if per_node and job.num_nodes > 1 else ""
         option = "trespernode" if per_node else "tresperjob"
         yield Change(f"with {count(half, 'GPU')}{where}", f"{update} {option}={gres}", changed)
@@ -188,9 +200,8 @@ class Trials:
     def forecast(self, job: SlurmJob) -> Json:
         """When a job would start among the others, p50 and p90, and why it would wait."""
         others = [other for other in self.jobs if other.id != job.id]
-        snapshot = self._draw([*others, job], self.now)
-        policy = snapshot.core.policy
-        assert isinstance(policy, Slurm)
+        snapshot = self._means.draw([*others, job], self.now)
+        policy = snapshot.core.policy.twin
         if job.id in snapshot.left_out:
             return _told(None, None, 0, "", snapshot.left_out[job.id])
         started = {d.job_id for d in snapshot.decisions if d.action is Action.START}
@@ -198,10 +209,12 @@ class Trials:
             return _told(self.now, self.now, 1, "", AT_ONCE)
         futures = Futures(snapshot.core, self.memory, self.now)
         made = futures.forecast(
-            [job.id], samples=SAMPLES, budget_s=BUDGET_S, between=self._between
+            [job.id], samples=SAMPLES, budget_s=BUDGET_S, between=self._means.between
         )[job.id]
-        made = self._put_off(made)
-        word, why = expected(snapshot, job, policy)
+        made = self._means.put_off(made)
+        found = expected(snapshot, job, policy)
+        why = sentence(found, job.id, self.now) if found is not None else ""
+        word = found.code if found is not None else ""
         return _told(made.start_p50, made.start_p90, made.samples, word, why or made.why_not)
 
 

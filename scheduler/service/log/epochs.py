@@ -23,6 +23,7 @@ from scheduler.backends.events import Event, Kind
 from scheduler.core.cluster import Node
 from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.estimates import LiveEstimator
+from scheduler.core.nodes import KnownJob
 from scheduler.core.policy import Policy
 from scheduler.service.log.fold import Bundles, Diverged, State
 from scheduler.service.log.record import Phase, Record
@@ -31,7 +32,29 @@ from scheduler.service.log.store.archive import bodies
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import decisions
 
-BEAT = 500  # events
+BEAT = 50  # events
+
+
+class _Waiting:
+    """What the core's `waiting` would tell the estimator; the rest the ledger keeps."""
+
+    def __init__(self, estimator: LiveEstimator):
+        self._estimator = estimator
+
+    def set_priority(self, job_id: str, priority: int) -> None: ...
+    def hold(self, job_id: str, now: float, reason: Reason = Reason.HELD_BY_OWNER) -> None: ...
+    def release(self, job_id: str, now: float) -> None: ...
+
+    def change(self, job: Job, now: float) -> None:
+        self._estimator.changed(job, now)
+
+
+class _Nodes:
+    """The ledger keeps them."""
+
+    def set_open(self, node: int, is_open: bool) -> None: ...
+    def add(self, node: int, has: Node) -> None: ...
+    def change(self, node: int, to: Node | None) -> None: ...
 
 
 class EpochFollower:
@@ -41,12 +64,13 @@ class EpochFollower:
         self.estimator = LiveEstimator()
         self.bundle: Bundle | None = None
         self.refused: set[str] = set()
-
-    def knows(self, job_id: str) -> bool:
-        return job_id not in self.refused
+        self.jobs: set[str] = set()  # that have not ended
+        self.waiting = _Waiting(self.estimator)
+        self.nodes = _Nodes()
 
     def submitted(self, job: Job, now: float, *, priority: int = 0) -> None:
         if job.job_id not in self.refused:
+            self.jobs.add(job.job_id)
             self.estimator.submitted(job, now)
 
     def profile_ended(self, job_id: str, profile: Profile | None, now: float) -> None:
@@ -60,35 +84,16 @@ class EpochFollower:
         """Nothing that an estimator learns from."""
 
     def ended(self, job_id: str, state: EndState, duration_s: float, now: float) -> None:
+        self.jobs.discard(job_id)
         self.estimator.ended(job_id, state, duration_s, now)
 
     def withdrawn(self, job_id: str, now: float, reason: Reason = Reason.CANCELLED) -> None:
+        self.jobs.discard(job_id)
         self.estimator.withdrawn(job_id, now)
 
     def use(self, bundle: Bundle) -> None:
         self.bundle = bundle
         self.estimator.use(bundle)
-
-    def set_priority(self, job_id: str, priority: int) -> None:
-        """The ledger keeps it."""
-
-    def hold(self, job_id: str, now: float, reason: Reason = Reason.HELD_BY_OWNER) -> None:
-        """The ledger keeps it."""
-
-    def release(self, job_id: str, now: float) -> None:
-        """The ledger keeps it."""
-
-    def change_job(self, job: Job, now: float) -> None:
-        self.estimator.changed(job, now)
-
-    def set_node(self, node: int, is_open: bool) -> None:
-        """The ledger keeps it."""
-
-    def add_node(self, node: int, has: Node) -> None:
-        """The ledger keeps it."""
-
-    def change_node(self, node: int, to: Node | None) -> None:
-        """The ledger keeps it."""
 
     def use_policy(self, policy: Policy, now: float) -> None:
         """The state keeps its settings."""
@@ -146,7 +151,7 @@ class Followed(State):
         live = [record for record in records if not record.phase.over]
         policy = self.present.policy_for(self.ledger.nodes.spec())
         core = self.core = assemble(self.present.spec, follower.estimator, policy=policy)
-        core.begin_with(
+        core.nodes.begin_with(
             {node: record.has for node, record in nodes.items()},
             [node for node, record in nodes.items() if record.profiling],
             [record.submission.vc for record in live],
@@ -154,9 +159,8 @@ class Followed(State):
         core.resume(self.decided, follower.bundle)
         for record in sorted(live, key=lambda r: (not r.phase.holds_gpus, r.granted, r.seq)):
             grant = record.grant
-            core.adopt(
-                record.submission.job(),
-                self.now,
+            known = KnownJob(
+                job=record.submission.job(),
                 order=record.seq,
                 priority=record.priority,
                 profile=record.profile,
@@ -169,12 +173,13 @@ class Followed(State):
                 held_s=record.held_s,
                 held_since=record.hold.since if record.hold else None,
             )
+            core.nodes.adopt(known, self.now)
         for node, node_record in nodes.items():
             if not node_record.open:
-                core.set_node(node, False)
+                core.nodes.set_open(node, False)
             if node_record.leaves or node_record.becomes is not None:
-                core.set_node(node, node_record.opens)
-                core.change_node(node, node_record.becomes)
+                core.nodes.set_open(node, node_record.opens)
+                core.nodes.change(node, node_record.becomes)
         self.wake_at = self.now
         return self
 
@@ -186,13 +191,14 @@ def folded(
     upto: int,
     *,
     keep: bool = False,
-    beat: Callable[[], object] = lambda: None,
+    beat: Callable[[int], object] = lambda _: None,
     snapshots: StateCheckpoints | None = None,
 ) -> State:
     """The state at event `upto`: decided anew since its last epoch began, followed before; or
     since the newest snapshot, if that is later.
 
-    `beat` is called now and then: a long log takes its time. Raises Diverged.
+    `beat` is called now and then with the event reached: a long log takes its time. Raises
+    Diverged.
     """
     epoch = store.last_seq_in(connection, Kind.EPOCH)
     state = snapshots.newest(connection, store, upto) if snapshots is not None else None
@@ -206,13 +212,13 @@ def folded(
 
 
 def _onwards(
-    state: State, connection: Connection, store: Store, upto: int, beat: Callable[[], object]
+    state: State, connection: Connection, store: Store, upto: int, beat: Callable[[int], object]
 ) -> State:
     """Fold what follows, up to event `upto`."""
     for event in store.each_in(connection, state.seen, upto=upto):
         state.apply(event)
         if event.seq % BEAT == 0:
-            beat()
+            beat(event.seq)
     return state
 
 
@@ -223,7 +229,7 @@ def followed(
     upto: int,
     *,
     keep: bool = False,
-    beat: Callable[[], object] = lambda: None,
+    beat: Callable[[int], object] = lambda _: None,
 ) -> State:
     """The state at event `upto` as logged, with a new core; what was pending is pending still."""
     state = Followed(bundles, keep=keep)
@@ -231,7 +237,7 @@ def followed(
         taken = logged(connection, event.seq) if event.kind is Kind.DECIDED else []
         state.follow(event, taken)
         if event.seq % BEAT == 0:
-            beat()
+            beat(event.seq)
     return state.next_epoch()
 
 

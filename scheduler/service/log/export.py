@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,17 @@ from sqlalchemy.exc import DBAPIError
 from features.files import write_table
 from features.schema import TRACE_SCHEMA
 from scheduler.backends.events import Kind
+from scheduler.backends.submission import Submission
+from scheduler.core.request import FIELDS
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store.archive import bodies
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import events, jobs
 
+log = structlog.get_logger("export")
 POLL_S = 5.0
+_REQUIRED = [one.name for one in TRACE_SCHEMA if not one.nullable and one.name != "source_line"]
+_ASKED = sorted(FIELDS.keys() & TRACE_SCHEMA.names)
 OVER = (Phase.ENDED, Phase.CANCELLED, Phase.LOST)
 
 
@@ -29,18 +35,29 @@ def finished(store: Store) -> pa.Table:
 
     Returns:
         A table in ``TRACE_SCHEMA``. `duration_s` is the time on GPUs of the attempt that ended;
-        null for a job that never ran, or of which nobody knows how long it did.
+        null for a job that never ran, or of which nobody knows how long it did. What ended nobody
+        knows how (a task of an array that left Slurm's queue, say) is no history; a row that is no
+        such row is logged and left out.
     """
     with store.reading() as connection:
-        query = select(jobs).where(jobs.c.phase.in_([p.value for p in OVER]))
+        over = jobs.c.phase.in_([p.value for p in OVER])
+        query = select(jobs).where(over, jobs.c.state.is_not(None))
         rows = connection.execute(query.order_by(jobs.c.submitted_seq)).mappings().all()
         ran = _latest(connection, Kind.ENDED, "ran_s")
         seen = _latest(connection, Kind.OBSERVED, "profile")
         seen |= _latest(connection, Kind.PROFILED, "profile")
-    lines = [
-        _line(i, dict(row), ran.get(row["job_id"]), seen.get(row["job_id"]) or {})
-        for i, row in enumerate(rows, 1)
-    ]
+    lines, wrong = [], {}
+    for i, row in enumerate(rows, 1):
+        try:
+            line = _line(i, dict(row), ran.get(row["job_id"]), seen.get(row["job_id"]) or {})
+            if missing := [name for name in _REQUIRED if line[name] is None]:
+                raise ValueError(f"has no {missing[0]}")
+        except (ValueError, LookupError, TypeError) as error:
+            wrong[str(row["job_id"])] = f"{type(error).__name__} {error}".splitlines()[0]
+        else:
+            lines.append(line)
+    if wrong:
+        log.warning("not_exported", rows=len(wrong), of=dict(islice(wrong.items(), 4)))
     return pa.Table.from_pylist(lines, schema=TRACE_SCHEMA)
 
 
@@ -52,7 +69,7 @@ def keep_exporting(
     Args:
         stopping: waits for so many seconds at most; True: stop.
     """
-    store, last, log = Store(database), 0, structlog.get_logger("export")
+    store, last = Store(database), 0
     try:
         while not stopping(POLL_S):
             try:
@@ -61,7 +78,7 @@ def keep_exporting(
                     write_table(path, finished(store))
                     log.info("exported", jobs=over, path=str(path))
                 last = over
-            except (DBAPIError, OSError) as error:  # tried again the next time
+            except (DBAPIError, OSError, pa.ArrowException) as error:  # tried again the next time
                 log.warning("export_failed", why=str(error).splitlines()[0])
     finally:
         store.close()
@@ -84,17 +101,13 @@ def _latest(connection: Connection, kind: Kind, name: str) -> dict[str, Any]:
 def _line(
     number: int, row: Mapping[str, Any], ran_s: float | None, profile: Mapping[str, Any]
 ) -> dict[str, Any]:
-    spec = json.loads(row["spec"])
+    asked = Submission.from_body(json.loads(row["spec"]))
     began = row["started_at"]
     return {
+        **{name: getattr(asked, name) for name in _ASKED},
         "job_id": row["job_id"],
         "user": row["owner"],
-        "vc": row["vc"],
         "name": row["name"] or None,
-        "gpus": row["gpus"],
-        "gpu_type": spec["gpu_type"],
-        "cpus": spec["cpus"],
-        "memory_mib": spec["memory_mib"],
         "state": row["state"],
         "exit_code": row["exit_code"],
         "submit_time": _ms(row["submitted_at"]),
@@ -102,7 +115,6 @@ def _line(
         "start_time": _ms(began),
         "end_time": _ms(row["ended_at"]) if began is not None else None,
         "duration_s": ran_s if began is not None else None,
-        "time_limit_s": spec["time_limit_s"],
         "gpu_util_pct": profile.get("gpu_util_pct"),
         "gpu_mem_util_pct": profile.get("gpu_mem_util_pct"),
         "gpu_mem_mib": profile.get("gpu_mem_mib"),

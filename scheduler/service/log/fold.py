@@ -1,4 +1,4 @@
-"""The service's state: a fold over the log (docs/service.md).
+"""The service's state: a fold over the log (docs/service-internals.md).
 
 Events are held back until the decision pass that covers them, so what arrived while a pass was
 being taken is in the next one, on replay as it was live. A pass is a function of the events it
@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
+from features import pulse
 from features.job import Job, Profile
 from features.schema import State as EndState
 from models.bundle import Bundle
@@ -32,23 +33,39 @@ from scheduler.service.log.record import Record, first_row, indices, profile_of
 Bundles = Callable[[Mapping[str, Any]], Bundle]  # the bundle that a BUNDLE event's body names
 
 
+class WaitingListener(Protocol):
+    """What it does with waiting jobs."""
+
+    def set_priority(self, job_id: str, priority: int) -> None: ...
+    def hold(self, job_id: str, now: float, reason: Reason = ...) -> None: ...
+    def release(self, job_id: str, now: float) -> None: ...
+    def change(self, job: Job, now: float) -> None: ...
+
+
+class NodesListener(Protocol):
+    """What it does with nodes."""
+
+    def set_open(self, node: int, is_open: bool) -> None: ...
+    def add(self, node: int, has: Node) -> None: ...
+    def change(self, node: int, to: Node | None) -> None: ...
+
+
 class Listener(Protocol):
     """What folds the log: the decision core, or what follows in its stead."""
 
-    def knows(self, job_id: str) -> bool: ...
+    @property
+    def jobs(self) -> Container[str]: ...
+    @property
+    def waiting(self) -> WaitingListener: ...
+    @property
+    def nodes(self) -> NodesListener: ...
+
     def submitted(self, job: Job, now: float, *, priority: int = 0) -> None: ...
     def profile_ended(self, job_id: str, profile: Profile | None, now: float) -> None: ...
     def observed(self, job_id: str, profile: Profile, now: float) -> None: ...
     def pair_speed_observed(self, job_id: str, speed: float, now: float) -> None: ...
     def ended(self, job_id: str, state: EndState, duration_s: float, now: float) -> None: ...
     def withdrawn(self, job_id: str, now: float, reason: Reason = ...) -> None: ...
-    def set_priority(self, job_id: str, priority: int) -> None: ...
-    def hold(self, job_id: str, now: float, reason: Reason = ...) -> None: ...
-    def release(self, job_id: str, now: float) -> None: ...
-    def change_job(self, job: Job, now: float) -> None: ...
-    def set_node(self, node: int, is_open: bool) -> None: ...
-    def add_node(self, node: int, has: Node) -> None: ...
-    def change_node(self, node: int, to: Node | None) -> None: ...
     def use_policy(self, policy: Policy, now: float) -> None: ...
     def use(self, bundle: Bundle) -> None: ...
 
@@ -72,7 +89,7 @@ class Diverged(Exception):
 
 def encoded(decisions: Iterable[Decision]) -> list[str]:
     """Decisions as canonical JSON, one by one: what is kept of them, and digested."""
-    return [canonical(d.body()) for d in decisions]
+    return [canonical(d.body()) for d in pulse.beating(decisions)]
 
 
 def digest_of(texts: Sequence[str]) -> str:
@@ -158,13 +175,17 @@ class State:
             self._pending.append(event)
 
     @property
-    def pending(self) -> bool:
-        """Whether something happened that no pass covers yet."""
-        return bool(self._pending)
+    def waiting(self) -> int:
+        """Events that no pass covers yet."""
+        return len(self._pending)
+
+    def upto(self, most: int) -> int:
+        """The event up to which the next `most` go that no pass covers yet; the last, if fewer."""
+        return self._pending[most - 1].seq if len(self._pending) > most else self.seen
 
     def due(self, now: float) -> bool:
         """Whether a pass is to be taken at `now`."""
-        return self.pending or (self.wake_at is not None and now >= self.wake_at)
+        return bool(self._pending) or (self.wake_at is not None and now >= self.wake_at)
 
     def take(self, upto: int, now: float) -> list[Decision]:
         """A decision pass at `now` over all events up to `upto`."""
@@ -179,7 +200,9 @@ class State:
         self.ledger.decided(decisions)
         records = self.ledger.records
         self.keys = [
-            [q.job.job_id, q.key] for q in core.rekeyed() if records[q.job.job_id].key != q.key
+            [q.job.job_id, q.key]
+            for q in core.waiting.rekeyed()
+            if records[q.job.job_id].key != q.key
         ]
         self.ledger.rekeyed(self.keys)
         wake = core.next_wake(self.now)
@@ -193,11 +216,12 @@ class State:
         """Give the events up to `upto` to the core, as of this pass, and to the ledger."""
         while self._pending and self._pending[0].seq <= upto:
             event = self._pending.popleft()
-            unknown = event.kind in _ASKED and not core.knows(event.job_id)  # just refused
+            unknown = event.kind in _ASKED and event.job_id not in core.jobs  # just refused
             if not well_formed(event):
                 continue
             if self.ledger.matters(event) and not unknown and self.present.admits(event):
                 self._cover(core, event)
+            pulse.beat()
         self.covered = upto
 
     def _cover(self, core: Listener, event: Event) -> None:
@@ -209,20 +233,6 @@ class State:
             record = self.ledger.records[event.job_id]
             core.submitted(record.submission.job(), self.now, priority=record.priority)
 
-    def _node_set(self, core: Listener, event: Event) -> None:
-        core.set_node(event.body["node"], event.body["open"])
-
-    def _node_added(self, core: Listener, event: Event) -> None:
-        self._fit_types(core, event)
-        core.add_node(self.ledger.nodes.next, node_of(event.body))
-
-    def _node_changed(self, core: Listener, event: Event) -> None:
-        self._fit_types(core, event)
-        core.change_node(event.body["node"], node_of(event.body))
-
-    def _node_removed(self, core: Listener, event: Event) -> None:
-        core.change_node(event.body["node"], None)
-
     def tell(self, core: Core, event: Event, now: float) -> None:
         """Tell a copy of the core of nodes or settings that are not in the log."""
         if event.kind is Kind.SETTINGS_SET:
@@ -232,68 +242,6 @@ class State:
             core.use_policy(policy_of(replace(spec, cluster=self.ledger.nodes.spec())), now)
         else:
             TOLD[event.kind](self, core, event)
-
-    def _fit_types(self, core: Listener, event: Event) -> None:
-        """Where there come to be several types of GPU, decide by a policy that was built for it."""
-        cluster = self.ledger.nodes.spec(node_of(event.body))
-        if not self.core.policy.fits(cluster):
-            core.use_policy(self.present.policy_for(cluster), self.now)
-
-    def _settings_set(self, core: Listener, event: Event) -> None:
-        self.present.take(event)
-        core.use_policy(self.present.policy_for(self.ledger.nodes.spec()), self.now)
-
-    def _bundle(self, core: Listener, event: Event) -> None:
-        core.use(self.bundles(event.body))
-        self.bundle = event.body["digest"]
-
-    def _priority_set(self, core: Listener, event: Event) -> None:
-        core.set_priority(event.job_id, event.body["priority"])
-
-    def _held(self, core: Listener, event: Event) -> None:
-        operator = event.body["operator"]
-        reason = Reason.HELD_BY_OPERATOR if operator else Reason.HELD_BY_OWNER
-        core.hold(event.job_id, self.now, reason)
-
-    def _released(self, core: Listener, event: Event) -> None:
-        core.release(event.job_id, self.now)
-
-    def _changed(self, core: Listener, event: Event) -> None:
-        asked = self.ledger.records[event.job_id].submission.changed(event.body)
-        core.change_job(asked.job(), self.now)
-
-    def _cancel_asked(self, core: Listener, event: Event) -> None:
-        if self.ledger.records[event.job_id].phase.waits:
-            core.withdrawn(event.job_id, self.now)
-
-    def _observed(self, core: Listener, event: Event) -> None:
-        profile = profile_of(event.body)
-        if profile is not None:
-            core.observed(event.job_id, profile, self.now)
-
-    def _pair_observed(self, core: Listener, event: Event) -> None:
-        grant = self.ledger.records[event.job_id].grant
-        if grant is not None and grant.partner is not None:  # else that one has just ended
-            core.pair_speed_observed(event.job_id, event.body["speed"], self.now)
-
-    def _profiled(self, core: Listener, event: Event) -> None:
-        if self.ledger.records[event.job_id].cancel_asked:
-            core.withdrawn(event.job_id, self.now)
-        else:
-            core.profile_ended(event.job_id, profile_of(event.body), self.now)
-
-    def _ended(self, core: Listener, event: Event) -> None:
-        ran_s = event.body.get("ran_s")
-        if ran_s is None:
-            core.withdrawn(event.job_id, self.now, Reason.CANCELLED)
-        else:
-            core.ended(event.job_id, EndState(event.body["state"]), ran_s, self.now)
-
-    def _lost(self, core: Listener, event: Event) -> None:
-        core.withdrawn(event.job_id, self.now, Reason.LOST)
-
-    def _not_started(self, core: Listener, event: Event) -> None:
-        core.withdrawn(event.job_id, self.now, Reason.NOT_STARTED)
 
     # --- what is to be done -----------------------------------------------------------------
 
@@ -317,9 +265,9 @@ class State:
         asked, grant, stage = record.submission, record.grant, self.core.profiling
         assert grant is not None
         policy = self.core.policy
-        profile_s = stage.limit_s if stage is not None else policy.watch_s
+        profile_s = stage.limit_s if stage is not None else policy.capabilities.watch_s
         profiling = grant.purpose is Purpose.PROFILE
-        watched = policy.watches_runs and self.core.known(record.job_id).profile is None
+        watched = policy.capabilities.watches_runs and self.core.jobs[record.job_id].profile is None
         return Launch(
             job_id=record.job_id,
             attempt=record.attempt,
@@ -335,7 +283,7 @@ class State:
             limit_s=profile_s if profiling else None,
             watch_s=profile_s if watched and not profiling else None,
             partner=grant.partner,
-            pair_watch_s=policy.pace_s if grant.partner is not None else None,
+            pair_watch_s=policy.capabilities.pace_s if grant.partner is not None else None,
         )
 
     def unseen_rows(self) -> list[dict[str, Any]]:
@@ -347,25 +295,119 @@ class State:
         return [r for r in self.ledger.holding.values() if r.cancel_asked]
 
 
+def _node_set(state: State, core: Listener, event: Event) -> None:
+    core.nodes.set_open(event.body["node"], event.body["open"])
+
+
+def _node_added(state: State, core: Listener, event: Event) -> None:
+    _fit_types(state, core, event)
+    core.nodes.add(state.ledger.nodes.next, node_of(event.body))
+
+
+def _node_changed(state: State, core: Listener, event: Event) -> None:
+    _fit_types(state, core, event)
+    core.nodes.change(event.body["node"], node_of(event.body))
+
+
+def _node_removed(state: State, core: Listener, event: Event) -> None:
+    core.nodes.change(event.body["node"], None)
+
+
+def _fit_types(state: State, core: Listener, event: Event) -> None:
+    """Where there come to be several types of GPU, decide by a policy that was built for it."""
+    cluster = state.ledger.nodes.spec(node_of(event.body))
+    if not state.core.policy.fits(cluster):
+        core.use_policy(state.present.policy_for(cluster), state.now)
+
+
+def _settings_set(state: State, core: Listener, event: Event) -> None:
+    state.present.take(event)
+    core.use_policy(state.present.policy_for(state.ledger.nodes.spec()), state.now)
+
+
+def _bundle(state: State, core: Listener, event: Event) -> None:
+    core.use(state.bundles(event.body))
+    state.bundle = event.body["digest"]
+
+
+def _priority_set(state: State, core: Listener, event: Event) -> None:
+    core.waiting.set_priority(event.job_id, event.body["priority"])
+
+
+def _held(state: State, core: Listener, event: Event) -> None:
+    operator = event.body["operator"]
+    reason = Reason.HELD_BY_OPERATOR if operator else Reason.HELD_BY_OWNER
+    core.waiting.hold(event.job_id, state.now, reason)
+
+
+def _released(state: State, core: Listener, event: Event) -> None:
+    core.waiting.release(event.job_id, state.now)
+
+
+def _changed(state: State, core: Listener, event: Event) -> None:
+    asked = state.ledger.records[event.job_id].submission.changed(event.body)
+    core.waiting.change(asked.job(), state.now)
+
+
+def _cancel_asked(state: State, core: Listener, event: Event) -> None:
+    if state.ledger.records[event.job_id].phase.waits:
+        core.withdrawn(event.job_id, state.now)
+
+
+def _observed(state: State, core: Listener, event: Event) -> None:
+    profile = profile_of(event.body)
+    if profile is not None:
+        core.observed(event.job_id, profile, state.now)
+
+
+def _pair_observed(state: State, core: Listener, event: Event) -> None:
+    grant = state.ledger.records[event.job_id].grant
+    if grant is not None and grant.partner is not None:  # else that one has just ended
+        core.pair_speed_observed(event.job_id, event.body["speed"], state.now)
+
+
+def _profiled(state: State, core: Listener, event: Event) -> None:
+    if state.ledger.records[event.job_id].cancel_asked:
+        core.withdrawn(event.job_id, state.now)
+    else:
+        core.profile_ended(event.job_id, profile_of(event.body), state.now)
+
+
+def _ended(state: State, core: Listener, event: Event) -> None:
+    ran_s = event.body.get("ran_s")
+    if ran_s is None:
+        core.withdrawn(event.job_id, state.now, Reason.CANCELLED)
+    else:
+        core.ended(event.job_id, EndState(event.body["state"]), ran_s, state.now)
+
+
+def _lost(state: State, core: Listener, event: Event) -> None:
+    core.withdrawn(event.job_id, state.now, Reason.LOST)
+
+
+def _not_started(state: State, core: Listener, event: Event) -> None:
+    core.withdrawn(event.job_id, state.now, Reason.NOT_STARTED)
+
+
 # What the decision core, or who follows in its stead, is told of an event, before the ledger is.
 TOLD: dict[Kind, Callable[[State, Listener, Event], None]] = {
-    Kind.NODE_SET: State._node_set,
-    Kind.NODE_ADDED: State._node_added,
-    Kind.NODE_CHANGED: State._node_changed,
-    Kind.NODE_REMOVED: State._node_removed,
-    Kind.SETTINGS_SET: State._settings_set,
-    Kind.BUNDLE: State._bundle,
-    Kind.PRIORITY_SET: State._priority_set,
-    Kind.HELD: State._held,
-    Kind.RELEASED: State._released,
-    Kind.CHANGED: State._changed,
-    Kind.CANCEL_ASKED: State._cancel_asked,
-    Kind.OBSERVED: State._observed,
-    Kind.PAIR_OBSERVED: State._pair_observed,
-    Kind.PROFILED: State._profiled,
-    Kind.ENDED: State._ended,
-    Kind.LOST: State._lost,
-    Kind.NOT_STARTED: State._not_started,
+    Kind.NODE_SET: _node_set,
+    Kind.NODE_ADDED: _node_added,
+    Kind.NODE_CHANGED: _node_changed,
+    Kind.NODE_REMOVED: _node_removed,
+    Kind.SETTINGS_SET: _settings_set,
+    Kind.BUNDLE: _bundle,
+    Kind.PRIORITY_SET: _priority_set,
+    Kind.HELD: _held,
+    Kind.RELEASED: _released,
+    Kind.CHANGED: _changed,
+    Kind.CANCEL_ASKED: _cancel_asked,
+    Kind.OBSERVED: _observed,
+    Kind.PAIR_OBSERVED: _pair_observed,
+    Kind.PROFILED: _profiled,
+    Kind.ENDED: _ended,
+    Kind.LOST: _lost,
+    Kind.NOT_STARTED: _not_started,
 }
 
 

@@ -56,11 +56,12 @@ def runnable(*, follows: bool = False) -> list[str]:
 
 def _unfit(kind: type[Policy], follows: bool) -> str:
     """Why a service cannot run a policy; "" when it can."""
-    if kind.oracle:
+    can = kind.capabilities
+    if can.oracle:
         return "knows the true durations"
-    if kind.preemptive:
+    if can.preemptive:
         return "stops running jobs"
-    if kind.twin and not follows:  # it is made anew at every look; nodes drained do not reach it
+    if can.twin and not follows:  # it is made for each look; nodes drained do not reach it
         return "only foresees what another scheduler decides"
     return ""
 

@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from scheduler.backends.events import ABOUT_NODES, Event, Kind, canonical
-from scheduler.backends.submission import is_change
 from scheduler.core.cluster import ClusterSpec, Node, same_type
 from scheduler.core.limits import MOST_GPUS, MOST_MIB
+from scheduler.core.request import is_change
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,7 +145,7 @@ class Present:
                 servable(spec, follows=self.header.backend == FOLLOWED)
             elif event.kind in (Kind.NODE_ADDED, Kind.NODE_CHANGED):
                 policy = self.policy_for(self.nodes.spec(node_of(event.body)))
-                if not policy.mixes_types and self.nodes.mixed_by(event):
+                if not policy.capabilities.mixes_types and self.nodes.mixed_by(event):
                     name = self.header.spec.policy
                     return f"{name} needs GPUs of one type; there would be several"
             elif event.kind is Kind.CHANGED and "vc" in event.body:

@@ -194,6 +194,7 @@ class Record:
             "state": None if end is None or end.state is None else end.state.value,
             "exit_code": None if end is None else end.exit_code,
             "detail": "" if end is None else end.detail,
+            "slurm": None,  # no Slurm is followed
             "cancel_asked": self.cancel_asked,
             "hold": "" if hold is None else hold.by.value,
             "held_by": "" if hold is None else hold.actor,

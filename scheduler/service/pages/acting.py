@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastapi import APIRouter, Request
-from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import RedirectResponse, Response
 
@@ -19,35 +18,25 @@ from scheduler.service.api import jobs
 from scheduler.service.api.auth import Asking, form
 from scheduler.service.api.changes import Changes
 from scheduler.service.api.problems import Problem
-from scheduler.service.api.schemas import MOST_CANCELLED, CancelRequest, ChangeRequest
+from scheduler.service.api.schemas import MOST_CANCELLED, CancelRequest
 from scheduler.service.api.shapes import JobChange
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store.reads import JOB_ID, UnknownJob, VisibleQueries
 from scheduler.service.log.store.visibility import Viewer
+from scheduler.service.pages.asked import INPUTS, differences, wanted
 from scheduler.service.pages.groups import of_group
 from scheduler.service.pages.queries import PageQueries
 from scheduler.service.pages.routes import Word, show
 
 router = APIRouter(include_in_schema=False)
-FIELDS = ("do", "gpus", "limit_h", "share", "vc")
+FIELDS = ("do", *(one.name for one in INPUTS.values()))
 DEEDS = ("change", "hold", "release", "cancel")
-HOUR_S = 3600.0
 
 
 @router.get("/jobs/{job_id}/act")
-async def preview(
-    request: Request,
-    viewer: Asking,
-    job_id: str,
-    do: str = "",
-    gpus: str = "",
-    limit_h: str = "",
-    share: str = "",
-    vc: str = "",
-) -> Response:
+async def preview(request: Request, viewer: Asking, job_id: str) -> Response:
     """What would come of it; it is done by the form on this page."""
-    fields = {"do": do, "gpus": gpus, "limit_h": limit_h, "share": share, "vc": vc}
-    return await _answer(request, viewer, job_id, fields, preview=True)
+    return await _answer(request, viewer, job_id, request.query_params, preview=True)
 
 
 @router.post("/jobs/{job_id}/act")
@@ -136,12 +125,6 @@ async def _answer(
         told["change"] = await _asked(request, viewer, job_id, given, preview)
         if not preview:
             return RedirectResponse(f"{request.scope.get('root_path', '')}/jobs/{job_id}", 303)
-    except (ValidationError, ValueError):
-        told["problem"] = (
-            "Say what is to be different: GPUs from 1 on, hours above 0, sharing, or a virtual "
-            "cluster."
-        )
-        status = 422
     except Problem as problem:
         told["problem"] = problem.sentence
         status = problem.status
@@ -149,7 +132,9 @@ async def _answer(
         pass  # said below
 
     def build(queries: PageQueries) -> Mapping[str, Any]:
-        return {"job": queries.job(job_id), "now": queries.now(), **told}
+        job, change = queries.job(job_id), told["change"]
+        differs = differences(job, change.changes) if change else []
+        return {"job": job, "now": queries.now(), "differs": differs, **told}
 
     return await run_in_threadpool(
         show, request, viewer, "job_change.html", "", build, job_id=job_id, status=status
@@ -162,7 +147,7 @@ async def _asked(
     view: VisibleQueries = request.app.state.reads.seen_by(viewer)
     deed = given["do"]
     if deed == "change":
-        return await api.change_job(job_id, _wanted(given), request, view, preview)
+        return await api.change_job(job_id, wanted(given), request, view, preview)
     if deed == "hold":
         return await api.hold(job_id, request, view, preview)
     if deed == "release":
@@ -174,15 +159,3 @@ async def _asked(
         await run_in_threadpool(jobs.cancel, job_id, request, view)
     needed = not job.cancel_asked and not Phase(job.phase).over
     return JobChange(job_id, {}, needed, not preview)
-
-
-def _wanted(given: Mapping[str, str]) -> ChangeRequest:
-    """Raises ValueError, ValidationError."""
-    return ChangeRequest.model_validate(
-        {
-            "gpus": given["gpus"] or None,
-            "time_limit_s": float(given["limit_h"]) * HOUR_S if given["limit_h"] else None,
-            "share": {"yes": True, "no": False}.get(given["share"]),
-            "vc": given["vc"] or None,
-        }
-    )

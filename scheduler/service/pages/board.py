@@ -8,8 +8,9 @@ from itertools import groupby
 
 from scheduler.core.decisions import ANOTHER
 from scheduler.core.plural import count
+from scheduler.explain.explanation import StartForecastRow
 from scheduler.explain.words import duration
-from scheduler.service.log.store.reads import JobRow, Line, Node, QueueEntry, StartForecastRow
+from scheduler.service.log.store.reads import JobRow, Line, Node, QueueEntry
 from scheduler.service.pages.groups import Group, grouped
 from scheduler.service.pages.queries import HOLDING, WAITING, PageQueries
 from scheduler.service.pages.timeline import Timeline, colour, timeline

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from scheduler.explain.explanation import StartForecastRow
 from scheduler.explain.words import CRUDE, NEVER
 from scheduler.service.log.record import Phase
-from scheduler.service.log.store.reads import JobRow, StartForecastRow
+from scheduler.service.log.store.reads import JobRow
 from scheduler.service.pages.queries import WAITING
 
 

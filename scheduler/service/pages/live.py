@@ -105,8 +105,9 @@ class Tail:
             await self._follow()
             last = after if 0 < after <= self._seen else self._seen
             yield Change(last, ())
-            end = asyncio.get_running_loop().time() + LIFE_S
-            while (left := end - asyncio.get_running_loop().time()) > 0:
+            now = asyncio.get_running_loop().time
+            began = now()
+            while (left := began + LIFE_S - now()) > 0:
                 if last == self._seen:
                     moved = self._moved
                     try:

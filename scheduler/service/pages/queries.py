@@ -14,9 +14,10 @@ from sqlalchemy import RowMapping, case, exists, func, select
 
 from scheduler.backends.events import Kind
 from scheduler.core.decisions import ANOTHER
+from scheduler.explain.explanation import StartForecastRow
 from scheduler.service.log.record import ELIGIBLE, Phase
 from scheduler.service.log.store.paging import cursor, opened
-from scheduler.service.log.store.reads import JobRow, Line, Page, StartForecastRow, VisibleQueries
+from scheduler.service.log.store.reads import JobRow, Line, Page, VisibleQueries
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import decisions, events, forecasts, jobs, leases, on_gpus
 from scheduler.service.log.store.visibility import Viewer
@@ -123,9 +124,11 @@ class PageQueries(VisibleQueries):
         return float(json.loads(rows[0]["body"])["now"]) if rows else header.get("start", 0.0)
 
     def undecided_since(self) -> float | None:
-        """When the last decider's lease ran out; None while somebody decides."""
+        """When the last decider's lease ran out, or of when the answers are since Slurm could not
+        be read; None while somebody decides."""
         if self._store.held("decider"):
-            return None
+            last = self._body(Kind.ADVISED)
+            return float(last.get("unread_since") or 0.0) if last.get("failed") else None
         rows = self._all(select(leases.c.expires_at).where(leases.c.name == "decider"))
         return float(rows[0]["expires_at"]) if rows else 0.0
 
@@ -133,7 +136,8 @@ class PageQueries(VisibleQueries):
         """What the policy `slurm` leaves out in front of this Slurm, a line each; to operators."""
         if not self.viewer.sees_all:
             return []
-        return list(self._body(Kind.ADVISED).get("not_modelled", []))
+        last = self._body(Kind.ADVISED)
+        return [*last.get("not_modelled", []), *last.get("unread", [])]
 
     def policy(self) -> str:
         return str(self._body(Kind.HEADER).get("policy", ""))

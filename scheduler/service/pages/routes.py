@@ -27,6 +27,7 @@ from scheduler.service.log.store.reads import BadCursor, UnknownJob
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.visibility import Role, Viewer
 from scheduler.service.pages import figures
+from scheduler.service.pages.asked import filled_in, inputs
 from scheduler.service.pages.board import board, others
 from scheduler.service.pages.groups import GROUPS, members
 from scheduler.service.pages.live import Line, Tail, TooManyListeners
@@ -96,21 +97,18 @@ def _acts(request: Request, viewer: Viewer) -> bool:
 @router.get("/jobs/{job_id}")
 def job(request: Request, viewer: Asking, job_id: str, codes: str | None = None) -> Response:
     """One job; with `codes`, reason codes beside the words."""
-    acts = _acts(request, viewer)
-    return show(
-        request,
-        viewer,
-        "job.html",
-        "",
-        lambda queries: {
-            "s": page_of(queries, job_id),
+
+    def build(queries: PageQueries) -> Mapping[str, Any]:
+        found = page_of(queries, job_id)
+        return {
+            "s": found,
             "codes": codes is not None,
             "policy": queries.policy(),
-            "acts": acts,
-            "vcs": queries.vcs() if viewer.sees_all else viewer.vcs,
-        },
-        job_id=job_id,
-    )
+            "acts": _acts(request, viewer),
+            "inputs": inputs(queries.vcs() if viewer.sees_all else viewer.vcs, found.job),
+        }
+
+    return show(request, viewer, "job.html", "", build, job_id=job_id)
 
 
 @router.get("/jobs/{job_id}/ask")
@@ -136,7 +134,7 @@ async def ask(
         told["problem"] = "There is no such job of yours."
 
     def build(queries: PageQueries) -> Mapping[str, Any]:
-        return {"job_id": job_id, "now": queries.now(), **told}
+        return {"job_id": job_id, "now": queries.now(), "filled_in": filled_in, **told}
 
     return await run_in_threadpool(show, request, viewer, "answer.html", "", build, job_id=job_id)
 

@@ -8,13 +8,18 @@ from typing import Any
 
 from scheduler.backends.events import Kind
 from scheduler.explain.drawing import StoryView, view
+from scheduler.explain.explanation import Standing, StartForecastRow
 from scheduler.explain.life import Event, Wait
 from scheduler.explain.remarks import predictions
+from scheduler.explain.slurm import headline as slurm_headline
+from scheduler.explain.slurm import rows as slurm_rows
 from scheduler.explain.story import PRINCIPAL_REASONS
 from scheduler.explain.whatif.changes import Change
-from scheduler.explain.words import SAYS, STARTED, act, duration
+from scheduler.explain.words import act, duration
+from scheduler.service.api.explanation import detail_of
 from scheduler.service.api.stories import story_of, where_it_stands
-from scheduler.service.log.store.reads import JobRow, Line, Standing, StartForecastRow
+from scheduler.service.log.store.reads import JobRow, Line
+from scheduler.service.pages.asked import asked
 from scheduler.service.pages.headline import Headline, headline
 from scheduler.service.pages.queries import WAITING, PageQueries
 from scheduler.service.pages.timeline import Timeline, timeline
@@ -82,18 +87,24 @@ class JobPage:
     drawn: StoryView
     lines: list[Told]
     timeline: Timeline | None
-    slurm: list[tuple[str, str]]  # of one that waits in a followed Slurm: what Slurm says
+    slurm: list[tuple[str, str]]  # of one that waits in a followed Slurm: why
+    detail: str  # what the backend, or a followed Slurm, says of it
 
     @property
     def followed(self) -> bool:
         """It is Slurm's: what was decided here took no effect."""
-        return self.job.detail.startswith((SAYS, STARTED))
+        return self.job.slurm is not None
 
     @property
     def waits(self) -> tuple[Wait, ...]:
         """The principal ones, without what took no time beside them."""
         waits = self.drawn.story.waits[:PRINCIPAL_REASONS]
         return tuple(wait for wait in waits if wait.share >= LEAST_SHARE)
+
+    @property
+    def asked(self) -> list[tuple[str, str]]:
+        """What the job asks for; each with its label."""
+        return asked(self.job)
 
     @property
     def end(self) -> float:
@@ -126,17 +137,17 @@ def page_of(queries: PageQueries, job_id: str) -> JobPage:
         view(story, until=now),
         [_told(line, events, predicted, job) for line in queries.story(job_id)],
         _timeline(queries, job, now),
-        _slurm(job),
+        _slurm(job, now),
+        detail_of(job, now),
     )
 
 
-def _slurm(job: JobRow) -> list[tuple[str, str]]:
-    """Lines of what a followed Slurm says of a waiting job, each with its label."""
-    if not job.detail.startswith(SAYS):
+def _slurm(job: JobRow, now: float) -> list[tuple[str, str]]:
+    """Why a followed Slurm has a job waiting: lines, each with its label."""
+    if job.slurm is None or job.slurm.started:
         return []
-    first, *more = job.detail.split("\n")
-    lines = (line.partition(": ") for line in more)
-    return [("", first), *((label, text) for label, _, text in lines)]
+    first = slurm_headline(job.slurm, job.job_id, now)
+    return [("", first), *slurm_rows(job.slurm, job.job_id, now)]
 
 
 def _timeline(queries: PageQueries, job: JobRow, now: float) -> Timeline | None:
@@ -169,7 +180,7 @@ def _told(
     what = SAID[Kind(line.kind)] if known else line.kind
     text = "" if line.kind == Kind.SUBMITTED else _particulars(body)
     if line.kind == Kind.CHANGED:
-        text = Change.from_body({k: "" if v is None else v for k, v in body.items()}).words()
+        text = Change.from_body(body).words()
     return Told(line.at, since, what, "", "", text, line.actor)
 
 

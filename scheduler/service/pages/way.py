@@ -6,8 +6,10 @@ from collections import Counter
 from dataclasses import dataclass
 
 from scheduler.core.plural import count
+from scheduler.explain.answer import InTheWay
+from scheduler.explain.explanation import Analysis
+from scheduler.explain.findings import WHAT, node_words
 from scheduler.explain.way import Kind
-from scheduler.service.api.explanation import Analysis, InTheWay
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +35,15 @@ class Run:
 class WayPage:
     """The answer of now. `runs`: the last to finish first; `besides`: what else is in the way."""
 
-    told: Analysis
+    analysis: Analysis
     runs: list[Run]
     besides: list[str]
 
 
-def way_of(told: Analysis) -> WayPage:
+def way_of(analysis: Analysis) -> WayPage:
     """The bars of an analysis."""
-    at = told.at or 0.0
-    left = [(one, one.ends_in_s) for one in told.holders if one.ends_in_s is not None]
+    at = analysis.at or 0.0
+    left = [(one, one.ends_in_s) for one in analysis.holders if one.ends_in_s is not None]
     longest = max((seconds for _, seconds in left), default=0.0)
     runs = [
         Run(
@@ -54,22 +56,13 @@ def way_of(told: Analysis) -> WayPage:
         )
         for one, seconds in sorted(left, key=lambda pair: -pair[1])
     ]
-    others = [one for one in told.holders if one.ends_in_s is None]
+    others = [one for one in analysis.holders if one.ends_in_s is None]
     named = [_named(one) for one in others if one.job or one.kind == Kind.NODE]
     counted = Counter(one.kind for one in others if not one.job and one.kind != Kind.NODE)
-    besides = named + [count(n, f"{_WHAT[Kind(kind)]} of others") for kind, n in counted.items()]
-    hidden = told.in_all - len(told.holders)
-    return WayPage(told, runs, [*besides, *([f"{hidden} more"] if hidden else [])])
+    besides = named + [count(n, f"{WHAT[Kind(kind)]} of others") for kind, n in counted.items()]
+    hidden = analysis.in_all - len(analysis.holders)
+    return WayPage(analysis, runs, [*besides, *([f"{hidden} more"] if hidden else [])])
 
 
 def _named(one: InTheWay) -> str:
-    if one.kind == Kind.NODE:
-        return one.closed or f"node {one.node}, which is closed"
-    return f"{_WHAT[Kind(one.kind)]} {one.job}"
-
-
-_WHAT = {
-    Kind.RUN: "running job",
-    Kind.AHEAD: "waiting job",
-    Kind.KEPT: "job that GPUs are kept for",
-}
+    return node_words(one) if one.kind == Kind.NODE else f"{WHAT[Kind(one.kind)]} {one.job}"

@@ -6,9 +6,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +26,7 @@ from scheduler.testing.backend import a_launch, await_start, hear, last
 from tests.profiler.fake_nvml import FakeGpu, FakeNvml
 from tests.scheduler.backends.test_end_to_end import a_job, a_service, over, phases, turn_until
 from tests.scheduler.backends.test_local import ThisHost, sh, site
+from tests.waiting import until
 
 __all__ = ["site"]
 
@@ -191,12 +190,7 @@ def test_the_kernel_holds_a_fork_bomb_to_that_number(monkeypatch: pytest.MonkeyP
             assert len(cgroup.members(group)) == 20
             bomb.stdin.close()
     finally:
-        for _ in range(200):
-            with suppress(OSError):
-                group.rmdir()
-                break
-            time.sleep(0.05)
-    assert not group.exists()
+        until(lambda: group.rmdir() or True, "an empty group", not_yet=(OSError,))
 
 
 def test_of_a_group_that_does_not_end_its_processes_are_told(tmp_path: Path) -> None:
@@ -220,10 +214,12 @@ def test_nothing_is_told_of_an_attempt_before_its_node_is_drained(
     backend.launch(a_launch(sh("exec sleep 1000")))
     started = await_start(backend, site)
     site.lose("a")
-    for _ in range(100):
+
+    def news() -> list[Any]:
         backend.acknowledge(backend.reports(0.1))
-        if backend.news():
-            break
+        return backend.news()
+
+    until(news, "news of it")
     backend = site.open()  # it crashed before anybody heard
     assert backend.reports(0) == []
     [event] = backend.news()
@@ -295,17 +291,17 @@ def test_a_lost_attempt_on_gpus_that_are_in_use_is_told_so(sleeper: int, tmp_pat
     bounds = Bounds(grace_s=0.2, check_s=0.05)
     backend = LocalBackend(tmp_path / "spool", host, bounds=bounds, nvml_module=nvml)
     backend.launch(a_launch(sh("sleep 1; kill -9 $PPID; exec sleep 1000")))
-    for _ in range(100):
-        if reports := backend.reports(0.1):
-            break
+    reports = until(lambda: backend.reports(0.1), "a report")
     assert [report.what for report in reports] == [Happened.STARTED]
     other = subprocess.Popen(["sleep", "1000"])
     try:
         nvml.gpus[0].processes[other.pid] = 100.0
-        until = time.monotonic() + 30
-        while not backend.news() and time.monotonic() < until:
+
+        def news() -> list[Any]:
             backend.acknowledge(backend.reports(0.1))
-        [event] = backend.news()
+            return backend.news()
+
+        [event] = until(news, "news of it")
         assert str(other.pid) in event.body["reason"]
         assert other.poll() is None, "it is not known to be ours, and left alone"
     finally:

@@ -6,6 +6,8 @@ import re
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from features.job import Job
@@ -14,6 +16,7 @@ from scheduler.backends.slurm.parse import ParseError, SlurmJob, hosts
 from scheduler.backends.slurm.site import asks_of
 from scheduler.backends.slurm.snapshot import Asking
 from scheduler.backends.slurm.table import COLUMNS, SINGLY, Table, held, read
+from scheduler.backends.slurm.versions import OLDEST, Release
 from scheduler.core.estimates import Estimate, Estimator
 from scheduler.policies.slurm.site import Site
 
@@ -52,6 +55,9 @@ class Printed(Slurm):
             f"{plain}{between}(null){between}(null){between}{comment}{end}\n"
             for plain, comment in self.records
         )
+
+    def release(self) -> Release:
+        return OLDEST
 
     def detail(self, job_id: str) -> str:
         self.asked.append(job_id)
@@ -118,7 +124,7 @@ def test_the_tasks_of_an_array_that_wait_are_jobs() -> None:
     assert read(record(JobArrayID="9_4"), "(null)", "(null)", "")[0].id == "9_4"
 
 
-@pytest.mark.parametrize("text", ["", "|", record(State=""), record(NumCPUs="x"), "1|2|3"])
+@pytest.mark.parametrize("text", ["", "|", record(State=""), "1|2|3"])
 def test_anything_else_is_an_error(text: str) -> None:
     with pytest.raises(ParseError):
         read(text, "(null)", "(null)", "")
@@ -250,3 +256,35 @@ def test_a_job_is_estimated_once_and_again_in_its_turn() -> None:
     asking.enqueued(jobs[0], 0.0)
     changed = replace(jobs[0], time_limit_s=60.0)
     assert asking.enqueued(changed, 0.0).seconds > asking.enqueued(jobs[1], 0.0).seconds - 2
+
+
+def test_one_job_that_cannot_be_read_is_one_jobs_fault() -> None:
+    whole = [(record(JobArrayID=str(n)), "(null)") for n in (7, 8)]
+    odd = record(JobArrayID="9", NumCPUs="x", tres_alloc="cpu=4,mem=nan,gres/gpu=2")
+    table = Table(Printed(*whole, (odd, "(null)"), ("10|RUNNING|1", "(null)")))
+    read_alone, faulty = table.jobs()[:2], table.jobs()[2]
+    assert read_alone == Table(Printed(*whole)).jobs()
+    assert (faulty.id, faulty.fault) == (
+        "9", "tres-alloc 'cpu=4,mem=nan,gres/gpu=2'; NumCPUs 'x'"
+    )  # fmt: skip
+    assert table.unread == ["squeue -O printed '10|RUNNING|1'"]
+
+
+def test_who_has_nodes_to_themselves_since_26_05_another_column_says() -> None:
+    """OverSubscribe is NO of every job there."""
+    for shares, exclusive, alone in (
+        ("NO", "NO", False),
+        ("NO", "NODE", True),
+        ("YES", "NO", False),
+    ):
+        plain = record(OverSubscribe=shares).removesuffix("a") + f"{exclusive}|a"
+        assert read(plain, "", "", "", release=(26, 5))[0].exclusive is alone
+    assert read(record(OverSubscribe="NO"), "", "", "", release=(24, 11))[0].exclusive
+
+
+@given(st.sampled_from(COLUMNS[1:]), st.text(alphabet="0123456789,=:-[]()nax.~ ", max_size=12))
+def test_whatever_is_odd_of_one_job_others_are_read_as_without_it(name: str, odd: str) -> None:
+    whole = [(record(JobArrayID=str(n)), "(null)") for n in (7, 8)]
+    said = {"JobArrayID": "9", name.replace("-", "_"): odd}
+    table = Table(Printed(*whole, (record(**said), "(null)")))
+    assert [job for job in table.jobs() if job.id != "9"] == Table(Printed(*whole)).jobs()

@@ -123,7 +123,7 @@ def test_a_job_whose_gpus_slurm_did_not_number_has_those_of_its_type(nodes: list
     assert core.cluster.runs["1"].gpus == (0b1000,)
     policy = core.policy
     assert isinstance(policy, SlurmPolicy)
-    assert policy.ask(core.known("1").job).shares[0].gpus == (("a100_3g.20gb", 1),)
+    assert policy.ask(core.jobs["1"].job).shares[0].gpus == (("a100_3g.20gb", 1),)
 
 
 def test_one_whose_type_nobody_knows_has_what_others_left(nodes: list[Node]) -> None:

@@ -114,7 +114,7 @@ def every_check(policy: Policy) -> None:
     contract.check_gangs_and_sharing(watched)
     contract.check_stories(watched)
     contract.check_sentences(watched.decisions)
-    if not policy.preemptive:
+    if not policy.capabilities.preemptive:
         assert watched.outcome.preemptions == 0
 
 
@@ -201,3 +201,9 @@ def test_a_number_of_any_kind_is_a_key(kind: type) -> None:
             return kind(7)  # type: ignore[no-any-return]
 
     assert encoded(run(Counting()).decisions) == encoded(run(Counting()).decisions)
+
+
+def test_a_capability_outside_its_value_is_refused_where_it_is_written() -> None:
+    """Nothing would read it, and the policy would run without."""
+    with pytest.raises(TypeError, match=r"Packs.packs: .* capabilities = Capabilities\(packs=True"):
+        type("Packs", (Policy,), {"packs": True})

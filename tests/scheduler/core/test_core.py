@@ -112,7 +112,7 @@ def test_a_policy_hears_of_every_job_that_leaves_without_having_ended() -> None:
     )
     desk.core.withdrawn("runs", 1.0, Reason.NOT_STARTED)
     desk.core.withdrawn("waits", 1.0)
-    desk.core.change_node(0, None)
+    desk.core.nodes.change(0, None)
     desk.core.decide(2.0)
     assert policy.gone == ["runs", "waits", "wide"]
     desk.end("ends", now=3.0)
@@ -213,11 +213,13 @@ class Walk(RuleBasedStateMachine):
         stage = ProfilingStage(max_gpus=4, scaling=lender if scaling else None)
         self.core = WatchedCore(
             cluster_of(
-                nodes={"a": nodes, "b": 1}, gpus=4, profiling={"a": 1 if made.profiles else 0}
+                nodes={"a": nodes, "b": 1},
+                gpus=4,
+                profiling={"a": 1 if made.capabilities.profiles else 0},
             ),
             made,
             ConstantEstimator(),
-            profiling=stage if made.profiles else None,
+            profiling=stage if made.capabilities.profiles else None,
         )
         self.samples: dict[str, Sample] = {}
         self.gone: set[str] = set()

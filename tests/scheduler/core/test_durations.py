@@ -57,3 +57,8 @@ def test_a_clock_that_is_ahead_counts_as_no_time_at_all() -> None:
     durations, _ = learned(random.Random(2), jobs=50)
     assert durations.quantiles(600.0, -5.0) == durations.quantiles(600.0, 0.0)
     durations.learn(600.0, -5.0)
+
+
+def test_no_quantile_is_below_what_has_run_even_beyond_its_limit() -> None:
+    durations, _ = learned(random.Random(5), jobs=200)
+    assert min(durations.quantiles(100.0, 5000.0, limit_s=600.0)) == 5000.0

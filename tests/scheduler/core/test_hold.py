@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from scheduler.core.decisions import Action, Decision, Reason
+from scheduler.core.nodes import KnownJob
 from scheduler.core.profiling import ProfilingStage, WaitingStage
 from scheduler.policies.fifo import Fifo
 from scheduler.testing.builders import (
@@ -34,7 +35,7 @@ def a_full_desk(overload: float = 16.0) -> Desk:
 
 
 def left_s(desk: Desk, job_id: str, now: float) -> float:
-    promise = desk.core.policy.promise(desk.core.known(job_id), now)
+    promise = desk.core.policy.promise(desk.core.jobs[job_id], now)
     assert promise is not None
     return promise.left_s
 
@@ -43,13 +44,13 @@ def test_a_held_job_is_passed_by_and_starts_when_it_is_released() -> None:
     desk = Desk(Fifo(), cluster_of())
     desk.submit(a_job("runs", gpus=8))
     desk.submit(a_job("a", gpus=8), a_job("b", gpus=8), now=1.0)
-    desk.core.hold("a", 2.0)
+    desk.core.waiting.hold("a", 2.0)
     held = desk.core.decide(2.0)
     assert told(held[:1]) == [(Action.WAIT, Reason.HELD_BY_OWNER, "a")]
     assert held[0].sentence() == "its owner holds it back"
     assert actions(desk.end("runs", now=3.0)) == [(Action.START, "b")]
     assert desk.end("b", now=4.0) == []
-    desk.core.release("a", 5.0)
+    desk.core.waiting.release("a", 5.0)
     assert told(desk.core.decide(5.0)) == [
         (Action.ENQUEUE, Reason.RELEASED, "a"),
         (Action.START, Reason.EXCLUSIVE_GPUS, "a"),
@@ -59,36 +60,36 @@ def test_a_held_job_is_passed_by_and_starts_when_it_is_released() -> None:
 def test_holding_or_releasing_again_changes_nothing() -> None:
     desk = a_full_desk()
     desk.submit(a_job("a"), now=1.0)
-    desk.core.release("a", 2.0)
+    desk.core.waiting.release("a", 2.0)
     assert desk.core.decide(2.0) == []
-    desk.core.hold("a", 3.0)
-    desk.core.hold("a", 4.0, Reason.HELD_BY_OPERATOR)
+    desk.core.waiting.hold("a", 3.0)
+    desk.core.waiting.hold("a", 4.0, Reason.HELD_BY_OPERATOR)
     desk.core.decide(4.0)
-    assert desk.core.known("a").held_since == 3.0
-    desk.core.release("a", 5.0)
-    assert desk.core.known("a").submit_time == 2.0
-    desk.core.hold("runs", 6.0)
-    assert not desk.core.held("runs")
+    assert desk.core.jobs["a"].held_since == 3.0
+    desk.core.waiting.release("a", 5.0)
+    assert desk.core.jobs["a"].submit_time == 2.0
+    desk.core.waiting.hold("runs", 6.0)
+    assert not desk.core.waiting.is_held("runs")
     assert "runs" in desk.core.cluster.runs
 
 
 def test_a_held_job_may_be_cancelled() -> None:
     desk = a_full_desk()
     desk.submit(a_job("a"), now=1.0)
-    desk.core.hold("a", 2.0)
+    desk.core.waiting.hold("a", 2.0)
     desk.core.withdrawn("a", 3.0)
-    assert not desk.core.held("a")
-    assert not desk.core.knows("a")
+    assert not desk.core.waiting.is_held("a")
+    assert "a" not in desk.core.jobs
 
 
 def test_the_time_a_job_is_held_is_no_waiting() -> None:
     desk = a_full_desk()
     desk.submit(a_job("a", gpus=8), now=0.0)
     assert left_s(desk, "a", 600.0) == 400.0
-    desk.core.hold("a", 600.0)
+    desk.core.waiting.hold("a", 600.0)
     desk.core.decide(600.0)
     assert desk.wake(5000.0) == []
-    desk.core.release("a", 5000.0)
+    desk.core.waiting.release("a", 5000.0)
     assert not any(d.action is Action.RESERVE for d in desk.core.decide(5000.0))
     assert left_s(desk, "a", 5000.0) == 400.0
     assert [d.action for d in desk.wake(5401.0)] == [Action.RESERVE]
@@ -99,14 +100,14 @@ def test_so_it_is_by_the_clock_of_an_overloaded_cluster(overload: float) -> None
     desk = a_full_desk(overload)
     desk.submit(a_job("a", gpus=8), a_job("b", gpus=8), now=0.0)
     before = left_s(desk, "a", 600.0)
-    job = desk.core.known("a").job
-    desk.core.change_job(replace(job, share=False), 600.0)
+    job = desk.core.jobs["a"].job
+    desk.core.waiting.change(replace(job, share=False), 600.0)
     desk.core.decide(600.0)
     assert left_s(desk, "a", 600.0) == pytest.approx(before)
-    desk.core.hold("a", 600.0)
+    desk.core.waiting.hold("a", 600.0)
     desk.core.decide(600.0)
-    desk.core.change_job(replace(job, share=True), 700.0)
-    desk.core.release("a", 900.0)
+    desk.core.waiting.change(replace(job, share=True), 700.0)
+    desk.core.waiting.release("a", 900.0)
     desk.core.decide(900.0)
     assert left_s(desk, "a", 900.0) == pytest.approx(before)
     assert left_s(desk, "b", 900.0) <= left_s(desk, "a", 900.0) - 299.0
@@ -118,7 +119,7 @@ def test_gpus_are_no_longer_kept_for_a_job_that_is_held() -> None:
     assert desk.core.policy.reservation("vc") is None
     desk.wake(1001.0)
     assert desk.core.policy.reservation("vc") is not None
-    desk.core.hold("a", 1002.0)
+    desk.core.waiting.hold("a", 1002.0)
     desk.submit(a_job("b", gpus=1, at=1003.0), now=1003.0)
     assert desk.core.policy.reservation("vc") is None
     assert actions(desk.end("runs", now=1004.0)) == [(Action.START, "b")]
@@ -137,7 +138,7 @@ def test_gpus_are_no_longer_kept_for_a_job_that_is_held_once_its_profiling_run_e
     assert desk.run("a").profiling
     assert kept is not None
     assert kept[0] == "a"
-    desk.core.hold("a", 2150.0)
+    desk.core.waiting.hold("a", 2150.0)
     desk.core.decide(2150.0)
     assert actions(desk.end("a", now=4001.0)) == [(Action.START, "b")]
 
@@ -146,12 +147,12 @@ def test_gpus_are_no_longer_kept_for_a_job_that_is_held_once_its_profiling_run_e
 def test_a_job_that_is_changed_keeps_what_it_waited(to: dict[str, float]) -> None:
     desk = a_full_desk()
     desk.submit(a_job("a", gpus=8), a_job("b", gpus=8), now=0.0)
-    job = desk.core.known("a").job
-    desk.core.change_job(replace(job, **to), 600.0)
+    job = desk.core.jobs["a"].job
+    desk.core.waiting.change(replace(job, **to), 600.0)
     (changed, *_) = desk.core.decide(600.0)
     assert (changed.action, changed.reason) == (Action.ENQUEUE, Reason.REQUEST_CHANGED)
     assert left_s(desk, "a", 600.0) == 400.0
-    assert desk.core.known("a").submit_time == 0.0
+    assert desk.core.jobs["a"].submit_time == 0.0
     assert [q.job.job_id for q in desk.core.queues["vc"]] == ["a", "b"]
 
 
@@ -161,8 +162,8 @@ def test_a_job_moves_to_another_virtual_cluster_with_what_it_waited() -> None:
     )
     desk.submit(a_job("runs", gpus=8, for_=1e6), a_job("busy", gpus=8, vc="other", for_=1e6))
     desk.submit(a_job("a", gpus=8), now=0.0)
-    job = desk.core.known("a").job
-    desk.core.change_job(replace(job, vc="other"), 600.0)
+    job = desk.core.jobs["a"].job
+    desk.core.waiting.change(replace(job, vc="other"), 600.0)
     desk.core.decide(600.0)
     assert [len(desk.core.queues[vc]) for vc in ("vc", "other")] == [0, 1]
     assert left_s(desk, "a", 600.0) == 400.0
@@ -173,10 +174,10 @@ def test_a_job_moves_to_another_virtual_cluster_with_what_it_waited() -> None:
 def test_a_job_changed_to_what_cannot_be_waits_until_it_can() -> None:
     desk = a_full_desk()
     desk.submit(a_job("a", gpus=8), now=0.0)
-    job = desk.core.known("a").job
-    desk.core.change_job(replace(job, gpus=9), 1.0)
+    job = desk.core.jobs["a"].job
+    desk.core.waiting.change(replace(job, gpus=9), 1.0)
     assert desk.core.decide(1.0)[-1].reason is Reason.VC_TOO_SMALL
-    desk.core.change_job(replace(job, gpus=2), 2.0)
+    desk.core.waiting.change(replace(job, gpus=2), 2.0)
     desk.core.decide(2.0)
     assert actions(desk.end("runs", now=3.0)) == [(Action.START, "a")]
 
@@ -185,11 +186,11 @@ def test_a_profile_is_not_of_another_number_of_gpus() -> None:
     desk = Desk(lucid(), cluster_of(nodes=2, profiling=1), stage=a_stage(max_gpus=4))
     desk.submit(a_job("runs", gpus=8, for_=1e6), a_job("a", gpus=4, for_=1e6), now=0.0)
     desk.end("a", now=200.0)
-    job = desk.core.known("a").job
-    desk.core.change_job(replace(job, time_limit_s=60.0), 201.0)
-    assert desk.core.known("a").profile is not None
-    desk.core.change_job(replace(job, gpus=2), 202.0)
-    assert desk.core.known("a").profile is None
+    job = desk.core.jobs["a"].job
+    desk.core.waiting.change(replace(job, time_limit_s=60.0), 201.0)
+    assert desk.core.jobs["a"].profile is not None
+    desk.core.waiting.change(replace(job, gpus=2), 202.0)
+    assert desk.core.jobs["a"].profile is None
     assert actions(desk.core.decide(202.0))[-1] == (Action.PROFILE, "a")
 
 
@@ -197,30 +198,31 @@ def test_one_that_is_looked_at_is_held_when_that_is_over() -> None:
     stage = ProfilingStage(limit_s=200.0)
     desk = Desk(lucid(), cluster_of(nodes=2, profiling=1), stage=stage)
     assert actions(desk.submit(a_job("a", for_=1e6))) == [(Action.PROFILE, "a")]
-    desk.core.hold("a", 10.0)
+    desk.core.waiting.hold("a", 10.0)
     assert told(desk.core.decide(10.0)) == [(Action.WAIT, Reason.HELD_BY_OWNER, "a")]
     assert desk.end("a", now=200.0) == []
-    desk.core.release("a", 300.0)
+    desk.core.waiting.release("a", 300.0)
     assert actions(desk.core.decide(300.0)) == [(Action.ENQUEUE, "a"), (Action.START, "a")]
-    assert desk.core.known("a").submit_time == 100.0, "held from 200 to 300"
+    assert desk.core.jobs["a"].submit_time == 100.0, "held from 200 to 300"
 
 
 def test_one_that_was_looked_at_and_is_held_over_an_upgrade_is_not_looked_at_again() -> None:
     stage = ProfilingStage(limit_s=200.0)
     desk = Desk(lucid(), cluster_of(nodes=2, profiling=1), stage=stage)
-    desk.core.adopt(a_job("a", for_=1e6).job, 300.0, order=1, profiled=True, held_since=200.0)
-    desk.core.release("a", 400.0)
+    known = KnownJob(job=a_job("a", for_=1e6).job, order=1, profiled=True, held_since=200.0)
+    desk.core.nodes.adopt(known, 300.0)
+    desk.core.waiting.release("a", 400.0)
     assert actions(desk.core.decide(400.0)) == [(Action.ENQUEUE, "a"), (Action.START, "a")]
 
 
 def test_one_that_waits_to_be_looked_at_is_held_there() -> None:
     desk = Desk(lucid(), cluster_of(nodes=2, profiling=1), stage=a_stage())
     desk.submit(a_job("runs", gpus=8, for_=1e6), a_job("a", gpus=8, for_=1e6))
-    desk.core.hold("a", 10.0)
+    desk.core.waiting.hold("a", 10.0)
     desk.core.decide(10.0)
     assert actions(desk.end("runs", now=200.0)) == [
         (Action.ENQUEUE, "runs"),
         (Action.START, "runs"),
     ]
-    desk.core.release("a", 300.0)
+    desk.core.waiting.release("a", 300.0)
     assert actions(desk.core.decide(300.0)) == [(Action.PROFILE, "a")]

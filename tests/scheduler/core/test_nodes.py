@@ -60,7 +60,7 @@ def test_a_job_starts_on_a_node_that_comes(policy: Callable[[], Policy]) -> None
         core.submitted(job, 0.0)
     decide(core, 0.0)
     assert set(core.cluster.runs) == {"one"}
-    core.add_node(2, Node("a", 8, "V100"))
+    core.nodes.add(2, Node("a", 8, "V100"))
     decide(core, 1.0)
     assert core.cluster.runs["two"].nodes == (2,)
     core.submitted(a_job("large", 12), 2.0)
@@ -75,7 +75,7 @@ def test_a_node_leaves_when_its_jobs_are_over_and_takes_no_new_ones(
     core.submitted(a_job("runs", 4), 0.0)
     decide(core, 0.0)
     (node,) = core.cluster.runs["runs"].nodes
-    core.change_node(node, None)
+    core.nodes.change(node, None)
     for name in ("x", "y"):
         core.submitted(a_job(name, 4), 1.0)
     decided = decide(core, 1.0)
@@ -99,7 +99,7 @@ def test_jobs_that_can_never_start_any_more_are_named_and_nobody_waits_behind_th
     core.submitted(a_job("large", 8), 1.0)
     core.submitted(a_job("small", 4), 2.0)
     decide(core, 2.0)
-    core.change_node(1, None)
+    core.nodes.change(1, None)
     decided = decide(core, 3.0)
     (lost,) = [d for d in decided if d.job_id == "large"]
     assert (lost.action, lost.reason, lost.limit) == (Action.WAIT, Reason.VC_TOO_SMALL, 4)
@@ -107,7 +107,7 @@ def test_jobs_that_can_never_start_any_more_are_named_and_nobody_waits_behind_th
     decide(core, 5.0)
     assert "small" in core.cluster.runs, "it does not wait behind one that cannot start"
     core.ended("small", State.COMPLETED, 5.0, 6.0)
-    core.add_node(7, Node("a", 4, "V100"))
+    core.nodes.add(7, Node("a", 4, "V100"))
     decide(core, 7.0)
     assert core.cluster.runs["large"].nodes == (0, 7)
 
@@ -117,12 +117,12 @@ def test_one_that_cannot_start_can_be_cancelled_or_given_a_priority() -> None:
     core.submitted(a_job("runs", 4), 0.0)
     core.submitted(a_job("waits", 4), 0.0)
     decide(core, 0.0)
-    core.change_node(0, None)
+    core.nodes.change(0, None)
     decide(core, 1.0)
-    core.set_priority("waits", 3)
+    core.waiting.set_priority("waits", 3)
     decide(core, 2.0)
     core.withdrawn("waits", 3.0)
-    core.add_node(5, Node("a", 4, "V100"))
+    core.nodes.add(5, Node("a", 4, "V100"))
     assert shown(decide(core, 4.0), "waits") == [Reason.CANCELLED]
     assert set(core.cluster.runs) == {"runs"}
 
@@ -132,9 +132,9 @@ def test_opening_a_node_calls_its_removal_off() -> None:
     core.submitted(a_job("runs", 4), 0.0)
     core.submitted(a_job("waits", 4), 0.0)
     decide(core, 0.0)
-    core.change_node(0, None)
+    core.nodes.change(0, None)
     decide(core, 1.0)
-    core.set_node(0, True)
+    core.nodes.set_open(0, True)
     core.ended("runs", State.COMPLETED, 5.0, 5.0)
     decide(core, 5.0)
     assert core.cluster.runs["waits"].nodes == (0,)
@@ -142,7 +142,7 @@ def test_opening_a_node_calls_its_removal_off() -> None:
 
 def test_a_node_moves_to_another_virtual_cluster_a_new_one_too() -> None:
     core = a_core(Fifo(), 4, 8)
-    core.change_node(1, Node("c", 8, "V100"))
+    core.nodes.change(1, Node("c", 8, "V100"))
     decide(core, 0.0)
     assert core.cluster.spec.vcs == {"a": 1, "b": 1, "c": 1}
     core.submitted(a_job("there", 8, "c"), 1.0)
@@ -163,13 +163,13 @@ def test_a_node_held_for_a_starving_job_may_leave() -> None:
     held = {node for node in (0, 1, 2) if core.cluster.pools["a"].held_on(node)}
     assert len(held) == 2
     for node in held:
-        core.change_node(node, None)
+        core.nodes.change(node, None)
     for name in ("one", "two", "three"):
         core.ended(name, State.COMPLETED, 5.0, 300.0)
     decide(core, 300.0)
     assert not held & set(core.cluster.nodes)
     assert shown(core._decisions, "starves") == []
-    core.add_node(9, Node("a", 4, "V100"))
+    core.nodes.add(9, Node("a", 4, "V100"))
     decide(core, 301.0)
     assert len(core.cluster.runs["starves"].nodes) == 2
 
@@ -182,7 +182,7 @@ def test_a_partition_whose_nodes_leave_profiles_nobody_any_more(scaling: Scaling
     for name in ("one", "two"):
         core.submitted(a_job(name, 4), 0.0)
     decide(core, 0.0)
-    core.change_node(1, None)
+    core.nodes.change(1, None)
     decide(core, 1.0)
     assert core.cluster.runs["one"].profiling
     core.profile_ended("one", None, 200.0)
@@ -204,7 +204,7 @@ def test_settings_change_while_jobs_wait_and_what_was_estimated_stays() -> None:
     decide(core, 1.0)
     assert estimator.asked == asked
     assert [q.job.job_id for q in core.queues["a"]] == ["j3", "j2", "j1"]
-    moved = {q.job.job_id for q in core.rekeyed()}
+    moved = {q.job.job_id for q in core.waiting.rekeyed()}
     assert moved == set(before), "the log is told their new keys"
     assert all(len({name for name, _ in q.evidence}) == len(q.evidence) for q in core.queues["a"])
 
@@ -216,7 +216,7 @@ def test_a_policy_for_one_type_refuses_a_mixed_cluster_and_types_are_followed() 
     core.submitted(a_job("takes", 4), 0.0)
     decide(core, 0.0)
     core.submitted(a_job("waits", 2, gpu_type="V100"), 0.5)
-    core.change_node(0, Node("a", 4, "A100"))
+    core.nodes.change(0, Node("a", 4, "A100"))
     decide(core, 1.0)
     core.ended("wants", State.COMPLETED, 1.0, 2.0)
     decide(core, 2.0)
@@ -233,7 +233,7 @@ def test_a_job_for_a_node_that_is_to_become_larger_waits_for_it(
     core = a_core(policy(), 4)
     core.submitted(a_job("runs", 4), 0.0)
     decide(core, 0.0)
-    core.change_node(0, Node("a", 8, "V100"))
+    core.nodes.change(0, Node("a", 8, "V100"))
     core.submitted(a_job("large", 8), 1.0)
     core.submitted(a_job("too large", 9), 1.0)
     taken = decide(core, 1.0)
@@ -251,13 +251,13 @@ def test_jobs_wait_for_a_node_that_is_to_come_to_a_new_virtual_cluster(
     core = a_core(policy(), 4)
     core.submitted(a_job("runs", 4), 0.0)
     decide(core, 0.0)
-    core.change_node(0, Node("new", 4, "V100"))
+    core.nodes.change(0, Node("new", 4, "V100"))
     core.submitted(a_job("early", 2, vc="new"), 1.0)
     assert shown(decide(core, 1.0), "early")[-1] is Reason.VC_TOO_SMALL
-    core.set_node(0, True)  # it is called off
+    core.nodes.set_open(0, True)  # it is called off
     core.submitted(a_job("late", 2, vc="new"), 2.0)
     assert shown(decide(core, 2.0), "late") == [Reason.INVALID_REQUEST]
-    core.change_node(0, Node("new", 4, "V100"))
+    core.nodes.change(0, Node("new", 4, "V100"))
     core.ended("runs", State.COMPLETED, 10.0, 10.0)
     decide(core, 10.0)
     assert set(core.cluster.runs) == {"early"}

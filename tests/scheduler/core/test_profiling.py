@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from features.job import Job, Profile
 from scheduler.core.arrivals import BundleForecaster, RecentForecaster, TableForecaster
+from scheduler.core.capabilities import Capabilities
 from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.estimates import Estimate, Estimator
 from scheduler.core.policy import Policy
@@ -195,7 +196,7 @@ def test_one_whose_like_was_looked_at_lately_takes_over_its_profile() -> None:
         now=300.0,
     )
     assert skipped(found) == {"again": Reason.PROFILE_KNOWN}
-    assert desk.core.known("again").profile == Profile(50.0, 30.0, float(len("first")))
+    assert desk.core.jobs["again"].profile == Profile(50.0, 30.0, float(len("first")))
     assert len(profiled(found)) == 4
     enqueue = next(d for d in found if d.job_id == "again")
     assert "a recent profile of the same job name" in enqueue.sentence()
@@ -209,7 +210,7 @@ def test_a_profile_is_believed_for_so_long_and_the_latest_counts() -> None:
     assert profiled(desk.submit(named("cc", "net", at=1201.0), now=1201.0)) == ["cc"]
     desk.end("cc", now=1401.0)
     desk.submit(named("d", "net", at=1500.0), now=1500.0)
-    known = desk.core.known("d").profile
+    known = desk.core.jobs["d"].profile
     assert known is not None
     assert known.gpu_mem_mib == 2.0
 
@@ -226,7 +227,7 @@ def test_what_was_seen_of_a_run_counts_too_and_a_short_look_does_not() -> None:
     assert skipped(desk.submit(named("small", "llm", gpus=16, at=300.0), now=300.0)) == {
         "small": Reason.PROFILING_SKIPPED
     }
-    assert desk.core.known("small").profile == Profile(90.0, 60.0, 7.0), "known all the same"
+    assert desk.core.jobs["small"].profile == Profile(90.0, 60.0, 7.0), "known all the same"
 
 
 def test_an_opt_out_is_the_reason_before_any_other() -> None:
@@ -400,8 +401,7 @@ class Patient(Policy):
     """First come first served, with a stage for those that have to wait."""
 
     name = "patient"
-    profiles = True
-    profiles_waiting = True
+    capabilities = Capabilities(profiles=True, profiles_waiting=True)
 
 
 def test_a_job_that_can_start_is_not_looked_at_and_one_that_waits_is() -> None:

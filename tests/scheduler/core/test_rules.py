@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from features.job import Job, Profile
+from scheduler.core.capabilities import Capabilities
 from scheduler.core.cluster import Cluster, ClusterSpec, NodeGroup, Placement
 from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Reason
@@ -26,7 +27,7 @@ class FirstTry(Policy):
     """Packs whoever does not fit beside the oldest run, and asks nobody."""
 
     name = "first-try"
-    packs = True
+    capabilities = Capabilities(packs=True)
 
     def serve(self, turn: Turn) -> None:
         for queued in list(turn.queue):
@@ -40,16 +41,16 @@ class FirstTry(Policy):
 
 
 class Roomy(FirstTry):
-    memory_margin_mib = 4 * GIB
+    capabilities = Capabilities(packs=True, memory_margin_mib=4 * GIB)
 
 
 def a_pair(own_mib: float, other_mib: float, policy: Policy | None = None) -> Core:
     """A job that fills a GPU of 24 GiB, and one about to be packed beside it."""
     desk = Desk(policy or FirstTry(), cluster_of(gpus=1))
     desk.submit(a_job("runs"))
-    desk.core.known("runs").profile = Profile(50.0, 30.0, other_mib)
+    desk.core.jobs["runs"].profile = Profile(50.0, 30.0, other_mib)
     desk.core.submitted(a_job("waits", at=1.0).job, 1.0)
-    desk.core.known("waits").profile = Profile(50.0, 30.0, own_mib)
+    desk.core.jobs["waits"].profile = Profile(50.0, 30.0, own_mib)
     return desk.core
 
 
@@ -76,15 +77,15 @@ def test_memory_that_was_not_read_does_not_fit(mib: float) -> None:
 
 def test_who_was_never_profiled_shares_with_nobody_unless_the_policy_predicts_it() -> None:
     core = a_pair(1.0, 1.0)
-    core.known("waits").profile = None
+    core.jobs["waits"].profile = None
     with pytest.raises(PolicyViolation, match="is not known"):
         core.decide(1.0)
-    core.known("waits").predicted_mib = 23 * GIB
-    assert Turn(core, "vc", 1.0).may_share(core.known("waits"), core.cluster.runs["runs"]) is None
+    core.jobs["waits"].predicted_mib = 23 * GIB
+    assert Turn(core, "vc", 1.0).may_share(core.jobs["waits"], core.cluster.runs["runs"]) is None
 
 
 def newcomer_opted_out(core: Core) -> None:
-    known = core.known("waits")
+    known = core.jobs["waits"]
     known.job = replace(known.job, share=False)
 
 
@@ -99,12 +100,12 @@ def being_profiled(core: Core) -> None:
 
 def partnered(core: Core) -> None:
     core.submitted(a_job("third").job, 1.0)
-    core.known("third").profile = Profile(50.0, 30.0, 1.0)
-    Turn(core, "vc", 1.0).pack(core.known("third"), core.cluster.runs["runs"])
+    core.jobs["third"].profile = Profile(50.0, 30.0, 1.0)
+    Turn(core, "vc", 1.0).pack(core.jobs["third"], core.cluster.runs["runs"])
 
 
 def typed(core: Core) -> None:
-    known = core.known("waits")
+    known = core.jobs["waits"]
     known.job = replace(known.job, gpu_type="other")
 
 
@@ -114,7 +115,7 @@ def typed(core: Core) -> None:
         (lambda core: None, None),
         (newcomer_opted_out, Reason.SHARING_OPTED_OUT),
         (partner_opted_out, Reason.SHARING_OPTED_OUT),
-        (lambda core: core.set_node(0, False), Reason.NODE_DRAINED),
+        (lambda core: core.nodes.set_open(0, False), Reason.NODE_DRAINED),
         (lambda core: core.cluster.pools["vc"].hold([(0, 1)]), Reason.RESERVED_FOR_STARVING_JOB),
         (being_profiled, Reason.AWAITING_PROFILE),
         (partnered, Reason.GPUS_BUSY),
@@ -131,17 +132,17 @@ def test_each_rule_stops_a_pair_on_its_own(
     core.decide(0.0)
     core.submitted(a_job("waits", at=1.0).job, 1.0)
     for job_id in ("runs", "waits"):
-        core.known(job_id).profile = Profile(50.0, 30.0, 1.0)
+        core.jobs[job_id].profile = Profile(50.0, 30.0, 1.0)
     change(core)
     turn, run = Turn(core, "vc", 1.0), core.cluster.runs["runs"]
-    assert turn.may_share(core.known("waits"), run) is rule
+    assert turn.may_share(core.jobs["waits"], run) is rule
     if rule is not None:
         with pytest.raises(PolicyViolation):
-            turn.pack(core.known("waits"), run)
+            turn.pack(core.jobs["waits"], run)
 
 
 class Typeless(FirstTry):
-    mixes_types = True
+    capabilities = Capabilities(packs=True, mixes_types=True)
 
 
 def test_a_run_of_another_size_or_owner_takes_no_partner() -> None:
@@ -149,10 +150,10 @@ def test_a_run_of_another_size_or_owner_takes_no_partner() -> None:
     desk.submit(a_job("runs", gpus=2), a_job("elsewhere", gpus=1, vc="two"))
     desk.core.submitted(a_job("waits", gpus=1, at=1.0).job, 1.0)
     for job_id in ("runs", "elsewhere", "waits"):
-        desk.core.known(job_id).profile = Profile(50.0, 30.0, 1.0)
+        desk.core.jobs[job_id].profile = Profile(50.0, 30.0, 1.0)
     turn = Turn(desk.core, "vc", 1.0)
     for job_id in ("runs", "elsewhere"):
-        rule = turn.may_share(desk.core.known("waits"), desk.run(job_id))
+        rule = turn.may_share(desk.core.jobs["waits"], desk.run(job_id))
         assert rule is Reason.GPUS_BUSY
 
 
@@ -166,10 +167,10 @@ def test_the_memory_that_a_pair_has_is_that_of_the_node_it_is_on() -> None:
     for vc in ("small", "large"):
         core.submitted(a_job(f"{vc} waits", vc=vc).job, 0.0)
         for job_id in (f"{vc} runs", f"{vc} waits"):
-            core.known(job_id).profile = Profile(50.0, 30.0, 12 * GIB)
+            core.jobs[job_id].profile = Profile(50.0, 30.0, 12 * GIB)
     for vc, rule in (("small", Reason.MEMORY_GUARD), ("large", None)):
         turn = Turn(core, vc, 0.0)
-        assert turn.may_share(core.known(f"{vc} waits"), core.cluster.runs[f"{vc} runs"]) is rule
+        assert turn.may_share(core.jobs[f"{vc} waits"], core.cluster.runs[f"{vc} runs"]) is rule
 
 
 # --- placements -----------------------------------------------------------------------------------
@@ -179,11 +180,10 @@ class Drawn(Policy):
     """Does nothing by itself: the test acts."""
 
     name = "drawn"
-    mixes_types = True
 
     def __init__(self, *, borrows: bool):
         super().__init__()
-        self.borrows = borrows
+        self.capabilities = Capabilities(mixes_types=True, borrows=borrows)
 
     def serve(self, turn: Turn) -> None:
         for queued in list(turn.queue):
@@ -297,11 +297,11 @@ def test_the_story_of_a_refusal(given: Placement, story: str) -> None:
     cluster = Cluster(ClusterSpec.mixed(nodes))
     core = Core(cluster, Drawn(borrows=False), truth([]))
     cluster.start(a_job("runs", vc="one").job, "one", [(1, 0b1)], 0.0)
-    core.set_node(2, False)
+    core.nodes.set_open(2, False)
     cluster.pools["one"].hold([(3, 0b1)])
     core.submitted(replace(a_job("mine", vc="one").job, gpu_type="A"), 0.0)
     with pytest.raises(PolicyViolation) as raised:
-        Turn(core, "one", 0.0).start(core.known("mine"), given)
+        Turn(core, "one", 0.0).start(core.jobs["mine"], given)
     assert str(raised.value).startswith("drawn may not start job mine (1 GPUs of type A) on GPU")
     assert str(raised.value).endswith(story)
 
@@ -309,16 +309,16 @@ def test_the_story_of_a_refusal(given: Placement, story: str) -> None:
 def test_a_job_that_does_not_wait_cannot_be_started_and_who_does_not_pack_must_not() -> None:
     desk = Desk(Drawn(borrows=False), cluster_of(gpus=2))
     desk.submit(a_job("a"), a_job("b"))
-    turn, queued = Turn(desk.core, "vc", 0.0), desk.core.known("a")
+    turn, queued = Turn(desk.core, "vc", 0.0), desk.core.jobs["a"]
     turn.start(queued, [(0, 0b1)])
     with pytest.raises(PolicyViolation, match="it does not wait in this queue"):
         turn.start(queued, [(0, 0b10)])
     for job_id in ("a", "b"):
-        desk.core.known(job_id).profile = Profile(50.0, 30.0, 1.0)
+        desk.core.jobs[job_id].profile = Profile(50.0, 30.0, 1.0)
     with pytest.raises(PolicyViolation, match=r"drawn may not pack .* not declared that it packs"):
-        turn.pack(desk.core.known("b"), desk.run("a"))
+        turn.pack(desk.core.jobs["b"], desk.run("a"))
     with pytest.raises(PolicyViolation, match="of another virtual cluster"):
-        turn.reserve(desk.core.known("b"), [(1, 0b1)], [])
+        turn.reserve(desk.core.jobs["b"], [(1, 0b1)], [])
 
 
 def test_gpus_that_are_not_free_cannot_be_taken() -> None:

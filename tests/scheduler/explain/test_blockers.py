@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from features.schema import State
 from scheduler.core.core import Core
 from scheduler.core.decisions import Decision, Reason
-from scheduler.explain.findings import LISTED, answer, compared, told
+from scheduler.explain.findings import LISTED, analysis, answer, compared
 from scheduler.explain.way import BEGINS, Holder, Kind, in_the_way, starts_without
 from scheduler.explain.whatif.forecasts import Futures
 from scheduler.explain.whatif.memory import Memory
@@ -120,7 +120,7 @@ def test_a_running_and_a_waiting_job_are_named_together() -> None:
     desk.submit(a_job("head", gpus=8), a_job("next", gpus=8), now=1.0)
     found = answer(Futures(desk.core, memory, 1.0), "next")
     assert jobs_of(found.way.holders) == {("running", "RUN"), ("head", "AHEAD")}
-    text = told(found, "nobody", Futures(desk.core, memory, 1.0))["in_the_way"]
+    text = analysis(found, "nobody", Futures(desk.core, memory, 1.0)).in_the_way
     assert "It needs 8 GPUs; 0 of 8 are free now." in text
     assert "1 running job of others" in text
     assert "1 waiting job of others" in text
@@ -132,13 +132,13 @@ def test_a_closed_node_is_in_the_way_alone_or_beside_others() -> None:
     memory = desk.core.estimator = Memory(desk.core.estimator)
     desk.submit(a_job("running", gpus=8))
     (full,) = desk.core.cluster.runs["running"].nodes
-    desk.core.set_node(1 - full, False)
+    desk.core.nodes.set_open(1 - full, False)
     desk.submit(a_job("next", gpus=8), a_job("both", gpus=16), now=1.0)
     futures = Futures(desk.core, memory, 1.0)
     found = answer(futures, "next")
     assert [holder.node for holder in found.way.holders] == [1 - full]
     assert len(found.way.alternatives) == 1
-    assert f"node {1 - full}, which is closed" in told(found, "", futures)["in_the_way"]
+    assert f"node {1 - full}, which is closed" in analysis(found, "", futures).in_the_way
     kinds = [holder.kind for holder in in_the_way(futures, "both").holders]
     assert sorted(kinds) == [Kind.NODE, Kind.RUN, Kind.AHEAD]
 
@@ -154,8 +154,8 @@ def test_the_job_that_gpus_are_kept_for_is_named_as_such() -> None:
     futures = Futures(desk.core, memory, 500.0)
     found = answer(futures, "next")
     assert jobs_of(found.way.holders) == {("starving", "KEPT")}
-    assert "1 job that GPUs are kept for of others" in told(found, "", futures)["in_the_way"]
-    own = told(answer(futures, "starving"), "", futures)["promise"]
+    assert "1 job that GPUs are kept for of others" in analysis(found, "", futures).in_the_way
+    own = analysis(answer(futures, "starving"), "", futures).promise
     assert re.fullmatch(
         r"8 GPUs are kept for it, 4 of them still busy with 1 running job "
         r"\(should end in [\d.]+ (s|min|h)\); no other job starts there that is "
@@ -193,33 +193,33 @@ def test_the_answer_has_numbers_place_and_promise_of_now_and_names_nobody_else()
     assert (found.position, found.waiting) == (2, 2)
     assert found.promise is not None
     assert found.promise.left_s == 10.0 + HOUR - 600.0
-    queued = desk.core.known("next")
+    queued = desk.core.jobs["next"]
     assert sum(s for _, s in found.order) == pytest.approx(queued.key - policy.ageing * 600.0)
-    plain = told(found, "user", futures)
-    assert plain["promise"].startswith("As things stand GPUs are kept for it in 50 min (1 h after")
-    assert "later if more is asked for" in plain["promise"]
+    plain = analysis(found, "user", futures)
+    assert plain.promise.startswith("As things stand GPUs are kept for it in 50 min (1 h after")
+    assert "later if more is asked for" in plain.promise
     for word in ("large", "'other'", "ann"):
         assert word not in str(plain)
-    assert "large" in str(told(found, "user", futures, names=True))
-    beside = compared(futures.core, "next", desk.core.known("other"), 600.0)
+    assert "large" in str(analysis(found, "user", futures, names=True))
+    beside = compared(futures.core, "next", desk.core.jobs["other"], 600.0)
     assert beside["first"]
     for which, job_id in (("this", "next"), ("other", "other")):
         terms = sum(row[which] for row in beside["terms"])
-        assert terms == pytest.approx(desk.core.known(job_id).key - policy.ageing * 600.0)
+        assert terms == pytest.approx(desk.core.jobs[job_id].key - policy.ageing * 600.0)
 
 
 def test_a_run_that_outlived_its_prediction_is_said_to() -> None:
     desk = Desk(pellucid(), cluster_of(nodes=1, gpus=8))
     memory = desk.core.estimator = Memory(desk.core.estimator)
     desk.submit(a_job("large", gpus=8))
-    expected = desk.core.known("large").estimate_s
+    expected = desk.core.jobs["large"].estimate_s
     assert expected is not None
     now = expected + HOUR
     desk.submit(a_job("next", gpus=8, at=now), now=now)
     futures = Futures(desk.core, memory, now)
     found = answer(futures, "next")
     assert found.way.holders[0].past_s == pytest.approx(HOUR)
-    said = told(found, "", futures)["in_the_way"]
+    said = analysis(found, "", futures).in_the_way
     assert ", late)" in said
     assert "overdue" not in said
 
@@ -236,9 +236,9 @@ def test_in_a_long_line_somebody_is_found_and_it_is_true(place: int) -> None:
     found = answer(futures, job_id)
     assert found.way.holders
     assert starts_without(futures, job_id, [holder.job_id for holder in found.way.holders])
-    plain = told(found, "nobody", futures)
-    assert len(plain["holders"]) <= LISTED
-    assert plain["in_all"] == len(found.way.holders)
+    plain = analysis(found, "nobody", futures)
+    assert len(plain.holders) <= LISTED
+    assert plain.in_all == len(found.way.holders)
 
 
 def test_a_job_that_runs_does_not_wait() -> None:

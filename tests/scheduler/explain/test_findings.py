@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -11,7 +11,7 @@ from scheduler.core.decisions import Action, Reason
 from scheduler.core.estimates import TableEstimator
 from scheduler.core.findings import NotExamined, Partner
 from scheduler.core.policy import Policy
-from scheduler.explain.findings import _REFUSED, answer, sharing_words, told
+from scheduler.explain.findings import _REFUSED, analysis, answer, sharing_words
 from scheduler.explain.way import in_the_way
 from scheduler.explain.whatif.forecasts import Futures
 from scheduler.explain.whatif.memory import Memory
@@ -30,21 +30,21 @@ def a_pair(policy: Policy, own: Profile = LIGHT, other: Profile = LIGHT, **secon
     memory = desk.core.estimator = Memory(desk.core.estimator)
     assert memory is not None
     desk.submit(a_job("runs", user="ann"))
-    desk.core.known("runs").profile = other
+    desk.core.jobs["runs"].profile = other
     desk.core.submitted(a_job("waits", at=1.0, user="bob").job, 1.0)
-    desk.core.known("waits").profile = own
+    desk.core.jobs["waits"].profile = own
     return desk
 
 
 def partner(desk: Desk) -> Partner | None:
-    return desk.core.policy.findings(desk.core.known("waits")).partner
+    return desk.core.policy.findings(desk.core.jobs["waits"]).partner
 
 
 def said(desk: Desk, now: float) -> dict[str, object]:
     memory = desk.core.estimator
     assert isinstance(memory, Memory)
     futures = Futures(desk.core, memory, now)
-    return told(answer(futures, "waits"), "bob", futures)
+    return asdict(analysis(answer(futures, "waits"), "bob", futures))
 
 
 def test_a_pair_that_does_not_pay_is_found_with_its_speeds_and_loss() -> None:
@@ -76,17 +76,17 @@ def test_lucids_priority_rule_is_told_as_such_and_not_as_interference() -> None:
     desk = a_pair(lucid(Likes()), runs=600.0, waits=1300.0)
     desk.core.decide(1.0)
     assert partner(desk) == Partner(1.0, "runs", Reason.PRIORITY_RATIO)
-    assert desk.core.known("waits").reason is Reason.GPUS_BUSY
+    assert desk.core.jobs["waits"].reason is Reason.GPUS_BUSY
     assert "GPU-time is too large beside the other's" in str(said(desk, 1.0)["sharing"])
 
 
 def test_a_partner_whose_gpus_are_kept_is_not_told_as_one_that_would_do() -> None:
     desk = a_pair(pellucid(Likes(), max_wait_s=HOUR, overload=16.0), runs=1e6, waits=10.0)
     desk.core.submitted(replace(a_job("first").job, share=False), 0.0)
-    desk.core.known("waits").profile = None
+    desk.core.jobs["waits"].profile = None
     desk.core.decide(HOUR)
     assert desk.core.policy.reservation("vc") == ("first", [(0, 1)])
-    desk.core.known("waits").profile = LIGHT
+    desk.core.jobs["waits"].profile = LIGHT
     desk.core.submitted(a_job("again", at=HOUR).job, HOUR)
     desk.core.decide(HOUR + 1.0)
     assert partner(desk) == Partner(HOUR + 1.0, "runs", Reason.RESERVED_FOR_STARVING_JOB)
@@ -96,11 +96,11 @@ def test_a_partner_whose_gpus_are_kept_is_not_told_as_one_that_would_do() -> Non
 def test_what_was_not_examined_is_said() -> None:
     desk = a_pair(pellucid(Likes(speeds=SLOW), partner_searches=0))
     desk.core.decide(1.0)
-    found = desk.core.policy.findings(desk.core.known("waits"))
+    found = desk.core.policy.findings(desk.core.jobs["waits"])
     assert (found.partner, found.not_examined) == (None, (NotExamined.SEARCHES_SPENT,))
     assert NotExamined.SEARCHES_SPENT in said(desk, 1.0)["not_examined"]  # type: ignore[operator]
-    desk.core.known("waits").profile = None
-    found = desk.core.policy.findings(desk.core.known("waits"))
+    desk.core.jobs["waits"].profile = None
+    found = desk.core.policy.findings(desk.core.jobs["waits"])
     assert found.not_examined == (NotExamined.NO_PROFILE,)
 
 
@@ -126,7 +126,7 @@ def test_two_that_share_gpus_are_told_as_a_set_that_would_do_as_well() -> None:
         sample = a_job(job_id, gpus=gpus, user=job_id)
         desk.core.submitted(sample.job, 0.0)
         light = job_id in ("host", "guest")  # none of the others may share
-        desk.core.known(job_id).profile = LIGHT if light else Profile(50.0, 30.0, 24_000.0)
+        desk.core.jobs[job_id].profile = LIGHT if light else Profile(50.0, 30.0, 24_000.0)
         desk.core.decide(0.0)
     runs = desk.core.cluster.runs
     guest = runs["host"].partner

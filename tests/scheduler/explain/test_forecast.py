@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.forecast_scores import scored
 from features.schema import State
 from scheduler.core.core import Core
 from scheduler.core.decisions import Decision
@@ -17,7 +18,6 @@ from scheduler.explain.whatif.forecasts import Futures, StartForecast, summary
 from scheduler.explain.whatif.futures import Beliefs
 from scheduler.explain.whatif.memory import DAY_S, Memory
 from scheduler.policies.fifo import FifoSkip
-from scheduler.service.analyst.calibration import scored
 from scheduler.simulation.engine import Engine
 from scheduler.simulation.work import PairTable
 from scheduler.testing.builders import Desk, Likes, a_job, cluster_of, pellucid
@@ -90,7 +90,7 @@ def test_a_pair_runs_at_the_speed_it_was_predicted_and_alone_again_after_it() ->
     desk.submit(a)
     desk.submit(b)
     for sample in (a, b):
-        desk.core.known(sample.id).profile = sample.work.profile
+        desk.core.jobs[sample.id].profile = sample.work.profile
     desk.core.touch("vc")
     desk.core.decide(0.0)
     assert desk.run("b").partner is desk.run("a")
@@ -162,7 +162,7 @@ def test_promises_are_kept_in_a_world_like_the_past() -> None:
     class Foreseen(Engine):
         def _decided(self, at: float) -> None:
             newest = memory.arrivals[-1].job.job_id
-            waits = newest in core.jobs() and newest not in core.cluster.runs
+            waits = newest in core.jobs and newest not in core.cluster.runs
             if at > DAY_S and waits and newest not in made and rng.random() < 0.5:
                 futures = Futures(core, memory, at, user_correlation=0.0)
                 made[newest] = futures.forecast([newest], samples=16)[newest]

@@ -48,7 +48,7 @@ def test_a_node_closed_since_is_named_and_one_closed_before_is_not() -> None:
     scene = Scene(nodes=2)
     scene.desk.submit(*(a_job(f"r{i}", gpus=8) for i in range(6)))
     promised = scene.foreseen("r5", 0.0)
-    scene.desk.core.set_node(1, False)
+    scene.desk.core.nodes.set_open(1, False)
     found = scene.moved("r5", promised, 30.0, {1: 10.0})
     assert found is not None
     assert [cause.what for cause in found.causes] == ["1 node is closed"]
@@ -65,7 +65,7 @@ def test_those_that_came_later_and_go_before_it_are_counted() -> None:
     promised = crude(desk.core, memory, 0.0)["waits"]
     for i in range(3):
         desk.submit(a_job(f"later{i}", gpus=8, at=10.0), now=10.0)
-        desk.core.set_priority(f"later{i}", 5)
+        desk.core.waiting.set_priority(f"later{i}", 5)
     latest = crude(desk.core, memory, 20.0)["waits"]
     found = moved(Futures(desk.core, memory, 20.0), "waits", promised, latest, {})
     assert found is not None

@@ -39,37 +39,37 @@ def test_points_sum_to_the_odds_of_what_decides(
     predicted_s = max(0.0, expm1(value))
     told = odds(decides, predicted_s, None, Score(value, intercept, tuple(terms), "d"), NAMES)
     assert told is not None
-    points = fsum(one["points"] for one in told["reasons"])
-    assert told["starts"] + points / 100 == pytest.approx(told["share"], abs=1e-12)
+    points = fsum(one.points for one in told.reasons)
+    assert told.starts + points / 100 == pytest.approx(told.share, abs=1e-12)
     # the share of jobs beyond is what the quantiles that decide say
-    over = sum(decides.quantile_s(predicted_s, (i + 0.5) / 40) > told["over_s"] for i in range(40))
-    assert told["share"] == pytest.approx(over / 40, abs=1 / 40)
-    assert {one["text"] for one in told["reasons"]} <= {
+    over = sum(decides.quantile_s(predicted_s, (i + 0.5) / 40) > told.over_s for i in range(40))
+    assert told.share == pytest.approx(over / 40, abs=1 / 40)
+    assert {one.text for one in told.reasons} <= {
         "how long jobs like this one last", "how long this user's jobs last", "what it asks for"
     }  # fmt: skip
 
 
-def test_it_is_said_in_words() -> None:
+def test_it_is_a_sentence() -> None:
     decides = believed([(HOUR, HOUR / 4), (HOUR, 4 * HOUR)] * 300 + [(60.0, 60.0)] * 300)
     intercept = log1p(60.0)
     term = log1p(HOUR) - intercept
     score = Score(intercept + term, intercept, (term,), "d")
     told = odds(decides, HOUR, None, score, ("like_template",))
     assert told is not None
-    assert told["text"] == (
+    assert told.text == (
         "50 % over 1 h: every job starts at 0 %; 50 points more for how long jobs like this one "
         "last."
     )
     unnamed = odds(decides, HOUR, None, score, ())
     assert unnamed is not None
-    assert unnamed["text"] == "50 % over 1 h."
-    assert unnamed["reasons"] == []
+    assert unnamed.text == "50 % over 1 h."
+    assert unnamed.reasons == ()
 
 
 def test_terms_that_are_not_what_is_believed_are_no_reasons() -> None:
     told = odds(believed([]), 2 * HOUR, None, Score(3.0, 2.0, (1.0,), "d"), ("like_user",))
     assert told is not None
-    assert told["reasons"] == []
+    assert told.reasons == ()
 
 
 def test_a_job_that_may_not_run_for_so_long_has_no_odds() -> None:

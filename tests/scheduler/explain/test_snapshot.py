@@ -54,7 +54,7 @@ def test_a_copy_decides_what_the_original_would(world: World, name: str) -> None
     def look(core: Core, memory: Memory, decisions: list[Decision], now: float) -> None:
         if now in foretold:
             assert shape(core) == foretold.pop(now)
-        predicted = {i: q.predicted_s for i in core.jobs() if (q := memory.of(i)) is not None}
+        predicted = {i: q.predicted_s for i in core.jobs if (q := memory.of(i)) is not None}
         copy = CoreCopy(core, now).restore(Believed(predicted))
         assert shape(copy) == shape(core)
         again = CoreCopy(copy, now).restore(Believed(predicted))

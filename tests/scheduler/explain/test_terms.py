@@ -50,7 +50,7 @@ def test_terms_add_up_on_every_recorded_decision(name: str, world: World, seed: 
     policy = build(name, predictors=Predictors(TablePairPredictor(world.scores)))
     stage = PolicyContract().stage(world, policy)
     core = WatchedCore(
-        a_cluster(world, profiles=policy.profiles), policy, estimator, profiling=stage
+        a_cluster(world, profiles=policy.capabilities.profiles), policy, estimator, profiling=stage
     )
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "decisions.parquet"

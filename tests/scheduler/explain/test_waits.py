@@ -79,7 +79,7 @@ def test_what_is_certain_or_unknown_stays_and_futures_are_mixed_in_between() -> 
     assert both.end_p50 - both.start_p50 == pytest.approx(2e6)
     assert both.why_not == ""
     held = StartForecast(line.now, why_not="it is held")
-    line.desk.core.hold("j59", line.now)
+    line.desk.core.waiting.hold("j59", line.now)
     assert line.forecast("j59", held).start_p50 is None
 
 

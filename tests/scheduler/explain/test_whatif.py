@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scheduler.core.cluster import Cluster, ClusterSpec, Node, NodeGroup
 from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Decision, Reason
+from scheduler.core.nodes import KnownJob
 from scheduler.explain.whatif.changes import Change, NotPossible
 from scheduler.explain.whatif.counterfactuals import WhatIf, candidates, told
 from scheduler.explain.whatif.forecasts import Futures, StartForecast
@@ -35,13 +36,13 @@ def busy(policy: object = None) -> tuple[Desk, Memory]:
 def test_fewer_gpus_start_at_once_and_it_is_decided_not_foreseen() -> None:
     desk, memory = busy()
     asking = WhatIf(Futures(desk.core, memory, 100.0), samples=9)
-    outcome = asking.ask("large", Change(gpus=2))
+    outcome = asking.ask("large", Change({"gpus": 2}))
     assert outcome.starts_now
     assert outcome.helps
     assert (outcome.now.start_p50, outcome.then.start_p50) == (600.0, 100.0)
     assert (outcome.gain_s, outcome.earlier, outcome.futures) == (500.0, 9, 9)
     assert outcome.assumed == ("it lasts as long as it would with the GPUs it asks for now",)
-    assert desk.core.known("large").job.gpus == 4
+    assert desk.core.jobs["large"].job.gpus == 4
 
 
 def test_a_start_that_should_have_been_by_now_says_nothing_of_a_change() -> None:
@@ -58,7 +59,7 @@ def test_a_start_that_should_have_been_by_now_says_nothing_of_a_change() -> None
 
 def test_more_gpus_are_answered_too() -> None:
     desk, memory = busy()
-    outcome = WhatIf(Futures(desk.core, memory, 100.0), samples=9).ask("large", Change(gpus=8))
+    outcome = WhatIf(Futures(desk.core, memory, 100.0), samples=9).ask("large", Change({"gpus": 8}))
     assert not outcome.helps
     assert outcome.then.start_p50 == 600.0
     assert outcome.reason == Reason.GPUS_BUSY
@@ -89,7 +90,7 @@ def test_suggestions_help_and_those_that_do_not_are_not_shown() -> None:
     desk, memory = busy()
     asking = WhatIf(Futures(desk.core, memory, 100.0), samples=9)
     shown = asking.suggestions("large", ["vc", "nowhere"])
-    assert [o.change for o in shown] == [Change(gpus=2)]  # the least that is enough
+    assert [o.change for o in shown] == [Change({"gpus": 2})]  # the least that is enough
     assert all(o.starts_now for o in shown)
 
 
@@ -99,7 +100,7 @@ def test_another_virtual_cluster_is_tried() -> None:
     desk.submit(a_job("first", gpus=8), a_job("large", gpus=8))
     asking = WhatIf(Futures(desk.core, memory, 100.0), samples=9)
     (best, *_) = asking.suggestions("large", ["other"])
-    assert best.change == Change(vc="other")
+    assert best.change == Change({"vc": "other"})
     assert best.starts_now
 
 
@@ -113,10 +114,10 @@ def test_opting_in_to_sharing_is_tried() -> None:
     desk.core.submitted(replace(b.job, share=False), 1.0)
     desk.core.decide(1.0)
     for sample in (a, b):
-        desk.core.known(sample.id).profile = sample.work.profile
+        desk.core.jobs[sample.id].profile = sample.work.profile
     asking = WhatIf(Futures(desk.core, memory, 2.0), samples=9)
     (best, *_) = asking.suggestions("b")
-    assert best.change == Change(share=True)
+    assert best.change == Change({"share": True})
     assert best.starts_now
 
 
@@ -131,14 +132,14 @@ def test_another_gpu_type_is_tried() -> None:
         desk.core.submitted(asking, asking.submit_time)
         desk.core.decide(asking.submit_time)
     shown = WhatIf(Futures(desk.core, memory, 2.0), samples=9).suggestions("second")
-    assert [o.change for o in shown if o.starts_now] == [Change(gpu_type="")]
+    assert [o.change for o in shown if o.starts_now] == [Change({"gpu_type": None})]
 
 
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (Change(gpus=9), "virtual cluster vc has 8 GPUs, not 9"),
-        (Change(vc="x"), "there is no virtual cluster 'x'"),
+        (Change({"gpus": 9}), "virtual cluster vc has 8 GPUs, not 9"),
+        (Change({"vc": "x"}), "there is no virtual cluster 'x'"),
     ],
 )
 def test_what_cannot_be_is_said(change: Change, why: str) -> None:
@@ -175,11 +176,11 @@ def test_every_counterfactual_that_says_now_is_true(world: World, name: str) -> 
             queue = core.queues[d.vc]
             if not len(queue) or queue[len(queue) - 1].job.job_id != d.job_id or d.position is None:
                 continue
-            job, futures = core.known(d.job_id).job, Futures(core, memory, now)
+            job, futures = core.jobs[d.job_id].job, Futures(core, memory, now)
             asking = WhatIf(futures, samples=9, budget_s=0.2)
             for outcome in asking.suggestions(d.job_id, list(core.queues)):
                 assert outcome.helps
-                if not outcome.starts_now or core.policy.profiles:
+                if not outcome.starts_now or core.policy.capabilities.profiles:
                     continue
                 copy = futures.copy()
                 copy.withdrawn(d.job_id, now)
@@ -201,7 +202,7 @@ def test_so_is_every_one_of_a_policy_that_profiles(world: World, name: str) -> N
                 continue  # in front of the profiling stage
             futures = Futures(core, memory, now)
             asking = WhatIf(futures, samples=0)
-            was = core.known(d.job_id)
+            was = core.jobs[d.job_id]
             for change in candidates(was.job, list(core.queues)):
                 try:
                     starts = asking.starts(d.job_id, change)
@@ -211,15 +212,15 @@ def test_so_is_every_one_of_a_policy_that_profiles(world: World, name: str) -> N
                 copy.withdrawn(d.job_id, now)
                 seen = job.gpus == was.job.gpus  # what it showed is not of other GPUs
                 stage = copy.profiling
-                copy.adopt(
-                    job,
-                    now,
+                known = KnownJob(
+                    job=job,
                     order=was.seq,
                     priority=was.priority,
                     profile=was.profile if seen else stage and stage.known_profile(job),
                     profiled=was.profiled and seen,
                     queued_before=seen or stage is None or stage.skips(job) is not None,
                 )
+                copy.nodes.adopt(known, now)
                 begun = {
                     x.job_id for x in copy.decide(now) if x.action in (Action.START, Action.PACK)
                 }
@@ -237,26 +238,26 @@ def the_effect(change: Callable[[Core], None]) -> dict[str, object]:
 
 def test_the_effect_of_a_node_that_comes_is_whose_start_moves_by_how_much() -> None:
     # large starts there at 100 and not at 600; late on the first node at 600 and not at 1200
-    told = the_effect(lambda core: core.add_node(1, Node("vc", 8)))
+    told = the_effect(lambda core: core.nodes.add(1, Node("vc", 8)))
     assert told["moved"] == {"large": -500.0, "late": -600.0}
     assert (told["examined"], told["waiting"], told["futures"], told["stuck"]) == (2, 2, 9, [])
     # one of 4 GPUs is large's only: late needs 8 on the fewest nodes, and has the first at 600
-    assert the_effect(lambda core: core.add_node(1, Node("vc", 4)))["moved"] == told["moved"]
+    assert the_effect(lambda core: core.nodes.add(1, Node("vc", 4)))["moved"] == told["moved"]
 
 
 def test_the_effect_of_nothing_that_matters_is_nobody_s() -> None:
-    told = the_effect(lambda core: core.add_node(1, Node("other", 8)))
+    told = the_effect(lambda core: core.nodes.add(1, Node("other", 8)))
     assert (told["moved"], told["stuck"]) == ({}, [])
 
 
 def test_jobs_that_a_change_would_keep_from_starting_are_named() -> None:
-    told = the_effect(lambda core: core.set_node(0, False))
+    told = the_effect(lambda core: core.nodes.set_open(0, False))
     assert (told["moved"], told["stuck"]) == ({}, ["large", "late"])
 
 
 def test_the_effect_of_a_node_that_shrinks() -> None:
     # 4 GPUs from 600 on: large still starts then, late has not enough any more
-    told = the_effect(lambda core: core.change_node(0, Node("vc", 4)))
+    told = the_effect(lambda core: core.nodes.change(0, Node("vc", 4)))
     assert (told["moved"], told["stuck"]) == ({}, ["late"])
 
 
@@ -268,7 +269,7 @@ def test_the_gain_is_the_difference_of_the_starts_that_are_told() -> None:
     desk.submit(a_job("next", gpus=4, user="bob", at=60.0), now=60.0)
     for gpus in (2, 6, 8):
         asking = WhatIf(Futures(desk.core, memory, 100.0), samples=16)
-        outcome = asking.ask("next", Change(gpus=gpus))
+        outcome = asking.ask("next", Change({"gpus": gpus}))
         assert outcome.now.start_p50 is not None
         assert outcome.then.start_p50 is not None
         assert outcome.gain_s == outcome.now.start_p50 - outcome.then.start_p50

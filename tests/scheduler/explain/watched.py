@@ -28,12 +28,12 @@ def replay(
 ) -> dict[str, float | None]:
     """Simulate a world; `look` is called after every pass. Start times by job."""
     stage = None
-    if policy.profiles and any(world.lent.values()):
-        stage = WaitingStage() if policy.profiles_waiting else a_stage()
+    if policy.capabilities.profiles and any(world.lent.values()):
+        stage = WaitingStage() if policy.capabilities.profiles_waiting else a_stage()
     core = Core(
-        a_cluster(world, profiles=policy.profiles and stage is not None),
+        a_cluster(world, profiles=policy.capabilities.profiles and stage is not None),
         policy,
-        memory := Memory(estimator or UserMeans(), asks=not policy.estimates),
+        memory := Memory(estimator or UserMeans(), asks=not policy.capabilities.estimates),
         profiling=stage,
     )
     taken: list[Decision] = []
@@ -81,7 +81,7 @@ def first_days(data: Path, days: float, policy: str, look: Look) -> None:
     """The first days of Venus on track `honest`, durations known, `look` after every pass."""
     scenario = open_scenario(data / "venus", track="honest", seed=3, durations="gpus")
     made = scenario.policy(policy)
-    memory = Memory(scenario.estimators(made), asks=not made.estimates)
+    memory = Memory(scenario.estimators(made), asks=not made.capabilities.estimates)
     core = scenario.core(made, memory)
     work, taken = scenario.workload, list[Decision]()
     first = work.jobs[0].submit_time

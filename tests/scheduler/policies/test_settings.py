@@ -115,7 +115,7 @@ def test_what_is_accepted_can_be_decided_with(
     except InvalidSettings:
         reject()  # speeds for other types of GPU than the world has
     core = Core(
-        a_cluster(world, profiles=made.profiles),
+        a_cluster(world, profiles=made.capabilities.profiles),
         made,
         contract.estimator(world, made),
         profiling=contract.stage(world, made),

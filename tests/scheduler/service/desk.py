@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -105,10 +104,8 @@ class Desk:
     # --- what people do -----------------------------------------------------------------------
 
     def submit(self, job_id: str, *, gpus: int = 1, **more: Any) -> None:
-        asked = Submission(
-            job_id, ("train",), more.pop("owner", "ann"), "vc", gpus, self.world.now()
-        )
-        asked = replace(asked, **more)
+        wanted = {"command": ("train",), "owner": "ann", "vc": "vc", "gpus": gpus, **more}
+        asked = Submission(job_id=job_id, submitted_at=self.world.now(), **wanted)
         event = Event(Kind.SUBMITTED, self.world.now(), job_id, asked.owner, body=asked.body())
 
         def row(connection: Connection, appended: list[Event]) -> None:
@@ -132,7 +129,7 @@ class Desk:
         for _ in range(most):
             self.turn(100.0)
             state = self.decider.state
-            if not state.pending and all(r.phase.over for r in state.ledger.records.values()):
+            if not state.waiting and all(r.phase.over for r in state.ledger.records.values()):
                 return
         raise AssertionError("jobs are left over")
 

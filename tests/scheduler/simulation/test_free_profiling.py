@@ -61,7 +61,7 @@ def test_afterwards_jobs_are_known_at_submission_and_only_loans_happen() -> None
     enqueue, start = desk.submit(sample)
     assert (enqueue.action, enqueue.reason) == (Action.ENQUEUE, Reason.SUBMITTED)
     assert start.action is Action.START
-    known = desk.core.known("x").profile
+    known = desk.core.jobs["x"].profile
     assert known is not None
     assert known.gpu_mem_mib == 77.0
 

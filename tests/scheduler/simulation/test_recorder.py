@@ -150,12 +150,11 @@ def test_a_full_row() -> None:
             free=0,
             limit=16,
             position=2,
-            expected_start=(1_600_000_060.0, 1_600_000_600.0),
             batch=(128, 1),
             evidence=(("gain", 0.25), ("type", "T4")),
         )
     )
-    for name in ("time", "expected_start_early", "expected_start_late"):
+    for name in ("time",):
         written[name] = written[name].timestamp()  # type: ignore[attr-defined]
     assert written == {
         "seq": 3,
@@ -183,8 +182,6 @@ def test_a_full_row() -> None:
         "limit": 16,
         "held_by": None,
         "position": 2,
-        "expected_start_early": 1_600_000_060.0,
-        "expected_start_late": 1_600_000_600.0,
         "batch_per_gpu": 128,
         "accumulation": 1,
         "evidence": [("gain", "0.25"), ("type", "T4")],

@@ -9,8 +9,9 @@ that it was renewed on, since the same boot, its age is known at once.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, Row, insert, select, update
 
 from features.clock import Clock
 from scheduler.service.log.store.tables import leases
@@ -30,6 +31,8 @@ class Lease:
         beats: goes up with every renewal.
         beat_at: when the last was, seconds on the monotonic clock of `boot`.
         boot: names the start of the machine that counts from; "" = unknown.
+        ready: does what the lease is for; otherwise it prepares to.
+        doing: what it prepares, or what takes it long; "" = nothing of note.
     """
 
     name: str
@@ -39,6 +42,8 @@ class Lease:
     beats: int = 0
     beat_at: float = 0.0
     boot: str = ""
+    ready: bool = True
+    doing: str = ""
 
 
 class Watch:
@@ -48,7 +53,13 @@ class Watch:
         self._seen: dict[str, tuple[tuple[int, int], float, bool]] = {}
 
     def take(
-        self, connection: Connection, clock: Clock, name: str, holder: str, for_s: float
+        self,
+        connection: Connection,
+        clock: Clock,
+        name: str,
+        holder: str,
+        for_s: float,
+        ready: bool = True,
     ) -> Lease | None:
         """Take a lease that is free, run out or already held; None while another holds it.
 
@@ -61,9 +72,10 @@ class Watch:
         if found is None:
             values = {"name": name, "holder": holder, "term": 1, "expires_at": 0.0}
             connection.execute(insert(leases).values(values))
-            return renew(connection, clock, Lease(name, holder, 1, for_s))
+            return renew(connection, clock, Lease(name, holder, 1, for_s, ready=ready))
         term = found.term if found.holder == holder else found.term + 1
-        return renew(connection, clock, replace(found, holder=holder, term=term, for_s=for_s))
+        taken = replace(found, holder=holder, term=term, for_s=for_s, ready=ready, doing="")
+        return renew(connection, clock, taken)
 
     def may_take(self, lease: Lease | None, clock: Clock, holder: str) -> bool:
         """Whether a lease, as it is now, is there for `holder` to take."""
@@ -83,7 +95,7 @@ class Watch:
         """Seconds since the holder was heard of, and whether that is known: before the count was
         seen to move they are since it was looked at first."""
         now, mark = clock.monotonic(), (lease.term, lease.beats)
-        if lease.boot and lease.boot == clock.boot and lease.beat_at <= now:
+        if _of_this_boot(lease, clock):
             return now - lease.beat_at, True
         seen = self._seen.get(lease.name)
         if seen is None or seen[0] != mark:
@@ -126,9 +138,17 @@ def let_go(connection: Connection, clock: Clock, lease: Lease) -> None:
 def latest_time(connection: Connection, clock: Clock) -> float:
     """The latest time of day that a holder wrote, seconds since the epoch, and how long ago that
     was where this start of the host counts it; 0 = none did."""
-    here, latest = clock.monotonic(), 0.0
+    latest = 0.0
     for row in connection.execute(select(leases)):
-        known = row.boot and row.boot == clock.boot and row.beat_at <= here
-        ago_s = here - row.beat_at if known else 0.0
+        ago_s = clock.monotonic() - row.beat_at if _of_this_boot(row, clock) else 0.0
         latest = max(latest, row.expires_at - row.for_s + ago_s)
     return latest
+
+
+def written_since_boot(connection: Connection, clock: Clock) -> bool:
+    """Whether a holder wrote on this host since it booted."""
+    return any(_of_this_boot(row, clock) for row in connection.execute(select(leases)))
+
+
+def _of_this_boot(lease: Lease | Row[Any], clock: Clock) -> bool:
+    return bool(lease.boot) and lease.boot == clock.boot and lease.beat_at <= clock.monotonic()

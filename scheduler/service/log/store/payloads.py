@@ -54,11 +54,11 @@ def payload_of(connection: Connection, job_id: str) -> Payload:
     return Payload(tuple(json.loads(row.command)), json.loads(row.environment))
 
 
-def command_of(connection: Connection, job_id: str) -> list[str] | None:
+def command_of(connection: Connection, job_id: str) -> tuple[str, ...] | None:
     """The command of a job that is not over; None: it is, or its command is in the log."""
     query = select(payloads.c.command).where(payloads.c.job_id == job_id)
     found = connection.execute(query).scalar()
-    return None if found is None else list(json.loads(found))
+    return None if found is None else tuple(json.loads(found))
 
 
 def drop(connection: Connection, job_ids: Iterable[str]) -> None:

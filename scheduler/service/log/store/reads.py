@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Engine, RowMapping, Select, Table, and_, func, select, tuple_
+from sqlalchemy import ColumnElement, Engine, RowMapping, and_, func, select, tuple_
 
 from features.schema import State
 from scheduler.backends.events import Kind
-from scheduler.core.decisions import ANOTHER, Action, Decision, Reason
+from scheduler.core.decisions import ANOTHER, Action, Reason
+from scheduler.explain.explanation import Standing, StartForecastRow
 from scheduler.explain.words import overtaking
 from scheduler.service.log.nodes import change_words
 from scheduler.service.log.record import Phase
-from scheduler.service.log.store import archive
+from scheduler.service.log.store.leases import lease_of
 from scheduler.service.log.store.paging import BadCursor, cursor, opened
 from scheduler.service.log.store.payloads import command_of
 from scheduler.service.log.store.rows import (
@@ -37,17 +38,15 @@ from scheduler.service.log.store.rows import (
     QueueEntry,
     Refusal,
     Share,
-    Standing,
-    StartForecastRow,
     VcLoad,
 )
 from scheduler.service.log.store.tables import decisions, events, forecasts, jobs, nodes, on_gpus
 from scheduler.service.log.store.visibility import (
     Viewer,
-    redacted_decision,
     shown_actor,
     shown_event,
 )
+from scheduler.service.log.store.visible_rows import MAX_PAGE, VisibleRows, job_row
 
 __all__ = [
     "JOB_ID",
@@ -66,14 +65,11 @@ __all__ = [
     "Reads",
     "Refusal",
     "Share",
-    "Standing",
-    "StartForecastRow",
     "UnknownJob",
     "VcLoad",
     "VisibleQueries",
 ]
 
-MAX_PAGE = 500
 JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 ARRAY = re.compile(r"([0-9]{1,20})(?:_\[[^/]*\])?")  # of Slurm's, as sbatch or squeue names it
 QUEUED = Phase.QUEUED.value
@@ -102,12 +98,8 @@ class Reads:
             return bool(connection.execute(query).scalar_one())
 
 
-class VisibleQueries:
+class VisibleQueries(VisibleRows):
     """What one viewer sees."""
-
-    def __init__(self, engine: Engine, viewer: Viewer):
-        self._engine = engine
-        self.viewer = viewer
 
     # --- jobs -------------------------------------------------------------------------------
 
@@ -122,6 +114,12 @@ class VisibleQueries:
         with self._engine.connect() as connection:
             command = command_of(connection, job_id)
         return job if command is None else replace(job, command=command)
+
+    def keeps_decider(self) -> str:
+        """What takes the decider long now; "" = nothing."""
+        with self._engine.connect() as connection:
+            lease = lease_of(connection, "decider")
+        return lease.doing if lease is not None else ""
 
     def task_of(self, job_id: str) -> str:
         """Of an array of Slurm's, named as a whole, the viewer's first task that waits, or else
@@ -145,7 +143,7 @@ class VisibleQueries:
 
     def fresh(self, row: Mapping[str, Any]) -> JobRow:
         """A job the viewer has just submitted, from its row."""
-        return _job_row(row, ())
+        return job_row(row, ())
 
     def jobs(
         self,
@@ -439,12 +437,6 @@ class VisibleQueries:
         """Path and digest of the bundle in use; empty when there is none. Not to be shown."""
         return self._last(Kind.BUNDLE) or {}
 
-    def _last(self, kind: Kind) -> dict[str, Any] | None:
-        """Body of the last event of a kind."""
-        query = select(events.c.body).where(events.c.kind == kind.value)
-        rows = self._all(query.order_by(events.c.seq.desc()).limit(1))
-        return json.loads(rows[0]["body"]) if rows else None
-
     def refusals(self, *, limit: int = 50, after: str | None = None) -> Page[Refusal]:
         """Requests that were turned down, latest first. Empty for all but operators."""
         if not self.viewer.sees_all:
@@ -460,85 +452,6 @@ class VisibleQueries:
     def last_seq(self) -> int:
         """Seq of the last event: it changes whenever anything does."""
         return self._count(select(func.coalesce(func.max(events.c.seq), 0)))
-
-    # --- rows -------------------------------------------------------------------------------
-
-    def _mine(self) -> ColumnElement[bool]:
-        """The jobs the viewer may see."""
-        if self.viewer.sees_all:
-            return jobs.c.job_id.is_not(None)
-        if self.viewer.only:
-            return and_(jobs.c.owner == self.viewer.name, jobs.c.job_id == self.viewer.only)
-        return jobs.c.owner == self.viewer.name
-
-    def _sees(self, row: RowMapping) -> bool:
-        """Whether the viewer may see the job of a row (`owner`, `job_id`)."""
-        return self.viewer.sees(row["owner"], row["job_id"])
-
-    def _visible(self, ids: Collection[str | None]) -> set[str]:
-        """Those of `ids` that are jobs the viewer may see."""
-        wanted = [job_id for job_id in set(ids) if job_id]
-        if not wanted:
-            return set()
-        query = select(jobs.c.job_id).where(jobs.c.job_id.in_(wanted), self._mine())
-        return {row["job_id"] for row in self._all(query)}
-
-    def _job_rows(self, rows: Sequence[RowMapping]) -> list[JobRow]:
-        visible = self._visible([row["partner"] for row in rows])
-        starts = self._starts([row["job_id"] for row in rows if Phase(row["phase"]).waits])
-        found = []
-        for row in rows:
-            by = shown_actor(self.viewer, row["held_by"])
-            seen = {"held_by": by, **starts.get(row["job_id"], {})}
-            found.append(replace(_job_row(row, visible), **seen))
-        return found
-
-    def _starts(self, ids: list[str]) -> dict[str, dict[str, Any]]:
-        """When each of some waiting jobs should start, as last foreseen."""
-        query = select(forecasts.c.job_id, *(forecasts.c[name] for name in _FORESEEN)).where(
-            forecasts.c.basis == "latest", forecasts.c.job_id.in_(ids)
-        )
-        rows = self._all(query) if ids else []
-        return {row["job_id"]: {name: row[name] for name in _FORESEEN} for row in rows}
-
-    def _decision_lines(self, rows: Sequence[RowMapping]) -> list[Line]:
-        bodies = [json.loads(text) for text in self._bodies(decisions, rows)]
-        others = [body.get(who) for body in bodies for who in ("blocker", "partner")]
-        others += [job for body in bodies for job in body.get("held_by", ())]
-        visible = self._visible(others)
-        return [
-            Line(
-                row["at"],
-                row["seq"],
-                "decision",
-                Decision.from_body(body).sentence(visible),
-                Reason(body["reason"]).next_step(),
-                body={**redacted_decision(body, visible), "event": row["event"]},
-            )
-            for row, body in zip(rows, bodies, strict=True)
-        ]
-
-    def _bodies(self, table: Table, rows: Sequence[RowMapping]) -> list[str]:
-        """What rows of `events` or `decisions` say."""
-        with self._engine.connect() as connection:
-            return archive.bodies(connection, table, rows)
-
-    def _all(self, query: Select[Any]) -> Sequence[RowMapping]:
-        with self._engine.connect() as connection:
-            return connection.execute(query).mappings().all()
-
-    def _one(self, query: Select[Any]) -> RowMapping:
-        return self._all(query)[0]
-
-    def _count(self, query: Select[Any]) -> int:
-        with self._engine.connect() as connection:
-            return int(connection.execute(query).scalar_one())
-
-    def _some(self, query: Select[Any], limit: int) -> tuple[Sequence[RowMapping], bool]:
-        """Up to `limit` rows, and whether there are more."""
-        limit = max(1, min(limit, MAX_PAGE))
-        rows = self._all(query.limit(limit + 1))
-        return rows[:limit], len(rows) > limit
 
 
 # The order of a queue (`scheduler.core.core.QueuedJob`): priority, then the policy's key, then
@@ -564,29 +477,6 @@ def _after(place: Place) -> ColumnElement[bool]:
 def _share(kept: ColumnElement[bool], among: ColumnElement[bool]) -> ColumnElement[Any]:
     """Share of the rows `among` for which a promise was kept; NULL when there are none."""
     return func.count().filter(and_(among, kept)) * 1.0 / func.nullif(func.count().filter(among), 0)
-
-
-def _job_row(row: Mapping[Any, Any], visible: Collection[str]) -> JobRow:
-    spec = json.loads(row["spec"])
-    partner = row["partner"]
-    return JobRow(
-        **{name: row[name] for name in _FROM_ROW},
-        **{name: spec[name] for name in _FROM_SPEC},
-        placement=dict(json.loads(row["nodes"])),
-        partner=partner if partner is None or partner in visible else ANOTHER,
-    )
-
-
-_FROM_SPEC = (
-    "command", "workdir", "user", "cpus", "memory_mib", "gpu_type",
-    "time_limit_s", "share", "profile",
-)  # fmt: skip
-_FORESEEN = ("start_p10", "start_p50", "start_p90", "why_not")
-_FROM_ROW = tuple(
-    name
-    for name in JobRow.__slots__
-    if name not in (*_FROM_SPEC, "placement", "partner", *_FORESEEN)
-)
 
 
 def _but(row: RowMapping, *names: str) -> dict[str, Any]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from scheduler.core.request import JobRequest
+from scheduler.explain.slurm import SlurmReason
 from scheduler.explain.words import drained_words
 
 T = TypeVar("T")
@@ -18,25 +20,9 @@ class Page(Generic[T]):
     next: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class StartForecastRow:
-    """When a job is expected to start and end. Seconds since the epoch.
-
-    All figures None: estimate unavailable, and `why_not` says why.
-    """
-
-    made_at: float
-    start_p50: float | None
-    start_p90: float | None
-    end_p50: float | None
-    end_p90: float | None
-    why_not: str = ""
-    start_p10: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class JobRow:
-    """A job the viewer may see in full.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRow(JobRequest):
+    """A job the viewer may see in full, and what it asks for.
 
     Attributes:
         phase: where it stands. reason: code of its latest decision.
@@ -47,25 +33,14 @@ class JobRow:
             whom and since when it is.
         start_p10, start_p50, start_p90: of a job that waits, as last foreseen; None: unknown,
             for `why_not`.
+        slurm: of a job of a followed Slurm: why that has it waiting, or had until it started it.
     """
 
     job_id: str
     owner: str
-    vc: str
-    name: str
     phase: str
     reason: str
-    gpus: int
-    command: list[str]
-    workdir: str
     user: str
-    cpus: float | None
-    memory_mib: float | None
-    gpu_type: str | None
-    time_limit_s: float | None
-    share: bool
-    profile: bool
-    priority: int
     attempt: int
     placement: dict[int, list[int]]
     partner: str | None
@@ -85,6 +60,7 @@ class JobRow:
     start_p90: float | None = None
     why_not: str = ""
     start_p10: float | None = None
+    slurm: SlurmReason | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +74,6 @@ class QueueEntry:
     position: int
     label: str
     job: JobRow | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """Where a waiting job stands: its place from 1, and how many wait in its virtual cluster."""
-
-    position: int
-    waiting: int
 
 
 @dataclass(frozen=True, slots=True)

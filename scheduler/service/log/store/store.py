@@ -225,13 +225,13 @@ class Store:
 
     # --- leases -----------------------------------------------------------------------------
 
-    def take(self, name: str, holder: str, for_s: float) -> Lease | None:
+    def take(self, name: str, holder: str, for_s: float, *, ready: bool = True) -> Lease | None:
         """Take a lease that is free, run out or already held. None while another holds it.
 
         Taking one's own again keeps the term only if nobody held it in between.
         """
         with self.writing() as connection:
-            return self._watch.take(connection, self.clock, name, holder, for_s)
+            return self._watch.take(connection, self.clock, name, holder, for_s, ready)
 
     def may_take(self, name: str, holder: str) -> bool:
         """Whether `take` would be given the lease now; changes nothing."""
@@ -252,6 +252,10 @@ class Store:
         """Renew a lease once a third of it is over. LeaseLost when somebody else took it."""
         if self.clock.monotonic() - lease.beat_at < lease.for_s / 3:
             return lease
+        return self.renew(lease)
+
+    def renew(self, lease: Lease) -> Lease:
+        """Renew a lease now, and write what it says of its holder."""
         with self.writing() as connection:
             leases.fence(connection, lease)
             return leases.renew(connection, self.clock, lease)

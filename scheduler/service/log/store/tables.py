@@ -17,6 +17,7 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     false,
+    true,
 )
 
 metadata = MetaData()
@@ -99,6 +100,7 @@ jobs = Table(
     Column("state", String(16)),  # features.schema.State, once it has ended
     Column("exit_code", Integer),
     Column("detail", Text, nullable=False, server_default=""),
+    Column("slurm", Text),  # of a followed one: JSON of an `explain.slurm.SlurmReason`
     Column("cancel_asked", Boolean, nullable=False, server_default="0"),
     Column("hold", String(16), nullable=False, server_default=""),  # who may release it,
     Column("held_by", String(128), nullable=False, server_default=""),  # who held it,
@@ -217,4 +219,6 @@ leases = Table(
     Column("beats", BigInteger, nullable=False, server_default="0"),
     Column("beat_at", Float(53), nullable=False, server_default="0"),
     Column("boot", String(64), nullable=False, server_default=""),
+    Column("ready", Boolean, nullable=False, server_default=true()),
+    Column("doing", String(200), nullable=False, server_default=""),
 )

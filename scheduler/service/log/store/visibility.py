@@ -12,8 +12,8 @@ from enum import StrEnum
 from typing import Any
 
 from scheduler.backends.events import Kind
-from scheduler.backends.submission import CHANGEABLE
 from scheduler.core.decisions import AHEAD, ANOTHER
+from scheduler.core.request import CHANGEABLE
 
 SOMEBODY = "an operator"
 
@@ -96,7 +96,7 @@ _SHOWN_OF_EVENT: Mapping[str, tuple[str, ...]] = {
     Kind.PRIORITY_SET: ("priority",),
     Kind.HELD: ("operator",),
     Kind.RELEASED: ("operator",),
-    Kind.CHANGED: CHANGEABLE,
+    Kind.CHANGED: tuple(CHANGEABLE),
     Kind.STARTED: ("attempt",),
     Kind.OBSERVED: ("attempt", "profile"),
     Kind.PAIR_OBSERVED: ("attempt", "speed"),

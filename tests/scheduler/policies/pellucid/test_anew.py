@@ -133,7 +133,7 @@ def test_who_remembers_predictions_hears_of_the_new_one() -> None:
     desk.wake(2 * HOUR)
     past = memory.of("slow3")
     assert past is not None
-    assert past.predicted_s == desk.core.known("slow3").estimate_s == pytest.approx(45_300.0)
+    assert past.predicted_s == desk.core.jobs["slow3"].estimate_s == pytest.approx(45_300.0)
 
 
 def test_terms_of_fairness_are_told_with_the_new_prediction() -> None:
@@ -195,7 +195,7 @@ def test_histories_answer_as_of_now_with_terms_that_add_up() -> None:
 def test_a_profile_stays_a_profile() -> None:
     desk = a_desk()
     burst(desk)
-    queued = desk.core.known("slow3")
+    queued = desk.core.jobs["slow3"]
     queued.profile = profile = Profile(50.0, 30.0, 1000.0)
     desk.wake(2 * HOUR)
     assert queued.estimate_s != 600.0
@@ -214,7 +214,7 @@ def test_what_became_of_a_job_is_counted_with_its_last_prediction(
     monkeypatch.setattr(policy.distribution, "learn", lambda *pair: learned.append(pair))
     desk.end("first", now=2 * HOUR)
     assert list(desk.cluster.runs) == ["fast0"]
-    predicted_s = desk.core.known("fast0").estimate_s
+    predicted_s = desk.core.jobs["fast0"].estimate_s
     assert predicted_s != 600.0
     desk.end("fast0", now=2 * HOUR + 7)
     assert learned[-1] == (predicted_s, 7.0)

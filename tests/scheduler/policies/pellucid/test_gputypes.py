@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import log
 from pathlib import Path
 
@@ -10,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.worlds import openb
 from features.job import Job, Profile
 from models.bundle import Bundle
 from models.bundle.gputypes import GpuTypeSpeed
-from pipeline.worlds import openb
 from scheduler.core.cluster import Cluster, ClusterSpec, NodeGroup, Run
 from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Decision, Reason
@@ -78,7 +79,7 @@ def play(
         spec,
         Predictors(pair_predictor, type_speeds=nature if told else None),
     )
-    policy.watch_s = 50.0
+    policy.capabilities = replace(policy.capabilities, watch_s=50.0)
     seconds = {job.job_id: duration_s for job in jobs}
     core = Core(Cluster(spec), policy, TableEstimator("given", seconds))
     work = {job.job_id: Work(duration_s, profile=profile) for job in jobs}

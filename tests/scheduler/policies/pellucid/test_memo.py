@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -84,7 +85,7 @@ class Both:
 
     def tell(self, event: str, *args: Any) -> Any:
         """Something happens to both. What the first answers."""
-        one, other = (getattr(core, event)(*args) for core in self.cores)
+        one, other = (attrgetter(event)(core)(*args) for core in self.cores)
         assert one == other, event
         return one
 
@@ -117,15 +118,15 @@ class Both:
             self.tell("observed", alone[which % len(alone)], self.profile(which), self.now)
 
     def withdraw(self, which: int) -> None:
-        if jobs := self.cores[0].jobs():
+        if jobs := list(self.cores[0].jobs):
             self.tell("withdrawn", jobs[which % len(jobs)], self.now)
 
     def prefer(self, which: int, priority: int) -> None:
-        if jobs := self.cores[0].jobs():
-            self.tell("set_priority", jobs[which % len(jobs)], priority)
+        if jobs := list(self.cores[0].jobs):
+            self.tell("waiting.set_priority", jobs[which % len(jobs)], priority)
 
     def drain(self, node: int) -> None:
-        self.tell("set_node", node, node in self.shut)
+        self.tell("nodes.set_open", node, node in self.shut)
         self.shut ^= {node}
 
     def wait(self, seconds: float) -> None:
@@ -180,7 +181,7 @@ def test_a_reservation_that_ends_frees_those_who_wait_for_its_gpus() -> None:
     desk.submit(a_job("wide", gpus=8, at=1.0), now=1.0)
     desk.wake(2 * HOUR)
     desk.submit(a_job("small", gpus=4, at=2 * HOUR), now=2 * HOUR)
-    assert desk.core.known("small").reason is Reason.RESERVED_FOR_STARVING_JOB
+    assert desk.core.jobs["small"].reason is Reason.RESERVED_FOR_STARVING_JOB
     desk.core.withdrawn("wide", 2 * HOUR + 1)
     begun = [d.job_id for d in desk.core.decide(2 * HOUR + 1) if d.action is Action.START]
     assert begun == ["small"]
@@ -198,12 +199,12 @@ def test_a_partner_whose_profile_is_replaced_is_judged_anew() -> None:
         TableEstimator("given", {"runs": 50_000.0, "waits": 50_000.0}),
     )
     core.submitted(a_job("runs").job, 0.0)
-    core.known("runs").profile = LARGE
+    core.jobs["runs"].profile = LARGE
     core.decide(0.0)
     core.submitted(a_job("waits", at=10.0).job, 10.0)
-    core.known("waits").profile = SMALL
+    core.jobs["waits"].profile = SMALL
     core.decide(10.0)
-    assert core.known("waits").reason is Reason.MEMORY_GUARD
+    assert core.jobs["waits"].reason is Reason.MEMORY_GUARD
     core.observed("runs", SMALL, 20.0)
     assert [d.action for d in core.decide(20.0)] == [Action.PACK]
 
@@ -216,7 +217,7 @@ def test_a_line_of_profiled_jobs_that_nobody_can_share_with_is_passed_over(
     core.decide(0.0)
     for name in ("one", "two", "three"):
         core.submitted(a_job(name, gpus=4, at=1.0).job, 1.0)
-        core.known(name).profile = SMALL
+        core.jobs[name].profile = SMALL
     core.decide(1.0)
     evaluated: list[str] = []
     wait = Pass.wait
@@ -269,11 +270,11 @@ def test_a_job_that_may_be_backfilled_since_the_last_pass_is_looked_at() -> None
             decide(at)
         core.ended("S", State.COMPLETED, 1510.0, 1510.0)
         decide(1510.0)
-        core.set_priority("A", 1)
+        core.waiting.set_priority("A", 1)
         decide(1520.0)
         core.submitted(a_job("quick", gpus=4, at=1530.0, vc="a").job, 1530.0)
         decide(1530.0)
-        core.set_priority("A", 0)
+        core.waiting.set_priority("A", 0)
         decide(1540.0)
         return [(action, job_id) for now, action, job_id in taken if now == 1540.0]
 

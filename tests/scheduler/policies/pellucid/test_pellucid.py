@@ -129,9 +129,9 @@ def test_reserved_gpus_are_backfilled_until_their_holder_has_waited_twice_its_bo
     assert [(d.action, d.reason) for d in taken[1:]] == [(Action.START, Reason.BACKFILLED)]
     desk.end("short", now=13 * HOUR)
     desk.submit(a_job("lasting", gpus=4, at=13 * HOUR), now=13 * HOUR)
-    assert desk.core.known("lasting").reason is Reason.RESERVED_FOR_STARVING_JOB
+    assert desk.core.jobs["lasting"].reason is Reason.RESERVED_FOR_STARVING_JOB
     desk.submit(a_job("late", gpus=4, at=21 * HOUR), now=21 * HOUR)
-    assert desk.core.known("late").reason is Reason.RESERVED_FOR_STARVING_JOB
+    assert desk.core.jobs["late"].reason is Reason.RESERVED_FOR_STARVING_JOB
 
 
 def test_removing_the_reservation_starts_the_job_it_blocks() -> None:

@@ -7,6 +7,7 @@ step the cluster is sound, and what the decisions claim is tried on copies of th
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
@@ -24,6 +25,7 @@ from features.schema import State
 from scheduler.core.cluster import Cluster, ClusterSpec, NodeGroup
 from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Decision, Reason
+from scheduler.core.nodes import KnownJob
 from scheduler.core.profiling import WaitingStage
 from scheduler.explain.way import BEGINS as GETS_GPUS
 from scheduler.explain.way import in_the_way, starts_without
@@ -135,7 +137,7 @@ class Walk(RuleBasedStateMachine):
     def tell(self, event: str, *args: Any) -> Any:
         """Something happens to the core; it is written down."""
         self.told.append((event, args))
-        return getattr(self.core, event)(*args)
+        return attrgetter(event)(self.core)(*args)
 
     # --- what may happen ----------------------------------------------------------------------
 
@@ -176,10 +178,10 @@ class Walk(RuleBasedStateMachine):
             self.tell("ended", job_id, State.COMPLETED, lasted, self.now)
             self.gone.add(job_id)
 
-    @precondition(lambda self: self.core.jobs())
+    @precondition(lambda self: self.core.jobs)
     @rule(data=st.data())
     def cancel(self, data: st.DataObject) -> None:
-        job_id = data.draw(st.sampled_from(self.core.jobs()))
+        job_id = data.draw(st.sampled_from(list(self.core.jobs)))
         self.tell("withdrawn", job_id, self.now)
         self.gone.add(job_id)
 
@@ -191,13 +193,15 @@ class Walk(RuleBasedStateMachine):
         job_id = run.job.job_id
         if run.partner is not None:
             self.tell("pair_speed_observed", job_id, 0.7, self.now)
-        elif not run.profiling and self.core.known(job_id).profile is None:
+        elif not run.profiling and self.core.jobs[job_id].profile is None:
             self.tell("observed", job_id, self.profiles[job_id], self.now)
 
-    @precondition(lambda self: self.core.jobs())
+    @precondition(lambda self: self.core.jobs)
     @rule(data=st.data(), priority=st.integers(-1, 1))
     def prefer(self, data: st.DataObject, priority: int) -> None:
-        self.tell("set_priority", data.draw(st.sampled_from(self.core.jobs())), priority)
+        self.tell(
+            "waiting.set_priority", data.draw(st.sampled_from(list(self.core.jobs))), priority
+        )
 
     @rule(node=st.integers(0, len(NODES)))
     def drain(self, node: int) -> None:
@@ -205,7 +209,7 @@ class Walk(RuleBasedStateMachine):
         opened = self.shut.pop() if self.shut else None
         if opened is None:
             self.shut.add(node)
-        self.tell("set_node", node if opened is None else opened, opened is not None)
+        self.tell("nodes.set_open", node if opened is None else opened, opened is not None)
 
     @rule(seconds=st.sampled_from([0.0, 1.0, 6.0, 250.0, 5000.0]))
     def pass_time(self, seconds: float) -> None:
@@ -247,7 +251,7 @@ class Walk(RuleBasedStateMachine):
             assert d.action is not Action.PREEMPT
             for vc in {self.home[node] for node in d.nodes} - {d.vc}:
                 if d.action in BEGINS:
-                    assert policy.borrows
+                    assert policy.capabilities.borrows
                     assert d.reason is Reason.BORROWED
                     assert not self.line[vc], "its owner was waiting"
 
@@ -264,7 +268,7 @@ class Walk(RuleBasedStateMachine):
         for holder in way.holders:
             run = copy.cluster.runs.get(holder.job_id)
             if holder.node is not None:
-                copy.set_node(holder.node, True)
+                copy.nodes.set_open(holder.node, True)
             elif run is None:
                 copy.withdrawn(holder.job_id, self.now)
             else:
@@ -275,7 +279,7 @@ class Walk(RuleBasedStateMachine):
 
     def check_counterfactuals(self, job_id: str) -> None:
         """What is said of a change is what a core decides that knew the job so from the start."""
-        futures, was = self.futures(), self.core.known(job_id)
+        futures, was = self.futures(), self.core.jobs[job_id]
         asking = WhatIf(futures, samples=0)
         types = TYPES if self.chosen.typed else ()
         for change in candidates(was.job, list(self.core.queues), types):
@@ -285,15 +289,15 @@ class Walk(RuleBasedStateMachine):
                 continue
             copy = futures.copy()
             copy.withdrawn(job_id, self.now)
-            copy.adopt(
-                change.job(was.job),
-                self.now,
+            known = KnownJob(
+                job=change.job(was.job),
                 order=was.seq,
                 priority=was.priority,
                 profile=was.profile,
                 profiled=was.profiled,
                 queued_before=True,
             )
+            copy.nodes.adopt(known, self.now)
             assert starts == begins(copy, job_id, self.now), change
 
     @invariant()
@@ -312,7 +316,7 @@ class Walk(RuleBasedStateMachine):
         if not hasattr(self, "core"):
             return
         for node in sorted(self.shut):
-            self.tell("set_node", node, True)
+            self.tell("nodes.set_open", node, True)
         self.shut.clear()
         self.decide()
         for _ in range(20 * len(self.jobs) + 20):
@@ -330,7 +334,7 @@ class Walk(RuleBasedStateMachine):
         fresh = a_core(self.chosen)
         again: list[Decision] = []
         for event, args in self.told:
-            found = getattr(fresh, event)(*args)
+            found = attrgetter(event)(fresh)(*args)
             again += found if event == "decide" else []
         assert again == self.decided
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from scheduler.core.cluster import Cluster, ClusterSpec, Run
 from scheduler.core.decisions import Action
+from scheduler.core.nodes import KnownJob
 from scheduler.core.pairs import TablePairPredictor
 from scheduler.core.policy import Policy
 from scheduler.policies.pellucid.policy import Pellucid
@@ -174,7 +175,8 @@ def test_usage_survives_a_change_of_core() -> None:
     desk = Desk(policy, Cluster(ClusterSpec({VC: 1})))
     run = a_job("old", gpus=8, user="ann")
     desk.core.estimator.submitted(run.job, 0.0)
-    desk.core.adopt(run.job, HOUR, order=0, queued_before=True, placement=[(0, 255)], since=0.0)
+    known = KnownJob(job=run.job, order=0, queued_before=True, placement=[(0, 255)], since=0.0)
+    desk.core.nodes.adopt(known, HOUR)
     policy.fairness.shares.join(VC, "bob", HOUR)
     assert policy.fairness.shares.user(VC, "ann", HOUR) == pytest.approx(0.5)
 

@@ -38,10 +38,10 @@ class Resettled(Both):
             self.tell("pair_speed_observed", paired[which % len(paired)], speed, self.now)
 
     def hold(self, which: int) -> None:
-        if jobs := self.cores[0].jobs():
+        if jobs := list(self.cores[0].jobs):
             job_id = jobs[which % len(jobs)]
-            held = self.cores[0].held(job_id)
-            self.tell("release" if held else "hold", job_id, self.now)
+            held = self.cores[0].waiting.is_held(job_id)
+            self.tell("waiting.release" if held else "waiting.hold", job_id, self.now)
 
 
 _which = st.integers(0, 30)
@@ -111,7 +111,7 @@ def test_what_a_user_has_had_still_counts_by_the_new_weights() -> None:
 def test_terms_of_fairness_go_with_it_and_come_with_it() -> None:
     desk = Desk(pellucid(fairness={"weight": 1.0}), cluster_of(gpus=4))
     desk.submit(a_job("a", gpus=4, user="ann"), a_job("b", gpus=4, user="ann"))
-    waiting = desk.core.known("b")
+    waiting = desk.core.jobs["b"]
     assert "fairness_s" in dict(waiting.evidence)
     desk.core.use_policy(pellucid(), HOUR)
     assert "fairness_s" not in dict(waiting.evidence)
@@ -154,18 +154,18 @@ def test_a_reservation_is_kept_while_its_holder_is_past_the_bound() -> None:
     desk.core.decide(1002.0)
     assert desk.core.policy.reservation("vc") is None
     assert not desk.cluster.is_held(desk.run("runs"))
-    assert desk.core.known("waits").key < 1e9
+    assert desk.core.jobs["waits"].key < 1e9
 
 
 def test_a_wait_counts_by_the_fair_clock_when_virtual_clusters_begin_to_borrow() -> None:
     desk = Desk(pellucid(max_wait_s=1000.0), cluster_of(nodes={"a": 1, "b": 3}, gpus=4))
     jobs = [a_job(f"j{i}", gpus=4, vc="a") for i in range(4)]
     desk.submit(*jobs)  # of which one runs: four times what there is
-    waiting = desk.core.known("j1")
+    waiting = desk.core.jobs["j1"]
     assert of(desk.core.policy).starvation.left_s(waiting, 400.0) == 3600.0
     desk.core.use_policy(pellucid(max_wait_s=1000.0, borrowing={}), 400.0)
     desk.core.decide(400.0)
-    later = desk.core.policy.promise(desk.core.known("j1"), 400.0)
+    later = desk.core.policy.promise(desk.core.jobs["j1"], 400.0)
     assert later is not None
     assert later.left_s == 900.0, "a quarter of the time counts, and nobody waits twice from now"
 

@@ -254,3 +254,31 @@ def test_a_partition_takes_whom_it_allows(of: dict[str, Any], reason: str) -> No
     site = Site({"a": SiteNode("a", 4, 1.0)}, {"p": part})
     ask = Ask("1", user="ada", account="physics", qos="high", partitions=("p",))
     assert Passes(site, NOW, Capacity.of(site), Usage(), {}).closed_to(ask, part) == reason
+
+
+def test_a_named_node_of_a_higher_weight_is_waited_for_with_those_below_it() -> None:
+    """`sbatch -w` on a site with weights ended every look at the queue with a KeyError."""
+    passes = look(
+        SITE,
+        job("on a2", req_nodes=frozenset({"a2"}), gpus=(("a100", 2),)),
+        job("and one more", req_nodes=frozenset({"a2"}), nodes=2, cpus=2, priority=1),
+    )
+    assert on(passes) == {"on a2": ("a2",), "and one more": ("a2", "c1")}
+
+
+def test_a_node_would_do_that_can_do_its_part_and_a_reservation_is_blamed_for_such() -> None:
+    """Nodes without such GPUs were named, and reservations on nodes that no help to the job."""
+    a1, a2 = frozenset({"a1"}), frozenset({"a2"})
+    held = tuple(Reservation(name, on, NOW, NOW + HOUR) for name, on in (("A", a1), ("B", a2)))
+    passes = Passes(replace(SITE, reservations=held), NOW, Capacity.of(SITE), Usage(), {})
+    part = PARTITIONS["short"]
+
+    def told(**asked: Any) -> tuple[list[str], str]:
+        ask = job("j", **asked)
+        return [n for n in NODES if passes.would_do(ask, n)], passes.shut_by(ask, part)
+
+    pairs = {"nodes": 2, "gpus_per_node": True, "cpus": 2}
+    assert told(gpus=(("2080ti", 8),), **pairs) == (["a1"], "A")
+    assert told(gpus=(("a100", 2),), max_nodes=1) == (["a2"], "B")
+    assert told(cpus=32, max_nodes=1) == (["a2", "c1"], "B")
+    assert told(features="tpu") == ([], "")

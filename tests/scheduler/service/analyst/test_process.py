@@ -16,7 +16,7 @@ from scheduler.backends.simulated import SimulatedBackend, World
 from scheduler.backends.submission import Submission
 from scheduler.core.cluster import ClusterSpec
 from scheduler.core.settings import ProfilingPartition
-from scheduler.explain.whatif.forecasts import Futures
+from scheduler.explain.whatif.forecasts import HELD, Futures
 from scheduler.explain.whatif.futures import Future
 from scheduler.explain.words import CRUDE
 from scheduler.service.analyst import process
@@ -26,6 +26,7 @@ from scheduler.service.log import fold
 from scheduler.service.log.bundles import BundleStore
 from scheduler.service.log.header import LogHeader, establish
 from scheduler.service.log.record import Phase, first_row
+from scheduler.service.log.store.reads import VisibleQueries
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import forecasts, jobs, questions
 from scheduler.service.log.store.visibility import Role, Viewer
@@ -73,7 +74,14 @@ class Service:
 
     def submit(self, job_id: str, seconds: int, gpus: int = 4, owner: str = "ann") -> None:
         command = ("sleep", str(seconds))
-        submission = Submission(job_id, command, owner, "vc", gpus, submitted_at=self.world.now())
+        submission = Submission(
+            job_id=job_id,
+            command=command,
+            owner=owner,
+            vc="vc",
+            gpus=gpus,
+            submitted_at=self.world.now(),
+        )
         event = Event(Kind.SUBMITTED, self.world.now(), job_id, owner, body=submission.body())
         self.store.append(
             [event],
@@ -155,6 +163,32 @@ def test_the_latest_forecast_follows_and_the_first_one_stays(service: Service) -
     assert service.forecast("second", "submission") == before
     latest = service.forecast("second", "latest")
     assert latest.start_p50 == latest.start_p90 == pytest.approx(600.0, abs=2.0)
+
+
+def test_nothing_is_foreseen_beside_a_reason_that_came_after(service: Service) -> None:
+    service.submit("first", 600)
+    service.submit("second", 600)
+    service.decide()
+    service.analyst.turn()
+    promised = service.forecast("second", "submission")
+    assert service.forecast("second", "latest").start_p50 is not None
+    held = Event(Kind.HELD, service.clock, "second", "ann", body={"operator": False})
+    service.store.append([held])
+    service.decide()
+    ann = VisibleQueries(service.store.engine, Viewer("ann", Role.SUBMITTER))
+    assert ann.job("second").reason == "HeldByOwner"
+    assert ann.job("second").start_p50 is ann.forecast("second") is None
+    # nor by who has not read yet that it is held
+    service.analyst.refresh()
+    assert service.forecast("second", "latest") is None
+    with service.store.writing() as connection:
+        row = {"id": "why", "asked_at": service.clock, "kind": "why"}
+        connection.execute(insert(questions).values(**row, body=canonical({"job_id": "second"})))
+    assert not service.analyst.answer(midway=True)
+    service.analyst.turn()
+    assert not service.analyst.answer()
+    assert service.forecast("second", "latest").why_not == HELD
+    assert service.forecast("second", "submission") == promised
 
 
 def test_questions_are_answered(service: Service) -> None:
@@ -292,7 +326,7 @@ def test_forecasts_are_scored_as_jobs_start(service: Service) -> None:
     service.clock += 100.0
     assert again.take_over()
     assert again.waits.learned == learned
-    mine, others = (one.foresee(one.state.core.jobs()) for one in (service.analyst, again))
+    mine, others = (one.foresee(one.state.core.jobs) for one in (service.analyst, again))
     assert mine == others
 
 
@@ -324,7 +358,7 @@ def test_it_foresees_on_after_the_log_was_rebased(service: Service) -> None:
     service.analyst.turn()
     service.store.append([Event(Kind.EPOCH, service.clock, body={"why": "a test"})])
     service.analyst.turn()
-    assert set(service.analyst.state.core.jobs()) == {"first", "second"}
+    assert set(service.analyst.state.core.jobs) == {"first", "second"}
     told = service.ask("forecast", job_id="second")
     assert told["start_p50"] is not None
     assert [p.job.job_id for p in service.analyst.memory.arrivals] == ["first", "second"]
@@ -364,7 +398,7 @@ def test_after_an_upgrade_it_waits_for_the_epoch(
     monkeypatch.setattr(service.store.clock, "sleep", nap)
     late.run(lambda: len(free) >= 2, 0.0)
     assert free[0], "another may try meanwhile"
-    assert late.state.core.jobs() == ["first"]
+    assert list(late.state.core.jobs) == ["first"]
 
 
 def test_whoever_asks_much_waits_for_themselves(service: Service) -> None:

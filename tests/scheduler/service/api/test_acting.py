@@ -11,12 +11,12 @@ import pytest
 from scheduler.backends.events import Kind
 from scheduler.backends.submission import Submission
 from scheduler.core.decisions import Reason
+from scheduler.explain.effect import command_of
 from scheduler.service.analyst.process import Analyst
 from scheduler.service.api.acting import Acting
 from scheduler.service.api.changes import Changes
 from scheduler.service.api.problems import Problem
 from scheduler.service.api.schemas import ChangeRequest
-from scheduler.service.api.shapes import command_of
 from scheduler.service.api.writer import Writer
 from scheduler.service.log.audit import audit
 from scheduler.service.log.fold import encoded
@@ -228,7 +228,10 @@ def test_where_slurm_decides_its_own_command_is_named(service: Service, waiting:
     follows = Changes(service.store, writer, lambda: 0.0, follows=True)
     acting = Acting(follows, ALICE)
     for act, how in (
-        (lambda: acting.change(row, ChangeRequest(gpus=1)), f"scontrol update JobId={waiting}"),
+        (
+            lambda: acting.change(row, ChangeRequest.model_validate({"gpus": 1})),
+            f"scontrol update JobId={waiting}",
+        ),
         (lambda: acting.hold(row), f"scontrol hold {waiting}"),
         (lambda: acting.release(row), f"scontrol release {waiting}"),
     ):
@@ -257,11 +260,11 @@ def test_what_was_simulated_is_what_the_service_decides(service: Service, waitin
             if one.kind is Kind.SUBMITTED:
                 core.submitted(Submission.from_body(one.body).job(), now)
             elif one.kind is Kind.HELD:
-                core.hold(one.job_id, now, Reason.HELD_BY_OWNER)
+                core.waiting.hold(one.job_id, now, Reason.HELD_BY_OWNER)
             elif one.kind is Kind.RELEASED:
-                core.release(one.job_id, now)
+                core.waiting.release(one.job_id, now)
             elif one.kind is Kind.CHANGED:
-                core.change_job(replace(core.known(one.job_id).job, **one.body), now)
+                core.waiting.change(replace(core.jobs[one.job_id].job, **one.body), now)
         seen = event.body["upto"]
         told += encoded(core.decide(now))
     with service.store.engine.connect() as connection:

@@ -10,14 +10,16 @@ import pytest
 from sqlalchemy import update
 
 from benchmarks.explanations.reading import readable
-from pipeline.commands.why import after_lines
-from pipeline.commands.why import told as lines_of
+from features.codec import decode
+from pipeline.commands.why import after_lines, lines_of
+from scheduler.explain.explanation import Compared, Explanation
 from scheduler.service.analyst.process import Analyst
 from scheduler.service.api.limits import Limits
 from scheduler.service.log.bundles import BundleStore
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import jobs
 from tests.scheduler.service.api.conftest import Service
+from tests.waiting import until
 
 JOBS = "/api/v1/jobs"
 
@@ -32,8 +34,7 @@ def answered(store: Store, tmp_path: Path) -> Iterator[Service]:
     over = threading.Event()
     thread = threading.Thread(target=analyst.run, args=(over.is_set, 0.01), daemon=True)
     thread.start()
-    while store.holder("analyst") is None:
-        over.wait(0.01)
+    until(lambda: store.holder("analyst"), "the analyst", every_s=0.01)
     yield service
     over.set()
     thread.join()
@@ -64,14 +65,16 @@ def test_the_short_answer_is_short_and_says_what_has_moved_its_start(answered: S
     for job in mine:
         told = answered.by("alice").get(f"{JOBS}/{job}/explain", params={"analyse": True}).json()
         assert told["analysis"]["changed_much"] == ""
-        texts.append("\n".join(lines_of(told, told["analysis"]["at"])))
+        texts.append("\n".join(lines_of(decode(Explanation, told), told["analysis"]["at"])))
         moved = {"changed": "40 min later than foreseen 3 h ago: 1 node is closed."}
         told["analysis"] |= moved
-        full = "\n".join(lines_of(told, told["analysis"]["at"], full=True))
+        full = "\n".join(lines_of(decode(Explanation, told), told["analysis"]["at"], full=True))
         for text in (told["analysis"]["otherwise"], moved["changed"], told["analysis"]["place"]):
             assert text in full
         told["analysis"]["changed_much"] = moved["changed"]
-        assert moved["changed"] in "\n".join(lines_of(told, told["analysis"]["at"]))
+        assert moved["changed"] in "\n".join(
+            lines_of(decode(Explanation, told), told["analysis"]["at"])
+        )
     said = readable(texts)
     assert said["words_p50"] < 60
     assert said["codes"] == said["raw_names"] == 0.0
@@ -105,7 +108,7 @@ def test_why_after_another_and_the_order_tell_the_terms_of_both(answered: Servic
     assert sums[0] <= sums[1]
     assert alice.get(f"{JOBS}/{second}/after", params={"other": theirs}).status_code == 404
     assert told["why"].startswith(("its terms sum to less", "both count the same"))
-    assert after_lines(told)[-1].startswith("sum ")
+    assert after_lines(decode(Compared, told))[-1].startswith("sum ")
     same = alice.get(f"{JOBS}/{second}/after", params={"other": second}).json()
     assert same["unavailable"] == "it is the same job; name another"
     elsewhere = [answered.submit("bob.noyce", gpus=4, vc="speech") for _ in range(2)][1]
@@ -133,7 +136,7 @@ def test_a_job_that_ran_already_is_said_to_have(service: Service) -> None:
         )
     told = service.by("alice").get(f"{JOBS}/{later}/after", params={"other": first}).json()
     assert (told["unavailable"], told["first"], told["terms"]) == ("", True, [])
-    (line,) = after_lines(told)
+    (line,) = after_lines(decode(Compared, told))
     assert line.startswith(f"{first} went before {later}: it started ")
     assert line.endswith(f" before {later} was submitted.")
 

@@ -16,6 +16,7 @@ from scheduler.service.log.bundles import BundleStore
 from scheduler.service.log.store.store import Store
 from tests.scheduler.service.api.conftest import Service
 from tests.scheduler.service.api.test_commands import listening
+from tests.waiting import until
 
 DOCS = Path(__file__).resolve().parents[4] / "docs" / "forecasts.md"
 ROW = re.compile(r"^\| (F\d+) .* \| `pellucid ([^`]+)` \| (.*?) ?\|$", re.MULTILINE)
@@ -53,8 +54,8 @@ def told(store: Store, tmp_path: Path) -> dict[str, str]:
     over = threading.Event()
     thread = threading.Thread(target=analyst.run, args=(over.is_set, 0.01), daemon=True)
     thread.start()
-    while service.by("alice").get(f"/api/v1/jobs/{job}/explain").json()["forecast"] is None:
-        over.wait(0.05)
+    explained = f"/api/v1/jobs/{job}/explain"
+    until(lambda: service.by("alice").get(explained).json()["forecast"], "a forecast")
     names = {"JOB": job, "OTHER": other, "HELD": held, "VC": "vision"}
     found = {}
     for address in listening(service.app):

@@ -9,23 +9,26 @@ import re
 import socket
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 
 import pytest
 import uvicorn
 from typer.testing import CliRunner, Result
 
+from features.codec import decode
 from pipeline.app import app
-from pipeline.commands.why import told as lines_of
+from pipeline.commands.why import lines_of
 from pipeline.errors import UserError
 from scheduler.backends.events import Event, Kind
+from scheduler.explain.explanation import Explanation, StartForecastRow
 from scheduler.service.api.auth import service_user
 from scheduler.service.api.peer import peer_user
 from scheduler.service.app import create_app
 from scheduler.service.client import Client, ServiceError
 from scheduler.service.settings import Settings
 from tests.scheduler.service.api.conftest import Service
+from tests.waiting import until
 
 Run = Callable[..., Result]
 
@@ -37,8 +40,7 @@ def listening(app: object) -> Iterator[str]:
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
-    while not server.started:
-        time.sleep(0.01)
+    until(lambda: server.started, "the server to start", every_s=0.01)
     yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     server.should_exit = True
     thread.join()
@@ -164,9 +166,9 @@ def test_a_job_that_is_over_tells_what_it_waited_for(service: Service, run: Run)
     (wait, *_) = told["waits"]
     assert wait["reason"] == waiting["reason"] == "GpusBusy"
     assert wait["text"].startswith(waiting["dominant"])
-    wait["seconds"], told["promised"] = 600.0, {"start_p50": 9e8, "start_p90": None, "why_not": "",
-                                                "made_at": 9e8}  # fmt: skip
-    text = "\n".join(lines_of(told, 9e8))
+    wait["seconds"] = 600.0
+    told["promised"] = asdict(StartForecastRow(9e8, 9e8, None, None, None))
+    text = "\n".join(lines_of(decode(Explanation, told), 9e8))
     assert f"Waited        10 min: {wait['text']}." in text
     assert "Foreseen      When it was submitted: starts about" in text
     assert "bob.noyce" not in text

@@ -311,7 +311,7 @@ def made(service: Service) -> Made:
 
 
 def test_a_token_has_a_rate(service: Service, made: Made) -> None:
-    client = made(Limits(rate_per_s=0.5, burst=5), auth="on")
+    client = made(Limits(rate_per_s=0.001, burst=5), auth="on")
     for name in ("alice", "bob.noyce"):  # each has a bucket of their own
         headers = {"Authorization": f"Bearer {service.secrets[name]}"}
         statuses = [client.get(JOBS, headers=headers).status_code for _ in range(8)]
@@ -607,3 +607,9 @@ def test_a_stream_ends_when_its_token_is_revoked(
                 tokens.revoke(service.store, "alice", time.time())
                 told += 1
     assert told < 20
+
+
+def test_two_hosts_are_none(service: Service) -> None:
+    hosts = [("Host", "testserver"), ("Host", "evil.example")]
+    answer = service.by("alice").get(JOBS, headers=hosts)
+    assert (answer.status_code, answer.json()["detail"]) == (400, "more than one Host header")

@@ -289,7 +289,7 @@ def test_nodes_lent_for_profiling_count_in_no_limit(store: Store) -> None:
     changes = Changes(store, Writer(store), lambda: 1.7e9)
     viewer = Viewer("ann", Role.SUBMITTER, ("vision",))
     with pytest.raises(Problem, match="9 is more than the 8 GPUs of vision"):
-        changes.submit(viewer, SubmitRequest(command=["x"], gpus=9))
+        changes.submit(viewer, SubmitRequest.model_validate({"command": ["x"], "gpus": 9}))
     [load] = Reads(store.engine).seen_by(viewer).load()
     assert (load.nodes, load.gpus, load.free, load.profiling) == (2, 8, 8, 4)
     assert header.core().cluster.pools["vision"].gpus == load.gpus  # what `why` goes by

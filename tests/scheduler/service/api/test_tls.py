@@ -9,7 +9,6 @@ import socket
 import ssl
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from http.client import HTTPConnection, HTTPSConnection
 from pathlib import Path
@@ -24,6 +23,7 @@ from cryptography.x509.oid import NameOID
 from scheduler.service.app import create_app
 from scheduler.service.settings import Settings, SettingsError
 from tests.scheduler.service.api.conftest import Service
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[4]
 NAME = "pellucid.example.org"
@@ -128,9 +128,9 @@ class Proxied:
 
     def close(self) -> None:
         self.proxy.terminate()
-        self.proxy.wait(10)
+        self.proxy.wait(120)
         self.server.should_exit = True
-        self.thread.join(10)
+        self.thread.join(120)
 
 
 @pytest.fixture(params=["nginx", "caddy"])
@@ -140,15 +140,7 @@ def proxied(service: Service, tmp_path: Path, request: pytest.FixtureRequest) ->
     folder = tmp_path / "proxy"
     folder.mkdir()
     made = Proxied(service, folder, request.param)
-    until = time.monotonic() + 30
-    while True:
-        try:
-            if made.request("GET", "/health")[0] == 200:
-                break
-        except OSError:
-            pass
-        assert time.monotonic() < until
-        time.sleep(0.1)
+    until(lambda: made.request("GET", "/health")[0] == 200, "the proxy", not_yet=(OSError,))
     yield made
     made.close()
 
@@ -175,7 +167,7 @@ def test_the_documented_proxy_serves_the_api_and_the_pages(
 
 
 def test_who_comes_without_tls_is_sent_to_it(proxied: Proxied) -> None:
-    connection = HTTPConnection("127.0.0.1", proxied.plain, timeout=10)
+    connection = HTTPConnection("127.0.0.1", proxied.plain, timeout=120)
     connection.request("GET", "/jobs/a?of=b", headers={"Host": NAME})
     answer = connection.getresponse()
     assert answer.status in (301, 308)

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
 
+from features.codec import decode
 from pipeline.commands import ps, why
+from scheduler.explain.explanation import Explanation
 from scheduler.explain.words import NEVER
 from tests.scheduler.service.api.conftest import Service
 from tests.scheduler.service.api.test_analyst import answered  # noqa: F401
+from tests.waiting import until
 
 API = "/api/v1"
 
 
 def foreseen(service: Service, job: str) -> dict[str, Any]:
     """A job of hers once the analyst has foreseen it as it stands."""
-    for _ in range(200):
+
+    def told() -> dict[str, Any] | None:
         row: dict[str, Any] = service.by("alice").get(f"{API}/jobs/{job}").json()
-        if row["reason"] == "VcTooSmall" and row["why_not"]:
-            break
-        time.sleep(0.01)
+        return row if row["reason"] == "VcTooSmall" and row["why_not"] else None
+
+    row = until(told, f"a forecast of {job} beside VcTooSmall")
+    assert row is not None
     return row
 
 
@@ -36,12 +40,13 @@ def test_it_is_said_first_with_what_the_virtual_cluster_will_have(answered: Serv
     alice = answered.by("alice")
     asked = {"analyse": True}
     told = alice.get(f"{API}/jobs/{job}/explain", params=asked).json()
+    explained = decode(Explanation, told)
     text = "needs 8 GPUs, and its virtual cluster, without the nodes that are taken out, has 4"
-    first, *rest = why.told(told, 0.0)
+    first, *rest = why.lines_of(explained, 0.0)
     assert first == f"{job} is queued: cannot start: it {text}."
     assert "fewer GPUs or for another virtual cluster" in rest[-1]
     assert rest[-1].endswith("ask an operator to add nodes.")
-    assert text in "\n".join(why.told(told, 0.0, full=True))
+    assert text in "\n".join(why.lines_of(explained, 0.0, full=True))
     assert told["analysis"]["limit"] == 4
     row = foreseen(answered, job)
     assert (row["start_p50"], row["why_not"]) == (None, NEVER)

@@ -25,6 +25,7 @@ from scheduler.service.log.store.schema import prepare
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.visibility import Role
 from tests.scheduler.service.decide.test_serve import _lines, _wait_for, as_environment, given
+from tests.waiting import until
 
 COMMAND, VARIABLE, PASSWORD = "canary-command", "canary-variable", "canary-password"
 PAGES = (
@@ -114,10 +115,7 @@ def test_they_are_nowhere_once_the_job_is_over(tmp_path: Path, database: str) ->
             assert COMMAND not in answers(port, secrets["olga"], PAGES)
             for who in secrets.values():
                 assert VARIABLE not in answers(port, who, pages_of(job))
-            until = time.monotonic() + 60
-            while not Phase(alice.job(job)["phase"]).over:
-                assert time.monotonic() < until
-                time.sleep(0.2)
+            until(lambda: Phase(alice.job(job)["phase"]).over, "the job to end")
         told = "".join(answers(port, who, pages_of(job)) for who in secrets.values())
         listed = process_list() + environments(process.pid).replace(shown, "")
     finally:

@@ -69,7 +69,7 @@ class TestLeaving:
         taken(core, 6.0)
         assert "c" in core.cluster.runs
         with pytest.raises(KeyError):
-            core.known("b")
+            core.jobs["b"]
 
     def test_gpus_that_were_given_in_vain_come_back(self, policy: type[Policy]) -> None:
         core = a_core(policy())
@@ -118,7 +118,7 @@ class TestPriority:
         submit(core, 1.0, a_job("plain", 8))
         submit(core, 2.0, a_job("urgent", 8), priority=3)
         submit(core, 3.0, a_job("later", 8))
-        core.set_priority("later", 9)
+        core.waiting.set_priority("later", 9)
         order = []
         for now, running in ((10.0, "a"), (20.0, "later"), (30.0, "urgent"), (40.0, "plain")):
             core.ended(running, State.COMPLETED, 1.0, now)
@@ -129,11 +129,11 @@ class TestPriority:
         core = a_core(Lucid(), profiling=ProfilingStage())
         core.cluster.lend(1)
         submit(core, 0.0, a_job("a", 4), a_job("b", 4))
-        core.set_priority("a", 2)
-        core.set_priority("b", 3)
+        core.waiting.set_priority("a", 2)
+        core.waiting.set_priority("b", 3)
         core.profile_ended("a", LIGHT, 1.0)
         taken(core, 1.0)
-        core.set_priority("a", -1)
+        core.waiting.set_priority("a", -1)
         assert "a" in core.cluster.runs
 
     def test_a_job_past_its_bound_is_still_served(self) -> None:
@@ -153,25 +153,25 @@ class TestDrained:
     def test_nothing_new_starts_there(self, policy: type[Policy]) -> None:
         core = a_core(policy())
         submit(core, 0.0, a_job("a", 2))
-        core.set_node(0, False)
+        core.nodes.set_open(0, False)
         submit(core, 1.0, a_job("b", 2), a_job("c", 4))
         assert core.cluster.runs["b"].nodes == (1,)
         assert "c" not in core.cluster.runs
         core.ended("a", State.COMPLETED, 2.0, 2.0)
         taken(core, 2.0)
         assert "c" not in core.cluster.runs
-        core.set_node(0, True)
+        core.nodes.set_open(0, True)
         taken(core, 3.0)
         assert core.cluster.runs["c"].nodes == (0,)
 
     def test_its_gpus_are_not_counted_free(self) -> None:
         core = a_core(Fifo())
-        core.set_node(0, False)
-        core.set_node(0, False)
+        core.nodes.set_open(0, False)
+        core.nodes.set_open(0, False)
         submit(core, 0.0, a_job("a", 8))
         assert core.cluster.pools["vc0"].free == 4
         assert "a" not in core.cluster.runs
-        core.set_node(0, True)
+        core.nodes.set_open(0, True)
         assert core.cluster.pools["vc0"].free == 8
 
     def test_nobody_is_packed_there(self) -> None:
@@ -179,11 +179,11 @@ class TestDrained:
         core = a_core(lucid(pair_predictor), nodes=1)
         submit(core, 0.0, a_job("a", 4))
         core.observed("a", LIGHT, 1.0)
-        core.set_node(0, False)
+        core.nodes.set_open(0, False)
         core.submitted(a_job("b", 4), 2.0)
-        core.known("b").profile = LIGHT
+        core.jobs["b"].profile = LIGHT
         assert taken(core, 2.0) == [("b", Action.WAIT)]
-        core.set_node(0, True)
+        core.nodes.set_open(0, True)
         assert taken(core, 3.0) == [("b", Action.PACK)]
 
     def test_a_reservation_moves_away(self) -> None:
@@ -194,7 +194,7 @@ class TestDrained:
         core.wake(20.0)
         taken(core, 20.0)
         [held] = [n for n in (0, 1) if core.cluster.pools["vc0"].held_on(n)]
-        core.set_node(held, False)
+        core.nodes.set_open(held, False)
         taken(core, 21.0)
         other = 1 - held
         assert core.cluster.pools["vc0"].held_on(other)
@@ -210,12 +210,12 @@ class TestOptingOut:
             submit(core, 0.0, a_job("a", 4))
             core.observed("a", LIGHT, 1.0)
             core.submitted(a_job("b", 4, share=False), 2.0)
-            core.known("b").profile = LIGHT
+            core.jobs["b"].profile = LIGHT
             [wait] = [d for d in core.decide(2.0) if d.action is Action.WAIT]
             assert (wait.job_id, wait.reason) == ("b", Reason.SHARING_OPTED_OUT)
             assert "of its own, as its owner asked" in wait.sentence()
             core.submitted(a_job("c", 4), 3.0)
-            core.known("c").profile = LIGHT
+            core.jobs["c"].profile = LIGHT
             assert ("c", Action.PACK) in taken(core, 3.0)
 
     def test_of_sharing_holds_for_the_one_that_runs(self) -> None:
@@ -225,7 +225,7 @@ class TestOptingOut:
             submit(core, 0.0, a_job("a", 4, share=False))
             core.observed("a", LIGHT, 1.0)
             core.submitted(a_job("b", 4), 2.0)
-            core.known("b").profile = LIGHT
+            core.jobs["b"].profile = LIGHT
             assert taken(core, 2.0) == [("b", Action.WAIT)]
 
     @pytest.mark.parametrize("stage", [ProfilingStage, WaitingStage])

@@ -470,7 +470,7 @@ class TestLogHeader:
         assert LogHeader.from_body(old) == header
         with pytest.raises(InvalidSettings, match="requeue: no such setting"):
             LogHeader.from_body({**old, "settings": {"requeue": {"after_s": 60.0}}})
-        asked = Submission("j", ("train",), "ann", "vc", 1, 0.0)
+        asked = Submission(job_id="j", command=("train",), owner="ann", vc="vc", submitted_at=0.0)
         gone = {"resumable": True, "checkpoint_s": 30.0}
         assert Submission.from_body({**asked.body(), **gone}) == asked
 
@@ -510,3 +510,24 @@ def test_every_decision_is_kept(desk: Desk) -> None:
     [passed] = desk.store.read(kinds=[Kind.DECIDED])
     assert passed.body["count"] == 2
     assert passed.cause == passed.body["upto"]
+
+
+def test_an_earlier_wake_is_kept_and_a_later_one_gives_way(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state, asked = desk.decider.state, [START + 50.0]
+    monkeypatch.setattr(state.core, "next_wake", lambda now: asked[0])
+    state.wake_at = START + 10.0
+    state.take(state.seen, START)
+    assert state.wake_at == START + 10.0
+    asked[0] = START + 5.0
+    state.take(state.seen, START)
+    assert state.wake_at == START + 5.0
+
+
+def test_what_a_job_wrote_last_is_not_in_the_services_log() -> None:
+    body = {"attempt": 1, "state": "failed", "exit_code": 1, "detail": "token=abc"}
+    ended = Event(Kind.ENDED, START, "a", body=body)
+    assert deciders._shown(ended) == {"attempt": 1, "state": "failed", "exit_code": 1}
+    lost = Event(Kind.LOST, START, "a", body={"attempt": 1, "detail": "not to be found"})
+    assert deciders._shown(lost)["detail"] == "not to be found"

@@ -187,7 +187,7 @@ class Living(RuleBasedStateMachine):
     def crash(self, upgraded: bool) -> None:
         self.desk.restart(upgraded=upgraded)
 
-    @precondition(lambda self: hasattr(self, "desk") and not self.desk.decider.state.pending)
+    @precondition(lambda self: hasattr(self, "desk") and not self.desk.decider.state.waiting)
     @invariant()
     def gpus_are_held_by_those_who_have_them(self) -> None:
         state = self.desk.decider.state
@@ -204,12 +204,12 @@ class Living(RuleBasedStateMachine):
         for record in state.ledger.records.values():
             if record.phase.over:
                 continue
-            assert state.core.held(record.job_id) is (record.hold is not None)
-            assert state.core.known(record.job_id).job == record.submission.job()
-            assert state.core.known(record.job_id).priority == record.priority
+            assert state.core.waiting.is_held(record.job_id) is (record.hold is not None)
+            assert state.core.jobs[record.job_id].job == record.submission.job()
+            assert state.core.jobs[record.job_id].priority == record.priority
             assert record.submission.owner == "ann"
             if record.phase is Phase.HELD:
-                queued = state.core.known(record.job_id)
+                queued = state.core.jobs[record.job_id]
                 assert all(queued not in queue for queue in state.core.queues.values())
 
     @invariant()
@@ -222,11 +222,11 @@ class Living(RuleBasedStateMachine):
         with self.store.reading() as connection:
             upto = self.store.last_seq_in(connection)
             anew = followed(connection, self.store, self.desk.bundle_store.find, upto).core
-        assert set(anew.jobs()) == set(core.jobs())
-        for job_id in core.jobs():
-            was, is_now = core.known(job_id), anew.known(job_id)
+        assert set(anew.jobs) == set(core.jobs)
+        for job_id in core.jobs:
+            was, is_now = core.jobs[job_id], anew.jobs[job_id]
             assert (is_now.job, is_now.priority) == (was.job, was.priority)
-            assert anew.held(job_id) is core.held(job_id)
+            assert anew.waiting.is_held(job_id) is core.waiting.is_held(job_id)
             assert (is_now.profile, is_now.profiled) == (was.profile, was.profiled)
             # the log counts a hold from its event, the core from the pass that covers it
             assert abs(is_now.submit_time - was.submit_time) <= max(WAITS_S)

@@ -28,6 +28,7 @@ from scheduler.service.log.store.schema import prepare
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.visibility import Role
 from tests.scheduler.service.decide.test_serve import _lines, _wait_for, as_environment, given
+from tests.waiting import until
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 
@@ -313,10 +314,7 @@ def test_its_own_job_runs_as_itself_and_finds_nothing(host: Host) -> None:
     if host.wants_tokens:
         return
     _wait_for(log, "started", 2)
-    until = time.monotonic() + 30
-    while "state'" not in out.read_text():
-        assert time.monotonic() < until, out.read_text()
-        time.sleep(0.1)
+    until(lambda: "state'" in out.read_text(), "all that it looks at")
     text = out.read_text()
     assert text.splitlines()[0] == str(NOBODY)
     assert "0000000000000000" in text

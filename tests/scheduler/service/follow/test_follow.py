@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from sqlalchemy import Connection, insert, select
+from alembic import command
+from sqlalchemy import Connection, insert, select, update
 from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
@@ -24,16 +25,20 @@ from scheduler.backends.slurm.shape import Shape
 from scheduler.backends.slurm.site import assocs_of
 from scheduler.core.decisions import Decision, Reason
 from scheduler.core.rules import PolicyViolation
+from scheduler.explain.slurm import rows
 from scheduler.explain.words import duration
+from scheduler.policies.slurm.passes import Passes
 from scheduler.service.api.explanation import explain
 from scheduler.service.api.stories import story_of
 from scheduler.service.backends import notes
 from scheduler.service.follow.erase import erase
 from scheduler.service.follow.follower import NODES_EVERY, Follower
 from scheduler.service.follow.orders import AGAIN_S, COMMENT_S, OURS, release_all
+from scheduler.service.follow.promises import promises_of
 from scheduler.service.follow.rows import MOST
 from scheduler.service.log.header import FOLLOWED, LogHeader, establish
 from scheduler.service.log.store import archive, tables
+from scheduler.service.log.store.schema import migrations
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import decisions, questions
 from scheduler.service.log.store.tables import jobs as job_rows
@@ -187,22 +192,21 @@ def test_a_job_that_slurm_started_waited_until_then_and_for_what_slurm_said(stor
     assert f"it had waited {duration(100.0)}" in seen_to_run.dominant
 
 
-def test_a_priority_whose_terms_are_not_known_is_told_as_slurms() -> None:
+def test_a_priority_whose_terms_are_not_known_is_shown_as_slurms() -> None:
     """The line was left out."""
     scene = Scene(None, "slurm", order=False)
     scene.slurm.says["scontrol show config"] = "PriorityType = priority/multifactor"
 
-    def told(**more: Any) -> list[str]:
+    def shown(**more: Any) -> list[str]:
         scene.look(scene.job("5_1", **more))
-        assert scene.follower._last is not None
-        lines = scene.follower._last[0].told["5_1"].split("\n")
-        return [line for line in lines if line.startswith("Priority: ")]
+        lines = rows(scene.follower.reasons["5_1"], "5_1", scene.now)
+        return [text for label, text in lines if label == "Priority"]
 
-    assert told(reason="Priority", priority=4242) == ["Priority: 4242 by Slurm (`sprio -j 5 -l`)."]
-    assert told(reason="Dependency", priority=4242) == []
+    assert shown(reason="Priority", priority=4242) == ["4242 by Slurm (`sprio -j 5 -l`)."]
+    assert shown(reason="Dependency", priority=4242) == []
     scene.slurm.says["scontrol show config"] = "PriorityType = priority/basic"
     scene.restart()
-    assert told(reason="Priority", priority=4242) == []
+    assert shown(reason="Priority", priority=4242) == []
 
 
 def test_the_page_of_a_waiting_job_begins_with_slurms_own_reason(store: Store) -> None:
@@ -210,6 +214,26 @@ def test_the_page_of_a_waiting_job_begins_with_slurms_own_reason(store: Store) -
     scene.look(scene.job(5, reason="Priority", priority=0), scene.job(6, reason="Dependency"))
     page = page_of(PageQueries(store, Viewer("root", Role.OPERATOR)), "6")
     assert page.slurm[0][1].startswith("Slurm says Dependency")
+
+
+def test_rows_of_an_older_version_are_shown_as_they_were_written(store: Store) -> None:
+    scene = Scene(store, "slurm", order=False)
+    scene.look(scene.job(5, reason="Priority"), scene.job(7, "RUNNING", start=NOW, **EVERYTHING))
+    runs = "Slurm started it; at the last look before that it said Resources"
+    waits = "Slurm says Priority: 3 jobs go first.\nPlace: first in partition main by priority."
+    config = migrations()
+    with store.writing() as connection:
+        config.attributes["connection"] = connection
+        command.downgrade(config, "0011")
+        for job_id, text in (("5", waits), ("7", runs)):
+            older = update(job_rows).where(job_rows.c.job_id == job_id).values(detail=text)
+            connection.execute(older)
+        command.upgrade(config, "head")
+    everybody = PageQueries(store, Viewer("root", Role.OPERATOR))
+    for job_id, reason, text in (("5", "Priority", waits), ("7", "start", runs)):
+        found = explain(everybody, job_id, scene.now)
+        assert (found.reason, found.dominant, found.detail) == (reason, text, text)
+        assert page_of(everybody, job_id).followed
 
 
 def test_a_job_that_came_in_the_second_of_the_last_look_is_heard_of(store: Store) -> None:
@@ -570,10 +594,10 @@ def test_nodes_come_and_go_while_it_runs_and_between(store: Store) -> None:
     scene.look(scene.job(6, gpus=1), scene.job(7, gpus=0))
     assert shown() == {"n1": 4, "c1": 0}
     with store.reading() as connection:
-        query = select(job_rows.c.job_id, job_rows.c.detail).where(job_rows.c.ended_at.is_(None))
-        told = {row.job_id: row.detail for row in connection.execute(query)}
-    assert set(told) == {"6", "7"}
-    assert "asks for no GPU" in told["7"]
+        query = select(job_rows.c.job_id, job_rows.c.slurm).where(job_rows.c.ended_at.is_(None))
+        why = {row.job_id: json.loads(row.slurm) for row in connection.execute(query)}
+    assert set(why) == {"6", "7"}
+    assert "asks for no GPU" in why["7"]["left_out"]
 
 
 def test_a_job_that_asks_for_no_gpu_does_not_wait_for_gpus(store: Store) -> None:
@@ -641,7 +665,7 @@ def test_serve_says_at_its_start_what_the_policy_slurm_leaves_out(
     assert "Slurm 27.02 is newer than any that is known; it is read as 26.05." in output
     told.says["qos"] = "odd"
     (line,) = said()
-    assert "is not known: sacctmgr printed 'odd'" in line
+    assert "Not read, and left out by the policy slurm: sacctmgr odd: ValueError" in line
 
 
 @pytest.mark.parametrize(
@@ -684,9 +708,43 @@ def test_who_begins_beyond_any_calendar_ends_no_look_of_others(store: Store, far
         scene.job(5, reason="BeginTime", eligible=far, start=far),
         scene.job(6, reason="Priority"),
     )
-    with store.reading() as connection:
-        said = dict(
-            tuple(row) for row in connection.execute(select(job_rows.c.job_id, job_rows.c.detail))
-        )
-    assert "Dec 9999" in said["5"]
-    assert said["6"]
+    everybody = PageQueries(store, Viewer("root", Role.OPERATOR))
+    assert "Dec 9999" in explain(everybody, "5", scene.now).dominant
+    assert explain(everybody, "6", scene.now).reason == "Priority"
+
+
+def test_a_job_that_cannot_be_planned_costs_nobody_else_an_answer(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Scene(store, "slurm", order=False)
+    monkeypatch.setattr(Passes, "closed_to", lambda _, ask, __: "" * (1 // (ask.features != "odd")))
+    runs = scene.job(7, "RUNNING", start=NOW, **EVERYTHING)
+    jobs = [scene.job(5), scene.job(6, features="odd"), scene.job(8, fault="NumCPUs 'x'"), runs]
+    scene.look(*jobs)
+    alone = Scene(None, "slurm", order=False)
+    alone.look(jobs[0], runs)
+    assert scene.follower._last is not None
+    assert alone.follower._last is not None
+    last, other = scene.follower._last[0], alone.follower._last[0]
+    assert last.order == other.order == ["5"]
+    assert last.left_out["8"] == "of this job cannot be read: NumCPUs 'x'"
+    assert "ZeroDivisionError" in last.left_out["6"]
+    queries = PageQueries(store, Viewer("root", Role.OPERATOR))
+    assert any("ZeroDivisionError" in line for line in queries.not_modelled())
+
+
+def test_a_look_that_fails_whole_ends_nothing_and_says_so(store: Store) -> None:
+    scene = Scene(store, "slurm", order=False)
+    queries = PageQueries(store, Viewer("root", Role.OPERATOR))
+    scene.look(scene.job(5))
+    seen = scene.now
+    assert queries.undecided_since() is None
+    plain, scene.slurm.jobs = scene.slurm.jobs, lambda: 1 // 0  # type: ignore[assignment, method-assign, return-value]
+    for _ in range(2):
+        scene.now += 2.0
+        scene.follower._watch()
+    assert queries.undecided_since() == seen
+    assert promises_of(store, store.engine.connect())._judged_until == seen
+    scene.slurm.jobs = plain  # type: ignore[method-assign]
+    scene.follower._watch()
+    assert queries.undecided_since() is None

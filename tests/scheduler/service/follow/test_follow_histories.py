@@ -153,7 +153,7 @@ def test_a_row_follows_its_job(store: Store) -> None:
         with store.reading() as connection:
             row = connection.execute(select(job_rows)).one()
         assert json.loads(row.spec)["time_limit_s"] == job.time_limit_s
-        assert row.detail.startswith(f"Slurm says {job.reason or 'None'}")
+        assert json.loads(row.slurm)["code"] == job.reason
 
 
 def test_the_gpus_of_a_job_that_ended_are_free(store: Store) -> None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from features.codec import decode
 from pipeline.commands.eta import lines
 from scheduler.backends.slurm.parse import SlurmJob
 from scheduler.backends.slurm.snapshot import ClusterSnapshot
-from scheduler.service.api.followed import Eta
+from scheduler.explain.effect import Eta
 from scheduler.service.follow.answers import ETA, TRIED
 from tests.scheduler.service.follow.test_follow import NOW, SAYS, Scene
 
@@ -64,7 +65,7 @@ def test_no_start_is_told_before_now() -> None:
     assert waits["start_p50"] > scene.now
     scene.now = waits["start_p50"] + 30.0
     late = scene.follower.answer(ETA, asked)
-    assert lines(asdict(Eta(**late)))[1].split() == ["main", "starts", "at", "once"]
+    assert lines(decode(Eta, late))[1].split() == ["main", "starts", "at", "once"]
     as_it_is = scene.follower.answer(TRIED, {"job_id": "3"})["as_it_is"]
     for one in (*late["tried"], as_it_is):
         assert (one["reason"], one["start_p50"]) == ("", scene.now)

@@ -35,7 +35,7 @@ def promote(desk: Desk, bundle: Path) -> str:
 
 
 def scored_by(desk: Desk, job_id: str) -> str:
-    score = desk.decider.state.core.known(job_id).score
+    score = desk.decider.state.core.jobs[job_id].score
     assert score is not None
     return score.bundle
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
 from features.files import write_table
@@ -15,9 +16,12 @@ from features.schema import TRACE_SCHEMA, State
 from pipeline.app import app
 from pipeline.traces import TraceError, adapter_for, ingest, read_dataset
 from scheduler.core.settings import ProfilingPartition
+from scheduler.service.decide import supervisor
 from scheduler.service.log.export import finished, keep_exporting
 from scheduler.service.log.store.store import Store
+from scheduler.service.settings import Settings
 from tests.scheduler.service.desk import LIGHT, START, Desk, lasting
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -136,10 +140,29 @@ def test_the_service_exports_by_itself(
     path, told = tmp_path / "export" / "finished.parquet", threading.Event()
     thread = threading.Thread(target=keep_exporting, args=(database, path, 3, told.wait))
     thread.start()
-    for _ in range(500):
-        if path.exists():
-            break
-        told.wait(0.01)
+    until(path.exists, "the export", every_s=0.01)
     told.set()
     thread.join()
     assert pq.read_table(path).num_rows == 5
+
+
+def test_a_row_that_is_no_history_costs_nobody_else_theirs(desk: Desk, tmp_path: Path) -> None:
+    """A task that left Slurm's queue ended nobody knows how: each export died of it."""
+    with desk.store.writing() as connection:
+        connection.exec_driver_sql("UPDATE jobs SET state = NULL WHERE job_id = 'unwanted'")
+        connection.exec_driver_sql("UPDATE jobs SET spec = '{}' WHERE job_id = 'long'")
+    with capture_logs() as logs:
+        write_table(tmp_path / "finished.parquet", finished(desk.store))
+    assert set(pq.read_table(tmp_path / "finished.parquet")["job_id"].to_pylist()) == {
+        "fails", "short", "stopped"
+    }  # fmt: skip
+    assert [(one["rows"], list(one["of"])) for one in logs] == [(1, ["long"])]
+
+
+def test_maintenance_that_ends_by_itself_has_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "keep_pruning", lambda *_: None)
+    settings = Settings(state_dir=tmp_path, database=f"sqlite:///{tmp_path}/db")
+    with pytest.raises(RuntimeError, match="ended by itself"):
+        supervisor.run_maintenance(settings, lambda: False)

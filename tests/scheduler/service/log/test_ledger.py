@@ -25,7 +25,7 @@ Input = Kind | Action
 SUBMIT, STARTED, ENDED = Kind.SUBMITTED, Kind.STARTED, Kind.ENDED
 CANCEL, GO, LINE = Kind.CANCEL_ASKED, Action.START, Action.ENQUEUE
 BODIES: dict[Kind, dict[str, Any]] = {
-    SUBMIT: Submission("a", ("x",), "ann", "vc", 1, 0.0).body(),
+    SUBMIT: Submission(job_id="a", command=("x",), owner="ann", vc="vc", submitted_at=0.0).body(),
     Kind.PRIORITY_SET: {"priority": 3},
     Kind.HELD: {"operator": True},
     Kind.RELEASED: {"operator": True},

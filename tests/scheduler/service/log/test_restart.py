@@ -30,6 +30,7 @@ from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import jobs
 from scheduler.service.settings import Settings
 from tests.scheduler.service.desk import START, Desk, lasting
+from tests.waiting import until
 
 V100 = NodeGroup("V100", 2, 4)
 
@@ -289,10 +290,12 @@ def test_applied_on_fake_gpus_while_jobs_wait_and_run(tmp_path: Path) -> None:
     begin(settings, wider)
     deciding = decider()
     _submit(store, "large", 8, "true")
-    end = time.monotonic() + 60
-    while deciding.state.ledger.records:
-        assert time.monotonic() < end
+
+    def over() -> bool:
         deciding.turn(0.05)
+        return not deciding.state.ledger.records
+
+    until(over, "all jobs to end", every_s=0.0)
     deciding.let_go()
     assert {e.body["state"] for e in store.read(seen, kinds=[Kind.ENDED])} == {"completed"}
     assert audit(store, bundles.find).clean
@@ -300,7 +303,9 @@ def test_applied_on_fake_gpus_while_jobs_wait_and_run(tmp_path: Path) -> None:
 
 
 def _submit(store: Store, job_id: str, gpus: int, *command: str) -> int:
-    asked = Submission(job_id, command, "ann", "vc", gpus, time.time())
+    asked = Submission(
+        job_id=job_id, command=command, owner="ann", vc="vc", gpus=gpus, submitted_at=time.time()
+    )
 
     def row(connection: Connection, appended: list[Event]) -> None:
         connection.execute(insert(jobs).values(first_row(appended[0])))

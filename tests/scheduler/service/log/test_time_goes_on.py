@@ -7,13 +7,19 @@ import time
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
+from features.clock import Clock
+from scheduler.assembly import CoreSpec
+from scheduler.core.cluster import ClusterSpec
 from scheduler.service.analyst import process
 from scheduler.service.app import create_app
+from scheduler.service.decide import start_time
+from scheduler.service.decide.supervisor import begin
 from scheduler.service.follow import follower
 from scheduler.service.log.store.schema import prepare
 from scheduler.service.log.store.store import Store
-from scheduler.service.settings import Settings
+from scheduler.service.settings import Settings, SettingsError, read_settings
 
 AHEAD_S = 3000.0  # of the host's time, which was set back
 
@@ -64,3 +70,71 @@ def test_who_takes_over_goes_on_from_the_time_of_the_other_host(tmp_path: Path) 
     assert stands_by.clock.ahead_s() > AHEAD_S - 100.0
     leads.close()
     stands_by.close()
+
+
+DAY_S = 86_400.0
+NOON = 1_800_000_000.0  # 2027-01-15 08:00 UTC, when the log was written last
+
+
+@pytest.mark.parametrize(
+    ("boot", "since_s", "slept_s", "off_s", "server_s", "refused"),
+    [
+        ("one", 3 * DAY_S, 0.0, 3 * DAY_S, None, ""),  # a weekend
+        ("one", 60.0, 0.0, 0.9 * DAY_S, None, ""),
+        ("one", 60.0, 0.0, 1.1 * DAY_S, None, "since its boot 2027-01-15 08:01 UTC"),
+        ("one", 60.0, 3 * DAY_S, 3 * DAY_S, None, ""),  # a lid that was closed
+        ("two", 60.0, 0.0, 29 * DAY_S, None, ""),  # it was switched off
+        ("two", 60.0, 0.0, 31 * DAY_S, None, "the log's last 2027-01-15 08:00 UTC, over 30 days"),
+        ("two", 60.0, 0.0, 2 * DAY_S, 0.5 * DAY_S, "the database server's 2027-01-15 20:00 UTC"),
+        ("two", 60.0, 0.0, 2 * DAY_S, 2 * DAY_S, ""),
+    ],
+)
+def test_a_start_at_a_time_that_other_clocks_do_not_bear_out(
+    boot: str,
+    since_s: float,
+    slept_s: float,
+    off_s: float,
+    server_s: float | None,
+    refused: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(start_time, "_asleep_s", lambda _: slept_s)
+    url = f"sqlite:///{tmp_path / 'p.db'}"
+    store = Store(url, Clock(lambda: NOON, lambda: 1000.0, boot="one"))
+    prepare(store)
+    start_time.check_time(store, None)  # a log that is new
+    lease = store.take("decider", "x", 10.0)
+    assert lease is not None
+    store.let_go(lease)
+    later = NOON + off_s
+    store.clock = Clock(lambda: later, lambda: 1000.0 + since_s, boot=boot)
+    if server_s is not None:
+        monkeypatch.setattr(Store, "is_sqlite", False)
+        monkeypatch.setattr(start_time, "_server_time", lambda _: NOON + server_s)
+    if not refused:
+        start_time.check_time(store, None)
+        return
+    day = start_time._day(later)
+    with pytest.raises(SettingsError, match=f"{refused}.*--accept-clock {day}"):
+        start_time.check_time(store, start_time._day(later - DAY_S))
+    with capture_logs() as logged:
+        start_time.check_time(store, day)
+    assert [line["event"] for line in logged] == ["clock_accepted"]
+    store.close()
+
+
+def test_serve_does_not_begin_on_it_and_writes_nothing(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'p.db'}"
+    store = Store(url, Clock(lambda: time.time() - 40 * DAY_S, boot="before"))
+    prepare(store)
+    store.take("decider", "x", 10.0)
+    settings = Settings(database=url, state_dir=tmp_path / "state", backend="simulated")
+    spec = CoreSpec.of(ClusterSpec({"vc": 1}, 4), "fifo")
+    with pytest.raises(SettingsError, match=r"this host's time is .* the log's last .* over 30"):
+        begin(settings, spec)
+    assert not store.last_seq()
+    begin(settings.model_copy(update={"accept_clock": start_time._day(time.time() + DAY_S)}), spec)
+    store.close()
+    with pytest.raises(SettingsError, match="accept_clock is 'soon'"):
+        read_settings(accept_clock="soon")

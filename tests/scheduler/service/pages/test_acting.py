@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from html import unescape
 from typing import Any
+from urllib.parse import parse_qsl
 
 import pytest
 
 from scheduler.backends.events import Kind
+from scheduler.core.request import CHANGEABLE
 from scheduler.service.analyst.process import Analyst
+from scheduler.service.pages.asked import INPUTS, filled_in, wanted
 from tests.scheduler.service.pages.conftest import Lived
 from tests.scheduler.service.pages.test_operations import fields
 
@@ -29,13 +32,18 @@ def test_its_owner_changes_a_waiting_job_after_a_preview(lived: Lived, waiting: 
     ada = lived.browser("ada.byron")
     page = ada.get(f"/jobs/{waiting}").text
     assert "Preview the change" in page
+    form = page[: page.index("Preview the change")].rpartition("<form")[2]
+    offered = re.findall(r'<(?:input|select)[^>]* name="(\w+)"', form)
+    changeable = {f"{name[:-2]}_h" if one.ask.unit else name for name, one in CHANGEABLE.items()}
+    assert set(offered) == changeable - {"vc"}, "hers is the only one she may use"
     seq = lived.store.last_seq()
-    asked = f"/jobs/{waiting}/act?do=change&gpus=3&limit_h=0.5&share=no&vc="
+    asked = f"/jobs/{waiting}/act?do=change&gpus=3&time_limit_h=0.5&share=no&vc=&comment=table+4"
     preview = ada.get(asked)
     assert preview.status_code == 200
     assert "It keeps its place" in preview.text
     assert "4 → 3" in preview.text
     assert "none → 30 min" in preview.text
+    assert "<dt>comment</dt><dd>none → table 4</dd>" in preview.text
     assert "No preview: no analyst is running." in preview.text
     assert lived.store.last_seq() == seq, "a preview changes nothing"
     done = ada.post(f"/jobs/{waiting}/act", data=fields(preview.text))
@@ -43,10 +51,12 @@ def test_its_owner_changes_a_waiting_job_after_a_preview(lived: Lived, waiting: 
     lived.settle(1)
     [event] = lived.store.read(kinds=[Kind.CHANGED])
     assert (event.actor, event.body) == (
-        "ada.byron", {"gpus": 3, "time_limit_s": 1800.0, "share": False}
+        "ada.byron", {"gpus": 3, "time_limit_s": 1800.0, "share": False, "comment": "table 4"}
     )  # fmt: skip
     assert lived.see("ada.byron").job(waiting).gpus == 3
-    assert "with 3 GPUs, with a time limit of 0.5 h" in ada.get(f"/jobs/{waiting}").text
+    page = ada.get(f"/jobs/{waiting}").text
+    assert "with 3 GPUs, with a time limit of 0.5 h" in page
+    assert "<dt>comment</dt><dd>table 4</dd>" in page
     assert "nothing to do" in ada.get(asked).text
 
 
@@ -104,10 +114,12 @@ def test_only_our_own_form_of_its_owner_does_anything(lived: Lived, waiting: str
     ("query", "status", "said"),
     [
         ("do=change", 422, "Say what is to be different"),
-        ("do=change&gpus=x", 422, "Say what is to be different"),
-        ("do=change&limit_h=long", 422, "Say what is to be different"),
-        ("do=change&limit_h=-1", 422, "Say what is to be different"),
-        ("do=change&limit_h=nan", 422, "Say what is to be different"),
+        ("do=change&gpus=x", 422, "GPUs is x; give a whole number from 1 up to 1,000,000."),
+        ("do=change&time_limit_h=long", 422, "Time limit, hours is long; give a number above 0"),
+        ("do=change&time_limit_h=-1", 422, "Time limit, hours is -1; give a number above 0"),
+        ("do=change&time_limit_h=nan", 422, "Time limit, hours is nan; give"),
+        ("do=change&share=maybe", 422, "May share GPUs is maybe; give yes or no."),
+        ("do=change&comment=a%0Ab", 422, "give a line of 1 to 256 characters."),
         ("do=change&gpus=400", 422, "more than the 4 GPUs of vision"),
         ("do=change&vc=speech", 403, "you may submit to: vision"),
         ("do=explode", 422, "A job can be changed, held"),
@@ -159,3 +171,10 @@ def test_the_board_leaves_nodes_for_profiling_out(lived: Lived, waiting: str) ->
     assert len(re.findall(r'class="node-name".*<small class="muted">profiling</small>', shown)) == 1
     assert "for profiling: all free" in shown
     assert waiting in shown
+
+
+def test_a_change_is_filled_into_the_form_as_it_was_tried() -> None:
+    tried: dict[str, Any] = {"gpus": 2, "time_limit_s": 90.0, "share": False, "comment": "a & b"}
+    given = dict.fromkeys((one.name for one in INPUTS.values()), "")
+    assert wanted(given | dict(parse_qsl(filled_in(tried)))).given() == tried
+    assert filled_in({"first": True}) == filled_in({"gpus": 2, "gpu_type": ""}) == ""

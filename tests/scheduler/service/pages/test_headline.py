@@ -7,8 +7,9 @@ from html import unescape
 
 import pytest
 
+from scheduler.explain.explanation import StartForecastRow
 from scheduler.explain.words import CRUDE, NEVER
-from scheduler.service.log.store.reads import JobRow, StartForecastRow
+from scheduler.service.log.store.reads import JobRow
 from scheduler.service.pages.headline import Headline, headline
 from tests.scheduler.service.pages.conftest import Lived
 

@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
+from scheduler.explain.answer import InTheWay
+from scheduler.explain.explanation import Analysis
 from scheduler.service.analyst.process import Analyst
-from scheduler.service.api.explanation import Analysis, InTheWay
 from scheduler.service.pages.way import Run, way_of
 from tests.scheduler.service.pages.conftest import Lived
 
 
 def test_bars_of_what_is_in_the_way() -> None:
-    told = Analysis(
+    analysis = Analysis(
         at=1000.0,
         holders=[
             InTheWay("running job", "mine", ran_s=90.0, past_s=60.0, ends_in_s=50.0),
@@ -28,7 +29,7 @@ def test_bars_of_what_is_in_the_way() -> None:
         ],
         in_all=9,
     )
-    page = way_of(told)
+    page = way_of(analysis)
     assert page.runs == [
         Run("", 1200.0, 200.0, 100.0, 5.0, None),
         Run("mine", 1050.0, 50.0, 25.0, 90.0, 60.0),

@@ -6,13 +6,13 @@ import random
 
 import pytest
 
-from scheduler.explain.whatif.forecasts import StartForecast
-from scheduler.service.analyst.calibration import (
+from benchmarks.forecast_scores import (
     Scored,
     calibration,
     pinball,
     scored,
 )
+from scheduler.explain.whatif.forecasts import StartForecast
 
 
 def test_coverage_is_counted_over_all_over_those_that_waited_and_by_promise() -> None:

@@ -1,0 +1,61 @@
+"""Dataclasses as JSON and back, of older and newer versions too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, fields, is_dataclass
+from enum import Enum
+from functools import cache
+from types import NoneType, UnionType
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+T = TypeVar("T")
+
+
+def encode(value: Any) -> Any:
+    """A value as what JSON can hold; fields of dataclasses at their defaults are left out."""
+    if is_dataclass(value):
+        pairs = ((f, getattr(value, f.name)) for f in fields(value))
+        return {f.name: encode(one) for f, one in pairs if one != _default(f)}
+    if isinstance(value, list | tuple):
+        return [encode(one) for one in value]
+    if isinstance(value, Mapping):
+        return {name: encode(one) for name, one in value.items()}
+    return value
+
+
+def decode(kind: type[T], body: Any) -> T:
+    """What `encode` made of a `kind`.
+
+    A field that is missing takes its default, one that is not known is ignored. TypeError where a
+    field without a default is missing.
+    """
+    read: Callable[[Any], T] = _reader(kind)  # type: ignore[arg-type]
+    return read(body)
+
+
+def _default(field: Field[Any]) -> Any:
+    made = field.default_factory
+    return field.default if made is MISSING else made()
+
+
+@cache
+def _reader(kind: Any) -> Callable[[Any], Any]:
+    """Reads one type of value: a dataclass, an enum, what JSON holds, or many or none of these."""
+    origin, args = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return _reader(args[0])
+    if origin in (Union, UnionType):
+        some = [_reader(one) for one in args if one is not NoneType]
+        return lambda body: body if body is None or len(some) > 1 else some[0](body)
+    if origin in (list, tuple):
+        item = _reader(args[0])
+        return lambda body: origin(map(item, body))
+    if origin in (dict, Mapping):
+        item = _reader(args[1])
+        return lambda body: {name: item(one) for name, one in body.items()}
+    if is_dataclass(kind):
+        make: Any = kind
+        readers = {name: _reader(one) for name, one in get_type_hints(kind).items()}
+        return lambda body: make(**{n: read(body[n]) for n, read in readers.items() if n in body})
+    return kind if isinstance(kind, type) and issubclass(kind, Enum) else lambda body: body

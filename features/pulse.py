@@ -1,0 +1,41 @@
+"""Signs of life from inside long work.
+
+Loops beat; whoever minds the work, if anybody does, has said what a beat does. No result depends on
+it. Standard library only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TypeVar
+
+Item = TypeVar("Item")
+EVERY = 64  # items between two beats
+_heard: ContextVar[Callable[[], object] | None] = ContextVar("pulse", default=None)
+
+
+@contextmanager
+def heard_by(listener: Callable[[], object]) -> Iterator[None]:
+    """Call this at every beat meanwhile; what it raises ends the work."""
+    before = _heard.set(listener)
+    try:
+        yield
+    finally:
+        _heard.reset(before)
+
+
+def beat() -> None:
+    """The work goes on."""
+    listener = _heard.get()
+    if listener is not None:
+        listener()
+
+
+def beating(items: Iterable[Item], every: int = EVERY) -> Iterator[Item]:
+    """The items, with a beat after every so many of them."""
+    for n, item in enumerate(items, 1):
+        yield item
+        if n % every == 0:
+            beat()

@@ -1,0 +1,248 @@
+"""The nodes of a core: they come, change, are drained and go; and a core that goes on from another.
+
+Who holds what on them is the cluster's (`cluster.Cluster`); which are lent for good, which are to
+be others once idle, and what a virtual cluster has when those are not counted, is known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from copy import copy
+from dataclasses import dataclass
+from typing import Protocol, Self
+
+from features.job import Job, Profile
+from scheduler.core.cluster import ClusterSpec, Node, Placement, Run
+from scheduler.core.decisions import Action, Reason
+from scheduler.core.queue import QueuedJob
+from scheduler.core.waiting import Waiting, WaitingHost
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownJob:
+    """A job that another core knew, as it stands.
+
+    Attributes:
+        order: of arrival.
+        queued_before: it has been in its queue.
+        placement: the GPUs it holds; none when it waits.
+        profiling, since: they are in the profiling partition; since when it holds them.
+        partner: who shares them; to be adopted first.
+        held_s, held_since: how long it was held, and since when it is; None: it is not.
+    """
+
+    job: Job
+    order: int
+    priority: int = 0
+    profile: Profile | None = None
+    profiled: bool = False
+    queued_before: bool = False
+    placement: Placement | None = None
+    profiling: bool = False
+    since: float | None = None
+    partner: str | None = None
+    held_s: float = 0.0
+    held_since: float | None = None
+
+
+class NodesHost(WaitingHost, Protocol):
+    """What is asked of the core besides."""
+
+    @property
+    def waiting(self) -> Waiting: ...
+    @property
+    def runs_by_vc(self) -> Mapping[str, dict[str, Run]]: ...
+    @property
+    def jobs(self) -> dict[str, QueuedJob]: ...
+
+    arrivals: int
+
+    def open_queues(self) -> None: ...
+
+
+class Nodes:
+    """Which nodes there are and are to be; part of a core.
+
+    Attributes:
+        capacity: GPUs of each virtual cluster without those lent for profiling or about to change
+            or go.
+        changing: nodes to be others once idle: what they will be (None: they go), and whether
+            they are open then.
+        mixes_types: whether there are several types of GPU.
+    """
+
+    def __init__(self, core: NodesHost) -> None:
+        self._core = core
+        cluster = core.cluster
+        self.capacity = {vc: pool.gpus for vc, pool in cluster.pools.items()}
+        self.changing: dict[int, tuple[Node | None, bool]] = {}
+        self._lent = set(cluster.profiling.nodes())  # to the profiling partition, for good
+        self.mixes_types = cluster.spec.mixes_types
+
+    def set_open(self, node: int, is_open: bool) -> None:
+        """A node is drained (nothing new starts there; what runs goes on) or opened again.
+
+        Opening it calls off a change that waits for it to be idle.
+        """
+        cluster = self._core.cluster
+        if node in self.changing:
+            to, _ = self.changing.pop(node)
+            if not is_open:
+                self.changing[node] = to, False
+            self._reshaped(cluster.node_vc[node])
+        cluster.set_open(node, is_open)
+        self._touch(cluster.node_vc[node])
+
+    def add(self, node: int, has: Node, *, lent: bool = False) -> None:
+        """A node comes. `lent`: into the profiling partition."""
+        self._core.cluster.add_node(node, has, lent=lent)
+        self._core.open_queues()
+        if lent:
+            self._lent.add(node)
+        self._reshaped(has.vc)
+
+    def change(self, node: int, to: Node | None) -> None:
+        """A node is to be another, of another virtual cluster too, or to go (None).
+
+        Nothing new starts there from now on, what runs goes on; it happens when nothing runs there.
+        One that was drained before stays so.
+        """
+        cluster = self._core.cluster
+        opens = cluster.pool_of(node).is_open(node)
+        if node in self.changing:
+            opens = self.changing[node][1]
+        cluster.set_open(node, False)
+        self.changing[node] = to, opens
+        if to is not None:  # jobs may wait there for it
+            cluster.add_vc(to.vc)
+            self._core.open_queues()
+        self._reshaped(cluster.node_vc[node])
+
+    def change_idle(self, now: float) -> None:
+        """Nodes that were to change and on which nothing runs any more do."""
+        core = self._core
+        for node, (to, opens) in list(self.changing.items()):
+            if not core.cluster.pool_of(node).is_empty(node):
+                continue
+            was = core.cluster.node_vc[node]
+            core.policy.node_leaves(core.cluster, node)
+            core.cluster.remove_node(node)
+            del self.changing[node]
+            lent = node in self._lent and to is not None and to.vc == was
+            self._lent.discard(node)
+            if to is not None:
+                self.add(node, to, lent=lent)
+                core.cluster.set_open(node, opens)
+            self._reshaped(was)
+            core.record(now, Action.CHANGE_NODE, Reason.NODE_IDLE, "", was, nodes=(node,))
+
+    def refusal(self, job: Job) -> Reason | None:
+        """Why a job can never start as the cluster is; None when it can."""
+        policy, spec = self._core.policy, self._core.cluster.spec
+        least = 0 if policy.capabilities.places_cpus else 1
+        if not least <= job.gpus <= self.capacity.get(job.vc, -1):
+            return Reason.INVALID_REQUEST
+        if job.gpu_type and not spec.has_type(job.gpu_type):
+            return Reason.NO_MATCHING_GPU_TYPE
+        return policy.refuses(job, spec) if self.mixes_types else None
+
+    def refusal_once_changed(self, job: Job) -> Reason | None:
+        """The same once the nodes are what they are to be: it waits until they are."""
+        cluster = self._core.cluster
+        nodes = {**cluster.nodes, **{node: to for node, (to, _) in self.changing.items()}}
+        stay = {node: has for node, has in nodes.items() if has is not None}
+        lent = {n for n in self._lent & stay.keys() if stay[n].vc == cluster.node_vc[n]}
+        gpus = sum(has.gpus for n, has in stay.items() if has.vc == job.vc and n not in lent)
+        if not 0 < job.gpus <= gpus:
+            return Reason.INVALID_REQUEST
+        spec = ClusterSpec.of(stay.values())
+        if job.gpu_type and not spec.has_type(job.gpu_type):
+            return Reason.NO_MATCHING_GPU_TYPE
+        return self._core.policy.refuses(job, spec) if spec.mixes_types else None
+
+    def begin_with(
+        self, nodes: Mapping[int, Node], lent: Collection[int], vcs: Iterable[str] = ()
+    ) -> None:
+        """Have these nodes, by number, and not those the core was built with; before any job is
+        adopted.
+
+        Args:
+            lent: those of the profiling partition.
+            vcs: virtual clusters to have even without a node: jobs wait there.
+        """
+        cluster = self._core.cluster
+        for node, has in list(cluster.nodes.items()):
+            if nodes.get(node) != has or (node in self._lent) is not (node in lent):
+                cluster.remove_node(node)
+        for node, has in nodes.items():
+            if node not in cluster.nodes:
+                cluster.add_node(node, has, lent=node in lent)
+        for vc in vcs:
+            cluster.add_vc(vc)
+        self._core.open_queues()
+        self._lent = set(lent)
+        self._reshaped(*cluster.pools)
+
+    def adopt(self, known: KnownJob, now: float) -> None:
+        """Take over a job that another core knew; this core's estimator knows it already."""
+        core, job, placement = self._core, known.job, known.placement
+        queued = core.jobs[job.job_id] = QueuedJob(job, known.order, known.priority)
+        core.arrivals = max(core.arrivals, known.order + 1)
+        queued.profile, queued.profiled = known.profile, known.profiled
+        queued.submit_time += known.held_s
+        if known.held_since is not None:  # nobody looks at it twice
+            core.waiting.keep_held(job.job_id, joined=known.queued_before or known.profiled)
+            if not placement:
+                queued.held_since = known.held_since
+                return
+        if not placement and not known.queued_before and core.profiling is not None:
+            core.profiling.add(queued)
+            return
+        if known.queued_before:
+            core.policy.prepare(queued, now, core.estimator)
+        if placement:
+            self._adopt_run(known, placement, now if known.since is None else known.since)
+        else:
+            core.waiting.recheck = True
+            core.queues[job.vc].add(queued)
+            core.touch(job.vc)
+
+    def _adopt_run(self, known: KnownJob, placement: Placement, start: float) -> None:
+        core, job = self._core, known.job
+        other = core.cluster.runs.get(known.partner or "")
+        if other is not None:
+            run = core.cluster.pack(job, other, start)
+        else:
+            run = core.cluster.start(job, job.vc, placement, start, profiling=known.profiling)
+        if not known.profiling:
+            core.runs_by_vc[run.vc][job.job_id] = run
+            core.policy.started(run, start)
+
+    def within(self, core: NodesHost) -> Self:
+        """This as part of `core`; see `Core.among`."""
+        nodes = copy(self)
+        nodes._core = core
+        return nodes
+
+    def _reshaped(self, *vcs: str) -> None:
+        """Nodes of virtual clusters came, went, or are about to."""
+        core = self._core
+        cluster = core.cluster
+        self.mixes_types = cluster.spec.mixes_types
+        self.capacity = dict.fromkeys(cluster.pools, 0)
+        for node, has in cluster.nodes.items():
+            if node not in self._lent and node not in self.changing:
+                self.capacity[has.vc] += has.gpus
+        core.policy.cluster_changed(cluster)
+        if core.profiling is not None:
+            core.profiling.cluster_changed(cluster)
+        core.waiting.recheck = True
+        for vc in vcs:
+            self._touch(vc)
+
+    def _touch(self, vc: str) -> None:
+        """GPUs of a virtual cluster may be given now that could not before, or the reverse."""
+        self._core.touch(vc)
+        if self._core.policy.capabilities.borrows:
+            for other in self._core.queues:
+                self._core.touch(other)

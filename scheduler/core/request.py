@@ -1,0 +1,231 @@
+"""What a person asks for with a job. Each field is declared here once: the body of a request and
+its bounds, the command-line options, what a CHANGED event may hold, the words of a change and the
+rows of the page all follow from it.
+
+Loads nothing but the standard library: the command line reads it for its options. Annotations are
+values here, not text: what is declared stands in them.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from math import inf
+from types import NoneType
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+from features.job import Job
+from scheduler.core.plural import count
+
+MAX_PRIORITY = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """How a field is asked for, changed and shown.
+
+    Attributes:
+        help: a sentence, for the command line and the API's document.
+        none: what leaving it out means, in words; "" is said nowhere.
+        label: what it is called on pages. unit: "s", "MiB", or "" for none.
+        least, above, most: bounds of a number. shortest, longest: of a text.
+        changeable: may be changed while the job waits, by its owner or an operator.
+        words: a change to a value as the beginning of a sentence; None: "with LABEL VALUE".
+    """
+
+    help: str
+    none: str = ""
+    label: str = ""
+    unit: str = ""
+    least: float | None = None
+    above: float | None = None
+    most: float | None = None
+    shortest: int = 0
+    longest: int = 128
+    changeable: bool = False
+    words: Callable[[Any], str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRequest:
+    """What a job asks for, of that which may be shown to who may see the job.
+
+    Attributes:
+        command: argument vector, at least one word.
+        workdir: on the host it runs on; "" = the service's own.
+        memory_mib, time_limit_s: limits that are enforced; None = none.
+        share, profile: opt-outs: False = never packed, never profiled beforehand.
+        priority: higher goes first; 0 for everybody, other values are an operator's.
+    """
+
+    command: tuple[str, ...]
+    gpus: Annotated[
+        int,
+        Ask(
+            help="GPUs, all at once.",
+            label="GPUs",
+            least=1,
+            most=1_000_000,
+            changeable=True,
+            words=lambda gpus: f"with {count(gpus, 'GPU')}",
+        ),
+    ] = 1
+    time_limit_s: Annotated[
+        float | None,
+        Ask(
+            help="Seconds; a job that runs longer is stopped.",
+            label="time limit",
+            unit="s",
+            above=0,
+            most=1e9,
+            changeable=True,
+            words=lambda limit_s: (
+                f"with a time limit of {limit_s / 3600:.3g} h" if limit_s else "with no time limit"
+            ),
+        ),
+    ] = None
+    gpu_type: Annotated[
+        str | None,
+        Ask(
+            help="GPU type.",
+            none="any",
+            label="GPU type",
+            shortest=1,
+            longest=64,
+            changeable=True,
+            words=lambda gpu_type: f"on {gpu_type or 'any GPU type'}",
+        ),
+    ] = None
+    cpus: Annotated[
+        float | None, Ask(help="CPU cores it uses.", label="CPU cores", above=0, most=1e6)
+    ] = None
+    memory_mib: Annotated[
+        float | None,
+        Ask(
+            help="Host memory, MiB; a job that takes more is stopped.",
+            label="memory",
+            unit="MiB",
+            above=0,
+            most=1e9,
+        ),
+    ] = None
+    share: Annotated[
+        bool,
+        Ask(
+            help="May share its GPUs with another job.",
+            label="may share GPUs",
+            changeable=True,
+            words=lambda may: "sharing GPUs allowed" if may else "with GPUs of its own",
+        ),
+    ] = True
+    profile: Annotated[
+        bool,
+        Ask(
+            help="May be profiled before it runs.",
+            label="may be profiled first",
+            changeable=True,
+            words=lambda may: "profiled beforehand" if may else "not profiled beforehand",
+        ),
+    ] = True
+    vc: Annotated[
+        str,
+        Ask(
+            help="Virtual cluster.",
+            none="yours, if you have one only",
+            label="virtual cluster",
+            shortest=1,
+            changeable=True,
+            words=lambda vc: f"in virtual cluster {vc}",
+        ),
+    ]
+    name: Annotated[
+        str, Ask(help="A name for it, seen by you and operators.", label="name", longest=256)
+    ] = ""
+    comment: Annotated[
+        str,
+        Ask(
+            help="A note about it, shown with the job.",
+            label="comment",
+            longest=256,
+            changeable=True,
+        ),
+    ] = ""
+    workdir: str = ""
+    priority: Annotated[
+        int,
+        Ask(
+            help="Higher goes first. Above 0 is an operator's to give.",
+            label="priority",
+            least=-MAX_PRIORITY,
+            most=MAX_PRIORITY,
+        ),
+    ] = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field as it is declared.
+
+    Attributes:
+        kind: int, float, str or bool. nullable: it may also be None.
+        default: MISSING when there is none: it is given, or found out.
+    """
+
+    name: str
+    kind: type
+    nullable: bool
+    default: Any
+    ask: Ask
+
+    @property
+    def option(self) -> str:
+        """On the command line: "--time-limit" of `time_limit_s`."""
+        stem = self.name.removesuffix(f"_{self.ask.unit.lower()}") if self.ask.unit else self.name
+        return f"--{stem.replace('_', '-')}"
+
+    def help(self, *, different: bool = False) -> str:
+        """What it is, and what leaving it out means; of a change: what giving "" does."""
+        none, text = self.ask.none, self.nullable and self.kind is str
+        if not none or (different and not text):
+            return self.ask.help
+        given = '""' if different else "Left out"
+        return f"{self.ask.help} {given}: {none}."
+
+    def fits(self, value: Any) -> bool:
+        """Whether an event may hold the value. Upper bounds may be others than when it was
+        written, and are not looked at."""
+        if value is None:
+            return self.nullable
+        if self.kind in (int, float):
+            right = type(value) is int or (self.kind is float and type(value) is float)
+            above = -inf if self.ask.above is None else self.ask.above
+            least = -inf if self.ask.least is None else self.ask.least
+            return right and above < value < inf and value >= least
+        return type(value) is self.kind
+
+    def words(self, value: Any) -> str:
+        """A change to the value as the beginning of a sentence: "with 4 GPUs"."""
+        if self.ask.words:
+            return self.ask.words(value)
+        return f"without {self.ask.label}" if value == "" else f"with {self.ask.label} {value}"
+
+
+def _declared() -> dict[str, Field]:
+    hints, found = get_type_hints(JobRequest, include_extras=True), {}
+    for one in fields(JobRequest):
+        if get_origin(hints[one.name]) is Annotated:
+            of, ask = get_args(hints[one.name])
+            kinds = [kind for kind in get_args(of) or (of,) if kind is not NoneType]
+            found[one.name] = Field(one.name, kinds[0], of != kinds[0], one.default, ask)
+    return found
+
+
+FIELDS: Mapping[str, Field] = _declared()
+CHANGEABLE = {name: one for name, one in FIELDS.items() if one.ask.changeable}
+OF_JOB = frozenset(one.name for one in fields(Job)) & FIELDS.keys()  # what decisions look at
+TRIED = {name: FIELDS[name] for name in FIELDS if name in {*CHANGEABLE, "priority"}}  # in a what-if
+
+
+def is_change(body: Mapping[str, Any]) -> bool:
+    """Whether a CHANGED event says what a job may ask for instead, and nothing else."""
+    return bool(body) and all(
+        name in CHANGEABLE and CHANGEABLE[name].fits(value) for name, value in body.items()
+    )

@@ -1,0 +1,245 @@
+"""Jobs that wait: what an operator or an owner does to them, and those that cannot start at all.
+
+Where they wait is the core's (`Core.queues`, the profiling stage); who of them is kept back, and
+who has no place to start as the cluster is, is known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from copy import copy
+from itertools import chain
+from typing import Protocol, Self
+
+from features import pulse
+from features.job import Job
+from scheduler.core.decisions import Action, Reason
+from scheduler.core.estimates import Estimate, Estimator
+from scheduler.core.policy import Policy
+from scheduler.core.profiling import Stage
+from scheduler.core.queue import QueuedJob
+from scheduler.core.turn import Host
+
+
+class Room(Protocol):
+    """Who can ever start, by the nodes there are and are to be (`nodes.Nodes`)."""
+
+    @property
+    def capacity(self) -> dict[str, int]: ...
+    def refusal(self, job: Job) -> Reason | None: ...
+    def refusal_once_changed(self, job: Job) -> Reason | None: ...
+
+
+class WaitingHost(Host, Protocol):
+    """What is asked of the core besides."""
+
+    @property
+    def policy(self) -> Policy: ...
+    @property
+    def profiling(self) -> Stage | None: ...
+    @property
+    def nodes(self) -> Room: ...
+
+    def join(self, queued: QueuedJob, now: float, reason: Reason | None = None) -> None: ...
+
+
+class Waiting:
+    """Holds, changes, priorities, and jobs that can never start; part of a core.
+
+    Attributes:
+        recheck: who can start is to be looked into again: nodes came, went, or are about to.
+    """
+
+    def __init__(self, core: WaitingHost) -> None:
+        self._core = core
+        self.recheck = False
+        self._set_aside: dict[str, QueuedJob] = {}  # can never start as the cluster is
+        self._held: dict[str, bool] = {}  # kept back: whether they were in a queue
+
+    def set_priority(self, job_id: str, priority: int) -> None:
+        """An operator changes what goes first. Without effect on a job that has its GPUs."""
+        queued = self._core.jobs[job_id]
+        queue = self._core.queues[queued.job.vc]
+        waits = queued in queue
+        if waits:
+            queue.remove(queued)
+        queued.priority = priority
+        if waits:
+            queue.insert(queued)
+            self._core.touch(queued.job.vc)
+
+    def hold(self, job_id: str, now: float, reason: Reason = Reason.HELD_BY_OWNER) -> None:
+        """A waiting job is not to start until it is released; nobody waits behind it meanwhile.
+
+        One that is being profiled is held when that is over. Without effect on one that runs.
+        """
+        core = self._core
+        queued = core.jobs[job_id]
+        run = core.cluster.runs.get(job_id)
+        if run is not None and not run.profiling:
+            return
+        if job_id not in self._held:
+            self._held[job_id] = run is None and self._step_aside(queued, now)
+            queued.held_since = now if run is None else None
+        queued.reason = reason
+        core.record(now, Action.WAIT, reason, job_id, queued.job.vc, need=queued.job.gpus)
+
+    def release(self, job_id: str, now: float) -> None:
+        """A held job may start again. The time it was held counts as no waiting."""
+        if job_id not in self._held:
+            return
+        queued, joined = self._core.jobs[job_id], self._held.pop(job_id)
+        queued.reason = None
+        if queued.held_since is None:
+            return  # it is still being profiled
+        queued.submit_time += now - queued.held_since
+        queued.held_since = None
+        self._wait_again(queued, now, Reason.RELEASED, joined=joined)
+
+    def is_held(self, job_id: str) -> bool:
+        """Whether a job that has not ended is held."""
+        return job_id in self._held
+
+    def change(self, job: Job, now: float) -> None:
+        """A waiting job asks for something else: GPUs, limits, sharing, virtual cluster.
+
+        It keeps its id, its submission and its priority, and what it waited counts. What its
+        profile showed is not of another number of GPUs. One that cannot run as the cluster is
+        waits until it can.
+        """
+        queued = self._core.jobs[job.job_id]
+        resized = job.gpus != queued.job.gpus
+        joined = self._step_aside(queued, now)
+        if resized:
+            queued.profile, queued.profiled = None, False
+        self._core.estimator.changed(job, now)
+        queued.job = job
+        if job.job_id in self._held:
+            self._held[job.job_id] = (joined or self._held[job.job_id]) and not resized
+        else:
+            joined = joined and not resized
+            self._wait_again(queued, now, Reason.REQUEST_CHANGED, joined=joined)
+
+    def never_starts(self, job_id: str) -> bool:
+        """Whether a job that waits asks for more GPUs than its virtual cluster has, and will have
+        once the nodes are what they are to be."""
+        job, nodes = self._core.jobs[job_id].job, self._core.nodes
+        small = job_id in self._set_aside and job.gpus > nodes.capacity[job.vc]
+        return small and nodes.refusal_once_changed(job) is Reason.INVALID_REQUEST
+
+    def review(self, now: float) -> None:
+        """Jobs that can never start as the cluster is now leave their queue, so that nobody waits
+        behind them; they come back when it has room for them again."""
+        self.recheck = False
+        core = self._core
+        refusal = core.nodes.refusal
+        for queued in list(chain.from_iterable(core.queues.values())):
+            job = queued.job
+            reason = refusal(job)
+            if reason is None:
+                continue
+            self.forget(queued)
+            core.policy.withdrawn(job.job_id, now)
+            self._set_aside[job.job_id] = queued
+            if reason is Reason.INVALID_REQUEST:
+                reason = Reason.VC_TOO_SMALL
+            limit = core.nodes.capacity[job.vc]
+            if queued.reason is not reason:
+                queued.reason = reason
+                core.record(
+                    now, Action.WAIT, reason, job.job_id, job.vc, need=job.gpus, limit=limit
+                )
+        for job_id, queued in list(self._set_aside.items()):
+            if refusal(queued.job) is None:
+                del self._set_aside[job_id]
+                queued.reason = None
+                self.prepare_again(queued, now)
+                core.queues[queued.job.vc].add(queued)
+                core.queues[queued.job.vc].resorted = True
+                core.touch(queued.job.vc)
+
+    def rekeyed(self) -> Iterator[QueuedJob]:
+        """Waiting jobs of queues whose keys a policy changed since the last call."""
+        for queue in self._core.queues.values():
+            if queue.resorted:
+                queue.resorted = False
+                yield from queue
+
+    # --- used by the core and its nodes -----------------------------------------------------
+
+    def prepare_again(self, queued: QueuedJob, now: float) -> None:
+        """Its key as the policy makes it now, from what was estimated of it before."""
+        known = queued.estimate_s is not None
+        estimator = _AsBefore(queued) if known else self._core.estimator
+        pulse.beat()
+        self._core.policy.prepare(queued, now, estimator)
+
+    def forget(self, queued: QueuedJob) -> None:
+        """A waiting job leaves its queue, or the stage in front of it."""
+        core = self._core
+        queue = core.queues[queued.job.vc]
+        if queued in queue:
+            queue.remove(queued)
+            if queued in queue.fresh:
+                queue.fresh.remove(queued)
+            core.touch(queued.job.vc)  # whoever stood behind it may now be first
+        self._set_aside.pop(queued.job.job_id, None)
+        if core.profiling is not None:
+            core.profiling.remove(queued)
+
+    def gone(self, job_id: str) -> None:
+        """A job ended, or was withdrawn: it is held no longer."""
+        self._held.pop(job_id, None)
+
+    def held_profiled(self, queued: QueuedJob, now: float) -> bool:
+        """Whether a job is held that was profiled until now; from now on it then waits aside."""
+        job = queued.job
+        if job.job_id not in self._held:
+            return False
+        self._core.policy.set_aside(job.job_id, now)
+        self._held[job.job_id], queued.held_since = True, now
+        self._core.touch(job.vc)  # GPUs may have been kept for it
+        return True
+
+    def keep_held(self, job_id: str, *, joined: bool) -> None:
+        """A job that another core held. `joined`: it had been in its queue."""
+        self._held[job_id] = joined
+
+    def among(self, kept: Collection[str], core: WaitingHost) -> Self:
+        """This as part of `core`, without jobs that are not among `kept`; see `Core.among`."""
+        waiting = copy(self)
+        waiting._core = core
+        waiting._set_aside = {j: queued for j, queued in self._set_aside.items() if j in kept}
+        return waiting
+
+    def _step_aside(self, queued: QueuedJob, now: float) -> bool:
+        """A waiting job leaves where it stands, to come back. Whether that was its queue."""
+        joined = queued in self._core.queues[queued.job.vc] or queued.job.job_id in self._set_aside
+        self.forget(queued)
+        if joined:
+            self._core.policy.set_aside(queued.job.job_id, now)
+        queued.reason = None
+        return joined
+
+    def _wait_again(self, queued: QueuedJob, now: float, reason: Reason, *, joined: bool) -> None:
+        """A job comes back, `joined`: to its queue at once."""
+        if joined:
+            self._core.enqueue(queued, now, reason)
+        else:
+            self._core.join(queued, now, reason)
+        self.recheck |= self._core.nodes.refusal(queued.job) is not None
+
+
+class _AsBefore(Estimator):
+    """What was estimated of a job before."""
+
+    def __init__(self, queued: QueuedJob):
+        super().__init__()
+        assert queued.estimate_s is not None
+        self._estimate = Estimate(queued.estimate_s, queued.score)
+
+    def estimate(self, job: Job, now: float) -> Estimate:
+        return self._estimate
+
+    def enqueued(self, job: Job, now: float) -> Estimate:
+        return self._estimate

@@ -1,0 +1,142 @@
+"""What a change would do to a waiting job and to others, as everybody reads it."""
+
+# ruff: noqa: RUF009 - `_about` makes a field
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from shlex import quote
+from typing import Any
+
+from features.codec import decode
+from scheduler.core.request import CHANGEABLE
+
+
+def _about(description: str, default: Any = None) -> Any:
+    """A field with what the API's document says of it; `list`: a new one each."""
+    made = {"default_factory" if default is list else "default": default}
+    return field(metadata={"description": description}, **made)
+
+
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """Start and end (seconds since the epoch), and the reason to wait, in one possible world."""
+
+    start_p10: float | None = _about("In one of ten.")
+    start_p50: float | None = _about("It starts by then in half.")
+    start_p90: float | None = _about("In nine of ten.")
+    end_p50: float | None = _about("It ends by then in half.")
+    end_p90: float | None = _about("In nine of ten.")
+    position: int | None = _about("Place in line, from 1.")
+    reason: str = _about("Reason code of its waiting; empty: none.", "")
+    why_not: str = _about("Why there is no estimate.", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A job of the asker's that would start later or earlier."""
+
+    job_id: str
+    by_s: float = field(metadata={"description": "Seconds later; earlier: below 0."})
+
+
+@dataclass(frozen=True, slots=True)
+class OthersMoved:
+    """Jobs of others that would start later or earlier."""
+
+    later: int = _about("Jobs that would start later.", 0)
+    earlier: int = _about("Jobs that would start earlier.", 0)
+    later_s: float = _about("Seconds later, in all.", 0.0)
+    earlier_s: float = _about("Seconds earlier, in all.", 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIfAnswer:
+    """A job as it is and as it would be, in the same futures."""
+
+    job_id: str
+    changes: dict[str, Any] = field(metadata={"description": "What was to be different."})
+    now: Foreseen | None = _about("As it is.")
+    then: Foreseen | None = _about("As it would be.")
+    words: str = _about("The change, as the beginning of a sentence.", "")
+    starts_now: bool = _about("The core, tried, starts it at once.", False)
+    gain_s: float | None = _about("Seconds it starts earlier, p50 beside p50.")
+    earlier: int | None = _about("Futures in which it starts earlier.")
+    futures: int = _about("Futures the figures rest on.", 0)
+    moved: list[Moved] = _about("Other jobs of the asker's that would move.", list)
+    others_moved: OthersMoved | None = _about("Jobs of others that would move, counted.")
+    not_examined: int | None = _about("Jobs whose start was not forecast.")
+    assumed: list[str] = _about("What was taken for granted, in words.", list)
+    unavailable: str = _about("Why there is no answer; empty: there is.", "")
+    command: str = _about("What does it, and keeps the place; empty: nothing does.", "")
+
+    @classmethod
+    def of(cls, job_id: str, changes: dict[str, Any], answer: Mapping[str, Any]) -> WhatIfAnswer:
+        """The analyst's answer; of it only what is known to be for the asker."""
+        known = {"job_id": job_id, "changes": changes, "command": command_of(job_id, changes)}
+        return decode(cls, {**answer, **known})
+
+
+def command_of(job_id: str, changes: Mapping[str, Any]) -> str:
+    """The command that makes a change to a waiting job; "" when none does."""
+    if not changes or changes.keys() - CHANGEABLE.keys():
+        return ""
+    words = []
+    for name, value in changes.items():
+        option = CHANGEABLE[name].option
+        if isinstance(value, bool):
+            words.append(option if value else f"--no-{option[2:]}")
+        else:
+            words.append(
+                f"{option} {value:g}"
+                if isinstance(value, float)
+                else f"{option} {quote(str(value))}"
+            )
+    return f"pellucid change {job_id} {' '.join(words)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """One trial. `words`, `command`: what was otherwise, and the command that asks so."""
+
+    start_p50: float | None = None
+    start_p90: float | None = None
+    futures: int = _about("Futures the times rest on.", 0)
+    reason: str = _about("Slurm's word for its wait; empty: it starts.", "")
+    why: str = ""
+    partition: str = ""
+    words: str = ""
+    command: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedPartition:
+    """A partition that does not take the job."""
+
+    partition: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Eta:
+    """When a job would start, in each partition that takes it; first in those it names."""
+
+    now: float = 0.0
+    tried: list[Tried] = field(default_factory=list)
+    closed: list[ClosedPartition] = field(default_factory=list)
+    asked: list[str] = _about("Partitions it names, or the default.", list)
+    not_tried: list[str] = _about("Partitions that there was no time for.", list)
+    own: str = _about("What Pellucid's own policy would do with it.", "")
+    unavailable: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Sooner:
+    """A waiting job as it is, and what would have it start sooner, soonest first."""
+
+    now: float = 0.0
+    as_it_is: Tried | None = None
+    tried: list[Tried] = field(default_factory=list)
+    not_tried: list[str] = _about("Changes that there was no time for.", list)
+    unavailable: str = ""

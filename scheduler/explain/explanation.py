@@ -1,0 +1,253 @@
+"""Why a job is where it is, as the service gives it and everybody reads it: the API's replies, the
+pages, and the command line, which decodes them. Loads nothing but the standard library."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from features.codec import decode
+from scheduler.explain.answer import OrderTerm, WaitAnalysis
+from scheduler.explain.effect import WhatIfAnswer
+from scheduler.explain.slurm import SlurmReason
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a waiting job stands: its place from 1, and how many wait in its virtual cluster."""
+
+    position: int
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True)
+class StartForecastRow:
+    """When a job is expected to start and end. Seconds since the epoch.
+
+    All figures None: estimate unavailable, and `why_not` says why.
+    """
+
+    made_at: float
+    start_p50: float | None
+    start_p90: float | None
+    end_p50: float | None
+    end_p90: float | None
+    why_not: str = ""
+    start_p10: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One reason with its numbers, as they were when it began to hold: `since`, seconds since the
+    epoch."""
+
+    reason: str
+    text: str
+    since: float
+    need: int | None = None
+    free: int | None = None
+    limit: int | None = None
+    next_step: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Contribution:
+    """One term of the predicted duration, as a factor on it.
+
+    Attributes:
+        term: name in the model.
+        text: what it is about, and `value` what it was for this job.
+    """
+
+    term: str
+    text: str
+    value: str
+    log_seconds: float
+    factor: float
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionReason:
+    """Terms of the predicted duration that say the same, together; `factor` on it."""
+
+    text: str
+    factor: float
+    terms: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """Why it shares its GPUs: the tree path, and the predicted speed of both."""
+
+    partner: str
+    tree_path: list[str]
+    speed: float | None
+    partner_speed: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis(WaitAnalysis):
+    __doc__ = f"""{WaitAnalysis.__doc__}
+        suggestions: changes that were seen to help."""
+
+    suggestions: list[WhatIfAnswer] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, job_id: str, why: Mapping[str, Any], suggested: Mapping[str, Any]) -> Analysis:
+        found = suggested.get("suggestions", ())
+        helps = [WhatIfAnswer.of(job_id, one["change"], one) for one in found]
+        return replace(decode(cls, why), suggestions=helps)
+
+
+@dataclass(frozen=True, slots=True)
+class Overtaken:
+    """Jobs submitted later to the same virtual cluster that were given GPUs first.
+
+    Attributes:
+        why: how many of them, by why each could; `text`: the same in words.
+    """
+
+    jobs: int
+    why: dict[str, int]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedTerm:
+    """A term of two places in line, seconds; None: that job has no such term."""
+
+    what: str
+    other: float | None = None
+    this: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Why another job went, or goes, before this one.
+
+    Attributes:
+        first: the other goes first; `why` says by what the one that does.
+        started: why the other could start; "" while it waits.
+        terms: of both places in line.
+        early_s: seconds the other had run when this one was submitted: no places are compared.
+    """
+
+    job_id: str
+    other: str
+    first: bool = False
+    why: str = ""
+    started: str = ""
+    terms: list[ComparedTerm] = field(default_factory=list)
+    early_s: float | None = None
+    unavailable: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OrderRow:
+    """A waiting job of the asker's (an operator's: of anybody's) and the terms of its place."""
+
+    position: int
+    job_id: str
+    gpus: int
+    priority: int
+    terms: list[OrderTerm]
+
+
+@dataclass(frozen=True, slots=True)
+class HeldRow:
+    """A held job of the asker's, which stands in no line."""
+
+    job_id: str
+    gpus: int
+    priority: int
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Who waits in a virtual cluster, in order. `waiting`: how many in all, but for the held."""
+
+    vc: str
+    waiting: int = 0
+    rows: list[OrderRow] = field(default_factory=list)
+    held: list[HeldRow] = field(default_factory=list)
+    unavailable: str = ""
+
+    @classmethod
+    def of(cls, vc: str, answer: Mapping[str, Any]) -> Order:
+        return decode(cls, {"vc": vc, **answer})
+
+
+@dataclass(frozen=True, slots=True)
+class WaitedFor:
+    """All the waiting for one reason: `share` of the whole, in `spells`, `text` of the longest."""
+
+    reason: str
+    text: str
+    seconds: float
+    share: float
+    spells: int
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """When, in seconds since the epoch; None: not yet.
+
+    Attributes:
+        eligible_at: it could have been given GPUs from then on: no dependency, begin time, hold or
+            profiling run kept it from that.
+    """
+
+    submitted_at: float
+    eligible_at: float | None
+    started_at: float | None
+    ended_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why a job is where it is.
+
+    Attributes:
+        dominant: the reason, in a sentence; the first of `principal`.
+        principal: at most four, in order of precedence; reasons that held earlier come last.
+        contributions: terms behind `estimate_s`, largest first; `bundle` names the model.
+        prediction: the same grouped by what they say, largest first; the factors multiply to the
+            same; `prediction_text` in words, "" where there are no terms.
+        headline: where it stands and when it should start, in a sentence.
+        waits: what it waited for, the longest first, in the words of then; the seconds sum to its
+            waiting time.
+        overtaken: None: by nobody.
+        forecast: None: no estimate yet. `promised`: the one made when it was submitted.
+        analysis: when it was asked for, of a job that waits.
+        detail: what the backend says of it.
+        hold: "owner" or "operator", who may release it; held_by, held_at: by whom and since when it
+            is held. "": it is not.
+        slurm: of a job of a followed Slurm: why that has it waiting, or had until it started it.
+    """
+
+    job_id: str
+    phase: str
+    reason: str
+    dominant: str
+    next_step: str
+    principal: list[Finding]
+    standing: Standing | None
+    forecast: StartForecastRow | None
+    estimate_s: float | None
+    times: Times
+    detail: str = ""
+    bundle: str = ""
+    contributions: list[Contribution] = field(default_factory=list)
+    prediction: list[PredictionReason] = field(default_factory=list)
+    prediction_text: str = ""
+    packing: Packing | None = None
+    headline: str = ""
+    waits: list[WaitedFor] = field(default_factory=list)
+    promised: StartForecastRow | None = None
+    overtaken: Overtaken | None = None
+    analysis: Analysis | None = None
+    hold: str = ""
+    held_by: str = ""
+    held_at: float | None = None
+    slurm: SlurmReason | None = None

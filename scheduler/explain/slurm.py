@@ -1,0 +1,356 @@
+"""Why a job of a followed Slurm waits, as a value; and the sentences that are made of it.
+
+Everybody with the right to see a job may read its reason, so no other job is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from scheduler.core.plural import count
+from scheduler.explain.words import clock_time, duration
+
+SHOWN = 6  # nodes that are named
+
+
+@dataclass(frozen=True, slots=True)
+class LimitReached:
+    """A limit of a QOS or an association that the job would go beyond.
+
+    Attributes:
+        name: sacctmgr's: ``GrpTRES``, ``MaxJobsPU``, ``MaxWall`` (seconds).
+        tres: what is limited: ``gres/gpu``; "": jobs, or time.
+        whose: ``QOS limited``, ``account physics``, ``user anna in account physics``.
+        limit, used, asked: what may be had, what running jobs have, what this job would add.
+        ever: it is within the limit once others end.
+    """
+
+    name: str
+    tres: str
+    whose: str
+    limit: float
+    used: float
+    asked: float
+    ever: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class NodeNames:
+    """Some nodes: the names of the first, by name, and how many they are."""
+
+    first: tuple[str, ...] = ()
+    count: int = 0
+
+    @classmethod
+    def of(cls, names: Collection[str]) -> NodeNames:
+        return cls(tuple(sorted(names)[:SHOWN]), len(names))
+
+    def __str__(self) -> str:
+        if self.count > SHOWN:
+            return f"{', '.join(self.first[:-1])} and {self.count - SHOWN + 1} more nodes"
+        return ", ".join(self.first)
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationHeld:
+    """A reservation in its way, or that it asks for; from when to when: epoch seconds."""
+
+    name: str
+    nodes: NodeNames = NodeNames()
+    begins: float | None = None
+    ends: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TimeLimitTooLong:
+    """It asks for more seconds than its partitions allow: `allowed`, by name. `others` allow it."""
+
+    asked_s: float
+    allowed: dict[str, float]
+    others: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LicenceAsked:
+    """Licences it asks for, how many there are, and how many running jobs have."""
+
+    name: str
+    asked: int
+    there: int
+    used: int
+
+
+@dataclass(frozen=True, slots=True)
+class GoesFirst:
+    """Who goes before it: jobs of its partition, or if there are none, those of other partitions
+    on its nodes. `backfills`: it may start before them where that delays none."""
+
+    jobs: int
+    partitions: tuple[str, ...] = ()
+    backfills: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class GpusAsked:
+    """GPUs of a type; "": of any."""
+
+    type: str
+    gpus: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedNode:
+    """A node on which nothing starts, and its state in Slurm."""
+
+    name: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """What it needs, which is not free.
+
+    Attributes:
+        per_node: the GPUs are asked for on each of `nodes`. whole_nodes: it shares none.
+        would_do: nodes of `partition` that suit it; where none does, `closed`: the first closed.
+    """
+
+    partition: str
+    gpus: tuple[GpusAsked, ...]
+    cpus: int
+    nodes: int = 1
+    whole_nodes: bool = False
+    per_node: bool = False
+    would_do: NodeNames = NodeNames()
+    closed: tuple[ClosedNode, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceInLine:
+    """How many waiting jobs of a partition come before it by priority."""
+
+    partition: str
+    before: int
+
+
+@dataclass(frozen=True, slots=True)
+class PriorityTerm:
+    """A term of its priority as `sprio` has it."""
+
+    name: str
+    points: float
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStart:
+    """When (epoch seconds) and where backfill would start it if runs took their time limits."""
+
+    at: float
+    nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmReason:
+    """Why a job waits by its Slurm's own word, and what was found that explains it.
+
+    Attributes:
+        code: Slurm's word, as `squeue` shows it; "": it was not seen to wait.
+        started: Slurm has started it; the rest is of the last look before that.
+        text: of a row that an older version wrote: what it says; nothing else is known then.
+        dependency, reservation, begins: what it waits for: jobs, as Slurm has them; a reservation;
+            a moment (epoch seconds).
+        nodes, time_limit_s: that it asks for, where these are the reason.
+        limit: the limit it would go beyond. lapsed: there is room in that limit now.
+        places: by partition. priority: Slurm's; its `terms`, the largest first, sum to it.
+        own: what Pellucid's own policy would do: "start", "wait"; "": it was not asked.
+        left_out: why Pellucid could not place it at all.
+    """
+
+    code: str = ""
+    started: bool = False
+    text: str = ""
+    dependency: str = ""
+    reservation: ReservationHeld | None = None
+    begins: float | None = None
+    nodes: int | None = None
+    time_limit_s: float | None = None
+    too_long: TimeLimitTooLong | None = None
+    licences: tuple[LicenceAsked, ...] = ()
+    limit: LimitReached | None = None
+    lapsed: bool = False
+    goes_first: GoesFirst | None = None
+    needed: Needed | None = None
+    places: tuple[PlaceInLine, ...] = ()
+    priority: int | None = None
+    terms: tuple[PriorityTerm, ...] = ()
+    plan: PlannedStart | None = None
+    own: str = ""
+    left_out: str = ""
+
+    @property
+    def seen_waiting(self) -> bool:
+        return bool(self.code or self.text)
+
+
+# --- in words ------------------------------------------------------------------------------------
+
+
+def headline(reason: SlurmReason, job_id: str, now: float) -> str:
+    """Slurm's reason in a sentence."""
+    if reason.text:
+        return reason.text
+    if not reason.started:
+        return ": ".join(filter(None, [f"Slurm says {reason.code}", sentence(reason, job_id, now)]))
+    last = ": ".join([reason.code, *because(reason, job_id, now)[:1]])
+    return "Slurm started it" + f"; at the last look before that it said {last}" * bool(last)
+
+
+def rows(reason: SlurmReason, job_id: str, now: float) -> list[tuple[str, str]]:
+    """What is known beyond the headline of a job that waits: lines, each with its label."""
+    if reason.started:
+        return []
+    found = [("Place", _place(one)) for one in reason.places]
+    if reason.terms:
+        parts = " + ".join(f"{one.name} {one.points:.0f}" for one in reason.terms)
+        found.append(("Priority", f"{reason.priority} = {parts}."))
+    elif reason.priority is not None:
+        array = job_id.partition("_")[0]
+        found.append(("Priority", f"{reason.priority} by Slurm (`sprio -j {array} -l`)."))
+    if reason.plan is not None:
+        where = f" on {', '.join(reason.plan.nodes)}" if reason.plan.nodes else ""
+        at = clock_time(reason.plan.at, now)
+        text = f"{at}{where}, if running jobs take all of their time limits."
+        found.append(("Slurm plans", text))
+    if reason.own or reason.left_out:
+        found.append(("Pellucid", own_policy(reason.own) or f"{reason.left_out}."))
+    return found
+
+
+def whole(reason: SlurmReason, job_id: str, now: float) -> str:
+    """All of it: a line each."""
+    more = (f"{label}: {text}" for label, text in rows(reason, job_id, now))
+    return "\n".join([headline(reason, job_id, now), *more])
+
+
+def sentence(reason: SlurmReason, job_id: str, now: float) -> str:
+    """What explains the word; "" where nothing is known that surely does."""
+    parts = because(reason, job_id, now)
+    return "; ".join(parts) + "." * bool(parts)
+
+
+def because(reason: SlurmReason, job_id: str, now: float) -> list[str]:
+    """What explains the word, as clauses; the first by itself is the reason."""
+    if reason.code in PLAIN:
+        asked = {
+            "job": job_id,
+            "dependency": reason.dependency,
+            "reservation": reason.reservation.name if reason.reservation else "",
+            "nodes": count(reason.nodes or 0, "node"),
+        }
+        return [part.format_map(asked) for part in PLAIN[reason.code]]
+    if reason.begins is not None:
+        return [f"it may not begin before {clock_time(reason.begins, now)}"]
+    if reason.too_long is not None:
+        return [_too_long(reason.too_long, job_id)]
+    if reason.licences:
+        first, *more = map(_licence, reason.licences)
+        return [f"it asks for {first}", *more]
+    if reason.limit is not None:
+        return [_limit(reason.limit)]
+    if reason.lapsed:
+        return [*_LAPSED]
+    if reason.goes_first is not None:
+        return _goes_first(reason.goes_first)
+    if reason.needed is not None:
+        return _needed(reason.needed)
+    held = reason.reservation
+    if held is not None and held.begins is not None and held.ends is not None:
+        begins, ends = clock_time(held.begins, now), clock_time(held.ends, now)
+        return [
+            f"reservation {held.name} has {held.nodes} from {begins} to {ends}, and it would run "
+            f"into that with a time limit of {duration(reason.time_limit_s)}"
+        ]
+    return []
+
+
+PLAIN: Mapping[str, tuple[str, ...]] = {
+    "None": ("it was not looked at yet",),
+    "JobHeldUser": ("it is held by its user", "`scontrol release {job}` lets it go"),
+    "JobHeldAdmin": ("it is held by an administrator, who alone can release it",),
+    "Dependency": ("it waits for {dependency}",),
+    "DependencyNeverSatisfied": ("what it waits for ({dependency}) can never be", "cancel it"),
+    "JobArrayTaskLimit": ("as many tasks of its array run as it allows at once",),
+    "PartitionDown": ("its partition is down: jobs wait until an administrator opens it",),
+    "PartitionNodeLimit": ("it asks for {nodes}, which its partition does not give",),
+    "Reservation": ("it waits for reservation {reservation} to begin, or for room in it",),
+    "InvalidAccount": ("its account or user is not known to Slurm's accounting",),
+    "InvalidQOS": ("its QOS is not one that it may use",),
+}
+_LAPSED = (
+    "that was so when the job last had its turn. There is room in that limit now",
+    "Slurm keeps the word until the job has its turn again",
+)
+
+
+def own_policy(own: str) -> str:
+    """What Pellucid's own policy would do; "" where it was not asked."""
+    if not own:
+        return ""
+    does = "start it now" if own == "start" else "have it wait"
+    return f"its own policy, which counts GPUs and no CPUs or memory, would {does}."
+
+
+def _place(one: PlaceInLine) -> str:
+    place = f"{count(one.before, 'waiting job')} before it" if one.before else "first"
+    return f"{place} in partition {one.partition} by priority."
+
+
+def _too_long(one: TimeLimitTooLong, job_id: str) -> str:
+    parts = [f"{name} allows {duration(most)}" for name, most in one.allowed.items()]
+    could = f", or another partition ({', '.join(one.others)})" if one.others else ""
+    minutes = int(max(one.allowed.values()) // 60)
+    return (
+        f"it asks for {duration(one.asked_s)}, and partition {', '.join(parts)}. It never "
+        f"starts so: give it less (`scontrol update jobid={job_id} timelimit={minutes}`){could}"
+    )
+
+
+def _licence(one: LicenceAsked) -> str:
+    return f"{one.asked} of {one.name}, of which {one.there} exist and running jobs have {one.used}"
+
+
+def _limit(one: LimitReached) -> str:
+    if one.name == "MaxWall":
+        asked, most = duration(one.asked), duration(one.limit)
+        return f"{one.whose} may ask for {most} at most, and it asks for {asked}"
+    if not one.tres:
+        most, used = count(int(one.limit), "running job"), int(one.used)
+        return f"{one.whose} may have {most} at once ({one.name}), and has {used}"
+    has = f"{one.whose} may have {one.limit:g} {one.tres} at once ({one.name})"
+    if not one.ever:
+        return f"{has}, and it asks for {one.asked:g} by itself: it cannot start so"
+    return f"{has}, has {one.used:g}, and it asks for {one.asked:g} more"
+
+
+def _goes_first(one: GoesFirst) -> list[str]:
+    if one.jobs:
+        go = "goes" if one.jobs == 1 else "go"
+        text = f"{count(one.jobs, 'job')} of higher priority in its partition {go} first"
+    else:
+        text = f"jobs of partition {', '.join(one.partitions)} go first on its nodes"
+    may = "it may start before them only where that delays none, by time limits"
+    return [text, may] if one.backfills else [text]
+
+
+def _needed(one: Needed) -> list[str]:
+    """What it needs, and what the nodes that suit it have free."""
+    need = [count(g.gpus, f"GPU of type {g.type}" if g.type else "GPU") for g in one.gpus]
+    need += [count(one.cpus, "CPU"), *(["whole nodes"] if one.whole_nodes else [])]
+    per = " on each node" if one.per_node and one.nodes > 1 else ""
+    text = f"it needs {', '.join(need)}{per}" + (f" on {one.nodes} nodes" if one.nodes > 1 else "")
+    if one.would_do.count:
+        return [text, f"{one.would_do} would do, and not enough is free there now"]
+    shut = ", ".join(f"{node.name} ({node.state})" for node in one.closed)
+    where = f"no node of partition {one.partition} that suits is open"
+    return [text, f"{where}: {shut}" if shut else where]

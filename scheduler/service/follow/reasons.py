@@ -1,0 +1,242 @@
+"""Why a job of a followed Slurm waits: Slurm's own reason, explained by the policy `slurm`.
+
+Nothing contradicts Slurm: what the policy found is used only where its reason is Slurm's.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import replace
+
+from scheduler.backends.slurm.parse import SlurmJob
+from scheduler.backends.slurm.site import slurm_word
+from scheduler.backends.slurm.snapshot import ClusterSnapshot
+from scheduler.explain.slurm import (
+    PLAIN,
+    SHOWN,
+    ClosedNode,
+    GoesFirst,
+    GpusAsked,
+    LicenceAsked,
+    LimitReached,
+    Needed,
+    NodeNames,
+    PlaceInLine,
+    PlannedStart,
+    PriorityTerm,
+    ReservationHeld,
+    SlurmReason,
+    TimeLimitTooLong,
+)
+from scheduler.policies.slurm.limits import Hit, is_kept
+from scheduler.policies.slurm.passes import (
+    CAPACITY,
+    LICENSES,
+    NOT_AVAILABLE,
+    PRIORITY,
+    RESOURCES,
+    PendingReason,
+    Ranked,
+)
+from scheduler.policies.slurm.policy import Slurm
+from scheduler.policies.slurm.site import Ask, Partition, Site
+
+COMPUTED_S = 400.0  # Slurm computes priorities this seldom at most (PriorityCalcPeriod and a look)
+Places = Sequence[tuple[int, Ranked]]  # in each of its partitions, with how many come before it
+
+
+def reasons(
+    snapshot: ClusterSnapshot,
+    jobs: Mapping[str, SlurmJob],
+    policy: Slurm,
+    own: ClusterSnapshot | None = None,
+) -> dict[str, SlurmReason]:
+    """Why each of these waiting jobs waits.
+
+    Args:
+        own: what Pellucid's own policy decides of the same queue.
+    """
+    now, places = snapshot.now, _places(policy, jobs)
+    found = {}
+    for job_id, job in jobs.items():
+        pending = policy.evidence(job_id, now)
+        if pending is not None and pending.reason != slurm_word(job.reason):
+            pending = None
+        reason = _reason(slurm_word(job.reason), job, policy, pending, places.get(job_id, ()), now)
+        found[job_id] = _with_place(reason, job, policy, places.get(job_id, ()), now, own)
+    return found
+
+
+def expected(snapshot: ClusterSnapshot, job: SlurmJob, policy: Slurm) -> SlurmReason | None:
+    """Why a job would wait that Slurm has not seen so; None: it would not."""
+    pending = policy.evidence(job.id, snapshot.now)
+    if pending is None:
+        return None
+    places = _places(policy, (job.id,)).get(job.id, ())
+    return _reason(pending.reason, job, policy, pending, places, snapshot.now)
+
+
+def briefly(job: SlurmJob) -> SlurmReason:
+    """Slurm's reason, where the policy `slurm` is not asked."""
+    word = slurm_word(job.reason)
+    if "Dependency" in word:
+        return SlurmReason(word, dependency=job.dependency)
+    if word == "Reservation":
+        return SlurmReason(word, reservation=ReservationHeld(job.reservation))
+    if word == "PartitionNodeLimit":
+        return SlurmReason(word, nodes=job.num_nodes)
+    return SlurmReason(word, begins=job.eligible if word == "BeginTime" else None)
+
+
+def by_own_policy(job_id: str, own: ClusterSnapshot) -> str:
+    """What Pellucid's own policy does with a job: "start", "wait"; "" where it knows none."""
+    if job_id not in own.waiting:
+        return ""
+    return "start" if job_id in own.core.cluster.runs else "wait"
+
+
+def _places(policy: Slurm, wanted: Container[str]) -> dict[str, list[tuple[int, Ranked]]]:
+    """Places in line of these jobs."""
+    found: dict[str, list[tuple[int, Ranked]]] = {}
+    ahead: Counter[str] = Counter()
+    for ranked in policy.line():
+        name, job_id = ranked.partition.name, ranked.ask.job_id
+        if job_id in wanted:
+            found.setdefault(job_id, []).append((ahead[name], ranked))
+        pending = policy.reasons.get(job_id)
+        ahead[name] += pending is not None and pending.reason in CAPACITY  # no limit keeps it back
+    return found
+
+
+def _with_place(
+    reason: SlurmReason,
+    job: SlurmJob,
+    policy: Slurm,
+    places: Places,
+    now: float,
+    own: ClusterSnapshot | None,
+) -> SlurmReason:
+    """With its place, what makes its priority, Slurm's plan and what Pellucid would do."""
+    terms = next((terms for _, ranked in places if (terms := _terms(job, ranked, policy, now))), ())
+    in_turn, plan = reason.code in CAPACITY, None
+    weighed = bool(terms) or (in_turn and policy.site.weighs)
+    if job.start is not None and job.start > now and (in_turn or reason.code == LICENSES):
+        plan = PlannedStart(job.start, job.planned)
+    return replace(
+        reason,
+        places=tuple(PlaceInLine(ranked.partition.name, before) for before, ranked in places),
+        priority=job.priority if weighed else None,
+        terms=terms,
+        plan=plan,
+        own=by_own_policy(job.id, own) if in_turn and own is not None else "",
+    )
+
+
+def _reason(
+    word: str,
+    job: SlurmJob,
+    policy: Slurm,
+    pending: PendingReason | None,
+    places: Places,
+    now: float,
+) -> SlurmReason:
+    """Slurm's reason with what explains it, where that is sure."""
+    site, ask, plain = policy.site, policy.asked(job.id), briefly(replace(job, reason=word))
+    hit = pending.hit if pending is not None else None
+    if word in PLAIN or plain.begins is not None:
+        return plain
+    if word == "PartitionTimeLimit":
+        return replace(plain, too_long=_too_long(job, site))
+    if word == LICENSES:
+        return replace(plain, licences=_licences(ask, policy))
+    if hit is not None:
+        return replace(plain, limit=_limit(hit))
+    if pending is not None and is_kept(word):
+        return replace(plain, lapsed=True)
+    if word == PRIORITY and places:
+        before = min(before for before, _ in places)
+        return replace(plain, goes_first=_goes_first(before, places[0][1].partition, site))
+    if word == RESOURCES and ask is not None and places:
+        return replace(plain, needed=_needed(ask, places[0][1].partition, policy, now))
+    if word == NOT_AVAILABLE and pending is not None and pending.reservation:
+        one = next(r for r in site.reservations if r.name == pending.reservation)
+        held = ReservationHeld(one.name, NodeNames.of(one.nodes), one.start, one.end)
+        return replace(plain, reservation=held, time_limit_s=ask.limit_s(None) if ask else None)
+    return plain
+
+
+def _limit(hit: Hit) -> LimitReached:
+    name, _, tres = hit.name.partition(" ")
+    return LimitReached(name, tres, hit.whose, hit.limit, hit.used, hit.asked, hit.ever)
+
+
+def _goes_first(before: int, part: Partition, site: Site) -> GoesFirst | None:
+    higher = [
+        one.name
+        for one in site.partitions.values()
+        if not before and one.tier > part.tier and one.nodes & part.nodes
+    ]
+    known = before or higher
+    return GoesFirst(before, tuple(sorted(higher)), site.backfills) if known else None
+
+
+def _too_long(job: SlurmJob, site: Site) -> TimeLimitTooLong | None:
+    named = [site.partitions[n] for n in job.partition.split(",") if n in site.partitions]
+    allowed = {part.name: part.max_time_s for part in named if part.max_time_s is not None}
+    if not allowed or job.time_limit_s is None:
+        return None
+    longer = [
+        part.name
+        for part in site.partitions.values()
+        if part.max_time_s is None or part.max_time_s >= job.time_limit_s
+    ]
+    return TimeLimitTooLong(job.time_limit_s, allowed, tuple(sorted(longer)))
+
+
+def _licences(ask: Ask | None, policy: Slurm) -> tuple[LicenceAsked, ...]:
+    used, there = policy.licences_used(), policy.site.licences
+    return tuple(
+        LicenceAsked(name, wanted, there.get(name, 0), used.get(name, 0))
+        for name, wanted in (ask.licences if ask is not None else ())
+    )
+
+
+def _needed(ask: Ask, part: Partition, policy: Slurm, now: float) -> Needed:
+    nodes, suiting = policy.site.nodes, policy.suiting(ask, part, now)
+    shut = [ClosedNode(n, nodes[n].state) for n in sorted(part.nodes) if not nodes[n].open]
+    return Needed(
+        part.name,
+        tuple(GpusAsked(kind, n) for kind, n in ask.gpus if n),
+        ask.cpus,
+        ask.nodes,
+        ask.exclusive,
+        ask.gpus_per_node,
+        NodeNames.of(suiting),
+        () if suiting else tuple(shut[:SHOWN]),
+    )
+
+
+def _terms(job: SlurmJob, ranked: Ranked, policy: Slurm, now: float) -> tuple[PriorityTerm, ...]:
+    """The terms of its priority as `sprio` has them; none where they do not add up to Slurm's."""
+    terms = policy.weights.terms(ranked.ask, ranked.partition, now)
+    since = ranked.ask.accrue
+    if not terms.total or terms.total <= 1 or since is None or len(ranked.ask.partitions) > 1:
+        return ()
+    over = terms.total - job.priority  # Slurm computed its age some time ago
+    rate = terms.age / (now - since) if now > since else 0.0
+    if over < -2 or over > rate * COMPUTED_S + 2:
+        return ()
+    parts = {
+        "fair share": terms.fairshare,
+        "age": max(0.0, terms.age - max(0, over)),
+        "partition": terms.partition,
+        "QOS": terms.qos,
+        "job size": terms.jobsize,
+        "TRES": sum(terms.tres.values()),
+        "association": terms.assoc,
+        "site": terms.site,
+        "nice": float(-terms.nice),
+    }
+    shown = [PriorityTerm(name, points) for name, points in parts.items() if round(points)]
+    return tuple(sorted(shown, key=lambda one: -abs(one.points)))

@@ -1,0 +1,47 @@
+"""Decisions as rows; with a new reason to wait, the forecast that was made before it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from sqlalchemy import ColumnElement, Connection, bindparam, delete, insert, select
+
+from scheduler.core.decisions import Action, Decision
+from scheduler.service.log.store.tables import decisions, forecasts
+
+# From then on a job waits, for another reason than before or for the first time.
+WAITS_ANEW = (Action.WAIT, Action.PREEMPT)
+
+
+def write_decisions(
+    connection: Connection, made: Sequence[Decision], texts: Sequence[str], event: int
+) -> None:
+    """Write decisions, each with its canonical JSON; `event` is the seq of what recorded them."""
+    rows = [
+        {
+            "seq": d.seq,
+            "event": event,
+            "at": d.time,
+            "job_id": d.job_id,
+            "vc": d.vc,
+            "action": d.action.value,
+            "reason": d.reason.value,
+            "body": text,
+        }
+        for d, text in zip(made, texts, strict=True)
+    ]
+    if rows:
+        connection.execute(insert(decisions), rows)
+    if outdated := [{"job": d.job_id} for d in made if d.action in WAITS_ANEW]:
+        of = forecasts.c
+        connection.execute(
+            delete(forecasts).where(of.job_id == bindparam("job"), of.basis == "latest"), outdated
+        )
+
+
+def waiting_anew(connection: Connection, job_ids: Collection[str], since: int) -> set[str]:
+    """Those of some jobs that wait for a reason given after the event `since`."""
+    of = decisions.c
+    anew: ColumnElement[bool] = of.action.in_([action.value for action in WAITS_ANEW])
+    query = select(of.job_id).where(of.job_id.in_(job_ids), of.event > since, anew)
+    return set(connection.scalars(query))

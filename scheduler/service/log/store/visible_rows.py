@@ -1,0 +1,139 @@
+"""Rows of the tables, cut down to what one viewer may see; `reads` asks for them by subject."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+from sqlalchemy import ColumnElement, Engine, RowMapping, Select, Table, and_, select
+
+from features.codec import decode
+from scheduler.backends.events import Kind
+from scheduler.backends.submission import NAMES, Submission
+from scheduler.core.decisions import ANOTHER, Decision, Reason
+from scheduler.explain.slurm import SlurmReason
+from scheduler.service.log.record import Phase
+from scheduler.service.log.store import archive
+from scheduler.service.log.store.rows import (
+    JobRow,
+    Line,
+)
+from scheduler.service.log.store.tables import decisions, events, forecasts, jobs
+from scheduler.service.log.store.visibility import (
+    Viewer,
+    redacted_decision,
+    shown_actor,
+)
+
+MAX_PAGE = 500
+
+
+class VisibleRows:
+    """The rows that one viewer may see, and what of them is shown."""
+
+    def __init__(self, engine: Engine, viewer: Viewer):
+        self._engine = engine
+        self.viewer = viewer
+
+    def _mine(self) -> ColumnElement[bool]:
+        """The jobs the viewer may see."""
+        if self.viewer.sees_all:
+            return jobs.c.job_id.is_not(None)
+        if self.viewer.only:
+            return and_(jobs.c.owner == self.viewer.name, jobs.c.job_id == self.viewer.only)
+        return jobs.c.owner == self.viewer.name
+
+    def _sees(self, row: RowMapping) -> bool:
+        """Whether the viewer may see the job of a row (`owner`, `job_id`)."""
+        return self.viewer.sees(row["owner"], row["job_id"])
+
+    def _visible(self, ids: Collection[str | None]) -> set[str]:
+        """Those of `ids` that are jobs the viewer may see."""
+        wanted = [job_id for job_id in set(ids) if job_id]
+        if not wanted:
+            return set()
+        query = select(jobs.c.job_id).where(jobs.c.job_id.in_(wanted), self._mine())
+        return {row["job_id"] for row in self._all(query)}
+
+    def _job_rows(self, rows: Sequence[RowMapping]) -> list[JobRow]:
+        visible = self._visible([row["partner"] for row in rows])
+        starts = self._starts([row["job_id"] for row in rows if Phase(row["phase"]).waits])
+        found = []
+        for row in rows:
+            by = shown_actor(self.viewer, row["held_by"])
+            seen = {"held_by": by, **starts.get(row["job_id"], {})}
+            found.append(replace(job_row(row, visible), **seen))
+        return found
+
+    def _starts(self, ids: list[str]) -> dict[str, dict[str, Any]]:
+        """When each of some waiting jobs should start, as last foreseen."""
+        query = select(forecasts.c.job_id, *(forecasts.c[name] for name in _FORESEEN)).where(
+            forecasts.c.basis == "latest", forecasts.c.job_id.in_(ids)
+        )
+        rows = self._all(query) if ids else []
+        return {row["job_id"]: {name: row[name] for name in _FORESEEN} for row in rows}
+
+    def _decision_lines(self, rows: Sequence[RowMapping]) -> list[Line]:
+        bodies = [json.loads(text) for text in self._bodies(decisions, rows)]
+        others = [body.get(who) for body in bodies for who in ("blocker", "partner")]
+        others += [job for body in bodies for job in body.get("held_by", ())]
+        visible = self._visible(others)
+        return [
+            Line(
+                row["at"],
+                row["seq"],
+                "decision",
+                Decision.from_body(body).sentence(visible),
+                Reason(body["reason"]).next_step(),
+                body={**redacted_decision(body, visible), "event": row["event"]},
+            )
+            for row, body in zip(rows, bodies, strict=True)
+        ]
+
+    def _bodies(self, table: Table, rows: Sequence[RowMapping]) -> list[str]:
+        """What rows of `events` or `decisions` say."""
+        with self._engine.connect() as connection:
+            return archive.bodies(connection, table, rows)
+
+    def _all(self, query: Select[Any]) -> Sequence[RowMapping]:
+        with self._engine.connect() as connection:
+            return connection.execute(query).mappings().all()
+
+    def _one(self, query: Select[Any]) -> RowMapping:
+        return self._all(query)[0]
+
+    def _count(self, query: Select[Any]) -> int:
+        with self._engine.connect() as connection:
+            return int(connection.execute(query).scalar_one())
+
+    def _some(self, query: Select[Any], limit: int) -> tuple[Sequence[RowMapping], bool]:
+        """Up to `limit` rows, and whether there are more."""
+        limit = max(1, min(limit, MAX_PAGE))
+        rows = self._all(query.limit(limit + 1))
+        return rows[:limit], len(rows) > limit
+
+    def _last(self, kind: Kind) -> dict[str, Any] | None:
+        """Body of the last event of a kind."""
+        query = select(events.c.body).where(events.c.kind == kind.value)
+        rows = self._all(query.order_by(events.c.seq.desc()).limit(1))
+        return json.loads(rows[0]["body"]) if rows else None
+
+
+def job_row(row: Mapping[Any, Any], visible: Collection[str]) -> JobRow:
+    asked = Submission.from_body(json.loads(row["spec"]))
+    partner = row["partner"]
+    return JobRow(
+        **{name: getattr(asked, name) for name in _ASKED},
+        **{name: row[name] for name in _STANDING},
+        placement=dict(json.loads(row["nodes"])),
+        partner=partner if partner is None or partner in visible else ANOTHER,
+        slurm=decode(SlurmReason, json.loads(row["slurm"])) if row.get("slurm") else None,
+    )
+
+
+_FORESEEN = ("start_p10", "start_p50", "start_p90", "why_not")
+_OF_ROW = {one.name for one in fields(JobRow)}
+_STANDING = tuple(_OF_ROW & set(jobs.c.keys()) - {"partner", "slurm"})
+_ASKED = tuple(_OF_ROW & set(NAMES) - set(_STANDING))

@@ -1,0 +1,156 @@
+"""What a job asks for, on pages: how it is shown, and the form that changes it.
+
+All of it follows from the declared fields. In the form a time is in hours, and what is left blank
+stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from pydantic import ValidationError
+
+from scheduler.core.request import CHANGEABLE, FIELDS, Field
+from scheduler.explain.words import duration, listed, number
+from scheduler.service.api.problems import Problem
+from scheduler.service.api.schemas import ChangeRequest
+from scheduler.service.log.store.reads import JobRow
+
+HOUR_S = 3600.0
+
+
+def shown(one: Field, value: Any) -> str:
+    """A value in words."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if value is None or value == "":
+        return one.ask.none or "none"
+    if one.ask.unit == "s":
+        return duration(value)
+    return f"{number(value)} MiB" if one.ask.unit == "MiB" else str(value)
+
+
+def asked(job: JobRow) -> list[tuple[str, str]]:
+    """What the job asks for, as far as it asks for anything; each with its label."""
+    given = ((one, getattr(job, name)) for name, one in FIELDS.items())
+    return [(one.ask.label, shown(one, value)) for one, value in given if value or one.kind is bool]
+
+
+def differences(job: JobRow, changes: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Label, value now and value then of each change."""
+    return [
+        (one.ask.label, shown(one, getattr(job, name)), shown(one, changes[name]))
+        for name, one in CHANGEABLE.items()
+        if name in changes
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A field in the form that changes a job."""
+
+    of: Field
+
+    @property
+    def _scale(self) -> float:
+        return HOUR_S if self.of.ask.unit == "s" else 1
+
+    @property
+    def name(self) -> str:
+        """`time_limit_h` of `time_limit_s`."""
+        hours = self.of.ask.unit == "s"
+        return f"{self.of.name.removesuffix('_s')}_h" if hours else self.of.name
+
+    @property
+    def label(self) -> str:
+        label, unit = self.of.ask.label, self.of.ask.unit
+        unit = {"": "", "s": ", hours"}.get(unit, f", {unit}")
+        return f"{label[:1].upper()}{label[1:]}{unit}"
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """Of the element; without those that are None."""
+        ask = self.of.ask
+        if self.of.kind is str:
+            return {"type": "text", "name": self.name, "maxlength": ask.longest}
+        least = ask.above if ask.least is None else ask.least
+        return {
+            "type": "number",
+            "name": self.name,
+            "min": None if least is None else f"{least / self._scale:g}",
+            "step": None if self.of.kind is int else "any",
+            "inputmode": "numeric" if self.of.kind is int else "decimal",
+        }
+
+    @property
+    def accepts(self) -> str:
+        ask = self.of.ask
+        if self.of.kind is bool:
+            return "yes or no"
+        if self.of.kind is str:
+            return f"a line of {max(ask.shortest, 1)} to {ask.longest} characters"
+        bounds = (("from", ask.least), ("above", ask.above), ("up to", ask.most))
+        words = [f"{w} {bound / self._scale:,.10g}" for w, bound in bounds if bound is not None]
+        return " ".join(["a whole number" if self.of.kind is int else "a number", *words])
+
+    def sent(self, value: Any) -> str:
+        """A value as the form sends it."""
+        if isinstance(value, bool):
+            return shown(self.of, value)
+        return str(value / HOUR_S) if self.of.ask.unit == "s" else str(value)
+
+    def read(self, text: str) -> Any:
+        """What the form sent, as a request has it; checked there."""
+        if self.of.ask.unit != "s":
+            return text
+        try:
+            return float(text) * HOUR_S
+        except ValueError:
+            return text
+
+    def now(self, job: JobRow) -> str:
+        """What stands in its place while nothing is filled in."""
+        value = getattr(job, self.of.name)
+        return f"{value / HOUR_S:g}" if value and self.of.ask.unit == "s" else shown(self.of, value)
+
+
+INPUTS = {name: Input(one) for name, one in CHANGEABLE.items()}
+
+
+def inputs(vcs: Iterable[str], job: JobRow) -> list[tuple[Input, Sequence[str]]]:
+    """The form of a job, whose virtual cluster may become one of `vcs`; each input with what is
+    chosen from, if anything is."""
+    others = [vc for vc in vcs if vc != job.vc]
+    found = [(one, ("yes", "no") if one.of.kind is bool else ()) for one in INPUTS.values()]
+    return [
+        (one, others if one.name == "vc" else choices)
+        for one, choices in found
+        if one.name != "vc" or others
+    ]
+
+
+def wanted(given: Mapping[str, str]) -> ChangeRequest:
+    """What the form asks for. Raises Problem (422)."""
+    sent = {name: one for name, one in INPUTS.items() if given[one.name]}
+    try:
+        values = {name: one.read(given[one.name]) for name, one in sent.items()}
+        return ChangeRequest.model_validate(values)
+    except ValidationError as error:
+        where = error.errors()[0]["loc"]
+    if not where:
+        labels = listed([one.of.ask.label for one in INPUTS.values()])
+        raise Problem(422, "invalid-request", f"say what is to be different: {labels}")
+    one = sent[str(where[0])]
+    detail = f"{one.label} is {given[one.name]}; give {one.accepts}"
+    raise Problem(422, "invalid-request", detail)
+
+
+def filled_in(changes: Mapping[str, Any]) -> str:
+    """The query of the form for changes; "" where it cannot make them."""
+    if changes.keys() - INPUTS.keys() or "" in changes.values():
+        return ""
+    sent = {INPUTS[name].name: INPUTS[name].sent(value) for name, value in changes.items()}
+    return urlencode({"do": "change", **sent})
