@@ -101,10 +101,18 @@ def _joblib(
 ) -> Iterator[R]:
     from joblib import delayed
 
+    folder = os.getcwd()
     found: Iterator[R] = parallel(n_jobs=workers, return_as="generator")(
-        delayed(task)(value) for value in values
+        delayed(_in_folder)(folder, task, value) for value in values
     )
     return found
+
+
+def _in_folder(folder: str, task: Callable[[T], R], value: T) -> R:
+    """A task where relative paths mean what they mean to the caller: joblib keeps its processes,
+    and they stay in the folder that they were started in."""
+    os.chdir(folder)
+    return task(value)
 
 
 @contextmanager

@@ -83,9 +83,7 @@ class Learner:
 
 
 def run(params: Params, shown: Shown = unseen) -> str:
-    # Whole paths: a worker process may have been started in another folder.
-    params = params.model_copy(update={"cluster": params.cluster.resolve()})
-    learner = Learner(params, TRACE.resolve(), DRAWS.resolve(), BUNDLE.resolve())
+    learner = Learner(params, TRACE, DRAWS, BUNDLE)
     seeds = params.simulate.seeds
     amounts_ = amounts(min(learner.read(seed)[2] for seed in seeds))
     tasks = [Known(jobs, seed) for jobs in amounts_ for seed in seeds]

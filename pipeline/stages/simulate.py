@@ -60,10 +60,7 @@ def compared(
 ) -> dict[str, Any]:
     """Every policy on every draw, as `pipeline.runs.compare` writes and returns it."""
     wanted = params.simulate
-    # Whole paths: a worker process may have been started in another folder.
-    trace, draws, bundle = trace.resolve(), draws.resolve(), bundle.resolve()
-    cluster = params.cluster.resolve()
-    options = {"cluster": cluster, "durations": wanted.durations, "bundle": bundle}
+    options = {"cluster": params.cluster, "durations": wanted.durations, "bundle": bundle}
     worlds = Draws(trace, draws, wanted.seed, params.train.test_days, options)
     done, of = 0, len(wanted.seeds) * len(wanted.policies)
     shown(0, of)

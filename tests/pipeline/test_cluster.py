@@ -41,6 +41,21 @@ def test_results_come_in_order_wherever_they_are_made(where: str) -> None:
         assert list(over(squared, list(range(7)))) == [n * n for n in range(7)]
 
 
+def test_a_path_means_the_same_in_processes_that_were_started_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("first", "second"):
+        folder = tmp_path / name
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        with mapped("local:2") as over:
+            assert set(over(_in, [Path(), Path()])) == {folder}
+
+
+def _in(path: Path) -> Path:
+    return path.resolve()
+
+
 @pytest.mark.parametrize(
     "where", ["", "there", "local", "local:0", "local:-1", "dask:x", "http://a", "tcp://"]
 )
