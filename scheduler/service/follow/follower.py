@@ -13,58 +13,53 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import chain, islice, zip_longest
 from typing import Any
 
 import structlog
 from sqlalchemy import Connection, delete, select
 
 from features.clock import Clock
+from features.garbage import uncollected
 from models.bundle import BundleError
-from scheduler.assembly import CoreSpec, assemble
 from scheduler.backends.events import Event, Kind
 from scheduler.backends.slurm.client import Slurm, SlurmDown, SlurmError
 from scheduler.backends.slurm.parse import Node, ParseError, SlurmJob
 from scheduler.backends.slurm.shape import Shape
-from scheduler.backends.slurm.site import Asks, read_site
-from scheduler.backends.slurm.snapshot import Asking, Before, ClusterSnapshot, build_snapshot
+from scheduler.backends.slurm.site import read_site
+from scheduler.backends.slurm.snapshot import ClusterSnapshot
 from scheduler.backends.slurm.table import Table
-from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Decision, Reason
-from scheduler.core.estimates import LiveEstimator
 from scheduler.core.rules import PolicyViolation
 from scheduler.explain.slurm import SlurmReason
-from scheduler.explain.whatif.forecasts import Futures, StartForecast, end_of
+from scheduler.explain.whatif.forecasts import StartForecast, end_of
 from scheduler.explain.whatif.memory import Memory
 from scheduler.policies.slurm.limits import unmodelled, unmodelled_words
 from scheduler.policies.slurm.passes import JobFault
-from scheduler.policies.slurm.site import Site
 from scheduler.service.analyst.records import write as write_forecasts
 from scheduler.service.follow.answers import ETA, LEASE, answer_questions
-from scheduler.service.follow.histories import Histories, Over, ended_jobs
+from scheduler.service.follow.histories import Histories, Over
 from scheduler.service.follow.orders import PRIORITY, Order, Orders, release_all
-from scheduler.service.follow.promises import Promises, promises_of
-from scheduler.service.follow.reasons import reasons
-from scheduler.service.follow.rows import JobRows, write_jobs, write_nodes
+from scheduler.service.follow.planner import Planner, nearby
+from scheduler.service.follow.promises import Promises
+from scheduler.service.follow.rows import JobRows
+from scheduler.service.follow.tables import ended_jobs, promises_of, write_jobs, write_nodes
 from scheduler.service.follow.trials import Means, Trials
 from scheduler.service.log.bundles import BundleStore, Signature, signature
 from scheduler.service.log.fold import encoded
 from scheduler.service.log.header import LogHeader, followed_header
 from scheduler.service.log.store.decided import write_decisions
 from scheduler.service.log.store.leases import Lease, LeaseLost
-from scheduler.service.log.store.store import Store, uncollected
+from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import decisions as decision_rows
 from scheduler.service.log.store.tables import jobs as job_rows
 from scheduler.service.settings import Settings
 
 NODES_EVERY = 10  # polls of the queue per poll of the nodes
 FORESEEN = 64  # waiting jobs, first in line, whose start is foreseen
-LINE = 512  # jobs first in line that futures are made of
 SAMPLES = 24  # futures
 BUDGET_S = 6.0  # processor seconds for them: fewer are too few for a line of some sixty jobs
 REST = 99.0  # seconds of rest per processor second that futures took: a hundredth of a core
 NICE = 19
-MOST_FAULTS = 64  # jobs that one look goes on without
 
 
 class Follower:
@@ -93,20 +88,16 @@ class Follower:
         bundle_store: BundleStore | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self.header, self.shape, self.slurm, self.store = header, shape, slurm, store
+        self.header, self.slurm, self.store = header, slurm, store
+        self._planner = Planner(header.spec, shape, partitions)
         self.order, self.clock = order, clock or (Clock() if store is None else store.clock)
         self.log = structlog.get_logger("follower")
         self.lease: Lease | None = None
-        self._table, self._partitions = table, partitions
-        self._seen: tuple[list[Node], int] = ([], 0)  # what the shape was made of
-        self._together: set[str] = set()  # lists of partitions that jobs name
+        self._table = table
         self._champion, self._bundle_store = champion, bundle_store
         self._champion_seen: Signature | None = None
-        self._nodes: list[Node] = []
-        self._site: Site | None = None
         self._looks = 0
         self._not_modelled: dict[str, int] = {}
-        self._faults: dict[str, tuple[SlurmJob, str]] = {}  # jobs that could not be planned
         self._failed = ""  # why the last look failed
         self._seen_last: dict[str, Any] = {}  # what the last whole look wrote of itself
         self._orders = Orders(slurm)
@@ -114,8 +105,7 @@ class Follower:
 
     def _begin(self) -> None:
         """Know nothing."""
-        self.memory = Memory(LiveEstimator(), asks=True)
-        self._asking, self._asks = Asking(self.memory), Asks()
+        self._planner.begin()
         self._histories = Histories(self.memory, lambda names: self.shape.vc_of(names))
         self._promises = Promises()
         self._champion_seen = None
@@ -127,16 +117,24 @@ class Follower:
         self._numbered = 0
         self._foresee_at = 0.0  # monotonic: no futures before
 
+    @property
+    def memory(self) -> Memory:
+        return self._planner.memory
+
+    @property
+    def shape(self) -> Shape:
+        return self._planner.shape
+
     def look(self) -> ClusterSnapshot:
         """One interval. Raises SlurmDown, SlurmError, ParseError, LeaseLost."""
         began = time.process_time()
         if self._looks % NODES_EVERY == 0:
-            self._nodes = self.slurm.nodes()
+            self._planner.nodes = self.slurm.nodes()
             if self.header.spec.kind.capabilities.twin:
-                self._site = read_site(self.slurm, self._nodes)
+                self._planner.site = read_site(self.slurm, self._planner.nodes)
         self._looks += 1
         jobs = self._read()
-        self._reshape(jobs)
+        self._planner.reshape(jobs)
         # clocks are set back; histories do not go back
         now = max(self.clock.now(), self._histories.heard)
         self._use_champion()
@@ -145,10 +143,10 @@ class Follower:
         self._promises.look(mine, now)
         snapshot = self._build(mine, now)
         self._count_unmodelled(mine)
-        first = self._first(snapshot)
+        first = self._planner.first(snapshot)
         self._last = snapshot, first
         made = self._foresee(snapshot, first)
-        self.reasons = self._reasons(snapshot, first)
+        self.reasons = self._planner.reasons(snapshot, first)
         orders = self._orders.wanted(snapshot, set(first)) if self.order else []
         if self.store is not None:
             self._write(snapshot, made, orders, ended)
@@ -174,7 +172,7 @@ class Follower:
         self._champion_seen = found
         try:
             self.memory.use(self._bundle_store.take(self._champion))
-            self._asking.forget()
+            self._planner.asking.forget()
         except (BundleError, OSError) as error:
             self.log.warning("bundle_refused", why=str(error))
 
@@ -184,37 +182,11 @@ class Follower:
         return self.slurm.jobs() if self._table is None else self._table.jobs()
 
     def _build(self, jobs: Iterable[SlurmJob], now: float) -> ClusterSnapshot:
-        self._asking.turn()
-        return self._draw(jobs, now)
+        self._planner.asking.turn()
+        return self._planner.draw(jobs, now, self._before(), self._not_planned)
 
-    @uncollected()
-    def _draw(self, jobs: Iterable[SlurmJob], now: float) -> ClusterSnapshot:
-        jobs = list(jobs)
-        as_seen = {job.id: job for job in jobs}
-        kept = {j: one for j, one in self._faults.items() if as_seen.get(j) is one[0]}
-        while True:
-            try:
-                return build_snapshot(
-                    self._core(),
-                    self.shape,
-                    jobs,
-                    self._nodes,
-                    now,
-                    by_slurm=self._by_slurm,
-                    site=self._site,
-                    before=Before(
-                        self._asks,
-                        self._before(),
-                        {job_id: why for job_id, (_, why) in kept.items()},
-                    ),
-                )
-            except JobFault as fault:
-                if fault.job_id in kept or fault.job_id not in as_seen or len(kept) >= MOST_FAULTS:
-                    raise
-                self.log.error("job_not_planned", why=str(fault), exc_info=True)
-                kept[fault.job_id] = as_seen[fault.job_id], f"it cannot be planned: {fault}"
-            finally:
-                self._faults = kept
+    def _not_planned(self, job_id: str, fault: JobFault) -> None:
+        self.log.error("job_not_planned", why=str(fault), exc_info=fault)
 
     def _before(self) -> dict[str, Reason]:
         """Why jobs waited at the last look; for order every one is decided anew, to be written."""
@@ -222,55 +194,13 @@ class Follower:
             return {}
         return {job: why for job, (what, why) in self._told.items() if what is Action.WAIT}
 
-    def _try(self, jobs: Iterable[SlurmJob], now: float) -> ClusterSnapshot:
-        """As if Slurm made its passes now: whoever can start does."""
-        site = replace(self._site, backfilled=None) if self._site is not None else None
-        by_slurm = self._by_slurm
-        return build_snapshot(
-            self._core(), self.shape, jobs, self._nodes, now, by_slurm=by_slurm, site=site
-        )
-
     def _count_unmodelled(self, jobs: Iterable[SlurmJob]) -> None:
         """What of QOS and associations the policy `slurm` leaves out, by what is set."""
         before = self._not_modelled.keys()
-        self._not_modelled = unmodelled(self._site, jobs) if self._site is not None else {}
+        site = self._planner.site
+        self._not_modelled = unmodelled(site, jobs) if site is not None else {}
         for what in sorted(self._not_modelled.keys() - before):
             self.log.warning("not_modelled", what=what, jobs=self._not_modelled[what])
-
-    @property
-    def _by_slurm(self) -> bool:
-        return self.header.spec.kind.capabilities.keeps_priorities
-
-    def _reshape(self, jobs: Iterable[SlurmJob]) -> None:
-        """Take nodes that came, went or changed; partitions that jobs name together are one."""
-        self._together |= {job.partition for job in jobs if "," in job.partition}
-        seen = self._nodes, len(self._together)
-        if seen != self._seen:
-            self.shape = Shape.followed(
-                self._nodes,
-                partitions=self._partitions,
-                together=sorted(self._together),
-                gpu_memory_mib=self.header.spec.cluster.gpu_memory_mib,
-            )
-            self._seen = seen
-
-    def _core(self) -> Core:
-        try:
-            core = assemble(replace(self.header.spec, cluster=self.shape.spec), self._asking)
-        except ValueError as error:  # a node of another type of GPU came
-            raise SlurmError(f"{error}: use policy slurm or pellucid") from None
-        if isinstance(self.memory.inner, LiveEstimator) and self.memory.inner.bundle is not None:
-            core.policy.use(self.memory.inner.bundle)
-        return core
-
-    @staticmethod
-    def _first(snapshot: ClusterSnapshot) -> list[str]:
-        """The jobs first in line, of all partitions in turn."""
-        lines: dict[str, list[str]] = {}
-        for job_id in snapshot.order:
-            lines.setdefault(snapshot.waiting[job_id].partition, []).append(job_id)
-        in_turn = chain.from_iterable(zip_longest(*lines.values()))
-        return list(islice((job_id for job_id in in_turn if job_id is not None), LINE))
 
     def _foresee(self, snapshot: ClusterSnapshot, first: Sequence[str]) -> dict[str, StartForecast]:
         """Ends of all that run; starts of the first in line, unless that took long lately."""
@@ -279,10 +209,7 @@ class Follower:
         if not first or self.clock.monotonic() < self._foresee_at:
             return made
         began = time.process_time()
-        if len(first) < len(snapshot.waiting):  # whoever is far behind hardly matters to the first
-            jobs = chain(snapshot.running.values(), (snapshot.waiting[job] for job in first))
-            core = self._draw(jobs, now).core
-        futures = Futures(core, self.memory, now, seed=self._looks)
+        futures = self._planner.futures(snapshot, first, self._before(), self._looks)
         found = futures.forecast(
             first[:FORESEEN], samples=SAMPLES, budget_s=BUDGET_S, between=self._renew
         )
@@ -290,36 +217,15 @@ class Follower:
         self._foresee_at = self.clock.monotonic() + REST * (time.process_time() - began)
         return made
 
-    @uncollected()
-    def _reasons(self, snapshot: ClusterSnapshot, first: Sequence[str]) -> dict[str, SlurmReason]:
-        """Why jobs wait, for those first in line and those that Slurm does not look at."""
-        policy = snapshot.core.policy.twin
-        if policy is None:
-            return {}
-        waiting = {job_id: snapshot.waiting[job_id] for job_id in first}
-        own = self._own(chain(snapshot.running.values(), waiting.values()), snapshot.now)
-        aside = {job.id: job for job in snapshot.aside.values() if job.state == "PENDING"}
-        return reasons(snapshot, waiting | aside, policy, own)
-
-    def _own(self, jobs: Iterable[SlurmJob], now: float) -> ClusterSnapshot:
-        """What Pellucid's own policy makes of these jobs."""
-        core = assemble(CoreSpec.of(self.shape.spec), self._asking)
-        return build_snapshot(core, self.shape, jobs, self._nodes, now)
-
     def answer(self, kind: str, asked: Mapping[str, Any]) -> dict[str, Any]:
         """What would be, by the last look."""
-        if self._last is None or self._site is None:
+        planner = self._planner
+        if self._last is None or planner.site is None:
             return {"unavailable": "Slurm was not read yet, or is followed by another policy"}
         snapshot, first = self._last
-        jobs = [*snapshot.running.values(), *(snapshot.waiting[job_id] for job_id in first)]
-        trials = Trials(
-            self._site,
-            jobs,
-            self.memory,
-            snapshot.now,
-            self.clock,
-            Means(self._try, self._own, self._renew, self._promises.put_off),
-        )
+        means = Means(planner.trial, planner.own, self._renew, self._promises.put_off)
+        jobs = nearby(snapshot, first)
+        trials = Trials(planner.site, jobs, self.memory, snapshot.now, self.clock, means)
         try:
             if kind == ETA:
                 return trials.eta([str(word) for word in asked["options"]], str(asked["user"]))
@@ -354,7 +260,7 @@ class Follower:
         self._seen_last = body | {"unread_since": now}
         events = [Event(Kind.ADVISED, now, body=body)]
         events += [order.event(now, self.slurm.dry) for order in orders]
-        rows = self._rows.of(snapshot, self.reasons, by_slurm=self._by_slurm)
+        rows = self._rows.of(snapshot, self.reasons, by_slurm=self._planner.by_slurm)
         over = self._rows.ended(ended, now)
         changed = [*self._rows.changed(rows), *over]
         left = {job_id for job_id in self._rows.rows if job_id not in rows}
@@ -368,12 +274,12 @@ class Follower:
             write_jobs(connection, changed, gone, seq, now)
             write_forecasts(connection, made, ("latest",))
             write_forecasts(connection, promised, ("submission",))
-            if self._nodes != self._nodes_written:
-                write_nodes(connection, self.shape, self._nodes)
+            if self._planner.nodes != self._nodes_written:
+                write_nodes(connection, self.shape, self._planner.nodes)
 
         self.store.append(events, tables, lease=self.lease)
         self._numbered += len(fresh)
-        self._rows.rows, self._nodes_written = rows, self._nodes
+        self._rows.rows, self._nodes_written = rows, self._planner.nodes
         for d in fresh:
             self._told[d.job_id] = d.action, d.reason
         for job_id in left:
@@ -381,9 +287,10 @@ class Follower:
 
     def _unread(self) -> list[str]:
         """What could not be read or planned, a line each; the rest went on."""
-        of_site = [f"Not read: {one}." for one in (self._site.faults if self._site else ())]
+        site, faults = self._planner.site, self._planner.faults
+        of_site = [f"Not read: {one}." for one in (site.faults if site else ())]
         rows = [f"Not read: {one}." for one in (self._table.unread if self._table else ())]
-        return [*of_site, *rows, *(f"{job}: {why}." for job, (_, why) in self._faults.items())]
+        return [*of_site, *rows, *(f"{job}: {why}." for job, (_, why) in faults.items())]
 
     def _fail(self, why: str) -> None:
         """A look failed whole: answers are as old as the last one, and say so."""

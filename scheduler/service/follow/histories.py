@@ -1,22 +1,17 @@
-"""What a follower learns of durations, from what it sees between two looks and from its table."""
+"""What a follower learns of durations, from what it sees between two looks and from jobs that ended
+before."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-
-from sqlalchemy import Connection, select
 
 from features.job import Job
 from features.schema import State
 from scheduler.backends.slurm.job_states import OVER, STATES, WAITING
 from scheduler.backends.slurm.parse import SlurmJob
 from scheduler.backends.slurm.snapshot import job_of
-from scheduler.backends.submission import Submission
 from scheduler.explain.whatif.memory import Memory
-from scheduler.service.analyst.records import RECALLED
-from scheduler.service.log.store.tables import jobs as job_rows
 
 # how long a job ran that ended thus says something; not where its node or Slurm ended it
 LEARNED = frozenset(
@@ -142,29 +137,3 @@ class Ended:
     started_at: float
     ended_at: float
     state: State
-
-
-def ended_jobs(connection: Connection, now: float) -> list[Ended]:
-    """The latest `RECALLED` jobs that are known to have run and ended by `now`."""
-    row = job_rows.c
-    query = (
-        select(row.spec, row.estimate_s, row.started_at, row.ended_at, row.state)
-        .where(
-            row.state.in_([state.value for state in LEARNED]),
-            row.started_at >= row.submitted_at,
-            row.ended_at > row.started_at,
-            row.ended_at <= now,
-        )
-        .order_by(row.submitted_seq.desc())
-        .limit(RECALLED)
-    )
-    return [
-        Ended(
-            Submission.from_body(json.loads(found.spec)).job(),
-            found.estimate_s,
-            found.started_at,
-            found.ended_at,
-            State(found.state),
-        )
-        for found in connection.execute(query)
-    ]

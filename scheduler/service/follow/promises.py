@@ -13,14 +13,9 @@ from math import exp, inf
 from operator import attrgetter
 from statistics import fmean
 
-from sqlalchemy import Connection, select
-
-from scheduler.backends.events import Kind
 from scheduler.backends.slurm.job_states import WAITING
 from scheduler.backends.slurm.parse import SlurmJob
 from scheduler.explain.whatif.forecasts import SOON_S, StartForecast, starting
-from scheduler.service.log.store.store import Store
-from scheduler.service.log.store.tables import forecasts, jobs
 
 BROKEN = 0.1  # of promises, in the long run
 PACE = 0.05  # by how much one look may move the logarithm: jobs that are late together count once
@@ -104,20 +99,3 @@ def _changed(was: SlurmJob, job: SlurmJob) -> bool:
         return True
     put_off = (job.eligible or 0.0) > (was.eligible or inf)
     return put_off and not was.dependency
-
-
-def promises_of(store: Store, connection: Connection) -> Promises:
-    """As an earlier follower left them: of jobs that it did not see end."""
-    last = store.last_in(connection, Kind.ADVISED)
-    if last is None:
-        return Promises()
-    found = Promises(
-        float(last.body.get("stretch", BEGIN)), float(last.body.get("unread_since") or last.at)
-    )
-    of = forecasts.c
-    live = select(of.job_id, of.start_p90).where(
-        of.basis == "submission", of.job_id.not_in(select(jobs.c.job_id))
-    )
-    for job_id, p90 in connection.execute(live):
-        found.recall(job_id, p90)
-    return found

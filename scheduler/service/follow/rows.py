@@ -8,26 +8,18 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, insert, update
-
 from features.codec import decode, encode
 from scheduler.backends.events import canonical
 from scheduler.backends.slurm.job_states import STATES
-from scheduler.backends.slurm.parse import Node as SlurmNode
 from scheduler.backends.slurm.parse import SlurmJob
-from scheduler.backends.slurm.shape import Shape
 from scheduler.backends.slurm.snapshot import HOLDING, ClusterSnapshot
 from scheduler.backends.submission import Submission
 from scheduler.explain.slurm import SlurmReason
 from scheduler.service.follow.histories import Over
 from scheduler.service.follow.reasons import briefly
-from scheduler.service.log.nodes import NodeRecord
 from scheduler.service.log.record import Phase
-from scheduler.service.log.store.tables import jobs as job_rows
-from scheduler.service.log.store.tables import nodes as node_rows
 
 MOST = 2**31 - 1  # that the column of priorities holds; Slurm's own go up to twice that
-CHUNK = 500  # jobs named in one statement
 
 # what a submission is made of: Slurm's priority of a job may change at every look, this does not
 _SAID = attrgetter(
@@ -202,35 +194,3 @@ def ranked(waiting: Mapping[str, SlurmJob]) -> dict[str, int]:
 
 def _indices(mask: int) -> list[int]:
     return [i for i in range(mask.bit_length()) if mask >> i & 1]
-
-
-def write_jobs(
-    connection: Connection,
-    changed: Sequence[Mapping[str, Any]],
-    gone: Sequence[str],
-    seq: int,
-    now: float,
-) -> None:
-    """Put rows in the place of what was there; jobs that are gone ended, nobody knows how."""
-    ids = [row["job_id"] for row in changed]
-    for i in range(0, len(ids), CHUNK):
-        connection.execute(delete(job_rows).where(job_rows.c.job_id.in_(ids[i : i + CHUNK])))
-    if changed:
-        plain = {"attempt": 0, "cancel_asked": False, "updated_seq": seq}
-        connection.execute(insert(job_rows), [{**plain, **row} for row in changed])
-    if gone:
-        statement = update(job_rows).where(job_rows.c.job_id == bindparam("left"))
-        over = statement.values(phase=Phase.ENDED.value, ended_at=now, updated_seq=seq)
-        connection.execute(over, [{"left": job_id} for job_id in gone])
-
-
-def write_nodes(connection: Connection, shape: Shape, seen: Sequence[SlurmNode]) -> None:
-    """The nodes as Slurm has them now, in the place of those that were there."""
-    by_name = {node.name: node for node in seen}
-    rows = []
-    for number, (name, has) in enumerate(zip(shape.names, shape.spec.nodes(), strict=True)):
-        node = by_name[name]
-        why = "" if node.open else " ".join(filter(None, (node.state, node.reason)))
-        rows.append(NodeRecord(number, name, has, open=node.open, reason=why).row())
-    connection.execute(delete(node_rows))
-    connection.execute(insert(node_rows), rows)

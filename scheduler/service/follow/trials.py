@@ -56,12 +56,15 @@ class Means:
         own: has Pellucid's own policy decide about them.
         between: called between two futures.
         put_off: a forecast as users get it.
+        budget_s, question_s: processor seconds of one trial, seconds after which none begins.
     """
 
     draw: Draw
     own: Draw
     between: Callable[[], object]
     put_off: Callable[[StartForecast], StartForecast]
+    budget_s: float = BUDGET_S
+    question_s: float = QUESTION_S
 
 
 class Trials:
@@ -83,7 +86,7 @@ class Trials:
     ) -> None:
         self.site, self.jobs, self.memory, self.now = site, jobs, memory, now
         self._means = means
-        self._clock, self._until = clock, clock.monotonic() + QUESTION_S
+        self._clock, self._until = clock, clock.monotonic() + means.question_s
 
     @property
     def _late(self) -> bool:
@@ -209,7 +212,7 @@ class Trials:
             return _told(self.now, self.now, 1, "", AT_ONCE)
         futures = Futures(snapshot.core, self.memory, self.now)
         made = futures.forecast(
-            [job.id], samples=SAMPLES, budget_s=BUDGET_S, between=self._means.between
+            [job.id], samples=SAMPLES, budget_s=self._means.budget_s, between=self._means.between
         )[job.id]
         made = self._means.put_off(made)
         found = expected(snapshot, job, policy)

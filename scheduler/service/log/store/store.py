@@ -7,7 +7,6 @@ one later. Whatever an event changes in the tables is written in its transaction
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,6 +30,7 @@ from sqlalchemy.engine import Row, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
 from features.clock import Clock
+from features.garbage import uncollected
 from scheduler.backends.events import Event, Kind, canonical
 from scheduler.service.log.store import leases
 from scheduler.service.log.store.archive import bodies
@@ -336,19 +336,6 @@ def _carried_over(connection: PoolProxiedConnection) -> int:
     [(_, pages, _)] = cursor.fetchall()
     cursor.close()
     return int(pages)
-
-
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """No garbage is collected meanwhile: a full collection of a large heap takes a tenth of a
-    second, for which everybody who writes would wait."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
 
 
 def _own(path: str, flags: int) -> int:

@@ -34,8 +34,8 @@ from scheduler.service.backends import notes
 from scheduler.service.follow.erase import erase
 from scheduler.service.follow.follower import NODES_EVERY, Follower
 from scheduler.service.follow.orders import AGAIN_S, COMMENT_S, OURS, release_all
-from scheduler.service.follow.promises import promises_of
 from scheduler.service.follow.rows import MOST
+from scheduler.service.follow.tables import promises_of
 from scheduler.service.log.header import FOLLOWED, LogHeader, establish
 from scheduler.service.log.store import archive, tables
 from scheduler.service.log.store.schema import migrations

@@ -81,13 +81,13 @@ def test_partitions_that_there_is_no_time_for_are_named(monkeypatch: pytest.Monk
         replace(node, cpus=8, types=(("", 4),), partitions=tuple(names)) for node in scene.slurm.has
     ]
     scene.look()
-    draw = scene.follower._try
+    draw = scene.follower._planner.trial
 
     def slowly(jobs: Iterable[SlurmJob], now: float) -> ClusterSnapshot:
         scene.now += 1.5
         return draw(jobs, now)
 
-    monkeypatch.setattr(scene.follower, "_try", slowly)
+    monkeypatch.setattr(scene.follower._planner, "trial", slowly)
     asked = {"options": ["-p", "p7", "--gres=gpu:1", "-t", "5"], "user": "ada"}
     told = scene.follower.answer(ETA, asked)
     tried = [one["partition"] for one in told["tried"]]

@@ -1,0 +1,173 @@
+"""What is made of a Slurm's queue: a core that decides about it, who is first in line, why each job
+waits, and when it starts. Reads no Slurm and writes nothing: the follower does so look after look,
+`service.direct` once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain, islice, zip_longest
+
+from features.garbage import uncollected
+from scheduler.assembly import CoreSpec, assemble
+from scheduler.backends.slurm.client import SlurmError
+from scheduler.backends.slurm.parse import Node, SlurmJob
+from scheduler.backends.slurm.shape import Shape
+from scheduler.backends.slurm.site import Asks
+from scheduler.backends.slurm.snapshot import Asking, Before, ClusterSnapshot, build_snapshot
+from scheduler.core.core import Core
+from scheduler.core.decisions import Reason
+from scheduler.core.estimates import LiveEstimator
+from scheduler.explain.slurm import SlurmReason
+from scheduler.explain.whatif.forecasts import Futures
+from scheduler.explain.whatif.memory import Memory
+from scheduler.policies.slurm.passes import JobFault
+from scheduler.policies.slurm.site import Site
+from scheduler.service.follow.reasons import reasons
+
+LINE = 512  # jobs first in line that futures are made of
+MOST_FAULTS = 64  # jobs that one look goes on without
+
+
+class Planner:
+    """Plans one queue after another of the same Slurm.
+
+    Args:
+        spec: what decides; its cluster gives way to the shape's.
+        shape: nodes by the core's numbers.
+        partitions: those to follow; all when empty.
+
+    Attributes:
+        nodes, site: as they were read last; None: no site was.
+        faults: jobs that could not be planned, each as it was, and why.
+    """
+
+    def __init__(self, spec: CoreSpec, shape: Shape, partitions: Sequence[str] = ()) -> None:
+        self.spec, self.shape, self._partitions = spec, shape, partitions
+        self.nodes: list[Node] = []
+        self.site: Site | None = None
+        self.faults: dict[str, tuple[SlurmJob, str]] = {}
+        self._seen: tuple[list[Node], int] = ([], 0)  # what the shape was made of
+        self._together: set[str] = set()  # lists of partitions that jobs name
+        self.begin()
+
+    def begin(self) -> None:
+        """Know nothing of durations."""
+        self.memory = Memory(LiveEstimator(), asks=True)
+        self.asking, self._asks = Asking(self.memory), Asks()
+
+    @property
+    def by_slurm(self) -> bool:
+        return self.spec.kind.capabilities.keeps_priorities
+
+    def reshape(self, jobs: Iterable[SlurmJob]) -> None:
+        """Take nodes that came, went or changed; partitions that jobs name together are one."""
+        self._together |= {job.partition for job in jobs if "," in job.partition}
+        seen = self.nodes, len(self._together)
+        if seen != self._seen:
+            self.shape = Shape.followed(
+                self.nodes,
+                partitions=self._partitions,
+                together=sorted(self._together),
+                gpu_memory_mib=self.spec.cluster.gpu_memory_mib,
+            )
+            self._seen = seen
+
+    @uncollected()
+    def draw(
+        self,
+        jobs: Iterable[SlurmJob],
+        now: float,
+        before: Mapping[str, Reason],
+        fault: Callable[[str, JobFault], None] = lambda *_: None,
+    ) -> ClusterSnapshot:
+        """The queue as a core that has decided.
+
+        Args:
+            before: why jobs waited at the last look.
+            fault: called with each job that cannot be planned, which is left out.
+        """
+        jobs = list(jobs)
+        as_seen = {job.id: job for job in jobs}
+        kept = {j: one for j, one in self.faults.items() if as_seen.get(j) is one[0]}
+        while True:
+            faults = {job_id: why for job_id, (_, why) in kept.items()}
+            try:
+                return build_snapshot(
+                    self._core(),
+                    self.shape,
+                    jobs,
+                    self.nodes,
+                    now,
+                    by_slurm=self.by_slurm,
+                    site=self.site,
+                    before=Before(self._asks, before, faults),
+                )
+            except JobFault as found:
+                job_id = found.job_id
+                if job_id in kept or job_id not in as_seen or len(kept) >= MOST_FAULTS:
+                    raise
+                fault(job_id, found)
+                kept[job_id] = as_seen[job_id], f"it cannot be planned: {found}"
+            finally:
+                self.faults = kept
+
+    def trial(self, jobs: Iterable[SlurmJob], now: float) -> ClusterSnapshot:
+        """As if Slurm made its passes now: whoever can start does."""
+        site = replace(self.site, backfilled=None) if self.site is not None else None
+        core = self._core()
+        return build_snapshot(
+            core, self.shape, jobs, self.nodes, now, by_slurm=self.by_slurm, site=site
+        )
+
+    def own(self, jobs: Iterable[SlurmJob], now: float) -> ClusterSnapshot:
+        """What Pellucid's own policy makes of these jobs."""
+        core = assemble(CoreSpec.of(self.shape.spec), self.asking)
+        return build_snapshot(core, self.shape, jobs, self.nodes, now)
+
+    def _core(self) -> Core:
+        try:
+            core = assemble(replace(self.spec, cluster=self.shape.spec), self.asking)
+        except ValueError as error:  # a node of another type of GPU came
+            raise SlurmError(f"{error}: use policy slurm or pellucid") from None
+        if isinstance(self.memory.inner, LiveEstimator) and self.memory.inner.bundle is not None:
+            core.policy.use(self.memory.inner.bundle)
+        return core
+
+    @staticmethod
+    def first(snapshot: ClusterSnapshot) -> list[str]:
+        """The jobs first in line, of all partitions in turn."""
+        lines: dict[str, list[str]] = {}
+        for job_id in snapshot.order:
+            lines.setdefault(snapshot.waiting[job_id].partition, []).append(job_id)
+        in_turn = chain.from_iterable(zip_longest(*lines.values()))
+        return list(islice((job_id for job_id in in_turn if job_id is not None), LINE))
+
+    def futures(
+        self,
+        snapshot: ClusterSnapshot,
+        first: Sequence[str],
+        before: Mapping[str, Reason],
+        seed: int = 0,
+    ) -> Futures:
+        """Futures of all that run and of those first in line."""
+        core, now = snapshot.core, snapshot.now
+        if len(first) < len(snapshot.waiting):  # whoever is far behind hardly matters to the first
+            core = self.draw(nearby(snapshot, first), now, before).core
+        return Futures(core, self.memory, now, seed=seed)
+
+    @uncollected()
+    def reasons(self, snapshot: ClusterSnapshot, first: Sequence[str]) -> dict[str, SlurmReason]:
+        """Why jobs wait, for those first in line and those that Slurm does not look at."""
+        policy = snapshot.core.policy.twin
+        if policy is None:
+            return {}
+        waiting = {job_id: snapshot.waiting[job_id] for job_id in first}
+        own = self.own(nearby(snapshot, first), snapshot.now)
+        aside = {job.id: job for job in snapshot.aside.values() if job.state == "PENDING"}
+        return reasons(snapshot, waiting | aside, policy, own)
+
+
+def nearby(snapshot: ClusterSnapshot, first: Iterable[str]) -> list[SlurmJob]:
+    """All that run, and these that wait."""
+    return [*snapshot.running.values(), *(snapshot.waiting[job_id] for job_id in first)]
