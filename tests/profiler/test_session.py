@@ -364,15 +364,20 @@ def test_a_real_training_job(tmp_path: Path) -> None:
     report = tmp_path / "report.jsonl"
     command = [
         sys.executable, "-m", "profiler.workloads", "VGG", "--tiny", "--threads", "1",
-        "--device", "cpu", "--seconds", "60", "--report", str(report),
+        "--device", "cpu", "--seconds", "600", "--report", str(report),
     ]  # fmt: skip
-    options = replace(CPU, limits=Limits(seconds=24.0), cwd=Path(__file__).resolve().parents[2])
-    result = profile(command, tmp_path / "run", options)
-    assert result.ending.outcome is Outcome.LIMIT, result.ending.last_lines
-    assert result.metrics["host.rss_mib"].mean > 150
-    lines = [json.loads(line) for line in report.read_text().splitlines()]
-    moments = [(r["t"], r["steps"]) for r in lines if r["event"] == "progress"]
+    for seconds in (24.0, 96.0, 384.0):  # on a busy machine importing torch alone takes the first
+        cwd = Path(__file__).resolve().parents[2]
+        options = replace(CPU, limits=Limits(seconds=seconds), cwd=cwd)
+        report.unlink(missing_ok=True)
+        result = profile(command, tmp_path / f"run-{seconds:g}", options)
+        assert result.ending.outcome is Outcome.LIMIT, result.ending.last_lines
+        lines = [json.loads(line) for line in report.read_text().splitlines()]
+        moments = [(r["t"], r["steps"]) for r in lines if r["event"] == "progress"]
+        if len(moments) >= 2:
+            break
     assert len(moments) >= 2
+    assert result.metrics["host.rss_mib"].mean > 150
     # the truth over the same stretch, on the same clock
     (t0, n0), (t1, n1) = moments[0], moments[-1]
     truth = (t1 - t0) / (n1 - n0)
