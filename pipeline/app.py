@@ -30,6 +30,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
     "Your jobs (a running service answers)": (
         _one("submit", "Submit a job to the service. Prints its id."),
         _one("ps", "List your jobs, latest first; an operator sees all."),
+        _one("logs", "Print what a job has written; -f follows it."),
         _one("why", "Say why a job waits, runs where it does, or how it ended."),
         _one("order", "Show who waits, in order, and what makes each place (as sprio)."),
         _one("whatif", "Forecast a waiting job as it is, and as it would be."),

@@ -19,6 +19,7 @@ from scheduler.service.api import (
     jobs,
     links,
     nodes,
+    output,
     problems,
     session,
     system,
@@ -113,7 +114,7 @@ def create_app(
 
     problems.install(app)
     _answer_our_errors(app)
-    for part in (jobs, acting, links, cluster, nodes, followed):
+    for part in (jobs, output, acting, links, cluster, nodes, followed):
         app.include_router(part.router, prefix=PREFIX)
     app.include_router(system.router)
     app.include_router(session.router)

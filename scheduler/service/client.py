@@ -196,6 +196,11 @@ class Client(Connection):
     def story(self, job_id: str) -> list[Json]:
         return cast(list[Json], self._json("GET", _path(job_id, "story")))
 
+    def output(self, job_id: str, *, offset: int = 0, attempt: int | None = None) -> Json:
+        """Part of what a job of yours has written, from a byte on; below 0: before the end."""
+        asked = {"offset": offset} | ({} if attempt is None else {"attempt": attempt})
+        return self._json("GET", _path(job_id, "output"), params=asked)
+
     def explain(self, job_id: str, *, analyse: bool = False) -> Json:
         """Why a job is where it is; `analyse`: also what blocks it and what would help (tried)."""
         return self._json("GET", _path(job_id, "explain"), params={"analyse": analyse})

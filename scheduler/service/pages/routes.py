@@ -18,12 +18,13 @@ from starlette.responses import HTMLResponse, Response
 from scheduler.core.limits import PRINTABLE
 from scheduler.service.api import jobs as api
 from scheduler.service.api.auth import COOKIE, Asking, Authenticator
+from scheduler.service.api.output import JobOutput, may_read, output_of
 from scheduler.service.api.problems import Problem
 from scheduler.service.api.schemas import WhatIfRequest
 from scheduler.service.api.session import local_path
 from scheduler.service.api.stories import read_bundle
 from scheduler.service.log.record import Phase
-from scheduler.service.log.store.reads import BadCursor, UnknownJob
+from scheduler.service.log.store.reads import BadCursor, JobRow, UnknownJob
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.visibility import Role, Viewer
 from scheduler.service.pages import figures
@@ -45,6 +46,7 @@ _POLICY = (
     "object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
 RETRY_MS = 2000
+SHOWN_BYTES = 8192  # of the end of a job's output, on its page
 Word = Annotated[str, Query(max_length=128, pattern=PRINTABLE)]
 Build = Callable[[PageQueries], Mapping[str, Any]]
 
@@ -105,10 +107,19 @@ def job(request: Request, viewer: Asking, job_id: str, codes: str | None = None)
             "codes": codes is not None,
             "policy": queries.policy(),
             "acts": _acts(request, viewer),
+            "output": _output(request, viewer, found.job),
             "inputs": inputs(queries.vcs() if viewer.sees_all else viewer.vcs, found.job),
         }
 
     return show(request, viewer, "job.html", "", build, job_id=job_id)
+
+
+def _output(request: Request, viewer: Viewer, job: JobRow) -> JobOutput | None:
+    """The end of what a job has written; None where there is none, or it is not the viewer's."""
+    if may_read(viewer, job):
+        with suppress(Problem):
+            return output_of(request.app.state.settings, job, offset=-SHOWN_BYTES)
+    return None
 
 
 @router.get("/jobs/{job_id}/ask")

@@ -1,0 +1,76 @@
+"""`pellucid logs`: what a job has written."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pipeline.options import JOB, spread
+from pipeline.remote import Service
+
+if TYPE_CHECKING:
+    from scheduler.service.client import Client
+
+PAUSE_S = 1.0  # between two looks at a job that writes nothing
+LINE_BYTES = 4096  # a line is believed to be no longer, where the last ones are asked for
+TAIL_BYTES = 262_144
+
+
+@spread
+def logs(
+    job: JOB,
+    service: Service,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on until the job is over.")
+    ] = False,
+    tail: Annotated[
+        int | None, typer.Option("--tail", "-n", min=0, help="Only so many lines of its end.")
+    ] = None,
+    attempt: Annotated[
+        int | None, typer.Option(min=1, help="Of this attempt; left out: of the last.")
+    ] = None,
+) -> None:
+    """Print what a job of yours has written to standard output and error.
+
+    Without what your terminal would obey. A job that wrote more than 64 MiB has lost what was
+    before. With --json an object a line: the text, and the bytes it begins and ends at.
+
+    Examples:
+
+      pellucid logs 7njjr7qk87fm
+
+      pellucid logs 7njjr7qk87fm -f --tail 20
+    """
+    with service.client() as client:
+        for part in _parts(client, job, attempt, tail, follow=follow):
+            if service.as_json:
+                typer.echo(json.dumps(part))
+            else:
+                typer.echo(part["text"], nl=False)
+
+
+def _parts(
+    client: Client, job: str, attempt: int | None, tail: int | None, *, follow: bool
+) -> Iterator[dict[str, Any]]:
+    """Of an output, one after the other, to its end; with `follow` as they come."""
+    offset = 0 if tail is None else -max(1, min(TAIL_BYTES, (tail + 1) * LINE_BYTES))
+    latest = 0
+    while True:
+        part = client.output(job, offset=offset, attempt=attempt)
+        if 0 < latest < part["attempt"]:  # profiled before, it runs now: from its beginning
+            part = client.output(job, attempt=attempt)
+        offset, latest = part["next"], part["attempt"]
+        if tail is not None:
+            lines = part["text"].splitlines(keepends=True)
+            part, tail = {**part, "text": "".join(lines[len(lines) - tail :])}, None
+        if part["text"]:
+            yield part
+        if part["next"] < part["size"]:
+            continue
+        if part["over"] or not follow:
+            return
+        time.sleep(PAUSE_S)

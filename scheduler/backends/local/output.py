@@ -1,0 +1,62 @@
+"""What an attempt has written, read in parts: a part costs the same however much there is."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from features.plain import plain
+from scheduler.backends.local.spool import name_of
+
+MOST_BYTES = 262_144  # of one part
+# Colours, cursor movements, titles: what a terminal would obey. The rest `plain` writes out.
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
+_CONTINUES = range(0x80, 0xC0)  # a byte within a character of UTF-8
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Part of an output. `start`, `next`: bytes from its beginning; `size`: of all there is now."""
+
+    text: str
+    start: int
+    next: int
+    size: int
+
+
+def read_part(
+    spool: Path, job_id: str, attempt: int, offset: int, most: int, *, whole: bool
+) -> Part:
+    """At most `most` bytes from `offset` on; below 0: so many before the end. An offset beyond the
+    end is that of a file that was emptied meanwhile: it is read from its beginning.
+
+    Args:
+        spool: the backend's folder. whole: nothing more is written to it.
+
+    Raises FileNotFoundError.
+    """
+    path = spool / "output" / f"{name_of(job_id, attempt)}.log"
+    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        size = os.fstat(file).st_size
+        before_end = max(0, size + offset)
+        start = before_end if offset < 0 else offset if offset <= size else 0
+        read = os.pread(file, min(most, MOST_BYTES), start)
+    finally:
+        os.close(file)
+    if offset < 0 < start:
+        cut = next((i for i, byte in enumerate(read[:4]) if byte not in _CONTINUES), 0)
+        start, read = start + cut, read[cut:]
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    text = decoder.decode(read, final=whole and start + len(read) >= size)
+    held = len(decoder.getstate()[0])  # the beginning of a character whose rest is to come
+    return Part(_shown(text), start, start + len(read) - held, size)
+
+
+def _shown(text: str) -> str:
+    """As a terminal or a page may be given it; what was written over is kept, line by line."""
+    lines = _ESCAPES.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
+    return plain(lines)

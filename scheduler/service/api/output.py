@@ -1,0 +1,95 @@
+"""What a job has written, for its owner and nobody else: it may hold what only they may read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+
+from scheduler.backends.local.output import MOST_BYTES, read_part
+from scheduler.service.api.auth import Seen
+from scheduler.service.api.problems import Problem, responses
+from scheduler.service.log.record import Phase
+from scheduler.service.log.store.reads import JobRow
+from scheduler.service.log.store.visibility import Role, Viewer
+from scheduler.service.settings import Settings
+
+router = APIRouter(tags=["jobs"])
+
+
+@dataclass(frozen=True, slots=True)
+class JobOutput:
+    """Part of what a job has written.
+
+    Attributes:
+        attempt: that wrote it; 0: none was begun yet.
+        text: without what a terminal would obey.
+        start, next: bytes from the beginning; `next` is the offset of the part after it.
+        size: bytes that there are now. over: nothing more is written.
+    """
+
+    job_id: str
+    attempt: int
+    text: str
+    start: int
+    next: int
+    size: int
+    over: bool
+
+
+def may_read(viewer: Viewer, job: JobRow) -> bool:
+    """Whether somebody who sees a job may read what it writes: its owner, by a token of their own
+    that is not for looking only."""
+    return job.owner == viewer.name and viewer.role is not Role.VIEWER and not viewer.only
+
+
+def output_of(
+    settings: Settings,
+    job: JobRow,
+    *,
+    attempt: int | None = None,
+    offset: int = 0,
+    most: int = MOST_BYTES,
+) -> JobOutput:
+    """Part of what a job has written. Raises Problem: 404 where it is gone, 409 where the backend
+    keeps none."""
+    if settings.backend != "local":
+        where = f": `scontrol show job {job.job_id}` names its file" if settings.follows else ""
+        raise Problem(409, "no-output", f"backend {settings.backend} keeps no output{where}")
+    wanted, over = job.attempt if attempt is None else attempt, Phase(job.phase).over
+    if wanted > job.attempt:
+        raise Problem(404, "not-found", f"attempt {wanted}: there were {job.attempt}")
+    over = over or wanted < job.attempt
+    if wanted == 0:
+        return JobOutput(job.job_id, 0, "", 0, 0, 0, over)
+    try:
+        part = read_part(settings.state_dir / "local", job.job_id, wanted, offset, most, whole=over)
+    except FileNotFoundError:
+        if not over:
+            return JobOutput(job.job_id, wanted, "", 0, 0, 0, over)
+        gone = "there is no output: the attempt never began, or it was removed to make room"
+        raise Problem(404, "not-found", gone) from None
+    return JobOutput(job.job_id, wanted, part.text, part.start, part.next, part.size, over)
+
+
+@router.get(
+    "/jobs/{job_id}/output", summary="What it has written", responses=responses(403, 404, 409)
+)
+def output(
+    job_id: str,
+    request: Request,
+    view: Seen,
+    attempt: Annotated[int | None, Query(ge=1, le=2**31, description="The last one.")] = None,
+    offset: Annotated[
+        int, Query(ge=-(2**62), le=2**62, description="In bytes; below 0: before the end.")
+    ] = 0,
+    limit: Annotated[int, Query(ge=1024, le=MOST_BYTES, description="Bytes.")] = MOST_BYTES,
+) -> JobOutput:
+    """Standard output and error, part by part: ask again with `next` as `offset`. The owner's only:
+    nobody else is shown it, operators included."""
+    job = view.job(job_id)
+    if not may_read(view.viewer, job):
+        raise Problem(403, "forbidden", "what a job writes is shown to its owner only")
+    settings: Settings = request.app.state.settings
+    return output_of(settings, job, attempt=attempt, offset=offset, most=limit)

@@ -1,0 +1,168 @@
+"""What a job has written: for its owner only, in bounded parts, and harmless to a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+from typer.testing import CliRunner, Result
+
+from pipeline.app import app as commands
+from scheduler.backends.local.output import MOST_BYTES
+from scheduler.backends.local.spool import Spool, name_of
+from scheduler.service.app import create_app
+from scheduler.service.settings import Settings
+from tests.scheduler.service.api.conftest import Service
+from tests.scheduler.service.api.test_commands import listening
+
+SECRET = "zq-loss-0.25"
+
+
+class Written:
+    """A running job of alice's, and the file that its backend writes to."""
+
+    def __init__(self, service: Service, folder: Path):
+        self.service = service
+        self.settings = Settings(
+            database=service.database, auth="on", backend="local", single_tenant=True,
+            state_dir=folder,
+        )  # fmt: skip
+        self.app = create_app(self.settings, store=service.store)
+        self.job = service.submit("alice", seconds=100.0, profile=False)
+        service.turn(3)
+        self.path = Spool(folder / "local").log(name_of(self.job, 1))
+        self.path.write_text(f"{SECRET}\n")
+
+    def by(self, name: str, path: str) -> tuple[int, str]:
+        headers = {"Authorization": f"Bearer {self.service.secrets[name]}"}
+        client = TestClient(self.app, headers=headers, follow_redirects=False)
+        answer = client.get(path)
+        return answer.status_code, answer.text
+
+    def part(self, **query: int) -> dict[str, object]:
+        asked = "&".join(f"{name}={value}" for name, value in query.items())
+        headers = {"Authorization": f"Bearer {self.service.secrets['alice']}"}
+        client = TestClient(self.app, headers=headers)
+        answer = client.get(f"/api/v1/jobs/{self.job}/output?{asked}")
+        assert answer.status_code == 200, answer.text
+        return dict(answer.json())
+
+
+@pytest.fixture
+def written(service: Service, tmp_path: Path) -> Iterator[Written]:
+    made = Written(service, tmp_path / "state")
+    yield made
+    made.app.state.changes.close()
+
+
+def test_its_owner_reads_it_and_nobody_else(written: Written) -> None:
+    api, page = f"/api/v1/jobs/{written.job}/output", f"/jobs/{written.job}"
+    assert SECRET in written.by("alice", api)[1]
+    assert SECRET in written.by("alice", page)[1]
+    for who, status in (("bob.noyce", 404), ("vera", 404), ("olga", 403)):
+        found, text = written.by(who, api)
+        assert (found, SECRET in text) == (status, False), who
+        assert SECRET not in written.by(who, page)[1], who
+
+
+def test_neither_a_token_for_looking_nor_a_shared_link_shows_it(written: Written) -> None:
+    from scheduler.service.api import tokens
+    from scheduler.service.log.store.visibility import Role
+
+    service = written.service
+    service.secrets["look"] = tokens.create(service.store, "alice", Role.VIEWER, now=0.0)[1]
+    assert written.by("look", f"/api/v1/jobs/{written.job}")[0] == 200  # it sees the job
+    assert written.by("look", f"/api/v1/jobs/{written.job}/output")[0] == 403
+    assert SECRET not in written.by("look", f"/jobs/{written.job}")[1]
+    made = written.service.by("alice")
+    made.cookies.set("pellucid_token", service.secrets["alice"])
+    page = made.post(f"/jobs/{written.job}/share", data={"lasts": "1 hour"}).text
+    link = page[page.index("/shared/") :].split('"')[0].split("<")[0]
+    status, text = written.by("vera", link)
+    assert (status, SECRET in text) == (200, False)
+
+
+def test_parts_follow_each_other_and_no_character_is_torn(written: Written) -> None:
+    text = "épôch ✓ " * 600
+    written.path.write_bytes(text.encode())
+    read, offset = "", 0
+    while offset < len(text.encode()):
+        part = written.part(offset=offset, limit=1024)
+        assert part["start"] == offset
+        read, offset = read + str(part["text"]), int(str(part["next"]))
+    assert read == text
+    assert text.endswith(str(written.part(offset=-1025)["text"]))
+
+
+def test_a_file_that_was_emptied_is_read_from_its_beginning(written: Written) -> None:
+    assert written.part(offset=10_000)["text"] == f"{SECRET}\n"
+
+
+def test_a_terminal_obeys_nothing_of_it(written: Written) -> None:
+    written.path.write_bytes(
+        b"\x1b]0;owned\x07\x1b[31mred\x1b[0m\r 10%\r 20%\x1b[2J\x9b2J\x08\xe2\x80\xaeabc\xff\n"
+    )
+    text = str(written.part()["text"])
+    assert text.replace("\n", "").isprintable()
+    assert "red\n 10%\n 20%" in text
+    assert "owned" not in text
+    assert "<script>" not in written.by("alice", f"/jobs/{written.job}")[1]
+    written.path.write_text("<script>alert(1)</script>")
+    page = written.by("alice", f"/jobs/{written.job}")[1]
+    assert "<script>alert" not in page
+    assert "&lt;script&gt;alert" in page
+
+
+def test_a_gibibyte_is_read_a_part_at_a_time(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import os
+
+    with written.path.open("wb") as file:
+        file.truncate(2**30)
+    asked: list[int] = []
+    real = os.pread
+    monkeypatch.setattr(os, "pread", lambda f, n, at: (asked.append(n), real(f, n, at))[1])
+    assert written.part()["next"] == MOST_BYTES
+    assert written.by("alice", f"/jobs/{written.job}")[0] == 200
+    assert len(asked) == 2
+    assert max(asked) <= MOST_BYTES
+
+
+def test_one_that_has_not_begun_and_one_that_is_gone(written: Written) -> None:
+    waiting = written.service.submit("alice", gpus=8)
+    written.service.submit("alice", gpus=8)
+    status, text = written.by("alice", f"/api/v1/jobs/{waiting}/output")
+    assert status == 200
+    assert '"attempt":0' in text
+    written.path.unlink()
+    assert written.part()["size"] == 0  # it runs: the file is about to be there
+    written.service.by("alice").post(f"/api/v1/jobs/{written.job}/cancel")
+    written.service.turn(3)
+    assert written.by("alice", f"/api/v1/jobs/{written.job}/output")[0] == 404
+
+
+def test_other_backends_keep_none(service: Service) -> None:
+    job = service.submit("alice")
+    answer = service.by("alice").get(f"/api/v1/jobs/{job}/output")
+    assert answer.status_code == 409
+    assert answer.json()["detail"] == "backend simulated keeps no output"
+
+
+def test_the_command_prints_it_and_follows_it(written: Written) -> None:
+    service = written.service
+    written.path.write_text("".join(f"step {i}\n" for i in range(50_000)))
+
+    def run(address: str, *words: str) -> Result:
+        environment = {"PELLUCID_SERVER": address, "PELLUCID_TOKEN": service.secrets["alice"]}
+        return CliRunner().invoke(commands, ["logs", written.job, *words], env=environment)
+
+    for address in listening(written.app):
+        whole = run(address)
+        assert whole.output == written.path.read_text(), whole.output[-200:]
+        assert run(address, "--tail", "2").output == "step 49998\nstep 49999\n"
+        service.by("alice").post(f"/api/v1/jobs/{written.job}/cancel")
+        service.turn(3)
+        assert run(address, "-f", "-n", "1").output == "step 49999\n"  # over: it returns
