@@ -27,9 +27,24 @@ def audit(
             help="Begin at the newest snapshot in the state folder: quicker, and believes it.",
         ),
     ] = False,
+    head: Annotated[
+        bool,
+        typer.Option(
+            "--head", help="Print how far the log's hash chain goes, to keep elsewhere; no audit."
+        ),
+    ] = False,
+    since_head: Annotated[
+        Path | None,
+        typer.Option(help="A file that --head printed: the log must still extend it."),
+    ] = None,
+    key: Annotated[
+        Path | None,
+        typer.Option(help="A secret of 32 bytes or more that signs the head, or checks it."),
+    ] = None,
     as_json: JSON_OBJECT = False,
 ) -> None:
-    """Decide the whole log anew and compare: decisions to the byte, and every derived table.
+    """Decide the whole log anew and compare: decisions to the byte, every derived table, and every
+    row with the hash chain it was written into; then the database's own integrity check.
 
     Works on a live database; it is read as of one moment and not changed. Exit status 0: it
     follows from its log. 1: it does not; the first divergence names the event, what differs, and
@@ -37,9 +52,14 @@ def audit(
     policy of your own that cannot be imported, models, the database. A log written by other
     code may be decided otherwise by this one: the divergence then names both versions.
 
+    A row that was altered, deleted or added behind the service's back is named. Whoever rewrites
+    the whole chain is found by a head that was exported before: keep it on another machine.
+
     Examples:
 
       pellucid audit --database sqlite:///data/service/pellucid.db
+
+      pellucid audit --head --key head.key > head.json; pellucid audit --since-head head.json
 
       pellucid audit --database postgresql://pellucid@db/pellucid --json | jq .divergences[0]
     """
@@ -49,18 +69,27 @@ def audit(
         from scheduler.service.log.snapshots import StateCheckpoints
         from scheduler.service.log.store.schema import check
         from scheduler.service.log.store.store import Store, must_exist
+        from scheduler.service.log.tamper import as_json as as_text
+        from scheduler.service.log.tamper import head_of, read_head, read_key
         from scheduler.service.settings import read_settings
 
         settings = read_settings(database=database, state_dir=state_dir)
         must_exist(settings.database)
         store = Store(settings.database)
         check(store)
+        secret = None if key is None else read_key(key)
+        if head:
+            with store.reading() as connection:
+                found_head = head_of(connection, store.last_seq_in(connection), store.clock.now())
+            typer.echo(as_text(found_head if secret is None else found_head.signed(secret)))
+            return
+        extends = None if since_head is None else read_head(since_head, secret)
         with bar("events", store.last_seq(), as_json) as step:
             find = BundleStore(settings.state_dir / "bundles").find
             since = (
                 StateCheckpoints(settings.state_dir / "snapshots", find) if since_snapshot else None
             )
-            found = run(store, find, step, since=since)
+            found = run(store, find, step, since=since, head=extends)
     if as_json:
         typer.echo(json.dumps({**asdict(found), "clean": found.clean}, default=str))
     else:
@@ -73,10 +102,17 @@ def audit(
                 f"code {first.version} decided otherwise from event {first.seq} on, until the next "
                 "epoch: what it decided is followed, not decided anew"
             )
-        for divergence in found.divergences[:SHOWN]:
-            typer.echo(divergence.sentence())
-        if len(found.divergences) > SHOWN:
-            typer.echo(f"and {len(found.divergences) - SHOWN} more")
+        began = f"; up to event {found.began:,} as they were when it began" if found.began else ""
+        typer.echo(f"{found.links:,} links of the chain{began}; pages by {found.checked_by}")
+        if extends is not None and key is None:
+            typer.echo("the signature of the head was not checked: --key")
+        lines = [one.sentence() for one in found.tampered]
+        lines += [one.sentence() for one in found.divergences]
+        lines += [f"damaged: {line}" for line in found.damage]
+        for line in lines[:SHOWN]:
+            typer.echo(line)
+        if len(lines) > SHOWN:
+            typer.echo(f"and {len(lines) - SHOWN} more")
         typer.echo("clean" if found.clean else "the database does not follow from its log")
     if not found.clean:
         raise typer.Exit(1)

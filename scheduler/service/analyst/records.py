@@ -7,12 +7,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, delete, select
 
 from scheduler.backends.events import Event
 from scheduler.backends.submission import Submission
 from scheduler.explain.whatif.forecasts import StartForecast
 from scheduler.explain.whatif.memory import SubmittedJob
+from scheduler.service.log.store import chain
 from scheduler.service.log.store.tables import forecasts, jobs
 
 FIGURES = ("start_p10", "start_p50", "start_p90", "end_p50", "end_p90")
@@ -68,4 +69,4 @@ def write(connection: Connection, made: Mapping[str, StartForecast], bases: Iter
                     forecasts.c.basis == basis, forecasts.c.job_id.in_(ids[i : i + 500])
                 )
             )
-        connection.execute(insert(forecasts), rows)
+        chain.write(connection, forecasts, rows)

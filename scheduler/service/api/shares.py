@@ -12,10 +12,11 @@ import hmac
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Select, delete, func, insert, select
+from sqlalchemy import Connection, Select, func, select
 
 from scheduler.service.api.problems import Problem
 from scheduler.service.api.tokens import Token, by_id, find
+from scheduler.service.log.store import chain
 from scheduler.service.log.store.tables import jobs, links, tokens
 from scheduler.service.log.store.visibility import SOMEBODY, Role, Viewer
 
@@ -50,11 +51,11 @@ def make(
     if token.expires_at is not None:
         until = min(until, int(token.expires_at))
     signature = _signature(token, job_id, until)
-    connection.execute(delete(links).where(links.c.until <= now))
+    chain.take_out(connection, links, links.c.until <= now)
     if not _kept(connection, signature):  # made twice within a second
         _room(connection, job_id, now)
         row = {"job_id": job_id, "token_id": token.id, "made_at": now, "until": until}
-        connection.execute(insert(links).values(id=signature[:ID], **row))
+        chain.write(connection, links, [{"id": signature[:ID], **row}])
     return Share(job_id, until, f"{until:x}.{token.id}.{signature}")
 
 
@@ -101,7 +102,7 @@ def revoke(connection: Connection, viewer: Viewer, link_id: str, now: float) -> 
     owner = connection.execute(query).scalar()
     if owner is None or not viewer.owns(owner):
         return False
-    connection.execute(delete(links).where(links.c.id == link_id))
+    chain.take_out(connection, links, links.c.id == link_id)
     return True
 
 

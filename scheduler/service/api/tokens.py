@@ -15,8 +15,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from time import time
 
-from sqlalchemy import Connection, RowMapping, insert, select, update
+from sqlalchemy import Connection, RowMapping, select
 
+from scheduler.service.log.store import chain
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import tokens
 from scheduler.service.log.store.visibility import Role, Viewer
@@ -92,18 +93,17 @@ def _create(
     secret = PREFIX + secrets.token_urlsafe(32)
     expires = None if lasts_s is None else now + lasts_s
     token = Token(str(uuid.uuid4()), name, role, tuple(vcs), os_user, now, expires, None)
-    connection.execute(
-        insert(tokens).values(
-            id=token.id,
-            name=name,
-            hash=digest(secret),
-            role=role.value,
-            vcs=json.dumps(list(vcs)),
-            os_user=os_user,
-            created_at=now,
-            expires_at=expires,
-        )
-    )
+    row = {
+        "id": token.id,
+        "name": name,
+        "hash": digest(secret),
+        "role": role.value,
+        "vcs": json.dumps(list(vcs)),
+        "os_user": os_user,
+        "created_at": now,
+        "expires_at": expires,
+    }
+    chain.write(connection, tokens, [row])
     return token, secret
 
 
@@ -158,7 +158,7 @@ def rotate(store: Store, name: str, *, now: float, overlap_s: float) -> tuple[To
         made = _create(connection, name, last.role, last.vcs, last.os_user, now, lasts_s)
         old = tokens.c.id.in_([token.id for token in holding if token.role is last.role])
         later = tokens.c.expires_at.is_(None) | (tokens.c.expires_at > until)
-        connection.execute(update(tokens).where(old, later).values(expires_at=until))
+        chain.change(connection, tokens, old & later, {"expires_at": until})
     return made
 
 
@@ -168,9 +168,8 @@ def revoke(store: Store, which: str, now: float) -> list[Token]:
     if not found:
         raise TokenError(f"no token {which!r} that is not revoked already")
     with store.writing() as connection:
-        connection.execute(
-            update(tokens).where(tokens.c.id.in_([t.id for t in found])).values(revoked_at=now)
-        )
+        these = tokens.c.id.in_([t.id for t in found])
+        chain.change(connection, tokens, these, {"revoked_at": now})
     return found
 
 

@@ -21,6 +21,7 @@ from sqlalchemy import Connection, func, insert, select
 from scheduler.backends.events import Event, Kind
 from scheduler.service.api.problems import Problem
 from scheduler.service.log.record import Phase, first_row
+from scheduler.service.log.store import chain
 from scheduler.service.log.store.payloads import Payload, bytes_of
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import idempotency, jobs, payloads
@@ -196,8 +197,7 @@ class Writer:
             for asked in new
             if asked.payload is not None
         ]
-        if kept:
-            connection.execute(insert(payloads), kept)
+        chain.write(connection, payloads, kept)
         used = [
             {
                 "actor": asked.once.actor,

@@ -7,7 +7,7 @@ import json
 from sqlalchemy import ColumnElement, Table, delete, select
 
 from scheduler.service.log.header import FOLLOWED, followed_header
-from scheduler.service.log.store import archive, tables
+from scheduler.service.log.store import archive, chain, tables
 from scheduler.service.log.store.store import Store
 
 CHUNK = 500  # jobs named in one statement
@@ -30,8 +30,11 @@ def erase(store: Store, user: str) -> dict[str, int]:
     with store.writing() as connection:
 
         def without(table: Table, where: ColumnElement[bool]) -> None:
-            made = connection.execute(delete(table).where(where))
-            gone[table.name] = gone.get(table.name, 0) + made.rowcount
+            if table is tables.questions:  # of which nothing is kept
+                went = connection.execute(delete(table).where(where)).rowcount
+            else:
+                went = chain.take_out(connection, table, where)
+            gone[table.name] = gone.get(table.name, 0) + went
 
         def without_said(table: Table, where: ColumnElement[bool]) -> None:
             seqs = list(connection.execute(select(table.c.seq).where(where)).scalars())

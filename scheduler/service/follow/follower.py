@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 import structlog
-from sqlalchemy import Connection, delete, select
+from sqlalchemy import Connection, select
 
 from features.clock import Clock
 from features.garbage import uncollected
@@ -47,6 +47,7 @@ from scheduler.service.follow.trials import Means, Trials
 from scheduler.service.log.bundles import BundleStore, Signature, signature
 from scheduler.service.log.fold import encoded
 from scheduler.service.log.header import LogHeader, followed_header
+from scheduler.service.log.store import chain
 from scheduler.service.log.store.decided import write_decisions
 from scheduler.service.log.store.leases import Lease, LeaseLost
 from scheduler.service.log.store.store import Store
@@ -313,7 +314,7 @@ class Follower:
             return False
 
         def tables(connection: Connection, _: list[Event]) -> None:
-            connection.execute(delete(job_rows).where(job_rows.c.ended_at.is_(None)))
+            chain.take_out(connection, job_rows, job_rows.c.ended_at.is_(None))
 
         self.store.append([], tables, lease=self.lease)
         self._begin()

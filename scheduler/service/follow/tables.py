@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, insert, select, true, update
 
 from features.schema import State
 from scheduler.backends.events import Kind
@@ -18,6 +18,7 @@ from scheduler.service.follow.histories import LEARNED, Ended
 from scheduler.service.follow.promises import BEGIN, Promises
 from scheduler.service.log.nodes import NodeRecord
 from scheduler.service.log.record import Phase
+from scheduler.service.log.store import chain
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import forecasts
 from scheduler.service.log.store.tables import jobs as job_rows
@@ -40,10 +41,14 @@ def write_jobs(
     if changed:
         plain = {"attempt": 0, "cancel_asked": False, "updated_seq": seq}
         connection.execute(insert(job_rows), [{**plain, **row} for row in changed])
+        for i in range(0, len(ids), CHUNK):
+            chain.cover_those(connection, job_rows, job_rows.c.job_id.in_(ids[i : i + CHUNK]))
     if gone:
         statement = update(job_rows).where(job_rows.c.job_id == bindparam("left"))
         over = statement.values(phase=Phase.ENDED.value, ended_at=now, updated_seq=seq)
         connection.execute(over, [{"left": job_id} for job_id in gone])
+        for i in range(0, len(gone), CHUNK):
+            chain.cover_those(connection, job_rows, job_rows.c.job_id.in_(gone[i : i + CHUNK]))
 
 
 def write_nodes(connection: Connection, shape: Shape, seen: Sequence[SlurmNode]) -> None:
@@ -54,8 +59,8 @@ def write_nodes(connection: Connection, shape: Shape, seen: Sequence[SlurmNode])
         node = by_name[name]
         why = "" if node.open else " ".join(filter(None, (node.state, node.reason)))
         rows.append(NodeRecord(number, name, has, open=node.open, reason=why).row())
-    connection.execute(delete(node_rows))
-    connection.execute(insert(node_rows), rows)
+    chain.take_out(connection, node_rows, true())
+    chain.write(connection, node_rows, rows)
 
 
 def ended_jobs(connection: Connection, now: float) -> list[Ended]:

@@ -1,4 +1,4 @@
-"""Whether a database still follows from its log.
+"""Whether a database still follows from its log, and its rows are as they were written.
 
 The log is folded anew: every pass must take the decisions it took then, to the byte, and every
 derived table must hold what the fold says. What code of another version decided otherwise before
@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import Connection, select
+from sqlalchemy.exc import NoResultFound
 
 from models.bundle import BundleError
 from scheduler.backends.events import Event, Kind, canonical
@@ -26,6 +27,7 @@ from scheduler.service.log.record import Phase
 from scheduler.service.log.snapshots import StateCheckpoints
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import jobs, nodes, settings
+from scheduler.service.log.tamper import Head, Tampered, Verified, damage
 
 _OVER = [phase.value for phase in Phase if phase.over]
 
@@ -70,7 +72,11 @@ class Audit:
     Attributes:
         code: version of the code that checked.
         new_epochs: how often a new core took over.
+        links: transactions in the chain. began: events up to this one were written before there
+            was a chain, and are as they were when it began. checked_by: the database's own check.
         divergences: in the order of the log.
+        tampered: rows that are not as they were written. damage: what the database's own check
+            finds.
         otherwise: of each epoch that other code ended, the first pass which this code would have
             taken otherwise; no divergences.
     """
@@ -81,12 +87,17 @@ class Audit:
     decisions: int = 0
     new_epochs: int = 0
     jobs: int = 0
+    links: int = 0
+    began: int = 0
+    checked_by: str = ""
     divergences: list[Divergence] = field(default_factory=list)
+    tampered: list[Tampered] = field(default_factory=list)
+    damage: list[str] = field(default_factory=list)
     otherwise: list[Divergence] = field(default_factory=list)
 
     @property
     def clean(self) -> bool:
-        return not self.divergences
+        return not (self.divergences or self.tampered or self.damage)
 
 
 def audit(
@@ -95,19 +106,28 @@ def audit(
     progress: Callable[[int], None] = lambda _: None,
     *,
     since: StateCheckpoints | None = None,
+    head: Head | None = None,
 ) -> Audit:
     """Check a database, live or not, as of one moment.
 
     Args:
         since: begin at the newest of these snapshots, which is believed; rows of jobs that were
             over by then are not checked.
+        head: one exported earlier, which the database's chain must extend.
 
     Raises BundleError when a bundle that was decided with is not to be found, CannotCheck when the
     policy is not.
     """
     try:
         with store.reading() as connection:
-            return _Auditor(connection, store, bundles, progress, since).run()
+            auditor = _Auditor(connection, store, bundles, progress, since)
+            found = auditor.run()
+            began = auditor.state.header
+            followed = began is not None and began.backend == FOLLOWED
+            chained = Verified(connection, followed, head)
+            found.links, found.began, found.tampered = chained.links, chained.began, chained.found
+            found.damage, found.checked_by = damage(connection)
+            return found
     except UnknownPolicy as error:
         raise CannotCheck(
             f"the log was not checked: {error}; run the audit where the service's policy can be "
@@ -143,7 +163,13 @@ class _Auditor:
             self._compare_rows()
         except (BundleError, UnknownPolicy):
             raise
-        except (LookupError, TypeError, ValueError) as error:  # no event of ours
+        except (
+            AttributeError,
+            LookupError,
+            TypeError,
+            ValueError,
+            NoResultFound,
+        ) as error:  # no event of ours
             self._diverged(self.at, "log", "what the event means", str(error), "nothing")
         self.found.divergences.sort(key=lambda d: (d.seq, d.where not in ("pass", "decisions")))
         return self.found

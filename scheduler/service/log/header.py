@@ -21,6 +21,7 @@ from scheduler.core.policy import Policy
 from scheduler.core.settings import SMALLEST, InvalidSettings, ProfilingPartition, UnknownPolicy
 from scheduler.policies import POLICIES
 from scheduler.service.log.nodes import NodeRecord, as_begun
+from scheduler.service.log.store import chain
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import nodes
 
@@ -208,7 +209,10 @@ def establish(store: Store, header: LogHeader) -> LogHeader:
         if first is None:
             event = Event(Kind.HEADER, header.start, body=header.body())
             store.append_in(connection, [event])
-            connection.execute(insert(nodes), [record.row() for record in header.nodes()])
+            rows = [record.row() for record in header.nodes()]
+            connection.execute(insert(nodes), rows)
+            if header.backend == FOLLOWED:
+                chain.cover(connection, nodes, rows)
             return header
     found = LogHeader.from_body(first.body)
     if found.backend == header.backend == FOLLOWED and found.site == header.site:

@@ -10,7 +10,7 @@ from sqlalchemy import delete
 from sqlalchemy.exc import DBAPIError
 
 from scheduler.service.log.header import service_clock
-from scheduler.service.log.store import archive
+from scheduler.service.log.store import archive, chain
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import idempotency, questions, tokens
 
@@ -27,10 +27,11 @@ def prune(store: Store, now: float, clock: float, keep_s: float) -> int:
     old = (
         delete(idempotency).where(idempotency.c.at < clock - keep_s),
         delete(questions).where(questions.c.asked_at < since),
-        delete(tokens).where((tokens.c.expires_at < since) | (tokens.c.revoked_at < since)),
     )
+    dead = (tokens.c.expires_at < since) | (tokens.c.revoked_at < since)
     with store.writing() as connection:
-        return sum(connection.execute(query).rowcount for query in old)
+        went = chain.take_out(connection, tokens, dead)
+        return went + sum(connection.execute(query).rowcount for query in old)
 
 
 def keep_pruning(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from sqlalchemy import ColumnElement, Connection, bindparam, delete, insert, select
+from sqlalchemy import ColumnElement, Connection, bindparam, delete, select
 
 from scheduler.core.decisions import Action, Decision
+from scheduler.service.log.store import chain
 from scheduler.service.log.store.tables import decisions, forecasts
 
 # From then on a job waits, for another reason than before or for the first time.
@@ -30,13 +31,13 @@ def write_decisions(
         }
         for d, text in zip(made, texts, strict=True)
     ]
-    if rows:
-        connection.execute(insert(decisions), rows)
+    chain.write(connection, decisions, rows)
     if outdated := [{"job": d.job_id} for d in made if d.action in WAITS_ANEW]:
         of = forecasts.c
         connection.execute(
             delete(forecasts).where(of.job_id == bindparam("job"), of.basis == "latest"), outdated
         )
+        chain.gone(connection, forecasts, [f"{one['job']}/latest" for one in outdated])
 
 
 def waiting_anew(connection: Connection, job_ids: Collection[str], since: int) -> set[str]:

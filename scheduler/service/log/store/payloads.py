@@ -7,6 +7,7 @@ beside it, written with the event that submits the job and deleted in the transa
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, delete, func, select
 
 from scheduler.backends.events import canonical
+from scheduler.service.log.store import chain
 from scheduler.service.log.store.tables import payloads
 
 
@@ -39,6 +41,7 @@ class Payload:
             "bytes": size,
             "command": command,
             "environment": environment,
+            "salt": secrets.token_hex(16),
         }
 
 
@@ -66,6 +69,7 @@ def drop(connection: Connection, job_ids: Iterable[str]) -> None:
     over: Sequence[dict[str, str]] = [{"over": job_id} for job_id in job_ids]
     if over:
         connection.execute(delete(payloads).where(payloads.c.job_id == bindparam("over")), over)
+        chain.gone(connection, payloads, [one["over"] for one in over])
 
 
 def bytes_of(connection: Connection, owner: str) -> int:

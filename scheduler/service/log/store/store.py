@@ -22,7 +22,6 @@ from sqlalchemy import (
     create_engine,
     event,
     func,
-    insert,
     select,
     text,
 )
@@ -32,7 +31,7 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from features.clock import Clock
 from features.garbage import uncollected
 from scheduler.backends.events import Event, Kind, canonical
-from scheduler.service.log.store import leases
+from scheduler.service.log.store import chain, leases
 from scheduler.service.log.store.archive import bodies
 from scheduler.service.log.store.leases import Lease
 from scheduler.service.log.store.line import line_of
@@ -110,8 +109,10 @@ class Store:
                     if not self.is_sqlite:
                         connection.execute(ALONE, {"n": LOCK, "ms": str(WRITES_MS)})
                     yield connection
+                    chain.add_link(connection)
             finally:
                 connection.info.pop("writes", None)
+                chain.forget(connection)
 
     def _in_line(self) -> AbstractContextManager[None]:
         return nullcontext() if self.line is None else self.line.turn()
@@ -156,7 +157,7 @@ class Store:
         seq = connection.execute(select(func.max(events.c.seq))).scalar() or 0
         numbered = [replace(e, seq=seq + i) for i, e in enumerate(new, 1)]
         if numbered:
-            connection.execute(insert(events), [_row(e) for e in numbered])
+            chain.write(connection, events, [_row(e) for e in numbered])
         if also is not None:
             also(connection, numbered)
         return numbered

@@ -1,5 +1,6 @@
 """Tables. `events` is the truth; every other table but `tokens`, `links`, `leases`, `payloads`,
-`questions` and `idempotency` can be rebuilt from it, and `pellucid audit` does so to compare."""
+`questions` and `idempotency` can be rebuilt from it, and `pellucid audit` does so to compare.
+`chain` and `seals` show what was altered in those that are not; see `store.chain`."""
 
 from __future__ import annotations
 
@@ -71,6 +72,7 @@ payloads = Table(
     Column("bytes", BigInteger, nullable=False),
     Column("command", Text, nullable=False),  # canonical JSON
     Column("environment", Text, nullable=False),
+    Column("salt", String(32)),  # random: the digest in `chain` says nothing once the row is gone
     Index("payloads_by_owner", "owner", "bytes"),
 )
 
@@ -221,4 +223,27 @@ leases = Table(
     Column("boot", String(64), nullable=False, server_default=""),
     Column("ready", Boolean, nullable=False, server_default=true()),
     Column("doing", String(200), nullable=False, server_default=""),
+)
+
+# One row for each transaction that wrote what pages show; see `store.chain`.
+chain = Table(
+    "chain",
+    metadata,
+    Column(
+        "seq",
+        BigInteger().with_variant(Integer, "sqlite"),
+        primary_key=True,
+        autoincrement=False,
+    ),
+    Column("content", Text, nullable=False),  # canonical JSON: [[table, key, digest], ...]
+    Column("head", String(64), nullable=False),  # covers the head before, and `content`
+)
+
+# Digests of rows that are replaced all the time.
+seals = Table(
+    "seals",
+    metadata,
+    Column("name", String(16), primary_key=True),  # of their table
+    Column("key", String(128), primary_key=True),
+    Column("digest", String(43), nullable=False),
 )

@@ -19,13 +19,13 @@ from sqlalchemy import Connection, insert, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from features.clock import Clock
-from scheduler.backends.events import Event, Kind
+from scheduler.backends.events import Event, Kind, canonical
 from scheduler.service.log.store import store as stores
 from scheduler.service.log.store.checkpoint import keep_checkpointed
 from scheduler.service.log.store.leases import Lease, LeaseLost
 from scheduler.service.log.store.schema import check, migrations, prepare
 from scheduler.service.log.store.store import Store, StoreError
-from scheduler.service.log.store.tables import metadata, nodes
+from scheduler.service.log.store.tables import events, metadata, nodes
 
 NOTE = Event(Kind.REFUSED, 1.0, "job", "ann", 7, {"b": 1, "a": [1.5, None, "ü"]})
 
@@ -260,7 +260,8 @@ class TestSchema:
         with store.writing() as connection:
             config.attributes["connection"] = connection
             command.upgrade(config, "0001")
-        store.append([NOTE])
+            old = insert(events).values(kind="refused", at=1.0, body=canonical(dict(NOTE.body)))
+            connection.execute(old)
         with pytest.raises(StoreError, match="at schema 0001, not at"):
             check(store)
         prepare(store)

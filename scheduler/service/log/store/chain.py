@@ -1,0 +1,249 @@
+"""A hash chain over what pages show and no fold of the log can tell: whoever alters a row of the
+database must rewrite every link since, and the head that somebody kept elsewhere.
+
+Each transaction appends one link. It lists the digest of every row that was written (None: of one
+that went), and its own digest, the head, covers the head before it. Rows that are replaced all the
+time (`SEALED`) would make the chain longer than the log: their digest lies beside them and goes
+with them. Of a service that decides, `jobs`, `nodes` and `settings` follow from the events: there
+is nothing to keep.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from base64 import urlsafe_b64encode
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Float,
+    RowMapping,
+    Table,
+    bindparam,
+    delete,
+    func,
+    insert,
+    inspect,
+    select,
+    update,
+)
+from sqlalchemy.exc import NoResultFound
+
+from scheduler.backends.events import canonical
+from scheduler.service.log.store import tables
+from scheduler.service.log.store.archive import bodies
+from scheduler.service.log.store.tables import chain, seals
+
+CHAINED = (tables.events, tables.decisions, tables.forecasts, tables.tokens, tables.links,
+           tables.payloads)  # fmt: skip
+LATEST = "latest"  # forecasts of this basis are sealed
+SEALED = (tables.forecasts, tables.jobs, tables.nodes)
+IN_ORDER = (tables.events, tables.decisions)  # written once, in the order of their `seq`
+BEGAN = "began"  # in the place of a table: events up to this one were there before the chain
+BATCH = 1000  # rows of one link where a chain begins over what is there
+READ = 2000  # rows read at once
+
+_FLOATS = {
+    table.name: {c.name for c in table.c if isinstance(c.type, Float)}
+    for table in {*CHAINED, *SEALED}
+}
+
+Row = Mapping[str, Any] | RowMapping
+Entry = tuple[str, str, str | None]  # table, key, digest
+
+
+class Link(NamedTuple):
+    """One transaction; `content`: canonical JSON of its entries."""
+
+    seq: int
+    content: str
+    head: str
+
+
+def key_of(table: Table, row: Row) -> str:
+    """Names a row in its table."""
+    return "/".join(str(row[column.name]) for column in table.primary_key)
+
+
+def digest_of(table: Table, row: Row) -> str:
+    """Of a row's columns; one that holds nothing is as one that is not there, so that a column can
+    be added."""
+    floats = _FLOATS[table.name]
+    shown = {
+        name: float(value) if name in floats else value
+        for name, value in row.items()
+        if value is not None
+    }
+    digest = sha256(f"{table.name} {canonical(shown)}".encode()).digest()
+    return urlsafe_b64encode(digest).decode().rstrip("=")
+
+
+def head_of(before: str, content: str) -> str:
+    """The head after a link."""
+    return sha256(f"{before}\n{content}".encode()).hexdigest()
+
+
+# --- writing ------------------------------------------------------------------------------------
+
+
+def write(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Insert rows, and cover them. Columns left out are NULL."""
+    if rows:
+        connection.execute(insert(table), rows)
+        cover(connection, table, rows)
+
+
+def cover(connection: Connection, table: Table, rows: Iterable[Row]) -> None:
+    """Digests of whole rows as they were just written."""
+    sealed = []
+    for row in rows:
+        entry = table.name, key_of(table, row), digest_of(table, row)
+        if is_sealed(table, row):
+            sealed.append(dict(zip(("name", "key", "digest"), entry, strict=True)))
+        else:
+            _pending(connection).append(entry)
+    if sealed:
+        unseal(connection, table, [one["key"] for one in sealed])
+        connection.execute(insert(seals), sealed)
+
+
+def cover_those(connection: Connection, table: Table, where: ColumnElement[bool]) -> None:
+    """The same of rows as they are in the table."""
+    cover(connection, table, connection.execute(select(table).where(where)).mappings().all())
+
+
+def change(
+    connection: Connection, table: Table, where: ColumnElement[bool], values: Mapping[str, Any]
+) -> None:
+    """Change rows; the columns of `where` may be among what changes."""
+    keys = list(table.primary_key)
+    found = connection.execute(select(*keys).where(where)).all()
+    for at in found:
+        this = [c == value for c, value in zip(keys, at, strict=True)]
+        connection.execute(update(table).where(*this).values(**values))
+        cover(connection, table, connection.execute(select(table).where(*this)).mappings().all())
+
+
+def take_out(connection: Connection, table: Table, where: ColumnElement[bool]) -> int:
+    """Delete rows, and say so. Returns how many."""
+    found = connection.execute(select(*table.primary_key).where(where)).mappings().all()
+    connection.execute(delete(table).where(where))
+    gone(connection, table, [key_of(table, row) for row in found])
+    return len(found)
+
+
+def gone(connection: Connection, table: Table, keys: Sequence[str]) -> None:
+    """Rows were deleted, if they were there."""
+    if table in SEALED:
+        unseal(connection, table, keys)
+    if table in CHAINED:
+        chained = [key for key in keys if not (table in SEALED and key.endswith(f"/{LATEST}"))]
+        _pending(connection).extend((table.name, key, None) for key in chained)
+
+
+def unseal(connection: Connection, table: Table, keys: Sequence[str]) -> None:
+    """Rows go, or are replaced."""
+    if keys:
+        this = delete(seals).where(seals.c.name == table.name, seals.c.key == bindparam("of"))
+        connection.execute(this, [{"of": key} for key in keys])
+
+
+def add_link(connection: Connection) -> None:
+    """Append what a transaction covered; called at its end."""
+    entries = connection.info.pop("chain", None)
+    if not entries:
+        return
+    last = connection.execute(
+        select(chain.c.seq, chain.c.head).order_by(chain.c.seq.desc()).limit(1)
+    ).one_or_none()
+    seq, before = (0, "") if last is None else last
+    content = canonical(entries)
+    row = {"seq": seq + 1, "content": content, "head": head_of(before, content)}
+    connection.execute(insert(chain), row)
+
+
+def forget(connection: Connection) -> None:
+    """A transaction ended, well or not."""
+    connection.info.pop("chain", None)
+
+
+def begin(connection: Connection, followed: bool) -> None:
+    """Cover what is there, as it is: a database that was made before there was a chain."""
+    of_all = [table for table in CHAINED if table is not tables.forecasts]
+    if followed:
+        of_all += [tables.jobs, tables.nodes]
+    for table in (*of_all, tables.forecasts):
+        for i, row in enumerate(rows_of(connection, table), 1):
+            cover(connection, table, [row])
+            if i % BATCH == 0:
+                add_link(connection)
+    upto = connection.execute(select(func.max(tables.events.c.seq))).scalar()
+    if upto is not None:
+        _pending(connection).append((BEGAN, str(upto), None))
+    add_link(connection)
+
+
+def _pending(connection: Connection) -> list[Entry]:
+    found: list[Entry] = connection.info.setdefault("chain", [])
+    return found
+
+
+def is_sealed(table: Table, row: Row) -> bool:
+    if table is tables.forecasts:
+        return bool(row["basis"] == LATEST)
+    return table in SEALED
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+def rows_of(connection: Connection, table: Table) -> Iterator[Row]:
+    """Every row by its key, what it says read from the archive where it was moved. Of a database
+    of an older schema: its columns."""
+    there = {column["name"] for column in inspect(connection).get_columns(table.name)}
+    query = select(*(c for c in table.c if c.name in there)).order_by(*table.primary_key)
+    if table not in IN_ORDER:
+        yield from connection.execute(query).mappings()
+        return
+    after = -1
+    while rows := connection.execute(query.where(table.c.seq > after).limit(READ)).mappings().all():
+        for row in rows:
+            yield {**row, "body": _body(connection, table, row)}
+        after = rows[-1]["seq"]
+
+
+def _body(connection: Connection, table: Table, row: RowMapping) -> str:
+    try:
+        return bodies(connection, table, [row])[0]
+    except (LookupError, ValueError, NoResultFound, zlib.error):
+        return ""  # the archive does not have it any more
+
+
+def links(connection: Connection) -> Iterator[Link]:
+    """The chain, from its beginning."""
+    after = 0
+    query = select(chain).order_by(chain.c.seq).limit(READ)
+    while rows := connection.execute(query.where(chain.c.seq > after)).all():
+        for row in rows:
+            yield Link(*row)
+        after = rows[-1].seq
+
+
+def entries(link: Link) -> list[Entry]:
+    """What a link covers. ValueError: it is no link of ours."""
+    return [(name, key, digest) for name, key, digest in json.loads(link.content)]
+
+
+def newest(connection: Connection) -> Link | None:
+    """The last link; None: nothing was written yet."""
+    row = connection.execute(select(chain).order_by(chain.c.seq.desc()).limit(1)).one_or_none()
+    return None if row is None else Link(*row)
+
+
+def sealed(connection: Connection) -> dict[tuple[str, str], str]:
+    """Digests of the rows that are replaced all the time, by table and key."""
+    return {(row.name, row.key): row.digest for row in connection.execute(select(seals))}

@@ -1,0 +1,301 @@
+"""Whether the rows of a database are those that were written: its chain, and its own check.
+
+Beside it a head, kept elsewhere: without one, whoever rewrites all of the chain, or cuts off its
+end with the rows it covers, is not found.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Table, text
+from sqlalchemy.exc import DBAPIError
+
+from scheduler.backends.events import canonical
+from scheduler.service.log.store import chain, tables
+
+SHORTEST_KEY = 32  # bytes
+
+
+class HeadError(ValueError):
+    """A file of a head, or of a key, that cannot be used; one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tampered:
+    """One row that is not as it was written.
+
+    Attributes:
+        table, row: the row's table and key.
+        link: of the chain, that covers it; 0 = none does.
+        what: is wrong with it.
+    """
+
+    table: str
+    row: str
+    what: str
+    link: int = 0
+
+    def sentence(self) -> str:
+        """In words, for a person."""
+        link = f" (link {self.link} of the chain)" if self.link else ""
+        return f"{self.table} {self.row}: {self.what}{link}"
+
+
+ALTERED = "is not as it was written"
+MISSING = "was deleted, not by the service"
+FOREIGN = "was not written by the service"
+
+
+# --- heads --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """How far a chain went at a time.
+
+    Attributes:
+        links: how many transactions. head: digest of the last, and so of all.
+        events: of the log by then.
+        at: seconds since the epoch.
+        signature: HMAC-SHA256 of the others by the operator's key; "" = not signed.
+    """
+
+    links: int
+    head: str
+    events: int
+    at: float
+    signature: str = ""
+
+    def signed(self, key: bytes) -> Head:
+        return Head(self.links, self.head, self.events, self.at, self._hmac(key))
+
+    def is_signed_by(self, key: bytes) -> bool:
+        return hmac.compare_digest(self.signature, self._hmac(key))
+
+    def text(self) -> str:
+        """What is signed."""
+        return f"{self.links} {self.head} {self.events} {self.at!r}"
+
+    def _hmac(self, key: bytes) -> str:
+        return hmac.new(key, self.text().encode(), sha256).hexdigest()
+
+
+def head_of(connection: Connection, events: int, at: float) -> Head:
+    """The head of a database now."""
+    last = chain.newest(connection)
+    return Head(0, "", events, at) if last is None else Head(last.seq, last.head, events, at)
+
+
+def read_head(path: Path, key: bytes | None) -> Head:
+    """A head that was exported. Raises HeadError: it is none, or not signed by the key."""
+    try:
+        body = json.loads(path.read_text())
+        names = {"links": int, "head": str, "events": int, "at": float, "signature": str}
+        found = Head(**{name: kind(body.get(name, "")) for name, kind in names.items()})
+    except OSError as error:
+        raise HeadError(f"--since-head {path}: {error.strerror}") from None
+    except (ValueError, TypeError, AttributeError):
+        why = f"--since-head {path}: not a head as `pellucid audit --head` prints it"
+        raise HeadError(why) from None
+    if key is not None and not found.is_signed_by(key):
+        raise HeadError(f"--since-head {path}: not signed by the key of --key")
+    return found
+
+
+def read_key(path: Path) -> bytes:
+    """A key to sign with: any file of 32 bytes or more that only its owner can read."""
+    try:
+        mode, key = path.stat().st_mode, path.read_bytes().strip()
+    except OSError as error:
+        raise HeadError(f"--key {path}: {error.strerror}") from None
+    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise HeadError(f"--key {path}: others can read or write it; chmod 600 it")
+    if len(key) < SHORTEST_KEY:
+        raise HeadError(
+            f"--key {path}: {len(key)} bytes; it needs {SHORTEST_KEY}: openssl rand -hex 32"
+        )
+    return key
+
+
+# --- the chain ----------------------------------------------------------------------------------
+
+
+class Verified:
+    """A database against its chain.
+
+    Args:
+        followed: of a service that only follows a Slurm, whose rows of jobs and nodes do not
+            follow from events.
+        since: a head that it must extend.
+
+    Attributes:
+        links: how many there are. began: events up to this one were there before the chain: they
+            are as they were then. found: what is wrong, in the order it was met.
+    """
+
+    def __init__(self, connection: Connection, followed: bool, since: Head | None = None):
+        self.connection, self.since = connection, since
+        self.links = self.began = 0
+        self.found: list[Tampered] = []
+        self._wrong: dict[tuple[str, str], Tampered] = {}  # unless it turns out to be deleted
+        self._latest: dict[tuple[str, str], tuple[str, int]] = {}  # of rows that may change
+        self._in_order = {table.name: _InOrder(self, table) for table in chain.IN_ORDER}
+        self._walk()
+        for reader in self._in_order.values():
+            reader.finish()
+        self.found += self._wrong.values()
+        self._compare([*chain.SEALED] if followed else [tables.forecasts])
+
+    def _walk(self) -> None:
+        head = ""
+        since = self.since
+        for link in chain.links(self.connection):
+            if link.seq != self.links + 1:
+                self._broken(self.links + 1, "is missing" + _upto(self.links + 1, link.seq - 1))
+            elif chain.head_of(head, link.content) != link.head:
+                self._broken(link.seq, "does not follow from the one before it")
+            self.links, head = link.seq, link.head
+            if since is not None and since.links == link.seq and since.head != head:
+                self._broken(link.seq, "has another head than the one exported")
+            try:
+                entries = chain.entries(link)
+            except (ValueError, TypeError):
+                self._broken(link.seq, "cannot be read")
+                continue
+            for entry in entries:
+                self._covers(link.seq, entry)
+        if since is not None and since.links > self.links:
+            self._broken(since.links, f"of the head exported is gone: {self.links:,} are left")
+
+    def _broken(self, seq: int, what: str) -> None:
+        self.found.append(Tampered("chain", str(seq), what))
+
+    def _covers(self, link: int, entry: chain.Entry) -> None:
+        name, key, digest = entry
+        if name == chain.BEGAN:
+            self.began = int(key)
+        elif digest is None:
+            self._latest.pop((name, key), None)
+            self._wrong.pop((name, key), None)
+        elif name in self._in_order:
+            self._in_order[name].expects(int(key), digest, link)
+        else:
+            self._latest[name, key] = digest, link
+
+    def wrong(self, name: str, key: str, what: str, link: int = 0) -> None:
+        self._wrong[name, key] = Tampered(name, key, what, link)
+
+    def _compare(self, sealed: list[Table]) -> None:
+        """Rows that may change, or go, with the latest that was said of them."""
+        seals = chain.sealed(self.connection)
+        rest = [table for table in chain.CHAINED if table not in chain.IN_ORDER]
+        for table in dict.fromkeys([*rest, *sealed]):
+            for row in chain.rows_of(self.connection, table):
+                at = table.name, chain.key_of(table, row)
+                is_sealed = chain.is_sealed(table, row)
+                told, link = (seals.pop(at, None), 0) if is_sealed else self._told(at)
+                if told is None:
+                    self.found.append(Tampered(*at, FOREIGN))
+                elif told != chain.digest_of(table, row):
+                    self.found.append(Tampered(*at, ALTERED, link))
+        names = {table.name for table in sealed}
+        left = [(at, 0) for at in seals if at[0] in names]
+        left += [(at, link) for at, (_, link) in self._latest.items()]
+        self.found += [Tampered(*at, MISSING, link) for at, link in left]
+
+    def _told(self, at: tuple[str, str]) -> tuple[str | None, int]:
+        return self._latest.pop(at, (None, 0))
+
+
+class _InOrder:
+    """A table whose rows are written once, read along with the chain."""
+
+    def __init__(self, verified: Verified, table: Table):
+        self.verified, self.table = verified, table
+        self.rows: Iterator[chain.Row] = chain.rows_of(verified.connection, table)
+        self.row = next(self.rows, None)
+
+    def expects(self, seq: int, digest: str, link: int) -> None:
+        name = self.table.name
+        while self.row is not None and self.row["seq"] < seq:
+            self._foreign()
+        if self.row is None or self.row["seq"] != seq:
+            self.verified.wrong(name, str(seq), MISSING, link)
+            return
+        if chain.digest_of(self.table, self.row) != digest:
+            self.verified.wrong(name, str(seq), ALTERED, link)
+        self.row = next(self.rows, None)
+
+    def finish(self) -> None:
+        while self.row is not None:
+            self._foreign()
+
+    def _foreign(self) -> None:
+        assert self.row is not None
+        self.verified.wrong(self.table.name, str(self.row["seq"]), FOREIGN)
+        self.row = next(self.rows, None)
+
+
+def _upto(first: int, last: int) -> str:
+    return f", and so up to {last}" if last > first else ""
+
+
+# --- the database's own check -------------------------------------------------------------------
+
+
+def damage(connection: Connection) -> tuple[list[str], str]:
+    """What the database finds wrong with its own pages and indexes, and what checked it.
+
+    PostgreSQL has pg_amcheck's functions where the extension amcheck is installed; else its page
+    checksums, if the cluster has them, are checked as the audit reads every row.
+    """
+    if connection.dialect.name == "sqlite":
+        rows = connection.exec_driver_sql("PRAGMA integrity_check").scalars()
+        return [line for line in rows if line != "ok"], "SQLite's integrity_check"
+    if connection.execute(text("SELECT 1 FROM pg_extension WHERE extname = 'amcheck'")).scalar():
+        return _amcheck(connection), "PostgreSQL's amcheck"
+    if connection.execute(text("SHOW data_checksums")).scalar() != "on":
+        return [], "nothing: PostgreSQL has neither amcheck nor data_checksums here"
+    counted = text(
+        "SELECT checksum_failures FROM pg_stat_database WHERE datname = current_database()"
+    )
+    failed = connection.execute(counted).scalar() or 0
+    found = [f"{failed} pages failed their checksum"] if failed else []
+    return found, "PostgreSQL's page checksums"
+
+
+def _amcheck(connection: Connection) -> list[str]:
+    found = []
+    indexes = text(
+        "SELECT c.oid::regclass::text FROM pg_class c JOIN pg_am a ON a.oid = c.relam "
+        "JOIN pg_namespace n ON n.oid = c.relnamespace "
+        "WHERE a.amname = 'btree' AND n.nspname = current_schema() AND c.relkind = 'i'"
+    )
+    for name in connection.execute(indexes).scalars().all():
+        try:
+            with connection.begin_nested():
+                check = text("SELECT bt_index_check(CAST(:name AS regclass), true)")
+                connection.execute(check, {"name": name})
+        except DBAPIError as error:
+            found.append(f"index {name}: {str(error.orig).splitlines()[0]}")
+    return found
+
+
+def as_json(head: Head) -> str:
+    """A head as it is exported."""
+    body: dict[str, Any] = {
+        "links": head.links,
+        "head": head.head,
+        "events": head.events,
+        "at": head.at,
+        "signature": head.signature,
+    }
+    return canonical(body)
