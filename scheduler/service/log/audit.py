@@ -29,6 +29,8 @@ from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import jobs, nodes, settings
 from scheduler.service.log.tamper import Head, Tampered, Verified, damage
 
+# what folding makes of an event that is none of ours
+_NO_EVENT = (AttributeError, LookupError, TypeError, ValueError, NoResultFound)
 _OVER = [phase.value for phase in Phase if phase.over]
 
 
@@ -169,7 +171,7 @@ class _Auditor:
             TypeError,
             ValueError,
             NoResultFound,
-        ) as error:  # no event of ours
+        ) as error:
             self._diverged(self.at, "log", "what the event means", str(error), "nothing")
         self.found.divergences.sort(key=lambda d: (d.seq, d.where not in ("pass", "decisions")))
         return self.found
