@@ -193,6 +193,8 @@ def misfit(error: Mapping[str, Any]) -> str:
     message = str(error["msg"]).removeprefix("Value error, ")
     if kind == "value_error":
         return f"{name}: {message}" if where else message
+    if kind.startswith("too_") and isinstance(error.get("input"), str):
+        kind = f"string_{kind}"  # a type that checks the text first is measured as a list is
     shown = repr(error.get("input"))
     secret = where[:1] in (["environment"], ["command"])  # such are in no answer
     value = f" is {shown}" if len(shown) <= MOST_SHOWN and not secret else ""
@@ -204,7 +206,7 @@ MOST_SHOWN = 64  # characters of a value that does not fit
 
 def _wanted(kind: str, context: Mapping[str, Any], message: str) -> str:
     if kind in _BOUNDS:
-        return _BOUNDS[kind].format(*context.values())
+        return _BOUNDS[kind].format(*context.values(), **context)
     if kind in ("literal_error", "enum"):
         return str(context["expected"])
     what = next((what for start, what in _KINDS if kind.startswith(start)), "")
@@ -216,10 +218,10 @@ _BOUNDS = {
     "greater_than_equal": "{} or more",
     "less_than": "less than {}",
     "less_than_equal": "{} or less",
-    "string_too_short": "{} or more characters",
-    "string_too_long": "{} characters or fewer",
-    "too_short": "{1} or more",
-    "too_long": "{1} or fewer",
+    "string_too_short": "{min_length} or more characters",
+    "string_too_long": "{max_length} characters or fewer",
+    "too_short": "{min_length} or more",
+    "too_long": "{max_length} or fewer",
     "string_pattern_mismatch": "text like {}",
 }
 _KINDS = (

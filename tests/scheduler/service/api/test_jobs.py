@@ -202,6 +202,8 @@ def test_a_fresh_job_says_it_was_not_looked_at(service: Service) -> None:
     ("change", "said"),
     [
         ({"gpus": 0}, "gpus is 0; give 1 or more"),
+        ({"vc": ""}, "vc is ''; give 1 or more characters"),
+        ({"vc": "v" * 129}, "vc does not fit; give 128 characters or fewer"),
         ({"gpus": 2.5}, "gpus is 2.5; give a whole number"),
         ({"gpus": None}, "gpus is None; give a whole number"),
         ({"command": "rm -rf /"}, "command does not fit; give a list"),
