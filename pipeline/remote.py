@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 import typer
 
@@ -17,7 +17,9 @@ from pipeline.errors import UserError
 from pipeline.options import JSON, PREVIEW_MOVES, REASON, SERVER, TOKEN
 
 if TYPE_CHECKING:
-    from scheduler.service.client import Client
+    from scheduler.explain.effect import Foreseen, WhatIfAnswer
+    from scheduler.service.api.shapes import Effect
+    from scheduler.service.client import Client, Json
 
 MOST_BYTES = 4096  # of a token file
 
@@ -52,13 +54,18 @@ class Preview(Service):
     preview: PREVIEW_MOVES = False
 
 
+class Reasoned(TypedDict):
+    preview: bool
+    reason: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Change(Preview):
     """One that is given a reason, too."""
 
     reason: REASON = ""
 
-    def how(self) -> dict[str, Any]:
+    def how(self) -> Reasoned:
         """Of the client's arguments, these two."""
         return {"preview": self.preview, "reason": self.reason}
 
@@ -111,93 +118,95 @@ def between(start: float | None, end: float | None) -> str:
     return duration(max(0.0, end - start))
 
 
-def forecast_words(forecast: Mapping[str, Any] | None, now: float) -> str:
+def forecast_words(forecast: Foreseen | None, now: float) -> str:
     """A forecast in a sentence, times counted from `now`."""
     from scheduler.explain.words import NEVER
 
     if forecast is None:
         return "estimate unavailable: none was made yet"
-    if forecast["why_not"] == NEVER:
+    if forecast.why_not == NEVER:
         return NEVER
-    if forecast["start_p50"] is None:
-        return f"estimate unavailable: {forecast['why_not'] or 'the service gives no reason'}"
-    even = between(now, forecast["start_p50"])
-    words = f"starts in {even} (even odds)"
-    if forecast["start_p90"] is not None:
-        words += f", nine in ten within {between(now, forecast['start_p90'])}"
-    if forecast["end_p50"] is not None:
-        words += f"; ends in {between(now, forecast['end_p50'])}"
+    if forecast.start_p50 is None:
+        return f"estimate unavailable: {forecast.why_not or 'the service gives no reason'}"
+    words = f"starts in {between(now, forecast.start_p50)} (even odds)"
+    if forecast.start_p90 is not None:
+        words += f", nine in ten within {between(now, forecast.start_p90)}"
+    if forecast.end_p50 is not None:
+        words += f"; ends in {between(now, forecast.end_p50)}"
     return words
 
 
-def change(service: Service, done: str, ask: Callable[[Client], Mapping[str, Any]]) -> None:
+def change(service: Service, done: str, ask: Callable[[Client], Json]) -> None:
     """Ask for a change of nodes or settings, or for its preview, and say what came of it.
 
     Args:
         done: what is true of the node, or of the settings, once it is made.
     """
+    from features.codec import decode
+    from scheduler.service.api.shapes import ClusterChange
+
     with service.client() as client:
         answer = ask(client)
     if service.as_json:
         print_json(answer)
         return
-    effect = answer["effect"]
-    if effect is not None:
-        _preview(effect)
-    elif answer["changed"]:
-        typer.echo(f"{answer['name'] or 'it'} {done}")
+    made = decode(ClusterChange, answer)
+    if made.effect is not None:
+        _preview(made.effect)
+    elif made.changed:
+        typer.echo(f"{made.name or 'it'} {done}")
     else:
-        typer.echo(f"{answer['name'] or 'it'}: nothing to do, it is so already")
-    if answer["never"]:
-        can = "could" if effect is not None else "can"
+        typer.echo(f"{made.name or 'it'}: nothing to do, it is so already")
+    if made.never:
+        can = "could" if made.effect is not None else "can"
         typer.echo(
             f"These jobs {can} not start any more, their virtual cluster being too small: "
-            + ", ".join(answer["never"])
+            + ", ".join(made.never)
         )
 
 
-def _preview(effect: Mapping[str, Any]) -> None:
+def _preview(effect: Effect) -> None:
     from scheduler.explain.words import duration
 
-    if effect["why_not"]:
-        typer.echo(f"Nothing is changed. No preview: {effect['why_not']}")
+    if effect.why_not:
+        typer.echo(f"Nothing is changed. No preview: {effect.why_not}")
         return
     typer.echo(
-        f"Nothing is changed. Of {effect['waiting']} waiting jobs, {effect['examined']} forecast "
-        f"in {effect['futures']} futures:"
+        f"Nothing is changed. Of {effect.waiting} waiting jobs, {effect.examined} forecast "
+        f"in {effect.futures} futures:"
     )
-    for job_id, by_s in sorted(effect["moved"].items(), key=lambda item: item[1]):
+    for job_id, by_s in sorted(effect.moved.items(), key=lambda item: item[1]):
         typer.echo(f"  {job_id} {duration(abs(by_s))} {'later' if by_s > 0 else 'earlier'}")
-    for job_id in effect["stuck"]:
+    for job_id in effect.stuck:
         typer.echo(f"  {job_id} would not start within the forecast")
-    if not (effect["moved"] or effect["stuck"]):
+    if not (effect.moved or effect.stuck):
         typer.echo("  no job starts a minute or more earlier or later")
 
 
-def effect_lines(answer: Mapping[str, Any], now: float) -> list[str]:
+def effect_lines(answer: WhatIfAnswer, now: float) -> list[str]:
     """What a change would do to a waiting job and to others, as the analyst foresees it."""
-    if answer["unavailable"]:
-        return [f"estimate unavailable: {answer['unavailable']}"]
+    if answer.unavailable:
+        return [f"estimate unavailable: {answer.unavailable}"]
     lines = [
-        f"as it is:  {forecast_words(answer['now'], now)}",
-        f"as asked:  {forecast_words(answer['then'], now)}",
+        f"as it is:  {forecast_words(answer.now, now)}",
+        f"as asked:  {forecast_words(answer.then, now)}",
     ]
-    if answer["starts_now"]:
+    if answer.starts_now:
         lines.append("It would start at once.")
-    gain = answer["gain_s"]
+    gain = answer.gain_s
     if gain is not None and abs(gain) >= 1:
         word = "earlier" if gain > 0 else "later"
-        futures = f"earlier in {answer['earlier']} of {answer['futures']} futures"
+        futures = f"earlier in {answer.earlier} of {answer.futures} futures"
         lines.append(f"At even odds {between(0.0, abs(gain))} {word} ({futures}).")
-    for job_moved in answer["moved"]:
-        word = "later" if job_moved["by_s"] > 0 else "earlier"
-        by = between(0.0, abs(job_moved["by_s"]))
-        lines.append(f"Your job {job_moved['job_id']} would start {by} {word}.")
-    others = answer["others_moved"]
-    if others and (others["later"] or others["earlier"]):
-        lines.append(f"Others: {others['later']} would start later, {others['earlier']} earlier.")
-    lines += [f"Assumed: {assumed}." for assumed in answer["assumed"]]
-    if answer["command"]:
+    for one in answer.moved:
+        word = "later" if one.by_s > 0 else "earlier"
+        by = between(0.0, abs(one.by_s))
+        lines.append(f"Your job {one.job_id} would start {by} {word}.")
+    others = answer.others_moved
+    if others and (others.later or others.earlier):
+        lines.append(f"Others: {others.later} would start later, {others.earlier} earlier.")
+    lines += [f"Assumed: {assumed}." for assumed in answer.assumed]
+    if answer.command:
         worse = gain is not None and gain <= -1
-        lines.append(f"{'Do it all the same' if worse else 'Do it'}: {answer['command']}")
+        lines.append(f"{'Do it all the same' if worse else 'Do it'}: {answer.command}")
     return lines

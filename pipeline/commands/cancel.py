@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from features.codec import decode
 from pipeline.commands.ps import OVER
 from pipeline.errors import UserError
 from pipeline.options import PREVIEW, spread
 from pipeline.remote import Service, print_json
+from scheduler.service.api.shapes import CancelledMany
+from scheduler.service.log.store.rows import JobRow
 
 if TYPE_CHECKING:
     from scheduler.service.client import Client
 
+NOBODY = CancelledMany([], [], [])
 MOST_NAMED = 100  # jobs of a preview
 STATES = {
     "waiting": ("submitted", "queued", "held"),
@@ -72,9 +77,9 @@ def cancel(
             return
         found = list(_matching(client, name, state, owner))
         if not found:
-            print_json(_nobody()) if service.as_json else typer.echo("no such job")
+            print_json(asdict(NOBODY)) if service.as_json else typer.echo("no such job")
         elif preview or yes or _agreed(found):
-            ids = [job["job_id"] for job in found]
+            ids = [job.job_id for job in found]
             _together(client, ids, preview=preview, as_json=service.as_json)
 
 
@@ -90,30 +95,30 @@ def _each(client: Client, jobs: list[str], *, as_json: bool) -> None:
     if as_json:
         print_json(asked)
     else:
-        for job in asked:
-            over = job["ended_at"] is not None
-            typer.echo(f"{job['job_id']} {'was over: ' + job['phase'] if over else 'is cancelled'}")
+        for job in decode(list[JobRow], asked):
+            over = job.ended_at is not None
+            typer.echo(f"{job.job_id} {'was over: ' + job.phase if over else 'is cancelled'}")
     if failed:
         raise UserError(f"not cancelled: {'; '.join(failed)}")
 
 
 def _matching(
     client: Client, name: str | None, state: str | None, owner: str | None
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[JobRow]:
     """Jobs that are not over, of one owner."""
     whose = client.whoami()["name"] if owner is None else owner
-    for job in client.jobs(owner=whose):
-        fits = name is None or fnmatchcase(job["name"], name)
-        right = job["phase"] not in OVER if state is None else job["phase"] in STATES[state]
-        if fits and right and not job["cancel_asked"]:
+    for job in (decode(JobRow, one) for one in client.jobs(owner=whose)):
+        fits = name is None or fnmatchcase(job.name, name)
+        right = job.phase not in OVER if state is None else job.phase in STATES[state]
+        if fits and right and not job.cancel_asked:
             yield job
 
 
-def _agreed(found: list[dict[str, Any]]) -> bool:
+def _agreed(found: list[JobRow]) -> bool:
     """Whether a person at a terminal says so. Raises UserError where there is none."""
     from scheduler.core.plural import count
 
-    running = sum(job["phase"] in STATES["running"] for job in found)
+    running = sum(job.phase in STATES["running"] for job in found)
     what = f"{count(len(found), 'job')}, {running:,} of them running"
     if not sys.stdin.isatty():
         raise UserError(f"that is {what}: say --yes to cancel")
@@ -121,21 +126,19 @@ def _agreed(found: list[dict[str, Any]]) -> bool:
 
 
 def _together(client: Client, ids: list[str], *, preview: bool, as_json: bool) -> None:
-    told = _nobody()
+    total = NOBODY
     for part in client.cancel_many(ids, preview=preview):
-        for key, more in part.items():
-            told[key] += more
+        more = decode(CancelledMany, part)
+        total = CancelledMany(
+            total.asked + more.asked, total.over + more.over, total.unknown + more.unknown
+        )
     if as_json:
-        print_json(told)
+        print_json(asdict(total))
     else:
-        over = f"; {len(told['over']):,} were over by then" if told["over"] else ""
+        over = f"; {len(total.over):,} were over by then" if total.over else ""
         would = "would be " if preview else ""
-        typer.echo(f"{len(told['asked']):,} {would}cancelled{over}")
-        for job_id in told["asked"][:MOST_NAMED] if preview else ():
+        typer.echo(f"{len(total.asked):,} {would}cancelled{over}")
+        for job_id in total.asked[:MOST_NAMED] if preview else ():
             typer.echo(f"  {job_id}")
-    if preview and told["unknown"]:
-        raise UserError(f"there is no such job of yours: {', '.join(told['unknown'])}")
-
-
-def _nobody() -> dict[str, list[str]]:
-    return {"asked": [], "over": [], "unknown": []}
+    if preview and total.unknown:
+        raise UserError(f"there is no such job of yours: {', '.join(total.unknown)}")

@@ -10,6 +10,7 @@ from pipeline.errors import UserError
 from pipeline.options import JOBS, PREVIEW, takes
 from pipeline.remote import Service
 from scheduler.core.request import CHANGEABLE
+from scheduler.service.api.shapes import JobChange
 
 
 @takes(CHANGEABLE, different=True)
@@ -29,4 +30,10 @@ def change(jobs: JOBS, service: Service, preview: PREVIEW = False, **asked: Any)
     if not wanted:
         raise UserError("say what is to be different: --gpus, --time-limit, --share, --vc, ...")
     lines = partial(effect, "is changed, and keeps its place")
-    act(service, jobs, lines, lambda client, job: client.change(job, preview=preview, **wanted))
+    act(
+        JobChange,
+        service,
+        jobs,
+        lines,
+        lambda client, job: client.change(job, preview=preview, **wanted),
+    )

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
+from features.codec import decode
 from pipeline.errors import UserError
 from pipeline.options import JOBS, PREVIEW, spread
 from pipeline.remote import Service, effect_lines, print_json
+from scheduler.service.api.shapes import JobChange
 
 if TYPE_CHECKING:
-    from scheduler.service.client import Client
+    from scheduler.service.client import Client, Json
+
+T = TypeVar("T")
 
 
 @spread
@@ -28,7 +32,7 @@ def hold(jobs: JOBS, service: Service, preview: PREVIEW = False) -> None:
       pellucid hold 7njjr7qk87fm
     """
     lines = partial(effect, "is held until it is released")
-    act(service, jobs, lines, lambda client, job: client.hold(job, preview=preview))
+    act(JobChange, service, jobs, lines, lambda client, job: client.hold(job, preview=preview))
 
 
 @spread
@@ -40,19 +44,20 @@ def release(jobs: JOBS, service: Service, preview: PREVIEW = False) -> None:
       pellucid release 7njjr7qk87fm --preview
     """
     lines = partial(effect, "is released")
-    act(service, jobs, lines, lambda client, job: client.release(job, preview=preview))
+    act(JobChange, service, jobs, lines, lambda client, job: client.release(job, preview=preview))
 
 
 def act(
+    kind: type[T],
     service: Service,
     jobs: list[str],
-    lines: Callable[[dict[str, Any], float], list[str]],
-    ask: Callable[[Client, str], dict[str, Any]],
+    lines: Callable[[T, float], list[str]],
+    ask: Callable[[Client, str], Json],
 ) -> None:
     """Ask for each of some jobs, whatever becomes of the others, and print what came of it.
 
     Args:
-        lines: of an answer, and of the service's time.
+        kind: of an answer. lines: of one, and of the service's time.
 
     Raises UserError (exit status 2) when not all could be done.
     """
@@ -60,7 +65,7 @@ def act(
 
     answers, failed = [], []
     with service.client() as client:
-        now = client.cluster()["now"]
+        now = client.now()
         for job in jobs:
             try:
                 answers.append(ask(client, job))
@@ -69,22 +74,19 @@ def act(
     if service.as_json:
         print_json(answers)
     for answer in () if service.as_json else answers:
-        for line in lines(answer, now):
+        for line in lines(decode(kind, answer), now):
             typer.echo(line)
     if failed:
         raise UserError("; ".join(failed))
 
 
-def effect(done: str, answer: dict[str, Any], now: float) -> list[str]:
+def effect(done: str, answer: JobChange, now: float) -> list[str]:
     """What a change of a waiting job came to; `done` is true of the job once it is made."""
-    job = answer["job_id"]
-    if not answer["needed"]:
+    job = answer.job_id
+    if not answer.needed:
         return [f"{job} is so already"]
-    if answer["applied"]:
+    if answer.applied:
         return [f"{job} {done}"]
-    if answer["effect"] is None:
+    if answer.effect is None:
         return [f"{job} would be so; no estimate: it is being profiled"]
-    return [
-        f"{job}, if it were so:",
-        *(f"  {line}" for line in effect_lines(answer["effect"], now)),
-    ]
+    return [f"{job}, if it were so:", *(f"  {line}" for line in effect_lines(answer.effect, now))]

@@ -6,8 +6,10 @@ from typing import Annotated
 
 import typer
 
+from features.codec import decode
 from pipeline.options import spread
 from pipeline.remote import Service, aligned, between, print_json
+from scheduler.service.api.shapes import Link
 
 
 @spread
@@ -34,7 +36,7 @@ def links(
                 typer.echo(f"{link_id} is revoked")
         if revoke and not service.as_json:
             return
-        found, now = client.links(), client.cluster()["now"]
+        found, now = client.links(), client.now()
     if service.as_json:
         print_json(found)
         return
@@ -42,9 +44,9 @@ def links(
         typer.echo("no link holds")
         return
     rows = [
-        [link["id"], link["job_id"], link["job_name"], link["made_by"],
-         f"{between(link['made_at'], now)} ago", f"in {between(now, link['until'])}"]
-        for link in found
+        [link.id, link.job_id, link.job_name, link.made_by,
+         f"{between(link.made_at, now)} ago", f"in {between(now, link.until)}"]
+        for link in decode(list[Link], found)
     ]  # fmt: skip
     for line in aligned([["ID", "JOB", "NAME", "MADE BY", "MADE", "ENDS"], *rows]):
         typer.echo(line)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from features.codec import decode
 from pipeline.options import spread
 from pipeline.remote import Change, Preview, Service, change, print_json
+from scheduler.service.log.store.rows import Node
 
 HELP = """Nodes of a running service: who they belong to, and whether jobs may start there.
 
@@ -44,22 +45,20 @@ def list_nodes(service: Service) -> None:
     if service.as_json:
         print_json(nodes)
         return
-    for node in nodes:
-        busy = sum(bool(gpu["jobs"]) for gpu in node["gpus"])
-        kind = f" {node['gpu_type']}" if node["gpu_type"] else ""
-        state = "open" if node["open"] else _drained(node)
-        lent = ", profiling" if node["profiling"] else ""
-        has = f"{busy}/{len(node['gpus'])}{kind} busy"
-        typer.echo(f"{node['name']:<16} {node['vc']:<12} {has:<18} {state}{lent}")
+    for node in decode(list[Node], nodes):
+        busy = sum(bool(gpu.jobs) for gpu in node.gpus)
+        kind = f" {node.gpu_type}" if node.gpu_type else ""
+        state = "open" if node.open else _drained(node)
+        lent = ", profiling" if node.profiling else ""
+        has = f"{busy}/{len(node.gpus)}{kind} busy"
+        typer.echo(f"{node.name:<16} {node.vc:<12} {has:<18} {state}{lent}")
 
 
-def _drained(node: Mapping[str, Any]) -> str:
-    from scheduler.explain.words import drained_words
-
+def _drained(node: Node) -> str:
     since = ""
-    if node["since"] is not None:
-        since = time.strftime(" (since %F %R)", time.localtime(node["since"]))
-    return drained_words(node["actor"], node["reason"], node["change"]) + since
+    if node.since is not None:
+        since = time.strftime(" (since %F %R)", time.localtime(node.since))
+    return node.drained + since
 
 
 @app.command()
@@ -143,7 +142,7 @@ def retype(
     gpu_memory_mib: MEMORY = None,
 ) -> None:
     """Change what a node has, once nothing runs there: type, number, memory of its GPUs."""
-    to: dict[str, Any] = {"gpu_type": gpu_type, "gpus": gpus, "gpu_memory_mib": gpu_memory_mib}
+    to = {"gpu_type": gpu_type, "gpus": gpus, "gpu_memory_mib": gpu_memory_mib}
     change(
         asked,
         "changes once nothing runs there",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from features.codec import decode
 from pipeline.options import ONE_VC, spread
 from pipeline.remote import Service, aligned, print_json
+from scheduler.explain.explanation import Order
 
 
 @spread
@@ -31,26 +33,25 @@ def order(
         print_json(orders)
         return
     for one in orders:
-        for line in lines(one):
+        for line in lines(decode(Order, one)):
             typer.echo(line)
 
 
-def lines(one: dict[str, Any]) -> list[str]:
+def lines(one: Order) -> list[str]:
     """The order of a virtual cluster."""
-    if one["unavailable"]:
-        return [f"{one['vc']}: unavailable: {one['unavailable']}"]
-    rows = one["rows"]
-    held = [f"held, in no line: {h['job_id']} ({h['gpus']} GPUs)" for h in one["held"]]
-    head = f"{one['vc']}: {one['waiting']:,} waiting"
-    if not rows:
-        return [head + (", none of them yours" if one["waiting"] else ""), *held]
+    if one.unavailable:
+        return [f"{one.vc}: unavailable: {one.unavailable}"]
+    held = [f"held, in no line: {job.job_id} ({job.gpus} GPUs)" for job in one.held]
+    head = f"{one.vc}: {one.waiting:,} waiting"
+    if not one.rows:
+        return [head + (", none of them yours" if one.waiting else ""), *held]
     from scheduler.explain.words import signed
 
-    whats = list(dict.fromkeys(term["what"] for row in rows for term in row["terms"]))
+    whats = list(dict.fromkeys(term.what for row in one.rows for term in row.terms))
     table = [["PLACE", "JOB", "GPUS", "PRIORITY", *map(str.upper, whats), "SUM"]]
-    for row in rows:
-        terms = {term["what"]: term["seconds"] for term in row["terms"]}
+    for row in one.rows:
+        terms = {term.what: term.seconds for term in row.terms}
         known = [signed(terms[what]) if what in terms else "-" for what in whats]
-        start = [str(row["position"]), row["job_id"], str(row["gpus"]), str(row["priority"])]
+        start = [str(row.position), row.job_id, str(row.gpus), str(row.priority)]
         table.append([*start, *known, signed(sum(terms.values()))])
     return [head, *aligned(table), *held]

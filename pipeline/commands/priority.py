@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from pipeline.commands.hold import act
 from pipeline.options import JOBS, PREVIEW, spread
 from pipeline.remote import Service, effect_lines
+from scheduler.service.api.shapes import PriorityEffect
 
 
 @spread
@@ -28,14 +29,20 @@ def priority(
 
       pellucid priority 7njjr7qk87fm 4q2w9z01xkfe --to=-1
     """
-    act(service, jobs, _told, lambda client, job: client.set_priority(job, to, preview=preview))
+    act(
+        PriorityEffect,
+        service,
+        jobs,
+        _lines,
+        lambda client, job: client.set_priority(job, to, preview=preview),
+    )
 
 
-def _told(answer: dict[str, Any], now: float) -> list[str]:
-    job, to, before = answer["job_id"], answer["priority_after"], answer["before"]
-    lines = [f"{job} {'has' if answer['applied'] else 'would have'} priority {to}"]
-    if before and answer["after"]:
-        lines.append(f"  place {before['position']} before, {answer['after']['position']} after")
-    if answer["effect"]:
-        lines += [f"  {line}" for line in effect_lines(answer["effect"], now)]
+def _lines(answer: PriorityEffect, now: float) -> list[str]:
+    has = "has" if answer.applied else "would have"
+    lines = [f"{answer.job_id} {has} priority {answer.priority_after}"]
+    if answer.before and answer.after:
+        lines.append(f"  place {answer.before.position} before, {answer.after.position} after")
+    if answer.effect:
+        lines += [f"  {line}" for line in effect_lines(answer.effect, now)]
     return lines

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any
+from collections.abc import Iterable
+from typing import Annotated
 
 import typer
 
+from features.codec import decode
 from pipeline.options import spread
 from pipeline.remote import Service, aligned, between, print_json
+from scheduler.service.log.store.rows import JobRow
 
 OVER = ("ended", "cancelled", "refused", "lost")
 
@@ -38,15 +40,15 @@ def ps(
     with service.client() as client:
         over = None if everything or phase else False
         jobs = list(client.jobs(phase=phase, over=over, vc=vc, owner=owner, limit=limit))
-        now = client.cluster()["now"]
+        now = client.now()
     if service.as_json:
         print_json(jobs)
         return
-    for line in lines(jobs, now):
+    for line in lines((decode(JobRow, job) for job in jobs), now):
         typer.echo(line)
 
 
-def lines(jobs: list[dict[str, Any]], now: float) -> list[str]:
+def lines(jobs: Iterable[JobRow], now: float) -> list[str]:
     """Jobs as a table: a heading, and a line for each."""
     return aligned([_HEADINGS, *(_cells(job, now) for job in jobs)], right=_RIGHT)
 
@@ -55,31 +57,31 @@ _HEADINGS = ("JOB", "NAME", "OWNER", "VC", "GPUS", "PHASE", "WAITED", "RAN", "ST
 _RIGHT = [_HEADINGS.index(heading) for heading in ("GPUS", "WAITED", "RAN")]
 
 
-def _cells(job: Mapping[str, Any], now: float) -> list[str]:
+def _cells(job: JobRow, now: float) -> list[str]:
     from scheduler.explain.words import clock_time, hold_words, phrase
 
-    end = job["ended_at"] or now
-    waited = between(job["submitted_at"], job["started_at"] or end)
-    ran = between(job["started_at"], end)
-    why = phrase((job["state"] if job["phase"] == "ended" else job["reason"]) or "")
-    if job["hold"]:
-        why = f"{hold_words(job['hold'], job['held_by'])} since {clock_time(job['held_at'], now)}"
-    words = [job[name] for name in ("job_id", "name", "owner", "vc")]
-    return [*words, str(job["gpus"]), job["phase"], waited, ran, _start(job, now), why or ""]
+    end = job.ended_at or now
+    waited = between(job.submitted_at, job.started_at or end)
+    ran = between(job.started_at, end)
+    why = phrase((job.state if job.phase == "ended" else job.reason) or "")
+    if job.hold:
+        why = f"{hold_words(job.hold, job.held_by)} since {clock_time(job.held_at or now, now)}"
+    words = [job.job_id, job.name, job.owner, job.vc]
+    return [*words, str(job.gpus), job.phase, waited, ran, _start(job, now), why or ""]
 
 
-def _start(job: Mapping[str, Any], now: float) -> str:
+def _start(job: JobRow, now: float) -> str:
     """When a waiting job should start, half to nine in ten: "16:40-18:10".
 
     "~16:40-18:10" is crude; "never": its virtual cluster is too small.
     """
     from scheduler.explain.words import CRUDE, NEVER, clock_time
 
-    if job["why_not"] == NEVER:
+    if job.why_not == NEVER:
         return "never"
 
-    if job["start_p50"] is None:
+    if job.start_p50 is None:
         return ""
-    at = "~" * job["why_not"].startswith(CRUDE) + clock_time(job["start_p50"], now)
-    late = job["start_p90"]
+    at = "~" * job.why_not.startswith(CRUDE) + clock_time(job.start_p50, now)
+    late = job.start_p90
     return at if late is None else f"{at}-{clock_time(late, now)}"

@@ -8,10 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
+from features.codec import decode
 from pipeline.console import user_errors
 from pipeline.errors import UserError
 from pipeline.options import spread
 from pipeline.remote import Change, Service, change, print_json
+from scheduler.service.log.store.rows import Setting
 
 HELP = """What the policy of a running service decides by. For operators.
 
@@ -31,13 +33,13 @@ def show(service: Service) -> None:
     if service.as_json:
         print_json(found)
         return
-    for one in found:
-        changed = "" if one["value"] == one["default"] else f" (default {_written(one['default'])})"
-        if one["since"] is not None:
-            changed += time.strftime(" (%F %R", time.localtime(one["since"]))
-            changed += f" by {one['actor']})" if one["actor"] else ")"
-        unit = f" {one['unit']}" if one["unit"] else ""
-        typer.echo(f"{one['name']} = {_written(one['value'])}{unit}{changed}: {one['description']}")
+    for one in decode(list[Setting], found):
+        changed = "" if one.value == one.default else f" (default {_written(one.default)})"
+        if one.since is not None:
+            changed += time.strftime(" (%F %R", time.localtime(one.since))
+            changed += f" by {one.actor})" if one.actor else ")"
+        unit = f" {one.unit}" if one.unit else ""
+        typer.echo(f"{one.name} = {_written(one.value)}{unit}{changed}: {one.description}")
 
 
 def _written(value: Any) -> str:

@@ -5,20 +5,30 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
 
+from features.codec import decode
 from pipeline.commands import ps
 from pipeline.options import ONE_VC, spread
 from pipeline.remote import Service, print_json
+from scheduler.service.log.store.rows import JobRow, VcLoad
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from scheduler.service.client import Client
+    from scheduler.service.client import Client, Json
 
 BAR = 30  # columns
+
+
+class Look(TypedDict):
+    """What is shown at one moment, as the service sends it."""
+
+    now: float
+    vcs: list[Json]
+    jobs: list[Json]
 
 
 @spread
@@ -57,7 +67,7 @@ def top(
                 return
 
 
-def _looks(client: Client, vc: str | None) -> Iterator[dict[str, Any]]:
+def _looks(client: Client, vc: str | None) -> Iterator[Look]:
     """What the service shows, again and again."""
     while True:
         cluster = client.cluster()
@@ -66,7 +76,7 @@ def _looks(client: Client, vc: str | None) -> Iterator[dict[str, Any]]:
         yield {"now": cluster["now"], "vcs": vcs, "jobs": list(islice(live, 40))}
 
 
-def drawn(look: dict[str, Any]) -> RenderableType:
+def drawn(look: Look) -> RenderableType:
     """One look, for a terminal."""
     from rich.console import Group
     from rich.markup import escape
@@ -76,11 +86,12 @@ def drawn(look: dict[str, Any]) -> RenderableType:
     load = Table(box=None, pad_edge=False)
     for heading in ("VC", "GPUS BUSY", "", "RUNNING", "WAITING"):
         load.add_column(heading, justify="left" if heading in ("VC", "GPUS BUSY") else "right")
-    for one in look["vcs"]:
-        busy = one["gpus"] - one["free"]
-        filled = round(BAR * busy / one["gpus"]) if one["gpus"] else 0
+    for one in decode(list[VcLoad], look["vcs"]):
+        busy = one.gpus - one.free
+        filled = round(BAR * busy / one.gpus) if one.gpus else 0
         bar = f"[green]{'█' * filled}[/green][dim]{'░' * (BAR - filled)}[/dim]"
-        lent = f" +{one['profiling']} for profiling" if one["profiling"] else ""
-        counts = f"{busy}/{one['gpus']}{lent}", str(one["running"]), str(one["waiting"])
-        load.add_row(escape(one["vc"]), bar, *counts)
-    return Group(load, "", Text("\n".join(ps.lines(look["jobs"], look["now"]))))
+        lent = f" +{one.profiling} for profiling" if one.profiling else ""
+        counts = f"{busy}/{one.gpus}{lent}", str(one.running), str(one.waiting)
+        load.add_row(escape(one.vc), bar, *counts)
+    jobs = decode(list[JobRow], look["jobs"])
+    return Group(load, "", Text("\n".join(ps.lines(jobs, look["now"]))))

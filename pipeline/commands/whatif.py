@@ -6,10 +6,12 @@ from typing import Annotated, Any
 
 import typer
 
+from features.codec import decode
 from pipeline.errors import UserError
 from pipeline.options import JOB, takes
 from pipeline.remote import Service, effect_lines, print_json
 from scheduler.core.request import TRIED
+from scheduler.explain.effect import WhatIfAnswer
 
 
 @takes(TRIED, different=True)
@@ -33,9 +35,9 @@ def whatif(
         raise UserError("say what is to be different: --gpus, --first, --priority, --no-share")
     with service.client() as client:
         answer = client.what_if(job, **asked)
-        now = client.cluster()["now"]
+        now = client.now()
     if service.as_json:
         print_json(answer)
         return
-    for line in effect_lines(answer, now):
+    for line in effect_lines(decode(WhatIfAnswer, answer), now):
         typer.echo(line)

@@ -75,7 +75,7 @@ def tell(
             return
         answer = client.explain(job, analyse=True)
         explained = decode(Explanation, answer)
-        now, task = client.cluster()["now"], explained.job_id
+        now, task = client.now(), explained.job_id
         sooner = client.sooner(task) if _waits_in_slurm(explained) else None
     if service.as_json:
         print_json(answer | ({"sooner": sooner} if sooner is not None else {}))

@@ -242,6 +242,10 @@ class Client(Connection):
     def cluster(self) -> Json:
         return self._json("GET", "/cluster")
 
+    def now(self) -> float:
+        """The service's clock, seconds since the epoch."""
+        return float(self.cluster()["now"])
+
     def queue(self, vc: str, *, limit: int | None = None) -> Iterator[Json]:
         """Who waits in a virtual cluster, in order."""
         return self._pages("/queue", limit, {"vc": vc})

@@ -19,7 +19,7 @@ from scheduler.service.api.changes import Changes, Wish
 from scheduler.service.api.problems import Problem, responses
 from scheduler.service.api.questions import Questions
 from scheduler.service.api.schemas import CancelRequest, ChangeRequest
-from scheduler.service.api.shapes import JobChange
+from scheduler.service.api.shapes import CancelledMany, JobChange
 from scheduler.service.log.record import HoldBy, Phase
 from scheduler.service.log.store.reads import JobRow, VisibleQueries
 from scheduler.service.log.store.visibility import Role, Viewer
@@ -158,20 +158,6 @@ async def release(job_id: str, request: Request, view: Seen, preview: Preview = 
     """What an operator holds only an operator can release."""
     job = await run_in_threadpool(view.job, job_id)
     return await _act(request, view, _acting(request, view).release(job), job, preview)
-
-
-@dataclass(frozen=True, slots=True)
-class CancelledMany:
-    """What became of a request to cancel several jobs.
-
-    Attributes:
-        asked: jobs that leave the queue, or are stopped; of a preview: would be.
-        over: those that were over, or asked for before. unknown: no jobs of the asker's.
-    """
-
-    asked: list[str]
-    over: list[str]
-    unknown: list[str]
 
 
 @router.post("/jobs/cancel", status_code=202, summary="Cancel jobs", responses=responses(403, 409))

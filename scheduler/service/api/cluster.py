@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
@@ -11,41 +10,21 @@ from scheduler.service.api.auth import Asking, Operator, Seen
 from scheduler.service.api.changes import Changes
 from scheduler.service.api.jobs import After, Limit, Word
 from scheduler.service.api.problems import Problem, responses
+from scheduler.service.api.shapes import ClusterMap, WhoAmI
 from scheduler.service.log.store.reads import (
     Calibration,
     Day,
     Models,
-    Node,
     Page,
     QueueEntry,
     Refusal,
     Share,
-    VcLoad,
 )
 
 router = APIRouter(tags=["cluster"])
 Since = Annotated[
     float, Query(ge=0, le=1e11, allow_inf_nan=False, description="Seconds since the epoch.")
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterMap:
-    """Virtual clusters at a glance, and every GPU. `now`: the service's clock."""
-
-    now: float
-    vcs: list[VcLoad]
-    nodes: list[Node]
-
-
-@dataclass(frozen=True, slots=True)
-class WhoAmI:
-    """The one who asks, as the service knows them."""
-
-    name: str
-    role: str
-    vcs: list[str]
-    os_user: str
 
 
 @router.get("/whoami", summary="Who you are here")

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Request
 from scheduler.service.api import shares
 from scheduler.service.api.auth import Seen
 from scheduler.service.api.problems import Problem, responses
+from scheduler.service.api.shapes import Link
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.visibility import Role, Viewer
 
@@ -16,7 +17,7 @@ router = APIRouter(tags=["jobs"])
 
 
 @router.get("/links", summary="The shared links to your jobs that hold")
-def listed(request: Request, view: Seen) -> list[shares.Link]:
+def listed(request: Request, view: Seen) -> list[Link]:
     """The latest first, 1,000 at most; an operator's: to everybody's jobs. What opens a link is not
     kept."""
     store: Store = request.app.state.store
@@ -25,7 +26,7 @@ def listed(request: Request, view: Seen) -> list[shares.Link]:
 
 
 @router.delete("/links/{link_id}", summary="Revoke a link", responses=responses(403, 404))
-def revoke(link_id: str, request: Request, view: Seen) -> list[shares.Link]:
+def revoke(link_id: str, request: Request, view: Seen) -> list[Link]:
     """It shows nothing any more. The answer: those that still hold."""
     end(request, view.viewer, link_id)
     return listed(request, view)

@@ -4,7 +4,6 @@ what the policy can be set to. Each request is an event; with `preview` nothing 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
@@ -23,14 +22,16 @@ from scheduler.service.api.schemas import (
     NodeRequest,
     SettingsRequest,
 )
+from scheduler.service.api.shapes import ClusterChange, Effect
 from scheduler.service.log.cluster_changes import (
     ChangeRefused,
     ClusterChanges,
     Wanted,
     fixed_nodes,
 )
-from scheduler.service.log.present import Present, Setting
+from scheduler.service.log.present import Present
 from scheduler.service.log.store.reads import Node as NodeSeen
+from scheduler.service.log.store.rows import Setting
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.visibility import Viewer
 
@@ -38,43 +39,6 @@ router = APIRouter(tags=["nodes and settings"])
 Named = Annotated[str, InPath(max_length=128, description="A node's name, or its number.")]
 Preview = Annotated[bool, Query(description="Change nothing; show the effect.")]
 Why = Annotated[Line, Query(max_length=256)]
-
-
-@dataclass(frozen=True, slots=True)
-class Effect:
-    """What a change would do to waiting jobs; `why_not`: why that could not be worked out.
-
-    Attributes:
-        moved: seconds by which jobs would start later (earlier: below 0), at the median over the
-            futures; those by a minute or more.
-        stuck: jobs that would start, and would not any more as far as the futures were followed.
-        examined, waiting: jobs that were examined, and that wait.
-    """
-
-    moved: dict[str, float]
-    examined: int
-    waiting: int
-    futures: int
-    stuck: list[str] = field(default_factory=list)
-    why_not: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterChange:
-    """What was asked for, and is in the log; or, for a preview, would be.
-
-    Attributes:
-        node: number of the node; None for one that is to come, and for settings.
-        never: waiting jobs that it makes too large for their virtual cluster.
-        effect: of a preview; None where nothing is to be changed.
-    """
-
-    kind: str
-    node: int | None
-    name: str
-    never: list[str]
-    changed: bool
-    effect: Effect | None = None
 
 
 class Operations:

@@ -1,13 +1,13 @@
-"""Answers that are put together from more than one place."""
+"""Answers of the API, which the command line reads, too. Loads the standard library only."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from scheduler.explain.effect import WhatIfAnswer
 from scheduler.explain.explanation import Standing, StartForecastRow
-from scheduler.service.log.store.reads import JobRow
+from scheduler.service.log.store.rows import JobRow, Node, VcLoad
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,3 +66,88 @@ class PriorityEffect:
     ) -> PriorityEffect:
         won = before.position - after.position if before and after else 0
         return cls(job.job_id, job.priority, priority, applied, before, after, won, effect)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterMap:
+    """Virtual clusters at a glance, and every GPU. `now`: the service's clock."""
+
+    now: float
+    vcs: list[VcLoad]
+    nodes: list[Node]
+
+
+@dataclass(frozen=True, slots=True)
+class WhoAmI:
+    """The one who asks, as the service knows them."""
+
+    name: str
+    role: str
+    vcs: list[str]
+    os_user: str
+
+
+@dataclass(frozen=True, slots=True)
+class CancelledMany:
+    """What became of a request to cancel several jobs.
+
+    Attributes:
+        asked: jobs that leave the queue, or are stopped; of a preview: would be.
+        over: those that were over, or asked for before. unknown: no jobs of the asker's.
+    """
+
+    asked: list[str]
+    over: list[str]
+    unknown: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What a change would do to waiting jobs; `why_not`: why that could not be worked out.
+
+    Attributes:
+        moved: seconds by which jobs would start later (earlier: below 0), at the median over the
+            futures; those by a minute or more.
+        stuck: jobs that would start, and would not any more as far as the futures were followed.
+        examined, waiting: jobs that were examined, and that wait.
+    """
+
+    moved: dict[str, float]
+    examined: int
+    waiting: int
+    futures: int
+    stuck: list[str] = field(default_factory=list)
+    why_not: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterChange:
+    """What was asked for, and is in the log; or, for a preview, would be.
+
+    Attributes:
+        node: number of the node; None for one that is to come, and for settings.
+        never: waiting jobs that it makes too large for their virtual cluster.
+        effect: of a preview; None where nothing is to be changed.
+    """
+
+    kind: str
+    node: int | None
+    name: str
+    never: list[str]
+    changed: bool
+    effect: Effect | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A link that holds, without what opens it. Times in seconds since the epoch.
+
+    `made_by`: an operator's name is told to operators only.
+    """
+
+    id: str
+    job_id: str
+    job_name: str
+    made_by: str
+    made_at: float
+    until: float

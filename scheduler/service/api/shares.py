@@ -15,6 +15,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, func, select
 
 from scheduler.service.api.problems import Problem
+from scheduler.service.api.shapes import Link
 from scheduler.service.api.tokens import Token, by_id, find
 from scheduler.service.log.store import chain
 from scheduler.service.log.store.tables import jobs, links, tokens
@@ -57,21 +58,6 @@ def make(
         row = {"job_id": job_id, "token_id": token.id, "made_at": now, "until": until}
         chain.write(connection, links, [{"id": signature[:ID], **row}])
     return Share(job_id, until, f"{until:x}.{token.id}.{signature}")
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """A link that holds, without what opens it. Times in seconds since the epoch.
-
-    `made_by`: an operator's name is told to operators only.
-    """
-
-    id: str
-    job_id: str
-    job_name: str
-    made_by: str
-    made_at: float
-    until: float
 
 
 def of(connection: Connection, viewer: Viewer, now: float) -> list[Link]:

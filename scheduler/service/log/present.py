@@ -20,6 +20,7 @@ from scheduler.core.policy import Policy
 from scheduler.core.settings import InvalidSettings, describe, flat
 from scheduler.service.log.header import FOLLOWED, LogHeader, LogHeaderError, known, servable
 from scheduler.service.log.nodes import NodeRecord, NodeTable, node_of, well_formed
+from scheduler.service.log.store.rows import Setting
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import nodes, settings
 
@@ -202,24 +203,3 @@ def _has(policy: str, settings: Mapping[str, Any]) -> bool:
     except InvalidSettings:
         return False
     return True
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """One setting of the policy, as it is.
-
-    Attributes:
-        accepts: its limits, in words.
-        since, actor, reason: when it was given this value (seconds since the epoch), by whom and
-            why; None and "": it is as the log began.
-    """
-
-    name: str
-    value: Any
-    default: Any
-    unit: str
-    accepts: str
-    description: str
-    since: float | None = None
-    actor: str = ""
-    reason: str = ""

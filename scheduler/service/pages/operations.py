@@ -15,9 +15,10 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import RedirectResponse, Response
 
 from scheduler.service.api.auth import Asking, Operator, form
-from scheduler.service.api.nodes import ClusterChange, Operations, present_in
+from scheduler.service.api.nodes import Operations, present_in
 from scheduler.service.api.problems import Problem
 from scheduler.service.api.schemas import NodeRequest
+from scheduler.service.api.shapes import ClusterChange
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.visibility import Role, Viewer
 from scheduler.service.pages.queries import PageQueries

@@ -226,3 +226,24 @@ class Models:
     policy: str
     bundle: str
     path: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting of the policy, as it is.
+
+    Attributes:
+        accepts: its limits, in words.
+        since, actor, reason: when it was given this value (seconds since the epoch), by whom and
+            why; None and "": it is as the log began.
+    """
+
+    name: str
+    value: Any
+    default: Any
+    unit: str
+    accepts: str
+    description: str
+    since: float | None = None
+    actor: str = ""
+    reason: str = ""
