@@ -134,10 +134,8 @@ class Connection:
         raise ServiceError(str(detail), answer.status_code, kind)
 
 
-class Client(Connection):
-    """Talks to one service: a method for each thing that can be asked of it."""
-
-    # --- jobs -------------------------------------------------------------------------------
+class JobClient(Connection):
+    """What a person asks about jobs: a method for each request."""
 
     def submit(self, command: Sequence[str], *, key: str | None = None, **asked: Any) -> Json:
         """Submit a job; further fields are those of the API (gpus, vc, name, ...).
@@ -237,7 +235,9 @@ class Client(Connection):
         """What would have a waiting job of a followed Slurm start sooner, each thing tried."""
         return self._json("GET", _path(job_id, "sooner"))
 
-    # --- the cluster ------------------------------------------------------------------------
+
+class Client(JobClient):
+    """Talks to one service: its jobs, and the cluster with its nodes, settings and queues."""
 
     def cluster(self) -> Json:
         return self._json("GET", "/cluster")

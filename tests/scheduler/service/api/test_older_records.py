@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
+from features.codec import decode
 from pipeline.commands.ps import lines
 from scheduler.backends.events import Kind, canonical
 from scheduler.backends.submission import Submission
@@ -19,6 +20,7 @@ from scheduler.service.api.limits import Limits
 from scheduler.service.log.audit import audit
 from scheduler.service.log.bundles import BundleStore
 from scheduler.service.log.export import finished
+from scheduler.service.log.store.rows import JobRow
 from scheduler.service.log.store.schema import prepare
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import events, jobs
@@ -79,7 +81,8 @@ def test_a_record_without_a_key_reads_as_its_default(
         client = service.by("alice")
         listed = client.get("/api/v1/jobs").json()["items"]
         assert {one["phase"] for one in listed} == {"ended", "running", "queued"}
-        assert len(lines(listed, 0.0)) == 1 + len(listed)
+        rows = [decode(JobRow, one) for one in listed]
+        assert len(lines(rows, 0.0)) == 1 + len(listed)
         columns = set(jobs.c.keys())  # what has a column of its own is read there
         for key in dropped.keys() & listed[0].keys() - columns:
             assert [one[key] for one in listed] == [dropped[key]] * len(listed), key

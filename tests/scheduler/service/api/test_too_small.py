@@ -10,6 +10,7 @@ from features.codec import decode
 from pipeline.commands import ps, why
 from scheduler.explain.explanation import Explanation
 from scheduler.explain.words import NEVER
+from scheduler.service.log.store.rows import JobRow
 from tests.scheduler.service.api.conftest import Service
 from tests.scheduler.service.api.test_analyst import answered  # noqa: F401
 from tests.waiting import until
@@ -50,7 +51,7 @@ def test_it_is_said_first_with_what_the_virtual_cluster_will_have(answered: Serv
     assert told["analysis"]["limit"] == 4
     row = foreseen(answered, job)
     assert (row["start_p50"], row["why_not"]) == (None, NEVER)
-    heading, line = ps.lines([row], 0.0)
+    heading, line = ps.lines([decode(JobRow, row)], 0.0)
     assert line[heading.index("START") :].split()[0] == "never"
 
 
