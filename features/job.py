@@ -41,6 +41,8 @@ class Job:
         time_limit_s: limit the user asked for, seconds; None when there is none.
         share: may share its GPUs with another job; False is the user's opt-out.
         profile: may be profiled before it runs; False is the user's opt-out.
+        after, after_any: ids of jobs, separated by commas, that have to end first: successfully,
+            or in any way.
     """
 
     job_id: str
@@ -55,3 +57,5 @@ class Job:
     time_limit_s: float | None = None
     share: bool = True
     profile: bool = True
+    after: str = ""
+    after_any: str = ""

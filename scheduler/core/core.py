@@ -105,13 +105,15 @@ class Core:
                 need=job.gpus,
                 limit=nodes.capacity.get(job.vc, 0),
             )
+            self.waiting.gone(job, False, now)
             return
         self.jobs[job.job_id] = queued
         self.estimator.submitted(job, now)
         stage = self.profiling
         if stage is not None:
             stage.submitted(job, now)
-        self.join(queued, now)
+        if not self.waiting.arrived(queued, now):
+            self.join(queued, now)
 
     def join(self, queued: QueuedJob, now: float, reason: Reason | None = None) -> None:
         """A job is to be profiled, or joins its queue."""
@@ -163,8 +165,7 @@ class Core:
     ) -> None:
         """A job ended (in its virtual cluster or while being profiled)."""
         run = self.cluster.release(job_id, survivor_open=not keep_shut)
-        del self.jobs[job_id]
-        self.waiting.gone(job_id)
+        job = self.jobs.pop(job_id).job
         self.runs_by_vc[run.vc].pop(job_id, None)
         if not run.profiling:
             self._freed(run)
@@ -174,6 +175,7 @@ class Core:
             duration_s *= self.policy.type_speed(run)
         self.estimator.ended(job_id, state, duration_s, now)
         self.policy.ended(run, now)
+        self.waiting.gone(job, state is State.COMPLETED, now)
 
     def withdrawn(self, job_id: str, now: float, reason: Reason = Reason.CANCELLED) -> None:
         """A job leaves, and nothing is learned from it.
@@ -189,10 +191,10 @@ class Core:
                 self._freed(run)
         else:
             self.waiting.forget(queued)
-        self.waiting.gone(job_id)
         self.estimator.withdrawn(job_id, now)
         self.policy.withdrawn(job_id, now)
         self.record(now, Action.CANCEL, reason, job_id, job.vc, need=job.gpus)
+        self.waiting.gone(job, False, now)
 
     def use_policy(self, policy: Policy, now: float) -> None:
         """Decide by a policy of the same kind with other settings from now on.

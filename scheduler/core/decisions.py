@@ -44,6 +44,8 @@ class Reason(StrEnum):
     NO_MATCHING_GPU_TYPE = "NoMatchingGpuType"
     HELD_BY_OWNER = "HeldByOwner"
     HELD_BY_OPERATOR = "HeldByOperator"
+    DEPENDENCY_NEVER_MET = "DependencyNeverMet"
+    DEPENDENCY_NOT_MET = "DependencyNotMet"
     VC_TOO_SMALL = "VcTooSmall"
     AWAITING_PROFILE = "AwaitingProfile"
     GPUS_BUSY = "GpusBusy"
@@ -77,6 +79,7 @@ class Reason(StrEnum):
     SUBMITTED = "Submitted"
     REQUEST_CHANGED = "RequestChanged"
     RELEASED = "Released"
+    DEPENDENCY_MET = "DependencyMet"
     PROFILING_OPTED_OUT = "ProfilingOptedOut"
     PROFILE_KNOWN = "ProfileKnown"
     NODE_IDLE = "NodeIdle"
@@ -122,6 +125,10 @@ _SUMMARY: dict[Reason, str] = {
     Reason.NO_MATCHING_GPU_TYPE: "no node of this virtual cluster has the GPU type asked for",
     Reason.HELD_BY_OWNER: "its owner holds it back",
     Reason.HELD_BY_OPERATOR: "an operator holds it back",
+    Reason.DEPENDENCY_NEVER_MET: (
+        "cannot start: job {blocker}, whose success it depends on, did not end successfully"
+    ),
+    Reason.DEPENDENCY_NOT_MET: "starts only after job {blocker} has ended, as its owner asked",
     Reason.VC_TOO_SMALL: (
         "cannot start: it needs {gpus}, and its virtual cluster, without the nodes that are taken "
         "out, has {limit}"
@@ -179,6 +186,7 @@ _SUMMARY: dict[Reason, str] = {
     Reason.SUBMITTED: "joined the queue",
     Reason.REQUEST_CHANGED: "asks for something else, and keeps its place in time",
     Reason.RELEASED: "was released, and is back in its queue",
+    Reason.DEPENDENCY_MET: "the jobs it depends on have ended; it joins its queue",
     Reason.PROFILE_KNOWN: (
         "queued without profiling: a recent profile of the same job name is reused"
     ),
@@ -223,6 +231,9 @@ _WITHOUT_GPUS: dict[Reason, str] = {
 _NEXT: dict[Reason, str] = {
     Reason.HELD_BY_OWNER: "release it: it goes on from what it had waited",
     Reason.HELD_BY_OPERATOR: "ask an operator to release it: only they can",
+    Reason.DEPENDENCY_NEVER_MET: (
+        'cancel it, or let it start without that job (pellucid change --after "")'
+    ),
     Reason.INVALID_REQUEST: "ask for fewer GPUs, or submit to a larger virtual cluster",
     Reason.VC_TOO_SMALL: (
         "ask for fewer GPUs or for another virtual cluster (pellucid change), or ask an operator "
@@ -236,6 +247,8 @@ _NEXT: dict[Reason, str] = {
     Reason.NOT_STARTED: "mend what the detail names, and submit it again",
 }
 
+
+DEPENDS = (Reason.DEPENDENCY_NOT_MET, Reason.DEPENDENCY_NEVER_MET)  # of a job on others' ends
 
 Evidence = tuple[tuple[str, float | str], ...]  # (name, value); text names other jobs
 
@@ -329,7 +342,7 @@ class Decision:
             return self.reason.summary(self)
         blocker, partner = self.blocker, self.partner
         if blocker is not None and blocker not in visible:
-            blocker = _AHEAD
+            blocker = _ANOTHER if self.reason in DEPENDS else _AHEAD
         behind = self.reason is Reason.BEHIND_HIGHER_PRIORITY
         if behind and self.position and blocker in (None, _AHEAD):
             return in_line(self.position)

@@ -29,6 +29,8 @@ class KnownJob:
         profiling, since: they are in the profiling partition; since when it holds them.
         partner: who shares them; to be adopted first.
         held_s, held_since: how long it was held, and since when it is; None: it is not.
+        depends_since: since when it waits for others to end; None: it does not.
+        failed: the one of them that did not succeed, and had to; "": none.
     """
 
     job: Job
@@ -43,6 +45,8 @@ class KnownJob:
     partner: str | None = None
     held_s: float = 0.0
     held_since: float | None = None
+    depends_since: float | None = None
+    failed: str = ""
 
 
 class NodesHost(WaitingHost, Protocol):
@@ -190,11 +194,16 @@ class Nodes:
         core.arrivals = max(core.arrivals, known.order + 1)
         queued.profile, queued.profiled = known.profile, known.profiled
         queued.submit_time += known.held_s
+        core.waiting.adopted(job)
         if known.held_since is not None:  # nobody looks at it twice
             core.waiting.keep_held(job.job_id, joined=known.queued_before or known.profiled)
             if not placement:
                 queued.held_since = known.held_since
                 return
+        if known.depends_since is not None:
+            joined = known.queued_before or known.profiled
+            core.waiting.keep_dependent(job, known.depends_since, known.failed, joined=joined)
+            return
         if not placement and not known.queued_before and core.profiling is not None:
             core.profiling.add(queued)
             return

@@ -148,6 +148,26 @@ class JobRequest:
             changeable=True,
         ),
     ] = ""
+    after: Annotated[
+        str,
+        Ask(
+            help="Start it only after these jobs have ended successfully (ids, with commas).",
+            label="after success of",
+            longest=512,
+            changeable=True,
+            words=lambda jobs: f"after success of {jobs}" if jobs else "after no other job",
+        ),
+    ] = ""
+    after_any: Annotated[
+        str,
+        Ask(
+            help="Start it only after these jobs have ended in any way (ids, with commas).",
+            label="after the end of",
+            longest=512,
+            changeable=True,
+            words=lambda jobs: f"after the end of {jobs}" if jobs else "after no other job's end",
+        ),
+    ] = ""
     workdir: str = ""
     priority: Annotated[
         int,

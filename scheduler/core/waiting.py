@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from copy import copy
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Protocol, Self
 
 from features import pulse
 from features.job import Job
 from scheduler.core.decisions import Action, Reason
+from scheduler.core.dependencies import Blocked, Dependencies
 from scheduler.core.estimates import Estimate, Estimator
 from scheduler.core.policy import Policy
 from scheduler.core.profiling import Stage
@@ -43,8 +45,17 @@ class WaitingHost(Host, Protocol):
     def join(self, queued: QueuedJob, now: float, reason: Reason | None = None) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Dependent:
+    """A job that waits for others to end: for whom now, since when; `joined`: from its queue."""
+
+    blocked: Blocked
+    since: float
+    joined: bool
+
+
 class Waiting:
-    """Holds, changes, priorities, and jobs that can never start; part of a core.
+    """Holds, dependencies, changes, priorities, and jobs that can never start; part of a core.
 
     Attributes:
         recheck: who can start is to be looked into again: nodes came, went, or are about to.
@@ -55,6 +66,8 @@ class Waiting:
         self.recheck = False
         self._set_aside: dict[str, QueuedJob] = {}  # can never start as the cluster is
         self._held: dict[str, bool] = {}  # kept back: whether they were in a queue
+        self._dependencies = Dependencies()
+        self._dependent: dict[str, _Dependent] = {}  # kept back until others have ended
 
     def set_priority(self, job_id: str, priority: int) -> None:
         """An operator changes what goes first. Without effect on a job that has its GPUs."""
@@ -113,6 +126,8 @@ class Waiting:
         if resized:
             queued.profile, queued.profiled = None, False
         self._core.estimator.changed(job, now)
+        self._dependencies.drop(queued.job)
+        self._dependencies.add(job)
         queued.job = job
         if job.job_id in self._held:
             self._held[job.job_id] = (joined or self._held[job.job_id]) and not resized
@@ -132,6 +147,8 @@ class Waiting:
         behind them; they come back when it has room for them again."""
         self.recheck = False
         core = self._core
+        for job_id in list(self._dependent):
+            self._reconsider(job_id, now)
         refusal = core.nodes.refusal
         for queued in list(chain.from_iterable(core.queues.values())):
             job = queued.job
@@ -187,9 +204,24 @@ class Waiting:
         if core.profiling is not None:
             core.profiling.remove(queued)
 
-    def gone(self, job_id: str) -> None:
-        """A job ended, or was withdrawn: it is held no longer."""
-        self._held.pop(job_id, None)
+    def arrived(self, queued: QueuedJob, now: float) -> bool:
+        """A job was submitted. Whether it waits for others to end, and joins nothing yet."""
+        self._dependencies.add(queued.job)
+        return self._depends(queued, now, joined=False)
+
+    def gone(self, job: Job, success: bool, now: float) -> None:
+        """A job ended, was withdrawn, or refused: who waits for it may start, or never will."""
+        self._held.pop(job.job_id, None)
+        self._dependent.pop(job.job_id, None)
+        self._dependencies.drop(job)
+        for other in self._dependencies.ended(job.job_id, success, now):
+            if other in self._dependent:
+                self._reconsider(other, now)
+
+    def blocked(self, job_id: str) -> Blocked | None:
+        """Whom a job waits for that depends on others; None: it does not, or no longer."""
+        dependent = self._dependent.get(job_id)
+        return None if dependent is None else dependent.blocked
 
     def held_profiled(self, queued: QueuedJob, now: float) -> bool:
         """Whether a job is held that was profiled until now; from now on it then waits aside."""
@@ -205,15 +237,33 @@ class Waiting:
         """A job that another core held. `joined`: it had been in its queue."""
         self._held[job_id] = joined
 
+    def keep_dependent(self, job: Job, since: float, failed: str, *, joined: bool) -> None:
+        """A job that depended on others in another core; `failed`: the one that did not succeed,
+        or "". Looked into at the next pass, once all are known."""
+        if failed:
+            self._dependencies.ended(failed, False, since)
+        self._dependent[job.job_id] = _Dependent(Blocked(""), since, joined)
+        self.recheck = True
+
+    def adopted(self, job: Job) -> None:
+        """A job of another core is known here."""
+        self._dependencies.add(job)
+
     def among(self, kept: Collection[str], core: WaitingHost) -> Self:
         """This as part of `core`, without jobs that are not among `kept`; see `Core.among`."""
         waiting = copy(self)
         waiting._core = core
         waiting._set_aside = {j: queued for j, queued in self._set_aside.items() if j in kept}
+        waiting._dependent = {j: known for j, known in self._dependent.items() if j in kept}
         return waiting
 
     def _step_aside(self, queued: QueuedJob, now: float) -> bool:
         """A waiting job leaves where it stands, to come back. Whether that was its queue."""
+        dependent = self._dependent.pop(queued.job.job_id, None)
+        if dependent is not None:  # the time counts as no waiting
+            queued.submit_time += now - dependent.since
+            queued.reason = None
+            return dependent.joined
         joined = queued in self._core.queues[queued.job.vc] or queued.job.job_id in self._set_aside
         self.forget(queued)
         if joined:
@@ -223,11 +273,45 @@ class Waiting:
 
     def _wait_again(self, queued: QueuedJob, now: float, reason: Reason, *, joined: bool) -> None:
         """A job comes back, `joined`: to its queue at once."""
+        if self._depends(queued, now, joined=joined):
+            return
         if joined:
             self._core.enqueue(queued, now, reason)
         else:
             self._core.join(queued, now, reason)
         self.recheck |= self._core.nodes.refusal(queued.job) is not None
+
+    def _depends(self, queued: QueuedJob, now: float, *, joined: bool) -> bool:
+        """Whether a job waits for others to end; if so it is kept back from now on."""
+        blocked = self._dependencies.blocked(queued.job, self._core.jobs)
+        if blocked is not None:
+            self._keep_back(queued, _Dependent(blocked, now, joined), now)
+        return blocked is not None
+
+    def _keep_back(self, queued: QueuedJob, dependent: _Dependent, now: float) -> None:
+        job, blocked = queued.job, dependent.blocked
+        self._dependent[job.job_id] = dependent
+        queued.reason = Reason.DEPENDENCY_NEVER_MET if blocked.never else Reason.DEPENDENCY_NOT_MET
+        self._core.record(
+            now,
+            Action.WAIT,
+            queued.reason,
+            job.job_id,
+            job.vc,
+            need=job.gpus,
+            blocker=blocked.by,
+            held_by=(blocked.by,),
+        )
+
+    def _reconsider(self, job_id: str, now: float) -> None:
+        """One that a dependent job waits for has ended."""
+        queued, dependent = self._core.jobs[job_id], self._dependent[job_id]
+        blocked = self._dependencies.blocked(queued.job, self._core.jobs)
+        if blocked is None:
+            joined = self._step_aside(queued, now)
+            self._wait_again(queued, now, Reason.DEPENDENCY_MET, joined=joined)
+        elif blocked != dependent.blocked:
+            self._keep_back(queued, replace(dependent, blocked=blocked), now)
 
 
 class _AsBefore(Estimator):

@@ -13,7 +13,7 @@ from enum import StrEnum
 from itertools import accumulate
 from typing import Any
 
-from scheduler.core.decisions import Action, Decision, Reason
+from scheduler.core.decisions import DEPENDS, Action, Decision, Reason
 from scheduler.explain.words import comparison, sentence_of, step_of
 
 
@@ -150,7 +150,12 @@ class Held:
     ran_s: float | None
 
 
-_NOT_FOR_GPUS = (Reason.AWAITING_PROFILE, Reason.HELD_BY_OWNER, Reason.HELD_BY_OPERATOR)
+_NOT_FOR_GPUS = (
+    Reason.AWAITING_PROFILE,
+    Reason.HELD_BY_OWNER,
+    Reason.HELD_BY_OPERATOR,
+    *DEPENDS,
+)
 _OPENS = {
     Action.WAIT: Phase.WAITING,
     Action.PREEMPT: Phase.WAITING,

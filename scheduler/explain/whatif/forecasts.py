@@ -22,6 +22,8 @@ SAMPLES = 64
 NO_TIME = "there was no time to run enough futures"
 CRUDE = "crude estimate: work ahead over GPUs"
 HELD = "it is held, and does not start until it is released"
+DEPENDS = "it depends on a job that has not ended"
+UNMET = "it cannot start: a job it depends on did not succeed"
 MIDDLE = 15  # quantiles of which the median of a run is read: there are many runs
 SOON_S = 10.0  # waits are compared as ln(10 s + wait): a few seconds more or less are no news
 LEAST = 9  # fewer futures than this say nothing of a p90
@@ -208,6 +210,9 @@ def why_stuck(core: Core, job_id: str) -> str:
     """Why a job starts in no future unless somebody acts; "" when it may."""
     if core.waiting.is_held(job_id):
         return HELD
+    blocked = core.waiting.blocked(job_id)
+    if blocked is not None and blocked.never:
+        return UNMET
     return NEVER if core.waiting.never_starts(job_id) else ""
 
 

@@ -13,7 +13,7 @@ from scheduler.explain.answer import Odds
 from scheduler.explain.odds import odds
 from scheduler.explain.whatif.changes import Change, NotPossible
 from scheduler.explain.whatif.counterfactuals import WhatIf, told
-from scheduler.explain.whatif.forecasts import HELD, Futures
+from scheduler.explain.whatif.forecasts import DEPENDS, HELD, UNMET, Futures
 from scheduler.explain.whatif.moved import Moved, moved
 from scheduler.explain.words import drained_words
 from scheduler.service.analyst.records import body_of
@@ -152,7 +152,12 @@ class Answers:
         core = self._of.state.core
         if job_id not in self._of.state.ledger.records or job_id not in core.jobs:
             return "the job is over, or not known yet"
-        return HELD if kind in ("why", "suggest", "after") and core.waiting.is_held(job_id) else ""
+        if kind not in ("why", "suggest", "after"):
+            return ""
+        if core.waiting.is_held(job_id):
+            return HELD
+        blocked = core.waiting.blocked(job_id)
+        return "" if blocked is None else UNMET if blocked.never else DEPENDS
 
     def _after(self, job_id: str, other: str) -> dict[str, Any]:
         """Why another job went, or goes, before this one. LookupError when it was in no queue."""

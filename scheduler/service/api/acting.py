@@ -71,6 +71,8 @@ class Acting:
         if {"vc", "gpus", "gpu_type"} & differs.keys():
             wants = {"vc": job.vc, "gpus": job.gpus, "gpu_type": job.gpu_type, **differs}
             self.changes.vc_for(self.viewer, Wish(wants["vc"], wants["gpus"], wants["gpu_type"]))
+        if {"after", "after_any"} & differs.keys():
+            self.changes.check_dependencies(self.viewer, differs, job.job_id)
         question = {name: "" if to is None else to for name, to in differs.items()}
         return Asked(self._event(Kind.CHANGED, job, **differs), question)
 

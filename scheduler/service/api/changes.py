@@ -6,14 +6,17 @@ import hashlib
 import os
 import pwd
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
+from features.schema import State
 from scheduler.backends.events import Event, Kind, canonical
 from scheduler.backends.submission import Submission
+from scheduler.core.dependencies import MOST, named
 from scheduler.service.api.auth import service_user
 from scheduler.service.api.problems import Problem
 from scheduler.service.api.schemas import SubmitRequest
@@ -21,7 +24,7 @@ from scheduler.service.api.writer import Once, Room, Writer, Written
 from scheduler.service.log.present import Present
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store.payloads import Payload
-from scheduler.service.log.store.reads import JobRow
+from scheduler.service.log.store.reads import JobRow, UnknownJob, VisibleQueries
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.visibility import Role, Viewer
 
@@ -81,6 +84,7 @@ class Changes:
         vc = self.vc_for(viewer, Wish(fields["vc"], fields["gpus"], fields["gpu_type"]))
         if fields["priority"] > 0 and viewer.role is not Role.OPERATOR:
             raise Problem(403, "forbidden", "a priority above 0 is an operator's to give")
+        self.check_dependencies(viewer, fields)
         submission = Submission(
             **{**fields, "command": tuple(asked.command), "vc": vc},
             job_id=new_job_id(),
@@ -173,6 +177,42 @@ class Changes:
             raise Problem(
                 403, "forbidden", f"vc is {vc!r}; you may ask about: {', '.join(open_to) or 'none'}"
             )
+
+    def check_dependencies(
+        self, viewer: Viewer, asked: Mapping[str, Any], job_id: str = ""
+    ) -> None:
+        """Raise Problem (422) unless the jobs that one depends on are the viewer's to see, may
+        still end as they have to, and do not themselves wait for it (`job_id`; "": a new one)."""
+        view = VisibleQueries(self._store.engine, viewer)
+        for field in ("after", "after_any"):
+            others = named(asked.get(field) or "")
+            if len(others) > MOST:
+                raise _unfit(field, f"{len(others)} jobs are named; give at most {MOST}")
+            for other in others:
+                try:
+                    found = view.job(other)
+                except UnknownJob:
+                    raise _unfit(field, f"there is no job {other!r} that you may see") from None
+                state = State.COMPLETED.value
+                if field == "after" and Phase(found.phase).over and found.state != state:
+                    ended = (found.state or found.phase).lower()
+                    raise _unfit(field, f"job {other} ended: {ended}; after_any accepts any end")
+                if job_id and self._waits_for(view, found, job_id):
+                    raise _unfit(field, f"job {other} waits, itself, for {job_id}")
+
+    @staticmethod
+    def _waits_for(view: VisibleQueries, job: JobRow, wanted: str) -> bool:
+        """Whether a job is, or depends on, another, by as many steps as it takes."""
+        seen, left = {job.job_id}, [job]
+        while left:
+            one = left.pop()
+            if one.job_id == wanted:
+                return True
+            for other in {*named(one.after), *named(one.after_any)} - seen:
+                seen.add(other)
+                with suppress(UnknownJob):
+                    left.append(view.job(other))
+        return False
 
     # --- the rest ---------------------------------------------------------------------------
 

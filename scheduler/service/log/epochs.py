@@ -172,6 +172,8 @@ class Followed(State):
                 partner=grant.partner if grant else None,
                 held_s=record.held_s,
                 held_since=record.hold.since if record.hold else None,
+                depends_since=record.depends.since if record.depends else None,
+                failed=record.depends.failed if record.depends else "",
             )
             core.nodes.adopt(known, self.now)
         for node, node_record in nodes.items():

@@ -14,7 +14,7 @@ from typing import Any
 from features.schema import State as EndState
 from scheduler.backends.base import Purpose
 from scheduler.backends.events import ABOUT_NODES, Event, Kind
-from scheduler.core.decisions import Action, Decision
+from scheduler.core.decisions import DEPENDS, Action, Decision, Reason
 from scheduler.core.transitions import IllegalTransition, Step
 from scheduler.service.log.nodes import NodeRecord, NodeTable
 from scheduler.service.log.record import (
@@ -22,6 +22,7 @@ from scheduler.service.log.record import (
     HOLDS,
     OVER,
     WAITS,
+    Depends,
     End,
     Grant,
     Hold,
@@ -115,8 +116,13 @@ class Ledger:
                 record.key = d.priority
             if d.estimate_s is not None:
                 record.estimate_s = d.estimate_s
+            if d.reason in DEPENDS:
+                failed = d.blocker if d.reason is Reason.DEPENDENCY_NEVER_MET else None
+                since = record.depends.since if record.depends else d.time
+                record.depends = Depends(since, failed or "")
             if d.action in STAYS:
                 continue
+            _depends_no_more(record, d.time)
             move = DECIDED.get((record.phase, d.action))
             if move is None:
                 raise IllegalTransition(d.action, record.phase, record.story())
@@ -156,6 +162,7 @@ class Ledger:
 
     def _held(self, record: Record, event: Event) -> None:
         by = HoldBy.OPERATOR if event.body["operator"] else HoldBy.OWNER
+        _depends_no_more(record, event.at)
         since = event.at if record.hold is None else record.hold.since
         record.hold = Hold(by, event.actor, since)
         if record.phase is not Phase.PROFILING:
@@ -282,6 +289,12 @@ class Ledger:
                 if record.phase.over:
                     del self.records[record.job_id]
         return records, self.nodes.changes()
+
+
+def _depends_no_more(record: Record, at: float) -> None:
+    if record.depends is not None:
+        record.held_s += max(0.0, at - record.depends.since)
+        record.depends = None
 
 
 def _end(event: Event, state: EndState) -> End:

@@ -86,6 +86,14 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True)
+class Depends:
+    """That it waits for other jobs to end: since when, and the one that failed, or ""."""
+
+    since: float
+    failed: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class End:
     """How it left. `state` is None for what was refused."""
 
@@ -110,7 +118,8 @@ class Record:
         granted: the decision that gave it GPUs last; -1 before.
         grant: while it holds GPUs.
         hold: while it is held, or is to be when its profiling run is over.
-        held_s: how long it was held before.
+        held_s: how long it was held, or waited for others to end, before.
+        depends: while it waits for others to end.
         changed: it asks for something else than it was submitted with.
         end: once it is over.
         steps: what happened to it, in order; decisions that leave it waiting are not among them.
@@ -134,6 +143,7 @@ class Record:
     grant: Grant | None = None
     hold: Hold | None = None
     held_s: float = 0.0
+    depends: Depends | None = None
     changed: bool = False
     end: End | None = None
     updated_seq: int = 0

@@ -1,0 +1,80 @@
+"""Jobs that start only after others have ended.
+
+What a job waits for is in its request (`Job.after`, `Job.after_any`); how those others ended is
+remembered here for as long as somebody waits for them, and an hour beyond: who submits a job knows
+of an end a little later than the core.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import dataclass
+
+from features.job import Job
+
+RECENT_S = 3600.0
+MOST = 16  # jobs that one may name
+
+
+def named(text: str) -> tuple[str, ...]:
+    """The ids in a list separated by commas or spaces, each once."""
+    return tuple(dict.fromkeys(text.replace(",", " ").split()))
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """Why a job may not start yet.
+
+    Attributes:
+        by: the job it waits for. never: that one did not end successfully, and had to.
+    """
+
+    by: str
+    never: bool = False
+
+
+class Dependencies:
+    """Who waits for whom, and how those ended that are waited for."""
+
+    def __init__(self) -> None:
+        self._after: dict[str, dict[str, None]] = {}  # by the job waited for: those that name it
+        self._ends: dict[str, tuple[float, bool]] = {}  # when, and whether successfully
+
+    def add(self, job: Job) -> None:
+        """A job arrives, or asks for something else (`drop` it first)."""
+        for other in _all(job):
+            self._after.setdefault(other, {})[job.job_id] = None
+
+    def drop(self, job: Job) -> None:
+        """A job has left, or asks for something else."""
+        for other in _all(job):
+            waiting = self._after.get(other, {})
+            waiting.pop(job.job_id, None)
+            if not waiting:
+                self._after.pop(other, None)
+
+    def ended(self, job_id: str, success: bool, now: float) -> list[str]:
+        """A job ended, was withdrawn or refused. Returns the jobs that name it."""
+        self._ends[job_id] = now, success
+        while now - next(iter(self._ends.values()))[0] > RECENT_S:
+            old = next(iter(self._ends))
+            _, succeeded = self._ends.pop(old)
+            if old in self._after:
+                self._ends[old] = now, succeeded
+        return list(self._after.get(job_id, ()))
+
+    def blocked(self, job: Job, live: Container[str]) -> Blocked | None:
+        """Why a job may not start yet; None when it may.
+
+        A job that is neither `live` nor remembered ended long before this one was submitted, in a
+        way that was looked up then (`service.api.changes`).
+        """
+        after, after_any = named(job.after), named(job.after_any)
+        for other in after:
+            if other not in live and not self._ends.get(other, (0.0, True))[1]:
+                return Blocked(other, never=True)
+        return next((Blocked(other) for other in (*after, *after_any) if other in live), None)
+
+
+def _all(job: Job) -> tuple[str, ...]:
+    return named(job.after) + named(job.after_any) if job.after or job.after_any else ()
