@@ -90,7 +90,7 @@ def venus(data: Path, jobs: int | None = None) -> dict[str, Any]:
         jobs: only so many of its first jobs.
     """
     from pipeline.replay.runs import VARIANTS, Cell, cell
-    from pipeline.replay.site import read_site
+    from pipeline.replay.site import DumpOptions, read_site
     from pipeline.worlds import venus as track
     from pipeline.worlds.scenario import Scenario
     from pipeline.worlds.venus import jitter
@@ -112,7 +112,7 @@ def venus(data: Path, jobs: int | None = None) -> dict[str, Any]:
             folder / "venus.txt", outcome.jobs, workload.work, workload.cluster.gpus_per_node
         )
         (folder / "cluster.json").write_text(json.dumps({"vcs": workload.cluster.vcs}))
-        site = read_site(folder / "venus.txt", folder, cluster=folder / "cluster.json")
+        site = read_site(folder / "venus.txt", folder, DumpOptions(cluster=folder / "cluster.json"))
     told: dict[str, Any] = {"jobs": written, "replayed": site.counts["replayed"]}
     for variant in VARIANTS:
         if variant.key not in SAME:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -71,16 +72,28 @@ def write_shards(
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """What is fitted, and how.
+
+    Attributes:
+        cut: jobs submitted before are trained on, the rest is tested on; seconds since the epoch.
+        families: of features.
+    """
+
+    cut: float
+    families: tuple[str, ...]
+    preset: str
+    seed: int
+
+
 def train_sharded(
     trace: Path,
     scratch: Path,
     pairs: PairMeasurements,
+    fit: Fit,
     *,
-    cut: float,
-    families: Iterable[str],
     where: str,
-    preset: str,
-    seed: int,
     keep: Path | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> tuple[Bundle, dict[str, Any]]:
@@ -90,10 +103,10 @@ def train_sharded(
     `progress` gets the share of shards fitted. The bundle holds no arrivals: those are fitted in
     memory.
     """
-    files, since = write_shards(trace, scratch, cut=cut, families=families)
+    files, since = write_shards(trace, scratch, cut=fit.cut, families=fit.families)
     kept = None
     if keep is not None:
-        options = (cut, tuple(families), preset, seed, SHARD_ROWS)
+        options = (fit.cut, fit.families, fit.preset, fit.seed, SHARD_ROWS)
         kept = Keep(keep, question_of(options, [trace]), label=lambda file: file.name)
 
     def fitted(done: int) -> None:
@@ -102,11 +115,11 @@ def train_sharded(
 
     with mapped(where, kept) as map_shards:
         model, told = fit_sharded(
-            files, seed=seed, preset=preset, map_shards=map_shards, progress=fitted
+            files, seed=fit.seed, preset=fit.preset, map_shards=map_shards, progress=fitted
         )
     bundle = Bundle(
         duration=model,
-        packing=fit_packing(pairs, seed=seed).model,
+        packing=fit_packing(pairs, seed=fit.seed).model,
         pair_speed=fit_pair_speed(pairs).model,
         metadata={"duration": told, "packing": pairs.provenance()},
         created_by=f"pellucid {version('pellucid')}",

@@ -17,7 +17,7 @@ from benchmarks.slurm.recording import kept, record
 from benchmarks.slurm.university import NODES
 from pipeline.replay.figures import FIT_MEAN, doubts
 from pipeline.replay.runs import VARIANTS, Cell, cell
-from pipeline.replay.site import read_site
+from pipeline.replay.site import DumpOptions, read_site
 
 REAL = (74, 106)  # jobs
 EVERY_S = 0.05  # all at once, so that they wait
@@ -58,7 +58,7 @@ def dumps(seed: int, keep: Path | None, tell: Callable[[str], None]) -> list[Dum
     with TemporaryDirectory(prefix="pellucid-dumps-") as folder:
         for number, (name, gpus, dump, printed) in enumerate(_made(Path(folder), seed, keep, tell)):
             scratch = Path(folder) / f"scratch{number}"
-            site = read_site(dump, scratch, printed=[printed] if printed else [])
+            site = read_site(dump, scratch, DumpOptions(printed=[printed] if printed else []))
             told = cell(site, Cell(next(one for one in VARIANTS if one.key == "slurm")))
             if told is None:
                 raise RuntimeError(f"{name}: Slurm's own schedule did not end")

@@ -65,19 +65,49 @@ class TrackedRun:
     champion_value: float | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contest:
+    """By what a challenger is compared with the champion.
+
+    Attributes:
+        evaluate: one figure of a duration model on the evaluation rows, higher is better;
+            `evaluation.tail_auc` of the latest days is the usual choice.
+        figure: what `evaluate` measures, for the reason.
+        margin: by how much more than the champion's it must be.
+    """
+
+    evaluate: Callable[[AdditiveModel], float]
+    figure: str = "tail AUC"
+    margin: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registry:
+    """Where runs and models are kept.
+
+    Attributes:
+        tracking_uri: MLflow store, a database.
+        artifact_root: folder for artifacts; a relative one moves with the folder it is in.
+        name: registered model.
+    """
+
+    tracking_uri: str = TRACKING_URI
+    artifact_root: str | Path = ARTIFACT_ROOT
+    name: str = MODEL_NAME
+
+
+HERE = Registry()
+
+
 def log_training(
     bundle_path: str | Path,
+    contest: Contest,
     *,
-    evaluate: Callable[[AdditiveModel], float],
     params: Mapping[str, Any],
     metrics: Mapping[str, float],
     input_digest: str,
-    figure: str = "tail AUC",
-    margin: float = 0.0,
     card: str | None = None,
-    tracking_uri: str = TRACKING_URI,
-    artifact_root: str | Path = ARTIFACT_ROOT,
-    name: str = MODEL_NAME,
+    registry: Registry = HERE,
     files: Sequence[str | Path] = (),
 ) -> TrackedRun:
     """Logs a run with its bundle, registers the bundle, and promotes it if it is better.
@@ -86,26 +116,20 @@ def log_training(
 
     Args:
         bundle_path: directory of the exported bundle; it must hold a duration model.
-        evaluate: one figure of a duration model on the evaluation rows, higher is better;
-            `evaluation.tail_auc` of the latest days is the usual choice.
+        contest: by what it is compared with the champion.
         params, metrics: logged as they are; metrics that are not finite are left out.
         input_digest: digest of what it was trained on.
-        figure: what `evaluate` measures, for the reason.
-        margin: by how much more than the champion's it must be.
         card: the model card as HTML; by default one made from the bundle alone.
-        tracking_uri: MLflow store, a database.
-        artifact_root: folder for artifacts; a relative one moves with the folder it is in.
-        name: registered model.
+        registry: where it is kept.
         files: further files to keep with the run.
     """
     bundle = Bundle.load(bundle_path)
-    value = float(evaluate(bundle.duration))
-    with _store(tracking_uri) as client:
-        experiment = _experiment(client, Path(artifact_root))
-        champion_value, promoted, reason = _challenge(
-            client, name, value, evaluate, figure, margin, bundle.parts
-        )
-        about = _about(bundle, figure, value, promoted, reason)
+    value = float(contest.evaluate(bundle.duration))
+    with _store(registry.tracking_uri) as client:
+        experiment = _experiment(client, Path(registry.artifact_root))
+        name = registry.name
+        champion_value, promoted, reason = _challenge(client, name, value, contest, bundle.parts)
+        about = _about(bundle, contest.figure, value, promoted, reason)
         short = bundle.digest[:12]  # the UI cuts off longer ones
         tags = {"input_digest": input_digest[:12], "bundle_digest": short, NOTE: about}
         title = f"bundle {short}"
@@ -178,12 +202,11 @@ def _challenge(
     client: MlflowClient,
     name: str,
     value: float,
-    evaluate: Callable[[AdditiveModel], float],
-    figure: str,
-    margin: float,
+    contest: Contest,
     parts: Collection[str],
 ) -> tuple[float | None, bool, str]:
     """(champion's figure, promoted, reason). `parts`: the models the challenger holds."""
+    figure, margin = contest.figure, contest.margin
     with TemporaryDirectory() as scratch:
         try:
             champion = Bundle.load(_champion(client, name, scratch))
@@ -192,7 +215,7 @@ def _challenge(
         except BundleError as error:
             return None, True, f"the champion cannot be read: {error}"
         try:
-            former = float(evaluate(champion.duration))
+            former = float(contest.evaluate(champion.duration))
         except BundleError as error:
             return None, True, f"the champion cannot score these rows: {error}"
     if former != former:

@@ -177,21 +177,23 @@ def _question(asked: Asked, name: str, values: Mapping[str, Any]) -> str:
 
 def _read(asked: Asked) -> Site:
     from pipeline.replay.runs import MOST_JOBS as UNASKED
-    from pipeline.replay.site import read_site
+    from pipeline.replay.site import DumpOptions, read_site
 
     size = asked.sacct.stat().st_size
     with TemporaryDirectory() as scratch, bar("reading the dump", size, asked.hush) as done:
         return read_site(
             asked.sacct,
             Path(scratch),
-            cluster=asked.cluster,
-            nodes=asked.nodes,
-            printed=asked.site or [],
-            timezone=asked.timezone,
-            last_days=asked.last_days,
-            most=UNASKED,
-            anonymise=asked.anonymise,
-            cpu_jobs=asked.cpu_jobs,
+            DumpOptions(
+                cluster=asked.cluster,
+                nodes=asked.nodes,
+                printed=asked.site or [],
+                timezone=asked.timezone,
+                last_days=asked.last_days,
+                most=UNASKED,
+                anonymise=asked.anonymise,
+                cpu_jobs=asked.cpu_jobs,
+            ),
             progress=done,
         )
 

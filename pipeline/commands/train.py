@@ -77,6 +77,7 @@ def train(
     """
     with user_errors():
         from features.rows import training_rows
+        from models.training.tracking import Registry
         from pipeline.stages.common import test_from
         from pipeline.stages.evaluate import roll, track
         from pipeline.stages.train import arrivals_before, fit, read_measured
@@ -97,7 +98,7 @@ def train(
             raise UserError("--keep needs --where: only fits shard by shard are kept")
         with step("reading the trace", as_json):
             table = read_dataset(trace)
-            rows = training_rows(table, families=FAMILIES)
+            rows = training_rows(table, families=tuple(FAMILIES))
             cut = test_from(table.column("submit_time"), test_days)
         with step("fitting", as_json):
             bundle = fit(
@@ -122,7 +123,12 @@ def train(
         }
         if mlflow is not None:
             with step("tracking", as_json):
-                tracked = track(out, rolling, {"trace": trace.name, "preset": preset}, uri=mlflow)
+                tracked = track(
+                    out,
+                    rolling,
+                    {"trace": trace.name, "preset": preset},
+                    registry=Registry(tracking_uri=mlflow),
+                )
             figures["version"], figures["promoted"] = tracked.version, tracked.promoted
     if as_json:
         typer.echo(json.dumps(figures))
@@ -145,7 +151,7 @@ def _sharded(
 ) -> None:
     from tempfile import TemporaryDirectory
 
-    from pipeline.sharded import train_sharded
+    from pipeline.sharded import Fit, train_sharded
     from pipeline.stages.common import test_from
     from pipeline.stages.train import read_measured
     from pipeline.traces.dataset import read_months
@@ -167,11 +173,8 @@ def _sharded(
             trace,
             Path(scratch),
             read_measured(pairs, seed, sharing),
-            cut=cut,
-            families=FAMILIES,
+            Fit(cut=cut, families=tuple(FAMILIES), preset=preset, seed=seed),
             where=where,
-            preset=preset,
-            seed=seed,
             keep=keep,
             progress=lambda share: show(round(100 * share)),
         )

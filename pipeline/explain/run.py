@@ -26,7 +26,7 @@ from rapidfuzz.distance import JaroWinkler
 
 from scheduler.core.decisions import Action, Decision, Reason, Score
 from scheduler.explain.life import Held, JobFacts, aside_of, life, seconds_before, waits_for_gpus
-from scheduler.explain.story import Story, build_story
+from scheduler.explain.story import Recorded, Story, build_story
 from scheduler.explain.words import overtaking
 
 DECISIONS, JOBS, SUMMARY, BUNDLES = (
@@ -221,13 +221,15 @@ def tell(run: RunFolder, job_id: str) -> Story:
         job,
         own,
         joined,
-        bundles=run.bundles,
-        ends=run.ends(beside),
-        order_values=run.order_values(blockers | {job_id}) if blockers else {},
-        policy=str(run.summary.get("policy", "")),
-        held=run.held(job, spells),
-        overtaken=run.overtaken(job),
-        last=last,
+        recorded=Recorded(
+            bundles=run.bundles,
+            ends=run.ends(beside),
+            order_values=run.order_values(blockers | {job_id}) if blockers else {},
+            policy=str(run.summary.get("policy", "")),
+            held=run.held(job, spells),
+            overtaken=run.overtaken(job),
+            last=last,
+        ),
     )
 
 

@@ -135,25 +135,11 @@ class Site:
         return replace(self, workload=workload, notes=[*self.notes, note])
 
 
-def read_site(
-    dump: Path,
-    scratch: Path,
-    *,
-    cluster: Path | None = None,
-    nodes: Path | None = None,
-    printed: Sequence[Path] = (),
-    timezone: str | None = None,
-    last_days: float | None = None,
-    most: int | None = None,
-    anonymise: bool = False,
-    cpu_jobs: bool | None = None,
-    progress: Progress | None = None,
-) -> Site:
-    """Reads a dump of ``sacct -X -a -D -P``.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DumpOptions:
+    """What is known of a dump besides, and what of it is replayed.
 
-    Args:
-        dump: the file.
-        scratch: a folder for what is in between.
+    Attributes:
         cluster: a cluster file; its virtual clusters are the dump's partitions.
         nodes: output of ``scontrol show nodes`` or ``sinfo -N -o "%N %P %G"``.
         printed: what Slurm prints of itself (`pipeline.replay.printed`).
@@ -163,29 +149,56 @@ def read_site(
         anonymise: replace users, job names and partitions by hashes with a key thrown away.
         cpu_jobs: have Slurm's own schedule play jobs without GPUs, too; None: where the CPUs of
             nodes were given and there are not more than `MOST_BESIDE` jobs in all.
+    """
+
+    cluster: Path | None = None
+    nodes: Path | None = None
+    printed: Sequence[Path] = ()
+    timezone: str | None = None
+    last_days: float | None = None
+    most: int | None = None
+    anonymise: bool = False
+    cpu_jobs: bool | None = None
+
+
+WHOLE_DUMP = DumpOptions()
+
+
+def read_site(
+    dump: Path,
+    scratch: Path,
+    options: DumpOptions = WHOLE_DUMP,
+    *,
+    progress: Progress | None = None,
+) -> Site:
+    """Reads a dump of ``sacct -X -a -D -P``.
+
+    Args:
+        dump: the file.
+        scratch: a folder for what is in between.
         progress: called with the bytes read.
 
     Raises UserError when nothing can be replayed, and what ingestion raises.
     """
-    given = read_printed(printed)
-    listed = nodes_listed(nodes) if nodes is not None else given.nodes
-    counted = cluster is None and any(node.cpus < PLENTY for node in listed)
-    if cpu_jobs and not counted:
+    given = read_printed(options.printed)
+    listed = nodes_listed(options.nodes) if options.nodes is not None else given.nodes
+    counted = options.cluster is None and any(node.cpus < PLENTY for node in listed)
+    if options.cpu_jobs and not counted:
         raise UserError("--cpu-jobs: what CPUs nodes have was not given; give --site")
     summary = ingest(
         dump,
         scratch / "dataset",
         format="sacct",
-        timezone=timezone,
-        without_gpus=counted and cpu_jobs is not False,
+        timezone=options.timezone,
+        without_gpus=counted and options.cpu_jobs is not False,
         progress=progress,
     )
     (table, ran, waited), bare, kept_bare = _ran(scratch / "dataset")
     counts = _counts(summary, table.num_rows, kept_bare)
     if not table.num_rows:
         raise UserError(f"{dump}: no GPU job with a start and an end in it; nothing to replay")
-    hide: Hide = _Hidden() if anonymise else str
-    if anonymise:
+    hide: Hide = _Hidden() if options.anonymise else str
+    if options.anonymise:
         table, bare = _anonymous(table, hide), _anonymous(bare, hide)
     notes = _read_notes(summary)
     if waited:
@@ -193,13 +206,13 @@ def read_site(
             f"{waited:,} jobs could not have started when they were submitted (dependencies, "
             "begin times): their waiting is counted from when they were eligible."
         )
-    table, window = window_of(table, last_days, most)
+    table, window = window_of(table, options.last_days, options.most)
     counts["earlier"] = counts["ended"] - table.num_rows + int(pc.sum(table["carried"]).as_py())
     told = read_told(dump, table["source_line"].to_numpy())
     bare = opened(bare, int(window["first"] * 1000))
-    if cpu_jobs is None and len(table) + len(bare) > MOST_BESIDE:
+    if options.cpu_jobs is None and len(table) + len(bare) > MOST_BESIDE:
         bare = bare.slice(0, 0)
-    shape = _shape(table, told, cluster, nodes, given, hide)
+    shape = _shape(table, told, options.cluster, options.nodes, given, hide)
     kinds = by_kind(shape)
     table, told = _fitting(table, told, kinds, counts, notes)
     if not len(table):
@@ -214,11 +227,11 @@ def read_site(
             f"{dump}: by the column Reason, every job waited for something other than GPUs or its "
             "turn (limits, holds, other jobs, nodes): no scheduler could shorten that"
         )
-    name = "a site" if anonymise else dump.name
+    name = "a site" if options.anonymise else dump.name
     workload = workload_of(_pooled(table, told, kinds), kinds.spec, name)
     recorded.insert(0, "job_id", [job.job_id for job in workload.jobs])
     mine = Rows(workload.jobs, recorded["vc"].tolist(), told)
-    zone = zone_of(timezone or "UTC")
+    zone = zone_of(options.timezone or "UTC")
     whole, beside = shape, None
     if counted:
         every = {hide(name) for node in listed for name in node.partitions}
@@ -240,7 +253,7 @@ def read_site(
         [*notes, *shape.notes, *_kinds_note(kinds), *twin.notes],
         _missing(table, told, summary),
         twin,
-        _nearer(told, printed, cluster or nodes),
+        _nearer(told, options.printed, options.cluster or options.nodes),
         beside,
     )
 

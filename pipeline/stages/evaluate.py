@@ -30,7 +30,7 @@ from models.training.evaluation import (
     slices,
     tail_auc,
 )
-from models.training.tracking import TrackedRun, log_training
+from models.training.tracking import Contest, Registry, TrackedRun, log_training
 from pipeline.stages.common import (
     CANDIDATE,
     DAY_S,
@@ -77,9 +77,11 @@ def run(params: Params, shown: Shown = unseen) -> str:
         by_slice=by_slice,
         moved=moved,
         examples=examples,
-        uri=params.mlflow.uri,
-        artifact_root=params.mlflow.artifacts,
-        name=params.mlflow.model,
+        registry=Registry(
+            tracking_uri=params.mlflow.uri,
+            artifact_root=params.mlflow.artifacts,
+            name=params.mlflow.model,
+        ),
     )
     tested = {name: dict(figures) for name, figures in rolling.metrics.items()}
     write_json(
@@ -229,11 +231,10 @@ def track(
     rolling: DurationEvaluation,
     params: dict[str, Any],
     *,
-    uri: str,
+    registry: Registry,
     by_slice: dict[str, Any] | None = None,
     moved: Drift | None = None,
     examples: Sequence[Mapping[str, Any]] = (),
-    **where: Any,
 ) -> TrackedRun:
     """Log a bundle with its evaluation and card; promote it unless the champion is better."""
     loaded = Bundle.load(bundle)
@@ -253,13 +254,12 @@ def track(
         metrics |= moved.metrics()
     return log_training(
         bundle,
-        evaluate=tail_auc(rolling.rows),
+        Contest(evaluate=tail_auc(rolling.rows)),
         params=params,
         metrics=metrics,
         input_digest=str(loaded.metadata["duration"]["data_digest"]),
         card=card,
-        tracking_uri=uri,
-        **where,
+        registry=registry,
     )
 
 

@@ -40,6 +40,7 @@ from pipeline.stages.common import (
 from pipeline.traces import read_dataset
 from pipeline.worlds import plain
 from pipeline.worlds.cluster_file import read_cluster
+from pipeline.worlds.playing import Playing
 from scheduler.assembly import CoreSpec
 from scheduler.simulation.results import summarise
 
@@ -151,7 +152,7 @@ def _replayed(
     known: pa.Table, spec: CoreSpec, bundle: Path | None, since: float, seed: int
 ) -> dict[str, float]:
     world = plain.scenario(
-        known, "learn", spec.cluster, spec.profiling, bundle=bundle, seed=seed, since=since
+        known, "learn", spec.cluster, spec.profiling, Playing(bundle=bundle, seed=seed, since=since)
     )
     outcome, _ = world.simulate(POLICY)
     summary = summarise(outcome, spec.cluster.gpus)

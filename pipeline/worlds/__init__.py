@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.worlds.closed_loop import within
+from pipeline.worlds.playing import Playing
 from pipeline.worlds.policy_options import over
 from pipeline.worlds.scenario import Scenario
 from pipeline.worlds.venus import TrackError
@@ -16,53 +17,41 @@ MOST_COMPRESSED = 1e-3  # and most stretched, 1000: beyond it no trace is what i
 
 
 def open_scenario(
-    trace: Path, *, settings: Mapping[str, Mapping[str, Any]] | None = None, **options: Any
+    trace: Path,
+    *,
+    settings: Mapping[str, Mapping[str, Any]] | None = None,
+    cluster: Path | None = None,
+    track: str | None = None,
+    quirks: bool = True,
+    **options: Any,
 ) -> Scenario:
     """The world that the options of `pellucid simulate` describe.
 
     Args:
         settings: by policy, over those of the track or the cluster file.
-        options: of `_world`.
+        options: of `Playing`.
 
     Raises TrackError with one line naming what is wrong.
     """
-    world = _world(trace, **options)
+    playing = Playing(**options)
+    _check_plain(trace, playing)
+    if track is None:
+        world = _plain(trace, cluster, playing)
+    elif cluster is not None:
+        raise TrackError(f"--cluster: track {track} brings its own; leave it out")
+    else:
+        world = _of_track(trace, track, playing, quirks=quirks)
     world.settings = over(world.settings, settings or {})
     return world
 
 
-def _world(
-    trace: Path,
-    *,
-    cluster: Path | None = None,
-    track: str | None = None,
-    seed: int = 0,
-    durations: str | None = None,
-    compress: float = 1.0,
-    bundle: Path | None = None,
-    quirks: bool = True,
-    since: float | None = None,
-    loop: str | None = None,
-) -> Scenario:
-    _check_plain(trace, compress, seed)
-    within(loop or "open")
-    if track is None:
-        return _plain(
-            trace,
-            cluster,
-            durations=durations,
-            bundle=bundle,
-            seed=seed,
-            since=since,
-            compress=compress,
-            loop=loop or "open",
-        )
+def _of_track(trace: Path, track: str, playing: Playing, *, quirks: bool) -> Scenario:
+    seed, durations, compress = playing.seed, playing.durations, playing.compress
+    bundle, loop = playing.bundle, playing.loop
     if track not in TRACKS:
         raise TrackError(f"--track {track}: use one of {', '.join(TRACKS)}")
-    if since is not None:
+    if playing.since is not None:
         raise TrackError("--since: a track is played whole; leave it out")
-    if cluster is not None:
-        raise TrackError(f"--cluster: track {track} brings its own; leave it out")
     if track == "honest-closed" and loop == "open":
         raise TrackError("--loop open: track honest-closed is a closed loop; leave it out")
     from pipeline.worlds import honest, philly, published, venus
@@ -89,13 +78,15 @@ def _world(
     )
 
 
-def _check_plain(trace: Path, compress: float, seed: int) -> None:
+def _check_plain(trace: Path, playing: Playing) -> None:
+    compress, seed = playing.compress, playing.seed
     if not trace.exists():
         raise TrackError(f"--trace {trace}: no such file or folder")
     if not MOST_COMPRESSED <= compress <= 1 / MOST_COMPRESSED:
         raise TrackError(f"--compress is {compress:g}; it must be 0.001 to 1000")
     if seed < 0:
         raise TrackError(f"--seed is {seed}; it must be 0 or more")
+    within(playing.loop or "open")
 
 
 def _check_published(*, exact: bool, bundle: Path | None) -> None:
@@ -105,7 +96,7 @@ def _check_published(*, exact: bool, bundle: Path | None) -> None:
         raise TrackError("track published uses given predictions: no --bundle")
 
 
-def _plain(trace: Path, cluster: Path | None, **options: Any) -> Scenario:
+def _plain(trace: Path, cluster: Path | None, playing: Playing) -> Scenario:
     """Any trace on the cluster of a file, or on one inferred from it."""
     from pipeline.traces import read_dataset
     from pipeline.worlds import plain
@@ -118,11 +109,11 @@ def _plain(trace: Path, cluster: Path | None, **options: Any) -> Scenario:
 
         table, spec, said = cluster_of(table)
         # nobody said that nodes profile: what jobs are like is seen where they run
-        world = plain.scenario(table, trace.name, spec, ProfilingPartition(), **options)
+        world = plain.scenario(table, trace.name, spec, ProfilingPartition(), playing)
         world.notes = (said, *world.notes)
         return world
     file = read_cluster(cluster)
-    world = plain.scenario(table, trace.name, file.cluster, file.profiling, **options)
+    world = plain.scenario(table, trace.name, file.cluster, file.profiling, playing)
     world.settings = {file.policy: file.settings.plain()}
     return world
 

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from math import inf, isfinite
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +18,7 @@ from pipeline.online import OnlineEstimator
 from pipeline.worlds import durations as predicted
 from pipeline.worlds.closed_loop import in_loop
 from pipeline.worlds.pairs import of_bundle_or_simulated
+from pipeline.worlds.playing import AS_IT_IS, Playing
 from pipeline.worlds.scenario import Scenario
 from pipeline.worlds.venus import TrackError, jitter
 from scheduler.core.arrivals import BundleForecaster
@@ -139,27 +139,10 @@ def scenario(
     name: str,
     cluster: ClusterSpec,
     profiling: ProfilingPartition | None,
-    *,
-    durations: str | None = None,
-    bundle: Path | None = None,
-    seed: int = 0,
-    since: float | None = None,
-    compress: float = 1.0,
-    loop: str = "open",
+    playing: Playing = AS_IT_IS,
 ) -> Scenario:
-    """A trace on a cluster. Pairs run at simulated speeds, since a trace holds none.
-
-    Args:
-        durations: `own` (the default; the bundle when one is given), `helios` or one of
-            `durations.sources`.
-        bundle: exported models; without one, durations are learned online and the packing
-            models are fitted on simulated pairs.
-        seed: of online fits; above 0 also of the submit times, which move by U(0, 60) s.
-        since: simulate only jobs submitted from then on (seconds since the epoch); what ended
-            before is history that estimators may learn from.
-        compress: multiplies submit times.
-        loop: see `pipeline.worlds.closed_loop`.
-    """
+    """A trace on a cluster. Pairs run at simulated speeds, since a trace holds none."""
+    seed, since, bundle, loop = playing.seed, playing.since, playing.bundle, playing.loop or "open"
     whole = in_loop(workload_of(table, cluster, name), loop)
     notes = _unknown_vcs(whole)
     start = -inf if since is None else since
@@ -167,12 +150,12 @@ def scenario(
     played = replace(whole, jobs=[job for job in whole.jobs if job.submit_time >= start])
     if not played.jobs:
         raise TrackError(f"trace {name} holds no job with a duration to simulate")
-    workload = jitter(played, seed, compress=compress, permute=False)
+    workload = jitter(played, seed, compress=playing.compress, permute=False)
     loaded = Bundle.load(bundle) if bundle is not None else None
     more: dict[str, Callable[[], Estimator]] = {"helios": lambda: OnlineHelios(seed=seed)}
     if loaded is not None:
         more["own"] = lambda: BundleEstimator(loaded)
-    fresh = predicted.chosen(durations, predicted.sources(workload, seed, **more))
+    fresh = predicted.chosen(playing.durations, predicted.sources(workload, seed, **more))
 
     def estimator(policy: Policy) -> Estimator:
         return _told(fresh(policy), past, whole.work, start)

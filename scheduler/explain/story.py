@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from scheduler.core.decisions import Action, Decision, Reason
@@ -76,19 +76,39 @@ class Story:
         return sum(w.seconds for w in self.waits)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """What a record holds beside the decisions about a job.
+
+    Attributes:
+        bundles: names of the terms of each bundle.
+        ends: end times of the jobs it shared GPUs with.
+        order_values: what the queue ordered it and its blockers by.
+        policy: that took the decisions.
+        held: jobs that had GPUs while it waited for some, those of most GPU-time first.
+        overtaken: later jobs that were given GPUs first, by why (`words.overtaking`).
+        last: when the record ends: what had not ended then had waited until then.
+    """
+
+    bundles: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    ends: Mapping[str, float | None] = field(default_factory=dict)
+    order_values: Mapping[str, float] = field(default_factory=dict)
+    policy: str = ""
+    held: Sequence[Held] = ()
+    overtaken: Mapping[str, int] = field(default_factory=dict)
+    last: float | None = None
+
+
+NOTHING_ELSE = Recorded()
+
+
 def build_story(
     job: JobFacts,
     own: Sequence[Decision],
     joined: Sequence[Decision] = (),
+    recorded: Recorded = NOTHING_ELSE,
     *,
-    bundles: Mapping[str, Mapping[str, Any]] | None = None,
-    ends: Mapping[str, float | None] | None = None,
-    order_values: Mapping[str, float] | None = None,
-    policy: str = "",
-    held: Sequence[Held] = (),
-    overtaken: Mapping[str, int] | None = None,
     until: float | None = None,
-    last: float | None = None,
 ) -> Story:
     """Build the story from what was recorded.
 
@@ -96,35 +116,29 @@ def build_story(
         job: what became of it.
         own: decisions about it, by sequence.
         joined: decisions that put another job on its GPUs, by sequence.
-        bundles: names of the terms of each bundle.
-        ends: end times of the jobs it shared GPUs with.
-        order_values: what the queue ordered it and its blockers by.
-        held: jobs that had GPUs while it waited for some, those of most GPU-time first.
-        overtaken: later jobs that were given GPUs first, by why (`words.overtaking`).
         until: now, where the story goes on; None: the record is complete.
-        last: when the record ends: what had not ended then had waited until then.
     """
     split = 0 if until is not None else aside_of(own)
     aside, main = list(own[:split]), list(own[split:])
     spans = life(job, main, until)
-    told = spans if last is None else life(job, main, last) or spans
+    told = spans if recorded.last is None else life(job, main, recorded.last) or spans
     waits = waits_of(told, main)
-    sharing = sharing_of(job, main, joined, ends or {})
-    scores = breakdowns(main, bundles or {})
+    sharing = sharing_of(job, main, joined, recorded.ends)
+    scores = breakdowns(main, recorded.bundles)
     problems = _problems(job, spans, aside, scores, main)
     events = tuple(event_of(job, d, i < split) for i, d in enumerate(own))
     return Story(
         job=job,
-        policy=policy,
+        policy=recorded.policy,
         headline=_headline(job, spans, waits, sharing),
         events=events,
         spans=tuple(spans),
         waits=tuple(waits),
         sharing=tuple(sharing),
         scores=tuple(scores),
-        held=tuple(held),
-        overtaken=overtaken or {},
-        foil=tuple(_foil(job, main, told, order_values or {})),
+        held=tuple(recorded.held),
+        overtaken=recorded.overtaken,
+        foil=tuple(_foil(job, main, told, recorded.order_values)),
         ending=tuple(_ending(job)),
         estimate=_estimate(job),
         checked=sum(len(s.seqs) for s in scores),

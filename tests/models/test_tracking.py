@@ -20,7 +20,7 @@ import pytest
 
 from models.bundle import AdditiveModel, Bundle
 from models.training.errors import TrainingError
-from models.training.tracking import MODEL_NAME, champion_bundle, log_training
+from models.training.tracking import MODEL_NAME, Contest, Registry, champion_bundle, log_training
 from tests.waiting import until
 
 
@@ -35,12 +35,11 @@ def test_a_challenger_becomes_champion_only_if_it_is_better(bundle, tmp_path, ma
         model = AdditiveModel(bundle.duration.axes, bundle.duration.terms, intercept)
         runs[number] = log_training(
             Bundle(duration=model).save(tmp_path / "bundle"),
-            evaluate=lambda model: figures[model.intercept],
+            Contest(evaluate=lambda model: figures[model.intercept]),
+            registry=Registry(tracking_uri=uri, artifact_root=tmp_path / "artifacts"),
             params={"preset": "fast"},
             metrics={"spearman": 0.5, "auc_6h": float("nan"), "huge": float("inf")},
             input_digest="abc",
-            tracking_uri=uri,
-            artifact_root=tmp_path / "artifacts",
         )
         kept = Bundle.load(champion_bundle(uri, into=tmp_path / f"copy{number}"))
         assert kept.duration.intercept == champion
@@ -88,12 +87,11 @@ def test_a_challenger_becomes_champion_only_if_it_is_better(bundle, tmp_path, ma
     shutil.rmtree(tmp_path / "artifacts" / "models")
     run = log_training(
         tmp_path / "bundle",
-        evaluate=lambda model: 0.1,
+        Contest(evaluate=lambda model: 0.1),
+        registry=Registry(tracking_uri=uri, artifact_root=tmp_path / "artifacts"),
         params={},
         metrics={},
         input_digest="abc",
-        tracking_uri=uri,
-        artifact_root=tmp_path / "artifacts",
     )
     assert run.promoted
     assert "the champion cannot be read" in run.reason
@@ -106,12 +104,11 @@ def test_as_good_a_challenger_that_holds_more_models_is_champion(bundle, tmp_pat
     for made in (Bundle(duration=bundle.duration), bundle, Bundle(duration=bundle.duration)):
         run = log_training(
             made.save(tmp_path / "bundle"),
-            evaluate=lambda model: 0.8,
+            Contest(evaluate=lambda model: 0.8),
+            registry=Registry(tracking_uri=uri, artifact_root=tmp_path / "artifacts"),
             params={},
             metrics={},
             input_digest="abc",
-            tracking_uri=uri,
-            artifact_root=tmp_path / "artifacts",
         )
         told.append((run.promoted, run.reason))
     assert [promoted for promoted, _ in told] == [True, True, False]
@@ -158,7 +155,7 @@ def test_the_folder_can_be_moved_and_the_ui_goes_back_a_version(bundle, tmp_path
         model = AdditiveModel(bundle.duration.axes, bundle.duration.terms, intercept)
         run = log_training(
             Bundle(duration=model).save(before / "bundle"),
-            evaluate=lambda model: model.intercept,
+            Contest(evaluate=lambda model: model.intercept),
             params={},
             metrics={},
             input_digest="abc",

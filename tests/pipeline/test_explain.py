@@ -44,7 +44,7 @@ from scheduler.explain.life import (
     waits_for_gpus,
 )
 from scheduler.explain.remarks import remarks
-from scheduler.explain.story import Story, build_story, held_words
+from scheduler.explain.story import Recorded, Story, build_story, held_words
 from scheduler.explain.terms import breakdowns
 from scheduler.explain.words import clock, duration, number, sentence_of
 from scheduler.simulation.engine import JobResult
@@ -111,7 +111,7 @@ def everything(run: RunFolder) -> list[Story]:
     own: dict[str, list[Decision]] = defaultdict(list)
     for job_id in facts:
         own[job_id], _ = run.decisions(job_id)
-    return [build_story(facts[i], own[i], bundles=run.bundles) for i in facts]
+    return [build_story(facts[i], own[i], recorded=Recorded(bundles=run.bundles)) for i in facts]
 
 
 # --- spans and waiting ---------------------------------------------------------------------------
@@ -332,7 +332,7 @@ def test_any_record_makes_a_story(
         profile_s=0.0,
         estimate_s=queue,
     )
-    story = build_story(job, own, joined, bundles=BUNDLES, ends={"x": end})
+    story = build_story(job, own, joined, recorded=Recorded(bundles=BUNDLES, ends={"x": end}))
     assert told(story)
     assert drawn(story)
     assert json.dumps(as_plain(story))
@@ -370,7 +370,11 @@ def a_waiter() -> Story:
     ]  # fmt: skip
     job = a_job(end_time=2700.0, jct_s=1700.0, queue_s=1200.0, ran_s=500.0, profile_s=0.0,
                 estimate_s=400.0)  # fmt: skip
-    return build_story(job, own, bundles=BUNDLES, order_values={"j": 40.0, "b": 8.0}, policy="qssf")
+    return build_story(
+        job,
+        own,
+        recorded=Recorded(bundles=BUNDLES, order_values={"j": 40.0, "b": 8.0}, policy="qssf"),
+    )
 
 
 def test_a_story_in_numbers() -> None:
@@ -408,7 +412,7 @@ def test_a_long_tail_of_terms_is_folded() -> None:
     terms = tuple(0.5 / (i + 1) for i in range(20))
     own = [a_decision(0, 1000, Action.ENQUEUE, Reason.SUBMITTED, score=a_score(terms))]
     bundles = {"abc": {"terms": [f"t{i}" for i in range(20)], "inputs": []}}
-    story = build_story(a_job(), own, bundles=bundles)
+    story = build_story(a_job(), own, recorded=Recorded(bundles=bundles))
     rest = math.exp(sum(terms[8:]))
     assert "12 more terms together" in told(story)
     assert f"×{rest:.2f}" in told(story)
@@ -417,7 +421,7 @@ def test_a_long_tail_of_terms_is_folded() -> None:
 def test_terms_that_do_not_add_up_are_not_shown() -> None:
     wrong = a_score((0.7, -0.9, 0.01), off=2e-9, inputs=("4", "7200"))
     own = [a_decision(0, 1000, Action.ENQUEUE, Reason.SUBMITTED, score=wrong)]
-    story = build_story(a_job(), own, bundles=BUNDLES)
+    story = build_story(a_job(), own, recorded=Recorded(bundles=BUNDLES))
     assert len(story.problems) == 1
     assert "do not add up" in story.problems[0]
     assert story.scores[0].terms == ()
@@ -436,7 +440,7 @@ def test_a_score_within_rounding_adds_up() -> None:
 
 def test_names_that_were_not_kept_are_numbered() -> None:
     own = [a_decision(0, 1000, Action.ENQUEUE, Reason.SUBMITTED, score=a_score((0.5, 0.2)))]
-    story = build_story(a_job(), own, bundles={})
+    story = build_story(a_job(), own, recorded=Recorded(bundles={}))
     assert [t.name for t in story.scores[0].terms] == ["term 1", "term 2"]
     assert any("names" in line for line in story.limits)
 

@@ -28,7 +28,7 @@ from pipeline.replay.inferred import expanded
 from pipeline.replay.page import render
 from pipeline.replay.runs import VARIANTS, replay
 from pipeline.replay.shape import from_nodes, nodes_listed
-from pipeline.replay.site import Site, read_site
+from pipeline.replay.site import DumpOptions, Site, read_site
 from pipeline.report.interactive import scripts
 from scheduler.core.cluster import Cluster, ClusterSpec
 from scheduler.core.core import Core
@@ -88,7 +88,7 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_engine_finds_the_recorded_schedule_of_a_site_that_runs_its_rule(
     told: Path, nodes: Path, tmp_path: Path
 ) -> None:
-    site = read_site(told, tmp_path, nodes=nodes)
+    site = read_site(told, tmp_path, DumpOptions(nodes=nodes))
     assert site.workload.cluster.vcs == SHAPE.vcs
     assert site.counts["replayed"] == 240
     assert site.counts["steps"] == 1
@@ -155,7 +155,7 @@ def test_host_lists_are_read_as_slurm_writes_them(names: str, found: list[str]) 
 
 
 def test_nothing_of_a_person_is_left_in_an_anonymous_report(told: Path, tmp_path: Path) -> None:
-    site = read_site(told, tmp_path, anonymise=True)
+    site = read_site(told, tmp_path, DumpOptions(anonymise=True))
     found = replay(site, 1, variants=PLAIN)
     text = own(render(site, found)) + json.dumps(found)
     for name in ("user1", "run1", "short", "long_"):
@@ -188,7 +188,9 @@ def test_a_policy_and_its_settings_are_named_or_written_in_the_cluster_file(
 
 
 def test_only_the_last_days_are_replayed_when_asked(told: Path, tmp_path: Path) -> None:
-    whole, last = (read_site(told, tmp_path / str(days), last_days=days) for days in (None, 0.5))
+    whole, last = (
+        read_site(told, tmp_path / str(days), DumpOptions(last_days=days)) for days in (None, 0.5)
+    )
     assert 0 < len(last.workload.jobs) < len(whole.workload.jobs)
 
 
@@ -231,7 +233,7 @@ def test_intervals_are_those_of_students_t_over_paired_differences() -> None:
 def test_the_page_says_which_way_it_went_and_when_not_to_believe_it(
     told: Path, nodes: Path, tmp_path: Path
 ) -> None:
-    site = read_site(told, tmp_path, nodes=nodes)
+    site = read_site(told, tmp_path, DumpOptions(nodes=nodes))
     found = replay(site, 2, variants=VARIANTS[2:5])
     assert found["against"] == "easy"
     assert not found["misfit"]
@@ -272,7 +274,7 @@ def accounted(site: Site) -> int:
 
 def test_every_line_of_a_dump_is_accounted_for(told: Path, nodes: Path, tmp_path: Path) -> None:
     for days in (None, 0.5):
-        site = read_site(told, tmp_path / str(days), nodes=nodes, last_days=days)
+        site = read_site(told, tmp_path / str(days), DumpOptions(nodes=nodes, last_days=days))
         assert accounted(site) == site.counts["lines"] == 241
 
 
@@ -280,7 +282,7 @@ def test_a_window_opens_on_a_cluster_as_busy_as_it_was(
     told: Path, nodes: Path, tmp_path: Path
 ) -> None:
     """Jobs of before still hold their GPUs, so that the back-test holds in the window too."""
-    site = read_site(told, tmp_path, nodes=nodes, last_days=0.5)
+    site = read_site(told, tmp_path, DumpOptions(nodes=nodes, last_days=0.5))
     assert site.counts["carried"] > 0
     assert len(site.judged) == site.counts["replayed"] < len(site.workload.jobs)
     found = replay(site, 1, variants=PLAIN)
@@ -291,7 +293,7 @@ def test_a_window_opens_on_a_cluster_as_busy_as_it_was(
 
 
 def test_a_dump_too_large_is_cut_and_says_so(told: Path, nodes: Path, tmp_path: Path) -> None:
-    site = read_site(told, tmp_path, nodes=nodes, most=100)
+    site = read_site(told, tmp_path, DumpOptions(nodes=nodes, most=100))
     assert site.window["cut"]
     assert site.window["of_jobs"] == 240
     assert site.counts["replayed"] <= 100
@@ -331,8 +333,8 @@ def test_partitions_that_share_nodes_are_one_pool(tmp_path: Path) -> None:
 
 
 def test_names_stay_hidden_with_nodes_given(told: Path, nodes: Path, tmp_path: Path) -> None:
-    site = read_site(told, tmp_path, nodes=nodes, anonymise=True)
-    plain = read_site(told, tmp_path / "plain", nodes=nodes)
+    site = read_site(told, tmp_path, DumpOptions(nodes=nodes, anonymise=True))
+    plain = read_site(told, tmp_path / "plain", DumpOptions(nodes=nodes))
     assert sorted(site.workload.cluster.vcs.values()) == sorted(plain.workload.cluster.vcs.values())
     text = own(render(site, replay(site, 1, variants=PLAIN)))
     for name in ("user1", "run1", "short", "dump.txt"):

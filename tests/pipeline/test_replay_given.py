@@ -11,7 +11,7 @@ from pipeline.errors import UserError
 from pipeline.replay.asked import licences_of, options
 from pipeline.replay.printed import read_printed
 from pipeline.replay.runs import VARIANTS, one
-from pipeline.replay.site import Site, read_site
+from pipeline.replay.site import DumpOptions, Site, read_site
 
 SLURM = next(variant for variant in VARIANTS if variant.key == "slurm")
 BEGIN = datetime(2026, 3, 2, 10, tzinfo=UTC)
@@ -52,7 +52,7 @@ def site_of(folder: Path, jobs: list[str], printed: str, *, cpu_jobs: bool | Non
     dump, given = folder / "dump.txt", folder / "site.txt"
     dump.write_text("\n".join([HEADER, *jobs]) + "\n")
     given.write_text(printed)
-    return read_site(dump, folder / "scratch", printed=[given], cpu_jobs=cpu_jobs)
+    return read_site(dump, folder / "scratch", DumpOptions(printed=[given], cpu_jobs=cpu_jobs))
 
 
 def waits(site: Site) -> dict[str, float]:
@@ -98,7 +98,7 @@ class TestJobsWithoutGpus:
     def test_need_nodes_with_cpus(self, tmp_path: Path) -> None:
         (tmp_path / "dump.txt").write_text("\n".join([HEADER, *self.JOBS]))
         with pytest.raises(UserError, match="--site"):
-            read_site(tmp_path / "dump.txt", tmp_path / "scratch", cpu_jobs=True)
+            read_site(tmp_path / "dump.txt", tmp_path / "scratch", DumpOptions(cpu_jobs=True))
 
 
 def test_a_reservation_keeps_its_nodes(tmp_path: Path) -> None:

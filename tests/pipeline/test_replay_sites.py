@@ -19,7 +19,7 @@ from pipeline.replay.figures import COUNTED_IN, FIT_MEAN, Figures, doubts, misfi
 from pipeline.replay.inferred import Ran, nodes_of
 from pipeline.replay.printed import read_printed
 from pipeline.replay.runs import VARIANTS, Cell, cell, replay
-from pipeline.replay.site import Site, read_site
+from pipeline.replay.site import DumpOptions, Site, read_site
 from pipeline.replay.told import COLUMNS
 
 BASES = [variant for variant in VARIANTS if variant.key in ("slurm", "easy")]
@@ -38,7 +38,7 @@ def site_of(name: str, folder: Path, *, given: bool = True) -> Site:
     dump, printed = folder / "dump.txt", folder / "site.txt"
     for path, text in zip((dump, printed), made_up(name), strict=True):
         path.write_text(text)
-    return read_site(dump, folder / "scratch", printed=[printed] if given else [])
+    return read_site(dump, folder / "scratch", DumpOptions(printed=[printed] if given else []))
 
 
 @pytest.mark.parametrize("given", [True, False], ids=["listed", "inferred"])
@@ -147,11 +147,11 @@ def test_only_what_was_not_given_is_asked_for(tmp_path: Path) -> None:
     whole.write_text(
         "\n".join(["|".join([header, *absent]), *(line + "|" * len(absent) for line in lines)])
     )
-    assert read_site(whole, tmp_path / "1", printed=[printed]).nearer == []
+    assert read_site(whole, tmp_path / "1", DumpOptions(printed=[printed])).nearer == []
     assert read_site(whole, tmp_path / "2").nearer == ["the site's nodes and settings (--site)"]
     fewer = tmp_path / "fewer.txt"
     fewer.write_text(whole.read_text().replace("Reason", "Comment", 1))
-    (said,) = read_site(fewer, tmp_path / "3", printed=[printed]).nearer
+    (said,) = read_site(fewer, tmp_path / "3", DumpOptions(printed=[printed])).nearer
     assert said.startswith("a dump with Reason, too")
 
 
@@ -262,7 +262,7 @@ def test_no_name_is_left_where_names_are_hidden(tmp_path: Path) -> None:
     dump, printed = tmp_path / "dump.txt", tmp_path / "site.txt"
     for path, text in zip((dump, printed), made_up("limited"), strict=True):
         path.write_text(text)
-    site = read_site(dump, tmp_path / "scratch", printed=[printed], anonymise=True)
+    site = read_site(dump, tmp_path / "scratch", DumpOptions(printed=[printed], anonymise=True))
     assert site.twin is not None
     held = repr((site.twin.site.assocs, site.twin.site.qos, list(site.twin.asks.values())[:50]))
     for name in ("user0", "lab", "normal", "'gpu'"):
@@ -292,5 +292,7 @@ def test_digits_that_are_no_numbers_end_no_replay(column: str, tmp_path: Path) -
     odd = [[*row[:place], row[place] + "\N{SUPERSCRIPT TWO}", *row[place + 1 :]] for row in cells]
     (tmp_path / "dump.txt").write_text("\n".join([head, *map("|".join, odd)]) + "\n")
     (tmp_path / "site.txt").write_text(made_up("small")[1])
-    site = read_site(tmp_path / "dump.txt", tmp_path / "scratch", printed=[tmp_path / "site.txt"])
+    site = read_site(
+        tmp_path / "dump.txt", tmp_path / "scratch", DumpOptions(printed=[tmp_path / "site.txt"])
+    )
     assert cell(site, Cell(SLURM))

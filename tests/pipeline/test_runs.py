@@ -13,6 +13,7 @@ from pipeline import runs
 from pipeline.traces.synthetic.generate import default_config, generate
 from pipeline.worlds import plain
 from pipeline.worlds.cluster_file import read_cluster
+from pipeline.worlds.playing import Playing
 from pipeline.worlds.scenario import Scenario
 from scheduler.simulation.recorder import DECISION_SCHEMA
 from scheduler.simulation.results import JOB_SCHEMA
@@ -28,7 +29,7 @@ def small(seed: int = 0, durations: str | None = "gpus") -> Scenario:
     table = generate(default_config("small", seed))
     spec = read_cluster(Path("pipeline/worlds/clusters/small.yaml"))
     return plain.scenario(
-        table, "small", spec.cluster, spec.profiling, durations=durations, seed=seed
+        table, "small", spec.cluster, spec.profiling, Playing(durations=durations, seed=seed)
     )
 
 
@@ -96,7 +97,7 @@ def test_history_before_since_is_learned_from_and_not_simulated() -> None:
     spec = read_cluster(Path("pipeline/worlds/clusters/small.yaml"))
     times = [job.submit_time for job in small().workload.jobs]
     since = float(np.median(times))
-    scenario = plain.scenario(table, "small", spec.cluster, spec.profiling, since=since)
+    scenario = plain.scenario(table, "small", spec.cluster, spec.profiling, Playing(since=since))
     assert scenario.workload.jobs
     assert all(job.submit_time >= since for job in scenario.workload.jobs)
     estimator = scenario.estimators(scenario.policy("qssf"))

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from benchmarks.slurm import SlurmCluster
 from pipeline.app import app
 from pipeline.replay.runs import VARIANTS, replay
-from pipeline.replay.site import read_site
+from pipeline.replay.site import DumpOptions, read_site
 from pipeline.traces import ingest, read_dataset
 from pipeline.worlds import plain
 from tests.waiting import until
@@ -113,7 +113,7 @@ def test_its_own_sacct_is_replayed_with_the_averages_of_simulate(
     told = until(completed, "all jobs to end", every_s=0.5, patience_s=300.0)
     (tmp_path / "dump.txt").write_text(told)
     (tmp_path / "nodes.txt").write_text(accounted.run("scontrol", "show", "nodes").stdout)
-    site = read_site(tmp_path / "dump.txt", tmp_path, nodes=tmp_path / "nodes.txt")
+    site = read_site(tmp_path / "dump.txt", tmp_path, DumpOptions(nodes=tmp_path / "nodes.txt"))
     assert site.counts["replayed"] == site.counts["lines"] == len(ids)
     assert site.workload.cluster.gpus_per_node == 8
     assert site.workload.cluster.vcs["main"] == 2

@@ -21,7 +21,7 @@ from benchmarks.slurm.processes import SlurmError, as_user, free_ports
 from pipeline.app import app
 from scheduler.assembly import CoreSpec
 from scheduler.backends.slurm.shape import Shape
-from scheduler.service.follow.follower import Follower
+from scheduler.service.follow.follower import Follower, Following
 from scheduler.service.log.header import FOLLOWED, LogHeader
 from tests.slurm.site import client
 from tests.slurm.test_serve import MAIN
@@ -73,7 +73,7 @@ def test_order_keeps_to_qos_limits_and_holds_and_is_taken_back(university: Slurm
     assert before[small[0]]["priority"] < before[small[1]]["priority"]
     spec = CoreSpec.of(shape.spec, "pellucid")
     header = LogHeader(spec, time.time(), backend=FOLLOWED, names=shape.names)
-    follower = Follower(header, shape, client(slurm), None, order=True)
+    follower = Follower(header, shape, client(slurm), None, Following(order=True))
     follower.look()
     after = slurm.jobs()
     assert after[small[0]]["priority"] > after[small[1]]["priority"], "in its order"

@@ -15,7 +15,7 @@ from scheduler.backends.slurm.shape import Shape
 from scheduler.backends.slurm.site import slurm_word
 from scheduler.backends.slurm.table import Table
 from scheduler.service.follow.answers import ETA, TRIED
-from scheduler.service.follow.follower import Follower
+from scheduler.service.follow.follower import Follower, Following
 from scheduler.service.log.header import FOLLOWED, LogHeader
 from tests.slurm.site import client
 from tests.waiting import until
@@ -66,7 +66,7 @@ def follower(university: SlurmCluster) -> Follower:
     shape = Shape.followed(slurm.nodes())
     spec = CoreSpec.of(shape.spec, "slurm")
     header = LogHeader(spec, time.time(), backend=FOLLOWED, names=shape.names)
-    return Follower(header, shape, slurm, None, table=Table(slurm))
+    return Follower(header, shape, slurm, None, Following(table=Table(slurm)))
 
 
 def eta(follower: Follower, asked: str) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from scheduler.explain.slurm import sentence, whole
 from scheduler.policies.slurm.policy import Slurm as SlurmPolicy
 from scheduler.policies.slurm.priority import Multifactor, Terms
 from scheduler.policies.slurm.site import Ask, Site
-from scheduler.service.follow.follower import Follower
+from scheduler.service.follow.follower import Follower, Following
 from scheduler.service.log.header import FOLLOWED, LogHeader
 from tests.slurm.site import client
 from tests.waiting import until
@@ -111,7 +111,7 @@ def test_every_job_has_slurms_own_reason_and_priority(university: SlurmCluster) 
     shape = Shape.followed(slurm.nodes())
     spec = CoreSpec.of(shape.spec, "slurm")
     header = LogHeader(spec, time.time(), backend=FOLLOWED, names=shape.names)
-    follower = Follower(header, shape, slurm, None, table=Table(slurm))
+    follower = Follower(header, shape, slurm, None, Following(table=Table(slurm)))
     snapshot = follower.look()
     policy = snapshot.core.policy
     assert isinstance(policy, SlurmPolicy)

@@ -11,7 +11,7 @@ from models.bundle import Bundle, BundleError
 from scheduler.core.decisions import ANOTHER, Action, Decision, Reason
 from scheduler.core.estimates import COLD_START, OF_HISTORIES
 from scheduler.explain.life import JobFacts
-from scheduler.explain.story import Story, build_story
+from scheduler.explain.story import Recorded, Story, build_story
 from scheduler.explain.terms import describe
 from scheduler.explain.words import duration, hold_words
 from scheduler.service.log.record import Phase
@@ -35,8 +35,10 @@ def story_of(view: VisibleQueries, job_id: str, now: float) -> tuple[JobRow, Sto
         _facts(job),
         own,
         [_decision(joined, job.partner or ANOTHER, job.job_id)] if joined else [],
-        bundles=names_of_terms(view),
-        overtaken={} if job.slurm is not None else view.overtaken(job_id),
+        recorded=Recorded(
+            bundles=names_of_terms(view),
+            overtaken={} if job.slurm is not None else view.overtaken(job_id),
+        ),
         until=max(now, job.submitted_at),
     )
     if step:

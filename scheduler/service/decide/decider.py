@@ -28,7 +28,7 @@ from scheduler.service.log.epochs import folded
 from scheduler.service.log.fold import Diverged, State, encoded, grants
 from scheduler.service.log.header import code_version
 from scheduler.service.log.record import Record, first_row
-from scheduler.service.log.snapshots import EVERY, StateCheckpoints
+from scheduler.service.log.snapshots import StateCheckpoints
 from scheduler.service.log.store.decided import write_decisions
 from scheduler.service.log.store.leases import Lease, LeaseLost
 from scheduler.service.log.store.payloads import drop, payload_of
@@ -56,7 +56,6 @@ class Decider:
         champion: folder of the champion bundle; watched, and taken when it changes.
         lease_s, bundle_poll_s: seconds; see `Settings`.
         snapshots: where the state is kept now and then; None: nowhere.
-        snapshot_every: events between two of them.
 
     The clock is the store's.
     """
@@ -72,7 +71,6 @@ class Decider:
         lease_s: float = 10.0,
         bundle_poll_s: float = 5.0,
         snapshots: StateCheckpoints | None = None,
-        snapshot_every: int = EVERY,
     ):
         self.store = store
         self._open_backend = backend
@@ -82,7 +80,6 @@ class Decider:
         self.lease_s = lease_s
         self.bundle_poll_s = bundle_poll_s
         self.snapshots = snapshots
-        self.snapshot_every = snapshot_every
         self.clock = store.clock
         self.log = structlog.get_logger("decider").bind(holder=holder)
         self.lease: Lease | None = None
@@ -409,7 +406,7 @@ class Decider:
             cpu_ms=round((time.thread_time() - used) * 1000, 1),
         )
         self._last_pass = event
-        if event.seq - self._kept_at >= self.snapshot_every:
+        if self.snapshots and event.seq - self._kept_at >= self.snapshots.every:
             self._keep()
         return decisions
 

@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import structlog
@@ -63,15 +63,31 @@ REST = 99.0  # seconds of rest per processor second that futures took: a hundred
 NICE = 19
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Following:
+    """What a follower follows, and how.
+
+    Attributes:
+        order: set priorities, too.
+        partitions: those to follow; all when empty.
+        table: read the queue by it. Not for `order`, which needs AdminComment.
+    """
+
+    order: bool = False
+    partitions: Sequence[str] = ()
+    table: Table | None = None
+
+
+ADVISE = Following()
+
+
 class Follower:
     """Polls Slurm, runs the core without effect, stores the result.
 
     Args:
         store: None: nothing is written anywhere.
         shape: nodes by the core's numbers.
-        order: set priorities, too.
-        partitions: those to follow; all when empty.
-        table: read the queue by it. Not for `order`, which needs AdminComment.
+        asked: what it follows, and how.
         champion: folder of the champion bundle; checked once per interval.
     """
 
@@ -81,20 +97,18 @@ class Follower:
         shape: Shape,
         slurm: Slurm,
         store: Store | None,
+        asked: Following = ADVISE,
         *,
-        order: bool = False,
-        partitions: Sequence[str] = (),
-        table: Table | None = None,
         champion: Any = None,
         bundle_store: BundleStore | None = None,
         clock: Clock | None = None,
     ) -> None:
         self.header, self.slurm, self.store = header, slurm, store
-        self._planner = Planner(header.spec, shape, partitions)
-        self.order, self.clock = order, clock or (Clock() if store is None else store.clock)
+        self._planner = Planner(header.spec, shape, asked.partitions)
+        self.order, self.clock = asked.order, clock or (Clock() if store is None else store.clock)
         self.log = structlog.get_logger("follower")
         self.lease: Lease | None = None
-        self._table = table
+        self._table = asked.table
         self._champion, self._bundle_store = champion, bundle_store
         self._champion_seen: Signature | None = None
         self._looks = 0
@@ -417,9 +431,11 @@ def run_follower(settings: Settings, stopping: Callable[[], bool], holder: str =
         Shape(header.spec.cluster, header.names),
         slurm,
         store,
-        order=order,
-        partitions=[name for name in settings.slurm_partitions.split(",") if name],
-        table=None if order else Table(slurm),
+        Following(
+            order=order,
+            partitions=[name for name in settings.slurm_partitions.split(",") if name],
+            table=None if order else Table(slurm),
+        ),
         champion=settings.bundle,
         bundle_store=BundleStore(settings.state_dir / "bundles"),
     )

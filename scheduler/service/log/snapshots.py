@@ -56,12 +56,20 @@ class StateCheckpoints:
         folder: holds `SEQ.state`, the newest few.
         bundles: finds the models a state decides with; they are not in its file.
         version: of the code; a snapshot of other code is not used.
+        every: events between two snapshots.
     """
 
-    def __init__(self, folder: Path, bundles: Bundles, version: Callable[[], str] = code_version):
+    def __init__(
+        self,
+        folder: Path,
+        bundles: Bundles,
+        version: Callable[[], str] = code_version,
+        every: int = EVERY,
+    ):
         self.folder = folder
         self._bundles = bundles
         self._version = version
+        self.every = every
 
     def save(self, state: State, passed: Event) -> Path:
         """Keep the state as it is after a pass, whose DECIDED event in the log is given."""

@@ -12,6 +12,7 @@ import pytest
 from features.schema import TRACE_SCHEMA
 from pipeline.worlds import TrackError, open_scenario, plain
 from pipeline.worlds.inferred import cluster_of
+from pipeline.worlds.playing import Playing
 from scheduler.core.cluster import ClusterSpec
 from scheduler.policies import POLICIES
 
@@ -92,14 +93,14 @@ def test_any_trace_can_be_simulated_on_its_inferred_cluster(policy: str) -> None
     """Without names, users, virtual clusters and limits, at one instant, with types."""
     rows = [row(1 + i % 8, vc=None, gpu_type=("T4", "A10", None)[i % 3]) for i in range(40)]
     table, spec, _ = cluster_of(a_table(*rows))
-    world = plain.scenario(table, "bare", spec, None, durations="constant:600")
+    world = plain.scenario(table, "bare", spec, None, Playing(durations="constant:600"))
     outcome, _ = world.simulate(policy)
     assert all(r.end_time is not None for r in outcome.jobs)
 
 
 def test_virtual_clusters_that_are_not_there_are_named() -> None:
     table = a_table(row(), row(), row(vc="b"))
-    world = plain.scenario(table, "t", ClusterSpec({"b": 1}), None, durations="last")
+    world = plain.scenario(table, "t", ClusterSpec({"b": 1}), None, Playing(durations="last"))
     (note,) = world.notes
     assert "no virtual cluster a (2 jobs); it has b" in note
     with pytest.raises(TrackError, match=r"cluster a \(2 jobs\), b \(1 jobs\); it has c"):
@@ -132,7 +133,7 @@ def test_without_a_partition_jobs_like_those_that_ran_are_packed_and_it_is_said(
 
 def test_a_trace_without_profiles_says_that_nobody_is_packed() -> None:
     table, spec, _ = cluster_of(a_table(row(), row()))
-    world = plain.scenario(table, "t", spec, None, durations="last")
+    world = plain.scenario(table, "t", spec, None, Playing(durations="last"))
     for policy in ("pellucid", "lucid", "horus"):
         (note,) = world.notes_on(policy)
         assert note == f"The trace has no job's GPU utilisation and memory: {policy} packs nobody."

@@ -15,6 +15,7 @@ from pipeline.worlds import TrackError, open_scenario, plain, venus
 from pipeline.worlds.cluster_file import read_cluster
 from pipeline.worlds.inferred import cluster_of
 from pipeline.worlds.plain import workload_of
+from pipeline.worlds.playing import Playing
 from pipeline.worlds.venus import jitter
 from scheduler.core.cluster import ClusterSpec, Node
 from scheduler.service.settings import Settings
@@ -209,7 +210,9 @@ def test_any_trace_is_jittered_and_compressed() -> None:
     first = exact.jobs[0].submit_time
     at = {job.job_id: job.submit_time for job in exact.jobs}
     for seed, compress, most in ((0, 1.0, 0.0), (0, 0.5, 0.0), (3, 0.5, 60.0)):
-        played = plain.scenario(table, "small", cluster, None, seed=seed, compress=compress)
+        played = plain.scenario(
+            table, "small", cluster, None, Playing(seed=seed, compress=compress)
+        )
         moved = [
             job.submit_time - (first + compress * (at[job.job_id] - first))
             for job in played.workload.jobs
@@ -221,7 +224,7 @@ def test_any_trace_is_jittered_and_compressed() -> None:
 def test_a_trace_can_be_played_in_a_closed_loop() -> None:
     table, cluster = demo()
     open_ = plain.scenario(table, "small", cluster, None)
-    closed = plain.scenario(table, "small", cluster, None, loop="closed:300")
+    closed = plain.scenario(table, "small", cluster, None, Playing(loop="closed:300"))
     assert not open_.workload.after
     assert closed.workload.after
     assert closed.loop == "closed:300"
@@ -320,7 +323,7 @@ def test_a_partition_that_is_not_used_is_said(tmp_path: Path) -> None:
     (tmp_path / "four.yaml").write_text("vcs: {research: 4}\nprofiling: {nodes: 1}")
     spec = read_cluster(tmp_path / "four.yaml")
     table = generate(default_config("small"))
-    world = plain.scenario(table, "t", spec.cluster, spec.profiling, durations="last")
+    world = plain.scenario(table, "t", spec.cluster, spec.profiling, Playing(durations="last"))
     (said,) = [note for note in world.notes_on("pellucid") if "named for profiling" in note]
     assert said.startswith("1 node is named for profiling, 25% of the GPUs")
     assert not any("named for profiling" in note for note in world.notes_on("lucid"))

@@ -59,7 +59,9 @@ class Desk:
         self.store = store
         self.bundle_store = BundleStore(folder / "bundles")
         self.snapshot_every = snapshot_every
-        self.checkpoints = StateCheckpoints(folder / "snapshots", self.bundle_store.find)
+        self.checkpoints = StateCheckpoints(
+            folder / "snapshots", self.bundle_store.find, every=snapshot_every or EVERY
+        )
         self.champion = champion
         self.wall = START
         store.clock = Clock.by(lambda: self.wall)
@@ -87,7 +89,6 @@ class Desk:
             champion=self.champion,
             bundle_poll_s=0.0,
             snapshots=self.checkpoints if self.snapshot_every else None,
-            snapshot_every=self.snapshot_every or EVERY,
         )
 
     def restart(self, *, upgraded: bool = False) -> None:

@@ -32,7 +32,7 @@ from scheduler.service.api.explanation import explain
 from scheduler.service.api.stories import story_of
 from scheduler.service.backends import notes
 from scheduler.service.follow.erase import erase
-from scheduler.service.follow.follower import NODES_EVERY, Follower
+from scheduler.service.follow.follower import NODES_EVERY, Follower, Following
 from scheduler.service.follow.orders import AGAIN_S, COMMENT_S, OURS, release_all
 from scheduler.service.follow.rows import MOST
 from scheduler.service.follow.tables import promises_of
@@ -117,7 +117,7 @@ class Scene:
             shape,
             cast(Slurm, self.slurm),
             self.store,
-            order=self.order,
+            Following(order=self.order),
             clock=Clock.by(lambda: self.now),
         )
         if self.store is not None:

@@ -37,11 +37,10 @@ class Kept(Desk):
     def another(self, holder: str = "one", kind: type[Decider] = Decider) -> Decider:
         decider = super().another(holder, kind)
         decider.snapshots = self.snapshots()
-        decider.snapshot_every = self.every
         return decider
 
     def snapshots(self) -> StateCheckpoints:
-        return StateCheckpoints(self.folder, self.bundle_store.find, lambda: self.version)
+        return StateCheckpoints(self.folder, self.bundle_store.find, lambda: self.version, self.every)
 
     def newest(self) -> State | None:
         with self.store.reading() as connection:
