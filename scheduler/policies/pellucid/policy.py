@@ -114,13 +114,8 @@ class Pellucid(Policy):
         """Predicted duration by GPUs, aged; a job past its bound comes first, by submission."""
         if self.starvation.is_starving(queued, now):
             return queued.submit_time - STARVING
-        aged_s = self._sized_s(queued) + self.ageing * queued.submit_time
+        aged_s = _sized_s(queued, self.gpu_exponent) + self.ageing * queued.submit_time
         return aged_s + self.fairness.on(queued, now)
-
-    def _sized_s(self, queued: QueuedJob) -> float:
-        """What the predicted duration of a job counts in the order, for its GPUs."""
-        assert queued.estimate_s is not None
-        return float(queued.estimate_s * queued.job.gpus**self.gpu_exponent)
 
     def started(self, run: Run, now: float) -> None:
         self.fairness.began(run, now)
@@ -186,32 +181,16 @@ class Pellucid(Policy):
         self.fairness.take_over(before.fairness, runs, now)
         self.anew.take_over(before.anew)
         self.starvation.take_over(before.starvation, here, now)
-        if self._orders() != before._orders():
+        if _orders(self) != _orders(before):
             for queued in here:
                 self.fairness.withdraw(queued)
                 self.rank(queued, now)
-        if self._places() == before._places():
+        if _places(self) == _places(before):
             starving = {queued.job.job_id for queued in here if is_starving(queued)}
             for vc, held in before.reservations.items():
                 if held.holder in starving:
                     self.reservations[vc] = replace(held, changes=-1)  # tried anew
         return True
-
-    def _orders(self) -> tuple[Any, ...]:
-        """The settings that keys depend on."""
-        chosen = self.settings
-        return (
-            chosen.ageing,
-            chosen.gpu_exponent,
-            chosen.fairness,
-            chosen.max_wait_s,
-            chosen.overload,
-            self.borrows,
-        )
-
-    def _places(self) -> tuple[Any, ...]:
-        """The settings that GPUs are reserved by."""
-        return self.settings.gpu_types, self.types is None
 
     def use(self, bundle: Bundle) -> None:
         self._believe(pair_predictor_of(bundle))
@@ -295,7 +274,7 @@ class Pellucid(Policy):
         """Prediction, GPUs, credit, fairness: they sum to the key less `ageing` times now."""
         if is_starving(queued):
             return (("submitted, of those past the bound", queued.submit_time - now),)
-        predicted_s, sized_s = queued.estimate_s or 0.0, self._sized_s(queued)
+        predicted_s, sized_s = queued.estimate_s or 0.0, _sized_s(queued, self.gpu_exponent)
         credit_s = self.ageing * (now - queued.submit_time)
         terms = [("predicted duration", predicted_s)]
         if sized_s != predicted_s:
@@ -334,20 +313,45 @@ class Pellucid(Policy):
         return (held.holder, held.placement) if held is not None and held.holder else None
 
     def findings(self, queued: QueuedJob) -> Findings:
-        return Findings(queued.considered, queued.type_costs, tuple(self._not_examined(queued)))
+        return Findings(queued.considered, queued.type_costs, tuple(_not_examined(self, queued)))
 
-    def _not_examined(self, queued: QueuedJob) -> Iterator[NotExamined]:
-        job, searched = queued.job, queued.considered
-        if not job.share:
-            return  # nothing was left out: its owner said no
-        if self.pair_predictor is None:
-            yield self._unpaired
-        elif job.gpus > self.max_gpus:
-            yield NotExamined.TOO_LARGE
-        elif queued.likely is None:
-            yield NotExamined.NO_PROFILE
-        elif job.vc in self.spent and (searched is None or searched.at < self.spent[job.vc]):
-            yield NotExamined.SEARCHES_SPENT
+
+def _orders(policy: Pellucid) -> tuple[Any, ...]:
+    """The settings that keys depend on."""
+    chosen = policy.settings
+    return (
+        chosen.ageing,
+        chosen.gpu_exponent,
+        chosen.fairness,
+        chosen.max_wait_s,
+        chosen.overload,
+        policy.borrows,
+    )
+
+
+def _places(policy: Pellucid) -> tuple[Any, ...]:
+    """The settings that GPUs are reserved by."""
+    return policy.settings.gpu_types, policy.types is None
+
+
+def _not_examined(policy: Pellucid, queued: QueuedJob) -> Iterator[NotExamined]:
+    job, searched = queued.job, queued.considered
+    if not job.share:
+        return  # nothing was left out: its owner said no
+    if policy.pair_predictor is None:
+        yield policy._unpaired
+    elif job.gpus > policy.max_gpus:
+        yield NotExamined.TOO_LARGE
+    elif queued.likely is None:
+        yield NotExamined.NO_PROFILE
+    elif job.vc in policy.spent and (searched is None or searched.at < policy.spent[job.vc]):
+        yield NotExamined.SEARCHES_SPENT
+
+
+def _sized_s(queued: QueuedJob, gpu_exponent: float) -> float:
+    """What the predicted duration of a job counts in the order, for its GPUs."""
+    assert queued.estimate_s is not None
+    return float(queued.estimate_s * queued.job.gpus**gpu_exponent)
 
 
 PACE_S = 200.0  # as long as a profile takes

@@ -38,7 +38,7 @@ from scheduler.policies.slurm.passes import (
     record,
 )
 from scheduler.policies.slurm.priority import FairShare, Multifactor
-from scheduler.policies.slurm.site import Ask, Partition, Share, Site
+from scheduler.policies.slurm.site import Ask, Partition, Share, Site, SiteNode
 
 _REASONS = {RESOURCES: Reason.GPUS_BUSY, PRIORITY: Reason.BEHIND_HIGHER_PRIORITY}
 
@@ -187,7 +187,9 @@ class Slurm(Policy):
         ask = self.ask(run.job)
         if run.job.job_id in self._running:
             return  # by a pass of ours
-        shares = self._as_held(ask.shares, run) or self._held(ask, run)
+        shares = _as_core_has_them(self.site.nodes, self._names, ask.shares, run) or _held(
+            self.site.nodes, self._names, ask, run
+        )
         part = self.site.partitions.get(ask.partitions[0]) if ask.partitions else None
         ran = _holding(ask, shares)
         self._capacity.take(shares)
@@ -196,17 +198,6 @@ class Slurm(Policy):
         self._running[run.job.job_id] = Running(
             ran, since, since + ask.limit_s(part), listed(ask, self._running)
         )
-
-    def _as_held(self, shares: Iterable[Share], run: Run) -> tuple[Share, ...]:
-        """Shares with GPUs of the types that the core has them on: of a job whose GPUs Slurm did
-        not number they are a guess, and others may have those."""
-        masks = {self._names[n]: gpus for n, gpus in zip(run.nodes, run.gpus, strict=True)}
-        found = []
-        for share in shares:
-            gpus = _kinds(self.site.nodes[share.node].gpus, masks.get(share.node, 0))
-            as_many = sum(n for _, n in gpus) == sum(n for _, n in share.gpus)
-            found.append(replace(share, gpus=gpus) if as_many else share)
-        return tuple(found)
 
     def ended(self, run: Run, now: float) -> None:
         self._left(run.job.job_id, now)
@@ -227,16 +218,6 @@ class Slurm(Policy):
             self._capacity.take(ran.ask.shares, -1)
             self._usage.add(ran.ask, self.site, -1)
         self.reasons.pop(job_id, None)
-
-    def _held(self, ask: Ask, run: Run) -> tuple[Share, ...]:
-        """What a run holds, of which only its GPUs are known."""
-        cpus = -(-ask.cpus // max(1, len(run.nodes)))
-        found = []
-        for number, mask in zip(run.nodes, run.gpus, strict=True):
-            name = self._names[number]
-            gpus = _kinds(self.site.nodes[name].gpus, mask)
-            found.append(Share(name, cpus, ask.memory_mib, gpus))
-        return tuple(found)
 
     # --- said of itself -------------------------------------------------------------------------
 
@@ -279,7 +260,7 @@ class Slurm(Policy):
         kept = {ask.job_id: why for ask in asks if (why := self._not_yet(ask, now))}
         line = self._line(asks, kept, now)
         self._lines[turn.vc] = line
-        self._order(turn, waiting, line)
+        _put_in_order(turn, waiting, line)
         tries = clock.tries(turn.vc)
         look = self._trial(now) if tries else self._pass(now)
         if tries or clock.main_due(turn.vc, now):
@@ -294,7 +275,7 @@ class Slurm(Policy):
         for job_id, (ranked, shares) in look.started.items():
             queued = waiting.pop(job_id)
             self._ranked.pop(job_id, None)
-            placement = self._placement(turn, shares, queued.job.gpus)
+            placement = _placement(self.site.nodes, self._names, turn, shares, queued.job.gpus)
             turn.start(queued, placement, evidence=(("priority", ranked.priority),))
         for job_id, queued in waiting.items():
             ask = self._asks[job_id]
@@ -363,32 +344,6 @@ class Slurm(Policy):
                 return "Dependency"
         return "BeginTime" if ask.begin is not None and ask.begin > now else ""
 
-    def _order(self, turn: Turn, waiting: Mapping[str, QueuedJob], line: list[Ranked]) -> None:
-        """Age and fair share move on: put the queue in the order of now."""
-        keys: dict[str, float] = {}
-        for ranked in reversed(line):
-            keys[ranked.ask.job_id] = _key(ranked)
-        moved = [q for job_id, q in waiting.items() if q.key != keys.get(job_id, q.key)]
-        if moved:
-            for queued in moved:
-                queued.key = keys[queued.job.job_id]
-            turn.queue.replace(list(waiting.values()))
-
-    def _placement(self, turn: Turn, shares: Iterable[Share], gpus: int) -> Placement:
-        """Shares as the core has them: which GPUs. A job alone on a node has all of its GPUs, and
-        is given as many as it asked for: nobody else is put there."""
-        numbers = {name: number for number, name in enumerate(self._names)}
-        found: Placement = []
-        for share in shares:
-            number = numbers[share.node]
-            free = turn.cluster.pool_of(number).open_on(number)
-            mask = gpu_mask(self.site.nodes[share.node].gpus, free, dict(share.gpus))
-            while mask.bit_count() > gpus:
-                mask &= mask - 1
-            gpus -= mask.bit_count()
-            found.append((number, mask))
-        return found
-
     def next_wake(self, now: float) -> float | None:
         begins = [
             ask.begin
@@ -407,6 +362,67 @@ class Slurm(Policy):
     def left_s(self, run: Run, queued: QueuedJob, now: float) -> float:
         ran = self._running.get(run.job.job_id)
         return inf if ran is None else max(0.0, ran.until - now)
+
+
+def _as_core_has_them(
+    has: Mapping[str, SiteNode], names: Sequence[str], shares: Iterable[Share], run: Run
+) -> tuple[Share, ...]:
+    """Shares with GPUs of the types that the core has them on: of a job whose GPUs Slurm did
+    not number they are a guess, and others may have those."""
+    masks = {names[n]: gpus for n, gpus in zip(run.nodes, run.gpus, strict=True)}
+    found = []
+    for share in shares:
+        gpus = _kinds(has[share.node].gpus, masks.get(share.node, 0))
+        as_many = sum(n for _, n in gpus) == sum(n for _, n in share.gpus)
+        found.append(replace(share, gpus=gpus) if as_many else share)
+    return tuple(found)
+
+
+def _held(
+    has: Mapping[str, SiteNode], names: Sequence[str], ask: Ask, run: Run
+) -> tuple[Share, ...]:
+    """What a run holds, of which only its GPUs are known."""
+    cpus = -(-ask.cpus // max(1, len(run.nodes)))
+    found = []
+    for number, mask in zip(run.nodes, run.gpus, strict=True):
+        name = names[number]
+        gpus = _kinds(has[name].gpus, mask)
+        found.append(Share(name, cpus, ask.memory_mib, gpus))
+    return tuple(found)
+
+
+def _put_in_order(turn: Turn, waiting: Mapping[str, QueuedJob], line: list[Ranked]) -> None:
+    """Age and fair share move on: put the queue in the order of now."""
+    keys: dict[str, float] = {}
+    for ranked in reversed(line):
+        keys[ranked.ask.job_id] = _key(ranked)
+    moved = [q for job_id, q in waiting.items() if q.key != keys.get(job_id, q.key)]
+    if moved:
+        for queued in moved:
+            queued.key = keys[queued.job.job_id]
+        turn.queue.replace(list(waiting.values()))
+
+
+def _placement(
+    has: Mapping[str, SiteNode],
+    names: Sequence[str],
+    turn: Turn,
+    shares: Iterable[Share],
+    gpus: int,
+) -> Placement:
+    """Shares as the core has them: which GPUs. A job alone on a node has all of its GPUs, and
+    is given as many as it asked for: nobody else is put there."""
+    numbers = {name: number for number, name in enumerate(names)}
+    found: Placement = []
+    for share in shares:
+        number = numbers[share.node]
+        free = turn.cluster.pool_of(number).open_on(number)
+        mask = gpu_mask(has[share.node].gpus, free, dict(share.gpus))
+        while mask.bit_count() > gpus:
+            mask &= mask - 1
+        gpus -= mask.bit_count()
+        found.append((number, mask))
+    return found
 
 
 def since_calculated(
