@@ -113,9 +113,6 @@ def _size(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 
 BY_NAME: dict[str, int] = {
-    "pipeline/commands/replay.py": 1,
-    "pipeline/replay/page.py": 1,
-    "pipeline/replay/runs.py": 4,
     "scheduler/service/follow/reasons.py": 1,
 }  # shrink it as well
 

@@ -204,7 +204,7 @@ def _remarks(variants: Sequence[Variant], *, trains: bool) -> Iterator[str]:
 
     if not trains:
         yield UNTRAINED
-    if not any(variant.key == "slurm" for variant in variants):
+    if not any(variant.twin for variant in variants):
         yield (
             f"Slurm's own schedule is not replayed of more than {MOST_SLURM:,} jobs unless "
             "asked for (--policy slurm; --last-days takes fewer): plain backfill stands for it."

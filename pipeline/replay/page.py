@@ -17,6 +17,7 @@ from pipeline.report.interactive import Way, colours, columns
 from pipeline.report.page import page, release
 from pipeline.report.stills import stills
 
+PELLUCID = "pellucid"  # the variant that a verdict is about
 SHOWN = 12  # users and partitions in a table
 MONTHS = 24
 LONGEST_NAME, LONGEST_NOTE = 60, 600
@@ -85,9 +86,9 @@ def _verdict(found: Mapping[str, Any]) -> Mapping[str, Any] | None:
     more or same.
     """
     by_key = {variant["key"]: variant for variant in found["variants"]}
-    if found["misfit"] or not {found["against"], "pellucid"} <= by_key.keys():
+    if found["misfit"] or not {found["against"], PELLUCID} <= by_key.keys():
         return None
-    slurm, own = by_key[found["against"]], by_key["pellucid"]
+    slurm, own = by_key[found["against"]], by_key[PELLUCID]
     saved, interval = own["saved_hours"], own["saved_hours_ci95"]
     sure = interval is None or abs(saved) > interval
     which = "same" if not sure or saved == 0 else "less" if saved > 0 else "more"

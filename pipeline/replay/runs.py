@@ -38,6 +38,7 @@ from pipeline.worlds.venus import jitter
 from scheduler.core.estimates import Estimator, HistoriesEstimator
 from scheduler.core.policy import Policy
 from scheduler.core.settings import ProfilingPartition
+from scheduler.policies import POLICIES
 from scheduler.simulation.work import SimulatedContention, Workload
 
 SEEDS = 16
@@ -82,6 +83,12 @@ class Variant:
     packs: bool = False
 
     @property
+    def twin(self) -> bool:
+        """It decides as the site's own Slurm does."""
+        known = POLICIES.get(self.policy)
+        return known is not None and known.capabilities.twin
+
+    @property
     def adds(self) -> bool:
         """It is Pellucid with something more."""
         return self.packs or self.borrows
@@ -119,7 +126,7 @@ def variants_with(policy: str, values: Mapping[str, Any], jobs: int = 0) -> tupl
         variant
         for variant in VARIANTS
         if (TRAINS or not variant.packs)
-        and (variant.key != "slurm" or policy == "slurm" or jobs <= MOST_SLURM)
+        and (not variant.twin or variant.policy == policy or jobs <= MOST_SLURM)
     ]
     found = tuple(replace(v, values=values) if v.policy == policy else v for v in played)
     if any(variant.policy == policy for variant in found):
@@ -136,7 +143,7 @@ def scenario(site: Site, variant: Variant, seed: int, modelled: frozenset[str] =
             started.
     """
     jobs = site.arriving(modelled)
-    twin = site.twin if variant.policy == "slurm" else None
+    twin = site.twin if variant.twin else None
     workload = jitter(_profiled(jobs, seed) if variant.packs else jobs, seed)
     if twin is not None:  # after the jitter: jobs that are in other variants move as they do there
         others = None if site.beside is None else jitter(site.beside.arriving(modelled), seed)
@@ -208,7 +215,7 @@ def cell(site: Site, wanted: Cell) -> Figures | None:
         told["by_job"] = by_job(frame, site.judged)
     if variant.key in BASES and wanted.seed == 0:
         told["backtest"] = backtest(frame, site.judged)
-        if variant.key == "slurm" and site.modelled != ALONE:
+        if variant.twin and site.modelled != ALONE:
             told["counted"] = told["backtest"]
             told["backtest"] = backtest(one(site, variant, 0, site.modelled), site.replayable)
     return told

@@ -40,7 +40,9 @@ class Kept(Desk):
         return decider
 
     def snapshots(self) -> StateCheckpoints:
-        return StateCheckpoints(self.folder, self.bundle_store.find, lambda: self.version, self.every)
+        return StateCheckpoints(
+            self.folder, self.bundle_store.find, lambda: self.version, self.every
+        )
 
     def newest(self) -> State | None:
         with self.store.reading() as connection:
