@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Collection, Iterator
+from typing import Protocol
 
 from features.job import Job, Profile
 from scheduler.core.decisions import Evidence, PairPrediction, Reason, Score
@@ -89,13 +90,28 @@ class QueuedJob:
         return self.seq < other.seq
 
 
+class Index(Protocol):
+    """What a policy keeps beside a queue, and is notified of."""
+
+    def joined(self, queued: QueuedJob) -> None: ...
+    def left(self, queued: QueuedJob) -> None: ...
+    def reordered(self) -> None: ...
+
+
 class Queue:
-    """Jobs waiting in one virtual cluster, sorted."""
+    """Jobs waiting in one virtual cluster, sorted.
+
+    Attributes:
+        fresh: joined since the last turn.
+        resorted: keys changed since the last `Waiting.rekeyed`.
+        index: is notified of who joins and leaves; None: nobody asked.
+    """
 
     def __init__(self) -> None:
         self._jobs: list[QueuedJob] = []
-        self.fresh: list[QueuedJob] = []  # joined since the last turn
-        self.resorted = False  # keys changed since the last `Waiting.rekeyed`
+        self.fresh: list[QueuedJob] = []
+        self.resorted = False
+        self.index: Index | None = None
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -107,12 +123,14 @@ class Queue:
         return self._jobs[index]
 
     def add(self, queued: QueuedJob) -> None:
-        insort(self._jobs, queued)
+        self.insert(queued)
         self.fresh.append(queued)
 
     def insert(self, queued: QueuedJob) -> None:
         """Put a job that was there before in its place."""
         insort(self._jobs, queued)
+        if self.index is not None:
+            self.index.joined(queued)
 
     def __contains__(self, queued: object) -> bool:
         if not isinstance(queued, QueuedJob):
@@ -125,11 +143,15 @@ class Queue:
         if index >= len(self._jobs) or self._jobs[index] is not queued:
             raise ValueError(f"job {queued.job.job_id} is not in this queue")
         del self._jobs[index]
+        if self.index is not None:
+            self.index.left(queued)
 
     def replace(self, jobs: list[QueuedJob]) -> None:
         """Take a new content, sorted anew. For policies that change keys."""
         self._jobs = sorted(jobs, key=lambda one: (-one.priority, one.key, one.seq))
         self.resorted = True
+        if self.index is not None:
+            self.index.reordered()
 
     def among(self, kept: Collection[str]) -> Queue:
         """A queue of the same jobs, less those that are not among `kept`."""

@@ -52,19 +52,30 @@ class Backfill:
             return True
         return 0.0 < (queued.job.time_limit_s or 0.0) <= self._within_s
 
+    def has_room(self, gpus: int) -> bool:
+        """Whether so many GPUs fit with the help of reserved ones."""
+        return gpus not in self._too_many and self._place(gpus) is not None
+
     def start(self, queued: QueuedJob) -> bool:
         """Start a job with the help of reserved GPUs, where it fits."""
         if not self.admits(queued):
             return False
+        placement = self._place(queued.job.gpus)
+        if placement is None:
+            return False
+        self._turn.pool.let_go(self._kept)
+        self._turn.start(queued, placement, Reason.BACKFILLED)
+        self._turn.pool.hold(self._kept)
+        return True
+
+    def _place(self, gpus: int) -> Placement | None:
         pool = self._turn.pool
         pool.let_go(self._kept)
-        placement = pool.place(queued.job.gpus)
-        if placement is not None:
-            self._turn.start(queued, placement, Reason.BACKFILLED)
+        placement = pool.place(gpus)
         pool.hold(self._kept)
         if placement is None:
-            self._too_many.add(queued.job.gpus)
-        return placement is not None
+            self._too_many.add(gpus)
+        return placement
 
 
 def _is_on(masks: Mapping[int, int], run: Run) -> bool:

@@ -1,99 +1,188 @@
 """What a pass over a queue found out that still holds in the next one.
 
 Why a job waits for whom nothing can be done depends on its number of GPUs alone, and stays so until
-GPUs are freed, taken or kept: a long queue is mostly such jobs, and most events change nothing for
-them. `Memo.changed` passes them over. It saves work, and changes no decision.
+GPUs are freed, taken or kept. Jobs that are alike in all that the moves of a pass look at (`Kind`)
+are passed over together: a pass costs by the kinds there are and by the jobs for which something
+may have changed, not by the jobs that wait. It saves work, and changes no decision.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator
+from heapq import heapify, heappop, heapreplace
+from typing import NamedTuple
 
 from scheduler.core.cluster import Pool
 from scheduler.core.decisions import Reason
 from scheduler.core.queue import Queue, QueuedJob
 
-UNKNOWN = object()
+Filter = Callable[[QueuedJob], bool]
+_Entry = tuple[int, float, int, QueuedJob]  # sorts as the queue does, at C's speed
+
+
+class Kind(NamedTuple):
+    """What decides alike about waiting jobs, once evaluated.
+
+    Attributes:
+        reason: why they wait; None: they have not been evaluated.
+        shares: their owners let them share.
+        seeks: partners can be sought for them.
+        considered: a partner was, in their last search.
+        pays: they are worth profiling.
+    """
+
+    gpus: int
+    reason: Reason | None
+    shares: bool
+    seeks: bool
+    considered: bool
+    pays: bool
+
+
+def everybody(queued: QueuedJob) -> bool:
+    return True
+
+
+class Line:
+    """The waiting jobs of a virtual cluster by their kind.
+
+    It follows its queue (`scheduler.core.queue.Index`); what a copy of a core needs of it is made
+    again from the queue.
+    """
+
+    def __init__(self) -> None:
+        self._stale = True  # to be made from the queue
+        self._kinds: dict[Kind | None, list[_Entry]] = {}  # None: not filed yet
+        self._filed: dict[str, tuple[Kind | None, _Entry]] = {}  # by job
+
+    def __reduce__(self) -> tuple[type[Line], tuple[()]]:
+        return Line, ()
+
+    def follow(self, queue: Queue, kind: Callable[[QueuedJob], Kind]) -> None:
+        """Be the line of a queue as it is now."""
+        if queue.index is not self:
+            queue.index, self._stale = self, True
+        if not self._stale:
+            return
+        self._stale = False
+        self._kinds, self._filed = {}, {}
+        for queued in queue:
+            entry, of = _entry(queued), kind(queued)
+            self._filed[queued.job.job_id] = of, entry
+            self._kinds.setdefault(of, []).append(entry)
+
+    def joined(self, queued: QueuedJob) -> None:
+        if not self._stale:
+            self._put(queued.job.job_id, None, _entry(queued))
+
+    def left(self, queued: QueuedJob) -> None:
+        if not self._stale:
+            self._drop(*self._filed.pop(queued.job.job_id))
+
+    def reordered(self) -> None:
+        self._stale = True
+
+    def file(self, queued: QueuedJob, kind: Kind) -> None:
+        """A job was evaluated, and is of this kind now."""
+        job_id = queued.job.job_id
+        was, entry = self._filed[job_id]
+        if was != kind:
+            self._drop(was, entry)
+            self._put(job_id, kind, entry)
+
+    def wait_before(self, queued: QueuedJob, reason: Reason) -> bool:
+        """Whether a job that stands before this one waits for a reason."""
+        entry = _entry(queued)
+        return any(
+            kind is not None and kind.reason is reason and entries[0] < entry
+            for kind, entries in self._kinds.items()
+        )
+
+    def offered(
+        self, wanted: Callable[[Kind], Filter | None], stamp: Callable[[], object]
+    ) -> Iterator[QueuedJob]:
+        """The jobs of the kinds that are wanted, in the order of the queue.
+
+        Those that were not evaluated yet are. The job at hand may be filed or leave meanwhile.
+
+        Args:
+            wanted: whom of a kind, or None: nobody.
+            stamp: `wanted` is asked again when this changes.
+        """
+        heap: list[tuple[_Entry, int, list[_Entry], Filter]] = []
+        last: _Entry | None = None
+        asked: object = None
+        while True:
+            now = stamp()
+            if now != asked:
+                asked, heap = now, []
+                for n, (kind, entries) in enumerate(self._kinds.items()):
+                    whom = everybody if kind is None else wanted(kind)
+                    if whom is not None:
+                        at = 0 if last is None else bisect_right(entries, last)
+                        if at < len(entries):
+                            heap.append((entries[at], n, entries, whom))
+                heapify(heap)
+            if not heap:
+                return
+            last, n, entries, whom = heap[0]
+            at = bisect_right(entries, last)
+            if at < len(entries):
+                heapreplace(heap, (entries[at], n, entries, whom))
+            else:
+                heappop(heap)
+            if whom(last[3]):
+                yield last[3]
+
+    def _put(self, job_id: str, kind: Kind | None, entry: _Entry) -> None:
+        insort(self._kinds.setdefault(kind, []), entry)
+        self._filed[job_id] = kind, entry
+
+    def _drop(self, kind: Kind | None, entry: _Entry) -> None:
+        entries = self._kinds[kind]
+        del entries[bisect_left(entries, entry)]
+        if not entries:
+            del self._kinds[kind]
 
 
 class Memo:
     """Findings about the queue of one virtual cluster, as of `changes` of its pool.
 
-    Args:
-        hold: what GPUs are kept for.
-        on: pass jobs over; otherwise each pass evaluates every job.
-
     Attributes:
         why: by number of GPUs, why a job waits for whom nothing can be done.
-        countable: nothing but what is noted here can make a difference in the next pass.
-        searchable: partners can be sought for some of those that wait.
+        line: who waits, by kind.
+        stamp: counts what was found and forgotten.
     """
 
-    def __init__(self, changes: int, hold: object, *, on: bool = True):
+    def __init__(self) -> None:
         self.why: dict[int, Reason] = {}
-        self._changes = changes
+        self.line = Line()
+        self.stamp = 0
+        self._changes = -1
+        self._hold: object = None
+
+    def begin(self, pool: Pool, hold: object) -> None:
+        """A pass begins; `hold`: what GPUs are kept for. What holds no longer is forgotten."""
+        if self._changes != pool.changes or self._hold is not hold:
+            self.why.clear()
         self._hold = hold
-        self._on = on
-        self._left: int | None = None  # waiting jobs that `why` is not true of; None = not counted
-        self._waiting: list[QueuedJob] = []  # evaluated in this pass, and left waiting
-        self.countable = True
-        self.searchable = False
 
-    def holds(self, pool: Pool, hold: object) -> bool:
-        """Whether neither the GPUs nor what they are kept for have changed."""
-        return self._on and self._changes == pool.changes and self._hold is hold
-
-    def changed(
-        self,
-        queue: Queue,
-        as_before: Callable[[QueuedJob], bool],
-        spent: Callable[[], bool],
-        *,
-        but: str = "",
-    ) -> Iterator[QueuedJob]:
-        """The jobs of a queue for which something may have changed, in order.
-
-        Args:
-            as_before: whether nothing else can be tried for a job whose reason still holds.
-            spent: whether that is so for all of them, as far as `searchable` tells.
-            but: a job that is served otherwise.
-        """
-        if self._left is not None:
-            self._left += len(queue.fresh)
-        why = self.why if self._on else {}
-        for queued in list(queue):
-            if self._left == 0 and spent():
-                return  # nobody is left for whom anything is different
-            settled = queued.reason is why.get(queued.job.gpus, UNKNOWN)
-            if settled and as_before(queued):
-                continue
-            if queued.job.job_id == but:
-                continue
-            if self._left and not settled:
-                self._left -= 1
-            yield queued
-
-    def waits(self, queued: QueuedJob, *, alike: bool, countable: bool) -> None:
-        """A job was evaluated and waits on.
-
-        Args:
-            alike: for a reason that holds for all of its size for whom nothing can be done.
-            countable: nothing about the job itself may change that before the next pass.
-        """
-        if alike and queued.reason is not None:
-            self.why[queued.job.gpus] = queued.reason
-        self._waiting.append(queued)
-        self.countable &= countable
+    def find(self, gpus: int, reason: Reason) -> None:
+        """Why jobs of so many GPUs wait."""
+        if self.why.get(gpus) is not reason:
+            self.why[gpus] = reason
+            self.stamp += 1
 
     def forget(self) -> None:
         """GPUs were taken: nothing found before holds."""
         self.why.clear()
-        self._left, self.countable = None, False
+        self.stamp += 1
 
     def end(self, pool: Pool) -> None:
         """The pass is over."""
         self._changes = pool.changes
-        self._left = None
-        if self.countable:
-            self._left = sum(q.reason is not self.why.get(q.job.gpus) for q in self._waiting)
-        self._waiting, self.countable = [], True
+
+
+def _entry(queued: QueuedJob) -> _Entry:
+    return -queued.priority, queued.key, queued.seq, queued

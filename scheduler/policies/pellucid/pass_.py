@@ -9,7 +9,6 @@ What is true of one pass only is kept here and goes with it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import takewhile
 from typing import Protocol
 
@@ -23,7 +22,7 @@ from scheduler.policies.pellucid.backfill import Backfill
 from scheduler.policies.pellucid.borrowing import Lending
 from scheduler.policies.pellucid.demand import Demand
 from scheduler.policies.pellucid.gputypes import TypedPlacement
-from scheduler.policies.pellucid.memo import Memo
+from scheduler.policies.pellucid.memo import Filter, Kind, Memo, everybody
 from scheduler.policies.pellucid.pairing import Pairing
 from scheduler.policies.pellucid.reservation import (
     STARVING,
@@ -84,19 +83,19 @@ class Pass:
         self.searches = policy.partner_searches
         self.scarce = False
         self.open: Backfill | None = None
-        self.memo = Memo(0, None)
+        self.memo = policy.memos.setdefault(turn.vc, Memo())
         self._profiles = False  # jobs are profiled first, while a slot is free
         self._pressure: Evidence = ()
         self._refusal: Reason | None = None  # why the job at hand was not packed
         self._too_many: set[int] = set()  # GPU counts that did not fit; nothing is freed meanwhile
         self._choosy: tuple[QueuedJob, Evidence] | None = None  # refused what was free, and why
-        self._partners: dict[int, bool] = {}  # by GPUs: somebody alone on as many
         self._fits_without: dict[int, bool] = {}  # by GPUs: would fit were nothing reserved
-        self._passed_over = False  # somebody before waits for reserved GPUs already
+        self._served = 0  # jobs that do not wait any more
 
     def run(self) -> None:
         policy, turn = self.policy, self.turn
         self.promote()
+        self.memo.line.follow(turn.queue, self._kind)
         self.reserve()
         reservation = policy.reservations.get(turn.vc)
         self.holder = reservation.holder if reservation is not None else ""
@@ -105,62 +104,53 @@ class Pass:
         self.scarce = asked >= policy.busy_above and self._missed()
         self._profiles = self.scarce and bool(turn.cluster.profiling.free)
         self._pressure = (("asked_share", asked),)
-        self.memo = self._memo(reservation)
+        self.memo.begin(turn.pool, reservation)
         self.open = self._backfill(reservation)
-        if self.open is not None:  # whom it admits changes with time alone
-            self.memo.countable = False
         self._too_many.update(self.memo.why)
-        for queued in self.memo.changed(
-            turn.queue, self._as_before(), self._all_as_before, but=self.holder
-        ):
+        for queued in self.memo.line.offered(self._whom, self._stamp):
+            if queued.job.job_id == self.holder:
+                continue
             self._refusal = None
             if any(move(queued) for move in self.moves):
-                self._partners.clear()
+                self._served += 1
             else:
                 self.wait(queued)
-        if not policy.borrows:  # else others may free or take GPUs that could be borrowed
-            self.memo.end(turn.pool)
-            policy.memos[turn.vc] = self.memo
+        if policy.borrows:  # others may free or take GPUs that could be borrowed
+            self.memo.forget()
+        self.memo.end(turn.pool)
         if self.searches <= 0:
             policy.spent[turn.vc] = turn.now
 
-    def _as_before(self) -> Callable[[QueuedJob], bool]:
-        """Whether nothing else can be tried for a job whose reason still holds.
+    def _kind(self, queued: QueuedJob) -> Kind:
+        return Kind(
+            queued.job.gpus,
+            queued.reason,
+            queued.job.share,
+            self.can_share(queued),
+            queued.considered is not None,
+            self.pays_to_profile(queued),
+        )
 
-        Asked of every job of a long queue: what is the same for all of them is looked up once.
-        """
-        memo, pays_to_profile, partners = self.memo, self.pays_to_profile, self._partners
-        alone, backfill = self.turn.alone, self.open
+    def _stamp(self) -> tuple[int, int, bool]:
+        """Changes when `_whom` may."""
+        return self.memo.stamp, self._served, self.searches > 0
 
-        def as_before(queued: QueuedJob) -> bool:
-            if not queued.job.share or (backfill is not None and backfill.admits(queued)):
-                return False
-            if queued.profile is not None or queued.usual is not None:  # `likely`, at less cost
-                memo.searchable = True
-                gpus = queued.job.gpus
-                if gpus not in partners:
-                    partners[gpus] = bool(alone(gpus))
-                waits = (queued.considered is None and not partners[gpus]) or self.searches <= 0
-            else:
-                waits = not (self._profiles and pays_to_profile(queued))
-            if waits and queued.reason is Reason.RESERVED_FOR_STARVING_JOB:
-                self._passed_over = True
-            return waits
-
-        return as_before
-
-    def _all_as_before(self) -> bool:
-        """Whether that is so whoever waits; those whose wish not to share is in the way are not
-        counted."""
-        nobody = self.searches <= 0 or not self.memo.searchable
-        return nobody and not self._profiles and self.open is None
-
-    def _memo(self, reservation: Reservation | None) -> Memo:
-        """What the last pass found, where it still holds."""
-        memo = self.policy.memos.get(self.turn.vc)
-        if memo is None or not memo.holds(self.turn.pool, reservation):
-            memo = Memo(self.turn.pool.changes, reservation, on=self.policy.remembers)
-        return memo
+    def _whom(self, kind: Kind) -> Filter | None:
+        """For whom of a kind something may have changed; None: for nobody."""
+        gpus, reason = kind.gpus, self.memo.why.get(kind.gpus)
+        if reason is None or not self.policy.remembers:
+            return everybody
+        if reason is not Reason.RESERVED_FOR_STARVING_JOB and self._opts_out(gpus, kind.shares):
+            reason = Reason.SHARING_OPTED_OUT
+        if kind.reason is not reason:
+            return everybody
+        if kind.seeks and self.searches > 0 and (kind.considered or self.turn.alone(gpus)):
+            return everybody
+        if kind.pays and self._profiles and self.turn.cluster.profiling.place(gpus) is not None:
+            return everybody
+        if self.open is not None and self.open.has_room(gpus):
+            return self.open.admits
+        return None
 
     def _missed(self) -> bool:
         """Whether few GPUs are free: those of an isolated virtual cluster always count as few."""
@@ -227,6 +217,7 @@ class Pass:
                 since = turn.now if held is None else held.since
                 reservations[turn.vc] = Reservation(queued.job.job_id, chosen, changes, since)
         turn.wait(queued, turn.capacity_reason(queued))
+        self.memo.line.file(queued, self._kind(queued))
         return True
 
     def _choose(self, queued: QueuedJob, before: Placement) -> Placement | None:
@@ -296,19 +287,21 @@ class Pass:
         """Nothing serves it: say why."""
         turn, types = self.turn, self.policy.types
         reason = turn.capacity_reason(queued)
+        kept = types is None and self._is_kept_from(queued, reason)
+        if types is None:
+            about = Reason.RESERVED_FOR_STARVING_JOB if kept else reason
+            self.memo.find(queued.job.gpus, about)
         if self._choosy is not None and self._choosy[0] is queued:
             turn.wait(queued, Reason.FASTER_GPUS_SOON, evidence=self._choosy[1])
-        elif types is None and self._is_kept_from(queued, reason):
+        elif kept:
             self._wait_for_reserved(queued)
         else:
             refused = self._refusal is Reason.INTERFERENCE_GUARD
             evidence = self.policy.pairing.evidence if refused else ()
-            turn.wait(queued, self._refusal or self._opted_out(queued) or reason, evidence=evidence)
-        shares = queued.job.share
-        about_gpus = queued.reason in (reason, Reason.RESERVED_FOR_STARVING_JOB)
-        alike = about_gpus and shares and types is None
-        self.memo.waits(queued, alike=alike, countable=shares)
-        self.memo.searchable |= queued.likely is not None
+            if self._refusal is None and self._opts_out(queued.job.gpus, queued.job.share):
+                reason = Reason.SHARING_OPTED_OUT
+            turn.wait(queued, self._refusal or reason, evidence=evidence)
+        self.memo.line.file(queued, self._kind(queued))
 
     # --- packing and profiling --------------------------------------------------------------
 
@@ -351,12 +344,12 @@ class Pass:
         self.turn.pack(queued, found, evidence=(*pairing.evidence, *pressure))
         return None
 
-    def _opted_out(self, queued: QueuedJob) -> Reason | None:
-        """The reason of a job that might share but for its owner's wish."""
-        policy, job = self.policy, queued.job
-        if job.share or policy.pair_predictor is None or job.gpus > policy.max_gpus:
-            return None
-        return Reason.SHARING_OPTED_OUT if self.turn.alone(job.gpus) else None
+    def _opts_out(self, gpus: int, shares: bool) -> bool:
+        """Whether a job might share but for its owner's wish."""
+        policy = self.policy
+        if shares or policy.pair_predictor is None or gpus > policy.max_gpus:
+            return False
+        return bool(self.turn.alone(gpus))
 
     # --- GPUs of its own --------------------------------------------------------------------
 
@@ -408,8 +401,9 @@ class Pass:
     def _wait_for_reserved(self, queued: QueuedJob) -> None:
         """The holder is to blame if nobody else would have the GPUs instead."""
         turn, holder = self.turn, self.holder
-        alone = not self._passed_over and first_starving(turn.queue, after=holder) is None
-        self._passed_over = True
+        told = queued.reason is Reason.RESERVED_FOR_STARVING_JOB
+        others = told or self.memo.line.wait_before(queued, Reason.RESERVED_FOR_STARVING_JOB)
+        alone = not others and first_starving(turn.queue, after=holder) is None
         kept = self.policy.reservations[turn.vc].placement
         turn.wait(
             queued,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from operator import attrgetter
 from typing import Any
@@ -230,6 +231,41 @@ def test_a_line_of_profiled_jobs_that_nobody_can_share_with_is_passed_over(
     core.submitted(a_job("four", gpus=4, at=2.0).job, 2.0)
     core.decide(2.0)
     assert evaluated == ["four"]
+
+
+@pytest.mark.parametrize("happens", ["nothing", "a start"])
+def test_a_pass_after_one_event_costs_alike_however_many_wait(happens: str) -> None:
+    """Jobs of every kind: known and unknown, of owners who share and who do not."""
+
+    def calls(jobs: int) -> int:
+        spec = ClusterSpec({"vc": 4}, 4, 24_576.0)
+        core = Core(Cluster(spec), pellucid(Scores({})), UserMeans())
+        for n in range(4):
+            core.submitted(a_job(f"runs{n}", gpus=4).job, 0.0)
+        core.decide(0.0)
+        for n in range(jobs):
+            job = a_job(f"j{n}", gpus=(1, 2, 4, 8)[n % 4], at=1.0, user=f"u{n % 3}").job
+            core.submitted(replace(job, share=n % 20 != 2), 1.0)  # of four GPUs
+            core.jobs[job.job_id].profile = SMALL if n % 3 else None
+        core.decide(1.0)
+        if happens == "nothing":
+            core.submitted(a_job("one more", gpus=4, at=2.0).job, 2.0)
+        else:
+            core.ended("runs0", State.COMPLETED, 2.0, 2.0)
+        made = 0
+
+        def count(frame: object, event: str, argument: object) -> None:
+            nonlocal made
+            made += event in ("call", "c_call")
+
+        sys.setprofile(count)
+        try:
+            core.decide(2.0)
+        finally:
+            sys.setprofile(None)
+        return made
+
+    assert calls(2_000) < 2 * calls(100)
 
 
 @given(
