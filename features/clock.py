@@ -5,9 +5,11 @@ Standard library only.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from functools import cache
+from math import isfinite
 from pathlib import Path
 
 LAST_S = 253_402_214_399  # of the calendar, with a day to spare for any time zone
@@ -21,6 +23,41 @@ def boot_id() -> str:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
         return ""
+
+
+TIME_HELP = "seconds, 1:30:00, 2-12 (days-hours), 90m, 12h or 3d"
+_UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
+
+
+def parse_elapsed(text: str) -> float | None:
+    """Seconds of ``[D-]HH:MM:SS``, ``MM:SS`` or ``D-HH[:MM]``; None if it is none of them."""
+    match = re.fullmatch(r"(?:(\d{1,6})-)?((?:\d{1,9}:){0,2}\d{1,9}(?:\.\d+)?)", text)
+    if not match:
+        return None
+    parts = [float(part) for part in match[2].split(":")]
+    if match[1] is not None:
+        parts += [0.0] * (3 - len(parts))
+    elif len(parts) == 1:
+        return None
+    seconds = 0.0
+    for part in parts:
+        seconds = seconds * 60 + part
+    return seconds + int(match[1] or 0) * 86_400
+
+
+def read_seconds(text: str) -> float:
+    """Seconds of a time that a person gives: as sbatch has it, with a unit, or in seconds.
+
+    Raises ValueError.
+    """
+    given = text.strip()
+    seconds = parse_elapsed(given)
+    if seconds is None and (one := re.fullmatch(r"(.*?)\s*(s|m|min|h|d)", given)):
+        seconds = float(one[1]) * _UNITS[one[2]]
+    seconds = float(given) if seconds is None else seconds
+    if not isfinite(seconds):
+        raise ValueError(f"{text} is no time")
+    return seconds
 
 
 class Clock:

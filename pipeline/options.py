@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+from features.clock import TIME_HELP, read_seconds
+
 if TYPE_CHECKING:
     from scheduler.core.request import Field
 
@@ -205,11 +207,20 @@ def _fields(kind: Any) -> list[inspect.Parameter]:
     ]
 
 
+def _seconds(text: str) -> float:
+    try:
+        return read_seconds(str(text))
+    except ValueError:
+        raise typer.BadParameter(f"{text} is no time; give {TIME_HELP}") from None
+
+
 def _option(field: Field, different: bool) -> inspect.Parameter:
     left_out = different or field.default is MISSING
     both = f"{field.option}/--no-{field.option[2:]}" if field.kind is bool else field.option
-    option = typer.Option(both, help=field.help(different=different))
     kind = field.kind | None if left_out or field.nullable else field.kind
+    option = typer.Option(both, help=field.help(different=different))
+    if field.ask.unit == "s":
+        option = typer.Option(both, help=option.help, parser=_seconds, metavar="TIME")
     return inspect.Parameter(
         field.name,
         inspect.Parameter.KEYWORD_ONLY,

@@ -11,7 +11,7 @@ from typer.core import TyperCommand
 
 
 class WithSettings(TyperCommand):
-    """A command with `--policy` or `--policies`; where none is named, `pellucid`'s are shown."""
+    """A command with `--policy` or `--policies`."""
 
     _named: tuple[str, ...] = ()
 
@@ -34,7 +34,9 @@ class WithSettings(TyperCommand):
             names = ", ".join([*allocating(), "module:Class"])
             shown.append(f"On a --workload: {names}.")
         shown = [_wrapped(line, 2) for line in shown]
-        typer.echo("\n\n".join([*shown, *map(settings_of, self._named or ("pellucid",))]))
+        if not self._named:
+            shown.append("--policy NAME --help ends with the settings of that policy.")
+        typer.echo("\n\n".join([*shown, *map(settings_of, self._named)]))
 
     def _show_defaults(self) -> None:
         """An option that is not given leaves its setting as it is by default: that is shown."""

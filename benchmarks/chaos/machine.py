@@ -79,7 +79,7 @@ class Machine:
                 return
         finally:
             let_go()
-        how, *seconds = asked["config"]["argv"]
+        _, how, *seconds = asked["config"]["argv"]
         if how == "none":
             over = {"at": time.time(), "reason": "refused", "detail": "cannot execute 'none'"}
             shims.write_down(spool, name, over)

@@ -171,7 +171,7 @@ class Person:
         how = draw.choices(["run", "fail", "none"], [10, 2, 1])[0]
         endless = draw.random() < 0.1
         body = {
-            "command": [how, f"{1e4 if endless else draw.expovariate(1 / 6):.2f}"],
+            "command": ["true", how, f"{1e4 if endless else draw.expovariate(1 / 6):.2f}"],
             "gpus": draw.choices([1, 2, 4], [8, 3, 1])[0],
             "vc": draw.choice(["left", "left", "right"]),
             "share": draw.random() < 0.8,

@@ -5,13 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from features.codec import decode
-from pipeline.commands.ps import OVER
+from pipeline.commands.ps import NAMED, OVER, STATES, chosen
 from pipeline.errors import UserError
 from pipeline.options import PREVIEW, spread
 from pipeline.remote import Service, print_json
@@ -23,11 +22,6 @@ if TYPE_CHECKING:
 
 NOBODY = CancelledMany([], [], [])
 MOST_NAMED = 100  # jobs of a preview
-STATES = {
-    "waiting": ("submitted", "queued", "held"),
-    "held": ("held",),
-    "running": ("profiling", "starting", "running"),
-}
 
 
 @spread
@@ -36,9 +30,7 @@ def cancel(
     jobs: Annotated[
         list[str] | None, typer.Argument(metavar="[JOB...]", help="Ids of the jobs.")
     ] = None,
-    name: Annotated[
-        str | None, typer.Option(metavar="GLOB", help="Jobs of yours whose name fits: 'sweep-*'.")
-    ] = None,
+    name: NAMED = None,
     state: Annotated[
         str | None, typer.Option(help="Jobs of yours that are waiting, held or running.")
     ] = None,
@@ -63,10 +55,10 @@ def cancel(
 
       pellucid cancel --all-mine --preview
     """
-    chosen = name is not None or state is not None or owner is not None or all_mine
+    picked = name is not None or state is not None or owner is not None or all_mine
     if state is not None and state not in STATES:
         raise UserError(f"--state {state}: choose among {', '.join(STATES)}")
-    if bool(jobs) is chosen:
+    if bool(jobs) is picked:
         raise UserError("give the ids of jobs, or one of --name, --state, --owner, --all-mine")
     with service.client() as client:
         if jobs and not preview:
@@ -107,10 +99,9 @@ def _matching(
 ) -> Iterator[JobRow]:
     """Jobs that are not over, of one owner."""
     whose = client.whoami()["name"] if owner is None else owner
-    for job in (decode(JobRow, one) for one in client.jobs(owner=whose)):
-        fits = name is None or fnmatchcase(job.name, name)
-        right = job.phase not in OVER if state is None else job.phase in STATES[state]
-        if fits and right and not job.cancel_asked:
+    for one in chosen(client, name=name, state=state, owner=whose):
+        job = decode(JobRow, one)
+        if job.phase not in OVER and not job.cancel_asked:
             yield job
 
 

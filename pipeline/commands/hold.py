@@ -89,4 +89,4 @@ def effect(done: str, answer: JobChange, now: float) -> list[str]:
         return [f"{job} {done}"]
     if answer.effect is None:
         return [f"{job} would be so; no estimate: it is being profiled"]
-    return [f"{job}, if it were so:", *(f"  {line}" for line in effect_lines(answer.effect, now))]
+    return [f"{job}, if changed:", *(f"  {line}" for line in effect_lines(answer.effect, now))]

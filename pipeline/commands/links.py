@@ -41,7 +41,7 @@ def links(
         print_json(found)
         return
     if not found:
-        typer.echo("no link holds")
+        typer.echo("no active links")
         return
     rows = [
         [link.id, link.job_id, link.job_name, link.made_by,

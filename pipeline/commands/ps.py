@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Annotated
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from fnmatch import fnmatchcase
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from features.codec import decode
+from pipeline.errors import UserError
 from pipeline.options import spread
 from pipeline.remote import Service, aligned, between, print_json
 from scheduler.service.log.store.rows import JobRow
 
+if TYPE_CHECKING:
+    from scheduler.service.client import Client
+
 OVER = ("ended", "cancelled", "refused", "lost")
+STATES = {
+    "waiting": ("submitted", "queued", "held"),
+    "held": ("held",),
+    "running": ("profiling", "starting", "running"),
+}
+ENDED = ("completed", "failed", "timeout", "node_fail", "out_of_memory")  # states of an end
+NAMED = Annotated[str | None, typer.Option(metavar="GLOB", help="Jobs whose name fits: 'sweep-*'.")]
 
 
 @spread
@@ -21,9 +35,18 @@ def ps(
     everything: Annotated[
         bool, typer.Option("--all", "-a", help="Also those that are over.")
     ] = False,
-    phase: Annotated[
+    state: Annotated[
         str | None,
-        typer.Option(help="Only those: submitted, profiling, queued, held, running, ended..."),
+        typer.Option(help="Only those: waiting, held, running, over, or as they ended: failed..."),
+    ] = None,
+    name: NAMED = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Submitted since then, also those that are over: 2026-11-20, "
+            "2026-11-20T08:00 (your clock), or so long ago: 90m, 12h, 3d.",
+        ),
     ] = None,
     vc: Annotated[str | None, typer.Option(help="Only of this virtual cluster.")] = None,
     owner: Annotated[str | None, typer.Option(help="Only of this user (operators).")] = None,
@@ -35,17 +58,60 @@ def ps(
 
       pellucid ps
 
-      pellucid ps --phase queued --json
+      pellucid ps --state waiting --name 'sweep-*' --json
+
+      pellucid ps --state failed --since 2d
     """
     with service.client() as client:
-        over = None if everything or phase else False
-        jobs = list(client.jobs(phase=phase, over=over, vc=vc, owner=owner, limit=limit))
         now = client.now()
+        over = None if everything or state or since else False
+        asked = {"over": over, "vc": vc, "owner": owner}
+        first = None if since is None else _moment(since, now)
+        found = list(islice(chosen(client, name=name, state=state, since=first, **asked), limit))
     if service.as_json:
-        print_json(jobs)
+        print_json(found)
         return
-    for line in lines((decode(JobRow, job) for job in jobs), now):
+    for line in lines((decode(JobRow, job) for job in found), now):
         typer.echo(line)
+
+
+def chosen(
+    client: Client,
+    *,
+    name: str | None = None,
+    state: str | None = None,
+    since: float | None = None,
+    **asked: Any,
+) -> Iterator[dict[str, Any]]:
+    """Jobs as the service lists them, latest first, that fit a name, are in a state and were
+    submitted since a moment. Raises UserError."""
+    phases = STATES.get(state or "", (OVER if state == "over" else (state,)))
+    if state is not None and state not in (*STATES, "over", *OVER, *ENDED):
+        known = ", ".join((*STATES, "over", *ENDED, *OVER))
+        raise UserError(f"--state {state}: choose among {known}")
+    for job in client.jobs(**asked):
+        if since is not None and job["submitted_at"] < since:
+            return
+        right = state is None or job["phase"] in phases or job["state"] == state
+        if right and (name is None or fnmatchcase(job["name"], name)):
+            yield job
+
+
+def _moment(text: str, now: float) -> float:
+    """Seconds since the epoch. Raises UserError."""
+    from features.clock import read_seconds
+
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError, OSError):
+        pass
+    try:
+        if text[-1:].isalpha() or "-" in text:
+            return now - read_seconds(text)
+    except ValueError:
+        pass
+    accepts = "2026-11-20, 2026-11-20T08:00, or so long ago: 90m, 12h, 3d"
+    raise UserError(f"--since {text}: give {accepts}")
 
 
 def lines(jobs: Iterable[JobRow], now: float) -> list[str]:

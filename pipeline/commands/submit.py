@@ -37,7 +37,7 @@ def submit(
 
       pellucid submit --gpus 2 --vc vision -- python train.py --epochs 10
 
-      pellucid submit --time-limit 3600 --no-share --env SEED=1 -- ./run.sh
+      pellucid submit --time-limit 1:30:00 --no-share --env SEED=1 -- ./run.sh
 
     Then: pellucid why JOB
     """

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from features.clock import parse_elapsed
 from features.schema import LABEL, State
 from pipeline.traces.base import Options, TraceError, head
 from pipeline.traces.cast import Mask, from_floats, map_unique, mask, states
@@ -294,22 +295,6 @@ def _unreadable(texts: Any) -> Mask:
 
 
 _NO_LIMIT = ("UNLIMITED", "Partition_Limit", "INFINITE", "INVALID")
-
-
-def parse_elapsed(text: str) -> float | None:
-    """Seconds of ``[D-]HH:MM:SS``, ``MM:SS`` or ``D-HH[:MM]``; None if it is none of them."""
-    match = re.fullmatch(r"(?:(\d{1,6})-)?((?:\d{1,9}:){0,2}\d{1,9}(?:\.\d+)?)", text)
-    if not match:
-        return None
-    parts = [float(part) for part in match[2].split(":")]
-    if match[1] is not None:
-        parts += [0.0] * (3 - len(parts))
-    elif len(parts) == 1:
-        return None
-    seconds = 0.0
-    for part in parts:
-        seconds = seconds * 60 + part
-    return seconds + int(match[1] or 0) * 86_400
 
 
 def _durations(draft: Draft) -> None:

@@ -71,7 +71,8 @@ class JobRequest:
     time_limit_s: Annotated[
         float | None,
         Ask(
-            help="Seconds; a job that runs longer is stopped.",
+            help="A job that runs longer is stopped: 1:30:00, 2-12 (days-hours), 90m, 12h; a bare "
+            "number is seconds.",
             label="time limit",
             unit="s",
             above=0,

@@ -12,6 +12,7 @@ from fastapi.openapi.utils import get_openapi
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
+from scheduler.backends.local.program import missing
 from scheduler.service.api import (
     acting,
     cluster,
@@ -99,6 +100,7 @@ def create_app(
         writer,
         now,
         room=Room(settings.max_waiting, int(settings.max_payload_mib * 2**20)),
+        missing=missing if settings.backend == "local" else lambda *_: "",
         follows=settings.follows,
     )
     app.state.settings = settings

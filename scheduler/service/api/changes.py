@@ -6,7 +6,7 @@ import hashlib
 import os
 import pwd
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
@@ -29,6 +29,7 @@ from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.visibility import Role, Viewer
 
 Shape = dict[str, tuple[int, set[str]]]  # GPUs of each virtual cluster, and their types
+Missing = Callable[[Sequence[str], str, Mapping[str, str], str], str]
 SHAPE_S = 1.0  # the cluster is believed to be as it was for so long
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's: no letter looks like a digit
 
@@ -54,6 +55,7 @@ class Changes:
     Args:
         now: seconds since the epoch, as decisions count them.
         room: of the waiting jobs of one submitter.
+        missing: why a command cannot be executed where it would run; "" = nothing is known.
         follows: the service only follows Slurm: every request is turned down (409).
     """
 
@@ -64,8 +66,10 @@ class Changes:
         now: Callable[[], float],
         *,
         room: Room | None = None,
+        missing: Missing = lambda *_: "",
         follows: bool = False,
     ):
+        self._missing = missing
         self._follows = follows
         self._store, self._writer, self.now = store, writer, now
         self._room = room or Room()
@@ -92,6 +96,10 @@ class Changes:
             user=runs_as(viewer),
             submitted_at=self.now(),
         )
+        if not (submission.after or submission.after_any):  # which may yet make the program
+            words, where = submission.command, submission.workdir
+            if why := self._missing(words, where, submission.environment, submission.user):
+                raise _unfit("command", why)
         event = Event(
             Kind.SUBMITTED,
             submission.submitted_at,

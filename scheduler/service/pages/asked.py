@@ -6,6 +6,7 @@ stays as it is.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ from urllib.parse import urlencode
 
 from pydantic import ValidationError
 
+from features.clock import read_seconds
 from scheduler.core.request import CHANGEABLE, FIELDS, Field
 from scheduler.explain.words import duration, listed, number
 from scheduler.service.api.problems import Problem
@@ -76,6 +78,8 @@ class Input:
         ask = self.of.ask
         if self.of.kind is str:
             return {"type": "text", "name": self.name, "maxlength": ask.longest}
+        if ask.unit == "s":
+            return {"type": "text", "name": self.name, "maxlength": 32}
         least = ask.above if ask.least is None else ask.least
         return {
             "type": "number",
@@ -94,6 +98,8 @@ class Input:
             return f"a line of {max(ask.shortest, 1)} to {ask.longest} characters"
         bounds = (("from", ask.least), ("above", ask.above), ("up to", ask.most))
         words = [f"{w} {bound / self._scale:,.10g}" for w, bound in bounds if bound is not None]
+        if ask.unit == "s":
+            words.append("or 1:30:00")
         return " ".join(["a whole number" if self.of.kind is int else "a number", *words])
 
     def sent(self, value: Any) -> str:
@@ -107,7 +113,7 @@ class Input:
         if self.of.ask.unit != "s":
             return text
         try:
-            return float(text) * HOUR_S
+            return read_seconds(text) if re.search("[:dhms-]", text[1:]) else float(text) * HOUR_S
         except ValueError:
             return text
 

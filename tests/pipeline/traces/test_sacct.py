@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from features.clock import parse_elapsed
 from pipeline.testing.samples import samples
 from pipeline.traces import IngestSummary, TraceError, ingest, read_dataset
-from pipeline.traces.sacct import parse_elapsed, parse_tres
+from pipeline.traces.sacct import parse_tres
 from tests.pipeline.traces.samples import write_sacct
 
 DEFAULTS = {

@@ -55,7 +55,9 @@ def address(service: Service) -> Iterator[str]:
 def off(service: Service) -> Iterator[str]:
     """The same service with tokens off."""
     url = service.database
-    yield from listening(create_app(Settings(database=url), store=service.store))
+    yield from listening(
+        create_app(Settings(database=url, backend="simulated"), store=service.store)
+    )
 
 
 @pytest.fixture
@@ -180,7 +182,7 @@ def test_a_waiting_job_is_changed_held_and_released(service: Service, run: Run) 
     job = service.submit("alice", gpus=8)
     service.turn(2)
     seen = run("alice", "change", job, "--gpus", "4", "--no-share", "--preview").output.splitlines()
-    assert seen == [f"{job}, if it were so:", "  estimate unavailable: no analyst is running"]
+    assert seen == [f"{job}, if changed:", "  estimate unavailable: no analyst is running"]
     done = run("alice", "change", job, "--gpus", "4", "--no-share")
     assert done.output == f"{job} is changed, and keeps its place\n"
     service.turn(2)
@@ -438,3 +440,37 @@ def test_jobs_that_are_over_take_no_place_in_the_list_of_others(service: Service
     service.turn(3)
     [shown] = json.loads(run("alice", "ps", "--limit", "1", "--json").output)
     assert shown["job_id"] == waits
+
+
+def test_times_are_given_as_to_sbatch(service: Service, run: Run) -> None:
+    service.submit("bob.noyce", 1000, gpus=8)
+    service.turn(2)
+    job = service.submit("alice", gpus=4)
+    service.turn(2)
+    assert run("alice", "change", job, "--time-limit", "1:30:00").exit_code == 0
+    service.turn(2)
+    assert service.by("alice").get(f"/api/v1/jobs/{job}").json()["time_limit_s"] == 5400
+    for given, seconds in (("1:30:00", 5400), ("2-12", 216_000), ("90m", 5400), ("3600", 3600)):
+        asked = "submit", "--vc", "vision", "--time-limit", given, "--json", "--", "train", "1", "9"
+        assert json.loads(run("alice", *asked).output)["time_limit_s"] == seconds
+    wrong = run("alice", "submit", "--time-limit", "soon", "--vc", "vision", "--", "train")
+    assert wrong.exit_code == 2
+    assert "soon is no time" in wrong.output
+
+
+def test_jobs_are_listed_by_state_name_and_time(service: Service, run: Run) -> None:
+    for name in ("sweep-1", "sweep-2", "other"):
+        service.submit("alice", 10, name=name, gpus=8)
+    service.turn(2, 1.0)
+
+    def names(*words: str) -> list[str]:
+        return [job["name"] for job in json.loads(run("alice", "ps", *words, "--json").output)]
+
+    assert names("--name", "sweep-*") == ["sweep-2", "sweep-1"]
+    assert names("--state", "running") == ["sweep-1"]
+    assert names("--state", "waiting") == ["other", "sweep-2"]
+    assert names("--state", "failed") == []
+    assert names("--since", "1h") == ["other", "sweep-2", "sweep-1"]
+    assert names("--since", "2100-01-01") == []
+    assert "choose among waiting" in str(run("alice", "ps", "--state", "idle").exception)
+    assert "2026-11-20T08:00" in str(run("alice", "ps", "--since", "lately").exception)

@@ -302,9 +302,8 @@ def made(service: Service) -> Made:
 
     def make(limits: Limits | None = None, base: str = "http://testserver", **asked: object):  # type: ignore[no-untyped-def]
         url = service.database
-        app = create_app(
-            Settings(database=url, **asked), store=service.store, limits=limits or Limits()
-        )
+        settings = Settings(**{"database": url, "backend": "simulated", **asked})
+        app = create_app(settings, store=service.store, limits=limits or Limits())
         return TestClient(app, base_url=base, follow_redirects=False)
 
     return make
