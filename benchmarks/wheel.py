@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmarks.pages import ROOT
 
-PACKAGES = ("features", "models", "profiler", "scheduler", "pipeline")
+PACKAGES = ("features", "models", "profiler", "scheduler", "pipeline", "reproductions")
 BROUGHT = ("pip", "setuptools", "pkg_resources", "_distutils_hack")  # by venv, not by the wheel
 
 

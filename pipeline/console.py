@@ -35,7 +35,7 @@ def user_errors() -> Iterator[None]:
         raise UserError(f"{error.filename or 'a file'}: {error.strerror or error}") from None
 
 
-_OURS = {"features", "models", "profiler", "scheduler", "pipeline"}
+_OURS = {"features", "models", "profiler", "scheduler", "pipeline", "reproductions"}
 
 
 @contextmanager

@@ -62,7 +62,7 @@ def policies(command: str) -> list[str]:
 def allocating() -> Mapping[str, Any]:
     """Policies of allocations; none where scipy is not installed, which they are written with."""
     try:
-        from scheduler.peers.registry import ALLOCATING
+        from reproductions.registry import ALLOCATING
     except ModuleNotFoundError:
         return {}
     return ALLOCATING

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 from scheduler.policies import POLICIES
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("features", "models", "profiler", "scheduler", "pipeline")
+PACKAGES = ("features", "models", "profiler", "scheduler", "pipeline", "reproductions")
 
 
 def test_no_property_test_has_a_deadline() -> None:
@@ -124,7 +124,7 @@ def test_nothing_outside_a_policys_folder_knows_its_name_or_type() -> None:
     found = Counter(
         file
         for file, node in _nodes(*PACKAGES)
-        if not file.startswith(("scheduler/policies/", "scheduler/peers/", "scheduler/testing/"))
+        if not file.startswith(("scheduler/policies/", "reproductions/", "scheduler/testing/"))
         if _compares_a_policy(node) or _inspects_a_policy(node, types)
     )
     assert found == BY_NAME
@@ -142,7 +142,7 @@ def _compares_a_policy(node: ast.AST) -> bool:
 
 def _inspects_a_policy(node: ast.AST, types: set[str]) -> bool:
     if isinstance(node, ast.ImportFrom):  # its class, not what else its folder has
-        inside = (node.module or "").startswith(("scheduler.policies.", "scheduler.peers."))
+        inside = (node.module or "").startswith(("scheduler.policies.", "reproductions."))
         return inside and bool(types & {one.name for one in node.names})
     if not isinstance(node, ast.Call) or getattr(node.func, "id", "") not in _INSPECTS:
         return False

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import grimp
 
-PACKAGES = ("features", "models", "profiler", "scheduler", "pipeline")
+PACKAGES = ("features", "models", "profiler", "scheduler", "pipeline", "reproductions")
 
 
 def test_no_module_imports_itself_by_way_of_others() -> None:

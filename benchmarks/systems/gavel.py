@@ -16,23 +16,23 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.systems.figure import CpuClock, Figure, at_most, ordered, within
-from pipeline.worlds.workloads.gavel import (
-    REFERENCE_CLUSTER,
-    read_table,
-    read_workload,
-    synthetic,
-)
-from scheduler.peers.allocation.policy import AllocationPolicy
-from scheduler.peers.allocation.throughputs import ThroughputTable
-from scheduler.peers.gavel.goals import (
+from reproductions.allocation.policy import AllocationPolicy
+from reproductions.allocation.throughputs import ThroughputTable
+from reproductions.gavel.goals import (
     finish_time_fairness,
     least_attained_service,
     makespan,
     refined,
 )
-from scheduler.peers.gavel.problem import Problem
-from scheduler.peers.gavel.sharing import merged, optimum, split
-from scheduler.peers.registry import build
+from reproductions.gavel.problem import Problem
+from reproductions.gavel.sharing import merged, optimum, split
+from reproductions.registry import build
+from reproductions.workloads.gavel import (
+    REFERENCE_CLUSTER,
+    read_table,
+    read_workload,
+    synthetic,
+)
 
 TYPES = tuple(REFERENCE_CLUSTER)
 CPU_LIMIT_S, MEMORY_LIMIT_MIB = 60.0, 1024.0  # of space sharing with 2,048 jobs

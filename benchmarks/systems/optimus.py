@@ -10,12 +10,12 @@ from statistics import fmean
 import numpy as np
 
 from benchmarks.systems.figure import CpuClock, Figure, at_most
-from pipeline.worlds.workloads.pollux import applications
-from scheduler.peers.optimus.convergence import fit, fit_envelope, smooth
-from scheduler.peers.optimus.speed import (
+from reproductions.optimus.convergence import fit, fit_envelope, smooth
+from reproductions.optimus.speed import (
     AllReduceSpeed,
     StepObservation,
 )
+from reproductions.workloads.pollux import applications
 
 
 def figures(data: Path) -> Iterable[Figure]:

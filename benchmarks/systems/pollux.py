@@ -19,11 +19,11 @@ from benchmarks.systems.figure import (
     ordered,
     within,
 )
-from pipeline.worlds.workloads.pollux import applications, open_workload, recorded
-from pipeline.worlds.workloads.pollux.applications import Application
-from scheduler.peers.allocation.statistics import Configuration, StepTimes
-from scheduler.peers.pollux.throughput import fit
-from scheduler.peers.registry import build
+from reproductions.allocation.statistics import Configuration, StepTimes
+from reproductions.pollux.throughput import fit
+from reproductions.registry import build
+from reproductions.workloads.pollux import applications, open_workload, recorded
+from reproductions.workloads.pollux.applications import Application
 from scheduler.simulation.loop import Outcome
 
 WORKLOADS = range(1, 9)

@@ -12,7 +12,7 @@ from statistics import fmean
 import numpy as np
 
 from benchmarks.systems.figure import CpuClock, Figure, at_least, exact
-from scheduler.peers.smd.outer import Knapsack, approximate, select, select_exactly
+from reproductions.smd.outer import Knapsack, approximate, select, select_exactly
 
 RESOURCES = 4
 

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.systems.figure import CpuClock, Figure, exact
-from pipeline.worlds.workloads.tiresias import (
+from reproductions.tiresias_las import TiresiasLas, TiresiasLasSettings
+from reproductions.workloads.tiresias import (
     TRACE,
     GangJob,
     read_trace,
     workload,
 )
-from scheduler.peers.tiresias_las import TiresiasLas, TiresiasLasSettings
 from scheduler.simulation.loop import Outcome
 
 # Average JCT, seconds, of the published simulator on four nodes of four GPUs.

@@ -142,8 +142,8 @@ def _on_trace(asked: Asked, world: World) -> _Played:
 def _on_workload(asked: Asked, world: World) -> _Played:
     """The policies to run on a workload, each of which has there what it needs."""
     from pipeline.worlds.policy_options import given_to_all
-    from pipeline.worlds.workloads.scenario import open_scenario, runnable
-    from scheduler.peers.registry import peer_named
+    from reproductions.registry import peer_named
+    from reproductions.workloads.scenario import open_scenario, runnable
 
     if world != World() or asked.trace is not None or asked.loop is not None or asked.pareto:
         raise UserError("--workload brings its own world: only --policies, --set, --seeds, --out")

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pipeline.errors import UserError
+from reproductions.allocation.policy import AllocationPolicy
 from scheduler.core.policy import Policy
 from scheduler.core.settings import InvalidSettings, UnknownPolicy, read, with_assignments
-from scheduler.peers.allocation.policy import AllocationPolicy
 from scheduler.policies import policy_named
 
 Values = dict[str, Any]

@@ -2,7 +2,7 @@
 
 One loop drives every core. What happens to jobs between two decisions is left to a subclass:
 `scheduler.simulation.engine.Engine` for gangs that run whole,
-`scheduler.peers.allocation.engine.AllocationEngine` for
+`reproductions.allocation.engine.AllocationEngine` for
 jobs whose GPUs, GPU type or batch size may change while they run.
 """
 

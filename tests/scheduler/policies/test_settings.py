@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from features.job import Profile
 from features.schema import State
+from reproductions.registry import ALLOCATING
 from scheduler.assembly import settings_of
 from scheduler.backends.events import canonical
 from scheduler.core.core import Core
 from scheduler.core.settings import InvalidSettings, describe, flat, read
-from scheduler.peers.registry import ALLOCATING
 from scheduler.policies import POLICIES
 from scheduler.testing.policy import PolicyContract
 from scheduler.testing.worlds import World, a_cluster, worlds

@@ -1,0 +1,54 @@
+"""Jobs, nodes and a ground truth: what allocation policies are simulated on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from features.job import Job
+from reproductions.allocation.allocation import Node, total_gpus
+from reproductions.allocation.core import AllocationCore
+from reproductions.allocation.engine import AllocationEngine
+from reproductions.allocation.nature import GroundTruth
+from reproductions.allocation.policy import AllocationPolicy
+from scheduler.core.decisions import Decision
+from scheduler.simulation.loop import Outcome
+
+
+@dataclass(slots=True)
+class AllocationWorkload:
+    """A workload for allocation policies.
+
+    Attributes:
+        name: as shown to people.
+        jobs: in order of submission.
+        nodes: the cluster.
+        ground_truth: makes the truth, fresh for every run, as it is under a policy.
+        left_out: rows of the source that are not here, and were said to be bad.
+        settings: under which the source ran policies, by their names.
+    """
+
+    name: str
+    jobs: list[Job]
+    nodes: tuple[Node, ...]
+    ground_truth: Callable[[AllocationPolicy], GroundTruth]
+    left_out: int = 0
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @property
+    def gpus(self) -> int:
+        return total_gpus(self.nodes)
+
+    def simulate(
+        self,
+        policy: AllocationPolicy,
+        *,
+        sink: Callable[[list[Decision]], None] | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> Outcome:
+        """Run one policy. Raises UnmetNeeds when it needs what is not known here."""
+        ground_truth = self.ground_truth(policy)
+        core = AllocationCore(self.nodes, policy, ground_truth)
+        engine = AllocationEngine(core, self.jobs, ground_truth, sink=sink, progress=progress)
+        return engine.run()

@@ -1,0 +1,82 @@
+"""The baselines of Gavel's evaluation that are no linear programs: FIFO and Gandiva.
+
+Pure functions of arrays: (n,) GPU type of each job, -1 for none; jobs are in order of arrival.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from reproductions.gavel.problem import Floats, Ints, Problem
+
+FAIR_PAIR = 1.0  # of Gandiva: summed pair speeds below which a pair is parted
+
+
+def first_come(problem: Problem, *, anywhere: bool = False) -> Ints:
+    """Every job in turn takes the type where it is fastest among those with room.
+
+    Stops at the first job that fits nowhere.
+
+    Args:
+        anywhere: a job may take GPUs it cannot run on, which then lie idle, and is passed (the
+            published simulator).
+    """
+    kinds = np.full(problem.jobs, -1)
+    free = problem.capacity.copy()
+    for job in range(problem.jobs):
+        fits = (free >= problem.gpus[job]) & (anywhere | (problem.throughput[job] > 0))
+        if not fits.any():
+            break
+        kinds[job] = kind = int(np.argmax(np.where(fits, problem.throughput[job], -1.0)))
+        free[kind] -= problem.gpus[job]
+    return kinds
+
+
+def _summed(problem: Problem, a: int, b: int, kind: int) -> float:
+    """Summed pair speeds of two jobs on a type; 0 when they cannot share there."""
+    ours, theirs = problem.speed(kind, a, b), problem.speed(kind, b, a)
+    runs = problem.throughput[a, kind] > 0 and problem.throughput[b, kind] > 0
+    if problem.gpus[a] != problem.gpus[b] or not runs or not ours or not theirs:
+        return 0.0
+    return float(ours + theirs)
+
+
+def introspected(
+    problem: Problem, pairs: list[tuple[int, int]], rng: np.random.Generator
+) -> list[tuple[int, int]]:
+    """Gandiva's packing by trial: pairs that were good stay, the rest are paired at random.
+
+    Nobody shares while there are GPUs for all. A pair is good when its summed speeds, on the mean
+    of the types, are at least FAIR_PAIR. Xiao et al., OSDI'18.
+
+    Args:
+        pairs: of the last time; both members are still there.
+    """
+    if problem.gpus.sum() <= problem.capacity.sum():
+        return []
+    kept = [pair for pair in pairs if _mean_sum(problem, *pair) >= FAIR_PAIR]
+    taken = {job for pair in kept for job in pair}
+    for gpus in np.unique(problem.gpus):
+        alone = [j for j in np.flatnonzero(problem.gpus == gpus).tolist() if j not in taken]
+        order = rng.permutation(len(alone))
+        kept += [(alone[a], alone[b]) for a, b in zip(order[::2], order[1::2], strict=False)]
+    return kept
+
+
+def _mean_sum(problem: Problem, a: int, b: int) -> float:
+    return float(np.mean([_summed(problem, a, b, kind) for kind in range(problem.types)]))
+
+
+def equal_shares(problem: Problem, pairs: list[tuple[int, int]]) -> list[tuple[int, int, Floats]]:
+    """(first, second or -1, (m,) shares of time): every single and pair gets equally much."""
+    paired = {job for pair in pairs for job in pair}
+    rows = [(job, -1) for job in range(problem.jobs) if job not in paired] + pairs
+    found = []
+    for first, second in rows:
+        share = problem.capacity / (len(rows) * problem.gpus[first])
+        share = share / max(1.0, float(share.sum()))
+        if second >= 0:
+            fits = [_summed(problem, first, second, kind) > 0 for kind in range(problem.types)]
+            share = np.where(fits, share, 0.0)
+        found.append((first, second, share))
+    return found

@@ -1,0 +1,192 @@
+"""Gavel's rounds: shares of time become turns on GPUs.
+
+Every round, the jobs that are furthest behind their share of a GPU type run on it. Time received is
+counted since the shares were last computed. Narayanan et al., OSDI'20, section 5.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from reproductions.allocation.allocation import Allocation, Node
+from reproductions.allocation.policy import ActiveJob
+
+Combination = tuple[str, ...]  # one job, or two on the same GPUs
+Shares = Mapping[Combination, Sequence[float]]  # of time on each GPU type
+
+NEVER_HAD = 1e9  # priority per unit of share of a job that had no time at all
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A combination on a GPU type for one round; `priority` 0 = takes GPUs nobody is due."""
+
+    jobs: Combination
+    type: int
+    priority: float
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """What a round must know of a job: GPUs, and on which types it runs at all."""
+
+    gpus: int
+    runs: Sequence[bool]
+
+
+@dataclass(slots=True)
+class Rounds:
+    """Time received and owed, by combination and GPU type.
+
+    Args:
+        types: number of GPU types; the first is filled first.
+        round_s: length of a round. Everybody starts as if it had had half of one everywhere.
+        idle_taken: GPUs that nobody is due go to whoever fits (work conserving).
+        shuffle: a seed to mix the types with, each round, so that none is preferred.
+    """
+
+    types: int
+    round_s: float
+    idle_taken: bool = True
+    shuffle: int | None = None
+    shares: Shares = field(default_factory=dict)
+    _received: dict[tuple[Combination, int], float] = field(default_factory=dict)
+    _deficit: dict[tuple[Combination, int], float] = field(default_factory=dict)
+    _since: float = 0.0
+    _random: random.Random = field(default_factory=random.Random)
+
+    def __post_init__(self) -> None:
+        self._random.seed(self.shuffle)
+
+    def reset(self, shares: Shares, now: float) -> None:
+        """Shares were computed anew: what is still owed is kept, and counting starts again."""
+        owed: dict[tuple[Combination, int], float] = {}
+        half = self.round_s / 2
+        for jobs in shares:
+            for kind in range(self.types):
+                had = self._received.get((jobs, kind), half) - half
+                due = self.shares.get(jobs, (0.0,) * self.types)[kind] * (now - self._since)
+                owed[jobs, kind] = self._deficit.get((jobs, kind), 0.0) + due - had
+        self._deficit, self._received = owed, {}
+        self.shares, self._since = shares, now
+
+    def ran(self, turn: Turn, seconds: float) -> None:
+        """A combination had its turn."""
+        key = turn.jobs, turn.type
+        self._received[key] = self._received.get(key, self.round_s / 2) + seconds
+
+    def priority(self, jobs: Combination, kind: int, total: float) -> float:
+        """Share of time due over share received; `total` is what everybody received there."""
+        share = self.shares[jobs][kind] if jobs in self.shares else 0.0
+        received = self._received.get((jobs, kind), self.round_s / 2)
+        return share * total / received if received else share * NEVER_HAD
+
+    def choose(self, gangs: Mapping[str, Gang], free: Sequence[int]) -> list[Turn]:
+        """Who runs where in the next round.
+
+        Args:
+            gangs: every job that may run, in order of arrival.
+            free: GPUs of each type.
+        """
+        whole = [jobs for jobs in self.shares if len(jobs) > 1 and all(j in gangs for j in jobs)]
+        combinations: list[Combination] = [(job,) for job in gangs] + whole
+        left = list(free)
+        busy: set[str] = set()
+        turns: list[Turn] = []
+        kinds = list(range(self.types))
+        if self.shuffle is not None:
+            self._random.shuffle(kinds)
+        for kind in kinds:
+            for priority, jobs in self._queue(combinations, kind):
+                if not left[kind]:
+                    break
+                gang = gangs[jobs[0]]
+                if (priority <= 0 and not self._takes_idle(jobs)) or gang.gpus > left[kind]:
+                    continue
+                if any(job in busy or not gangs[job].runs[kind] for job in jobs):
+                    continue
+                left[kind] -= gang.gpus
+                busy.update(jobs)
+                turns.append(Turn(jobs, kind, priority))
+        return turns
+
+    def _takes_idle(self, jobs: Combination) -> bool:
+        """Pairs share only where they are due to: alone both would be faster."""
+        return self.idle_taken and len(jobs) == 1
+
+    def _queue(
+        self, combinations: Collection[Combination], kind: int
+    ) -> list[tuple[float, Combination]]:
+        """Combinations by priority, then time owed, then share; ties in the order given."""
+        half = self.round_s / 2
+        total = sum(self._received.get((jobs, kind), half) for jobs in combinations)
+        entries = []
+        for jobs in combinations:
+            share = self.shares[jobs][kind] if jobs in self.shares else 0.0
+            owed = self._deficit.get((jobs, kind), 0.0)
+            entries.append((self.priority(jobs, kind, total), owed, share, jobs))
+        entries.sort(key=lambda entry: entry[:3], reverse=True)
+        return [(priority, jobs) for priority, _, _, jobs in entries]
+
+
+def still_ahead(turns: Sequence[Turn], kind: int) -> str | None:
+    """The last job that got GPUs of a type: whom the others waited for."""
+    return next((turn.jobs[0] for turn in reversed(turns) if turn.type == kind), None)
+
+
+def place(
+    turns: Sequence[Turn],
+    active: Mapping[str, ActiveJob],
+    nodes: Sequence[Node],
+    types: Sequence[str],
+) -> dict[Combination, Allocation]:
+    """GPUs for every turn: large gangs first, who was on a type stays, then nodes by index."""
+    free = [node.gpus for node in nodes]
+    placed: dict[Combination, Allocation] = {}
+    sizes = sorted({active[turn.jobs[0]].job.gpus for turn in turns}, reverse=True)
+    for size in sizes:
+        same = [turn for turn in turns if active[turn.jobs[0]].job.gpus == size]
+        for turn in same:
+            for job in turn.jobs:
+                held = active[job].allocation
+                if (
+                    turn.jobs not in placed
+                    and held is not None
+                    and _stays(held, turn, free, nodes, types)
+                ):
+                    placed[turn.jobs] = held
+                    _take(free, held)
+        for turn in same:
+            if turn.jobs not in placed:
+                placed[turn.jobs] = found = _first_fit(size, turn, free, nodes, types)
+                _take(free, found)
+    return placed
+
+
+def _stays(
+    held: Allocation, turn: Turn, free: Sequence[int], nodes: Sequence[Node], types: Sequence[str]
+) -> bool:
+    return nodes[held.nodes[0]].gpu_type == types[turn.type] and all(
+        free[node] >= count for node, count in zip(held.nodes, held.gpus, strict=True)
+    )
+
+
+def _take(free: list[int], gpus: Allocation) -> None:
+    for node, count in zip(gpus.nodes, gpus.gpus, strict=True):
+        free[node] -= count
+
+
+def _first_fit(
+    size: int, turn: Turn, free: Sequence[int], nodes: Sequence[Node], types: Sequence[str]
+) -> Allocation:
+    """The first node with room for all; else nodes by index until there is enough."""
+    here = [n.index for n in nodes if n.gpu_type == types[turn.type] and free[n.index]]
+    whole = [node for node in here if free[node] >= size]
+    chosen: list[tuple[int, int]] = []
+    for node in whole[:1] or here:
+        if size:
+            chosen.append((node, min(size, free[node])))
+            size -= chosen[-1][1]
+    return Allocation(tuple(node for node, _ in chosen), tuple(count for _, count in chosen))

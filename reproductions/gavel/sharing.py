@@ -1,0 +1,184 @@
+"""Space sharing: which pairs of jobs to consider, and identical jobs as one.
+
+A pair enters the program when, under the duals of the columns that are there, it would earn more
+than it costs. With n jobs, n to 4n such columns a step reach the optimum of the whole program in
+a handful of steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reproductions.gavel.problem import Floats, Ints, Problem
+from reproductions.gavel.program import Allocation, Columns, Goal, singles, solve
+
+EARNS = 1e-7  # a column whose worth exceeds its cost by less than this cannot help
+_BLOCK = 1 << 21  # pairs priced at once: bounds the memory of pricing
+
+
+def optimum(
+    problem: Problem, goal: Goal, refine: Floats | None = None, *, whole: bool = False
+) -> Allocation:
+    """The best allocation, over single jobs and, if the problem has pair speeds, pairs.
+
+    Args:
+        refine: (n, m) gains to maximise among all optima, which are many; None takes any.
+        whole: write every pair down instead of generating columns (to check one by the other).
+
+    Raises:
+        Infeasible: no allocation meets the floors.
+    """
+    columns = singles(problem)
+    if whole and problem.speeds is not None:
+        columns = columns + every_pair(problem)
+    grow = problem.speeds is not None and not whole
+    best, columns = _best(problem, goal, columns, grow)
+    if refine is None:
+        return best
+    # a hair below the optimum, so that rounding does not make it infeasible
+    level = best.level * (1 - 1e-9)
+    refined, _ = _best(problem, replace(goal, gain=refine, level=0.0), columns, grow, level)
+    return refined.priced_as(best)
+
+
+def _best(
+    problem: Problem, goal: Goal, columns: Columns, grow: bool, level: float | None = None
+) -> tuple[Allocation, Columns]:
+    """Solve; to grow, add the pairs that would help, and again until none would."""
+    while True:
+        best = solve(problem, goal, columns, level=level)
+        if not grow:
+            return best, columns
+        before = len(columns)
+        for kind in range(problem.types):
+            found = _helpful(problem, goal, best, kind)
+            # a pair that is there already would help by no more than the solver's tolerance
+            there = np.isin(found.key(problem.jobs), columns.key(problem.jobs))
+            columns = columns + found.take(np.flatnonzero(~there))
+        if len(columns) == before:
+            return best, columns
+
+
+def _helpful(problem: Problem, goal: Goal, best: Allocation, kind: int) -> Columns:
+    """The 2n pairs on one type that would earn most."""
+    n, each = problem.jobs, 1 / problem.count
+    rate = problem.throughput[:, kind]
+    worth = rate * (best.job_dual * each + goal.gain[:, kind])
+    time = best.time_dual * each
+    cost = time + problem.gpus * best.gpu_dual[kind]  # of the first: its time and their GPUs
+    everyone = np.arange(n)
+    found: list[tuple[Floats, Ints, Ints]] = []
+    step = max(1, _BLOCK // n)
+    for start in range(0, n, step):
+        rows, rest = everyone[start : start + step, None], everyone[start:]
+        block = problem.speed(kind, rows, rest) * worth[rows]
+        block += problem.speed(kind, rest, rows) * worth[rest]
+        block -= cost[rows] + time[rest]
+        a, b = np.nonzero(block > EARNS)
+        fine = possible(problem, kind, a + start, b + start)
+        found.append((block[a, b][fine], a[fine] + start, b[fine] + start))
+    earned, a, b = (np.concatenate(part) for part in zip(*found, strict=True))
+    if len(earned) > 2 * n:
+        top = np.sort(np.argpartition(-earned, 2 * n)[: 2 * n])
+        a, b = a[top], b[top]
+    return pair_columns(problem, kind, a, b)
+
+
+def possible(problem: Problem, kind: int, a: Ints, b: Ints) -> NDArray[np.bool_]:
+    """Which pairs may share GPUs of a type: equal gangs, each pair once, both measured there."""
+    ours, theirs = problem.speed(kind, a, b), problem.speed(kind, b, a)
+    runs = (problem.throughput[a, kind] > 0) & (problem.throughput[b, kind] > 0)
+    once = (a < b) | ((a == b) & (problem.count[a] > 1))
+    fine: NDArray[np.bool_] = (
+        once & runs & (ours > 0) & (theirs > 0) & (problem.gpus[a] == problem.gpus[b])
+    )
+    return fine
+
+
+def every_pair(problem: Problem) -> Columns:
+    """All pairs on all types but those whose speeds sum to 1 or less.
+
+    Taking turns alone serves both of those at least as well in as much time of the GPUs.
+    """
+    everyone = np.arange(problem.jobs)
+    a, b = (grid.ravel() for grid in np.meshgrid(everyone, everyone, indexing="ij"))
+    found: list[Columns] = []
+    for kind in range(problem.types):
+        fine = possible(problem, kind, a, b)
+        fine &= problem.speed(kind, a, b) + problem.speed(kind, b, a) > 1
+        found.append(pair_columns(problem, kind, a[fine], b[fine]))
+    total = found[0]
+    for columns in found[1:]:
+        total = total + columns
+    return total
+
+
+def pair_columns(problem: Problem, kind: int, a: Ints, b: Ints) -> Columns:
+    """Columns of pairs of jobs on a type."""
+    rate_a = problem.throughput[a, kind] * problem.speed(kind, a, b)
+    rate_b = problem.throughput[b, kind] * problem.speed(kind, b, a)
+    return Columns(a, b, np.full(len(a), kind), rate_a, rate_b, problem.gpus[a])
+
+
+def merged(problem: Problem) -> tuple[Problem, Ints]:
+    """Identical jobs as one row each, and the row of every job.
+
+    Identical are jobs of one kind, with equal gang, weight and throughputs.
+    """
+    own = np.stack([problem.kind, problem.gpus, problem.weights, problem.count], axis=1)
+    key = np.concatenate([own, problem.throughput], axis=1)
+    _, pick, row = np.unique(key, axis=0, return_index=True, return_inverse=True)
+    row = row.ravel()
+    small = Problem(
+        problem.throughput[pick],
+        problem.gpus[pick],
+        problem.capacity,
+        problem.weights[pick],
+        np.bincount(row, weights=problem.count).astype(np.int64),
+        problem.kind[pick],
+        problem.speeds,
+    )
+    return small, row
+
+
+def split(columns: Columns, share: Floats, row: Ints) -> Iterator[tuple[int, int, int, float]]:
+    """(first, second or -1, type, share) of the jobs behind an allocation of classes.
+
+    Every member of a class gets an equal part of each column. Partners are dealt in order, so
+    that two classes of p and q members make at most p + q - 1 pairs.
+    """
+    order = np.argsort(row, kind="stable")
+    ends = np.cumsum(np.bincount(row))
+    members = [list(map(int, part)) for part in np.split(order, ends[:-1])]
+    for a, b, kind, x in zip(columns.first, columns.second, columns.type, share, strict=True):
+        ours = members[a]
+        if b < 0:
+            for job in ours:
+                yield job, -1, int(kind), x / len(ours)
+        elif a == b:
+            # around a ring everyone has two partners; a ring of two is one pair
+            ring = ours[:1] if len(ours) == 2 else ours
+            for i, job in enumerate(ring):
+                yield job, ours[(i + 1) % len(ours)], int(kind), x / len(ring)
+        else:
+            yield from _dealt(ours, members[b], int(kind), float(x))
+
+
+def _dealt(
+    ours: list[int], theirs: list[int], kind: int, x: float
+) -> Iterator[tuple[int, int, int, float]]:
+    i = j = 0
+    left, right = 1.0 / len(ours), 1.0 / len(theirs)
+    while i < len(ours) and j < len(theirs):
+        part = min(left, right)
+        if part > 1e-12:
+            yield ours[i], theirs[j], kind, x * part
+        left, right = left - part, right - part
+        if left <= 1e-12:
+            i, left = i + 1, 1.0 / len(ours)
+        if right <= 1e-12:
+            j, right = j + 1, 1.0 / len(theirs)

@@ -1,0 +1,79 @@
+"""Optimus that knows the truth: real step times, real numbers of steps. A yardstick.
+
+Pollux' evaluation (OSDI'21) compares with this one, on all-reduce training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import ceil
+
+from reproductions.allocation.allocation import Batch, total_gpus
+from reproductions.allocation.placement import place_counts
+from reproductions.allocation.policy import (
+    ActiveJob,
+    AllocationPolicy,
+    Assignment,
+    Capability,
+    DecisionInput,
+    Grant,
+)
+from reproductions.allocation.statistics import (
+    MOST_GPUS,
+    REMAINING_STEPS,
+    STEP_TIMES,
+    StepTimeOracle,
+)
+from reproductions.optimus.marginal import GpuJob, allocate_gpus
+from scheduler.core.decisions import Reason
+
+
+class OptimusOracle(AllocationPolicy):
+    """One GPU each in order of arrival, then one more at a time where it saves most seconds."""
+
+    name = "optimus-oracle"
+    round_s = 60.0
+    changes = frozenset({Capability.GPUS, Capability.PREEMPT})
+    needs = (STEP_TIMES, REMAINING_STEPS, MOST_GPUS)
+
+    def allocate(self, snapshot: DecisionInput) -> Assignment:
+        node_gpus = max(node.gpus for node in snapshot.nodes)
+        jobs = [
+            GpuJob(job.id, _left_s(job, node_gpus), most=max(job.report(MOST_GPUS), 1))
+            for job in snapshot.jobs
+        ]
+        found = allocate_gpus(jobs, total_gpus(snapshot.nodes))
+        counts = {job_id: grant.gpus for job_id, grant in found.items() if grant.gpus}
+        placed = place_counts(snapshot, counts)
+        return {
+            job.id: Grant(
+                placed.get(job.id),
+                Reason.GAIN if job.id in placed else Reason.GPUS_BUSY,
+                (("marginal gain", found[job.id].gain),),
+            )
+            for job in snapshot.jobs
+        }
+
+
+def _left_s(job: ActiveJob, node_gpus: int) -> Callable[[int], float]:
+    """Seconds to completion by GPUs."""
+    times, steps = job.report(STEP_TIMES), job.report(REMAINING_STEPS)
+
+    def left_s(gpus: int) -> float:
+        return steps * step_s(times, gpus, node_gpus)
+
+    return left_s
+
+
+def step_s(times: StepTimeOracle, gpus: int, node_gpus: int) -> float:
+    """Seconds of an update on so many GPUs, filling node after node.
+
+    One GPU always makes two passes: the gradient's noise is to be seen.
+    """
+    batch = times.batch(gpus)
+    if gpus == 1 and not batch.accumulation:
+        batch = Batch(ceil(batch.per_gpu / 2), 1)
+    full, rest = divmod(gpus, node_gpus)
+    layout = (node_gpus,) * full + ((rest,) if rest else ())
+    step, sync = times.step_times(layout, batch.per_gpu)
+    return step + batch.accumulation * (step - sync)

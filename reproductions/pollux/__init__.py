@@ -1,0 +1,5 @@
+"""Pollux (OSDI'21): co-adaptive scheduling by goodput."""
+
+from reproductions.pollux.policy import Pollux
+
+__all__ = ["Pollux"]

@@ -1,0 +1,57 @@
+"""Shortest remaining time first on whole allocations: a yardstick, shown the truth.
+
+`srtf.py` is the same order for the engine of gang policies.
+"""
+
+from __future__ import annotations
+
+from reproductions.allocation.allocation import total_gpus
+from reproductions.allocation.placement import place_counts
+from reproductions.allocation.policy import (
+    AllocationPolicy,
+    Assignment,
+    Capability,
+    DecisionInput,
+    Grant,
+)
+from reproductions.allocation.statistics import REMAINING_S
+from scheduler.core.decisions import Reason
+
+
+class ShortestRemaining(AllocationPolicy):
+    """Every job on what it asks for, the one with least left to do first; whoever fits runs."""
+
+    name = "shortest-remaining"
+    round_s = 60.0
+    changes = frozenset({Capability.PREEMPT})
+    needs = (REMAINING_S,)
+
+    def allocate(self, snapshot: DecisionInput) -> Assignment:
+        left_s = {job.id: job.report(REMAINING_S) for job in snapshot.jobs}
+        line = sorted(snapshot.jobs, key=lambda job: (left_s[job.id], job.seq))
+        free, chosen = total_gpus(snapshot.nodes), {}
+        for job in line:
+            if job.job.gpus <= free:
+                chosen[job.id] = job.job.gpus
+                free -= job.job.gpus
+        placed = place_counts(snapshot, chosen)
+        grants, ahead = {}, None
+        for job in line:
+            runs = job.id in placed
+            if runs:
+                reason = Reason.PRIORITY
+            elif job.id in chosen or ahead is None:
+                reason = Reason.GPUS_FRAGMENTED
+            elif job.allocation is not None:
+                reason = Reason.SHORTER_JOB_WAITING
+            else:
+                reason = Reason.BEHIND_HIGHER_PRIORITY
+            grants[job.id] = Grant(
+                placed.get(job.id),
+                reason,
+                (("remaining, s", left_s[job.id]),),
+                blocker=None if runs else ahead,
+                priority=left_s[job.id],
+            )
+            ahead = job.id if runs else ahead
+        return grants

@@ -1,5 +1,0 @@
-"""Gavel (OSDI'20): policies for several GPU types, as optimisation problems, and their rounds."""
-
-from scheduler.peers.gavel.policies import POLICIES
-
-__all__ = ["POLICIES"]

@@ -1,0 +1,197 @@
+"""Gavel's policies over the engine, in small worlds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from features.job import Job
+from reproductions.allocation.allocation import Node
+from reproductions.allocation.core import UnmetNeeds
+from reproductions.allocation.nature import GangGroundTruth
+from reproductions.allocation.throughputs import (
+    Kind,
+    StepWork,
+    TableGroundTruth,
+    Terms,
+    ThroughputTable,
+)
+from reproductions.gavel import POLICIES
+from reproductions.gavel.policies import (
+    BlindLeastAttainedService,
+    Hierarchical,
+    HierarchicalSettings,
+)
+from reproductions.registry import build
+from scheduler.core.decisions import Action, Decision, Reason
+from tests.reproductions.builders import Played, nodes_of, play
+
+NODES = nodes_of(2, 4, 4, types=["new", "old", "old"])
+KINDS = {f"{name}{gpus}": Kind(name, gpus) for name in "abc" for gpus in (1, 2, 4)}
+TABLE = ThroughputTable(
+    {
+        "new": {kind: kind.gpus * 10.0 * (1 + "abc".index(kind.model)) for kind in KINDS.values()},
+        "old": {kind: kind.gpus * 4.0 for kind in KINDS.values() if kind.model != "c"},
+    },
+    {
+        gpu_type: {
+            (a, b): (rate * a.gpus * 0.8, rate * b.gpus * 0.8)
+            for a in KINDS.values()
+            for b in KINDS.values()
+            if a.gpus == b.gpus and "c" not in (a.model, b.model)
+        }
+        for gpu_type, rate in (("new", 10.0), ("old", 4.0))
+    },
+)
+
+
+def a_world(
+    *wanted: tuple[str, int, float], vc: str = "vc", terms: dict[int, Terms] | None = None,
+    nodes: tuple[Node, ...] = NODES, lease_s: float | None = None, **fields: object,
+) -> tuple[tuple[Node, ...], list[Job], TableGroundTruth]:  # fmt: skip
+    """Jobs by (kind, steps, arrival); their ids are their places in the list."""
+    jobs, work = [], {}
+    for i, (name, steps, at) in enumerate(wanted):
+        kind = KINDS[name]
+        jobs.append(Job(str(i), at, kind.gpus, vc=vc, **fields))  # type: ignore[arg-type]
+        work[str(i)] = StepWork(kind, steps, (terms or {}).get(i, Terms()))
+    return nodes, jobs, TableGroundTruth(work, TABLE, nodes, lease_s=lease_s)
+
+
+def a_mix(seed: int, jobs: int = 24) -> list[tuple[str, int, float]]:
+    rng = np.random.default_rng(seed)
+    names = rng.choice(["a1", "b1", "a2", "b2", "a4"], jobs)
+    steps, gaps = rng.integers(100, 40_000, jobs), rng.exponential(300, jobs)
+    return [
+        (str(name), int(n), float(at))
+        for name, n, at in zip(names, steps, np.cumsum(gaps) - gaps[0], strict=True)
+    ]
+
+
+def reasons(played: Played, job: str) -> set[Reason]:
+    return {d.reason for d in played.of(job)}
+
+
+@pytest.mark.parametrize("as_published", [False, True])
+@pytest.mark.parametrize("name", POLICIES)
+def test_everybody_is_served_and_two_runs_are_alike(name: str, as_published: bool) -> None:
+    runs = []
+    for _ in range(2):
+        policy = build(name, {"as_published": as_published})
+        world = a_world(*a_mix(1), lease_s=policy.lease_s)
+        runs.append(play(policy, *world))
+    first, again = runs
+    assert all(result.end_time is not None for result in first.outcome.jobs)
+    assert first.decisions == again.decisions
+    alone = {r.job.job_id: r.duration_s for r in first.outcome.jobs}
+    assert all(r.jct_s >= alone[r.job.job_id] * (1 - 1e-9) for r in first.outcome.jobs)
+    acted = {Action.START, Action.RESIZE, Action.PREEMPT, Action.PACK}
+    told = [d for d in first.decisions if d.action in acted]
+    assert told
+    assert all(any(key.startswith("share of") for key, _ in d.evidence) for d in told)
+    assert all(d.sentence() for d in first.decisions)
+
+
+def test_a_job_goes_where_it_gains_most() -> None:
+    """c gains 3 x as much from the new type as a, and has it alone."""
+    played = play(POLICIES["gavel-las"](), *a_world(("c1", 9000, 0), ("a1", 4000, 0)))
+    assert {d.nodes for d in played.of("0", Action.START)} == {(0,)}
+    assert played.result("0").end_time == 300
+
+
+def test_shares_priority_and_duals_are_told() -> None:
+    world = a_world(*[("a1", 40_000, 0.0)] * 16)
+    played = play(POLICIES["gavel-las"](), *world)
+    start = next(d for d in played.decisions if d.action is Action.START)
+    told = dict(start.evidence)
+    assert set(told) == {
+        "share of new", "share of old", "dual", "price of new", "price of old", "priority",
+    }  # fmt: skip
+    # the objective is made of what is owed to the jobs, and of what the GPUs are worth
+    assert 16 * float(told["dual"]) == pytest.approx(1.0)
+    assert float(told["price of new"]) + float(told["price of old"]) == pytest.approx(1.0)
+    waits = [d for d in played.decisions if d.action is Action.WAIT]
+    assert {d.reason for d in waits} == {Reason.SHARE_USED}
+    assert all(d.blocker is not None for d in waits)
+
+
+def test_a_job_that_no_type_can_hold_is_refused_and_the_rest_goes_on() -> None:
+    nodes = nodes_of(4, types=["old"])
+    world = a_world(("c1", 100, 0), ("a1", 400, 0), ("b4", 400, 0), nodes=nodes)
+    played = play(POLICIES["gavel-las"](), *world)
+    assert played.result("0").refused
+    assert reasons(played, "0") == {Reason.NO_MATCHING_GPU_TYPE}
+    assert played.result("1").end_time is not None
+    assert played.result("2").end_time is not None
+
+
+def test_a_gang_larger_than_the_only_type_it_runs_on_is_refused() -> None:
+    nodes = nodes_of(2, 4, types=["new", "old"])
+    played = play(POLICIES["gavel-las"](), *a_world(("c4", 100, 0), ("a1", 400, 0), nodes=nodes))
+    (refusal,) = played.of("0", Action.REFUSE)
+    assert refusal.reason is Reason.NO_MATCHING_GPU_TYPE
+    assert dict(refusal.evidence)["GPUs of new"] == 2
+    assert played.result("1").end_time is not None
+
+
+def test_a_share_goes_by_weight() -> None:
+    terms = {i: Terms(weight=4.0) for i in range(8)}
+    played = play(POLICIES["gavel-las"](), *a_world(*[("a1", 30_000, 0.0)] * 24, terms=terms))
+    heavy = [played.result(str(i)).jct_s for i in range(8)]
+    light = [played.result(str(i)).jct_s for i in range(8, 24)]
+    assert max(heavy) < min(light)
+
+
+def test_who_opted_out_shares_with_nobody() -> None:
+    wanted = [("a1", 30_000, 0.0)] * 24
+    played = play(POLICIES["gavel-las-packed"](), *a_world(*wanted))
+    assert played.outcome.packings
+    alone = play(POLICIES["gavel-las-packed"](), *a_world(*wanted, share=False))
+    assert not alone.outcome.packings
+    both = [d for d in played.decisions if d.partner is not None]
+    assert {d.reason for d in both if d.action is Action.START} == {Reason.PARTNER_FOUND}
+
+
+def test_sharing_helps_who_waits() -> None:
+    wanted = [("a1", 30_000, 0.0)] * 30
+    ends = [
+        max(r.end_time or 0 for r in play(POLICIES[name](), *a_world(*wanted)).outcome.jobs)
+        for name in ("gavel-makespan", "gavel-makespan-packed")
+    ]
+    assert ends[1] < 0.75 * ends[0]
+
+
+def test_entities_share_by_weight() -> None:
+    wanted = [("a1", 30_000, 0.0)] * 24
+    nodes, jobs, ground_truth = a_world(*wanted)
+    half = [Job(j.job_id, 0.0, 1, vc="x" if i < 12 else "y") for i, j in enumerate(jobs)]
+    policy = Hierarchical(HierarchicalSettings(weights={"x": 9.0}, first_come=["x"]))
+    played = play(policy, nodes, half, ground_truth)
+    mean = {
+        vc: np.mean([r.jct_s for r in played.outcome.jobs if r.job.vc == vc]) for vc in ("x", "y")
+    }
+    assert mean["x"] < 0.7 * mean["y"]
+
+
+def test_a_policy_that_sees_no_types_is_worse_off() -> None:
+    wanted = [(f"{'abc'[i % 3]}1", 20_000, 0.0) for i in range(18)]
+    jct = {
+        name: np.mean([r.jct_s for r in play(POLICIES[name](), *a_world(*wanted)).outcome.jobs])
+        for name in ("gavel-las", "gavel-las-agnostic")
+    }
+    assert jct["gavel-las"] < 0.9 * jct["gavel-las-agnostic"]
+    assert BlindLeastAttainedService.blind
+
+
+def test_large_gangs_are_on_the_fewest_nodes_and_who_stays_stays() -> None:
+    played = play(POLICIES["gavel-las"](), *a_world(("a4", 60_000, 0), ("a4", 60_000, 0)))
+    starts: list[Decision] = played.of("0", Action.START) + played.of("1", Action.START)
+    assert {d.nodes for d in starts} == {(1,), (2,)}
+    moved = [d for d in played.decisions if d.action in (Action.RESIZE, Action.PREEMPT)]
+    assert not moved
+
+
+def test_what_a_workload_must_have_is_named() -> None:
+    says = "gavel-las needs throughputs by GPU type and priority weights; this workload has none"
+    with pytest.raises(UnmetNeeds, match=says):
+        play(POLICIES["gavel-las"](), NODES, [Job("a", 0.0, 1)], GangGroundTruth({"a": 60.0}))

@@ -1,0 +1,130 @@
+"""Throughput tables, and jobs that get on at their rates."""
+
+from __future__ import annotations
+
+from reproductions.allocation.allocation import Allocation, Node
+from reproductions.allocation.policy import (
+    AllocationPolicy,
+    Capability,
+    DecisionInput,
+    Grant,
+    Trigger,
+)
+from reproductions.allocation.throughputs import (
+    Kind,
+    StepWork,
+    TableGroundTruth,
+    Terms,
+    ThroughputTable,
+)
+from scheduler.core.decisions import Action, Reason
+from tests.reproductions.builders import a_job, nodes_of, play
+
+A, B = Kind("a", 1), Kind("b", 1)
+TABLE = ThroughputTable(
+    {"fast": {A: 4.0, B: 2.0}, "slow": {A: 1.0, B: 0.0}},
+    {"fast": {(A, B): (3.0, 1.0), (A, A): (2.0, 2.0)}, "slow": {}},
+)
+NODES = nodes_of(2, 2, types=["fast", "slow"])
+
+
+class Script(AllocationPolicy):
+    """Gives what it was told to, one assignment after the other; the last goes on."""
+
+    name = "script"
+    changes = frozenset(Capability)
+
+    def __init__(self, *script: dict[str, Allocation], round_s: float = 0.0):
+        self.script, self.round_s = list(script), round_s
+        self.times: list[float] = []
+
+    def acts_on(self, trigger: Trigger) -> bool:
+        return trigger.any and not trigger.going
+
+    def allocate(self, snapshot: DecisionInput) -> dict[str, Grant]:
+        self.times.append(snapshot.now)
+        now = self.script.pop(0) if len(self.script) > 1 else self.script[0]
+        here = {job.id for job in snapshot.jobs}
+        given = {job: a for job, a in now.items() if job in here}
+        return {
+            job: Grant(
+                a if a.partner in here else Allocation(a.nodes, a.gpus), Reason.PARTNER_FOUND
+            )
+            for job, a in given.items()
+        }
+
+
+def ground_truth(*, lease_s: float | None = None, **work: tuple[Kind, int]) -> TableGroundTruth:
+    jobs = {job: StepWork(kind, steps, Terms()) for job, (kind, steps) in work.items()}
+    return TableGroundTruth(jobs, TABLE, NODES, lease_s=lease_s)
+
+
+FAST, SLOW = Allocation((0,), (1,)), Allocation((1,), (1,))
+
+
+def test_a_table_tells_rates_and_pair_speeds() -> None:
+    assert TABLE.rates("a", 1) == {"fast": 4.0, "slow": 1.0}
+    assert TABLE.rates("a", 2) == {"fast": 0.0, "slow": 0.0}
+    assert TABLE.kinds == [A, B]
+    row = TABLE.of(A)
+    assert (row.kind, row.alone("fast"), row.alone("nowhere")) == (A, 4.0, 0.0)
+    assert row.beside("fast", B) == 0.75
+    assert TABLE.of(B).beside("fast", A) == 0.5
+    assert row.beside("slow", B) == 0.0
+
+
+def test_another_type_is_another_rate() -> None:
+    policy = Script({"a": FAST}, {"a": SLOW}, round_s=60.0)
+    played = play(policy, NODES, [a_job("a")], ground_truth(a=(A, 300)))
+    assert played.result("a").end_time == 60 + (300 - 240)
+    assert played.result("a").duration_s == 75  # on the fastest
+
+
+def test_a_pair_runs_at_its_measured_speeds() -> None:
+    pair = {"a": Allocation((0,), (1,), partner="b"), "b": Allocation((0,), (1,), partner="a")}
+    policy = Script(pair, round_s=60.0)
+    played = play(policy, NODES, [a_job("a"), a_job("b")], ground_truth(a=(A, 600), b=(B, 100)))
+    assert played.result("b").end_time == 100
+    assert played.result("a").end_time == 100 + (600 - 300) / 4
+    assert played.outcome.busy_gpu_s == 175
+
+
+def test_a_lease_is_whole_steps_and_a_round_ends_with_the_last() -> None:
+    policy = Script({"a": FAST, "b": SLOW})
+    played = play(
+        policy, NODES, [a_job("a"), a_job("b")], ground_truth(lease_s=10.3, a=(A, 90), b=(A, 25))
+    )
+    # a: 41 steps in 10.25 s, b: 10 steps in 10 s; everybody waits for a
+    assert policy.times == [0, 10.25, 20.5]
+    assert played.result("a").end_time == 20.5 + (90 - 82) / 4
+    assert played.result("b").end_time == 20.5 + 5
+
+
+def test_an_end_inside_a_round_frees_nothing_before_its_end() -> None:
+    policy = Script({"a": FAST, "b": FAST})
+    jobs = [a_job("a"), a_job("b"), a_job("c", at=1)]
+    played = play(policy, NODES, jobs[:2], ground_truth(lease_s=10.0, a=(A, 4), b=(A, 80)))
+    assert played.result("a").end_time == 1
+    assert policy.times == [0, 10]
+    assert played.result("b").end_time == 20
+
+
+def test_a_pair_that_cannot_share_makes_no_step() -> None:
+    both = Allocation((1,), (1,), partner="b"), Allocation((1,), (1,), partner="a")
+    policy = Script({"a": both[0], "b": both[1]}, {"a": FAST, "b": FAST})
+    played = play(
+        policy, NODES, [a_job("a"), a_job("b")], ground_truth(lease_s=10.0, a=(A, 4), b=(A, 4))
+    )
+    assert policy.times == [0, 10]
+    assert played.result("a").end_time == 11
+
+
+def test_a_job_no_type_holds_is_refused_with_its_rates() -> None:
+    policy = Script({"a": FAST}, round_s=60.0)
+    slow = (Node(0, 2, "slow"),)
+    made = TableGroundTruth({"b": StepWork(B, 10, Terms())}, TABLE, slow)
+    played = play(policy, slow, [a_job("b")], made)
+    (refusal,) = played.of("b", Action.REFUSE)
+    assert refusal.reason is Reason.NO_MATCHING_GPU_TYPE
+    assert refusal.evidence == (("trains", "b"), ("steps/s on slow", 0.0), ("GPUs of slow", 2.0))
+    assert played.result("b").refused

@@ -1,0 +1,102 @@
+"""`pellucid compare --workload`: any policy on any workload that carries what it needs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from pipeline.commands.compare import compare
+from pipeline.errors import UserError
+from reproductions.workloads import open_workload
+from reproductions.workloads.scenario import runnable
+
+app = typer.Typer()
+app.command()(compare)
+
+
+@pytest.fixture
+def small(shared_data: Path, tmp_path: Path) -> Path:
+    """The first five jobs of a workload, beside the traces."""
+    (tmp_path / "traces").symlink_to(shared_data / "pollux" / "traces")
+    (tmp_path / "workloads").mkdir()
+    rows = (shared_data / "pollux" / "workloads" / "workload-6.csv").read_text().splitlines()
+    path = tmp_path / "workloads" / "small.csv"
+    path.write_text("\n".join(rows[:6]) + "\n")
+    return path
+
+
+def test_policies_meet_the_same_jobs_and_are_recorded(small: Path, tmp_path: Path) -> None:
+    out = tmp_path / "runs"
+    arguments = ["--workload", f"pollux:{small}", "--policies", "drf,tiresias-las", "--json"]
+    done = CliRunner().invoke(app, [*arguments, "--out", str(out)])
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.stdout)
+    assert told["track"] == "pollux small"
+    assert [(row["policy"], row["jobs_mean"]) for row in told["policies"]] == [
+        ("drf", 5), ("tiresias-las", 5),
+    ]  # fmt: skip
+    summary = json.loads((out / "drf" / "summary.json").read_text())
+    assert summary["cluster"] == {"T4": 16}
+    assert summary["gpus_per_node"] == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "compare needs --trace PATH, or --workload KIND:PATH"),
+        (["--workload", "nothing"], "use one of gavel:PATH"),
+        (["--workload", "pollux:nowhere.csv"], "no such file or folder"),
+        (
+            ["--workload", "pollux:{}", "--policies", "best"],
+            "no policy 'best'; there are: drf",
+        ),
+        (["--workload", "pollux:{}", "--policies", "drf,drf"], "named twice"),
+        (
+            ["--workload", "pollux:{}", "--policies", "drf", "--set", "fairness=0"],
+            "--set fairness=0: none of drf has such a setting",
+        ),
+        (
+            ["--workload", "pollux:{}", "--policies", "pollux", "--set", "individuals=1"],
+            "--set: policy pollux: individuals is 1",
+        ),
+        (["--workload", "pollux:{}", "--track", "honest"], "--workload brings its own world"),
+        (
+            ["--workload", "pollux:{}", "--policies", "gavel-las"],
+            "gavel-las needs throughputs by GPU type",
+        ),
+    ],
+)
+def test_what_cannot_be_run_is_said(small: Path, arguments: list[str], says: str) -> None:
+    done = CliRunner().invoke(app, [argument.format(small) for argument in arguments])
+    assert isinstance(done.exception, UserError)
+    assert says in str(done.exception)
+
+
+def test_settings_reach_the_policy(small: Path) -> None:
+    def resizes(*options: str) -> float:
+        arguments = ["--workload", f"pollux:{small}", "--policies", "optimus,drf", *options]
+        done = CliRunner().invoke(app, [*arguments, "--json"])
+        assert done.exit_code == 0, done.output
+        return float(json.loads(done.stdout)["policies"][0]["avg_jct_s_mean"])
+
+    assert resizes("--set", "objective=seconds") != resizes()
+
+
+def test_pollux_cannot_run_without_gradients(shared_data: Path) -> None:
+    named = f"tiresias:{shared_data / 'tiresias'}"
+    done = CliRunner().invoke(app, ["--workload", named, "--policies", "pollux"])
+    assert "gradient statistics; this workload has none" in str(done.exception)
+    assert "pollux" not in runnable(open_workload(named))
+
+
+def test_all_that_can_run_is_the_default(small: Path) -> None:
+    names = runnable(open_workload(f"pollux:{small}"))
+    assert set(names) >= {
+        *("drf", "tetris", "shortest-remaining", "tiresias-las"),
+        *("optimus", "optimus-oracle", "pollux"),
+    }
+    assert not any(name.startswith("gavel") for name in names)
