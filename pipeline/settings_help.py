@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import textwrap
-from collections.abc import Mapping
 from typing import Any
 
 from typer.core import TyperCommand
@@ -28,6 +27,8 @@ class WithSettings(TyperCommand):
             self._show_defaults()
         super().format_help(ctx, formatter)
         import typer
+
+        from pipeline.systems import allocating
 
         shown = [f"Policies: {', '.join(policies(ctx.info_name))}, or module:Class."]
         if ctx.info_name == "compare":
@@ -59,17 +60,9 @@ def policies(command: str) -> list[str]:
     return list(POLICIES)
 
 
-def allocating() -> Mapping[str, Any]:
-    """Policies of allocations; none where scipy is not installed, which they are written with."""
-    try:
-        from reproductions.registry import ALLOCATING
-    except ModuleNotFoundError:
-        return {}
-    return ALLOCATING
-
-
 def settings_of(policy: str) -> str:
     """The settings of a policy, one a line, with default, unit and limits."""
+    from pipeline.systems import allocating
     from scheduler.core.settings import UnknownPolicy, describe
     from scheduler.policies import POLICIES, policy_named
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -141,19 +141,18 @@ def _on_trace(asked: Asked, world: World) -> _Played:
 
 def _on_workload(asked: Asked, world: World) -> _Played:
     """The policies to run on a workload, each of which has there what it needs."""
+    from pipeline.systems import systems
     from pipeline.worlds.policy_options import given_to_all
-    from reproductions.registry import peer_named
-    from reproductions.workloads.scenario import open_scenario, runnable
 
     if world != World() or asked.trace is not None or asked.loop is not None or asked.pareto:
         raise UserError("--workload brings its own world: only --policies, --set, --seeds, --out")
-    plain = open_scenario(str(asked.workload), 0)
-    names = runnable(plain.workload) if asked.policies is None else _names(asked.policies)
-    settings = given_to_all(names, asked.options or [], peer_named)
-    scenario = replace(plain, settings=settings)
+    found = systems()
+    scenario = found.open_scenario(str(asked.workload), 0)
+    names = scenario.runnable() if asked.policies is None else _names(asked.policies)
+    scenario.settings = settings = given_to_all(names, asked.options or [], found.peer_named)
     for name in names:
         scenario.check(name)
-    return _Played(names, [partial(open_scenario, str(asked.workload), settings=settings)])
+    return _Played(names, [partial(found.open_scenario, str(asked.workload), settings=settings)])
 
 
 def _results(

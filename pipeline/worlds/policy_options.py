@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 from pipeline.errors import UserError
-from reproductions.allocation.policy import AllocationPolicy
-from scheduler.core.policy import Policy
-from scheduler.core.settings import InvalidSettings, UnknownPolicy, read, with_assignments
+from scheduler.core.settings import (
+    InvalidSettings,
+    PolicySettings,
+    UnknownPolicy,
+    read,
+    with_assignments,
+)
 from scheduler.policies import policy_named
 
+
+class Configurable(Protocol):
+    """A policy's class, as far as options go."""
+
+    Settings: ClassVar[type[PolicySettings]]
+
+
 Values = dict[str, Any]
-Named = Callable[[str], type[Policy] | type[AllocationPolicy]]
+Named = Callable[[str], type[Configurable]]
 
 
 def given(policy: str, options: Sequence[str], named: Named = policy_named) -> Values:

@@ -63,6 +63,17 @@ class AllocationScenario:
             raise UnmetNeeds(f"{name} needs GPUs of one type; this workload has {', '.join(types)}")
         check_needs(policy, self.workload.ground_truth(policy))
 
+    def runnable(self) -> list[str]:
+        """The policies for which the workload has all statistics, in the order of the registry."""
+        names = []
+        for name in ALLOCATING:
+            try:
+                self.check(name)
+            except UnmetNeeds:
+                continue
+            names.append(name)
+        return names
+
     def _policy(self, name: str) -> AllocationPolicy:
         values = over(self.workload.settings.get(name, {}), self.settings.get(name, {}))
         return build(name, values, seed=self.seed)
@@ -72,18 +83,6 @@ class AllocationScenario:
     ) -> tuple[Outcome, Estimator]:
         """Run one policy. It has no estimator: what it knows are statistics of running jobs."""
         return self.workload.simulate(self._policy(name), sink=sink, progress=progress), Estimator()
-
-
-def runnable(workload: AllocationWorkload) -> list[str]:
-    """The policies for which a workload has all statistics, in the order of the registry."""
-    scenario, names = AllocationScenario(workload), []
-    for name in ALLOCATING:
-        try:
-            scenario.check(name)
-        except UnmetNeeds:
-            continue
-        names.append(name)
-    return names
 
 
 def open_scenario(

@@ -103,6 +103,7 @@ def test_a_dump_is_read_replayed_and_reported(pellucid: Run, folder: Path) -> No
         ("evaluate duration --data site", "train"),
         ("simulate --trace site --policy pellucid", "train"),
         ("compare --trace site --policies fifo --where dask:2", "cluster"),
+        ("compare --workload pollux:dump.txt", "reproductions"),
         ("serve --fake-gpus --database postgresql://nobody@nowhere/none", "postgres"),
     ],
 )

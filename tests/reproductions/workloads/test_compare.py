@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
+from pipeline import systems
 from pipeline.commands.compare import compare
 from pipeline.errors import UserError
 from reproductions.workloads import open_workload
-from reproductions.workloads.scenario import runnable
+from reproductions.workloads.scenario import AllocationScenario
 
 app = typer.Typer()
 app.command()(compare)
@@ -90,13 +92,20 @@ def test_pollux_cannot_run_without_gradients(shared_data: Path) -> None:
     named = f"tiresias:{shared_data / 'tiresias'}"
     done = CliRunner().invoke(app, ["--workload", named, "--policies", "pollux"])
     assert "gradient statistics; this workload has none" in str(done.exception)
-    assert "pollux" not in runnable(open_workload(named))
+    assert "pollux" not in AllocationScenario(open_workload(named)).runnable()
 
 
 def test_all_that_can_run_is_the_default(small: Path) -> None:
-    names = runnable(open_workload(f"pollux:{small}"))
+    names = AllocationScenario(open_workload(f"pollux:{small}")).runnable()
     assert set(names) >= {
         *("drf", "tetris", "shortest-remaining", "tiresias-las"),
         *("optimus", "optimus-oracle", "pollux"),
     }
     assert not any(name.startswith("gavel") for name in names)
+
+
+def test_without_the_package_one_line_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, systems.ENTRY, None)
+    with pytest.raises(UserError, match=r"pip install 'pellucid\[reproductions\]'"):
+        systems.systems()
+    assert systems.allocating() == {}

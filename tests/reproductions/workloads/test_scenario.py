@@ -8,7 +8,7 @@ import pytest
 
 from reproductions.allocation.core import UnmetNeeds
 from reproductions.workloads import open_workload
-from reproductions.workloads.scenario import AllocationScenario, runnable
+from reproductions.workloads.scenario import AllocationScenario
 
 
 @pytest.mark.shared_data
@@ -17,6 +17,6 @@ def test_policies_that_choose_no_gpu_type_need_a_cluster_of_one(shared_data: Pat
     scenario = AllocationScenario(workload)
     with pytest.raises(UnmetNeeds, match="one type; this workload has k80, p100, v100"):
         scenario.check("tiresias-las")
-    names = runnable(workload)
+    names = AllocationScenario(workload).runnable()
     assert names
     assert all(name.startswith("gavel-") for name in names)

@@ -1,0 +1,6 @@
+"""What `pipeline.systems` loads by name, and nobody imports."""
+
+from reproductions.registry import ALLOCATING, peer_named
+from reproductions.workloads.scenario import open_scenario
+
+__all__ = ["ALLOCATING", "open_scenario", "peer_named"]
