@@ -315,8 +315,12 @@ def test_it_runs_as_the_user_who_asked_and_cannot_go_back(site: ThisHost) -> Non
         "/usr/bin/env python3 -S -c 'import os; os.setuid(0)' 2>&1 | tail -1;"
         f"cat {site.folder}/spool/lock"
     )
-    nobody = pwd.getpwnam("nobody")
-    text, _ = run(site, script, user="nobody", workdir="/")
+    nobody, mine = pwd.getpwnam("nobody"), os.getgroups()
+    os.setgroups([0, 4, 42])  # as a login as root has more groups than its own
+    try:
+        text, _ = run(site, script, user="nobody", workdir="/")
+    finally:
+        os.setgroups(mine)
     lines = text.splitlines()
     assert lines[0] == str(nobody.pw_uid)
     assert set(lines[1].split()) == {str(g) for g in os.getgrouplist("nobody", nobody.pw_gid)}
@@ -560,6 +564,23 @@ def test_a_process_id_given_anew_is_not_taken_for_the_shim(
     finally:
         bystander.kill()
         bystander.wait()
+
+
+def test_times_of_another_boot_are_those_that_were_written_down(tmp_path: Path) -> None:
+    """Seconds since a boot count from another moment after the next."""
+    backend, spool = LocalBackend(tmp_path, Host.with_fake([4])), Spool(tmp_path)
+    backend.launch(a_launch(sh("true"), "job"))
+    name = name_of("job", 1)
+    until(lambda: spool.read(name, "over"), "it to end")
+    crash(backend)
+    for what, change in (("claim", {"boot": "an earlier one"}), ("over", {"at": 1.5e9})):
+        record = spool.read(name, what)
+        assert record is not None
+        spool.record(name, what, {**record, **change}, durable=False)
+    backend = LocalBackend(tmp_path, Host.with_fake([4]), clock=Clock(lambda: 1.6e9))
+    [ended] = [r for r in backend.reports(0) if r.what is Happened.ENDED]
+    backend.close()
+    assert ended.at == 1.5e9
 
 
 def test_what_ended_while_the_service_was_away_is_told_as_it_was(tmp_path: Path) -> None:

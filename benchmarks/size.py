@@ -1,0 +1,244 @@
+"""What a service does while many jobs wait and many have ended: what grows with them, and how much.
+
+    python -m benchmarks.size --json [--waiting 1000,10000,50000] [--ended 0,20000]
+
+For each size a real log in SQLite, decided under `pellucid` on the simulated backend, in this
+process: jobs of several sizes, owners and wishes, submitted between two passes behind jobs that
+hold every GPU. Then, in CPU time of this process: a pass after one more submission (commit
+included), the fold of the whole log, a start from a snapshot, and the answers of pages, metrics,
+`ps` and `why`. `silent_s` is the longest that the decider was not heard of (wall time): its
+supervisor's patience is 15 s. `growth` sets the most that wait beside the fewest. 200,000 waiting
+or 500,000 ended are options, and take hours. Prints whether `size_budget.json` holds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import logging
+import resource
+import sys
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import structlog
+from fastapi.testclient import TestClient
+from sqlalchemy import Connection, insert
+
+from benchmarks.calibration import Calibration
+from scheduler.assembly import CoreSpec
+from scheduler.backends.base import Launch
+from scheduler.backends.events import Event, Kind
+from scheduler.backends.simulated import JobOutcome, SimulatedBackend, World
+from scheduler.backends.submission import Submission
+from scheduler.core.cluster import ClusterSpec
+from scheduler.service.api.limits import Limits
+from scheduler.service.app import create_app
+from scheduler.service.decide.decider import Decider
+from scheduler.service.log.bundles import BundleStore
+from scheduler.service.log.header import LogHeader, establish
+from scheduler.service.log.record import first_row
+from scheduler.service.log.snapshots import StateCheckpoints
+from scheduler.service.log.store.schema import prepare
+from scheduler.service.log.store.store import Store
+from scheduler.service.log.store.tables import jobs
+from scheduler.service.settings import Settings
+from scheduler.simulation.work import Work
+
+BUDGET = Path(__file__).with_name("size_budget.json")
+NODES, PER_NODE, START = 256, 8, 1.7e9
+SHORT_S, LONG_S = 1.0, 1e7
+PASSES, ASKED = 15, 15  # the median of so many passes, the longest of so many answers
+PAGES = {
+    "page_cluster": "/",
+    "page_jobs": "/jobs",
+    "metrics": "/metrics",
+    "ps": "/api/v1/jobs",
+    "why": "/api/v1/jobs/{job}/explain",
+}
+Figures = dict[str, float]
+
+
+class Service:
+    """One service, its log in a folder."""
+
+    def __init__(self, folder: Path):
+        url = f"sqlite:///{folder / 'log.db'}"
+        self.store = Store(url)
+        prepare(self.store)
+        spec = CoreSpec.of(ClusterSpec({"vc": NODES}, PER_NODE), "pellucid")
+        establish(self.store, LogHeader(spec, START, backend="simulated", version="size"))
+        self._bundles = BundleStore(folder / "bundles")
+        self._snapshots = StateCheckpoints(folder / "snapshots", self._bundles.find)
+        self.world = World(_outcome, start=START)
+        self._submitted = 0
+        self._beat = self.silent_s = 0.0
+        given: dict[str, Any] = {
+            "database": url,
+            "backend": "simulated",
+            "auth": "off",
+            "state_dir": folder,
+        }
+        app = create_app(
+            Settings(**given),
+            store=self.store,
+            limits=Limits(rate_per_s=1e9, burst=10**9),
+            clock=time.time,
+        )
+        self.client = TestClient(app)
+        self.hand_over(snapshots=True)
+
+    def hand_over(self, *, snapshots: bool) -> None:
+        """Another process is in charge of the log from now on."""
+        decider = Decider(
+            self.store,
+            lambda: SimulatedBackend(self.world),
+            self._bundles,
+            holder=f"at {time.monotonic()}",
+            lease_s=1e6,
+            snapshots=self._snapshots if snapshots else None,
+        )
+        decider._alive = self._heard
+        if not decider.take_over():
+            raise RuntimeError("the last decider has not let go")
+        self.decider = decider
+
+    def _heard(self) -> None:
+        now = time.monotonic()
+        self._beat, self.silent_s = now, max(self.silent_s, now - self._beat)
+
+    def submit(self, count: int, kind: str) -> None:
+        """So many jobs, in one transaction: `short` ones of a GPU, `holds` nodes, or `waits`."""
+        events = []
+        for _ in range(count):
+            n = self._submitted = self._submitted + 1
+            job = Submission(
+                job_id=f"{kind}-{n}",
+                submitted_at=self.world.now(),
+                command=("train",),
+                owner=f"user{n % 40}",
+                vc="vc",
+                gpus={"short": 1, "holds": PER_NODE, "waits": (1, 1, 2, 4, 8, 16)[n % 6]}[kind],
+                share=n % 20 != 0,
+            )
+            events.append(
+                Event(Kind.SUBMITTED, self.world.now(), job.job_id, job.owner, body=job.body())
+            )
+
+        def rows(connection: Connection, appended: list[Event]) -> None:
+            connection.execute(insert(jobs), [first_row(event) for event in appended])
+
+        self.store.append(events, rows)
+
+    def decide(self) -> None:
+        """Take every pass that is due."""
+        self._beat = time.monotonic()
+        self.decider.turn(0.0)
+        while self.decider.state.waiting:
+            self.decider.turn(0.0)
+
+    def end(self, count: int) -> None:
+        """So many jobs come, run and end."""
+        for begun in range(0, count, NODES * PER_NODE):
+            self.submit(min(NODES * PER_NODE, count - begun), "short")
+            self.decide()
+            self.decider.turn(2 * SHORT_S)  # the simulated clock moves on to their ends
+            while any(job.startswith("short") for job in self.decider.state.core.jobs):
+                self.decider.turn(2 * SHORT_S)
+
+
+def _outcome(launch: Launch) -> JobOutcome:
+    return JobOutcome(Work(SHORT_S if launch.job_id.startswith("short") else LONG_S))
+
+
+def measure(waiting: int, ended: int) -> Figures:
+    """One size."""
+    with TemporaryDirectory() as folder:
+        service = Service(Path(folder))
+        service.end(ended)
+        service.submit(NODES, "holds")
+        service.decide()
+        service.submit(waiting, "waits")
+        service.silent_s = 0.0
+        found: Figures = {"backlog_s": _cpu(service.decide), "silent_s": service.silent_s}
+        passes = []
+        for _ in range(PASSES):
+            service.submit(1, "waits")
+            passes.append(_cpu(service.decide))
+        found["pass_ms"] = 1000 * sorted(passes)[PASSES // 2]
+        for name, path in PAGES.items():
+            address = path.format(job=f"waits-{service._submitted - waiting // 2}")
+            _get(service, address)  # what is loaded at the first one
+            found[f"{name}_ms"] = 1000 * max(
+                _cpu(partial(_get, service, address)) for _ in range(ASKED)
+            )
+        for name, snapshots in (("start_s", True), ("fold_s", False)):
+            service.decider.let_go()
+            gc.collect()
+            found[name] = _cpu(partial(service.hand_over, snapshots=snapshots))
+        service.store.close()
+    return {name: round(value, 3) for name, value in found.items()}
+
+
+def _get(service: Service, address: str) -> None:
+    answer = service.client.get(address)
+    if answer.status_code != 200:
+        raise RuntimeError(f"{address} was answered {answer.status_code}: {answer.text[:200]}")
+
+
+def _cpu(work: Callable[[], object]) -> float:
+    begun = time.process_time()
+    work()
+    return time.process_time() - begun
+
+
+def growth(rows: Sequence[tuple[int, int, Figures]]) -> Figures:
+    """Each figure where most wait, over where fewest do, with as many ended."""
+    fewest, most = min(row[0] for row in rows), max(row[0] for row in rows)
+    ended = min(row[1] for row in rows)
+    of = {waiting: found for waiting, there, found in rows if there == ended}
+    return {
+        f"{name}_growth": round(of[most][name] / max(of[fewest][name], 1e-6), 2)
+        for name in of[most]
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("--waiting", type=_counts, default=(1_000, 10_000, 50_000))
+    parser.add_argument("--ended", type=_counts, default=(0,))
+    parser.add_argument("--json", action="store_true", help="print JSON only")
+    asked = parser.parse_args()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+    calibration = Calibration()
+    rows = []
+    for ended in asked.ended:
+        for waiting in asked.waiting:
+            rows.append((waiting, ended, measure(waiting, ended)))
+            if not asked.json:
+                print(f"{waiting:,} waiting, {ended:,} ended: {rows[-1][2]}", flush=True)
+    largest = max(rows, key=lambda row: row[:2])[2]
+    judged = {**largest, **growth(rows)}
+    verdict = calibration.judge(judged, BUDGET)
+    figures = {
+        "sizes": [{"waiting": w, "ended": e, **found} for w, e, found in rows],
+        "growth": growth(rows),
+        "peak_rss_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+        "budget": verdict,
+        "holds": verdict["holds"],
+    }
+    print(json.dumps(figures, indent=2))
+    sys.exit(0 if verdict["holds"] else 1)
+
+
+def _counts(text: str) -> tuple[int, ...]:
+    return tuple(int(one) for one in text.split(","))
+
+
+if __name__ == "__main__":
+    main()

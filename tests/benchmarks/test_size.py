@@ -1,0 +1,21 @@
+"""What a service does at several sizes: a real log, decided, folded, asked."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks import size
+
+
+def test_every_figure_is_of_work_that_was_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(size, "PASSES", 3)
+    monkeypatch.setattr(size, "ASKED", 1)
+    found = size.measure(waiting=20, ended=10)
+    assert {f"{name}_ms" for name in size.PAGES} <= set(found)
+    assert found["pass_ms"] > 0
+    assert found["fold_s"] > 0
+
+
+def test_growth_sets_the_most_that_wait_beside_the_fewest_with_as_many_ended() -> None:
+    rows = [(10, 0, {"pass_ms": 2.0}), (100, 0, {"pass_ms": 5.0}), (100, 50, {"pass_ms": 9.0})]
+    assert size.growth(rows) == {"pass_ms_growth": 2.5}
