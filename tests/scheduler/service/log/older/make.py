@@ -1,7 +1,7 @@
-"""Writes the log of an older version that `test_older_log.py` goes on with. Run with that version:
+"""Writes the logs of older versions that `test_older_log.py` goes on with. For each, with its code:
 
-    git worktree add ../older 9ff0a41
-    cd ../older && PYTHONPATH=. python PATH/TO/tests/scheduler/service/log/older/make.py
+    git worktree add ../older c737a8b
+    cd ../older && PYTHONPATH=. python PATH/TO/tests/scheduler/service/log/older/make.py c737a8b
 
 It writes beside itself: the database as SQL, the journal of the simulated world, and the bundle
 that was decided with. Times are given, no clock is read: twice the same, but for the digest of the
@@ -11,21 +11,39 @@ code that made it. The jobs are made up.
 import json
 import random
 import sqlite3
+import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.faults import make_bundles
-from scheduler.cluster import ClusterSpec
-from scheduler.service.events import Kind
-from scheduler.service.genesis import Partition
-from scheduler.service.store.schema import prepare
-from scheduler.service.store.store import Store
-from scheduler.work import Work
-
 from features.job import Profile
 from scheduler.backends.base import Launch
-from scheduler.backends.simulated import Fate, World, by_command
+from scheduler.backends.simulated import World, by_command
 from tests.scheduler.service.desk import START, Desk
+
+NAME = sys.argv[1]
+if NAME == "9ff0a41":
+    from benchmarks.faults import make_bundles
+    from scheduler.cluster import ClusterSpec
+    from scheduler.service.events import Kind
+    from scheduler.service.genesis import Partition
+    from scheduler.service.store.schema import prepare
+    from scheduler.service.store.store import Store
+    from scheduler.work import Work
+
+    from scheduler.backends.simulated import Fate
+
+    POLICY = "lucid"
+else:
+    from benchmarks.chaos.changes import make_bundles
+    from scheduler.backends.events import Kind
+    from scheduler.backends.simulated import JobOutcome as Fate
+    from scheduler.core.cluster import ClusterSpec
+    from scheduler.core.settings import ProfilingPartition as Partition
+    from scheduler.service.log.store.schema import prepare
+    from scheduler.service.log.store.store import Store
+    from scheduler.simulation.work import Work
+
+    POLICY = "pellucid"
 
 HERE = Path(__file__).parent
 LIGHT = Profile(10.0, 5.0, 1000.0, False)
@@ -43,10 +61,11 @@ def live(folder: Path) -> None:
     store = Store(f"sqlite:///{folder / 'pellucid.db'}")
     prepare(store)
     desk = Desk(
-        store, folder, policy="lucid", cluster=ClusterSpec({"vc": 3}, 4, gpu_type="V100"),
-        partition=Partition({"vc": 1}, limit_s=30.0, max_gpus=4), champion=folder / "champion",
+        store, folder, policy=POLICY, cluster=ClusterSpec({"vc": 3}, 4, gpu_type="V100"),
+        partition=Partition(nodes={"vc": 1}, limit_s=30.0, max_gpus=4),
+        champion=folder / "champion",
     )  # fmt: skip
-    desk.world = World(fate, start=START, path=HERE / "9ff0a41.world.jsonl")
+    desk.world = World(fate, start=START, path=HERE / f"{NAME}.world.jsonl")
     desk.restart()
 
     def submit(name: str, seconds: float, gpus: int = 4, **more: object) -> None:
@@ -83,7 +102,7 @@ def live(folder: Path) -> None:
 
 
 def main() -> None:
-    (HERE / "9ff0a41.world.jsonl").unlink(missing_ok=True)
+    (HERE / f"{NAME}.world.jsonl").unlink(missing_ok=True)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         bundle = make_bundles(folder / "made")[0]
@@ -91,12 +110,12 @@ def main() -> None:
         live(folder)
         with sqlite3.connect(folder / "pellucid.db") as database:
             text = "\n".join(database.iterdump()) + "\n"
-        (HERE / "9ff0a41.sql").write_text(text.replace(str(folder), "/srv/pellucid"))
+        (HERE / f"{NAME}.sql").write_text(text.replace(str(folder), "/srv/pellucid"))
         for kept in (folder / "bundles").glob("*/*"):
-            target = HERE / "9ff0a41.bundle" / kept.name
+            target = HERE / f"{NAME}.bundle" / kept.name
             target.parent.mkdir(exist_ok=True)
             target.write_bytes(kept.read_bytes())
-    world = HERE / "9ff0a41.world.jsonl"
+    world = HERE / f"{NAME}.world.jsonl"
     began, *rest = world.read_text().splitlines(keepends=True)
     world.write_text("".join([json.dumps([*json.loads(began)[:2], START]) + "\n", *rest]))
 
