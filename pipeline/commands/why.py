@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     )
 
 LABEL = 13  # columns of the labels
+OLD_S = 3.0  # an answer of longer ago says how old it is
 AT_ONCE_S = 1.0  # sooner is at once
 TOO_SMALL = "VcTooSmall"  # a job that cannot start: that comes before anything else
 MOST_WAITS = 4  # reasons that a job waited for
@@ -134,7 +135,7 @@ def lines_of(
     else:
         if explained.detail not in ("", explained.dominant) and not over:
             rows.append(("Detail", explained.detail))
-        rows += _about_the_wait(explained, analysis)
+        rows += _about_the_wait(explained, analysis, now)
     waits = explained.standing is not None or explained.hold
     for finding in explained.principal[1:] if waits or over else ():
         when = f"{between(finding.since, now)} ago"
@@ -168,7 +169,7 @@ def _briefly(explained: Explanation, analysis: Analysis, now: float, *, codes: b
     head = f"{explained.job_id} is {explained.phase}{place}: {says}.{code}"
     rows = [("Held", _held(explained, now))] if explained.hold else []
     if not never:
-        rows.append(("In the way", analysis.in_the_way))
+        rows.append(("In the way", _in_the_way(analysis, now)))
     if explained.overtaken:
         rows.append(("Overtaken", explained.overtaken.text))
     if analysis.changed_much:
@@ -200,10 +201,23 @@ def _first_lines(
     return [*lines, f"It was {_times(explained.times, now)}."]
 
 
-def _about_the_wait(explained: Explanation, analysis: Analysis | None) -> list[tuple[str, str]]:
+def _in_the_way(analysis: Analysis, now: float) -> str:
+    """What is in its way, with the age of what is known of the cluster where that is old."""
+    from scheduler.explain.words import roughly
+
+    age_s = now - (now if analysis.at is None else analysis.at)
+    if age_s < OLD_S:
+        return analysis.in_the_way
+    lacks = "what was submitted, started or ended since is not in it"
+    return f"As of {roughly(age_s)} ago ({lacks}): {analysis.in_the_way}"
+
+
+def _about_the_wait(
+    explained: Explanation, analysis: Analysis | None, now: float
+) -> list[tuple[str, str]]:
     rows = []
     if analysis is not None:
-        rows += [("In the way", analysis.in_the_way), ("Or", analysis.otherwise)]
+        rows += [("In the way", _in_the_way(analysis, now)), ("Or", analysis.otherwise)]
         rows.append(("Place", analysis.place))
     elif explained.standing is not None:
         place = explained.standing

@@ -328,7 +328,7 @@ def promise_words(found: Answer) -> str:
         return ""
     text = f"{duration(promise.bound_s)} after its submission"
     if promise.demand > 1:
-        text += f", longer: {promise.demand:.1f} times the GPUs of the cluster are asked for"
+        text += f", longer: {promise.demand:.1f} times the GPUs it may run on are asked for"
     when = f"in {duration(promise.left_s)}" if promise.left_s > 0 else "as the next of those"
     return (
         f"As things stand GPUs are kept for it {when} ({text}; later if more is asked for "

@@ -37,6 +37,7 @@ class Follower(Protocol):
     bundle_store: BundleStore
     samples: int
     budget_s: float
+    read_at: float
     promised: dict[str, StartForecast]
     latest: dict[str, StartForecast]
 
@@ -79,6 +80,8 @@ class Answers:
                 made = reasons.analysis(found, owner, futures, names=names, closed=closed)
                 changed, much = self._changed(futures, job_id)
                 odds, seq = self._odds(job_id), self._of.state.seen
+                # what was logged since the log was read is not in it
+                made = replace(made, at=min(futures.now, self._of.read_at))
                 made = replace(made, changed=changed, changed_much=much, odds=odds, seq=seq)
                 return asdict(made)
             if kind == "after":
@@ -149,9 +152,10 @@ class Answers:
 
     def _unanswerable(self, kind: str, job_id: str) -> str:
         """Why a question about a job has no answer; "" when it may have one."""
-        core = self._of.state.core
-        if job_id not in self._of.state.ledger.records or job_id not in core.jobs:
-            return "the job is over, or not known yet"
+        core, record = self._of.state.core, self._of.state.ledger.records.get(job_id)
+        if job_id not in core.jobs or record is None:
+            over = record is not None and record.phase.over
+            return "the job is over" if over else "no pass has looked at the job yet"
         if kind not in ("why", "suggest", "after"):
             return ""
         if core.waiting.is_held(job_id):

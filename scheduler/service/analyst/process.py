@@ -82,6 +82,7 @@ class Analyst:
         waits: learned from how those that waited fared.
         promised, latest: of jobs that wait, as told at submission and as last told.
         reply: answers a question.
+        read_at: when the log was read last, on the service's clock.
     """
 
     def __init__(
@@ -122,6 +123,8 @@ class Analyst:
         self._futures: tuple[int, float, Futures] | None = None
         self.reply = Answers(self).reply
         self._answering = False
+        self._touched: dict[str, int] = {}  # jobs foreseen in vain, by the event that says so
+        self.read_at = 0.0
 
     # --- life -------------------------------------------------------------------------------
 
@@ -202,7 +205,8 @@ class Analyst:
     def turn(self) -> bool:
         """Read the log, foresee what is new, answer. False when there was nothing to do."""
         self._renew()
-        busy = self._fold(self.store.read(self.state.seen))
+        self._touched.clear()
+        busy = self._read_on()
         busy = self.answer() or busy
         if self.clock.monotonic() >= self._rested_at:
             began = time.process_time()
@@ -229,9 +233,14 @@ class Analyst:
         """Nobody who asks waits for a forecast to be complete."""
         self._beat()
         if not self._answering:
-            self.answer(midway=True)
+            self.answer()
 
     # --- the log ----------------------------------------------------------------------------
+
+    def _read_on(self) -> bool:
+        """Fold what was logged since. False when nothing was."""
+        self.read_at = self.now() if self.state.header is not None else 0.0
+        return self._fold(self.store.read(self.state.seen))
 
     def _fold(self, events: Iterable[Event]) -> bool:
         """Fold events; remember who was submitted. False when there were none."""
@@ -263,6 +272,7 @@ class Analyst:
 
     def _forget(self, job_id: str) -> None:
         """What was foreseen of a job is of no interest any more."""
+        self._touched[job_id] = self.state.seen
         self.promised.pop(job_id, None)
         self.latest.pop(job_id, None)
 
@@ -279,6 +289,7 @@ class Analyst:
             if d.action not in WAITS_ANEW or d.job_id in self._new:
                 continue
             # what was foreseen before is shown no more
+            self._touched[d.job_id] = self.state.seen
             self.latest.pop(d.job_id, None)
             self._crude.pop(d.job_id, None)
             soon = 0.0 if d.reason is Reason.VC_TOO_SMALL else self.refresh_s * SOONER
@@ -306,8 +317,11 @@ class Analyst:
         return kept[2]
 
     def foresee(self, job_ids: Iterable[str]) -> dict[str, StartForecast]:
-        """Forecasts of jobs that have not ended, corrected; the others are left out."""
-        core, now = self.state.core, self.now()
+        """Forecasts of jobs that have not ended, corrected; the others are left out, and those
+        with whom something happened while futures ran: questions are answered in between, from
+        the log as it is then."""
+        state, seen = self.state, self.state.seen
+        core, now = state.core, self.now()
         alive = set(core.jobs)
         wanted = [job_id for job_id in job_ids if job_id in alive]
         running = [
@@ -320,8 +334,11 @@ class Analyst:
         if waiting:
             nothing = StartForecast(now, why_not=NO_TIME)
             found = dict.fromkeys(waiting, nothing) | self._foreseen(waiting[:MOST])
+            if self.state is not state:  # it was begun again meanwhile
+                return {}
+            now = self.now()
             made |= self.waits.corrected(core, found, crude(core, self.memory, now), now)
-        return made
+        return {j: one for j, one in made.items() if self._touched.get(j, -1) <= seen}
 
     def as_told(self, job_id: str, made: StartForecast) -> StartForecast:
         """The forecast that a waiting job is told: the latest, or, before there is one, of futures
@@ -355,10 +372,14 @@ class Analyst:
             del self._new[job_id]
         if not wanted:
             return
-        self._write(self.foresee(wanted), first=True)
+        made = self.foresee(wanted)
+        # of those with whom something happened meanwhile: in the next turn
+        self._new |= {j: 0 for j in wanted if j not in made and j in self.state.core.jobs}
+        self._write(made, first=True)
 
     def refresh(self) -> None:
         """Make the forecasts of all jobs that have not ended anew."""
+        self._stale, self._refresh_at = False, self.clock.monotonic() + self.refresh_s
         made = self.foresee(self.state.core.jobs)
         for job_id, one in list(made.items()):
             if one.why_not != CRUDE or one.start_p50 is None:
@@ -368,7 +389,6 @@ class Analyst:
             else:
                 self._crude[job_id] = one.start_p50
         self._write(made)
-        self._stale, self._refresh_at = False, self.clock.monotonic() + self.refresh_s
 
     def _write(self, made: Mapping[str, StartForecast], *, first: bool = False) -> None:
         """Put forecasts into their table, and the first of each job into the log."""
@@ -388,11 +408,8 @@ class Analyst:
 
     # --- questions --------------------------------------------------------------------------
 
-    def answer(self, *, midway: bool = False) -> bool:
-        """Answer what was asked. False when nothing was.
-
-        `midway`, the log is not read on: jobs with a reason that is not known yet have to wait.
-        """
+    def answer(self) -> bool:
+        """Answer what was asked, each from the log as it then is. False when nothing was."""
         open_ = and_(
             questions.c.answered_at.is_(None), questions.c.asked_at > self.clock.now() - PATIENCE_S
         )
@@ -402,10 +419,6 @@ class Analyst:
                 asked = connection.execute(
                     select(questions).where(open_).order_by(questions.c.asked_at).limit(LOOKED_AT)
                 ).all()
-                if midway:
-                    about = [json.loads(row.body).get("job_id", "") for row in asked]
-                    later = waiting_anew(connection, about, self.state.seen)
-                    asked = [row for row, job in zip(asked, about, strict=True) if job not in later]
             if not asked:
                 break
             # one of everybody in turn: who asks much waits for themselves
@@ -413,6 +426,7 @@ class Analyst:
             self._served[row.actor] = next(self._turns)
             answered += 1
             self._renew()
+            self._read_on()
             began = time.process_time()
             self._answering = True
             try:

@@ -17,6 +17,7 @@ from scheduler.service.log.store.tables import questions
 
 ANALYST = "analyst"  # name of the lease
 OF_ONE = 32  # questions of one who asks that may be open
+SILENT_S = 60.0  # on a busy machine who answers is late to renew its lease, and lives
 POLL_S = 0.02, 0.25  # between two looks for the answer: at first, at last
 
 
@@ -43,7 +44,7 @@ class Questions:
         when there is none in time. Everybody is answered in turn, whose questions are told apart by
         `actor`. Raises Problem (429)."""
         patience_s = self._answer_s if answer_s is None else answer_s
-        if not await run_in_threadpool(self._store.held, whom):
+        if not await run_in_threadpool(self._store.held, whom, SILENT_S):
             return {"unavailable": f"no {whom} is running"}
         question = await run_in_threadpool(self._put, kind, body, actor)
         pause, longest = POLL_S

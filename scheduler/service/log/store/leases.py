@@ -84,12 +84,13 @@ class Watch:
         silent_s, _ = self._silent(lease, clock)
         return silent_s > lease.for_s
 
-    def held(self, lease: Lease | None, clock: Clock) -> bool:
-        """Whether somebody is known to hold a lease: it was renewed in time, or seen to be."""
+    def held(self, lease: Lease | None, clock: Clock, late_s: float = 0.0) -> bool:
+        """Whether somebody is known to hold a lease: it was renewed in time, or less than `late_s`
+        too late, or seen to be."""
         if lease is None or not lease.for_s:
             return False
         silent_s, known = self._silent(lease, clock)
-        return known and silent_s <= lease.for_s
+        return known and silent_s <= lease.for_s + late_s
 
     def _silent(self, lease: Lease, clock: Clock) -> tuple[float, bool]:
         """Seconds since the holder was heard of, and whether that is known: before the count was

@@ -277,10 +277,11 @@ class Store:
         with self.engine.connect() as connection:
             self.clock.not_before(leases.latest_time(connection, self.clock))
 
-    def held(self, name: str) -> bool:
-        """Whether the holder of a lease is known to be alive: it was renewed in time."""
+    def held(self, name: str, late_s: float = 0.0) -> bool:
+        """Whether the holder of a lease is known to be alive: it was renewed in time, or less than
+        `late_s` too late."""
         with self.engine.connect() as connection:
-            return self._watch.held(leases.lease_of(connection, name), self.clock)
+            return self._watch.held(leases.lease_of(connection, name), self.clock, late_s)
 
 
 def _row(e: Event) -> dict[str, Any]:

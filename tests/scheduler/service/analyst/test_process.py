@@ -181,12 +181,7 @@ def test_nothing_is_foreseen_beside_a_reason_that_came_after(service: Service) -
     # nor by who has not read yet that it is held
     service.analyst.refresh()
     assert service.forecast("second", "latest") is None
-    with service.store.writing() as connection:
-        row = {"id": "why", "asked_at": service.clock, "kind": "why"}
-        connection.execute(insert(questions).values(**row, body=canonical({"job_id": "second"})))
-    assert not service.analyst.answer(midway=True)
     service.analyst.turn()
-    assert not service.analyst.answer()
     assert service.forecast("second", "latest").why_not == HELD
     assert service.forecast("second", "submission") == promised
 
@@ -452,6 +447,50 @@ def test_who_asks_does_not_wait_for_a_forecast_to_be_complete_and_the_lease_is_k
     service.analyst.refresh()
     assert len(open_at) == 12
     assert open_at[4] == [False]  # answered before the next future
+
+
+def test_an_answer_beside_a_forecast_that_runs_is_of_now(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was of the moment at which the forecast began: it named runs that had ended."""
+    service.submit("first", 600)
+    service.submit("second", 600)
+    service.submit("third", 600)
+    service.decide()
+    service.analyst.turn()
+    followed, answers = Futures.follow, list[dict[str, Any]]()
+
+    def follow(self: Futures, *args: Any, **more: Any) -> Future:
+        future = followed(self, *args, **more)
+        with service.store.reading() as connection:
+            answers.extend(map(json.loads, connection.scalars(select(questions.c.answer))))
+        if self.seed == seed and not answers:  # the first of the forecast
+            service.decide(seconds=601.0)
+            service.submit("new", 600)
+            with service.store.writing() as connection:
+                for number, job in enumerate(("third", "new")):
+                    row = {"id": job, "asked_at": service.clock + number, "kind": "why"}
+                    body = canonical({"job_id": job, "names": True})
+                    connection.execute(insert(questions).values(**row, body=body))
+        return future
+
+    seed = service.analyst.state.covered
+    monkeypatch.setattr(Futures, "follow", follow)
+    service.analyst.refresh()
+    third, new = answers[:2]
+    assert [one["job"] for one in third["holders"]] == ["second"]  # `first` is over
+    assert third["at"] >= 601.0
+    assert "over" not in new["unavailable"]
+    assert "second" not in service.analyst.latest  # what was foreseen before it started
+
+
+def test_who_is_late_to_renew_the_lease_is_still_asked(service: Service) -> None:
+    """On a busy machine 140 of 195 answers were that nobody answers."""
+    service.clock += 30.0  # three times as long as the lease
+    assert not service.store.held(LEASE)
+    assert service.store.held(LEASE, 60.0)
+    service.store.let_go(service.analyst.lease)  # type: ignore[arg-type]
+    assert not service.store.held(LEASE, 60.0)
 
 
 def test_the_lease_is_kept_while_a_long_log_is_read(

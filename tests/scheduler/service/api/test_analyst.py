@@ -69,6 +69,8 @@ def test_the_short_answer_is_short_and_says_what_has_moved_its_start(answered: S
         moved = {"changed": "40 min later than foreseen 3 h ago: 1 node is closed."}
         told["analysis"] |= moved
         full = "\n".join(lines_of(decode(Explanation, told), told["analysis"]["at"], full=True))
+        later = "\n".join(lines_of(decode(Explanation, told), told["analysis"]["at"] + 90.0))
+        assert ("As of " in texts[-1], "As of 1.5 min ago (what was" in later) == (False, True)
         for text in (told["analysis"]["otherwise"], moved["changed"], told["analysis"]["place"]):
             assert text in full
         told["analysis"]["changed_much"] = moved["changed"]
