@@ -35,6 +35,7 @@ _ALIASES = {
     "timestart": "start",
     "timeend": "end",
     "grptresrunmin": "grptresrunmins",
+    "defqos": "defaultqos",
 }
 
 

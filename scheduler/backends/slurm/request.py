@@ -226,7 +226,7 @@ def _job(
         reservation=said.reservation,
         dependency=said.dependency,
         account=account,
-        qos=said.qos or ("normal" if "normal" in site.qos else ""),
+        qos=said.qos or site.default_qos(account, user),
         features=said.constraint,
         licences=said.licenses,
         nice=_whole("--nice", said.nice or "0", -MOST_NICE, MOST_NICE),

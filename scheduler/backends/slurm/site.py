@@ -39,7 +39,7 @@ T = TypeVar("T")
 ASSOC = (
     "Account", "User", "Partition", "ParentName", "Share", "Priority", "GrpTRES", "GrpJobs",
     "MaxTRES", "MaxJobs", "MaxWall", "GrpTRESMins", "GrpTRESRunMins", "GrpWall", "MaxTRESMins",
-    "MaxTRESPerNode", "QOS",
+    "MaxTRESPerNode", "QOS", "DefaultQOS",
 )  # fmt: skip
 QOS = (
     "Name", "Priority", "GrpTRES", "GrpJobs", "MaxTRES", "MaxWall", "MaxTRESPU", "MaxJobsPU",
@@ -174,6 +174,7 @@ def _partition(said: Mapping[str, str]) -> Partition:
         _allowed(said.get("AllowGroups", "ALL")),
         _allowed(said.get("DenyAccounts", "")) or frozenset(),
         _allowed(said.get("DenyQos", "")) or frozenset(),
+        *(said.get(name) == "YES" for name in ("RootOnly", "Hidden", "ReqResv")),
     )
 
 
@@ -302,6 +303,7 @@ def _assoc(said: Mapping[str, str], used: Mapping[AssocKey, tuple[float, float |
         _unknown(said),
         fairshare,
         _names(said["QOS"]),
+        default_qos=said["DefaultQOS"],
     )
 
 

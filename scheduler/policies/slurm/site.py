@@ -42,6 +42,9 @@ class Partition:
         qos: whose limits hold for its jobs, too.
         accounts, all_qos: that may use it; None: any. `no_accounts`, `no_qos`: that may not.
         groups: whose users may submit to it; None: any. Jobs in its queue are not tested again.
+        root_only: only root may submit to it, likewise.
+        hidden: Slurm shows it to nobody who does not ask for all.
+        in_reservations: its jobs must name a reservation.
     """
 
     name: str
@@ -61,6 +64,9 @@ class Partition:
     groups: frozenset[str] | None = None
     no_accounts: frozenset[str] = frozenset()
     no_qos: frozenset[str] = frozenset()
+    root_only: bool = False
+    hidden: bool = False
+    in_reservations: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +116,8 @@ class Assoc:
 
     `shares` None: those of its parent (`Fairshare=parent`). `fairshare`: a user's, as Slurm
     computed it last; None: it is not known. `qos`: that its jobs may have. `partly`: users of an
-    account whose associations are of single partitions only.
+    account whose associations are of single partitions only. `default_qos`: of jobs that name none,
+    inherited as sacctmgr prints it.
     """
 
     account: str
@@ -124,6 +131,7 @@ class Assoc:
     fairshare: float | None = None
     qos: frozenset[str] = frozenset()
     partly: frozenset[str] = frozenset()
+    default_qos: str = ""
 
 
 @dataclass(frozen=True)
@@ -170,6 +178,15 @@ class Site:
     def enforced(self) -> frozenset[str]:
         """What `AccountingStorageEnforce` sets."""
         return frozenset(self.config.get("AccountingStorageEnforce", "").lower().split(","))
+
+    def default_qos(self, account: str, user: str) -> str:
+        """The QOS of a job that names none, as slurmctld chooses it; "": none."""
+        mine = self.assocs.get((account, user))
+        if mine is not None and mine.default_qos:
+            return mine.default_qos
+        if mine is not None and len(mine.qos) == 1:
+            return next(iter(mine.qos))
+        return "normal" if "normal" in self.qos else ""
 
     @cached_property
     def backfills(self) -> bool:

@@ -175,7 +175,7 @@ def _goes_first(before: int, part: Partition, site: Site) -> GoesFirst | None:
     higher = [
         one.name
         for one in site.partitions.values()
-        if not before and one.tier > part.tier and one.nodes & part.nodes
+        if not before and one.tier > part.tier and one.nodes & part.nodes and not one.hidden
     ]
     known = before or higher
     return GoesFirst(before, tuple(sorted(higher)), site.backfills) if known else None
@@ -189,7 +189,8 @@ def _too_long(job: SlurmJob, site: Site) -> TimeLimitTooLong | None:
     longer = [
         part.name
         for part in site.partitions.values()
-        if part.max_time_s is None or part.max_time_s >= job.time_limit_s
+        if (part.max_time_s is None or part.max_time_s >= job.time_limit_s)
+        and not (part.hidden or part.root_only)
     ]
     return TimeLimitTooLong(job.time_limit_s, allowed, tuple(sorted(longer)))
 

@@ -695,7 +695,7 @@ def test_a_slurm_that_is_down_leaves_unknown_what_is_said_of_it_and_no_more(
 
 
 def test_associations_of_one_partition_are_among_what_is_left_out() -> None:
-    plain = "ai|ada||ai|1||||||||||||normal"
+    plain = "ai|ada||ai|1||||||||||||normal|"
     found = assocs_of(f"{plain}\n{plain.replace('||', '|short|', 1)}", "")
     assert found["ai", "ada"].not_modelled == ("Partition=short",)
 

@@ -14,6 +14,7 @@ from pipeline.commands.eta import lines
 from scheduler.backends.slurm.parse import SlurmJob
 from scheduler.backends.slurm.snapshot import ClusterSnapshot
 from scheduler.explain.effect import Eta
+from scheduler.service.follow import trials
 from scheduler.service.follow.answers import ETA, TRIED
 from tests.scheduler.service.follow.test_follow import NOW, SAYS, Scene
 
@@ -132,12 +133,12 @@ def test_groups_close_a_partition_only_to_who_is_known_not_to_be_in_them(
 
 ENFORCED = "\nAccountingStorageEnforce = associations,limits,qos"
 ASSOCS = [
-    "root||||1||||||||||||normal",
-    "ai|||root|1||||||||||||normal",
-    "ai|ada|||1||||||||||||high,normal",
-    "bio|||root|1||||||||||||normal",
-    "bio|ben|||1||||||||||||normal",
-    "bio|cy|main||1||||||||||||normal",
+    "root||||1||||||||||||normal|",
+    "ai|||root|1||||||||||||normal|",
+    "ai|ada|||1||||||||||||high,normal|",
+    "bio|||root|1||||||||||||normal|",
+    "bio|ben|||1||||||||||||normal|",
+    "bio|cy|main||1||||||||||||normal|",
 ]
 
 
@@ -175,3 +176,56 @@ def test_what_is_not_enforced_or_not_shown_refuses_nothing(more: str, shown: lis
     scene.look()
     asked = {"options": ["-A", "gone", "--qos=gone", "-p", "main", "-t", "5"], "user": "ada"}
     assert "refused" not in scene.follower.answer(ETA, asked)
+
+
+def test_a_job_that_names_no_qos_has_its_associations_default() -> None:
+    """Over the limit of that QOS it does not start at once."""
+    scene = Scene(None, "slurm", order=False)
+    scene.slurm.has = [replace(node, cpus=8, types=(("", 4),)) for node in scene.slurm.has]
+    scene.slurm.says["scontrol show config"] += ENFORCED
+    scene.slurm.says["qos"] = f"normal|0{'|' * 16}\nslow|0|gres/gpu=1{'|' * 15}"
+    scene.slurm.says["cluster=c"] = "\n".join(
+        [*ASSOCS[:2], ASSOCS[2].replace("high,normal|", "normal,slow|slow"), *ASSOCS[3:]]
+    )
+    scene.look()
+
+    def reasons(user: str, *more: str) -> list[str]:
+        options = ["-p", "main", "--gres=gpu:2", "-t", "5", *more]
+        told = scene.follower.answer(ETA, {"options": options, "user": user})
+        return [one["reason"] for one in told["tried"]]
+
+    assert reasons("ada") == ["QOSGrpGRES"]
+    assert reasons("ada", "--qos=normal") == reasons("ben") == [""]
+
+
+def test_what_slurm_would_refuse_or_hide_is_not_recommended() -> None:
+    scene = Scene(None, "slurm", order=False)
+    flags = {"main": "", "admins": "RootOnly=YES", "secret": "Hidden=YES", "course": "ReqResv=YES"}
+    lines = [
+        f"PartitionName={name} Nodes=n[1-2] State=UP MaxTime={60 if name == 'main' else 600} {flag}"
+        for name, flag in flags.items()
+    ]
+    scene.slurm.says["scontrol -a show partition"] = "\n".join(lines)
+    scene.slurm.has = [
+        replace(node, cpus=8, types=(("", 4),), partitions=tuple(flags)) for node in scene.slurm.has
+    ]
+    scene.look()
+
+    def told(user: str, *options: str) -> tuple[set[str], set[str]]:
+        asked = {"options": [*options, "--gres=gpu:1", "-t", "5"], "user": user}
+        found = scene.follower.answer(ETA, asked)
+        tried, closed = ({one["partition"] for one in found[k]} for k in ("tried", "closed"))
+        return tried, closed
+
+    assert told("ada", "-p", "main") == ({"main"}, {"admins", "course"})
+    assert told("ada", "-p", "secret") == ({"main", "secret"}, {"admins", "course"})
+    assert told("root", "-p", "main") == ({"main", "admins"}, {"course"})
+
+
+def test_a_change_whose_nine_in_ten_comes_later_is_not_sooner() -> None:
+    as_it_is = {"start_p50": 2000.0, "start_p90": 3600.0}
+    changed = {"start_p50": 800.0, "start_p90": 4260.0}
+    assert not trials._sooner(changed, as_it_is, 0.0)
+    assert not trials._sooner(as_it_is, as_it_is, 0.0)
+    assert trials._sooner(changed | {"start_p90": 3000.0}, as_it_is, 0.0)
+    assert trials._sooner(changed, {"start_p50": None, "start_p90": None}, 0.0)
