@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
+from types import ModuleType
 from typing import Any, Protocol, cast
 
 from pipeline import runs
 from pipeline.errors import UserError
 from pipeline.worlds.policy_options import Configurable
+from pipeline.worlds.scenario import Scenario
+from pipeline.worlds.venus import Venus
 
 ENTRY = "reproductions.entry"
 
@@ -39,18 +42,35 @@ class Systems(Protocol):
     ) -> Workload: ...
 
 
+class Published(Protocol):
+    """What `reproductions.published.track` has."""
+
+    def scenario(
+        self, venus: Venus, *, durations: str | None = None, quirks: bool = True
+    ) -> Scenario: ...
+
+
 def systems() -> Systems:
-    """The reproductions. UserError where they, or the libraries they need, are not installed."""
-    try:
-        return cast(Systems, import_module(ENTRY))
-    except ModuleNotFoundError as error:
-        needs = f"--workload needs {error.name}, which is not installed"
-        raise UserError(f"{needs}: pip install 'pellucid[reproductions]'") from None
+    """The policies of allocations. UserError where they, or what they need, are not installed."""
+    return cast(Systems, _loaded(ENTRY, "--workload"))
+
+
+def published() -> Published:
+    """The track of that name. UserError where it is not installed."""
+    return cast(Published, _loaded("reproductions.published.track", "--track published"))
 
 
 def allocating() -> Mapping[str, type[Configurable]]:
-    """Their policies by name; none where they are not installed."""
+    """Policies of allocations by name; none where they are not installed."""
     try:
         return systems().ALLOCATING
     except UserError:
         return {}
+
+
+def _loaded(module: str, option: str) -> ModuleType:
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        needs = f"{option} needs {error.name}, which is not installed"
+        raise UserError(f"{needs}: pip install 'pellucid[reproductions]'") from None

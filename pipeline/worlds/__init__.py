@@ -54,7 +54,7 @@ def _of_track(trace: Path, track: str, playing: Playing, *, quirks: bool) -> Sce
         raise TrackError("--since: a track is played whole; leave it out")
     if track == "honest-closed" and loop == "open":
         raise TrackError("--loop open: track honest-closed is a closed loop; leave it out")
-    from pipeline.worlds import honest, philly, published, venus
+    from pipeline.worlds import honest, philly, venus
 
     if track == "philly":
         if bundle is not None:
@@ -66,7 +66,9 @@ def _of_track(trace: Path, track: str, playing: Playing, *, quirks: bool) -> Sce
     if track == "published":
         exact = not seed and compress == 1.0 and loop in (None, "open")
         _check_published(exact=exact, bundle=bundle)
-        return published.scenario(folder, durations=durations, quirks=quirks)
+        from pipeline.systems import published
+
+        return published().scenario(folder, durations=durations, quirks=quirks)
     return honest.scenario(
         folder,
         seed=seed,

@@ -16,11 +16,15 @@ from models.bundle import Bundle
 from pipeline.worlds import durations as predicted
 from pipeline.worlds.closed_loop import in_loop
 from pipeline.worlds.pairs import unseen_pair_predictor
-from pipeline.worlds.published import LUCID, PROFILING
 from pipeline.worlds.scenario import Scenario
 from pipeline.worlds.venus import Venus, jitter
 from scheduler.core.estimates import BundleEstimator, TableEstimator
+from scheduler.core.settings import ProfilingPartition
 from scheduler.simulation.work import PairTable
+
+# what Lucid's artifact sets: nodes lent to profiling, every job is profiled; when packing is off
+PROFILING = ProfilingPartition(nodes={"vc8Gr": 1, "vcefl": 1}, scale_from="vcYVn", known_s=0.0)
+LUCID = {"quiet_jobs": 2.0}
 
 
 def scenario(

@@ -260,7 +260,8 @@ def test_partners_tell_the_same_pairing(small: Path) -> None:
 
 @pytest.mark.shared_data
 def test_published_lives_are_covered_beside_the_clock(shared_data: Path, tmp_path: Path) -> None:
-    from pipeline.worlds import published, venus
+    from pipeline.worlds import venus
+    from reproductions.published import track as published
 
     decisions: dict[str, list[Decision]] = defaultdict(list)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from reproductions.published.free_profiling import LoanSchedule
 from scheduler.core.pairs import TablePairPredictor
 from scheduler.core.policy import Policy
 from scheduler.core.profiling import Stage
 from scheduler.policies import POLICIES, build
-from scheduler.simulation.free_profiling import LoanSchedule
 from scheduler.testing.builders import lucid
 from scheduler.testing.policy import PolicyContract
 from scheduler.testing.worlds import World

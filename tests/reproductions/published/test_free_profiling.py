@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from reproductions.published.free_profiling import FreeProfiling, LoanSchedule, profile_all
 from scheduler.core.cluster import Cluster
 from scheduler.core.decisions import Action, Reason
 from scheduler.core.profiling import ProfilingStage, Scaling
 from scheduler.core.quirks import NONE
 from scheduler.policies.fifo import Fifo
-from scheduler.simulation.free_profiling import FreeProfiling, LoanSchedule, profile_all
 from scheduler.simulation.work import Workload
 from scheduler.testing.builders import (
     Desk,

@@ -13,13 +13,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pipeline.worlds import published, venus
+from pipeline.worlds import venus
+from reproductions.published import track as published
+from reproductions.published.free_profiling import FreeProfiling, profile_all
 from scheduler.assembly import cluster_of, stage_of
 from scheduler.core.decisions import Action
 from scheduler.core.policy import Predictors
 from scheduler.core.quirks import PUBLISHED
 from scheduler.simulation.engine import Outcome
-from scheduler.simulation.free_profiling import FreeProfiling, profile_all
 from scheduler.simulation.results import summarise
 
 pytestmark = pytest.mark.shared_data

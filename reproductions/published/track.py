@@ -9,27 +9,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pipeline.worlds import durations as predicted
+from pipeline.worlds.honest import LUCID, PROFILING
 from pipeline.worlds.scenario import (
     Progress,
     Scenario,
     Sink,
 )
-from pipeline.worlds.tie_order import restore
 from pipeline.worlds.venus import Venus
+from reproductions.published.free_profiling import LoanSchedule, profile_all
+from reproductions.published.tie_order import restore
 from scheduler.assembly import cluster_of, stage_of
 from scheduler.core.decisions import Decision
 from scheduler.core.estimates import Estimator, TableEstimator
 from scheduler.core.pairs import TablePairPredictor
 from scheduler.core.policy import Predictors
 from scheduler.core.quirks import NONE, PUBLISHED
-from scheduler.core.settings import ProfilingPartition
 from scheduler.simulation.engine import Engine, Outcome
-from scheduler.simulation.free_profiling import LoanSchedule, profile_all
 from scheduler.simulation.work import PairTable
-
-# what Lucid's artifact sets: nodes lent to profiling, every job is profiled; when packing is off
-PROFILING = ProfilingPartition(nodes={"vc8Gr": 1, "vcefl": 1}, scale_from="vcYVn", known_s=0.0)
-LUCID = {"quiet_jobs": 2.0}
 
 
 @dataclass
