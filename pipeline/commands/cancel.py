@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -41,7 +41,8 @@ def cancel(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask whether to.")] = False,
     preview: PREVIEW = False,
 ) -> None:
-    """Cancel jobs: those that wait leave the queue, those that run are stopped.
+    """Cancel jobs: those that wait leave the queue, those that run are stopped. The id of an array
+    stands for all its tasks.
 
     A job that is over stays as it is. Of several, those that can be are cancelled whatever
     becomes of the others, and exit status 2 says that not all were. Jobs that are chosen by name,
@@ -83,7 +84,10 @@ def _each(client: Client, jobs: list[str], *, as_json: bool) -> None:
         try:
             asked.append(client.cancel(job_id))
         except ServiceError as error:
-            failed.append(f"{job_id}: {error}")
+            if tasks := _tasks(client, job_id) if error.status == 404 else []:
+                asked += tasks
+            else:
+                failed.append(f"{job_id}: {error}")
     if as_json:
         print_json(asked)
     else:
@@ -92,6 +96,12 @@ def _each(client: Client, jobs: list[str], *, as_json: bool) -> None:
             typer.echo(f"{job.job_id} {'was over: ' + job.phase if over else 'is cancelled'}")
     if failed:
         raise UserError(f"not cancelled: {'; '.join(failed)}")
+
+
+def _tasks(client: Client, array_id: str) -> list[dict[str, Any]]:
+    """Of an array, which are cancelled together; none where it is no array's id."""
+    many = decode(CancelledMany, next(client.cancel_many([array_id])))
+    return [client.job(task) for task in (*many.asked, *many.over)]
 
 
 def _matching(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -15,23 +16,39 @@ from scheduler.core.request import FIELDS
 
 @takes(FIELDS)
 def submit(
-    command: Annotated[
-        list[str], typer.Argument(help="What to run, after `--`. No shell reads it.")
-    ],
+    context: typer.Context,
     service: Service,
+    command: Annotated[
+        list[str] | None, typer.Argument(help="What to run, after `--`. No shell reads it.")
+    ] = None,
     workdir: Annotated[
         str | None, typer.Option(help="Where it runs on the service's host. Left out: here.")
     ] = None,
     env: Annotated[
         list[str] | None, typer.Option(help="NAME=VALUE for its environment; may be repeated.")
     ] = None,
+    array: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NUMBERS",
+            help="One job for each of 0-9, 1,3,7 or 0-10:2; it finds its number in "
+            "PELLUCID_ARRAY_TASK_ID and SLURM_ARRAY_TASK_ID.",
+        ),
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option(help="YAML file with all of this (see --print); options win over it."),
+    ] = None,
+    show: Annotated[
+        bool, typer.Option("--print", help="Print the job as such a file, and submit nothing.")
+    ] = False,
     key: Annotated[
         str | None,
         typer.Option(help="Idempotency key: submitting again under it submits nothing."),
     ] = None,
     **asked: Any,
 ) -> None:
-    """Submit a job to the service. Prints its id.
+    """Submit a job to the service. Prints its id; of an array, the id that stands for all of it.
 
     Examples:
 
@@ -39,16 +56,43 @@ def submit(
 
       pellucid submit --time-limit 1:30:00 --no-share --env SEED=1 -- ./run.sh
 
+      pellucid submit --array 0-9 -- ./sweep.sh
+
+      pellucid submit --gpus 4 --print -- python train.py > job.yaml
+
+      pellucid submit --file job.yaml --name again
+
     Then: pellucid why JOB
     """
-    asked["workdir"] = os.getcwd() if workdir is None else workdir
-    asked["environment"] = _environment(env or [])
+    from pipeline.job_file import read_job, written
+
+    whole = {} if file is None else read_job(file)
+    given = {
+        name: value
+        for name, value in asked.items()
+        if (source := context.get_parameter_source(name)) and source.name != "DEFAULT"
+    }
+    words = command or whole.pop("command", None)
+    whole.pop("command", None)
+    if not words:
+        raise UserError("give what to run, after `--`, or a --file with a command")
+    whole = {**asked, **whole, **given}
+    array = array or whole.pop("array", None)
+    whole.pop("array", None)
+    whole["workdir"] = workdir or whole.get("workdir") or os.getcwd()
+    whole["environment"] = {**whole.get("environment", {}), **_environment(env or [])}
+    if show:
+        typer.echo(written(words, whole, array), nl=False)
+        return
     with service.client() as client:
-        job = client.submit(command, key=key, **asked)
+        if array:
+            job = client.submit_array(words, array, key=key, **whole)
+        else:
+            job = client.submit(words, key=key, **whole)
     if service.as_json:
         print_json(job)
     else:
-        typer.echo(job["job_id"])
+        typer.echo(job["array_id" if array else "job_id"])
 
 
 def _environment(given: list[str]) -> dict[str, str]:

@@ -143,12 +143,23 @@ class JobClient(Connection):
         Safe against a lost answer: each submission has a key of its own, and repeating it submits
         nothing twice. Give `key` to make that hold across processes.
         """
+        return self._submit("/jobs", command, key, asked)
+
+    def submit_array(
+        self, command: Sequence[str], array: str, *, key: str | None = None, **asked: Any
+    ) -> Json:
+        """Submit jobs that differ in a number only ("0-9"); as safe as `submit`."""
+        return self._submit("/jobs/array", command, key, {**asked, "array": array})
+
+    def _submit(
+        self, path: str, command: Sequence[str], key: str | None, asked: Mapping[str, Any]
+    ) -> Json:
         if key is not None and not (key.isascii() and key.isprintable()):
             raise ServiceError(f"the key is {key!r}: give characters of ASCII that can be printed")
         body = {"command": list(command), **asked}
         return self._json(
             "POST",
-            "/jobs",
+            path,
             json={name: value for name, value in body.items() if value is not None},
             headers={"Idempotency-Key": key or str(uuid.uuid4())},
         )

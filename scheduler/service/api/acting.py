@@ -166,14 +166,19 @@ async def release(job_id: str, request: Request, view: Seen, preview: Preview = 
 def cancel_many(
     asked: CancelRequest, request: Request, view: Seen, preview: Preview = False
 ) -> CancelledMany:
-    """All that can be are cancelled, whatever is with the others."""
+    """All that can be are cancelled, whatever is with the others; an array's id stands for its
+    tasks."""
     changes: Changes = request.app.state.changes
     changes.in_charge("scancel")
     if view.viewer.role is Role.VIEWER:
         raise Problem(403, "forbidden", "a viewer's token cannot cancel jobs")
     rows = view.those(dict.fromkeys(asked.jobs))
     known = {row.job_id for row in rows}
-    unknown = [job_id for job_id in dict.fromkeys(asked.jobs) if job_id not in known]
+    unknown = []
+    for job_id in dict.fromkeys(one for one in asked.jobs if one not in known):
+        tasks = view.tasks(job_id)
+        rows += [task for task in tasks if task.job_id not in known]
+        unknown += [] if tasks else [job_id]
     for job_id in unknown:
         request.app.state.refusals.missed(request, job_id)
     over = [row.job_id for row in rows if Phase(row.phase).over or row.cancel_asked]

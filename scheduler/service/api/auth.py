@@ -93,12 +93,14 @@ class Authenticator:
         return viewer
 
     def _for_good(self, request: Request, viewer: Viewer) -> None:
+        if request.scope.get("endpoint") not in _ASKING:
+            self.spend(viewer, self._cost(request))
+
+    def spend(self, viewer: Viewer, changes: float) -> None:
         """Raise Problem (429) for one who changed so much that the log would grow without end."""
         if self._kept is None or viewer.role is Role.OPERATOR:
             return
-        if request.scope.get("endpoint") in _ASKING:
-            return
-        wait = self._kept.take(viewer.name, self._cost(request))
+        wait = self._kept.take(viewer.name, changes)
         if wait:
             most = self._settings.max_changes_per_day
             sentence = f"too many changes: {most:,} at once, and as many a day, are an account's"

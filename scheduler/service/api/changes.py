@@ -19,7 +19,8 @@ from scheduler.backends.submission import Submission
 from scheduler.core.dependencies import MOST, named
 from scheduler.service.api.auth import service_user
 from scheduler.service.api.problems import Problem
-from scheduler.service.api.schemas import SubmitRequest
+from scheduler.service.api.schemas import ArrayRequest, SubmitRequest, task_numbers
+from scheduler.service.api.shapes import SubmittedArray
 from scheduler.service.api.writer import Once, Room, Writer, Written
 from scheduler.service.log.present import Present
 from scheduler.service.log.record import Phase
@@ -30,6 +31,7 @@ from scheduler.service.log.store.visibility import Role, Viewer
 
 Shape = dict[str, tuple[int, set[str]]]  # GPUs of each virtual cluster, and their types
 Missing = Callable[[Sequence[str], str, Mapping[str, str], str], str]
+TASK_VARIABLES = ("PELLUCID_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_ID")
 SHAPE_S = 1.0  # the cluster is believed to be as it was for so long
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's: no letter looks like a digit
 
@@ -79,19 +81,28 @@ class Changes:
     # --- submit -----------------------------------------------------------------------------
 
     def submit(
-        self, viewer: Viewer, asked: SubmitRequest, key: str | None = None
+        self,
+        viewer: Viewer,
+        asked: SubmitRequest,
+        key: str | None = None,
+        task: tuple[str, int] | None = None,
     ) -> Future[Written]:
-        """Submit a job; what came of it, once it is committed. Raises Problem (403, 409, 422,
-        429)."""
+        """Submit a job, or a task of an array by the array's id and its number; what came of it,
+        once it is committed. Raises Problem (403, 409, 422, 429)."""
         self.in_charge("sbatch")
-        fields = asked.model_dump()
+        fields = asked.model_dump(exclude={"array"})
+        job_id = new_job_id()
+        if task is not None:
+            job_id = "_".join(map(str, task))
+            told = {name: str(task[1]) for name in TASK_VARIABLES}
+            fields["environment"] = {**fields["environment"], **told}
         vc = self.vc_for(viewer, Wish(fields["vc"], fields["gpus"], fields["gpu_type"]))
         if fields["priority"] > 0 and viewer.role is not Role.OPERATOR:
             raise Problem(403, "forbidden", "a priority above 0 is an operator's to give")
         self.check_dependencies(viewer, fields)
         submission = Submission(
             **{**fields, "command": tuple(asked.command), "vc": vc},
-            job_id=new_job_id(),
+            job_id=job_id,
             owner=viewer.name,
             user=runs_as(viewer),
             submitted_at=self.now(),
@@ -114,6 +125,32 @@ class Changes:
         payload = Payload(submission.command, submission.environment, submission.workdir)
         room = Room() if viewer.role is Role.OPERATOR else self._room
         return self._writer.append(event, once, room=room, payload=payload)
+
+    def submit_array(
+        self, viewer: Viewer, asked: ArrayRequest, key: str | None = None
+    ) -> SubmittedArray:
+        """Submit the tasks of an array. Sent again under its key, only tasks that are missing are
+        submitted. Raises Problem as `submit` does; tasks before it stay."""
+        numbers = task_numbers(asked.array)
+        keys: list[str | None] = [None] * len(numbers)
+        if key is not None:
+            stem = hashlib.sha256(key.encode()).hexdigest()
+            keys = [f"array-{stem}-{number}" for number in numbers]
+        ids: list[str] = []
+        try:
+            first = self.submit(viewer, asked, keys[0], (new_job_id(), numbers[0])).result()
+            ids.append(first.job_id)
+            array_id = first.job_id.rpartition("_")[0]
+            more = [
+                self.submit(viewer, asked, one, (array_id, number))
+                for one, number in zip(keys[1:], numbers[1:], strict=True)
+            ]
+            ids += [done.result().job_id for done in more]
+        except Problem as problem:
+            if ids:
+                problem.detail += f" ({len(ids)} or more of {len(numbers)} tasks are submitted)"
+            raise
+        return SubmittedArray(array_id, ids)
 
     def vc_for(self, viewer: Viewer, asked: Wish) -> str:
         """The virtual cluster of a job. Raises Problem unless it can run there, now or once

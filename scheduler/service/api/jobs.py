@@ -20,8 +20,14 @@ from scheduler.service.api.changes import Changes
 from scheduler.service.api.explanation import explain
 from scheduler.service.api.problems import Problem, responses
 from scheduler.service.api.questions import Questions
-from scheduler.service.api.schemas import PriorityRequest, SubmitRequest, WhatIfRequest
-from scheduler.service.api.shapes import ForecastAnswer, PriorityEffect
+from scheduler.service.api.schemas import (
+    ArrayRequest,
+    PriorityRequest,
+    SubmitRequest,
+    WhatIfRequest,
+    task_numbers,
+)
+from scheduler.service.api.shapes import ForecastAnswer, PriorityEffect, SubmittedArray
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store.reads import MAX_PAGE, JobRow, Line, Page, VisibleQueries
 from scheduler.service.settings import Settings
@@ -62,6 +68,20 @@ async def submit(
         return replace(view.fresh(written.row), command=tuple(asked.command))
     response.status_code = 200
     return await run_in_threadpool(view.job, written.job_id)
+
+
+@router.post(
+    "/jobs/array", status_code=201, summary="Submit an array", responses=responses(403, 422, 503)
+)
+def submit_array(
+    asked: ArrayRequest, request: Request, view: Seen, key: Key = None
+) -> SubmittedArray:
+    """Submit jobs that differ in a number only: PELLUCID_ARRAY_TASK_ID, and SLURM_ARRAY_TASK_ID, in
+    the environment of each. Every task counts as a change."""
+    more = len(task_numbers(asked.array)) - 1
+    request.app.state.authenticator.spend(view.viewer, more)
+    changes: Changes = request.app.state.changes
+    return changes.submit_array(view.viewer, asked, key)
 
 
 @router.get("/jobs", summary="List your jobs, latest first")

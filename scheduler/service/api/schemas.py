@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import MISSING
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +13,7 @@ from scheduler.core.request import CHANGEABLE, FIELDS, MAX_PRIORITY, TRIED
 from scheduler.core.request import Field as JobField
 
 LONGEST_PATH = 4096  # what the kernel takes
+MOST_TASKS = 1000  # of an array
 RESERVED = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
 
 
@@ -103,6 +105,37 @@ class SubmitRequest(_Job):
         if len(self.command[0]) > LONGEST_PATH:
             raise ValueError(f"the first word of the command is longer than {LONGEST_PATH}")
         return self
+
+
+def task_numbers(text: str) -> list[int]:
+    """The numbers of "0-9", "1,3,7" or "0-10:2", as of `sbatch --array`. Raises ValueError."""
+    found: set[int] = set()
+    for part in text.split(","):
+        one = re.fullmatch(r"([0-9]{1,6})(?:-([0-9]{1,6})(?::([0-9]{1,6}))?)?", part.strip())
+        if one is None:
+            raise ValueError("give numbers as sbatch does, without %: 0-9, 1,3,7 or 0-10:2")
+        last, step = int(one[2] or one[1]), int(one[3] or 1)
+        if last < int(one[1]) or not step:
+            raise ValueError(f"{part} holds no number")
+        found.update(range(int(one[1]), last + 1, step))
+        if len(found) > MOST_TASKS:
+            raise ValueError(f"give at most {MOST_TASKS:,} tasks")
+    return sorted(found)
+
+
+def _array(text: str) -> str:
+    task_numbers(text)
+    return text
+
+
+class ArrayRequest(SubmitRequest):
+    """Jobs that differ in a number only, which each finds in its environment."""
+
+    array: Annotated[
+        str,
+        Field(max_length=1024, description="0-9, 1,3,7 or 0-10:2", examples=["0-9"]),
+        AfterValidator(_array),
+    ]
 
 
 class PriorityRequest(Request):

@@ -88,6 +88,14 @@ class WhoAmI:
 
 
 @dataclass(frozen=True, slots=True)
+class SubmittedArray:
+    """An array of jobs, and the ids of its tasks: its own, "_" and the number of each."""
+
+    array_id: str
+    jobs: list[str]
+
+
+@dataclass(frozen=True, slots=True)
 class CancelledMany:
     """What became of a request to cancel several jobs.
 

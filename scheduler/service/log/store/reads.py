@@ -71,12 +71,16 @@ __all__ = [
 ]
 
 JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-ARRAY = re.compile(r"([0-9]{1,20})(?:_\[[^/]*\])?")  # of Slurm's, as sbatch or squeue names it
+ARRAY = re.compile(r"([0-9a-z]{1,20})(?:_\[[^/]*\])?")  # as submit, sbatch or squeue names it
 QUEUED = Phase.QUEUED.value
 
 
 class UnknownJob(LookupError):
     """No such job, or not one this viewer may see: the two are not distinguished."""
+
+
+def _tasks(array_id: str) -> ColumnElement[bool]:
+    return jobs.c.job_id.startswith(f"{array_id}_", autoescape=True)
 
 
 class Reads:
@@ -122,13 +126,13 @@ class VisibleQueries(VisibleRows):
         return lease.doing if lease is not None else ""
 
     def task_of(self, job_id: str) -> str:
-        """Of an array of Slurm's, named as a whole, the viewer's first task that waits, or else
+        """Of an array, named as a whole, the viewer's first task that waits, or else
         runs; any other id as it is."""
         named = ARRAY.fullmatch(job_id)
         found = jobs.c.job_id, jobs.c.phase
         if named is None or self._all(select(*found).where(jobs.c.job_id == job_id)):
             return job_id
-        tasks = select(*found).where(jobs.c.job_id.startswith(f"{named[1]}_", autoescape=True))
+        tasks = select(*found).where(_tasks(named[1]))
         over = [p.value for p in Phase if p.over]
         there = self._all(tasks.where(jobs.c.phase.not_in(over), self._mine()))
         order = [(not Phase(row["phase"]).waits, int(row["job_id"].split("_")[1])) for row in there]
@@ -140,6 +144,12 @@ class VisibleQueries(VisibleRows):
         return self._job_rows(
             self._all(select(jobs).where(jobs.c.job_id.in_(wanted), self._mine()))
         )
+
+    def tasks(self, array_id: str) -> list[JobRow]:
+        """The viewer's tasks of an array; none when it is no array's id."""
+        if ARRAY.fullmatch(array_id) is None:
+            return []
+        return self._job_rows(self._all(select(jobs).where(_tasks(array_id), self._mine())))
 
     def fresh(self, row: Mapping[str, Any]) -> JobRow:
         """A job the viewer has just submitted, from its row."""

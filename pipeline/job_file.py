@@ -1,0 +1,83 @@
+"""A job as a file: what `pellucid submit` is asked for, as YAML."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from features.clock import TIME_HELP, read_seconds
+from pipeline.errors import UserError
+from scheduler.core.request import FIELDS
+from scheduler.core.settings import NOT_YAML
+
+MOST_BYTES = 2**20
+NAMES = {one.option[2:]: name for name, one in FIELDS.items()}
+BESIDE = ("command", "workdir", "env", "array")
+
+
+def read_job(file: Path) -> dict[str, Any]:
+    """What a file asks for, by the names of the client's arguments. Raises UserError."""
+    import yaml
+
+    try:
+        with file.open("rb") as opened:
+            text = opened.read(MOST_BYTES + 1)
+        if len(text) > MOST_BYTES:
+            raise UserError(f"--file {file}: more than 1 MiB")
+        found = yaml.safe_load(text)
+    except OSError as error:
+        raise UserError(f"--file {file}: {error.strerror}") from None
+    except NOT_YAML as error:
+        why = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(f"--file {file}: not YAML ({why})") from None
+    if not isinstance(found, dict):
+        raise UserError(f"--file {file}: holds no `name: value` lines, such as gpus: 2")
+    asked: dict[str, Any] = {}
+    for name, value in found.items():
+        asked |= _read(file, str(name), value)
+    return asked
+
+
+def _read(file: Path, name: str, value: Any) -> dict[str, Any]:
+    """One line of the file."""
+    option = name.replace("_", "-")
+    if option in NAMES:
+        return {NAMES[option]: _value(file, name, value)}
+    if option == "command":
+        try:
+            words = shlex.split(value) if isinstance(value, str) else value
+        except ValueError as error:
+            raise UserError(f"{file}: command is {value!r}: {error}") from None
+        if not isinstance(words, list) or not words:
+            raise UserError(f"{file}: command is {value!r}; give a line, or a list of words")
+        return {"command": [str(word) for word in words]}
+    if option == "env":
+        if not isinstance(value, dict):
+            raise UserError(f"{file}: env is {value!r}; give NAME: VALUE lines below it")
+        return {"environment": {str(key): str(one) for key, one in value.items()}}
+    if option in BESIDE:
+        return {option: str(value)}
+    known = ", ".join((*BESIDE, *NAMES))
+    raise UserError(f"{file}: {name} is no field of a job; there are {known}")
+
+
+def _value(file: Path, name: str, value: Any) -> Any:
+    if FIELDS[NAMES[name.replace("_", "-")]].ask.unit != "s" or value is None:
+        return value
+    try:  # YAML itself reads 1:30:00 as a number of seconds
+        return read_seconds(str(value))
+    except ValueError:
+        raise UserError(f"{file}: {name} is {value!r}; give {TIME_HELP}") from None
+
+
+def written(command: list[str], asked: Mapping[str, Any], array: str | None) -> str:
+    """The file that asks for the same; what is left out is as by default."""
+    import yaml
+
+    beside = {"workdir": asked["workdir"], "env": asked["environment"], "array": array}
+    fields = {one.option[2:]: (asked.get(name), one.default) for name, one in FIELDS.items()}
+    lines = {"command": command} | {name: value for name, value in beside.items() if value}
+    lines |= {k: v for k, (v, default) in fields.items() if v is not None and v != default}
+    return yaml.safe_dump(lines, sort_keys=False, allow_unicode=True)

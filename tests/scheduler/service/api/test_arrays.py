@@ -1,0 +1,100 @@
+"""Arrays and job files: from the command line to what runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipeline.job_file import read_job
+from scheduler.backends.events import Kind
+from scheduler.service.api.schemas import task_numbers
+from scheduler.service.log.store.payloads import payload_of
+from tests.scheduler.service.api.conftest import Service
+from tests.scheduler.service.api.test_commands import Run, listening, run
+
+__all__ = ["run"]
+ARRAY = {"command": ["train", "100", "30"], "vc": "vision", "gpus": 4, "array": "0-4:2,9"}
+
+
+@pytest.fixture
+def address(service: Service) -> Iterator[str]:
+    yield from listening(service.app)
+
+
+def test_numbers_are_read_as_sbatch_reads_them() -> None:
+    assert task_numbers("0-9") == list(range(10))
+    assert task_numbers("1,3,7") == [1, 3, 7]
+    assert task_numbers("0-4:2,9") == [0, 2, 4, 9]
+    for wrong in ("", "a", "3-1", "0-9%2", "0-5000", "0-4:0", "-1"):
+        with pytest.raises(ValueError, match=r"sbatch|holds no number|at most"):
+            task_numbers(wrong)
+
+
+def test_each_task_has_its_number_and_the_array_answers_for_all(service: Service, run: Run) -> None:
+    done = run("alice", "submit", "--vc", "vision", "--gpus", "4", "--array", "0-4:2,9", "--",
+               "train", "100", "30")  # fmt: skip
+    array = done.output.strip()
+    tasks = [f"{array}_{number}" for number in (0, 2, 4, 9)]
+    assert [job["job_id"] for job in json.loads(run("alice", "ps", "--json").output)] == tasks[::-1]
+    with service.store.engine.connect() as connection:
+        told = [payload_of(connection, task).environment["SLURM_ARRAY_TASK_ID"] for task in tasks]
+    assert told == ["0", "2", "4", "9"]
+    service.turn(2)
+    assert f"{array}_4" in run("alice", "why", array).output  # the first one that waits
+    assert run("bob.noyce", "cancel", array).exit_code != 0
+    stopped = run("alice", "cancel", array).output.splitlines()
+    assert sorted(stopped) == sorted(f"{task} is cancelled" for task in tasks)
+    service.turn(2)
+    assert json.loads(run("alice", "ps", "--json").output) == []
+
+
+def test_sent_again_it_submits_only_what_is_missing(service: Service) -> None:
+    alice, key = service.by("alice"), {"Idempotency-Key": "sweep"}
+    first = alice.post("/api/v1/jobs/array", json=ARRAY, headers=key)
+    assert first.status_code == 201, first.text
+    again = alice.post("/api/v1/jobs/array", json=ARRAY, headers=key)
+    assert again.json() == first.json()
+    assert sum(event.kind is Kind.SUBMITTED for event in service.events()) == 4
+    other = alice.post("/api/v1/jobs/array", json={**ARRAY, "gpus": 1}, headers=key)
+    assert other.status_code == 422
+
+
+def test_a_job_file_asks_for_the_same(service: Service, run: Run, tmp_path: Path) -> None:
+    asked = ("--vc", "vision", "--gpus", "2", "--time-limit", "1:30:00", "--env", "SEED=1",
+             "--no-share", "--name", "first")  # fmt: skip
+    printed = run("alice", "submit", *asked, "--print", "--", "train", "100", "a b").output
+    assert service.events()[-1].kind is not Kind.SUBMITTED
+    file = tmp_path / "job.yaml"
+    file.write_text(printed)
+    job = run("alice", "submit", "--file", str(file), "--gpus", "1", "--json")
+    row = json.loads(job.output)
+    assert (row["gpus"], row["time_limit_s"], row["share"], row["name"]) == (
+        1,
+        5400,
+        False,
+        "first",
+    )
+    assert row["command"] == ["train", "100", "a b"]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("gpu: 2", "gpu is no field of a job; there are command"),
+        ("time-limit: soon", "time-limit is 'soon'; give seconds"),
+        ("- a", "holds no `name: value` lines"),
+        ("a: [", "not YAML"),
+        ('command: "it\'s x"', "No closing quotation"),
+        ("env: 3", "env is 3; give NAME: VALUE"),
+    ],
+)
+def test_a_file_that_is_wrong_is_named(tmp_path: Path, text: str, why: str) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(text)
+    with pytest.raises(Exception, match=why):
+        read_job(file)
+    file.write_text("time-limit: 1:30:00\ncommand: echo 'a b'\narray: 0-3\n")
+    assert read_job(file) == {"time_limit_s": 5400, "command": ["echo", "a b"], "array": "0-3"}
