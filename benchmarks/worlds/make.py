@@ -20,8 +20,8 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
 from benchmarks.worlds import openb
+from benchmarks.worlds.small import deep, thinned
 from benchmarks.worlds.small import synthetic as one_vc
-from benchmarks.worlds.small import thinned
 from features.job import Job
 from features.names import normalise
 from pipeline.traces.synthetic.generate import default_config, generate
@@ -45,8 +45,10 @@ class World(BaseModel):
 
     Attributes:
         trace: venus, philly and openb are recorded; thinned is Venus' users on few nodes;
-            synthetic and one-vc are generated (the demo's shape; one virtual cluster).
-        nodes: of a thinned or one-vc world; of each of `vcs`, where not as recorded.
+            synthetic, one-vc and deep are generated (the demo's shape; one virtual cluster; one
+            with weeks of queue).
+        nodes: of a thinned, one-vc or deep world; of each of `vcs`, where not as recorded.
+        jobs: of a deep world.
         days: drawn from a recorded trace.
         vcs: of the trace; all by default.
         gpus, seconds: fewest and most of a job; others are left out.
@@ -61,8 +63,9 @@ class World(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    trace: Literal["venus", "philly", "openb", "thinned", "synthetic", "one-vc"]
+    trace: Literal["venus", "philly", "openb", "thinned", "synthetic", "one-vc", "deep"]
     nodes: int = 0
+    jobs: int = 0
     days: int = Field(0, ge=0)
     vcs: tuple[str, ...] = ()
     gpus: tuple[int, int] = (1, 1_000_000)
@@ -164,6 +167,8 @@ def _trace(world: World, data: Path, seed: int) -> Workload:
         return thinned(data, world.nodes, seed)
     if world.trace == "one-vc":
         return one_vc(world.nodes, seed)
+    if world.trace == "deep":
+        return deep(world.nodes, world.jobs, seed)
     if world.trace == "synthetic":
         config = replace(default_config("demo", seed), **world.mix)
         cluster = ClusterSpec({vc.name: vc.nodes for vc in config.vcs}, config.gpus_per_node)

@@ -1,4 +1,4 @@
-"""Small clusters of one virtual cluster: the demo trace, and users of Venus, on a few nodes."""
+"""Clusters of one virtual cluster: the demo trace, and users of Venus, on a few nodes; deep."""
 
 from __future__ import annotations
 
@@ -8,16 +8,21 @@ from pathlib import Path
 
 import numpy as np
 
+from features.job import Job
 from pipeline.traces.synthetic.config import Vc, default_config
 from pipeline.traces.synthetic.generate import generate
 from pipeline.worlds import venus
 from pipeline.worlds.plain import workload_of
 from scheduler.core.cluster import ClusterSpec
-from scheduler.simulation.work import Workload
+from scheduler.simulation.work import Work, Workload
 
 PER_NODE = 8
 LOAD = 0.85
 NAME = "all"
+# GPUs of a job on a cluster with a deep queue, and how often; besides, a few want half of it
+SIZES = {1: 0.40, 2: 0.10, 4: 0.13, 8: 0.37}
+HALF = 0.02
+MEDIAN_S, LONGEST_S, WEEK_S = 1_500.0, 5 * 86_400.0, 7 * 86_400.0
 
 
 def synthetic(nodes: int, seed: int) -> Workload:
@@ -57,3 +62,35 @@ def thinned(data: Path, nodes: int, seed: int) -> Workload:
     jobs = [replace(job, vc=NAME) for job in fitting if job.user in chosen]
     work = {job.job_id: whole.work[job.job_id] for job in jobs}
     return Workload("venus, thinned", jobs, work, ClusterSpec({NAME: nodes}, PER_NODE))
+
+
+def deep(nodes: int, jobs: int, seed: int) -> Workload:
+    """Many jobs of a whole node beside a few of half the cluster; a load above 1 is weeks of queue.
+
+    Durations are log-normal around what is usual of the size and of the script, of which each
+    user has some. Submissions are a Poisson process whose rate changes from week to week.
+    """
+    rng = np.random.default_rng(seed)
+    gpus = rng.choice(list(SIZES), jobs, p=list(SIZES.values()))
+    gpus[rng.random(jobs) < HALF] = nodes * PER_NODE // 2
+    scripts = np.floor((jobs / 8) ** (rng.random(jobs) ** 0.7)).astype(int)  # a few send most
+    usual = rng.normal(0, 1.3, jobs)[scripts] + 0.5 * np.log(gpus)
+    seconds = np.clip(MEDIAN_S * np.exp(usual + rng.normal(0, 1.3, jobs)), 10.0, LONGEST_S)
+    span_s = float(gpus @ seconds) / (nodes * PER_NODE)
+    weeks = max(1, round(span_s / WEEK_S))
+    rates = np.exp(rng.normal(0, 0.3, weeks))
+    week = rng.choice(weeks, jobs, p=rates / rates.sum())
+    submits = np.sort(week + rng.random(jobs)) * (span_s / weeks)
+    made = [
+        Job(
+            f"deep-{i}",
+            float(submits[i]),
+            int(gpus[i]),
+            user=f"user-{scripts[i] // 4}",
+            vc=NAME,
+            name=f"script-{chr(97 + scripts[i] % 26)}{chr(97 + scripts[i] // 26 % 26)}",
+        )
+        for i in range(jobs)
+    ]
+    work = {job.job_id: Work(float(seconds[i])) for i, job in enumerate(made)}
+    return Workload("deep", made, work, ClusterSpec({NAME: nodes}, PER_NODE))
