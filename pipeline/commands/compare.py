@@ -54,8 +54,9 @@ class Asked:
     pareto: Annotated[
         bool,
         typer.Option(
-            help="Besides, `pellucid` from a short mean to a short tail: its setting `ageing` at "
-            "0, 0.01, 0.05 (the default), 0.3 and 1."
+            help="Besides, `pellucid` from a short mean to a short tail: its settings `ageing` at "
+            "0, 0.01, 0.05 (the default) and 0.3, each with `max_wait_s` of 1, 2 (the default) and "
+            "4 days, and with no bound (16 runs a seed and loop)."
         ),
     ] = False
     workers: WORKERS = 1
@@ -124,7 +125,11 @@ def compare(asked: Asked, world: World) -> None:
         return
     _print(results)
     if points:
-        table("pellucid, from a short mean to a short tail", points, of="ageing")
+        named = [
+            {**row, "ageing, bound": f"{row['ageing']:g}, {_bound(row['max_wait_s'])}"}
+            for row in points
+        ]
+        table("pellucid, from a short mean to a short tail", named, of="ageing, bound")
     _print_where(asked, results)
 
 
@@ -258,6 +263,10 @@ def _pareto(
         return _loops(bent, asked.loop, world.track, asked.first_seed)
 
     return curve(worlds, make.keywords["settings"], asked.chosen, where)
+
+
+def _bound(seconds: float) -> str:
+    return "none" if seconds >= 1e12 else f"{seconds / 86_400:g} d"
 
 
 def _loops(

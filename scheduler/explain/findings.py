@@ -329,10 +329,26 @@ def promise_words(found: Answer) -> str:
     text = f"{duration(promise.bound_s)} after its submission"
     if promise.demand > 1:
         text += f", longer: {promise.demand:.1f} times the GPUs it may run on are asked for"
-    when = f"in {duration(promise.left_s)}" if promise.left_s > 0 else "as the next of those"
-    return (
+    if promise.left_s <= 0:
+        when = "as the next of those"
+    elif promise.left_s <= promise.soonest_s:
+        when = f"in {duration(promise.left_s)}"
+    else:
+        when = f"in {duration(promise.left_s)} at the latest"
+    answer = (
         f"As things stand GPUs are kept for it {when} ({text}; later if more is asked for "
         "meanwhile). A start then still waits for the jobs that run on them."
+    )
+    if promise.priced_s is None or when.startswith("as ") or promise.left_s <= promise.soonest_s:
+        return answer
+    if promise.costs_s is not None:
+        return answer + (
+            f" Not yet, though it has waited longer than {duration(promise.priced_s)}: that is "
+            f"predicted to cost the others {duration(promise.costs_s)} of waiting in sum. Asked "
+            f"again in {duration(promise.soonest_s)}."
+        )
+    return answer + (
+        f" Sooner, in {duration(promise.soonest_s)}, if that costs the others little waiting."
     )
 
 

@@ -41,7 +41,8 @@ class Anew:
 
     def ended(self, job: Job) -> None:
         """A job ended: the estimator has learned from it."""
-        self._newest[job.user] = max(job.submit_time, self._newest.get(job.user, -inf))
+        if job.user:  # nobody knows what is whose: jobs without a user are not all of one
+            self._newest[job.user] = max(job.submit_time, self._newest.get(job.user, -inf))
 
     def due(self, turn: Turn) -> list[QueuedJob]:
         """The jobs of this virtual cluster that are to be predicted anew now."""
@@ -56,6 +57,6 @@ class Anew:
         return [queued for queued in turn.queue if not is_starving(queued) and self._told(queued)]
 
     def _told(self, queued: QueuedJob) -> bool:
-        """Whether what ended since can tell of a job."""
+        """Whether what ended since can tell of a job; always, where users are unknown."""
         newest = self._newest.get(queued.job.user, -inf)
         return newest <= queued.submit_time + self.period_s

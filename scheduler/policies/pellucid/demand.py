@@ -67,7 +67,7 @@ class Demand:
         came, waited_s = asked.clock(now), max(now - queued.submit_time, 0.0)
         paused_s = self._paused.get(job.job_id)
         if known is not None:
-            came = known[2]
+            came -= self._asked[known[0]].clock(now) - known[2]
         elif paused_s is not None:
             came -= paused_s
         elif asked.there:
@@ -136,6 +136,11 @@ class Demand:
         """What it showed when a job came; None: it is not counted."""
         job = self._jobs.get(job_id)
         return None if job is None else job[2]
+
+    def arrived(self, queued: QueuedJob) -> float:
+        """What it showed then; of one that is not counted, when it was submitted."""
+        came = self.came(queued.job.job_id)
+        return queued.submit_time if came is None else came
 
     def slower(self, vc: str) -> float:
         """How many times slower than the wall's clock it runs now."""

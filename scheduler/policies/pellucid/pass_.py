@@ -167,13 +167,20 @@ class Pass:
         policy, turn = self.policy, self.turn
         starving = [
             queued
-            for queued in policy.starvation.due(turn.vc, turn.now)
+            for queued in policy.starvation.due(turn.vc, turn.now, self._costs_s)
             if policy.knows(queued.job.job_id) and queued.job.job_id not in turn.cluster.runs
         ]
         for queued in starving:
             queued.key = queued.submit_time - STARVING
         if starving:
             turn.queue.replace(list(turn.queue))
+
+    def _costs_s(self, queued: QueuedJob) -> float:
+        """Waiting that a job which goes first is predicted to cause the others, in sum."""
+        assert queued.estimate_s is not None
+        expected_s = self.policy.distribution.expected_s(queued.estimate_s)
+        share = queued.job.gpus / max(self.turn.pool.gpus, 1)
+        return expected_s * share * (len(self.turn.queue) - 1)
 
     def reserve(self) -> None:
         """Serve the holder of the reservation; reserve for the oldest job past its bound."""

@@ -89,7 +89,7 @@ class Pellucid(Policy):
         self.types = typed_placement(cluster, chosen.gpu_types, predictors.type_speeds)
         self.pairing = Pairing(self.distribution, self.types)
         self.starvation = StarvationBound(
-            chosen.max_wait_s, chosen.overload, self.demand, chosen.backfill
+            chosen.max_wait_s, chosen.overload, self.demand, chosen.backfill, chosen.price
         )
         self.fairness = Fairness(chosen.fairness)
         self.anew = Anew(chosen.predict_again_s)
@@ -108,11 +108,11 @@ class Pellucid(Policy):
         self._estimates[queued.job.job_id] = queued.estimate_s
         self.demand.joins(queued, now)
         queued.evidence = (*self.distribution.described(queued.estimate_s), *queued.evidence)
-        self.starvation.expect(queued, now)
+        self.starvation.expect(queued)
 
     def key(self, queued: QueuedJob, now: float) -> float:
         """Predicted duration by GPUs, aged; a job past its bound comes first, by submission."""
-        if self.starvation.is_starving(queued, now):
+        if self.starvation.is_starving(queued):
             return queued.submit_time - STARVING
         aged_s = _sized_s(queued, self.gpu_exponent) + self.ageing * queued.submit_time
         return aged_s + self.fairness.on(queued, now)
@@ -143,6 +143,7 @@ class Pellucid(Policy):
     def _over(self, job_id: str, now: float) -> None:
         self.fairness.over(job_id, now)
         self.demand.over(job_id, now)
+        self.starvation.over(job_id)
 
     def refuses(self, job: Job, cluster: ClusterSpec) -> Reason | None:
         if self.types is None or self.types.candidates(job):
@@ -301,12 +302,14 @@ class Pellucid(Policy):
         return policy
 
     def promise(self, queued: QueuedJob, now: float) -> Promise | None:
-        left_s = self.starvation.left_s(queued, now)
-        bound_s = self.starvation.max_wait_s
-        waited_s = now - queued.submit_time
-        longer = left_s > max(0.0, bound_s - waited_s) + ROUNDING_S
+        bound = self.starvation
+        left_s = bound.left_s(queued, now, latest=True)
+        longer = left_s > max(0.0, bound.most_s - (now - queued.submit_time)) + ROUNDING_S
         demand = self.demand.slower(queued.job.vc) if longer else 1.0
-        return Promise(bound_s, left_s, demand)
+        put_off = bound.put_off(queued)
+        costs_s = None if put_off is None else put_off.costs_s
+        soonest_s = bound.left_s(queued, now)
+        return Promise(bound.most_s, left_s, demand, bound.max_wait_s, soonest_s, costs_s)
 
     def reservation(self, vc: str) -> tuple[str, Placement] | None:
         held = self.reservations.get(vc)
@@ -325,6 +328,8 @@ def _orders(policy: Pellucid) -> tuple[Any, ...]:
         chosen.fairness,
         chosen.max_wait_s,
         chosen.overload,
+        chosen.backfill,
+        chosen.price,
         policy.borrows,
     )
 

@@ -1,9 +1,10 @@
 """Reservations: a job that has waited too long gets GPUs that nobody else may take.
 
 The promise is about overtaking, and does not rest on any prediction. GPUs are reserved for a job
-that has waited longer than its bound. From the moment it has waited longer than the bound and
-`backfill` times as long again, no other job is started on them, alone or packed: the job waits for
-nothing but the jobs that were running on them already. Before, they go to jobs likely to be
+that has waited longer than its bound and `backfill` times as long again, and no other job is
+started on them, alone or packed: the job waits for nothing but the jobs that were running on them
+already. From its bound until then it has a price: GPUs are reserved once what that costs the
+others, in sum, is predicted to be little beside what it has waited, and go to jobs likely to be
 gone in time (`pellucid.backfill`). Predictions only choose which GPUs those are. A busy node is
 exchanged for one that is idle now, never for another busy one, so what a job waits for only ever
 shrinks, but for backfill. A virtual cluster keeps one reservation at a time, for the job that was
@@ -17,6 +18,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from math import inf
 
 from scheduler.core.cluster import Placement, Pool, Run
 from scheduler.core.queue import QueuedJob
@@ -25,6 +27,7 @@ from scheduler.policies.pellucid.gputypes import PoolView
 
 EndsIn = Callable[[Run], float]  # predicted seconds until a run's GPUs are free
 _Entry = tuple[float, int, QueuedJob]
+STEP = 0.25  # of its bound, after which a job that was put off is asked about again
 ROUNDING_S = 1.0  # a clock asked a moment too early would have to be asked again at once
 
 
@@ -52,6 +55,21 @@ class Reservation:
     since: float
 
 
+@dataclass(frozen=True, slots=True)
+class PutOff:
+    """A job past its bound that does not go first yet, for what that is predicted to cost.
+
+    Attributes:
+        times: it is asked about again after so many times its bound.
+        costs_s: waiting that it would cause the others, in sum.
+        waited_s: what it had waited itself.
+    """
+
+    times: float
+    costs_s: float
+    waited_s: float
+
+
 class StarvationBound:
     """Which jobs have waited longer than the bound, and when the next one will have.
 
@@ -61,67 +79,100 @@ class StarvationBound:
             (`policies.pellucid.demand`) then runs at capacity / demand, and has to show
             `max_wait_s / overload`.
         demand: keeps that clock.
-        backfill: for so many times its bound more, others may use what is kept for a job.
+        backfill: for so many times its bound more, others may use what is kept for a job,
+        price: and it goes first only if that costs the others, in sum, at most so many times what
+            it has waited.
     """
 
-    def __init__(self, max_wait_s: float, overload: float, demand: Demand, backfill: float = 0.0):
+    def __init__(
+        self,
+        max_wait_s: float,
+        overload: float,
+        demand: Demand,
+        backfill: float = 0.0,
+        price: float = inf,
+    ):
         self.max_wait_s = max_wait_s
         self.overload = overload
         self.backfill = backfill
+        self.price = price
         self._demand = demand
         self._by_vc: dict[str, list[_Entry]] = defaultdict(list)  # by the end of their patience
         self._patient: dict[str, list[_Entry]] = defaultdict(list)  # past it, by the fair clock
+        self._first: set[str] = set()  # jobs that go before all others
+        self._put_off: dict[str, PutOff] = {}
 
     def take_over(self, other: StarvationBound, jobs: Iterable[QueuedJob], now: float) -> None:
         """Go on for another; the demand it counts by has taken over already."""
         if self._terms() == other._terms():
             self._by_vc, self._patient = other._by_vc, other._patient
+            self._first, self._put_off = other._first, other._put_off
             return
         for queued in jobs:
-            self.expect(queued, now)
+            self.expect(queued)
 
-    def _terms(self) -> tuple[float, float, bool]:
-        return self.max_wait_s, self.overload, self._demand.pooled
+    def _terms(self) -> tuple[float, ...]:
+        demand = self._demand.pooled
+        return self.max_wait_s, self.overload, self.backfill, self.price, demand
 
     def among(self, kept: Collection[str], demand: Demand) -> StarvationBound:
         """The same bound on the jobs among `kept`, by another's clock."""
-        found = StarvationBound(self.max_wait_s, self.overload, demand, self.backfill)
+        found = StarvationBound(self.max_wait_s, self.overload, demand, self.backfill, self.price)
         for ours, theirs in ((found._by_vc, self._by_vc), (found._patient, self._patient)):
             for vc, heap in theirs.items():
                 ours[vc] = sorted(entry for entry in heap if entry[-1].job.job_id in kept)
+        found._first = self._first & set(kept)
+        found._put_off = {job: at for job, at in self._put_off.items() if job in kept}
         return found
 
-    def left_s(self, queued: QueuedJob, now: float) -> float:
-        """Seconds until a waiting job is starving, if neither more nor fewer GPUs are asked for."""
-        vc = queued.job.vc
-        fair_s = (self._fair_deadline(queued) or 0.0) - self._demand.clock(vc, now)
-        wall_s = queued.submit_time + self.max_wait_s - now
+    def left_s(self, queued: QueuedJob, now: float, *, latest: bool = False) -> float:
+        """Seconds until a waiting job goes first, if neither more nor fewer GPUs are asked for; or
+        until it is asked again what that costs, but for `latest`."""
+        if queued.job.job_id in self._first:
+            return 0.0
+        vc, bound_s = queued.job.vc, self.most_s if latest else self._bound_s(queued)
+        deadline = self._demand.arrived(queued) + bound_s / self.overload
+        fair_s = deadline - self._demand.clock(vc, now)
+        wall_s = queued.submit_time + bound_s - now
         return max(wall_s, fair_s * self._demand.slower(vc), 0.0)
 
-    def is_starving(self, queued: QueuedJob, now: float) -> bool:
-        return self.left_s(queued, now) <= 0
+    def is_starving(self, queued: QueuedJob) -> bool:
+        """Whether a job goes before all others."""
+        return queued.job.job_id in self._first
+
+    def put_off(self, queued: QueuedJob) -> PutOff | None:
+        """Why a job past its bound does not go first yet."""
+        return None if self.is_starving(queued) else self._put_off.get(queued.job.job_id)
 
     def overdue(self, queued: QueuedJob, now: float) -> bool:
         """Whether a waiting job has waited longer than its bound and `backfill` times that."""
-        times, vc = 1.0 + self.backfill, queued.job.vc
         came = self._demand.came(queued.job.job_id)
-        fair_s = 0.0 if came is None else self._demand.clock(vc, now) - came
-        late = fair_s >= times * self.max_wait_s / self.overload
-        return late and now - queued.submit_time >= times * self.max_wait_s
+        fair_s = 0.0 if came is None else self._demand.clock(queued.job.vc, now) - came
+        late = fair_s >= self.most_s / self.overload
+        return late and now - queued.submit_time >= self.most_s
 
-    def expect(self, queued: QueuedJob, now: float) -> None:
+    def expect(self, queued: QueuedJob) -> None:
         """A job joins its queue."""
-        if not self.is_starving(queued, now):
-            deadline = queued.submit_time + self.max_wait_s
+        if not self.is_starving(queued):
+            deadline = queued.submit_time + self._bound_s(queued)
             heappush(self._by_vc[queued.job.vc], (deadline, queued.seq, queued))
 
-    def due(self, vc: str, now: float) -> list[QueuedJob]:
-        """Jobs of a virtual cluster whose bound has passed since the last call."""
+    def over(self, job_id: str) -> None:
+        """A job waits no more, or is to wait anew."""
+        self._first.discard(job_id)
+        self._put_off.pop(job_id, None)
+
+    def due(self, vc: str, now: float, costs_s: Callable[[QueuedJob], float]) -> list[QueuedJob]:
+        """Jobs of a virtual cluster that go first since the last call.
+
+        Args:
+            costs_s: waiting that a job which goes first causes the others, in sum.
+        """
         heap, patient, due = self._by_vc[vc], self._patient[vc], []
         while heap and heap[0][0] <= now:
             _, seq, queued = heappop(heap)
             deadline = self._fair_deadline(queued)
-            stopped = queued.submit_time + self.max_wait_s > now  # it waits anew: expected anew
+            stopped = queued.submit_time + self._bound_s(queued) > now  # it waits anew
             if deadline is not None and queued.job.vc == vc and not stopped:  # None: it is over
                 heappush(patient, (deadline, seq, queued))
         clock = self._demand.clock(vc, now)
@@ -132,9 +183,30 @@ class StarvationBound:
                 continue
             if deadline > clock:  # it came anew
                 heappush(patient, (deadline, seq, queued))
-            else:
+            elif self._pays(queued, now, costs_s):
+                self._first.add(queued.job.job_id)
                 due.append(queued)
+            else:  # asked about again later, or at once where that has passed as well
+                later = queued.submit_time + self._bound_s(queued)
+                fair = self._fair_deadline(queued)
+                if later > now or fair is None:
+                    heappush(heap, (later, seq, queued))
+                else:
+                    heappush(patient, (fair, seq, queued))
         return due
+
+    def _pays(self, queued: QueuedJob, now: float, costs_s: Callable[[QueuedJob], float]) -> bool:
+        """Whether a job past its bound goes first now; when it is asked about again if not."""
+        before, most = self._put_off.get(queued.job.job_id), 1.0 + self.backfill
+        times = 1.0 if before is None else before.times
+        if self.is_starving(queued) or times >= most:
+            return True
+        waited_s, caused_s = now - queued.submit_time, costs_s(queued)
+        if caused_s <= self.price * waited_s:
+            return True
+        later = min(times + STEP, most)
+        self._put_off[queued.job.job_id] = PutOff(later, caused_s, waited_s)
+        return False
 
     def next(self, now: float) -> float | None:
         """When the next bound passes; those of jobs no longer waiting are included."""
@@ -147,9 +219,19 @@ class StarvationBound:
                     times.append(now + left_s)
         return min(times, default=None)
 
+    @property
+    def most_s(self) -> float:
+        """The bound at any price."""
+        return (1.0 + self.backfill) * self.max_wait_s
+
+    def _bound_s(self, queued: QueuedJob) -> float:
+        """The bound of a job, longer for what was put off."""
+        put_off = self._put_off.get(queued.job.job_id)
+        return self.max_wait_s if put_off is None else put_off.times * self.max_wait_s
+
     def _fair_deadline(self, queued: QueuedJob) -> float | None:
         came = self._demand.came(queued.job.job_id)
-        return None if came is None else came + self.max_wait_s / self.overload
+        return None if came is None else came + self._bound_s(queued) / self.overload
 
 
 def choose(

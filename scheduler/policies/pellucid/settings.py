@@ -68,8 +68,8 @@ class PellucidSettings(PolicySettings):
     )
     max_wait_s: float = setting(
         2 * DAY_S,
-        "a job that has waited longer is starving: it goes before all others, oldest first, and "
-        "GPUs are reserved for it",
+        "a job that has waited longer goes before all others, oldest first, and GPUs are reserved "
+        "for it, if `price` allows",
         unit="s",
         ge=0,
     )
@@ -82,6 +82,13 @@ class PellucidSettings(PolicySettings):
         1.0,
         "for so many times its bound more, GPUs that are reserved for a job go to others that are"
         " likely to be gone before it can start; 0: never",
+        ge=0,
+    )
+    price: float = setting(
+        0.1,
+        "for `backfill` times its bound more, a job past it goes first only if the waiting that "
+        "this is predicted to cause the others, in sum, is at most so many times what it has "
+        "waited",
         ge=0,
     )
     pack_first_above: float | None = setting(

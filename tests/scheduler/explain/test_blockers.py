@@ -192,11 +192,13 @@ def test_the_answer_has_numbers_place_and_promise_of_now_and_names_nobody_else()
     assert (found.need, found.free, found.limit) == (8, 0, 8)
     assert (found.position, found.waiting) == (2, 2)
     assert found.promise is not None
-    assert found.promise.left_s == 10.0 + HOUR - 600.0
+    assert found.promise.soonest_s == 10.0 + HOUR - 600.0
+    assert found.promise.left_s == 10.0 + 2 * HOUR - 600.0, "at any price"
     queued = desk.core.jobs["next"]
     assert sum(s for _, s in found.order) == pytest.approx(queued.key - policy.ageing * 600.0)
     plain = analysis(found, "user", futures)
-    assert plain.promise.startswith("As things stand GPUs are kept for it in 50 min (1 h after")
+    assert plain.promise.startswith("As things stand GPUs are kept for it in 1 h 50 min at the lat")
+    assert "Sooner, in 50 min, if that costs the others little waiting." in plain.promise
     assert "later if more is asked for" in plain.promise
     for word in ("large", "'other'", "ann"):
         assert word not in str(plain)

@@ -81,7 +81,9 @@ def test_lucids_priority_rule_is_told_as_such_and_not_as_interference() -> None:
 
 
 def test_a_partner_whose_gpus_are_kept_is_not_told_as_one_that_would_do() -> None:
-    desk = a_pair(pellucid(Likes(), max_wait_s=HOUR, overload=16.0), runs=1e6, waits=10.0)
+    desk = a_pair(
+        pellucid(Likes(), max_wait_s=HOUR, overload=16.0, backfill=0.0), runs=1e6, waits=10.0
+    )
     desk.core.submitted(replace(a_job("first").job, share=False), 0.0)
     desk.core.jobs["waits"].profile = None
     desk.core.decide(HOUR)

@@ -28,7 +28,9 @@ def a_desk(
     *, estimator: Estimator | None = None, period_s: float = HOUR, max_wait_s: float = 1e9
 ) -> Desk:
     """One node of 8 GPUs, all of them taken from the start."""
-    policy = pellucid(predict_again_s=period_s, max_wait_s=max_wait_s, overload=1000.0, ageing=0.0)
+    policy = pellucid(
+        predict_again_s=period_s, max_wait_s=max_wait_s, overload=1000.0, ageing=0.0, price=1e12
+    )
     desk = Desk(policy, cluster_of(), estimator or UserMeans())
     desk.submit(a_job("first", gpus=8, user="nobody", for_=1e9))
     return desk

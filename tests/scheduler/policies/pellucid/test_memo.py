@@ -292,7 +292,7 @@ def test_a_job_that_may_be_backfilled_since_the_last_pass_is_looked_at() -> None
     def played(kind: type[Pellucid]) -> list[tuple[Action, str]]:
         spec = ClusterSpec({"a": 2}, 4)
         lasts = {"L": 1e5, "S": 1e5, "H": 1000.0, "A": 2000.0, "quick": 10.0}
-        policy = a_policy(kind, {"max_wait_s": 200.0, "backfill": 1000.0}, spec)
+        policy = a_policy(kind, {"max_wait_s": 200.0, "backfill": 1000.0, "price": 1e12}, spec)
         core, taken = Core(Cluster(spec), policy, TableEstimator("told", lasts)), []
 
         def decide(now: float) -> None:

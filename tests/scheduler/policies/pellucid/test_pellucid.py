@@ -153,7 +153,7 @@ def test_jobs_past_their_bound_go_in_the_order_they_were_submitted() -> None:
     names = ["huge", "large", "tiny", "small"]
     hours = dict(zip(names, (40.0, 10.0, 0.1, 1.0), strict=True))
     desk = Desk(
-        pellucid(max_wait_s=HOUR, overload=16.0, ageing=0.0),
+        pellucid(max_wait_s=HOUR, overload=16.0, ageing=0.0, price=1e12),
         cluster_of(),
         TableEstimator("given", {name: hours[name] * HOUR for name in names}, default=HOUR),
     )

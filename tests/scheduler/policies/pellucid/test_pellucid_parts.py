@@ -17,7 +17,7 @@ from scheduler.core.turn import Turn
 from scheduler.policies.fifo import Fifo
 from scheduler.policies.pellucid.demand import Demand
 from scheduler.policies.pellucid.pairing import gain_s
-from scheduler.policies.pellucid.reservation import StarvationBound, choose, exchange
+from scheduler.policies.pellucid.reservation import PutOff, StarvationBound, choose, exchange
 from scheduler.testing.builders import VC, a_job
 
 # --- outlook --------------------------------------------------------------------------------------
@@ -131,6 +131,11 @@ def test_the_fair_clock_shows_what_an_even_share_would_have_done() -> None:
     assert demand.came("late") == -40.0  # what it waited elsewhere is all counted
 
 
+def free(queued: QueuedJob) -> float:
+    """It costs the others nothing that this job goes first."""
+    return 0.0
+
+
 def four_times_what_is_there(
     max_wait_s: float, overload: float, now: float
 ) -> tuple[Demand, StarvationBound, list[QueuedJob]]:
@@ -140,7 +145,7 @@ def four_times_what_is_there(
     jobs = [QueuedJob(a_job(f"j{i}", gpus=16, vc=VC).job, i) for i in range(4)]
     for queued in jobs:
         demand.joins(queued, now)
-        bound.expect(queued, now)
+        bound.expect(queued)
     demand.begin(turn)
     return demand, bound, jobs
 
@@ -148,7 +153,7 @@ def four_times_what_is_there(
 def test_a_wait_before_the_clock_began_counts_at_the_crowd_it_meets() -> None:
     """A core built anew, from what another knew."""
     _, bound, jobs = four_times_what_is_there(200.0, 1.0, now=400.0)
-    assert not bound.due(VC, 400.0)
+    assert not bound.due(VC, 400.0, free)
     assert bound.left_s(jobs[0], 400.0) == 400.0  # 400 s waited are 100 of an even share's
 
 
@@ -160,8 +165,8 @@ def test_a_bound_that_another_cluster_passes_by_is_not_forgotten() -> None:
     )
     demand.joins(queued, 0.0)
     demand.begin(turn)
-    bound.expect(queued, 0.0)
-    assert not bound.due(VC, 150.0)
+    bound.expect(queued)
+    assert not bound.due(VC, 150.0, free)
     assert bound.next(200.5) == pytest.approx(201.0)  # it passed half a second ago, unseen
 
 
@@ -169,14 +174,14 @@ def test_the_bound_is_longer_where_more_is_asked_for() -> None:
     demand, bound, jobs = four_times_what_is_there(1000.0, 2.0, now=0.0)
     assert bound.left_s(jobs[0], 0.0) == 2000.0  # four times what is there: twice the bound
     assert bound.next(0.0) == 1000.0
-    assert not bound.due(VC, 1000.0)
+    assert not bound.due(VC, 1000.0, free)
     assert bound.next(1000.0) == pytest.approx(2000.0, abs=1.0)
     demand.over("j3", 1000.0)
     demand.over("j2", 1000.0)
     assert bound.left_s(jobs[0], 1000.0) == 500.0
-    assert not bound.due(VC, 1499.0)
-    assert bound.due(VC, 1500.0) == jobs[:2]
-    assert bound.is_starving(jobs[0], 1500.0)
+    assert not bound.due(VC, 1499.0, free)
+    assert bound.due(VC, 1500.0, free) == jobs[:2]
+    assert bound.is_starving(jobs[0])
 
 
 # --- reservation ----------------------------------------------------------------------------------
@@ -225,3 +230,31 @@ def test_a_busy_node_is_exchanged_for_an_idle_one_only() -> None:
     assert exchange(pool, [(0, 255), (1, 255)]) == [(2, 255), (1, 255)]
     cluster.start(a_job("r2", gpus=1).job, VC, [(2, 1)], 0.0)
     assert exchange(pool, [(0, 255), (1, 255)]) == [(0, 255), (1, 255)]
+
+
+def test_a_job_past_its_bound_goes_first_once_its_price_is_little_beside_its_wait() -> None:
+    """And at any price once it has waited `backfill` times as long again."""
+    demand, turn = Demand(), Turn(Core(Cluster(ClusterSpec({VC: 2})), Fifo()), VC, 0.0)
+    bound = StarvationBound(100.0, 1.0, demand, backfill=1.0, price=0.1)
+    dear, cheap = (QueuedJob(a_job(name, vc=VC).job, i) for i, name in enumerate("dc"))
+    for queued in (dear, cheap):
+        demand.joins(queued, 0.0)
+        bound.expect(queued)
+    demand.begin(turn)
+    costs = {"d": 12.0, "c": 10.0}
+
+    def costs_s(queued: QueuedJob) -> float:
+        return costs[queued.job.job_id]
+
+    assert bound.due(VC, 100.0, costs_s) == [cheap], "10 s are a tenth of 100 s"
+    assert bound.put_off(dear) == PutOff(1.25, 12.0, 100.0)
+    assert (bound.left_s(dear, 100.0), bound.left_s(dear, 100.0, latest=True)) == (25.0, 100.0)
+    assert bound.due(VC, 125.0, costs_s) == [dear], "12 s are less than a tenth of 125 s"
+    assert bound.put_off(dear) is None
+    assert bound.is_starving(dear)
+
+    bound.over("d")
+    costs["d"] = 1e9
+    bound.expect(dear)
+    assert not bound.due(VC, 199.0, costs_s)
+    assert bound.due(VC, 200.0, costs_s) == [dear]

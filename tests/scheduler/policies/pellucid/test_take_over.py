@@ -167,7 +167,7 @@ def test_a_wait_counts_by_the_fair_clock_when_virtual_clusters_begin_to_borrow()
     desk.core.decide(400.0)
     later = desk.core.policy.promise(desk.core.jobs["j1"], 400.0)
     assert later is not None
-    assert later.left_s == 900.0, "a quarter of the time counts, and nobody waits twice from now"
+    assert later.soonest_s == 900.0, "a quarter of the time counts, and nobody waits twice from now"
 
 
 def test_an_end_is_learned_from_though_the_settings_changed_while_the_job_was_profiled() -> None:
