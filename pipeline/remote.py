@@ -120,12 +120,12 @@ def between(start: float | None, end: float | None) -> str:
 
 def forecast_words(forecast: Foreseen | None, now: float) -> str:
     """A forecast in a sentence, times counted from `now`."""
-    from scheduler.explain.words import NEVER
+    from scheduler.explain.words import Estimate
 
     if forecast is None:
         return "estimate unavailable: none was made yet"
-    if forecast.why_not == NEVER:
-        return NEVER
+    if forecast.estimate == Estimate.IMPOSSIBLE:
+        return forecast.why_not
     if forecast.start_p50 is None:
         return f"estimate unavailable: {forecast.why_not or 'the service gives no reason'}"
     words = f"starts in {between(now, forecast.start_p50)} (even odds)"

@@ -151,6 +151,41 @@ def _inspects_a_policy(node: ast.AST, types: set[str]) -> bool:
     return name.lstrip("_") == "policy" and not any(getattr(o, "id", "") == "str" for o in others)
 
 
+READS = {
+    "scheduler/service/api/problems.py",  # pydantic's sentences, as are the next
+    "scheduler/service/settings.py",
+    "scheduler/service/log/store/visibility.py",  # steps of a packing tree in a decision's record
+    "pipeline/traces/ingestion.py",  # the code before a quarantined row's reason
+}
+
+
+def test_no_sentence_of_ours_is_read_back() -> None:
+    """What a program needs of an answer is a value beside its sentence: that may be reworded."""
+    found = {file for file, node in _nodes("scheduler", "pipeline") if _reads_a_sentence(node)}
+    assert {one for one in found if "/migrations/" not in one} == READS
+    templates = [one for folder in PACKAGES for one in (ROOT / folder).rglob("*.html")]
+    assert templates
+    read = re.compile(rf"\.({'|'.join(SENTENCES)})\.({'|'.join(_READERS)})\(")
+    assert [one.name for one in templates if read.search(one.read_text())] == []
+
+
+_READERS = ("startswith", "endswith", "removeprefix", "partition", "rpartition", "split")
+SENTENCES = ("why", "why_not", "detail", "dominant", "unavailable", "sentence", "sentences")
+
+
+def _reads_a_sentence(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Call) or getattr(node.func, "attr", "") not in _READERS:
+        return False
+    asked = getattr(node.func, "value", None)
+    literals = [one.value for one in node.args if isinstance(one, ast.Constant)]
+    words = [
+        one
+        for one in literals
+        if isinstance(one, str) and re.search("^[A-Za-z][a-z]+(: |,? [a-z]+)", one)
+    ]
+    return getattr(asked, "attr", getattr(asked, "id", "")) in SENTENCES or bool(words)
+
+
 _INSPECTS = ("isinstance", "issubclass", "getattr", "hasattr")
 
 

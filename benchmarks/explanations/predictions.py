@@ -12,9 +12,10 @@ from typing import Any
 from benchmarks.forecast_scores import pinball
 from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Decision
-from scheduler.explain.whatif.forecasts import CRUDE, Futures, StartForecast, crude
+from scheduler.explain.whatif.forecasts import Futures, StartForecast, crude
 from scheduler.explain.whatif.memory import Memory
 from scheduler.explain.whatif.waits import Waits
+from scheduler.explain.words import Estimate
 
 RECENT = 100  # starts of a virtual cluster whose waits are averaged
 WAITS_S = (600.0, 3600.0, 14_400.0, 86_400.0)  # promised waits at which groups end
@@ -78,7 +79,7 @@ class Promises:
             p50, p90 = (
                 None if at is None else at - made.made_at for at in (made.start_p50, made.start_p90)
             )
-            true, is_crude = now - made.made_at, made.why_not.startswith(CRUDE)
+            true, is_crude = now - made.made_at, made.estimate == Estimate.CRUDE
             self._scored.append(Foretold(batch, p50, p90, average, roughly, true, is_crude))
         self.waits.look(core, self.memory, now)
 

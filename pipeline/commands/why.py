@@ -183,8 +183,9 @@ def _briefly(explained: Explanation, analysis: Analysis, now: float, *, codes: b
 def _starts(made: StartForecastRow | None, now: float) -> str:
     from scheduler.explain.words import starts
 
-    figures = (made.start_p50, made.start_p90, made.why_not) if made else (None, None, "")
-    return starts(*figures, now)
+    if made is None:
+        return starts(None, None, "", now)
+    return starts(made.start_p50, made.start_p90, made.why_not, now, made.estimate)
 
 
 def _first_lines(
@@ -196,8 +197,10 @@ def _first_lines(
     code = f" [{explained.reason}]" if codes else ""
     lines = [f"{explained.job_id} is {stands}: {dominant}{code}"]
     if explained.standing is not None:
-        when = _starts(explained.forecast, now)
-        lines.append(f"{when[0].upper()}{when[1:]}." if when.startswith("it") else f"It {when}.")
+        made = explained.forecast
+        when = _starts(made, now)
+        whole = made is None or made.start_p50 is None  # a sentence with its subject
+        lines.append(f"{when[0].upper()}{when[1:]}." if whole else f"It {when}.")
     return [*lines, f"It was {_times(explained.times, now)}."]
 
 

@@ -31,6 +31,7 @@ class Foreseen:
     position: int | None = _about("Place in line, from 1.")
     reason: str = _about("Reason code of its waiting; empty: none.", "")
     why_not: str = _about("Why there is no estimate.", "")
+    estimate: str | None = _about("crude; impossible: it cannot start.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,8 @@ class Standing:
 class StartForecastRow:
     """When a job is expected to start and end. Seconds since the epoch.
 
-    All figures None: estimate unavailable, and `why_not` says why.
+    All figures None: estimate unavailable, and `why_not` says why. estimate: "crude", "impossible"
+    (it cannot start), or None.
     """
 
     made_at: float
@@ -35,6 +36,7 @@ class StartForecastRow:
     end_p90: float | None
     why_not: str = ""
     start_p10: float | None = None
+    estimate: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

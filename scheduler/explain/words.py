@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from enum import StrEnum
 
 from features.clock import LAST_S
 from scheduler.core.decisions import AHEAD, ANOTHER, Action, Decision, Reason
@@ -247,16 +248,29 @@ def hold_words(hold: str, by: str) -> str:
     return f"held by {'its owner' if hold == 'owner' else by or 'an operator'}"
 
 
-def starts(start_p50: float | None, start_p90: float | None, why_not: str, now: float) -> str:
+class Estimate(StrEnum):
+    """What a forecast is, where it is not one from futures."""
+
+    CRUDE = "crude"
+    IMPOSSIBLE = "impossible"  # it cannot start, for `why_not`
+
+
+def starts(
+    start_p50: float | None,
+    start_p90: float | None,
+    why_not: str,
+    now: float,
+    estimate: str | None = None,
+) -> str:
     """When a waiting job should start: "starts about 16:40; by 18:10, nine in ten"."""
-    if why_not == NEVER:
-        return NEVER
+    if start_p50 is None and estimate == Estimate.IMPOSSIBLE:
+        return why_not
     if start_p50 is None:
         return f"its start is unknown: {why_not or 'no estimate was made yet'}"
     text = f"starts about {clock_time(start_p50, now)}"
     if start_p90 is not None:
         text += f"; by {clock_time(start_p90, now)}, nine in ten"
-    return f"{text} ({CRUDE})" if why_not.startswith(CRUDE) else text
+    return f"{text} ({CRUDE})" if estimate == Estimate.CRUDE else text
 
 
 CRUDE = "crude estimate"

@@ -27,6 +27,7 @@ from scheduler.explain.whatif.forecasts import (
     SOON_S,
     Futures,
     StartForecast,
+    kept_back,
     starting,
     summary,
     why_stuck,
@@ -382,9 +383,9 @@ def _seen(
     return {j: (future.starts.get(j, inf), future.ends.get(j, inf)) for j in watched}
 
 
-def _forecast(futures: Futures, worlds: list[World], job_id: str, stuck: str) -> StartForecast:
-    if stuck:
-        return StartForecast(futures.now, why_not=stuck)
+def _forecast(futures: Futures, worlds: list[World], job_id: str, why_not: str) -> StartForecast:
+    if why_not:
+        return kept_back(futures.now, why_not)
     starts = [world[job_id][0] for world in worlds]
     ends = [world[job_id][1] for world in worlds]
     return summary(futures.now, starts, ends, futures.horizon_s)

@@ -16,7 +16,7 @@ from scheduler.core.queue import QueuedJob
 from scheduler.explain.whatif.copies import CoreCopy
 from scheduler.explain.whatif.futures import Beliefs, Believed, Draw, Future
 from scheduler.explain.whatif.memory import DAY_S, Memory, SubmittedJob
-from scheduler.explain.words import NEVER
+from scheduler.explain.words import NEVER, Estimate
 
 SAMPLES = 64
 NO_TIME = "there was no time to run enough futures"
@@ -36,6 +36,7 @@ class StartForecast:
     Attributes:
         samples: futures it was read from; 0 for what is known already.
         why_not: why there is no estimate; "" when there is; of a crude one, that it is.
+        estimate: an `Estimate`; None: from futures, or not known.
         starts: the starts behind it, ascending; inf for those beyond the horizon.
         start_p10: before which it starts in one case of ten.
     """
@@ -49,6 +50,7 @@ class StartForecast:
     why_not: str = ""
     starts: tuple[float, ...] = ()
     start_p10: float | None = None
+    estimate: str | None = None
 
 
 class Futures:
@@ -151,7 +153,7 @@ class Futures:
             between: called between two futures; the seconds that it takes are not counted.
         """
         stuck = {
-            job_id: StartForecast(self.now, why_not=why_not)
+            job_id: kept_back(self.now, why_not)
             for job_id in awaited
             if (why_not := why_stuck(self.core, job_id))
         }
@@ -216,6 +218,17 @@ def why_stuck(core: Core, job_id: str) -> str:
     return NEVER if core.waiting.never_starts(job_id) else ""
 
 
+def kept_back(now: float, why_not: str) -> StartForecast:
+    """The forecast of a job that `why_stuck` keeps: a held one may be released."""
+    estimate = None if why_not == HELD else Estimate.IMPOSSIBLE
+    return StartForecast(now, why_not=why_not, estimate=estimate)
+
+
+def crudely(now: float, at: float, lasts_s: float) -> StartForecast:
+    """A crude forecast of a start, and of the end after so many seconds."""
+    return StartForecast(now, at, None, at + lasts_s, why_not=CRUDE, estimate=Estimate.CRUDE)
+
+
 def crude(core: Core, memory: Memory, now: float) -> dict[str, StartForecast]:
     """A rough start of every waiting job, however many: work ahead of it over GPUs.
 
@@ -228,7 +241,7 @@ def crude(core: Core, memory: Memory, now: float) -> dict[str, StartForecast]:
     placed = {queued.job.job_id for line in queued_in.values() for queued in line}
     for job_id in core.jobs:
         if why_not := why_stuck(core, job_id):
-            found[job_id] = StartForecast(now, why_not=why_not)
+            found[job_id] = kept_back(now, why_not)
         elif job_id not in placed and _waits(core, job_id):
             queued_in[core.jobs[job_id].job.vc].append(core.jobs[job_id])
     for vc, line in queued_in.items():
@@ -248,7 +261,7 @@ def crude(core: Core, memory: Memory, now: float) -> dict[str, StartForecast]:
             at = now + work / gpus
             lasts = _past(core, memory, job.job_id).predicted_s
             lasts = TYPICAL_S if lasts is None else lasts
-            found[job.job_id] = StartForecast(now, at, None, at + lasts, why_not=CRUDE)
+            found[job.job_id] = crudely(now, at, lasts)
             work += job.gpus * lasts
     return found
 

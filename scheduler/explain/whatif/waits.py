@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from scheduler.core.core import Core
 from scheduler.core.durations import TYPICAL_S
-from scheduler.explain.whatif.forecasts import CRUDE, SOON_S, StartForecast, crude, starting
+from scheduler.explain.whatif.forecasts import SOON_S, StartForecast, crude, crudely, starting
 from scheduler.explain.whatif.memory import Memory
 
 Floats = NDArray[np.float64]
@@ -161,10 +161,7 @@ class Waits:
         own = [now + max(0.0, ahead_s * off - SOON_S) for off in waits]
         if p50 is None or p90 is None:
             lasts = (rough.end_p50 or rough.start_p50) - rough.start_p50
-            crudely = StartForecast(
-                now, rough.start_p50, None, rough.start_p50 + lasts, why_not=CRUDE
-            )
-            return starting(crudely, *own)
+            return starting(crudely(now, rough.start_p50, lasts), *own)
         p10 = p50 if made.start_p10 is None else made.start_p10
         mixed = (
             _between(now, at, figures, FUTURES[level])

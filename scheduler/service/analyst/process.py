@@ -23,7 +23,6 @@ from sqlalchemy import Connection, and_, delete, select, update
 from scheduler.backends.events import Event, Kind, canonical
 from scheduler.core.decisions import Decision, Reason
 from scheduler.explain.whatif.forecasts import (
-    CRUDE,
     NO_TIME,
     Futures,
     StartForecast,
@@ -32,6 +31,7 @@ from scheduler.explain.whatif.forecasts import (
 )
 from scheduler.explain.whatif.memory import Memory, SubmittedJob
 from scheduler.explain.whatif.waits import Waits
+from scheduler.explain.words import Estimate
 from scheduler.service.analyst.answers import Answers
 from scheduler.service.analyst.records import body_of, ended, forecast_of, write
 from scheduler.service.analyst.threaded_store import ThreadedStore
@@ -382,7 +382,7 @@ class Analyst:
         self._stale, self._refresh_at = False, self.clock.monotonic() + self.refresh_s
         made = self.foresee(self.state.core.jobs)
         for job_id, one in list(made.items()):
-            if one.why_not != CRUDE or one.start_p50 is None:
+            if one.estimate != Estimate.CRUDE or one.start_p50 is None:
                 self._crude.pop(job_id, None)
             elif _about_the_same(self._crude.get(job_id), one.start_p50, one.made_at):
                 del made[job_id]  # which is said already

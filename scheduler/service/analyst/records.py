@@ -57,6 +57,7 @@ def write(connection: Connection, made: Mapping[str, StartForecast], bases: Iter
                 "made_at": one.made_at,
                 **{name: getattr(one, name) for name in FIGURES},
                 "why_not": one.why_not,
+                "estimate": one.estimate,
             }
             for job_id, one in made.items()
         ]

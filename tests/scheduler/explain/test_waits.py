@@ -49,7 +49,7 @@ def test_it_learns_by_how_much_the_crude_rule_is_off(slow: float) -> None:
     assert made.start_p50 is not None
     assert made.start_p90 is not None
     said, true = made.start_p50 - line.now, (200 - 151) * 600.0 * slow
-    assert made.why_not == CRUDE
+    assert (made.why_not, made.estimate) == (CRUDE, "crude")
     assert abs(log(said / true)) < min(0.7, abs(log((rough - line.now) / true)))
     assert made.start_p90 > made.start_p50
     assert made.start_p90 - line.now > 0.9 * true

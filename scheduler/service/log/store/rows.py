@@ -32,7 +32,7 @@ class JobRow(JobRequest):
         hold: "owner" or "operator": who may release it; "": it is not held. held_by, held_at: by
             whom and since when it is.
         start_p10, start_p50, start_p90: of a job that waits, as last foreseen; None: unknown,
-            for `why_not`.
+            for `why_not`. estimate: "crude"; "impossible": it cannot start; None: neither.
         slurm: of a job of a followed Slurm: why that has it waiting, or had until it started it.
     """
 
@@ -60,6 +60,7 @@ class JobRow(JobRequest):
     start_p90: float | None = None
     why_not: str = ""
     start_p10: float | None = None
+    estimate: str | None = None
     slurm: SlurmReason | None = None
 
 

@@ -104,7 +104,15 @@ _SHOWN_OF_EVENT: Mapping[str, tuple[str, ...]] = {
     Kind.ENDED: ("attempt", "state", "exit_code", "ran_s", "detail"),
     Kind.LOST: ("attempt", "detail"),
     Kind.NOT_STARTED: ("attempt", "detail"),
-    Kind.FORECAST: ("start_p10", "start_p50", "start_p90", "end_p50", "end_p90", "why_not"),
+    Kind.FORECAST: (
+        "start_p10",
+        "start_p50",
+        "start_p90",
+        "end_p50",
+        "end_p90",
+        "why_not",
+        "estimate",
+    ),
 }
 
 

@@ -133,7 +133,7 @@ def job_row(row: Mapping[Any, Any], visible: Collection[str]) -> JobRow:
     )
 
 
-_FORESEEN = ("start_p10", "start_p50", "start_p90", "why_not")
+_FORESEEN = ("start_p10", "start_p50", "start_p90", "why_not", "estimate")
 _OF_ROW = {one.name for one in fields(JobRow)}
 _STANDING = tuple(_OF_ROW & set(jobs.c.keys()) - {"partner", "slurm"})
 _ASKED = tuple(_OF_ROW & set(NAMES) - set(_STANDING))

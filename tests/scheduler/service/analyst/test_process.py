@@ -18,7 +18,7 @@ from scheduler.core.cluster import ClusterSpec
 from scheduler.core.settings import ProfilingPartition
 from scheduler.explain.whatif.forecasts import HELD, Futures
 from scheduler.explain.whatif.futures import Future
-from scheduler.explain.words import CRUDE
+from scheduler.explain.words import Estimate
 from scheduler.service.analyst import process
 from scheduler.service.analyst.process import LEASE, Analyst
 from scheduler.service.decide.decider import Decider
@@ -234,7 +234,7 @@ def test_however_many_wait_each_has_a_forecast_or_a_crude_one(
     service.decide()
     service.analyst.turn()
     made = [service.forecast(f"job{i}", "latest") for i in range(6)]
-    assert [one.why_not.startswith(CRUDE) for one in made] == [False] * 3 + [True] * 3
+    assert [one.estimate == Estimate.CRUDE for one in made] == [False] * 3 + [True] * 3
     starts = [one.start_p50 for one in made[3:]]
     assert starts == sorted(starts)
     lasts = service.analyst.memory.of("job4").predicted_s
@@ -256,7 +256,7 @@ def test_a_job_that_is_profiled_has_a_crude_forecast_where_there_is_no_time(
     assert service.decider.state.ledger.records["first"].phase is Phase.PROFILING
     service.analyst.samples = 0
     service.analyst.turn()
-    assert service.forecast("first", "latest").why_not.startswith(CRUDE)
+    assert service.forecast("first", "latest").estimate == Estimate.CRUDE
 
 
 def test_a_question_changes_nothing_that_follows(store: Store, tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def test_it_is_said_first_with_what_the_virtual_cluster_will_have(answered: Serv
     assert text in "\n".join(why.lines_of(explained, 0.0, full=True))
     assert told["analysis"]["limit"] == 4
     row = foreseen(answered, job)
-    assert (row["start_p50"], row["why_not"]) == (None, NEVER)
+    assert (row["start_p50"], row["why_not"], row["estimate"]) == (None, NEVER, "impossible")
     heading, line = ps.lines([decode(JobRow, row)], 0.0)
     assert line[heading.index("START") :].split()[0] == "never"
 

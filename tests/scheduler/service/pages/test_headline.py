@@ -8,7 +8,7 @@ from html import unescape
 import pytest
 
 from scheduler.explain.explanation import StartForecastRow
-from scheduler.explain.words import CRUDE, NEVER
+from scheduler.explain.words import CRUDE, NEVER, Estimate
 from scheduler.service.log.store.reads import JobRow
 from scheduler.service.pages.headline import Headline, headline
 from tests.scheduler.service.pages.conftest import Lived
@@ -22,9 +22,12 @@ def waiting(busy: Lived) -> JobRow:
 
 
 def test_of_a_waiting_job(waiting: JobRow) -> None:
-    def line(*starts: float | None, why: str = "") -> Headline:
+    def line(*starts: float | None, why: str = "", estimate: str | None = None) -> Headline:
         return headline(
-            waiting, StartForecastRow(900.0, *starts, None, None, why), "has waited 4 min", NOW
+            waiting,
+            StartForecastRow(900.0, *starts, None, None, why, estimate=estimate),
+            "has waited 4 min",
+            NOW,
         )
 
     assert line(1100.0, 1200.0) == Headline("Starts about", "Starts", 1100.0, 1200.0)
@@ -32,9 +35,9 @@ def test_of_a_waiting_job(waiting: JobRow) -> None:
     assert line(950.0, 1200.0).text == "May start at any moment"
     assert line(950.0, 1200.0).by == 1200.0
     assert line(950.0, 980.0).by is None
-    crude = line(1100.0, None, why=f"{CRUDE}: work ahead over GPUs")
+    crude = line(1100.0, None, why="in other words", estimate=Estimate.CRUDE)
     assert (crude.at, crude.by, crude.note) == (1100.0, None, f" ({CRUDE})")
-    assert line(None, None, why=NEVER).state == "Cannot start"
+    assert line(None, None, why=NEVER, estimate=Estimate.IMPOSSIBLE).state == "Cannot start"
     assert line(None, None, why="no time").note == ": no time"
     assert headline(waiting, None, "has waited", NOW).at is None
     held = replace(waiting, hold="owner")
