@@ -136,11 +136,17 @@ class RunFolder:
             given &= pc.field("time") < pa.scalar(_ms(until), _TIME)
         wanted = given & (pc.field("time") > pa.scalar(_ms(job.submit_time), _TIME))
         by: dict[str, int] = {}
-        rows = self.table(DECISIONS, ["seq", "job_id", "action", "reason"], wanted).sort_by("seq")
-        for row in rows.to_pylist():
-            if row["job_id"] in gpus:
+        columns = ["seq", "job_id", "action", "reason", "priority"]
+        rows = self.table(DECISIONS, columns, wanted | (pc.field("job_id") == job.job_id))
+        own: float | None = None  # what it was ordered by at that time
+        for row in rows.sort_by("seq").to_pylist():
+            if row["job_id"] == job.job_id:
+                own = own if row["priority"] is None else row["priority"]
+            elif row["job_id"] in gpus:
                 fewer = gpus.pop(row["job_id"]) < job.gpus  # once, by its first start
-                why = overtaking(Action(row["action"]), Reason(row["reason"]), fewer)
+                ahead = None not in (own, row["priority"]) and row["priority"] < own
+                how = Action(row["action"]), Reason(row["reason"])
+                why = overtaking(*how, ahead=ahead, fewer=fewer)
                 by[why] = by.get(why, 0) + 1
         return by
 

@@ -140,11 +140,11 @@ def step_of(d: Decision) -> str:
 _ASKS_FOR_A_STEP = (Action.WAIT, Action.REFUSE, Action.CANCEL)
 
 
-def overtaking(action: Action, reason: Reason, fewer: bool) -> str:
+def overtaking(action: Action, reason: Reason, *, ahead: bool, fewer: bool) -> str:
     """Why a later job could be given GPUs first, in words.
 
     Args:
-        fewer: it asked for fewer GPUs than the job that waits.
+        ahead: it stood before the job that waits in line; fewer: it asked for fewer GPUs.
     """
     if action is Action.PACK:
         return "shared the GPUs of a running job"
@@ -156,7 +156,9 @@ def overtaking(action: Action, reason: Reason, fewer: bool) -> str:
         return "ran on GPUs kept for a job that could not have them yet"
     if reason is Reason.WAITED_TOO_LONG:
         return "had GPUs kept for it"
-    return "asked for fewer GPUs" if fewer else "came before it in line by then"
+    if ahead:
+        return "came before it in line by then"
+    return "asked for fewer GPUs" if fewer else "could start where it could not"
 
 
 def overtaken_words(by: Mapping[str, int]) -> str:

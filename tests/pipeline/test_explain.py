@@ -751,6 +751,33 @@ def test_later_jobs_that_start_twice_are_counted_once(tmp_path: Path) -> None:
     assert sum(tell(run, "j").overtaken.values()) == 1
 
 
+def test_who_overtook_is_said_by_place_in_line_before_size(tmp_path: Path) -> None:
+    """184 of 223 that came first in line were said to have asked for fewer GPUs."""
+
+    def ordered(seq: int, at: float, action: Action, job: str, by: float) -> Decision:
+        return replace(other(seq, at, action, job), priority=by)
+
+    later = {"first": (2, 10.0), "small": (2, 90.0), "large": (8, 90.0)}
+    run = a_run(
+        tmp_path,
+        [
+            ordered(0, 1000.0, Action.ENQUEUE, "j", 50.0),
+            *(
+                ordered(i, 1100.0, Action.START, job, by)
+                for i, (job, (_, by)) in enumerate(later.items(), 1)
+            ),
+            ordered(4, 1600.0, Action.START, "j", 50.0),
+        ],
+        a_job(start_time=1600.0, end_time=2100.0),
+        *(replace(a_job(submit_time=1050.0), job_id=j, gpus=n) for j, (n, _) in later.items()),
+    )
+    assert tell(run, "j").overtaken == {
+        "came before it in line by then": 1,
+        "asked for fewer GPUs": 1,
+        "could start where it could not": 1,
+    }
+
+
 def test_more_holders_than_are_named_are_counted() -> None:
     held = [Held(f"h{i}", "v", 1, 60.0, 60.0, None, None) for i in range(6)]
     said = list(held_words(held, "v"))

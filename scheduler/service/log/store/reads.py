@@ -13,7 +13,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Engine, RowMapping, and_, func, select, tuple_
+from sqlalchemy import (
+    ColumnElement,
+    Engine,
+    Float,
+    RowMapping,
+    and_,
+    false,
+    func,
+    literal,
+    or_,
+    select,
+    tuple_,
+)
 
 from features.schema import State
 from scheduler.backends.events import Kind
@@ -332,8 +344,14 @@ class VisibleQueries(VisibleRows):
         job = self._one(select(jobs).where(jobs.c.job_id == self.job(job_id).job_id))
         until = job["started_at"] or job["ended_at"]
         fewer = (jobs.c.gpus < job["gpus"]).label("fewer")
+        alike = jobs.c.priority == job["priority"]
+        before = or_(
+            jobs.c.priority > job["priority"], and_(alike, jobs.c.key < literal(job["key"], Float))
+        )
+        ahead = func.coalesce(before, false()).label("ahead")
+        how = decisions.c.action, decisions.c.reason, ahead, fewer
         query = (
-            select(decisions.c.action, decisions.c.reason, fewer, func.count().label("n"))
+            select(*how, func.count().label("n"))
             .select_from(decisions.join(jobs, jobs.c.job_id == decisions.c.job_id))
             .where(jobs.c.vc == job["vc"], jobs.c.submitted_seq > job["submitted_seq"])
             .where(decisions.c.action.in_((Action.START.value, Action.PACK.value)))
@@ -342,8 +360,9 @@ class VisibleQueries(VisibleRows):
         if until is not None:
             query = query.where(decisions.c.at < until)
         by: dict[str, int] = {}
-        for row in self._all(query.group_by(decisions.c.action, decisions.c.reason, fewer)):
-            why = overtaking(Action(row["action"]), Reason(row["reason"]), bool(row["fewer"]))
+        for row in self._all(query.group_by(*how)):
+            how_far = {name: bool(row[name]) for name in ("ahead", "fewer")}
+            why = overtaking(Action(row["action"]), Reason(row["reason"]), **how_far)
             by[why] = by.get(why, 0) + row["n"]
         return by
 

@@ -112,6 +112,19 @@ def test_a_queue_is_paged_in_the_order_of_the_core(service: Service) -> None:
     assert core[0] == ids[5]
 
 
+def test_a_job_moved_before_another_came_before_it_in_line(service: Service) -> None:
+    running = service.submit("olga", 1000, gpus=8)
+    service.turn(2)
+    first, second = service.submit("alice", gpus=8), service.submit("alice", gpus=4)
+    service.turn(2)
+    olga = service.by("olga")
+    assert olga.put(f"{JOBS}/{second}/priority", json={"priority": 5}).json()["applied"]
+    assert olga.post(f"{JOBS}/{running}/cancel").status_code == 202
+    service.turn(4, wait_s=5.0)
+    told = olga.get(f"{JOBS}/{first}/explain").json()["overtaken"]
+    assert told["why"] == {"came before it in line by then": 1}  # not: asked for fewer GPUs
+
+
 def test_a_priority_is_previewed_then_given(service: Service) -> None:
     service.submit("olga", 1000, gpus=8)
     service.turn(2)
