@@ -1,11 +1,11 @@
-"""What the commands that talk to a service share: which one, opening a client, telling times."""
+"""What the commands that talk to a service share: which one, opening a client, its changes."""
 
 from __future__ import annotations
 
 import json
 import os
 import stat
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,7 @@ import typer
 
 from pipeline.errors import UserError
 from pipeline.options import JSON, PREVIEW_MOVES, REASON, SERVER, TOKEN
+from pipeline.printed import between
 
 if TYPE_CHECKING:
     from scheduler.explain.effect import Foreseen, WhatIfAnswer
@@ -97,25 +98,6 @@ def _read_token(file: Path) -> str:
 
 def print_json(value: object) -> None:
     typer.echo(json.dumps(value, indent=2))
-
-
-def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
-    """Rows of cells as lines, column under column; columns numbered in `right` end together."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    sides = [">" if number in right else "<" for number in range(len(widths))]
-    return [
-        "  ".join(f"{c:{s}{w}}" for c, s, w in zip(row, sides, widths, strict=True)).rstrip()
-        for row in rows
-    ]
-
-
-def between(start: float | None, end: float | None) -> str:
-    """The time between two moments, for a person; "-" when either is not known."""
-    if start is None or end is None:
-        return "-"
-    from scheduler.explain.words import duration
-
-    return duration(max(0.0, end - start))
 
 
 def forecast_words(forecast: Foreseen | None, now: float) -> str:

@@ -23,7 +23,7 @@ from benchmarks.explanations.judge import Account, Judge
 from features.codec import decode
 from features.job import Profile
 from features.schema import State as EndState
-from pipeline.commands.why import lines_of
+from pipeline.printed.why import lines_of
 from scheduler.assembly import CoreSpec
 from scheduler.backends.base import Launch
 from scheduler.backends.events import Kind

@@ -10,7 +10,7 @@ from typing import Any
 from features.codec import decode
 from features.state import FEATURES
 from models.bundle import PACKING_FEATURES, PAIR_FEATURES
-from pipeline.commands.why import lines_of
+from pipeline.printed.why import lines_of
 from scheduler.core.decisions import Reason
 from scheduler.explain.explanation import Explanation
 

@@ -19,9 +19,9 @@ from benchmarks.explanations.audit import Found
 from benchmarks.explanations.judge import Judge
 from benchmarks.explanations.live import Follower
 from features.codec import decode
-from pipeline.commands.why import lines_of
 from pipeline.demo import run as demo
 from pipeline.demo.plan import plan
+from pipeline.printed.why import lines_of
 from scheduler.explain.explanation import Explanation
 from scheduler.service.client import Client, ServiceError
 from scheduler.service.log.bundles import BundleStore

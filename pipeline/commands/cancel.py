@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from features.codec import decode
-from pipeline.commands.ps import NAMED, OVER, STATES, chosen
+from pipeline.commands.ps import NAMED, STATES, chosen
 from pipeline.errors import UserError
 from pipeline.options import PREVIEW, spread
+from pipeline.printed.jobs import OVER
 from pipeline.remote import Service, print_json
 from scheduler.service.api.shapes import CancelledMany
 from scheduler.service.log.store.rows import JobRow

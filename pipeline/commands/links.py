@@ -8,7 +8,8 @@ import typer
 
 from features.codec import decode
 from pipeline.options import spread
-from pipeline.remote import Service, aligned, between, print_json
+from pipeline.printed import aligned, between
+from pipeline.remote import Service, print_json
 from scheduler.service.api.shapes import Link
 
 

@@ -8,7 +8,8 @@ import typer
 
 from features.codec import decode
 from pipeline.options import ONE_VC, spread
-from pipeline.remote import Service, aligned, print_json
+from pipeline.printed import aligned
+from pipeline.remote import Service, print_json
 from scheduler.explain.explanation import Order
 
 

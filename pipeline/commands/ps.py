@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
 from fnmatch import fnmatchcase
 from itertools import islice
@@ -13,13 +13,13 @@ import typer
 from features.codec import decode
 from pipeline.errors import UserError
 from pipeline.options import spread
-from pipeline.remote import Service, aligned, between, print_json
+from pipeline.printed.jobs import OVER, lines
+from pipeline.remote import Service, print_json
 from scheduler.service.log.store.rows import JobRow
 
 if TYPE_CHECKING:
     from scheduler.service.client import Client
 
-OVER = ("ended", "cancelled", "refused", "lost")
 STATES = {
     "waiting": ("submitted", "queued", "held"),
     "held": ("held",),
@@ -112,42 +112,3 @@ def _moment(text: str, now: float) -> float:
         pass
     accepts = "2026-11-20, 2026-11-20T08:00, or so long ago: 90m, 12h, 3d"
     raise UserError(f"--since {text}: give {accepts}")
-
-
-def lines(jobs: Iterable[JobRow], now: float) -> list[str]:
-    """Jobs as a table: a heading, and a line for each."""
-    return aligned([_HEADINGS, *(_cells(job, now) for job in jobs)], right=_RIGHT)
-
-
-_HEADINGS = ("JOB", "NAME", "OWNER", "VC", "GPUS", "PHASE", "WAITED", "RAN", "START", "WHY")
-_RIGHT = [_HEADINGS.index(heading) for heading in ("GPUS", "WAITED", "RAN")]
-
-
-def _cells(job: JobRow, now: float) -> list[str]:
-    from scheduler.explain.words import clock_time, hold_words, phrase
-
-    end = job.ended_at or now
-    waited = between(job.submitted_at, job.started_at or end)
-    ran = between(job.started_at, end)
-    why = phrase((job.state if job.phase == "ended" else job.reason) or "")
-    if job.hold:
-        why = f"{hold_words(job.hold, job.held_by)} since {clock_time(job.held_at or now, now)}"
-    words = [job.job_id, job.name, job.owner, job.vc]
-    return [*words, str(job.gpus), job.phase, waited, ran, _start(job, now), why or ""]
-
-
-def _start(job: JobRow, now: float) -> str:
-    """When a waiting job should start, half to nine in ten: "16:40-18:10".
-
-    "~16:40-18:10" is crude; "never": its virtual cluster is too small.
-    """
-    from scheduler.explain.words import Estimate, clock_time
-
-    if job.estimate == Estimate.IMPOSSIBLE:
-        return "never"
-
-    if job.start_p50 is None:
-        return ""
-    at = "~" * (job.estimate == Estimate.CRUDE) + clock_time(job.start_p50, now)
-    late = job.start_p90
-    return at if late is None else f"{at}-{clock_time(late, now)}"

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, TypedDict
 import typer
 
 from features.codec import decode
-from pipeline.commands import ps
 from pipeline.options import ONE_VC, spread
+from pipeline.printed import jobs as printed
 from pipeline.remote import Service, print_json
 from scheduler.service.log.store.rows import JobRow, VcLoad
 
@@ -72,7 +72,7 @@ def _looks(client: Client, vc: str | None) -> Iterator[Look]:
     while True:
         cluster = client.cluster()
         vcs = [one for one in cluster["vcs"] if vc in (None, one["vc"])]
-        live = (job for job in client.jobs(vc=vc) if job["phase"] not in ps.OVER)
+        live = (job for job in client.jobs(vc=vc) if job["phase"] not in printed.OVER)
         yield {"now": cluster["now"], "vcs": vcs, "jobs": list(islice(live, 40))}
 
 
@@ -94,4 +94,4 @@ def drawn(look: Look) -> RenderableType:
         counts = f"{busy}/{one.gpus}{lent}", str(one.running), str(one.waiting)
         load.add_row(escape(one.vc), bar, *counts)
     jobs = decode(list[JobRow], look["jobs"])
-    return Group(load, "", Text("\n".join(ps.lines(jobs, look["now"]))))
+    return Group(load, "", Text("\n".join(printed.lines(jobs, look["now"]))))

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.commands.eta import with_script
 from pipeline.errors import UserError
+from pipeline.printed.eta import with_script
 from scheduler.backends.slurm.request import request
 from tests.scheduler.backends.test_slurm_request import SITE
 

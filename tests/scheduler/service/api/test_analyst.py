@@ -11,7 +11,7 @@ from sqlalchemy import update
 
 from benchmarks.explanations.reading import readable
 from features.codec import decode
-from pipeline.commands.why import after_lines, lines_of
+from pipeline.printed.why import after_lines, lines_of
 from scheduler.explain.explanation import Compared, Explanation
 from scheduler.service.analyst.process import Analyst
 from scheduler.service.api.limits import Limits

@@ -18,8 +18,8 @@ from typer.testing import CliRunner, Result
 
 from features.codec import decode
 from pipeline.app import app
-from pipeline.commands.why import lines_of
 from pipeline.errors import UserError
+from pipeline.printed.why import lines_of
 from scheduler.backends.events import Event, Kind
 from scheduler.explain.explanation import Explanation, StartForecastRow
 from scheduler.service.api.auth import service_user

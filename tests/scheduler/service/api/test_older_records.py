@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import select, update
 
 from features.codec import decode
-from pipeline.commands.ps import lines
+from pipeline.printed.jobs import lines
 from scheduler.backends.events import Kind, canonical
 from scheduler.backends.submission import Submission
 from scheduler.service.api.limits import Limits

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from features.codec import decode
-from pipeline.commands.eta import lines
+from pipeline.printed.eta import lines
 from scheduler.backends.slurm.parse import SlurmJob
 from scheduler.backends.slurm.snapshot import ClusterSnapshot
 from scheduler.explain.effect import Eta

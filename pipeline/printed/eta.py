@@ -1,0 +1,63 @@
+"""When a job would start, in lines; and the options of its script."""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import TYPE_CHECKING
+
+from pipeline.errors import UserError
+from pipeline.printed import aligned
+
+if TYPE_CHECKING:
+    from scheduler.explain.effect import Eta
+
+HEAD = "PARTITION", "WOULD", "UNTIL THEN IT WAITS FOR"
+MOST_BYTES = 4 << 20  # of a script: slurm.conf's max_script_size, as it comes
+
+
+def with_script(options: list[str]) -> list[str]:
+    """The options of the script's `#SBATCH` lines, then those given: the last of two counts.
+    Raises UserError."""
+    from scheduler.backends.slurm.request import RequestError, script_of, script_options
+
+    try:
+        words = script_of(options)
+    except RequestError as error:
+        raise UserError(f"these options cannot be tried: {error}") from None
+    if not words:
+        return options
+    script = words[0]
+    try:
+        handle = os.open(script, os.O_RDONLY | os.O_NONBLOCK)  # a FIFO would have us wait
+        with open(handle, encoding="utf-8", errors="replace") as opened:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                raise UserError(f"{script}: not a regular file")
+            found = script_options(opened.read(MOST_BYTES).splitlines())
+    except RequestError as error:
+        raise UserError(f"{script}: {error}") from None
+    except OSError as error:
+        raise UserError(f"{script}: {error.strerror}") from None
+    return [*found, *options[: len(options) - len(words)]]
+
+
+def lines(answer: Eta) -> list[str]:
+    """A line of each partition, the times of each before why."""
+    if answer.unavailable:
+        return [f"estimate unavailable: {answer.unavailable}"]
+    from scheduler.explain.words import starts
+
+    rows = []
+    for one in answer.tried:
+        at_once = not one.reason and one.start_p50 is not None
+        when = starts(one.start_p50, one.start_p90, "", answer.now)
+        word = f"{one.reason}: {one.why}" if one.reason and one.why else one.reason
+        rows.append((one.partition, "starts at once" if at_once else when, word))
+    found = aligned([HEAD, *rows]) if rows else []
+    if len(answer.asked) > 1:
+        found.append(f"Asked for {', '.join(answer.asked)}: it starts in whichever is first.")
+    if answer.not_tried:
+        found.append(f"Not tried, there was no time: {', '.join(answer.not_tried)}.")
+    if answer.own:
+        found.append(f"Pellucid: {answer.own}")
+    return found + [f"Not in {one.partition}: it {one.why}." for one in answer.closed]

@@ -1,0 +1,276 @@
+"""Why a job is where it is, in lines."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pipeline.printed import between
+from pipeline.printed.jobs import OVER
+
+if TYPE_CHECKING:
+    from scheduler.explain.effect import Sooner, WhatIfAnswer
+    from scheduler.explain.explanation import (
+        Analysis,
+        Compared,
+        Explanation,
+        Packing,
+        StartForecastRow,
+        Times,
+    )
+
+LABEL = 13  # columns of the labels
+OLD_S = 3.0  # an answer of longer ago says how old it is
+AT_ONCE_S = 1.0  # sooner is at once
+TOO_SMALL = "VcTooSmall"  # a job that cannot start: that comes before anything else
+MOST_WAITS = 4  # reasons that a job waited for
+MOST_TRIED = 4  # changes of a job in Slurm that are listed
+BRIEFLY = 1  # of the changes that would help, the best; unless asked for all
+
+
+def waits_in_slurm(explained: Explanation) -> bool:
+    waits = explained.phase not in (*OVER, "running")
+    return waits and explained.slurm is not None
+
+
+def sooner_lines(sooner: Sooner) -> list[str]:
+    """What would have it start sooner, tried on a copy of the Slurm that is followed."""
+    if sooner.unavailable:
+        return []
+    from scheduler.explain.words import starts
+
+    found = []
+    for one in sooner.tried[:MOST_TRIED]:
+        at = starts(one.start_p50, one.start_p90, "", sooner.now)
+        when = at if one.reason else "starts at once"
+        found.append(_row("You could", f"{one.words} it {when}: {one.command}"))
+    return found
+
+
+def lines_of(
+    explained: Explanation, now: float, *, codes: bool = False, full: bool = False
+) -> list[str]:
+    """An explanation in lines."""
+    from scheduler.explain.slurm import rows as slurm_rows
+
+    over, analysis = explained.phase in OVER, explained.analysis
+    failed = analysis.unavailable if analysis is not None else ""
+    if failed:
+        analysis = None
+    if analysis is not None and not full:
+        return _briefly(explained, analysis, now, codes=codes)
+    rows = []
+    if explained.hold:
+        rows.append(("Held", _held(explained, now)))
+    slurm = None if over else explained.slurm
+    if slurm is not None and not slurm.started:
+        rows += slurm_rows(slurm, explained.job_id, now)
+        analysis, failed = None, ""
+        explained = replace(explained, next_step="")
+    else:
+        if explained.detail not in ("", explained.dominant) and not over:
+            rows.append(("Detail", explained.detail))
+        rows += _about_the_wait(explained, analysis, now)
+    waits = explained.standing is not None or explained.hold
+    for finding in explained.principal[1:] if waits or over else ():
+        when = f"{between(finding.since, now)} ago"
+        rows.append(("Last decided" if over else "Earlier", f"{when}: {finding.text}"))
+    rows += _what_would_help(explained, analysis)
+    left_out = analysis.not_examined if analysis is not None else ()
+    rows += [("Not examined", f"{what}.") for what in left_out]
+    if failed:
+        rows.append(("Not examined", f"what is in its way: {failed}."))
+    lines = _first_lines(explained, analysis, now, codes=codes)
+    return lines + [_row(label, text) for label, text in rows if text]
+
+
+def _held(explained: Explanation, now: float) -> str:
+    from scheduler.explain.words import clock_time, hold_words
+
+    since = clock_time(explained.held_at or now, now)
+    held = f"{hold_words(explained.hold, explained.held_by)} since {since}"
+    only = "Only an operator can release it" if explained.hold == "operator" else "Release it"
+    then = "The time it is held counts as no waiting"
+    return f"{held[:1].upper()}{held[1:]}. {then}. {only}: pellucid release {explained.job_id}"
+
+
+def _briefly(explained: Explanation, analysis: Analysis, now: float, *, codes: bool) -> list[str]:
+    """Of a job that waits: when it starts, what is in its way, and what would help."""
+    code = f" [{explained.reason}]" if codes else ""
+    place = "" if analysis.position is None else f", {analysis.position:,} of "
+    place += f"{analysis.waiting:,}" * bool(place)
+    never = explained.reason == TOO_SMALL
+    says = analysis.dominant if never else _starts(explained.forecast, now)
+    head = f"{explained.job_id} is {explained.phase}{place}: {says}.{code}"
+    rows = [("Held", _held(explained, now))] if explained.hold else []
+    if not never:
+        rows.append(("In the way", _in_the_way(analysis, now)))
+    if explained.overtaken:
+        rows.append(("Overtaken", explained.overtaken.text))
+    if analysis.changed_much:
+        rows.append(("Changed", analysis.changed_much))
+    rows += [("You could", _suggestion(one)) for one in analysis.suggestions[:BRIEFLY]]
+    if never:
+        rows.append(("You could", f"{explained.next_step}."))
+    return [head, *(_row(label, text) for label, text in rows)]
+
+
+def _starts(made: StartForecastRow | None, now: float) -> str:
+    from scheduler.explain.words import starts
+
+    if made is None:
+        return starts(None, None, "", now)
+    return starts(made.start_p50, made.start_p90, made.why_not, now, made.estimate)
+
+
+def _first_lines(
+    explained: Explanation, analysis: Analysis | None, now: float, *, codes: bool
+) -> list[str]:
+    """Where it stands and why, when it should start, and when it was what."""
+    stands = "over" if explained.phase in OVER else explained.phase
+    dominant = explained.dominant if analysis is None else analysis.dominant
+    code = f" [{explained.reason}]" if codes else ""
+    lines = [f"{explained.job_id} is {stands}: {dominant}{code}"]
+    if explained.standing is not None:
+        made = explained.forecast
+        when = _starts(made, now)
+        whole = made is None or made.start_p50 is None  # a sentence with its subject
+        lines.append(f"{when[0].upper()}{when[1:]}." if whole else f"It {when}.")
+    return [*lines, f"It was {_times(explained.times, now)}."]
+
+
+def _in_the_way(analysis: Analysis, now: float) -> str:
+    """What is in its way, with the age of what is known of the cluster where that is old."""
+    from scheduler.explain.words import roughly
+
+    age_s = now - (now if analysis.at is None else analysis.at)
+    if age_s < OLD_S:
+        return analysis.in_the_way
+    lacks = "what was submitted, started or ended since is not in it"
+    return f"As of {roughly(age_s)} ago ({lacks}): {analysis.in_the_way}"
+
+
+def _about_the_wait(
+    explained: Explanation, analysis: Analysis | None, now: float
+) -> list[tuple[str, str]]:
+    rows = []
+    if analysis is not None:
+        rows += [("In the way", _in_the_way(analysis, now)), ("Or", analysis.otherwise)]
+        rows.append(("Place", analysis.place))
+    elif explained.standing is not None:
+        place = explained.standing
+        rows.append(("Place", f"Number {place.position} of {place.waiting}."))
+    if explained.standing is None:
+        rows += _waited(explained)
+    if explained.overtaken:
+        rows.append(("Overtaken", explained.overtaken.text))
+    if analysis is not None:
+        rows.append(("Promise", analysis.promise))
+        rows += [("Changed", analysis.changed), ("Sharing", analysis.sharing)]
+    return rows
+
+
+def _waited(explained: Explanation) -> list[tuple[str, str]]:
+    """What a job that runs or is over waited for, and when it was foreseen to start."""
+    from scheduler.explain.words import duration, percent
+
+    rows = []
+    for wait in explained.waits[:MOST_WAITS]:
+        if wait.seconds >= AT_ONCE_S:
+            share = f" ({percent(wait.share)})" if wait.share < 0.995 else ""
+            rows.append(("Waited", f"{duration(wait.seconds)}{share}: {wait.text}."))
+    made = explained.promised
+    if rows and made is not None and made.start_p50 is not None:
+        foreseen = _starts(made, made.made_at)
+        rows.append(("Foreseen", f"When it was submitted: {foreseen}."))
+    return rows
+
+
+def _what_would_help(explained: Explanation, analysis: Analysis | None) -> list[tuple[str, str]]:
+    """What its owner could do, how long it should run, and with whom it runs."""
+    from scheduler.explain.words import duration
+
+    rows: list[tuple[str, str]] = []
+    if analysis is not None:
+        if explained.reason == TOO_SMALL:
+            rows.append(("You could", f"{explained.next_step}."))
+        for one in analysis.suggestions:
+            assumed = f" Assumed: {'; '.join(one.assumed)}." if one.assumed else ""
+            rows.append(("You could", f"{_suggestion(one)}.{assumed}"))
+    elif explained.next_step and not explained.hold:
+        rows.append(("You could", f"{explained.next_step}"))
+    if explained.estimate_s is not None:
+        because = f": {explained.prediction_text}" if explained.prediction_text else ""
+        lasts = duration(explained.estimate_s)
+        rows.append(("Prediction", f"It is expected to run {lasts}{because}."))
+    if analysis is not None and analysis.odds:
+        rows.append(("Odds", analysis.odds.text))
+    if explained.packing:
+        rows += _sharing(explained.packing)
+    return rows
+
+
+def _row(label: str, text: str) -> str:
+    return f"{label:<{LABEL}} {text}"
+
+
+def _suggestion(one: WhatIfAnswer) -> str:
+    from scheduler.explain.words import roughly
+
+    gain = "at once" if one.starts_now else f"{roughly(one.gain_s or 0.0)} earlier"
+    how = f": {one.command}" if one.command else ""
+    return f"{one.words}, {gain}{how}"
+
+
+def _sharing(packing: Packing) -> list[tuple[str, str]]:
+    text = f"With {packing.partner}"
+    if packing.speed is not None:
+        text += (
+            f": predicted speed {packing.speed:.0%} of alone, of the other "
+            f"{packing.partner_speed:.0%}"
+        )
+    return [("Shares GPUs", f"{text}."), *((" because", step) for step in packing.tree_path)]
+
+
+def _times(times: Times, now: float) -> str:
+    """Submit, eligible and start, kept apart."""
+    submitted, eligible, started = times.submitted_at, times.eligible_at, times.started_at
+    words = [f"submitted {between(submitted, now)} ago"]
+    if eligible is not None:
+        words.append(f"eligible {_after(submitted, eligible, 'later')}")
+    elif times.ended_at is None and started is None:
+        words.append("not eligible yet")
+    if started is not None:
+        words.append(f"started {_after(eligible or submitted, started, 'after that')}")
+    return ", ".join(words)
+
+
+def _after(start: float | None, end: float, how: str) -> str:
+    soon = start is not None and end - start < AT_ONCE_S
+    return "at once" if soon else f"{between(start, end)} {how}"
+
+
+def after_lines(compared: Compared) -> list[str]:
+    """Two places in line side by side."""
+    job, other = compared.job_id, compared.other
+    if compared.unavailable:
+        return [f"{job} cannot be compared with {other}: {compared.unavailable}"]
+    if compared.early_s is not None:
+        return [f"{other} went before {job}: {compared.why}."]
+    goes = "went" if compared.started else "goes"
+    before = f"{other} {goes} before {job}" if compared.first else f"{job} goes before {other}"
+    lines = [f"{before}: {compared.why}."]
+    if compared.started:
+        lines.append(f"It could start because: {compared.started}.")
+    lines.append(f"{'':<36}{other:>16}{job:>16}")
+    for term in compared.terms:
+        lines.append(f"{term.what:<36}{_term(term.other):>16}{_term(term.this):>16}")
+    theirs = sum(term.other or 0.0 for term in compared.terms)
+    own = sum(term.this or 0.0 for term in compared.terms)
+    return [*lines, f"{'sum':<36}{_term(theirs):>16}{_term(own):>16}"]
+
+
+def _term(seconds: float | None) -> str:
+    from scheduler.explain.words import signed
+
+    return "-" if seconds is None else signed(seconds)
