@@ -9,7 +9,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export MLFLOW_DISABLE_TELEMETRY := true
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint unit mlflow docs benchmark mutants wheel wheel-test clean
+.PHONY: help install demo test lint unit mlflow docs benchmark mutants wheel wheel-test why clean
 help: ## Show this help
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
@@ -75,6 +75,9 @@ mutants: install ## Plant bugs, one at a time: would the tests notice? And chaos
 
 wheel: install ## Build the wheel, into dist/; twice, to the same bytes
 	$(BIN)/python -m benchmarks.wheel dist
+
+why: install ## Build dist/pellucid.pyz: why, eta and queue as one file that asks Slurm itself
+	$(BIN)/python -m pipeline.onefile.build dist
 
 PYTHONS ?=
 wheel-test: install ## Install the wheel by itself, outside the repository, and use it; PYTHONS="...": for these, too

@@ -37,12 +37,12 @@ else
 release: AUDITED := none on $(shell date -u +%Y-%m-%d)
 release: audit-dependencies
 endif
-release: ## Wheel (built twice), lock, bill of materials, audit and their digests, into dist/
+release: ## Wheel (built twice), the one file, lock, bill of materials, audit and their digests, into dist/
 	rm -rf dist
-	$(MAKE) wheel sbom
+	$(MAKE) wheel why sbom
 	cp requirements.lock dist/
 	@echo "Known vulnerabilities of what requirements.lock names: $(AUDITED)" | tee dist/AUDIT
-	cd dist && sha256sum *.whl *.lock *.json AUDIT > SHA256SUMS
+	cd dist && sha256sum *.whl *.pyz *.lock *.json AUDIT > SHA256SUMS
 
 image-lint: $(RELEASE_STAMP) ## Check the container file
 	$(RELEASE_VENV)/bin/hadolint $(IMAGE_FILE)

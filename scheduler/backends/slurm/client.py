@@ -87,6 +87,7 @@ class Slurm:
         environment: added to that of the commands (SLURM_CONF).
         show: dry run: called with every command that would change something, which is then not run.
         clock: seconds, never going back; for the pauses.
+        patience_s: for an answer to a question.
     """
 
     def __init__(
@@ -95,7 +96,9 @@ class Slurm:
         *,
         show: Callable[[str], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
+        patience_s: float = READ_PATIENCE_S,
     ) -> None:
+        self._patience_s = patience_s
         plain = {name: value for name, value in os.environ.items() if not _steers(name)}
         self._environment = {**plain, **(environment or {}), **_PLAIN}
         self._show, self._clock = show, clock
@@ -132,7 +135,7 @@ class Slurm:
     def read(self, *command: str) -> str:
         """What a command prints that changes nothing."""
         self.reads += 1
-        return self._run(command, READ_PATIENCE_S)
+        return self._run(command, self._patience_s)
 
     # --- changing -----------------------------------------------------------------------------
 

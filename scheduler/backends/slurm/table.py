@@ -68,10 +68,10 @@ Held = tuple[tuple[int, ...], ...]
 
 
 class Table:
-    """The queue, look after look."""
+    """The queue, look after look. `numbered`: ask on which GPUs each job runs."""
 
-    def __init__(self, slurm: Slurm) -> None:
-        self._slurm = slurm
+    def __init__(self, slurm: Slurm, *, numbered: bool = True) -> None:
+        self._slurm, self._numbered = slurm, numbered
         self._kept: dict[tuple[str, ...], list[SlurmJob]] = {}
         self._limits: dict[str, int] = {}  # of arrays; no longer told when one task is left
         self._release: Release | None = None
@@ -151,7 +151,9 @@ class Table:
                 jobs[0] = replace(job, held_gpus=earlier.held_gpus)
             else:
                 asked.append(jobs)
-        found = self._gpus_of([jobs[0] for jobs in asked]) if asked else {}
+        if not (asked and self._numbered):
+            return
+        found = self._gpus_of([jobs[0] for jobs in asked])
         for jobs in asked:
             jobs[0] = replace(jobs[0], held_gpus=found.get(jobs[0].id, ()))
 

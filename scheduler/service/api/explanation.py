@@ -18,12 +18,12 @@ from scheduler.explain.slurm import headline, whole
 from scheduler.explain.story import PRINCIPAL_REASONS, Story
 from scheduler.explain.terms import factor_of, reasons
 from scheduler.explain.words import overtaken_words
-from scheduler.service.api.stories import story_of, where_it_stands
+from scheduler.service.api.stories import JobView, story_of, where_it_stands
 from scheduler.service.log.record import Phase
-from scheduler.service.log.store.reads import JobRow, VisibleQueries
+from scheduler.service.log.store.rows import JobRow
 
 
-def explain(view: VisibleQueries, job_id: str, now: float) -> Explanation:
+def explain(view: JobView, job_id: str, now: float) -> Explanation:
     """Explain a job of the viewer's, at `now`. Raises UnknownJob."""
     job, story = story_of(view, job_id, now)
     slurms = job.slurm is not None and job.slurm.started

@@ -5,20 +5,35 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 from models.bundle import Bundle, BundleError
 from scheduler.core.decisions import ANOTHER, Action, Decision, Reason
 from scheduler.core.estimates import COLD_START, OF_HISTORIES
+from scheduler.explain.explanation import Standing, StartForecastRow
 from scheduler.explain.life import JobFacts
 from scheduler.explain.story import Recorded, Story, build_story
 from scheduler.explain.terms import describe
 from scheduler.explain.words import duration, hold_words
 from scheduler.service.log.record import Phase
-from scheduler.service.log.store.reads import JobRow, Line, VisibleQueries
+from scheduler.service.log.store.rows import GpusNow, JobRow, Line
 
 
-def story_of(view: VisibleQueries, job_id: str, now: float) -> tuple[JobRow, Story]:
+class JobView(Protocol):
+    """What one viewer may see of jobs: a database's, or one look at Slurm."""
+
+    def job(self, job_id: str) -> JobRow: ...
+    def decisions(self, job_id: str) -> list[Line]: ...
+    def joined_by(self, job_id: str) -> Line | None: ...
+    def overtaken(self, job_id: str) -> Mapping[str, int]: ...
+    def bundle(self) -> Mapping[str, Any]: ...
+    def standing(self, job_id: str) -> Standing | None: ...
+    def forecast(self, job_id: str, basis: str = "latest") -> StartForecastRow | None: ...
+    def keeps_decider(self) -> str: ...
+    def gpus_now(self, vc: str, *, profiling: bool = False) -> GpusNow: ...
+
+
+def story_of(view: JobView, job_id: str, now: float) -> tuple[JobRow, Story]:
     """A job of the viewer's and its story until `now`. Raises UnknownJob.
 
     What was decided about jobs of a followed Slurm took no effect: of one that Slurm started, none
@@ -85,7 +100,7 @@ _STANDS = {
 }
 
 
-def names_of_terms(view: VisibleQueries) -> Mapping[str, Mapping[str, Any]]:
+def names_of_terms(view: JobView) -> Mapping[str, Mapping[str, Any]]:
     """How to read the scores of the bundle in use (`explain.terms.describe`), by its digest, and
     those of the histories alone."""
     body = view.bundle()
@@ -112,7 +127,7 @@ def _decision(line: Line, job_id: str = "", partner: str = "") -> Decision:
     return Decision.from_body(told)
 
 
-def _as_it_stands(view: VisibleQueries, job: JobRow, last: Decision) -> tuple[Decision, str]:
+def _as_it_stands(view: JobView, job: JobRow, last: Decision) -> tuple[Decision, str]:
     """The last decision about a waiting job with the numbers of now, and a next step if another.
 
     A decision is recorded when its reason or its prediction changes; the line moves on, and so do

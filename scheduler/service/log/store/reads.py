@@ -51,6 +51,7 @@ from scheduler.service.log.store.rows import (
     Refusal,
     Share,
     VcLoad,
+    job_row,
 )
 from scheduler.service.log.store.tables import decisions, events, forecasts, jobs, nodes, on_gpus
 from scheduler.service.log.store.visibility import (
@@ -58,7 +59,7 @@ from scheduler.service.log.store.visibility import (
     shown_actor,
     shown_event,
 )
-from scheduler.service.log.store.visible_rows import MAX_PAGE, VisibleRows, job_row
+from scheduler.service.log.store.visible_rows import MAX_PAGE, VisibleRows
 
 __all__ = [
     "JOB_ID",

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import fields, replace
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import ColumnElement, Engine, RowMapping, Select, Table, and_, select
 
-from features.codec import decode
 from scheduler.backends.events import Kind
-from scheduler.backends.submission import NAMES, Submission
-from scheduler.core.decisions import ANOTHER, Decision, Reason
-from scheduler.explain.slurm import SlurmReason
+from scheduler.core.decisions import Decision, Reason
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store import archive
 from scheduler.service.log.store.rows import (
     JobRow,
     Line,
+    job_row,
 )
 from scheduler.service.log.store.tables import decisions, events, forecasts, jobs
 from scheduler.service.log.store.visibility import (
@@ -121,19 +119,4 @@ class VisibleRows:
         return json.loads(rows[0]["body"]) if rows else None
 
 
-def job_row(row: Mapping[Any, Any], visible: Collection[str]) -> JobRow:
-    asked = Submission.from_body(json.loads(row["spec"]))
-    partner = row["partner"]
-    return JobRow(
-        **{name: getattr(asked, name) for name in _ASKED},
-        **{name: row[name] for name in _STANDING},
-        placement=dict(json.loads(row["nodes"])),
-        partner=partner if partner is None or partner in visible else ANOTHER,
-        slurm=decode(SlurmReason, json.loads(row["slurm"])) if row.get("slurm") else None,
-    )
-
-
 _FORESEEN = ("start_p10", "start_p50", "start_p90", "why_not", "estimate")
-_OF_ROW = {one.name for one in fields(JobRow)}
-_STANDING = tuple(_OF_ROW & set(jobs.c.keys()) - {"partner", "slurm"})
-_ASKED = tuple(_OF_ROW & set(NAMES) - set(_STANDING))

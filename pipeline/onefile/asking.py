@@ -1,0 +1,96 @@
+"""The one file's commands: `why`, `eta`, `queue`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import pwd
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from features.codec import encode
+from pipeline.errors import UserError
+from pipeline.printed import eta as printed_eta
+from pipeline.printed import jobs as printed_jobs
+from pipeline.printed.why import lines_of, sooner_lines, waits_in_slurm
+from scheduler.backends.slurm.client import Slurm, SlurmDown, SlurmError
+from scheduler.backends.slurm.parse import ParseError
+from scheduler.service.direct import Direct, NotThere
+
+PROGRAM = "pellucid.pyz"
+ABOUT = (
+    "Ask your site's Slurm why a job waits, when one would start, and how yours stand. Reads only, "
+    "with your own rights, each list of Slurm's once; what Slurm hides from you is named."
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Answer one question; 2: it cannot be answered, with why on stderr, in a line."""
+    asked = _parser().parse_args(arguments)
+    try:
+        look = Direct(Slurm(patience_s=asked.patience), pwd.getpwuid(os.getuid()).pw_name)
+        answer, lines = _ANSWERS[asked.question](look, asked)
+    except (SlurmDown, SlurmError, ParseError, NotThere, UserError) as error:
+        print(f"{PROGRAM}: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    if asked.json:
+        print(json.dumps({"answer": answer, "hidden": look.hidden}, indent=2))
+    else:
+        print("\n".join([*lines, *look.hidden]))
+    return 0
+
+
+def _why(look: Direct, asked: argparse.Namespace) -> tuple[Any, list[str]]:
+    explained = look.why(asked.job)
+    sooner = look.sooner(explained.job_id) if waits_in_slurm(explained) else None
+    lines = lines_of(explained, look.now)
+    if explained.job_id != asked.job:
+        does = "runs" if explained.phase == "running" else "waits"
+        first = f"{asked.job} is an array; {explained.job_id} is its first task that {does}."
+        lines = [first, *lines]
+    answer = encode(explained)
+    if sooner is not None:
+        answer, lines = answer | {"sooner": encode(sooner)}, [*lines, *sooner_lines(sooner)]
+    return answer, lines
+
+
+def _eta(look: Direct, asked: argparse.Namespace) -> tuple[Any, list[str]]:
+    found = look.eta(printed_eta.with_script(asked.options))
+    return encode(found), printed_eta.lines(found)
+
+
+def _queue(look: Direct, asked: argparse.Namespace) -> tuple[Any, list[str]]:
+    found = look.queue(everybody=asked.all)
+    return [encode(job) for job in found], printed_jobs.lines(found, look.now)
+
+
+_ANSWERS = {"why": _why, "eta": _eta, "queue": _queue}
+
+
+def _parser() -> argparse.ArgumentParser:
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--json", action="store_true", help="for a program: values, not sentences")
+    common.add_argument(
+        "--patience", type=_seconds, default=10.0, metavar="SECONDS",
+        help="for each of Slurm's commands (10)",
+    )  # fmt: skip
+    parser = argparse.ArgumentParser(PROGRAM, description=ABOUT)
+    of = parser.add_subparsers(dest="question", required=True, metavar="why | eta | queue")
+    why = of.add_parser("why", parents=[common], help="why a job waits, and when it starts")
+    why.add_argument("job", metavar="JOB", help="as squeue shows it: 4711, 4711_3")
+    eta = of.add_parser(
+        "eta", parents=[common], help="when a job would start; nothing is submitted"
+    )
+    eta.add_argument("options", nargs="+", metavar="-- SBATCH-OPTIONS [SCRIPT]")
+    queue = of.add_parser("queue", parents=[common], help="your jobs, and when each starts")
+    queue.add_argument("--all", action="store_true", help="everybody's that Slurm shows you")
+    return parser
+
+
+def _seconds(text: str) -> float:
+    found = float(text)
+    if not 0 < found <= 3600:
+        raise ValueError
+    return found

@@ -1,0 +1,103 @@
+"""Builds the one file: `python -m pipeline.onefile.build FOLDER`. The same tree gives the same
+bytes."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import os
+import py_compile
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+ENTRY = "pipeline.onefile.asking"
+ROOTS = frozenset(("features", "models", "scheduler", "pipeline"))
+AT = (1980, 1, 1, 0, 0, 0)
+MAIN = """from pipeline.onefile import absent
+absent.install()
+from pipeline.onefile.asking import main
+raise SystemExit(main())
+"""
+
+
+def build(folder: Path) -> Path:
+    """Write `pellucid.pyz` into a folder. Its bytecode is of the Python that builds; any from 3.11
+    on reads it, others compile the sources at every start."""
+    tree = Path(__file__).parents[2]
+    files = sorted({file for name in modules() for file in _files(tree, name)})
+    folder.mkdir(parents=True, exist_ok=True)
+    made = folder / "pellucid.pyz"
+    part = made.with_suffix(".part")
+    with open(part, "wb") as out:
+        out.write(b"#!/usr/bin/env python3\n")
+        with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as packed:
+            _add(packed, "__main__.py", MAIN.encode())
+            for file in files:
+                name = str(file.relative_to(tree))
+                _add(packed, name, file.read_bytes())
+                _add(packed, f"{name}c", _compiled(file, name))
+    os.chmod(part, 0o755)
+    os.replace(part, made)
+    return made
+
+
+def _add(packed: zipfile.ZipFile, name: str, data: bytes) -> None:
+    info = zipfile.ZipInfo(name, AT)
+    info.compress_type, info.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
+    packed.writestr(info, data)
+
+
+def _compiled(file: Path, name: str) -> bytes:
+    with tempfile.NamedTemporaryFile(suffix=".pyc") as out:
+        mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
+        py_compile.compile(str(file), out.name, name, doraise=True, invalidation_mode=mode)
+        return Path(out.name).read_bytes()
+
+
+def _files(tree: Path, module: str) -> Iterator[Path]:
+    path = tree.joinpath(*module.split("."))
+    yield path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def modules() -> set[str]:
+    """Every module of ours that the entry imports, however far down, when first asked or later."""
+    found, left = set[str](), [ENTRY, "pipeline.onefile.absent"]
+    while left:
+        name = left.pop()
+        if name in found or name.split(".")[0] not in ROOTS or not _exists(name):
+            continue
+        found.add(name)
+        left += [name.rpartition(".")[0]] if "." in name else []
+        origin = importlib.util.find_spec(name)
+        assert origin is not None
+        assert origin.origin is not None
+        left += _imports(ast.parse(Path(origin.origin).read_text()))
+    return found
+
+
+def _exists(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ModuleNotFoundError, ValueError):
+        return False  # a name within a module
+
+
+def _imports(tree: ast.AST) -> Iterator[str]:
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            continue
+        if isinstance(node, ast.Import):
+            yield from (one.name for one in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{one.name}" for one in node.names)
+        else:
+            yield from _imports(node)
+
+
+if __name__ == "__main__":
+    made = build(Path(sys.argv[1]))
+    print(f"{made}: {made.stat().st_size / 1e6:.1f} MB")

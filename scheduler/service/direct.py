@@ -1,0 +1,237 @@
+"""One look at a site's own Slurm, with the rights of whoever asks: the answers of a service in
+front of it, without the service. Reads no database and writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from features.clock import Clock
+from features.codec import decode
+from scheduler.assembly import CoreSpec
+from scheduler.backends.slurm.client import Slurm, SlurmError
+from scheduler.backends.slurm.shape import Shape
+from scheduler.backends.slurm.site import read_site
+from scheduler.backends.slurm.table import Table
+from scheduler.backends.slurm.versions import NEWEST
+from scheduler.core.decisions import Decision
+from scheduler.explain.effect import Eta, Sooner
+from scheduler.explain.explanation import Explanation, Standing, StartForecastRow
+from scheduler.explain.whatif.forecasts import StartForecast
+from scheduler.policies.slurm.site import Site
+from scheduler.service.api.explanation import explain
+from scheduler.service.follow.histories import Histories
+from scheduler.service.follow.planner import Planner, nearby
+from scheduler.service.follow.promises import Promises
+from scheduler.service.follow.rows import JobRows
+from scheduler.service.follow.trials import Means, Trials
+from scheduler.service.log.record import Phase
+from scheduler.service.log.store.rows import GpusNow, JobRow, Line, job_row
+
+SAMPLES, BUDGET_S = 24, 1.0  # futures, and processor seconds for them
+TRIAL_S, QUESTION_S = 0.5, 3.0  # of one trial; after which none begins
+UNSEEN = "other users' jobs are hidden from you (PrivateData=jobs)"
+_NEW = {"attempt": 0, "cancel_asked": False, "exit_code": None, "detail": ""}
+HIDDEN: Mapping[str, str] = {
+    "jobs": f"{UNSEEN}: no place in the order and no start can be estimated",
+    "usage": "usage of others: fair shares, and so priorities, may differ",
+    "accounts": "accounts that are not yours: their limits are not known",
+    "users": "users that are not you: their limits are not known",
+    "nodes": "nodes of partitions that you may not use",
+    "partitions": "partitions that you may not use",
+    "reservations": "reservations that you may not use",
+}
+
+
+class NotThere(ValueError):
+    """No such job, or Slurm does not show it to this user."""
+
+
+class Direct:
+    """What one look shows.
+
+    Args:
+        user: who asks.
+
+    Raises SlurmDown, SlurmError (also of a release newer than any that is known), ParseError.
+
+    Attributes:
+        hidden: what this user is not shown, a line each.
+    """
+
+    def __init__(self, slurm: Slurm, user: str, clock: Clock | None = None) -> None:
+        release = slurm.release()
+        if release > NEWEST:
+            (year, month), (last, minor) = release, NEWEST
+            raise SlurmError(
+                f"Slurm {year}.{month:02d} is newer than any that is known ({last}.{minor:02d})"
+            )
+        self.user, self._clock = user, clock or Clock()
+        nodes = slurm.nodes()
+        shape = Shape.followed(nodes)
+        self._planner = planner = Planner(CoreSpec.of(shape.spec, "slurm"), shape)
+        planner.nodes, planner.site = nodes, read_site(slurm, nodes)
+        self.site: Site = planner.site
+        jobs = Table(slurm, numbered=False).jobs()
+        planner.reshape(jobs)
+        self.now = self._clock.now()
+        mine = [job for job in jobs if planner.shape.vc_of(job.partition)]
+        Histories(planner.memory, lambda names: planner.shape.vc_of(names)).tell(mine, self.now)
+        self._promises = Promises()
+        planner.asking.turn()
+        self._snapshot = planner.draw(mine, self.now, {})
+        self._first = planner.first(self._snapshot)
+        self.hidden = _hidden(self.site, slurm, user)
+        self._alone = any(UNSEEN in line for line in self.hidden)
+        reasons = planner.reasons(self._snapshot, self._first)
+        # on which GPUs jobs run would be a question for each: the own policy places by them
+        reasons = {job_id: replace(one, own="") for job_id, one in reasons.items()}
+        if self._alone:  # what it would take the whole queue to know
+            reasons = {
+                job_id: replace(one, places=(), goes_first=None) for job_id, one in reasons.items()
+            }
+        rows = JobRows(lambda names: planner.shape.vc_of(names))
+        self._rows = rows.of(self._snapshot, reasons, by_slurm=True)
+        self._decisions = {d.job_id: d for d in self._snapshot.decisions}
+        self._made: dict[str, StartForecast] = {}
+
+    # --- answers ------------------------------------------------------------------------------
+
+    def why(self, job_id: str) -> Explanation:
+        """Why a job is where it is; of an array, of its first task that waits, or else runs.
+        Raises NotThere."""
+        job_id = self._task(job_id)
+        self._foresee([job_id])
+        return explain(self, job_id, self.now)
+
+    def sooner(self, job_id: str) -> Sooner:
+        """What would have a waiting job start sooner, each thing tried."""
+        if self._alone:
+            return Sooner(unavailable=UNSEEN)
+        return decode(Sooner, self._trials().what_if(job_id))
+
+    def eta(self, options: Sequence[str]) -> Eta:
+        """When a job with these options of sbatch would start. Raises SlurmError: it is refused."""
+        if self._alone:
+            return Eta(unavailable=UNSEEN)
+        answer = self._trials().eta(options, self.user)
+        if refused := answer.pop("refused", ""):
+            raise SlurmError(refused)
+        return decode(Eta, answer | {"own": ""})
+
+    def queue(self, *, everybody: bool = False) -> list[JobRow]:
+        """The user's jobs that are not over, latest first."""
+        own = [j for j, row in self._rows.items() if everybody or row["owner"] == self.user]
+        self._foresee(own)
+        found = sorted(map(self.job, own), key=lambda job: -job.submitted_at)
+        return [job for job in found if not Phase(job.phase).over]
+
+    def _trials(self) -> Trials:
+        planner = self._planner
+        means = Means(
+            planner.trial, planner.own, lambda: None, self._promises.put_off, TRIAL_S, QUESTION_S
+        )
+        jobs = nearby(self._snapshot, self._first)
+        return Trials(self.site, jobs, planner.memory, self.now, self._clock, means)
+
+    def _foresee(self, job_ids: Sequence[str]) -> None:
+        waiting = [j for j in self._first if j in set(job_ids) - self._made.keys()]
+        if not waiting or self._alone:
+            return
+        futures = self._planner.futures(self._snapshot, self._first, {}, 1)
+        found = futures.forecast(waiting, samples=SAMPLES, budget_s=BUDGET_S)
+        self._made |= {job_id: self._promises.put_off(one) for job_id, one in found.items()}
+
+    def _task(self, job_id: str) -> str:
+        if job_id in self._rows:
+            return job_id
+        array = job_id.partition("_[")[0]
+        tasks = [j for j in self._rows if array.isdecimal() and j.startswith(f"{array}_")]
+        order = [
+            (not Phase(self._rows[j]["phase"]).waits, int(j.partition("_")[2]), j) for j in tasks
+        ]
+        if not order:
+            raise NotThere(f"job {job_id[:64]!r}: Slurm shows you no such job that waits or runs")
+        return min(order)[2]
+
+    # --- as `explain` reads a database --------------------------------------------------------
+
+    def job(self, job_id: str) -> JobRow:
+        made = job_row(_NEW | self._rows[job_id], ())
+        told = self._made.get(job_id)
+        if told is None:
+            return made
+        p10, p50, p90 = told.start_p10, told.start_p50, told.start_p90
+        return replace(made, start_p10=p10, start_p50=p50, start_p90=p90, why_not=told.why_not)
+
+    def decisions(self, job_id: str) -> list[Line]:
+        decision = self._decisions.get(job_id)
+        return [] if decision is None else [_line(decision)]
+
+    def joined_by(self, job_id: str) -> Line | None:
+        return None
+
+    def overtaken(self, job_id: str) -> Mapping[str, int]:
+        return {}
+
+    def bundle(self) -> Mapping[str, Any]:
+        return {}
+
+    def standing(self, job_id: str) -> Standing | None:
+        row = self._rows[job_id]
+        if self._alone or row["phase"] != Phase.QUEUED.value:
+            return None
+        line = [
+            (-one["priority"], one["key"] or 0.0, one["submitted_seq"], other)
+            for other, one in self._rows.items()
+            if one["phase"] == Phase.QUEUED.value and one["vc"] == row["vc"]
+        ]
+        place = (-row["priority"], row["key"] or 0.0, row["submitted_seq"], job_id)
+        return Standing(sum(one < place for one in line) + 1, len(line))
+
+    def forecast(self, job_id: str, basis: str = "latest") -> StartForecastRow | None:
+        made = self._made.get(job_id)
+        if self._alone and Phase(self._rows[job_id]["phase"]).waits:
+            return StartForecastRow(self.now, None, None, None, None, UNSEEN)
+        if made is None or basis != "latest":
+            return None
+        figures = asdict(made)
+        return StartForecastRow(
+            **{name: figures[name] for name in StartForecastRow.__dataclass_fields__}
+        )
+
+    def keeps_decider(self) -> str:
+        return ""
+
+    def gpus_now(self, vc: str, *, profiling: bool = False) -> GpusNow:
+        cluster = self._snapshot.core.cluster
+        nodes = [n for n, node in enumerate(self._planner.shape.spec.nodes()) if node.vc == vc]
+        free = sum(cluster.pool_of(n).free_on(n).bit_count() for n in nodes)
+        return GpusNow(free, self._planner.shape.gpus_in(vc), 0)
+
+
+def _line(decision: Decision) -> Line:
+    return Line(decision.time, decision.seq, "decision", "", body=decision.body())
+
+
+def _hidden(site: Site, slurm: Slurm, user: str) -> list[str]:
+    """What Slurm keeps from a user, a line each."""
+    config, found = site.config, []
+    private = config.get("PrivateData", "none").lower().split(",")
+    if private != ["none"] and not _is_trusted(config, slurm, user):
+        found += [f"Hidden: {HIDDEN[one]}." for one in private if one in HIDDEN]
+    if "slurmdbd" in config.get("AccountingStorageType", "") and not site.assocs:
+        found.append("Hidden: accounts and QOS could not be read: limits are not known.")
+    return [*found, *(f"Not read: {one}." for one in site.faults)]
+
+
+def _is_trusted(config: Mapping[str, str], slurm: Slurm, user: str) -> bool:
+    """Root, SlurmUser, operators and administrators: PrivateData keeps nothing from them."""
+    if user in ("root", config.get("SlurmUser", "").partition("(")[0]):
+        return True
+    try:
+        level = slurm.read("sacctmgr", "-n", "-P", "show", "user", user, "format=AdminLevel")
+    except SlurmError:
+        return False
+    return level.strip() in ("Operator", "Administrator")

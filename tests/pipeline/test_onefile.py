@@ -1,0 +1,128 @@
+"""The one file: built, run by a bare Python, and beside a follower of the same queue."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from rapidfuzz import fuzz
+
+from pipeline.onefile.absent import ratio
+from pipeline.onefile.build import build, modules
+from scheduler.backends.slurm.client import Slurm, SlurmError
+from scheduler.backends.slurm.versions import Release
+from scheduler.service.direct import UNSEEN, Direct, NotThere
+from tests.scheduler.service.follow.test_follow import NOW, SAYS, Scene
+
+FULL = ((0, 1, 2, 3),)
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("one"))
+
+
+def ask(file: Path, *words: str, path: str = "") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-I", "-S", str(file), *words]
+    return subprocess.run(command, capture_output=True, text=True, env={"PATH": path}, check=False)
+
+
+def test_it_is_small_and_the_same_twice(file: Path, tmp_path: Path) -> None:
+    assert file.stat().st_size < 10_000_000
+    assert build(tmp_path).read_bytes() == file.read_bytes()
+    names = zipfile.ZipFile(file).namelist()
+    assert "scheduler/service/direct.py" in names
+    assert not [n for n in modules() if "follower" in n or n.endswith((".reads", ".tables"))]
+
+
+def test_a_python_without_libraries_runs_it(file: Path) -> None:
+    assert "why a job waits" in ask(file, "--help").stdout
+    no_slurm = ask(file, "why", "1", path="/nonexistent")
+    assert no_slurm.returncode == 2
+    assert no_slurm.stderr.count("\n") == 1
+    assert "no such command; is Slurm installed here?" in no_slurm.stderr
+
+
+def test_a_controller_that_does_not_answer_is_a_line(file: Path, tmp_path: Path) -> None:
+    for does, says in (
+        ("exec /bin/sleep 60", "no answer within 0.2 s"),
+        ("echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1", "contact"),
+        ("echo slurm 99.11.0", "99.11 is newer than any that is known"),
+    ):
+        for name in ("squeue", "scontrol"):
+            version = '[ "$1" = --version ] && echo slurm 22.05.8 && exit\n'
+            body = does if does.startswith("echo slurm 99") else version + does
+            (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
+            (tmp_path / name).chmod(0o755)
+        found = ask(file, "why", "1", "--patience", "0.2", path=str(tmp_path))
+        assert (found.returncode, found.stdout) == (2, "")
+        assert says in found.stderr
+        assert found.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(("one", "other"), [("train-a", "train-b"), ("", ""), ("abcd", "bcda")])
+def test_texts_are_as_alike_as_elsewhere(one: str, other: str) -> None:
+    assert ratio(one, other) == pytest.approx(fuzz.ratio(one, other))
+
+
+def scene(**config: str) -> Scene:
+    """Two nodes of four GPUs, full; two jobs wait, one is held."""
+    made = Scene(None, "slurm", order=False)
+    made.slurm.has = [replace(node, cpus=8, types=(("", 4),)) for node in made.slurm.has]
+    lines = [f"{name} = {value}" for name, value in config.items()]
+    made.slurm.says["scontrol show config"] = "\n".join([SAYS["scontrol show config"], *lines])
+    asks: dict[str, Any] = {"gpus": 4, "gpu_types": (("", 4),), "time_limit_s": 7200.0}
+    runs = {"state": "RUNNING", "held_gpus": FULL, "start": NOW}
+    made.look(
+        made.job(1, nodes=("n1",), **asks, **runs),
+        made.job(2, nodes=("n2",), **asks, **runs),
+        made.job(3, priority=1000, reason="Resources", **asks),
+        made.job(4, priority=999, reason="Priority", **asks),
+        made.job(5, priority=0, reason="JobHeldUser", **asks),
+    )
+    return made
+
+
+def direct(made: Scene, release: Release = (22, 5)) -> Direct:
+    def table(columns: str) -> str:
+        raise SlurmError("not printed by this test")
+
+    slurm: Any = made.slurm
+    slurm.release, slurm.table = lambda: release, table
+    return Direct(cast(Slurm, slurm), made.slurm.queue[0].user, made.follower.clock)
+
+
+def test_reasons_are_those_of_a_service_in_front() -> None:
+    made = scene()
+    look = direct(made)
+    for job_id, reason in made.follower.reasons.items():
+        assert look.why(job_id).slurm == replace(reason, own="")
+    assert {job.job_id for job in look.queue(everybody=True)} == {"1", "2", "3", "4", "5"}
+    assert {job.owner for job in look.queue()} == {look.user}
+    forecast = look.why("3").forecast
+    assert forecast is not None
+    assert forecast.start_p50 is not None
+    assert forecast.start_p50 > look.now
+    with pytest.raises(NotThere, match="no such job"):
+        look.why("999")
+
+
+def test_a_site_that_hides_jobs_is_given_no_start() -> None:
+    look = direct(scene(PrivateData="jobs,usage"))
+    assert [line.startswith("Hidden: ") for line in look.hidden[:2]] == [True, True]
+    why = look.why("4")
+    assert why.forecast is not None
+    assert (why.forecast.start_p50, why.forecast.why_not) == (None, UNSEEN)
+    assert why.slurm is not None
+    assert (why.slurm.code, why.slurm.places, why.standing) == ("Priority", (), None)
+    assert look.eta(["--gres=gpu:1"]).unavailable == UNSEEN
+
+
+def test_a_newer_release_is_refused() -> None:
+    with pytest.raises(SlurmError, match=r"99\.11 is newer"):
+        direct(scene(), (99, 11))
