@@ -139,17 +139,19 @@ class VisibleQueries(VisibleRows):
         return lease.doing if lease is not None else ""
 
     def task_of(self, job_id: str) -> str:
-        """Of an array, named as a whole, the viewer's first task that waits, or else
-        runs; any other id as it is."""
+        """Of an array, named as a whole, the viewer's first task that waits, or else runs, or else
+        the last; any other id as it is."""
         named = ARRAY.fullmatch(job_id)
         found = jobs.c.job_id, jobs.c.phase
         if named is None or self._all(select(*found).where(jobs.c.job_id == job_id)):
             return job_id
-        tasks = select(*found).where(_tasks(named[1]))
-        over = [p.value for p in Phase if p.over]
-        there = self._all(tasks.where(jobs.c.phase.not_in(over), self._mine()))
-        order = [(not Phase(row["phase"]).waits, int(row["job_id"].split("_")[1])) for row in there]
-        return f"{named[1]}_{min(order)[1]}" if order else job_id
+
+        def rank(row: RowMapping) -> tuple[bool, bool, int]:
+            phase, number = Phase(row["phase"]), int(row["job_id"].split("_")[1])
+            return phase.over, not phase.waits, -number if phase.over else number
+
+        tasks = self._all(select(*found).where(_tasks(named[1]), self._mine()))
+        return str(min(tasks, key=rank)["job_id"]) if tasks else job_id
 
     def those(self, ids: Iterable[str]) -> list[JobRow]:
         """Those of some jobs that are the viewer's."""

@@ -49,6 +49,7 @@ def test_each_task_has_its_number_and_the_array_answers_for_all(service: Service
     assert sorted(stopped) == sorted(f"{task} is cancelled" for task in tasks)
     service.turn(2)
     assert json.loads(run("alice", "ps", "--json").output) == []
+    assert f"{array}_9" in run("alice", "why", array).output  # all are over: the last
 
 
 def test_sent_again_it_submits_only_what_is_missing(service: Service) -> None:
