@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import ast
 import importlib.util
-import os
+import io
 import py_compile
 import sys
-import tempfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from features.files import write_whole
 
 ENTRY = "pipeline.onefile.asking"
 ROOTS = frozenset(("features", "models", "scheduler", "pipeline"))
@@ -30,17 +32,15 @@ def build(folder: Path) -> Path:
     files = sorted({file for name in modules() for file in _files(tree, name)})
     folder.mkdir(parents=True, exist_ok=True)
     made = folder / "pellucid.pyz"
-    part = made.with_suffix(".part")
-    with open(part, "wb") as out:
-        out.write(b"#!/usr/bin/env python3\n")
-        with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as packed:
-            _add(packed, "__main__.py", MAIN.encode())
-            for file in files:
-                name = str(file.relative_to(tree))
-                _add(packed, name, file.read_bytes())
-                _add(packed, f"{name}c", _compiled(file, name))
-    os.chmod(part, 0o755)
-    os.replace(part, made)
+    content = io.BytesIO(b"#!/usr/bin/env python3\n")
+    content.seek(0, io.SEEK_END)
+    with zipfile.ZipFile(content, "a", zipfile.ZIP_DEFLATED, compresslevel=9) as packed:
+        _add(packed, "__main__.py", MAIN.encode())
+        for file in files:
+            name = str(file.relative_to(tree))
+            _add(packed, name, file.read_bytes())
+            _add(packed, f"{name}c", _compiled(file, name))
+    write_whole(made, content.getvalue(), mode=0o755)
     return made
 
 
@@ -51,10 +51,11 @@ def _add(packed: zipfile.ZipFile, name: str, data: bytes) -> None:
 
 
 def _compiled(file: Path, name: str) -> bytes:
-    with tempfile.NamedTemporaryFile(suffix=".pyc") as out:
+    with TemporaryDirectory() as folder:
+        out = Path(folder, "compiled.pyc")
         mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
-        py_compile.compile(str(file), out.name, name, doraise=True, invalidation_mode=mode)
-        return Path(out.name).read_bytes()
+        py_compile.compile(str(file), str(out), name, doraise=True, invalidation_mode=mode)
+        return out.read_bytes()
 
 
 def _files(tree: Path, module: str) -> Iterator[Path]:

@@ -37,7 +37,7 @@ def a_full_desk(overload: float = 16.0) -> Desk:
 def left_s(desk: Desk, job_id: str, now: float) -> float:
     promise = desk.core.policy.promise(desk.core.jobs[job_id], now)
     assert promise is not None
-    return promise.left_s
+    return promise.soonest_s
 
 
 def test_a_held_job_is_passed_by_and_starts_when_it_is_released() -> None:

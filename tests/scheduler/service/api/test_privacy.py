@@ -278,6 +278,7 @@ ASKED = {  # of every route that changes something: what is sent to it, as a pre
 }
 NO_PREVIEW = {  # they do it, and tell of one's own job, or of nobody's
     ("POST", "/api/v1/jobs"),
+    ("POST", "/api/v1/jobs/array"),
     ("POST", "/api/v1/jobs/{job_id}/cancel"),
     ("DELETE", "/api/v1/links/{link_id}"),
     ("POST", "/api/v1/eta"),  # in front of Slurm alone

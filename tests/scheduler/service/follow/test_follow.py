@@ -521,8 +521,8 @@ def test_a_comment_names_nobody_elses_job(policy: str) -> None:
     scene = Scene(None, policy)
     half: dict[str, Any] = {"nodes": ("n1",), "held_gpus": ((0, 1, 2, 3),), "gpus": 4}
     running = scene.job(111, "RUNNING", start=NOW, time_limit_s=7200.0, **half)
-    long_ago: dict[str, Any] = {"submit": NOW - 3 * 86_400, "eligible": NOW - 3 * 86_400}
-    first = scene.job(222, time_limit_s=3600.0, **long_ago)
+    long_ago: dict[str, Any] = {"submit": NOW - 5 * 86_400, "eligible": NOW - 5 * 86_400}
+    first = scene.job(222, time_limit_s=3600.0, **long_ago)  # kept for at any price
     lines = scene.look(running, first, scene.job(333, gpus=4, time_limit_s=86_400.0))
     (comment,) = [x for x in lines if x.startswith("update jobid=333 ") and "AdminComment" in x]
     assert "222" not in comment
