@@ -10,7 +10,10 @@ author = "Pellucid"
 release = installed("pellucid")
 extensions = ["myst_parser"]
 root_doc = "README"
-include_patterns = ["README.md", "CHANGELOG.md", "SECURITY.md", "docs/**.md", "deploy/**.md"]
+include_patterns = [
+    "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "docs/**.md", "deploy/**.md",
+    "reproductions/README.md",
+]  # fmt: skip
 exclude_patterns = ["docs/_build/html", "docs/_build/man"]
 suppress_warnings = ["misc.highlighting_failure"]
 myst_heading_anchors = 4  # a heading is linked by its words, as on a forge
@@ -28,7 +31,12 @@ _LINK = re.compile(r"\]\(([\w./-]+)\.md\)")
 def _contents() -> str:
     """The tables of contents of the site: what `docs/README.md` links, under its headings."""
     chapters = {"Reference": ["docs/_build/commands"]}
-    chapters["Reference"] += ["CHANGELOG", "SECURITY", "deploy/slurm/README"]
+    chapters["Reference"] += [
+        "CHANGELOG",
+        "SECURITY",
+        "deploy/slurm/README",
+        "reproductions/README",
+    ]
     named = set(chapters["Reference"])
     heading = ""
     for line in _INDEX.read_text().splitlines():
