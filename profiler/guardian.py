@@ -22,7 +22,7 @@ import select
 import signal
 import sys
 import time
-from typing import Any
+from typing import TypedDict
 
 from profiler import procs
 
@@ -31,12 +31,29 @@ TREE_REFRESH_S = 0.5
 KILL_PATIENCE_S = 10.0  # a process in uninterruptible sleep cannot die: say so, do not hang
 
 
+class Config(TypedDict, total=False):
+    """A command, what it is given and what it is held to (`user` and `group`: in a shim)."""
+
+    executable: str
+    argv: list[str]
+    env: dict[str, str]
+    cwd: str  # of a shim's: "" until it knows its account
+    output: str
+    limit_s: float
+    grace_s: float
+    memory_mib: float | None
+    output_mib: float
+    rlimits: dict[str, int]
+    user: str
+    group: str
+
+
 class Guardian:
     """One run of one command, from fork to the last process gone."""
 
     poll_s = POLL_S
 
-    def __init__(self, control: int, status: int, config: dict[str, Any]) -> None:
+    def __init__(self, control: int, status: int, config: Config) -> None:
         self.control, self.status, self.config = control, status, config
         self.parent = os.getppid()
         self.main_pid = 0
@@ -237,14 +254,14 @@ class Guardian:
         self.clear(reason)
 
 
-def _read_config(control: int) -> dict[str, Any]:
+def _read_config(control: int) -> Config:
     text = b""
     while not text.endswith(b"\n"):
         part = os.read(control, 65536)
         if not part:
             raise SystemExit("guardian: no configuration")
         text += part
-    config: dict[str, Any] = json.loads(text)
+    config: Config = json.loads(text)
     return config
 
 

@@ -32,6 +32,7 @@ from typing import Any, Self
 
 from profiler import procs
 from profiler.errors import BadOption, CommandNotFound, NotExecutable, NotSupported, ProfilerError
+from profiler.guardian import Config
 
 OUTPUT_NAME = "output.log"
 LAST_LINES = 20
@@ -340,7 +341,7 @@ def start(
     executable = resolve(command, environment, where)
     folder.mkdir(parents=True, exist_ok=True)
     output = (folder / OUTPUT_NAME).absolute()
-    config = {
+    config: Config = {
         "executable": executable,
         "argv": list(command),
         "env": environment,
@@ -372,7 +373,7 @@ def start(
     return run
 
 
-def _send_config(run: Run, config: dict[str, Any]) -> None:
+def _send_config(run: Run, config: Config) -> None:
     text = json.dumps(config).encode() + b"\n"
     while text:
         text = text[os.write(run._control, text) :]

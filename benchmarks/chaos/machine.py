@@ -28,7 +28,7 @@ from scheduler.backends.local import shim as shims
 from scheduler.backends.local import spool as spools
 from scheduler.backends.local.attempt import LocalAttempt
 from scheduler.backends.local.backend import LocalBackend
-from scheduler.backends.local.spool import CLAIM, STARTED, Spool
+from scheduler.backends.local.spool import CLAIM, STARTED, Over, Spool
 from scheduler.service.log import bundles
 
 Note = Callable[..., dict[str, Any]]  # writes into the history: what, and its fields
@@ -81,8 +81,9 @@ class Machine:
             let_go()
         _, how, *seconds = asked["config"]["argv"]
         if how == "none":
-            over = {"at": time.time(), "reason": "refused", "detail": "cannot execute 'none'"}
-            shims.write_down(spool, name, over)
+            why = "cannot execute 'none'"
+            refused: Over = {"at": time.time(), "reason": "refused", "detail": why}
+            shims.write_down(spool, name, refused)
         else:
             self._run(spool, asked, process, how, float(seconds[0]))
         spool.ring(name)
@@ -112,7 +113,7 @@ class Machine:
                 reason = "limit"
             end = self.note("ended", **key, reason="lost" if process.dead else reason)
         code = {"run": 0, "fail": 1}[how] if reason == "exited" else -signal.SIGTERM
-        over = {
+        over: Over = {
             "at": time.time(),
             "reason": reason,
             "code": code,

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import signal
 from dataclasses import dataclass, field
-from typing import Any
 
 from features.clock import boot_id
 from scheduler.backends.base import Purpose
-from scheduler.backends.local.spool import Key, start_ticks
+from scheduler.backends.local.spool import Claim, Key, Started, start_ticks
 from scheduler.backends.local.watch import Answer, Watch
 
 PREVENTED = ("barred", "refused")  # reasons of what never began
@@ -32,8 +31,8 @@ class LocalAttempt:
     request: bytes = b""
     sent: int = 0
     sent_at: float = 0.0
-    claim: dict[str, Any] = field(default_factory=dict)
-    started: dict[str, Any] = field(default_factory=dict)
+    claim: Claim = field(default_factory=Claim)
+    started: Started = field(default_factory=Started)
     over: str = ""
     watch: Watch | None = None
 
@@ -56,8 +55,8 @@ class LocalAttempt:
     @property
     def alive(self) -> bool:
         """Whether its shim still stands by it: this process, and no other of the same number."""
-        pid, ticks, boot = (self.claim[part] for part in ("pid", "ticks", "boot"))
-        return bool(start_ticks(pid) == ticks and boot == boot_id())
+        claim = self.claim
+        return start_ticks(claim["pid"]) == claim["ticks"] and claim["boot"] == boot_id()
 
     def signal(self, number: int) -> None:
         """Signal its shim, and nobody else should the process id have been given anew."""

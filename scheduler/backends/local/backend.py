@@ -20,12 +20,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from features.clock import Clock, boot_id
 from features.job import Profile
 from features.schema import State
 from profiler import procs
+from profiler.guardian import Config
 from scheduler.backends.base import Happened, Launch, Purpose, Report
 from scheduler.backends.events import Event, Kind
 from scheduler.backends.local import cgroup
@@ -37,10 +38,13 @@ from scheduler.backends.local.spool import (
     CLAIM,
     OVER,
     STARTED,
+    Claim,
     Key,
+    Over,
     Spool,
     SpoolBusy,
     SpoolError,
+    Started,
     Told,
     name_of,
 )
@@ -127,7 +131,7 @@ class LocalBackend:
         name = name_of(*key)
         if name in self._attempts or key in self._told.done:
             return
-        claim = {part: getattr(launch, part) for part in (*CLAIMED, *LIMITS)}
+        claim = cast(Claim, {part: getattr(launch, part) for part in (*CLAIMED, *LIMITS)})
         if launch.purpose is not Purpose.PROFILE:
             claim["limit_s"] = None
         claim["run_id"] = secrets.token_hex(8)
@@ -153,7 +157,8 @@ class LocalBackend:
         if key in self._told.done:
             return
         known = self._attempts.setdefault(name, LocalAttempt(name, key))
-        if not known.claim and self._prevent(known, {"job_id": job_id, "attempt": attempt}):
+        nothing: Claim = {"job_id": job_id, "attempt": attempt}
+        if not known.claim and self._prevent(known, nothing, {"reason": "barred"}):
             return
         self._look(known)
         if not known.over:
@@ -226,7 +231,7 @@ class LocalBackend:
 
     # --- beginning ----------------------------------------------------------------------------
 
-    def _config(self, launch: Launch, name: str, claim: dict[str, Any]) -> dict[str, Any]:
+    def _config(self, launch: Launch, name: str, claim: Claim) -> Config:
         limits = [claim["time_limit_s"], claim["limit_s"]]
         return {
             "executable": launch.command[0],
@@ -246,13 +251,11 @@ class LocalBackend:
     def _group_of(self, run_id: str) -> str:
         return str(self._groups / f"{cgroup.PREFIX}{run_id}") if self._groups is not None else ""
 
-    def _prevent(
-        self, attempt: LocalAttempt, claim: dict[str, Any], over: dict[str, Any] | None = None
-    ) -> bool:
+    def _prevent(self, attempt: LocalAttempt, claim: Claim, why: Over) -> bool:
         """Take an attempt so that nobody can begin it. False: it was begun, or prevented before."""
-        values = {"at": self.now(), "pid": 0, "ticks": None, "boot": ""}
-        over = {"at": self.now(), **(over or {"reason": "barred"})}
-        done = self.spool.claim(attempt.name, {CLAIM: {**claim, **values}, OVER: over})
+        mine: Claim = {"at": self.now(), "pid": 0, "ticks": None, "boot": ""}
+        over = {"at": self.now(), **why}
+        done = self.spool.claim(attempt.name, {CLAIM: {**claim, **mine}, OVER: over})
         self._look(attempt)
         return done
 
@@ -308,11 +311,12 @@ class LocalBackend:
         if attempt.over:
             return
         if not attempt.claim:
-            attempt.claim = self.spool.read(attempt.name, CLAIM) or {}
+            attempt.claim = self.spool.read(attempt.name, CLAIM) or Claim()
             if not attempt.claim:
                 return
             attempt.request = b""
-        over = self.spool.read(attempt.name, OVER)  # before the other: it is written after it
+        # before the other: it is written after it
+        over: Over | None = self.spool.read(attempt.name, OVER)
         if not attempt.started:
             self._look_for_start(attempt)
         if over is not None:
@@ -320,7 +324,7 @@ class LocalBackend:
             self._finish(attempt, over)
 
     def _look_for_start(self, attempt: LocalAttempt) -> None:
-        started = self.spool.read(attempt.name, STARTED)
+        started: Started | None = self.spool.read(attempt.name, STARTED)
         if started is None:
             return
         attempt.started = started
@@ -353,7 +357,7 @@ class LocalBackend:
         if attempt.watch is None or attempt.profiling:
             return
         long_enough = attempt.claim["watch_s"]
-        if now < attempt.started["monotonic"] + long_enough:
+        if long_enough is None or now < attempt.started["monotonic"] + long_enough:
             return
         profile, _ = attempt.end_watch(long_enough)
         if profile is not None:
@@ -361,7 +365,7 @@ class LocalBackend:
 
     # --- ends ---------------------------------------------------------------------------------
 
-    def _finish(self, attempt: LocalAttempt, over: dict[str, Any]) -> None:
+    def _finish(self, attempt: LocalAttempt, over: Over) -> None:
         """Report the end that is on disk."""
         reason, at = over["reason"], self._when(attempt, over)
         self._drain(attempt, over.get("survivors", ()))
@@ -422,7 +426,7 @@ class LocalBackend:
             detail += f"; still there: {_some(left)}"
         elif os.geteuid() != 0 and not claim.get("group"):
             detail += "; what it hid from this service may still be there"
-        values = {"at": self.now(), "reason": "lost", "detail": detail, "survivors": left}
+        values: Over = {"at": self.now(), "reason": "lost", "detail": detail, "survivors": left}
         self.spool.record(attempt.name, OVER, values, durable=True)
         self._look(attempt)
 
@@ -451,7 +455,7 @@ class LocalBackend:
         key = report.job_id, report.attempt, report.what
         self._untold[key] = replace(report, at=at)
 
-    def _when(self, attempt: LocalAttempt, record: dict[str, Any]) -> float:
+    def _when(self, attempt: LocalAttempt, record: Started | Over) -> float:
         """When something was written down, on this service's clock: so long ago as it is, as the
         time of day may have been set since. After a restart of the host, as it was written."""
         then = record.get("monotonic")

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
-from typing import Any
 
 from features.plain import plain
 from features.schema import State
 from profiler.runner import last_lines, memory_complaint
 from scheduler.backends.base import Purpose
+from scheduler.backends.local.spool import Claim, Over
 
 LONGEST_LINE = 300
 
 
-def judge(claim: dict[str, Any], over: dict[str, Any], output: Path) -> tuple[State, str]:
+def judge(claim: Claim, over: Over, output: Path) -> tuple[State, str]:
     """How an attempt ended, and one line about it. `output`: what it wrote."""
     reason, code = over["reason"], over["code"]
     if reason == "request":
@@ -26,6 +26,7 @@ def judge(claim: dict[str, Any], over: dict[str, Any], output: Path) -> tuple[St
         return State.OUT_OF_MEMORY, f"held more than its {limit:.0f} MiB of host memory"
     if code == 0:
         return State.COMPLETED, ""
+    assert code is not None, "it is there once a command has ended by itself"
     if over["kernel_oom"]:
         return State.OUT_OF_MEMORY, "killed by the kernel for lack of host memory"
     tail = last_lines(output)
@@ -35,15 +36,15 @@ def judge(claim: dict[str, Any], over: dict[str, Any], output: Path) -> tuple[St
     return State.FAILED, f"{what}: {tail[-1]}" if tail else what
 
 
-def exit_code(over: dict[str, Any]) -> int | None:
+def exit_code(over: Over) -> int | None:
     """As shells have it: 128 + n when signal n ended it; None when it was ended from outside."""
     code = over["code"]
     if over["reason"] != "exited" or code is None:
         return None
-    return int(code if code >= 0 else 128 - code)
+    return code if code >= 0 else 128 - code
 
 
-def reached_profile_limit(claim: dict[str, Any], over: dict[str, Any]) -> bool:
+def reached_profile_limit(claim: Claim, over: Over) -> bool:
     """Whether this is a profiling run that reached its limit, and not the job's own."""
     if claim["purpose"] != Purpose.PROFILE or over["reason"] != "limit":
         return False

@@ -19,12 +19,12 @@ from profiler import procs
 from profiler.errors import ProfilerError
 from profiler.samplers.nvml import choose, list_gpus, open_nvml
 from scheduler.backends.local import cgroup
-from scheduler.backends.local.spool import start_ticks
+from scheduler.backends.local.spool import Claim, start_ticks
 
 PATIENCE_S = 5.0
 
 
-def clear_up(claim: dict[str, Any], output: Path, zygote: int | None) -> list[int]:
+def clear_up(claim: Claim, output: Path, zygote: int | None) -> list[int]:
     """End what an attempt left; processes that would not die. `output`: where it wrote."""
     left = set(cgroup.end(Path(claim["group"]))) if claim.get("group") else set()
     left.update(procs.sweep(claim["run_id"], PATIENCE_S))
@@ -61,7 +61,7 @@ def orphans(zygote: int) -> list[int]:
 
 
 def on_gpus(
-    devices: Sequence[str], claim: dict[str, Any], shims: Iterable[int], nvml_module: Any
+    devices: Sequence[str], claim: Claim, shims: Iterable[int], nvml_module: Any
 ) -> list[int]:
     """Processes that compute on GPUs, began after an attempt and are nobody's that is known.
 
@@ -84,5 +84,5 @@ def on_gpus(
     finally:
         nvml.nvmlShutdown()
     known = {pid for shim in shims for pid in procs.descendants(shim)}
-    later = {pid for pid in computing - known if (start_ticks(pid) or -1) >= claim["ticks"]}
+    later = {pid for pid in computing - known if (start_ticks(pid) or -1) >= (claim["ticks"] or 0)}
     return sorted(later)

@@ -22,13 +22,13 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from features.clock import boot_id
 from profiler import procs
-from profiler.guardian import Guardian
+from profiler.guardian import Config, Guardian
 from scheduler.backends.local import cgroup
-from scheduler.backends.local.spool import CLAIM, OVER, STARTED, Spool, start_ticks
+from scheduler.backends.local.spool import CLAIM, OVER, STARTED, Claim, Over, Spool, start_ticks
 
 POLL_S, MEMORY_POLL_S, RETRY_S = 2.0, 0.2, 1.0
 
@@ -40,7 +40,7 @@ class Refused(Exception):
 class Shim(Guardian):
     """A guardian that answers to the spool instead of to a parent."""
 
-    def __init__(self, spool: Spool, name: str, config: dict[str, Any], control: int) -> None:
+    def __init__(self, spool: Spool, name: str, config: Config, control: int) -> None:
         super().__init__(control, -1, config)
         self.spool, self.name = spool, name
         self.began = self.ended = 0.0  # time.monotonic()
@@ -163,7 +163,7 @@ def _leave_keyring() -> None:
         raise Refused(f"cannot be given a session keyring of its own: {error.strerror}") from None
 
 
-def _refusal(number: int, where: str, config: Mapping[str, Any]) -> str:
+def _refusal(number: int, where: str, config: Config) -> str:
     why = os.strerror(number) if number else where
     if where == "exec":
         return f"cannot execute {config['argv'][0]!r}: {why}"
@@ -185,13 +185,21 @@ def _write_quietly(file: int, text: bytes) -> None:
         os.write(file, text)
 
 
-def shim(spool: Spool, request: dict[str, Any], lock: int) -> None:
+class Request(TypedDict):
+    """What the zygote is asked: to begin this attempt."""
+
+    name: str
+    claim: Claim
+    config: Config
+
+
+def shim(spool: Spool, request: Request, lock: int) -> None:
     """Live the life of one attempt: claim it, or leave it to whoever has."""
     os.setsid()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # the zygote ignores it, and that is inherited
     procs.prctl(procs.PR_SET_CHILD_SUBREAPER, 1)
     name, control, me = request["name"], _stop_pipe(), os.getpid()
-    claim = {"pid": me, "ticks": start_ticks(me), "boot": boot_id(), "at": time.time()}
+    claim: Claim = {"pid": me, "ticks": start_ticks(me), "boot": boot_id(), "at": time.time()}
     if not spool.claim(name, {CLAIM: {**request["claim"], **claim}}):
         return
     os.close(lock)  # from here on it can no longer begin anything
@@ -202,12 +210,12 @@ def shim(spool: Spool, request: dict[str, Any], lock: int) -> None:
     except (Refused, OSError) as error:
         if process is not None and process.began:
             raise  # the command dies with this process, and is lost
-        values = {"at": time.time(), "reason": "refused", "detail": str(error)}
+        values: Over = {"at": time.time(), "reason": "refused", "detail": str(error)}
         write_down(spool, name, values)
     spool.ring(name)
 
 
-def write_down(spool: Spool, name: str, over: Mapping[str, Any]) -> None:
+def write_down(spool: Spool, name: str, over: Over) -> None:
     """Write the last record, however long it takes: while the disk is full nothing is forgotten."""
     while True:
         try:

@@ -22,9 +22,9 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 from urllib.parse import quote
 
 from features.files import sync, write_all, write_whole
@@ -35,6 +35,52 @@ NOT_STARTED = "not_started"  # as `scheduler.backends.base.Happened` has it
 KEPT = 100_000  # acknowledged ends remembered, so that nothing is begun anew by mistake
 LONGEST_NAME = 180
 Key = tuple[str, int]
+
+
+class Claim(TypedDict, total=False):
+    """Who begins an attempt, and what was asked for; one that is prevented has less."""
+
+    job_id: str
+    attempt: int
+    purpose: str
+    command: list[str]
+    nodes: list[int]
+    gpus: list[int]
+    partner: str | None
+    memory_mib: float | None
+    time_limit_s: float | None
+    limit_s: float | None
+    watch_s: float | None
+    run_id: str
+    group: str
+    devices: Sequence[str]
+    held_mib: dict[str, float]
+    pid: int
+    ticks: int | None
+    boot: str
+    at: float
+
+
+class Started(TypedDict, total=False):
+    """When the command was executed, on two clocks, and its process."""
+
+    at: float
+    monotonic: float
+    pid: int
+
+
+class Over(TypedDict, total=False):
+    """How an attempt ended: `detail` of what never began or is lost, the rest of what ran."""
+
+    at: float
+    reason: str
+    detail: str
+    survivors: list[int]
+    monotonic: float
+    code: int | None
+    ran_s: float
+    peak_mib: float
+    kernel_oom: bool
 
 
 class SpoolError(RuntimeError):
@@ -131,13 +177,12 @@ class Spool:
         path = self.attempts / name / kind
         write_whole(path, _encoded(values), durable=durable, mode=0o600, folders=False)
 
-    def read(self, name: str, kind: str) -> dict[str, Any] | None:
+    def read(self, name: str, kind: str) -> Any:
         """A record; None when there is none (or a power cut has emptied it)."""
         try:
-            found: dict[str, Any] = json.loads((self.attempts / name / kind).read_bytes())
+            return json.loads((self.attempts / name / kind).read_bytes())
         except (FileNotFoundError, ValueError):
             return None
-        return found
 
     def names(self) -> list[str]:
         """Every attempt that has a folder. What was left half-made is removed."""
