@@ -62,7 +62,7 @@ class Draft:
         without_gpus: jobs without GPUs are kept.
     """
 
-    columns: dict[str, Any]
+    columns: dict[str, pa.Array]
     lines: npt.NDArray[np.int64]
     source: str
     text: Callable[[int], str]

@@ -86,7 +86,7 @@ class Frame:
         rows: rows and rejects together.
     """
 
-    columns: dict[str, Any]
+    columns: dict[str, pa.Array]
     lines: Lines
     bad: dict[str, Mask] = field(default_factory=dict)
     rejects: list[Reject] = field(default_factory=list)
@@ -142,7 +142,7 @@ def parse(block: Block, layout: Layout, source: str, data: bytes | None = None) 
     return _parse_carefully(block, layout, source, data)
 
 
-def _by_field(table: pa.Table, layout: Layout) -> dict[str, Any]:
+def _by_field(table: pa.Table, layout: Layout) -> dict[str, pa.Array]:
     return {c.field: _clean(_whole(table[c.source]), c.kind) for c in layout.columns}
 
 
@@ -209,7 +209,7 @@ def _parse_carefully(block: Block, layout: Layout, source: str, data: bytes) -> 
     return frame
 
 
-def _parse_texts(sound: list[bytes], layout: Layout) -> dict[str, Any]:
+def _parse_texts(sound: list[bytes], layout: Layout) -> dict[str, pa.Array]:
     """The wanted columns as text; every line is known to have the right number of them."""
     types = {column.source: pa.string() for column in layout.columns}
     data = b"\n".join(sound) + b"\n"

@@ -96,7 +96,7 @@ class Pai(Adapter):
         for name in (JOBS, TASKS):
             if not (path / name).is_file():
                 raise TraceError(f"{path.name}: has no {name}")
-        parts: list[dict[str, Any]] = []
+        parts: list[dict[str, pa.Array]] = []
         refused: set[str] = set()
         for frame, _ in _frames(path / TASKS, options):
             batch, sound, faulty = _folded(frame, TASKS, "task", _task_faults(frame))
@@ -134,9 +134,9 @@ def _frames(path: Path, options: Options) -> Iterator[tuple[Frame, Block]]:
             raise TraceError(f"{path.name}: is empty")
 
 
-def _task_faults(frame: Frame) -> dict[str, Any]:
+def _task_faults(frame: Frame) -> dict[str, Mask]:
     """Tasks whose request makes no sense; their job is refused as well (``task_refused``)."""
-    faults: dict[str, Any] = {"missing_job_id": mask(pc.is_null(frame.columns["job_id"]))}
+    faults = {"missing_job_id": mask(pc.is_null(frame.columns["job_id"]))}
     with np.errstate(invalid="ignore"):
         for name in ("instances", "cpus", "memory", "gpus"):
             values = floats(frame.columns[name])
@@ -145,8 +145,8 @@ def _task_faults(frame: Frame) -> dict[str, Any]:
 
 
 def _folded(
-    frame: Frame, source: str, kind: str, faults: dict[str, Any]
-) -> tuple[Batch, dict[str, Any], Mask]:
+    frame: Frame, source: str, kind: str, faults: dict[str, Mask]
+) -> tuple[Batch, dict[str, pa.Array], Mask]:
     """Rows of a companion table: sound ones are counted and handed back, the others refused.
 
     Returns:
@@ -166,7 +166,7 @@ def _folded(
     return Batch(frame.rows, jobs, rejects, skipped, {}, lambda line: "", source), sound, wrong
 
 
-def _joined(parts: list[dict[str, Any]], kinds: dict[str, pa.DataType]) -> pa.Table:
+def _joined(parts: list[dict[str, pa.Array]], kinds: dict[str, pa.DataType]) -> pa.Table:
     columns = {
         name: pa.chunked_array([pc.cast(part[name], kind) for part in parts], kind)
         for name, kind in kinds.items()
@@ -174,7 +174,7 @@ def _joined(parts: list[dict[str, Any]], kinds: dict[str, pa.DataType]) -> pa.Ta
     return pa.table(columns)
 
 
-def _per_job(parts: list[dict[str, Any]]) -> pa.Table:
+def _per_job(parts: list[dict[str, pa.Array]]) -> pa.Table:
     """Tasks summed up per job: gpus, whole (GPUs held), cpus, memory_mib, start, gpu_type."""
     numbers = ("instances", "start_time", "cpus", "memory", "gpus")
     kinds = {name: pa.float64() for name in numbers}
@@ -211,7 +211,7 @@ def _per_job(parts: list[dict[str, Any]]) -> pa.Table:
     )
 
 
-def _first_per(parts: list[dict[str, Any]], key: str) -> pa.Table:
+def _first_per(parts: list[dict[str, pa.Array]], key: str) -> pa.Table:
     names = ("gpu_type_spec", "group", "workload")
     raw = _joined(parts, {key: pa.string(), **{name: pa.string() for name in names}})
     first = raw.group_by(key, use_threads=False).aggregate([(name, "first") for name in names])

@@ -255,7 +255,7 @@ def _resources(draft: Draft) -> None:
     """GPUs and the rest: as allocated, else as requested."""
     columns = draft.columns
     fields = ("gpus", "gpu_type", "cpus", "memory_mib", "nodes")
-    given: dict[str, Any] = {name: pa.nulls(len(draft), _KINDS[name]) for name in fields}
+    given = {name: pa.nulls(len(draft), _KINDS[name]) for name in fields}
     for source in ("alloc_tres", "alloc_gres", "req_tres", "req_gres"):
         if source not in columns:
             continue

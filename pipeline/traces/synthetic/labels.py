@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, time
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -167,7 +166,7 @@ def tabulate(config: SyntheticConfig, jobs: Drawn) -> pa.Table:
     cpus = jobs.gpus * labels.cpus_per_gpu
     width = len(str(config.users))
     exit_code = pa.array(np.array([0, 0, 1])[jobs.state], pa.int32(), mask=jobs.state == 1)
-    columns: dict[str, Any] = {
+    columns = {
         "job_id": _numbered("syn-", np.arange(1, n + 1), 7),
         "user": _labelled(jobs.user, [f"user-{i:0{width}d}" for i in range(1, config.users + 1)]),
         "vc": _labelled(jobs.vc, [vc.name for vc in config.vcs]),
