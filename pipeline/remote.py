@@ -18,8 +18,7 @@ from pipeline.options import JSON, PREVIEW_MOVES, REASON, SERVER, TOKEN
 from pipeline.printed import between
 
 if TYPE_CHECKING:
-    from scheduler.explain.effect import Foreseen, WhatIfAnswer
-    from scheduler.service.api.shapes import Effect
+    from scheduler.explain.effect import Effect, Foreseen, WhatIfAnswer
     from scheduler.service.client import Client, Json
 
 MOST_BYTES = 4096  # of a token file

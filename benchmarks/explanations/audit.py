@@ -144,7 +144,9 @@ class Audited(Engine):
                 "eligible_at": queued.job.submit_time if answer["position"] else None,
                 "estimate_s": queued.estimate_s,
                 "forecast": made[job_id],
-                "suggestions": [counterfactuals.told(one, queued.job.user) for one in suggested],
+                "suggestions": [
+                    asdict(counterfactuals.told(one, job_id, queued.job.user)) for one in suggested
+                ],
             }
             self.found.texts.append(rendered(answer, told, now))
             self.found.waits.append((job_id, now, self.judge.verdict(answer, job_id, now)))

@@ -31,7 +31,6 @@ def rendered(told: Mapping[str, Any], job: Mapping[str, Any], now: float) -> str
     Args:
         job: job_id, submitted_at, eligible_at, estimate_s, forecast, suggestions.
     """
-    suggested = [{"job_id": job["job_id"], "changes": {}, **one} for one in job["suggestions"]]
     explained = {
         "job_id": job["job_id"],
         "phase": "queued",
@@ -48,7 +47,7 @@ def rendered(told: Mapping[str, Any], job: Mapping[str, Any], now: float) -> str
             "started_at": None,
             "ended_at": None,
         },
-        "analysis": {**told, "suggestions": suggested},
+        "analysis": {**told, "suggestions": job["suggestions"]},
     }
     return "\n".join(lines_of(decode(Explanation, explained), now))
 

@@ -10,6 +10,7 @@ from shlex import quote
 from typing import Any
 
 from features.codec import decode
+from features.plain import Json
 from scheduler.core.request import CHANGEABLE
 
 
@@ -57,7 +58,7 @@ class WhatIfAnswer:
     """A job as it is and as it would be, in the same futures."""
 
     job_id: str
-    changes: dict[str, Any] = field(metadata={"description": "What was to be different."})
+    changes: Json = field(metadata={"description": "What was to be different."})
     now: Foreseen | None = _about("As it is.")
     then: Foreseen | None = _about("As it would be.")
     words: str = _about("The change, as the beginning of a sentence.", "")
@@ -73,7 +74,7 @@ class WhatIfAnswer:
     command: str = _about("What does it, and keeps the place; empty: nothing does.", "")
 
     @classmethod
-    def of(cls, job_id: str, changes: dict[str, Any], answer: Mapping[str, Any]) -> WhatIfAnswer:
+    def of(cls, job_id: str, changes: Json, answer: Mapping[str, Any]) -> WhatIfAnswer:
         """The analyst's answer; of it only what is known to be for the asker."""
         known = {"job_id": job_id, "changes": changes, "command": command_of(job_id, changes)}
         return decode(cls, {**answer, **known})
@@ -95,6 +96,25 @@ def command_of(job_id: str, changes: Mapping[str, Any]) -> str:
                 else f"{option} {quote(str(value))}"
             )
     return f"pellucid change {job_id} {' '.join(words)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What a change would do to waiting jobs; `why_not`: why that could not be worked out.
+
+    Attributes:
+        moved: seconds by which jobs would start later (earlier: below 0), at the median over the
+            futures; those by a minute or more.
+        stuck: jobs that would start, and would not any more as far as the futures were followed.
+        examined, waiting: jobs that were examined, and that wait.
+    """
+
+    moved: dict[str, float]
+    examined: int
+    waiting: int
+    futures: int
+    stuck: list[str] = field(default_factory=list)
+    why_not: str = ""
 
 
 @dataclass(frozen=True, slots=True)

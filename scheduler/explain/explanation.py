@@ -98,7 +98,7 @@ class Analysis(WaitAnalysis):
     @classmethod
     def of(cls, job_id: str, why: Mapping[str, Any], suggested: Mapping[str, Any]) -> Analysis:
         found = suggested.get("suggestions", ())
-        helps = [WhatIfAnswer.of(job_id, one["change"], one) for one in found]
+        helps = [WhatIfAnswer.of(job_id, one["changes"], one) for one in found]
         return replace(decode(cls, why), suggestions=helps)
 
 
@@ -174,10 +174,6 @@ class Order:
     rows: list[OrderRow] = field(default_factory=list)
     held: list[HeldRow] = field(default_factory=list)
     unavailable: str = ""
-
-    @classmethod
-    def of(cls, vc: str, answer: Mapping[str, Any]) -> Order:
-        return decode(cls, {"vc": vc, **answer})
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
 
 from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Decision, Reason
@@ -17,6 +16,7 @@ from scheduler.core.plural import are, count
 from scheduler.core.policy import OrderTerms, Promise
 from scheduler.core.queue import QueuedJob
 from scheduler.explain.answer import InTheWay, OrderTerm, WaitAnalysis
+from scheduler.explain.explanation import Compared, ComparedTerm
 from scheduler.explain.way import Holder, Kind, Way, in_the_way, starts_without
 from scheduler.explain.whatif.forecasts import Futures
 from scheduler.explain.words import duration, listed, roughly, sentence_of, signed
@@ -391,19 +391,16 @@ _STILL = {
 _UNSAID = "the policy would keep it waiting"
 
 
-def compared(
-    core: Core, job_id: str, other: QueuedJob, now: float, *, started: str = ""
-) -> dict[str, Any]:
+def compared(core: Core, job_id: str, other: QueuedJob, now: float) -> Compared:
     """Why one of two jobs went, or goes, before the other: the terms of both.
 
     Args:
         other: as it stands, or stood when it was given its GPUs.
-        started: why it could start, in words; "" while it waits.
     """
     queued = core.jobs[job_id]
     mine, theirs = (dict(core.policy.order_terms(q, now)) for q in (queued, other))
-    rows = [
-        {"what": what, "this": mine.get(what), "other": theirs.get(what)}
+    terms = [
+        ComparedTerm(what, theirs.get(what), mine.get(what))
         for what in dict.fromkeys([*theirs, *mine])
     ]
     first = other < queued
@@ -414,11 +411,4 @@ def compared(
         why = "its terms sum to less"
     else:
         why = "both count the same and it came first"
-    return {
-        "other": other.job.job_id,
-        "first": first,
-        "why": why,
-        "started": started,
-        "terms": rows,
-        "priority": {"this": queued.priority, "other": other.priority},
-    }
+    return Compared(job_id, other.job.job_id, first, why, terms=terms)

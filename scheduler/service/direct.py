@@ -8,7 +8,6 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from features.clock import Clock
-from features.codec import decode
 from scheduler.assembly import CoreSpec
 from scheduler.backends.slurm.client import Slurm, SlurmError
 from scheduler.backends.slurm.shape import Shape
@@ -25,7 +24,7 @@ from scheduler.service.follow.histories import Histories
 from scheduler.service.follow.planner import Planner, nearby
 from scheduler.service.follow.promises import Promises
 from scheduler.service.follow.rows import JobRows
-from scheduler.service.follow.trials import Means, Trials
+from scheduler.service.follow.trials import Means, Refused, Trials
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store.rows import GpusNow, JobRow, Line, job_row
 
@@ -109,16 +108,16 @@ class Direct:
         """What would have a waiting job start sooner, each thing tried."""
         if self._alone:
             return Sooner(unavailable=UNSEEN)
-        return decode(Sooner, self._trials().what_if(job_id))
+        return self._trials().what_if(job_id)
 
     def eta(self, options: Sequence[str]) -> Eta:
         """When a job with these options of sbatch would start. Raises SlurmError: it is refused."""
         if self._alone:
             return Eta(unavailable=UNSEEN)
-        answer = self._trials().eta(options, self.user)
-        if refused := answer.pop("refused", ""):
-            raise SlurmError(refused)
-        return decode(Eta, answer | {"own": ""})
+        try:
+            return replace(self._trials().eta(options, self.user), own="")
+        except Refused as error:
+            raise SlurmError(str(error)) from None
 
     def queue(self, *, everybody: bool = False) -> list[JobRow]:
         """The user's jobs that are not over, latest first."""

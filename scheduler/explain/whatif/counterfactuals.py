@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from math import floor, inf, isfinite, sqrt
 from statistics import median
 from types import MappingProxyType
-from typing import Any
 
 from features.job import Job
 from scheduler.core.cluster import same_type
 from scheduler.core.core import Core
 from scheduler.core.decisions import Action
 from scheduler.core.durations import Quantiles
+from scheduler.explain.effect import Effect, Foreseen, OthersMoved, WhatIfAnswer
+from scheduler.explain.effect import Moved as MovedJob
 from scheduler.explain.whatif.changes import Change, NotPossible, apply
 from scheduler.explain.whatif.copies import CoreCopy
 from scheduler.explain.whatif.forecasts import (
@@ -287,8 +288,8 @@ class WhatIf:
             if queued.job.job_id != job_id
         ]
 
-    def effect(self, change: Callable[[Core], None]) -> dict[str, Any]:
-        """Whose start moves if the cluster or the settings change, as plain values.
+    def effect(self, change: Callable[[Core], None]) -> Effect:
+        """Whose start moves if the cluster or the settings change.
 
         Args:
             change: makes it, to a copy of the core.
@@ -309,13 +310,9 @@ class WhatIf:
                 break
             base.append(before)
             made.append(after)
-        return {
-            "moved": {m.job_id: m.by_s for m in _moved(futures, base, made, watched)},
-            "stuck": [j for j in watched if _starts_in(base, j) and not _starts_in(made, j)],
-            "examined": len(watched),
-            "waiting": len(waiting),
-            "futures": len(made),
-        }
+        moved = {m.job_id: m.by_s for m in _moved(futures, base, made, watched)}
+        stuck = [j for j in watched if _starts_in(base, j) and not _starts_in(made, j)]
+        return Effect(moved, len(watched), len(waiting), len(made), stuck)
 
     def _base(self, watched: list[str], sample: int, until: float) -> World | None:
         """The world as it is; run once for all questions about the same jobs."""
@@ -439,38 +436,36 @@ def _moved(
             yield Moved(job_id, futures.beliefs.jobs[job_id].job.user, middle)
 
 
-def told(outcome: Outcome, owner: str, *, names: bool = False) -> dict[str, Any]:
-    """An outcome as plain values, for the owner of the job.
+def told(outcome: Outcome, job_id: str, owner: str, *, names: bool = False) -> WhatIfAnswer:
+    """An outcome for the owner of the job.
 
     Args:
         names: name the jobs of others too (operators).
     """
     own = [m for m in outcome.moved if m.owner == owner or names]
-    others = [m for m in outcome.moved if not (m.owner == owner or names)]
+    others = [m.by_s for m in outcome.moved if not (m.owner == owner or names)]
+    return WhatIfAnswer(
+        job_id,
+        outcome.change.body(),
+        now=_foreseen(outcome.now),
+        then=_foreseen(outcome.then, outcome.position, outcome.reason),
+        words=outcome.change.words(),
+        starts_now=outcome.starts_now,
+        gain_s=outcome.gain_s,
+        earlier=outcome.earlier,
+        futures=outcome.futures,
+        moved=[MovedJob(m.job_id, m.by_s) for m in own],
+        others_moved=OthersMoved(
+            later=sum(by_s > 0 for by_s in others),
+            earlier=sum(by_s < 0 for by_s in others),
+            later_s=sum(max(by_s, 0.0) for by_s in others),
+            earlier_s=sum(max(-by_s, 0.0) for by_s in others),
+        ),
+        not_examined=max(0, outcome.waiting - outcome.examined) if outcome.examined else None,
+        assumed=list(outcome.assumed),
+    )
 
-    def figures(made: StartForecast) -> dict[str, Any]:
-        told = asdict(made)
-        del told["starts"]
-        return told
 
-    return {
-        "change": outcome.change.body(),
-        "words": outcome.change.words(),
-        "now": figures(outcome.now),
-        "then": {
-            **figures(outcome.then), "position": outcome.position, "reason": outcome.reason
-        },
-        "starts_now": outcome.starts_now,
-        "gain_s": outcome.gain_s,
-        "earlier": outcome.earlier,
-        "futures": outcome.futures,
-        "moved": [{"job_id": m.job_id, "by_s": m.by_s} for m in own],
-        "others_moved": {
-            "later": sum(m.by_s > 0 for m in others),
-            "earlier": sum(m.by_s < 0 for m in others),
-            "later_s": sum(max(m.by_s, 0.0) for m in others),
-            "earlier_s": sum(max(-m.by_s, 0.0) for m in others),
-        },
-        "not_examined": max(0, outcome.waiting - outcome.examined) if outcome.examined else None,
-        "assumed": list(outcome.assumed),
-    }  # fmt: skip
+def _foreseen(made: StartForecast, position: int | None = None, reason: str = "") -> Foreseen:
+    starts, ends = (made.start_p10, made.start_p50, made.start_p90), (made.end_p50, made.end_p90)
+    return Foreseen(*starts, *ends, position, reason, made.why_not, made.estimate)

@@ -6,10 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from features.plain import Json
 from scheduler.backends.events import Event, Kind
 from scheduler.core.queue import QueuedJob
 from scheduler.explain import findings as reasons
-from scheduler.explain.answer import Odds
+from scheduler.explain.answer import Odds, OrderTerm
+from scheduler.explain.effect import Effect
+from scheduler.explain.explanation import Compared, HeldRow, Order, OrderRow
 from scheduler.explain.odds import odds
 from scheduler.explain.whatif.changes import Change, NotPossible
 from scheduler.explain.whatif.counterfactuals import WhatIf, told
@@ -53,7 +56,7 @@ class Answers:
     def __init__(self, analyst: Follower):
         self._of = analyst
 
-    def reply(self, kind: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    def reply(self, kind: str, body: Mapping[str, Any]) -> Json:
         """The answer to a question; `{"unavailable": why}` when there is none.
 
         Args:
@@ -63,9 +66,10 @@ class Answers:
                 (job_id); `names` in each of a job: name the jobs of others too.
         """
         if kind == "cluster":
-            return self._cluster(Kind(body["kind"]), body["body"])
+            return asdict(self._cluster(Kind(body["kind"]), body["body"]))
         if kind == "order":
-            return self._order(str(body["vc"]), body.get("owner"), int(body["limit"]))
+            vc, limit = str(body["vc"]), int(body["limit"])
+            return asdict(self._order(vc, body.get("owner"), limit))
         job_id = str(body.get("job_id", ""))
         if why_not := self._unanswerable(kind, job_id):
             return {"unavailable": why_not}
@@ -85,7 +89,7 @@ class Answers:
                 made = replace(made, changed=changed, changed_much=much, odds=odds, seq=seq)
                 return asdict(made)
             if kind == "after":
-                return self._after(job_id, str(body["other"]))
+                return asdict(self._after(job_id, str(body["other"])))
             asking = WhatIf(
                 self._of.futures(),
                 lambda job: self._of.memory.predicted(job, self._of.now()),
@@ -96,16 +100,18 @@ class Answers:
             if kind == "whatif":
                 change = Change.from_body(body.get("changes") or {})
                 others = change.first or "priority" in change.to or bool(body.get("others"))
-                return told(asking.ask(job_id, change, others=others), owner, names=names)
+                outcome = asking.ask(job_id, change, others=others)
+                return asdict(told(outcome, job_id, owner, names=names))
             if kind == "suggest":
                 vcs = [str(vc) for vc in body.get("vcs") or ()]
-                found_all = asking.suggestions(job_id, vcs)
-                return {"suggestions": [told(one, owner, names=names) for one in found_all]}
+                outcomes = asking.suggestions(job_id, vcs)
+                shown = [told(one, job_id, owner, names=names) for one in outcomes]
+                return {"suggestions": [asdict(one) for one in shown]}
         except (NotPossible, LookupError) as error:
             return {"unavailable": str(error).strip("'\"")}
         return {"unavailable": f"no such question: {kind}"}
 
-    def _cluster(self, kind: Kind, body: Mapping[str, Any]) -> dict[str, Any]:
+    def _cluster(self, kind: Kind, body: Json) -> Effect:
         """What nodes or settings that change would do to those who wait."""
         event, now = Event(kind, self._of.now(), body=body), self._of.now()
         asked = WhatIf(self._of.futures(), samples=self._of.samples, budget_s=self._of.budget_s)
@@ -163,7 +169,7 @@ class Answers:
         blocked = core.waiting.blocked(job_id)
         return "" if blocked is None else UNMET if blocked.never else DEPENDS
 
-    def _after(self, job_id: str, other: str) -> dict[str, Any]:
+    def _after(self, job_id: str, other: str) -> Compared:
         """Why another job went, or goes, before this one. LookupError when it was in no queue."""
         core, record = self._of.state.core, self._of.state.ledger.records.get(other)
         if other == job_id:
@@ -182,32 +188,25 @@ class Answers:
             raise LookupError(f"they stand in different lines, of {vcs[0]} and of {vcs[1]}")
         return reasons.compared(core, job_id, beside, self._of.now())
 
-    def _order(self, vc: str, owner: str | None, limit: int) -> dict[str, Any]:
+    def _order(self, vc: str, owner: str | None, limit: int) -> Order:
         """The waiting jobs of a virtual cluster with the terms of their places."""
         core, now = self._of.state.core, self._of.now()
         queue = core.queues.get(vc)
         if queue is None:
-            return {"unavailable": f"there is no virtual cluster {vc!r}"}
+            return Order(vc, unavailable=f"there is no virtual cluster {vc!r}")
         rows = []
         for position, queued in enumerate(queue, 1):
             if owner is not None and queued.job.user != owner:
                 continue
-            terms = core.policy.order_terms(queued, now)
-            rows.append(
-                {
-                    "position": position,
-                    "job_id": queued.job.job_id,
-                    "gpus": queued.job.gpus,
-                    "priority": queued.priority,
-                    "terms": [{"what": what, "seconds": seconds} for what, seconds in terms],
-                }
-            )
+            job, terms = queued.job, core.policy.order_terms(queued, now)
+            of_place = [OrderTerm(what, seconds) for what, seconds in terms]
+            rows.append(OrderRow(position, job.job_id, job.gpus, queued.priority, of_place))
             if len(rows) == limit:
                 break
         held = [
-            {"job_id": r.job_id, "gpus": r.submission.gpus, "priority": r.priority}
+            HeldRow(r.job_id, r.submission.gpus, r.priority)
             for r in self._of.state.ledger.records.values()
             if r.phase is Phase.HELD and r.submission.vc == vc
             if owner is None or r.submission.owner == owner
         ]
-        return {"waiting": len(queue), "rows": rows, "held": held[:limit]}
+        return Order(vc, len(queue), rows, held[:limit])

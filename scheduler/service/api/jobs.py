@@ -196,12 +196,12 @@ async def after(
         why = f"it started {duration(early_s)} before {job_id} was submitted"
         return Compared(job_id, other, first=True, why=why, early_s=early_s)
     answer = await _ask(request, view, "after", job_id, other=other)
-    if "unavailable" in answer:
-        return Compared(job_id, other, unavailable=str(answer["unavailable"]))
+    if why_not := answer.get("unavailable"):
+        return Compared(job_id, other, unavailable=str(why_not))
     lines = await run_in_threadpool(view.decisions, other) if beside.started_at else []
     begun = [d for d in lines if d.body["action"] in (Action.START, Action.PACK)]
     started = begun[-1].text if begun else ""
-    return decode(Compared, {**answer, "job_id": job_id, "other": other, "started": started})
+    return decode(Compared, {**answer, "started": started})
 
 
 @router.get(
@@ -219,7 +219,7 @@ async def order(request: Request, view: Seen, vc: Word = None, limit: Limit = 50
     for one in [vc] if vc else await run_in_threadpool(view.vcs):
         asked = {"vc": one, "owner": owner, "limit": limit}
         answer = await questions.ask("order", asked, view.viewer.name)
-        found.append(Order.of(one, answer))
+        found.append(decode(Order, {"vc": one, **answer}))
     return found
 
 

@@ -4,14 +4,17 @@ what the policy can be set to. Each request is an event; with `preview` nothing 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 from fastapi import Path as InPath
 from sqlalchemy import Connection
 from starlette.concurrency import run_in_threadpool
 
+from features.codec import decode
+from features.plain import Json
 from scheduler.core.limits import Line
+from scheduler.explain.effect import Effect
 from scheduler.service.api.auth import Operator, Seen
 from scheduler.service.api.changes import Changes
 from scheduler.service.api.problems import Problem, responses
@@ -22,7 +25,7 @@ from scheduler.service.api.schemas import (
     NodeRequest,
     SettingsRequest,
 )
-from scheduler.service.api.shapes import ClusterChange, Effect
+from scheduler.service.api.shapes import ClusterChange
 from scheduler.service.log.cluster_changes import (
     ChangeRefused,
     ClusterChanges,
@@ -88,10 +91,10 @@ def present_in(store: Store, connection: Connection) -> Present:
     return found
 
 
-def _effect(answer: dict[str, Any]) -> Effect:
+def _effect(answer: Json) -> Effect:
     if "unavailable" in answer:
         return Effect({}, 0, 0, 0, why_not=answer["unavailable"])
-    return Effect(**answer)
+    return decode(Effect, answer)
 
 
 @router.get("/nodes", summary="Every node: what it has, whether it is open, and why not")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
-from scheduler.explain.effect import WhatIfAnswer
+from features.plain import Json
+from scheduler.explain.effect import Effect, WhatIfAnswer
 from scheduler.explain.explanation import Standing, StartForecastRow
 from scheduler.service.log.store.rows import JobRow, Node, VcLoad
 
@@ -29,7 +29,7 @@ class JobChange:
     """
 
     job_id: str
-    changes: dict[str, Any]
+    changes: Json
     needed: bool
     applied: bool
     effect: WhatIfAnswer | None = None
@@ -107,25 +107,6 @@ class CancelledMany:
     asked: list[str]
     over: list[str]
     unknown: list[str]
-
-
-@dataclass(frozen=True, slots=True)
-class Effect:
-    """What a change would do to waiting jobs; `why_not`: why that could not be worked out.
-
-    Attributes:
-        moved: seconds by which jobs would start later (earlier: below 0), at the median over the
-            futures; those by a minute or more.
-        stuck: jobs that would start, and would not any more as far as the futures were followed.
-        examined, waiting: jobs that were examined, and that wait.
-    """
-
-    moved: dict[str, float]
-    examined: int
-    waiting: int
-    futures: int
-    stuck: list[str] = field(default_factory=list)
-    why_not: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import structlog
 from sqlalchemy import select, update
 
+from features.plain import Json
 from scheduler.backends.events import canonical
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import questions
@@ -20,9 +20,7 @@ ETA, TRIED = "slurm_eta", "slurm_what_if"
 PATIENCE_S = 30.0  # whoever asked longer ago has left
 
 
-def answer_questions(
-    store: Store, answer: Callable[[str, Mapping[str, Any]], dict[str, Any]]
-) -> None:
+def answer_questions(store: Store, answer: Callable[[str, Json], Json]) -> None:
     """Answer what was asked and waits for an answer."""
     since = store.clock.now() - PATIENCE_S
     waits = (
@@ -44,9 +42,7 @@ def answer_questions(
             connection.execute(update(questions).where(questions.c.id == question).values(said))
 
 
-def _answered(
-    answer: Callable[[str, Mapping[str, Any]], dict[str, Any]], kind: str, asked: Mapping[str, Any]
-) -> dict[str, Any]:
+def _answered(answer: Callable[[str, Json], Json], kind: str, asked: Json) -> Json:
     try:
         return answer(kind, asked)
     except Exception:  # a question must not end the follower

@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import structlog
@@ -20,6 +20,7 @@ from sqlalchemy import Connection, select
 
 from features.clock import Clock
 from features.garbage import uncollected
+from features.plain import Json
 from models.bundle import BundleError
 from scheduler.backends.events import Event, Kind
 from scheduler.backends.slurm.client import Slurm, SlurmDown, SlurmError
@@ -43,7 +44,7 @@ from scheduler.service.follow.planner import Planner, nearby
 from scheduler.service.follow.promises import Promises
 from scheduler.service.follow.rows import JobRows
 from scheduler.service.follow.tables import ended_jobs, promises_of, write_jobs, write_nodes
-from scheduler.service.follow.trials import Means, Trials
+from scheduler.service.follow.trials import Means, Refused, Trials
 from scheduler.service.log.bundles import BundleStore, Signature, signature
 from scheduler.service.log.fold import encoded
 from scheduler.service.log.header import LogHeader, followed_header
@@ -114,7 +115,7 @@ class Follower:
         self._looks = 0
         self._not_modelled: dict[str, int] = {}
         self._failed = ""  # why the last look failed
-        self._seen_last: dict[str, Any] = {}  # what the last whole look wrote of itself
+        self._seen_last: Json = {}  # what the last whole look wrote of itself
         self._orders = Orders(slurm)
         self._begin()
 
@@ -232,7 +233,7 @@ class Follower:
         self._foresee_at = self.clock.monotonic() + REST * (time.process_time() - began)
         return made
 
-    def answer(self, kind: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+    def answer(self, kind: str, asked: Json) -> Json:
         """What would be, by the last look."""
         planner = self._planner
         if self._last is None or planner.site is None:
@@ -243,8 +244,11 @@ class Follower:
         trials = Trials(planner.site, jobs, self.memory, snapshot.now, self.clock, means)
         try:
             if kind == ETA:
-                return trials.eta([str(word) for word in asked["options"]], str(asked["user"]))
-            return trials.what_if(str(asked["job_id"]))
+                eta = trials.eta([str(word) for word in asked["options"]], str(asked["user"]))
+                return asdict(eta)
+            return asdict(trials.what_if(str(asked["job_id"])))
+        except Refused as refused:
+            return {"refused": str(refused)}
         except (PolicyViolation, ParseError) as error:
             self.log.error("trial_refused", why=str(error))
             return {"unavailable": "it could not be tried"}

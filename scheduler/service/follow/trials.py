@@ -3,10 +3,9 @@ that takes it; and a waiting job asked for otherwise, with the command that woul
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Any
 
 from features.clock import Clock
 from scheduler.backends.slurm.parse import SlurmJob
@@ -16,6 +15,7 @@ from scheduler.backends.slurm.snapshot import ClusterSnapshot
 from scheduler.backends.slurm.versions import gpus_word, release_in
 from scheduler.core.decisions import Action
 from scheduler.core.plural import count
+from scheduler.explain.effect import ClosedPartition, Eta, Sooner, Tried
 from scheduler.explain.slurm import own_policy, sentence
 from scheduler.explain.whatif.forecasts import Futures, StartForecast
 from scheduler.explain.whatif.memory import Memory
@@ -32,7 +32,9 @@ QUESTION_S = 8.0  # after which no other trial of a question begins: jobs wait f
 AT_ONCE = "it would start at once"
 SOONER_S, SOONER = 60.0, 0.9  # what is sooner by less is not told
 
-Json = dict[str, Any]
+
+class Refused(ValueError):
+    """Slurm would not take the job, or its options cannot be tried; a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,31 +96,32 @@ class Trials:
 
     # --- before submission --------------------------------------------------------------------
 
-    def eta(self, options: Sequence[str], user: str) -> Json:
-        """When a job with these options of sbatch would start, in each partition that takes it."""
+    def eta(self, options: Sequence[str], user: str) -> Eta:
+        """When a job with these options of sbatch would start, in each partition that takes it.
+        Raises Refused."""
         try:
             if why := refusal(options, self.site, user):
-                return {"refused": f"Slurm refuses this job: {why}"}
+                raise Refused(f"Slurm refuses this job: {why}")
             job = request(options, self.site, user, NEW, self.now)
         except RequestError as error:
-            return {"refused": f"these options cannot be tried: {error}"}
+            raise Refused(f"these options cannot be tried: {error}") from None
         named = [name for name in job.partition.split(",") if name]
         shown = (part.name for part in self.site.partitions.values() if not part.hidden)
         others = [name for name in shown if name not in named]
-        tried, closed, not_tried = [], [], []
+        tried, closed, not_tried = list[Tried](), list[ClosedPartition](), list[str]()
         for name in [*named, *others]:
             why = self._refused(job, self.site.partitions[name])
             if why:
-                closed.append({"partition": name, "why": why})
+                closed.append(ClosedPartition(name, why))
             elif self._late:
                 not_tried.append(name)
             else:
-                tried.append(self.forecast(replace(job, partition=name)) | {"partition": name})
+                made = self.forecast(replace(job, partition=name))
+                tried.append(replace(made, partition=name))
         now = self._clock.now()
         tried = [_not_before(now, one) for one in tried]
-        found = {"now": now, "asked": named, "tried": tried, "closed": closed}
         own = own_policy(by_own_policy(NEW, self._means.own([*self.jobs, job], self.now)))
-        return found | {"not_tried": not_tried, "own": own}
+        return Eta(now, tried, closed, named, not_tried, own)
 
     def _refused(self, job: SlurmJob, part: Partition) -> str:
         """Why a job cannot run in a partition however empty it is; "": it can."""
@@ -146,14 +149,14 @@ class Trials:
 
     # --- otherwise ----------------------------------------------------------------------------
 
-    def what_if(self, job_id: str) -> Json:
+    def what_if(self, job_id: str) -> Sooner:
         """What would have a waiting job start sooner, each thing tried by itself."""
         job = next((j for j in self.jobs if j.id == job_id and j.state == "PENDING"), None)
         if job is None:
             why = "it runs or is over, is held, waits for other jobs, or is too far behind"
-            return {"unavailable": why}
+            return Sooner(unavailable=why)
         as_it_is = self.forecast(job)
-        found, not_tried = [], []
+        found, not_tried = list[Tried](), list[str]()
         for change in self._changes(job):
             if self._late:
                 not_tried.append(change.words)
@@ -161,12 +164,12 @@ class Trials:
             # a priority is computed anew, or stays the place in line
             priority = 1 if self.site.weighs else job.priority
             made = self.forecast(replace(change.job, priority=priority, reason=""))
-            found.append({"words": change.words, "command": change.command} | made)
+            found.append(replace(made, words=change.words, command=change.command))
         now = self._clock.now()
         as_it_is = _not_before(now, as_it_is)
         found = [one for one in (_not_before(now, f) for f in found) if _sooner(one, as_it_is, now)]
-        found.sort(key=lambda one: one["start_p50"])
-        return {"now": now, "as_it_is": as_it_is, "tried": found, "not_tried": not_tried}
+        found.sort(key=lambda one: one.start_p50 or 0.0)
+        return Sooner(now, as_it_is, found, not_tried)
 
     def _changes(self, job: SlurmJob) -> Iterator[Change]:
         update = f"scontrol update jobid={job.id}"
@@ -205,16 +208,16 @@ class Trials:
 
     # --- one trial ----------------------------------------------------------------------------
 
-    def forecast(self, job: SlurmJob) -> Json:
+    def forecast(self, job: SlurmJob) -> Tried:
         """When a job would start among the others, p50 and p90, and why it would wait."""
         others = [other for other in self.jobs if other.id != job.id]
         snapshot = self._means.draw([*others, job], self.now)
         policy = snapshot.core.policy.twin
         if job.id in snapshot.left_out:
-            return _told(None, None, 0, "", snapshot.left_out[job.id])
+            return Tried(why=snapshot.left_out[job.id])
         started = {d.job_id for d in snapshot.decisions if d.action is Action.START}
         if job.id in started:
-            return _told(self.now, self.now, 1, "", AT_ONCE)
+            return Tried(self.now, self.now, 1, why=AT_ONCE)
         futures = Futures(snapshot.core, self.memory, self.now)
         made = futures.forecast(
             [job.id], samples=SAMPLES, budget_s=self._means.budget_s, between=self._means.between
@@ -223,30 +226,23 @@ class Trials:
         found = expected(snapshot, job, policy)
         why = sentence(found, job.id, self.now) if found is not None else ""
         word = found.code if found is not None else ""
-        return _told(made.start_p50, made.start_p90, made.samples, word, why or made.why_not)
+        return Tried(made.start_p50, made.start_p90, made.samples, word, why or made.why_not)
 
 
-def _told(p50: float | None, p90: float | None, futures: int, reason: str, why: str) -> Json:
-    return {
-        "start_p50": p50, "start_p90": p90, "futures": futures, "reason": reason, "why": why
-    }  # fmt: skip
+def _not_before(now: float, made: Tried) -> Tried:
+    """As it is now: the look that it rests on was some time ago."""
+    if made.start_p50 is None or made.start_p50 > now:
+        return made
+    p90 = None if made.start_p90 is None else max(made.start_p90, now)
+    return replace(made, start_p50=now, start_p90=p90, reason="", why=AT_ONCE)
 
 
-def _not_before(now: float, told: Json) -> Json:
-    """As it is told now: the look that it rests on was some time ago."""
-    if told["start_p50"] is None or told["start_p50"] > now:
-        return told
-    p90 = told["start_p90"]
-    later = {"start_p50": now, "start_p90": None if p90 is None else max(p90, now)}
-    return told | later | {"reason": "", "why": AT_ONCE}
-
-
-def _sooner(made: Mapping[str, Any], before: Mapping[str, Any], now: float) -> bool:
+def _sooner(made: Tried, before: Tried, now: float) -> bool:
     """Half of its futures by a good part, and nine in ten by any: no median is bought by a risk."""
-    if made["start_p50"] is None or made["start_p90"] is None:
+    if made.start_p50 is None or made.start_p90 is None:
         return False
-    if made["start_p90"] >= (before["start_p90"] if before["start_p90"] is not None else inf):
+    if made.start_p90 >= (before.start_p90 if before.start_p90 is not None else inf):
         return False
-    wait = (before["start_p50"] if before["start_p50"] is not None else inf) - now
-    then = made["start_p50"] - now
-    return bool(then <= wait * SOONER and wait - then >= min(SOONER_S, wait))
+    wait = (before.start_p50 if before.start_p50 is not None else inf) - now
+    then = made.start_p50 - now
+    return then <= wait * SOONER and wait - then >= min(SOONER_S, wait)

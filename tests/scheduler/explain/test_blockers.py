@@ -204,9 +204,9 @@ def test_the_answer_has_numbers_place_and_promise_of_now_and_names_nobody_else()
         assert word not in str(plain)
     assert "large" in str(analysis(found, "user", futures, names=True))
     beside = compared(futures.core, "next", desk.core.jobs["other"], 600.0)
-    assert beside["first"]
+    assert beside.first
     for which, job_id in (("this", "next"), ("other", "other")):
-        terms = sum(row[which] for row in beside["terms"])
+        terms = sum(getattr(row, which) for row in beside.terms)
         assert terms == pytest.approx(desk.core.jobs[job_id].key - policy.ageing * 600.0)
 
 

@@ -13,6 +13,7 @@ from scheduler.core.cluster import Cluster, ClusterSpec, Node, NodeGroup
 from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.nodes import KnownJob
+from scheduler.explain.effect import Effect, Moved, OthersMoved
 from scheduler.explain.whatif.changes import Change, NotPossible
 from scheduler.explain.whatif.counterfactuals import WhatIf, candidates, told
 from scheduler.explain.whatif.forecasts import Futures, StartForecast
@@ -73,17 +74,12 @@ def test_a_preview_of_priority_says_whose_start_moves_and_names_nobody_else() ->
     assert (outcome.now.start_p50, outcome.then.start_p50) == (1200.0, 600.0)
     assert outcome.position == 1
     assert {(m.job_id, m.by_s) for m in outcome.moved} == {("large", 600.0), ("mine", 600.0)}
-    plain = told(outcome, "ann")
-    assert plain["moved"] == [{"job_id": "mine", "by_s": 600.0}]
-    assert plain["others_moved"] == {
-        "later": 1,
-        "earlier": 0,
-        "later_s": 600.0,
-        "earlier_s": 0.0,
-    }
+    plain = told(outcome, "late", "ann")
+    assert plain.moved == [Moved("mine", 600.0)]
+    assert plain.others_moved == OthersMoved(later=1, later_s=600.0)
     assert "large" not in str(plain)
     assert "bob" not in str(plain)
-    assert "large" in str(told(outcome, "ann", names=True))
+    assert "large" in str(told(outcome, "late", "ann", names=True))
 
 
 def test_suggestions_help_and_those_that_do_not_are_not_shown() -> None:
@@ -229,7 +225,7 @@ def test_so_is_every_one_of_a_policy_that_profiles(world: World, name: str) -> N
     replay(world, a_policy(name, world), look)
 
 
-def the_effect(change: Callable[[Core], None]) -> dict[str, object]:
+def the_effect(change: Callable[[Core], None]) -> Effect:
     """Of a change at 100 s, where `first` (6 of 8 GPUs) ends at 600, then `large` (4) runs until
     1200, then `late` (all 8) starts."""
     desk, memory = busy()
@@ -239,26 +235,26 @@ def the_effect(change: Callable[[Core], None]) -> dict[str, object]:
 def test_the_effect_of_a_node_that_comes_is_whose_start_moves_by_how_much() -> None:
     # large starts there at 100 and not at 600; late on the first node at 600 and not at 1200
     told = the_effect(lambda core: core.nodes.add(1, Node("vc", 8)))
-    assert told["moved"] == {"large": -500.0, "late": -600.0}
-    assert (told["examined"], told["waiting"], told["futures"], told["stuck"]) == (2, 2, 9, [])
+    assert told.moved == {"large": -500.0, "late": -600.0}
+    assert (told.examined, told.waiting, told.futures, told.stuck) == (2, 2, 9, [])
     # one of 4 GPUs is large's only: late needs 8 on the fewest nodes, and has the first at 600
-    assert the_effect(lambda core: core.nodes.add(1, Node("vc", 4)))["moved"] == told["moved"]
+    assert the_effect(lambda core: core.nodes.add(1, Node("vc", 4))).moved == told.moved
 
 
 def test_the_effect_of_nothing_that_matters_is_nobody_s() -> None:
     told = the_effect(lambda core: core.nodes.add(1, Node("other", 8)))
-    assert (told["moved"], told["stuck"]) == ({}, [])
+    assert (told.moved, told.stuck) == ({}, [])
 
 
 def test_jobs_that_a_change_would_keep_from_starting_are_named() -> None:
     told = the_effect(lambda core: core.nodes.set_open(0, False))
-    assert (told["moved"], told["stuck"]) == ({}, ["large", "late"])
+    assert (told.moved, told.stuck) == ({}, ["large", "late"])
 
 
 def test_the_effect_of_a_node_that_shrinks() -> None:
     # 4 GPUs from 600 on: large still starts then, late has not enough any more
     told = the_effect(lambda core: core.nodes.change(0, Node("vc", 4)))
-    assert (told["moved"], told["stuck"]) == ({}, ["late"])
+    assert (told.moved, told.stuck) == ({}, ["late"])
 
 
 def test_the_gain_is_the_difference_of_the_starts_that_are_told() -> None:

@@ -197,7 +197,7 @@ def test_questions_are_answered(service: Service) -> None:
     assert told["starts_now"]
     assert told["then"]["start_p50"] < told["now"]["start_p50"]
     told = service.ask("suggest", job_id="second")
-    assert told["suggestions"][0]["change"] == {"gpus": 1}
+    assert told["suggestions"][0]["changes"] == {"gpus": 1}
     told = service.ask("why", job_id="second")
     assert (told["need"], told["free"]) == (2, 1)
     assert [(h["kind"], h["job"]) for h in told["holders"]] == [("running job", "")]

@@ -13,7 +13,7 @@ from features.codec import decode
 from pipeline.printed.eta import lines
 from scheduler.backends.slurm.parse import SlurmJob
 from scheduler.backends.slurm.snapshot import ClusterSnapshot
-from scheduler.explain.effect import Eta
+from scheduler.explain.effect import Eta, Tried
 from scheduler.service.follow import trials
 from scheduler.service.follow.answers import ETA, TRIED
 from tests.scheduler.service.follow.test_follow import NOW, SAYS, Scene
@@ -223,9 +223,8 @@ def test_what_slurm_would_refuse_or_hide_is_not_recommended() -> None:
 
 
 def test_a_change_whose_nine_in_ten_comes_later_is_not_sooner() -> None:
-    as_it_is = {"start_p50": 2000.0, "start_p90": 3600.0}
-    changed = {"start_p50": 800.0, "start_p90": 4260.0}
+    as_it_is, changed = Tried(2000.0, 3600.0), Tried(800.0, 4260.0)
     assert not trials._sooner(changed, as_it_is, 0.0)
     assert not trials._sooner(as_it_is, as_it_is, 0.0)
-    assert trials._sooner(changed | {"start_p90": 3000.0}, as_it_is, 0.0)
-    assert trials._sooner(changed, {"start_p50": None, "start_p90": None}, 0.0)
+    assert trials._sooner(replace(changed, start_p90=3000.0), as_it_is, 0.0)
+    assert trials._sooner(changed, Tried(), 0.0)
