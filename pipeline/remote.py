@@ -18,8 +18,9 @@ from pipeline.options import JSON, PREVIEW_MOVES, REASON, SERVER, TOKEN
 from pipeline.printed import between
 
 if TYPE_CHECKING:
+    from features.plain import Json
     from scheduler.explain.effect import Effect, Foreseen, WhatIfAnswer
-    from scheduler.service.client import Client, Json
+    from scheduler.service.client import Client
 
 MOST_BYTES = 4096  # of a token file
 

@@ -15,7 +15,8 @@ from pipeline.remote import Service, effect_lines, print_json
 from scheduler.service.api.shapes import JobChange
 
 if TYPE_CHECKING:
-    from scheduler.service.client import Client, Json
+    from features.plain import Json
+    from scheduler.service.client import Client
 
 T = TypeVar("T")
 

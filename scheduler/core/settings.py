@@ -21,6 +21,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
+from features.plain import Json
+
 # Of a number that is not 0: whatever a policy makes of these and a time since the epoch is finite.
 SMALLEST, LARGEST = 1e-6, 1e12
 
@@ -49,15 +51,15 @@ class Settings(BaseModel):
         _check(value)
         return value
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> Json:
         """Every value, as it can be written in YAML or JSON."""
         return self.model_dump(mode="json")
 
-    def stated(self) -> dict[str, Any]:
+    def stated(self) -> Json:
         """The values that were given, likewise; not the defaults of what was left out."""
         return self.model_dump(mode="json", exclude_unset=True)
 
-    def over(self, below: Settings) -> dict[str, Any]:
+    def over(self, below: Settings) -> Json:
         """What is stated here on top of `below`, section by section: every value, likewise."""
         return _over(below, self.stated())
 
@@ -161,7 +163,7 @@ def told(value: Any) -> str:
         return "a number of thousands of digits"
 
 
-def with_assignments(values: Mapping[str, Any], texts: Sequence[str]) -> dict[str, Any]:
+def with_assignments(values: Mapping[str, Any], texts: Sequence[str]) -> Json:
     """Plain values with `NAME=VALUE`s on top; names of sections' fields are dotted.
 
     A value is read as YAML, as in a cluster file. Raises InvalidSettings.
@@ -195,7 +197,7 @@ def value_of(text: str) -> Any:
         raise InvalidSettings(f"{shown} is no value") from None
 
 
-def _over(below: Settings, stated: Mapping[str, Any]) -> dict[str, Any]:
+def _over(below: Settings, stated: Mapping[str, Any]) -> Json:
     found = below.plain()
     for name, value in stated.items():
         under = getattr(below, name)
@@ -266,7 +268,7 @@ def describe(kind: type[Settings], prefix: str = "") -> list[Described]:
     return found
 
 
-def flat(settings: Settings) -> dict[str, Any]:
+def flat(settings: Settings) -> Json:
     """Every value by its dotted name; of a section that is off, only that it is None."""
     return dict(_flat(settings, ""))
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.openapi.utils import get_openapi
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
+from features.plain import Json
 from scheduler.backends.local.program import missing
 from scheduler.service.api import (
     acting,
@@ -167,7 +167,7 @@ def _is_a_person(request: Request) -> bool:
     )
 
 
-def _openapi(app: FastAPI) -> dict[str, Any]:
+def _openapi(app: FastAPI) -> Json:
     """The OpenAPI document: every route may answer with problem details."""
     if app.openapi_schema is None:
         schema = get_openapi(

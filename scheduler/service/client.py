@@ -18,14 +18,13 @@ from types import TracebackType
 from typing import Any, Self, cast
 from urllib.parse import quote
 
-from features.plain import plain_all
+from features.plain import Json, plain_all
 from scheduler.service.http import Answering, Asking, Http, TransportError
 
 DEFAULT_SERVER = "http://127.0.0.1:8400"
 PREFIX = "/api/v1"
 ATTEMPTS = 4  # of a request that may be repeated, when the server is not there or busy
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
-Json = dict[str, Any]
 
 
 class ServiceError(ValueError):

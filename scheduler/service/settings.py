@@ -21,6 +21,7 @@ from pydantic_settings import (
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
+from features.plain import Json
 from features.plugins import load
 from scheduler.core.settings import NOT_YAML, told
 
@@ -83,7 +84,7 @@ class Settings(BaseSettings):
     database: str = "sqlite:///data/service/pellucid.db"
     cluster: Path | None = None
     policy: str | None = None
-    policy_settings: dict[str, Any] = {}
+    policy_settings: Json = {}
     profiling: bool = True
     bundle: Path | None = Path("data/bundle")
     state_dir: Path = Path("data/service")

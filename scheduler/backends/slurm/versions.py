@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
+from features.plain import Json
+
 Release = tuple[int, int]
-Json = dict[str, Any]
 
 OLDEST: Release = (22, 5)
 NEWEST: Release = (26, 5)  # whose changes were read

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from features.job import Job
+from features.plain import Json
 from scheduler.core.core import Core
 from scheduler.core.request import OF_JOB, TRIED
 from scheduler.explain.whatif.futures import Believed
@@ -41,7 +42,7 @@ class Change:
         to = {name: None if TRIED[name].nullable and v == "" else v for name, v in to.items()}
         return cls(to, body.get("first", False), body.get("held"))
 
-    def body(self) -> dict[str, Any]:
+    def body(self) -> Json:
         """The inverse of `from_body`."""
         found = {name: "" if value is None else value for name, value in self.to.items()}
         if self.first:

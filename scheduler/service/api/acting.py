@@ -12,6 +12,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from starlette.concurrency import run_in_threadpool
 
+from features.plain import Json
 from scheduler.backends.events import Event, Kind
 from scheduler.explain.effect import WhatIfAnswer
 from scheduler.service.api.auth import Seen
@@ -33,7 +34,7 @@ class Asked:
     """What was asked for, checked: the event it becomes; None: it is so already."""
 
     event: Event | None
-    differs: dict[str, Any] = field(default_factory=dict)  # as a question to the analyst
+    differs: Json = field(default_factory=dict)  # as a question to the analyst
 
 
 class Acting:

@@ -3,13 +3,14 @@ would have a waiting one start sooner."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Request
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
 from features.codec import decode
+from features.plain import Json
 from scheduler.explain.effect import Eta, Sooner
 from scheduler.service.api.auth import Seen, only_asks
 from scheduler.service.api.problems import Problem, responses
@@ -56,9 +57,7 @@ async def sooner(job_id: str, request: Request, view: Seen) -> Sooner:
     return decode(Sooner, await _ask(request, view, TRIED, {"job_id": job_id}))
 
 
-async def _ask(
-    request: Request, view: VisibleQueries, kind: str, body: dict[str, Any]
-) -> dict[str, Any]:
+async def _ask(request: Request, view: VisibleQueries, kind: str, body: Json) -> Json:
     settings: Settings = request.app.state.settings
     if not settings.follows:
         raise Problem(409, "not-followed", "this service decides itself: ask `pellucid whatif`")

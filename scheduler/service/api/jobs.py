@@ -10,6 +10,7 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from features.codec import decode
+from features.plain import Json
 from scheduler.core.decisions import Action
 from scheduler.core.limits import PRINTABLE
 from scheduler.explain.effect import WhatIfAnswer
@@ -251,9 +252,7 @@ async def what_if(job_id: str, asked: WhatIfRequest, request: Request, view: See
     return WhatIfAnswer.of(job_id, asked.changes(), answer)
 
 
-async def _ask(
-    request: Request, view: VisibleQueries, kind: str, job_id: str, **more: Any
-) -> dict[str, Any]:
+async def _ask(request: Request, view: VisibleQueries, kind: str, job_id: str, **more: Any) -> Json:
     """Ask the analyst about a job of the viewer's; others are named to operators only."""
     questions: Questions = request.app.state.questions
     asked = {"job_id": job_id, "names": view.viewer.sees_all, **more}

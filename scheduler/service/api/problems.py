@@ -19,6 +19,8 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 
+from features.plain import Json
+
 MEDIA_TYPE = "application/problem+json"
 _REFUSALS = (401, 403, 413, 421, 429)
 
@@ -75,13 +77,13 @@ class ProblemDetails(BaseModel):
     errors: list[FieldError] = []
 
 
-def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
+def responses(*statuses: int) -> dict[int | str, Json]:
     """The problems a route may answer with, for the OpenAPI document."""
     content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDetails"}}}
     return {status: {"description": _title(status), "content": content} for status in statuses}
 
 
-def problem_body(status: int, kind: str, detail: str, errors: Sequence[Any] = ()) -> dict[str, Any]:
+def problem_body(status: int, kind: str, detail: str, errors: Sequence[Any] = ()) -> Json:
     """A problem as it is sent."""
     body = {
         "type": f"urn:pellucid:problem:{kind}",

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import uuid
-from typing import Any
 
 from sqlalchemy import func, insert, select
 from starlette.concurrency import run_in_threadpool
 
+from features.plain import Json
 from scheduler.backends.events import canonical
 from scheduler.service.api.problems import Problem
 from scheduler.service.log.store.store import Store
@@ -34,12 +34,12 @@ class Questions:
     async def ask(
         self,
         kind: str,
-        body: dict[str, Any],
+        body: Json,
         actor: str,
         *,
         whom: str = ANALYST,
         answer_s: float | None = None,
-    ) -> dict[str, Any]:
+    ) -> Json:
         """The answer of the analyst, or of `whom`, by the name of its lease; `{"unavailable": why}`
         when there is none in time. Everybody is answered in turn, whose questions are told apart by
         `actor`. Raises Problem (429)."""
@@ -57,7 +57,7 @@ class Questions:
                 return answer
         return {"unavailable": f"the {whom} did not answer within {patience_s:g} s"}
 
-    def _put(self, kind: str, body: dict[str, Any], actor: str) -> str:
+    def _put(self, kind: str, body: Json, actor: str) -> str:
         question, now = str(uuid.uuid4()), self._store.clock.now()
         open_ = questions.c.answered_at.is_(None), questions.c.asked_at > now - self._answer_s
         with self._store.writing() as connection:
@@ -76,7 +76,7 @@ class Questions:
             )
         return question
 
-    def _answer(self, question: str) -> dict[str, Any] | None:
+    def _answer(self, question: str) -> Json | None:
         query = select(questions.c.answer).where(questions.c.id == question)
         with self._store.engine.connect() as connection:
             answer = connection.execute(query).scalar()

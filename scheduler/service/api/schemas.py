@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model, model_validator
 
+from features.plain import Json
 from scheduler.core.limits import GpuMemory, GpuType, Line, Name, NodeName
 from scheduler.core.request import CHANGEABLE, FIELDS, MAX_PRIORITY, TRIED
 from scheduler.core.request import Field as JobField
@@ -50,7 +51,7 @@ class Request(BaseModel):
 def _typed(one: JobField, *, different: bool) -> tuple[Any, Any]:
     """A declared field in a request: its type, and what it is when it is left out."""
     ask, left_out = one.ask, different or one.default is MISSING
-    bounds: dict[str, Any] = {"ge": ask.least, "gt": ask.above, "le": ask.most}
+    bounds: Json = {"ge": ask.least, "gt": ask.above, "le": ask.most}
     if one.kind is str:
         none = different and one.nullable  # given as ""
         bounds = {"min_length": None if none else ask.shortest or None, "max_length": ask.longest}
@@ -155,7 +156,7 @@ class ChangeRequest(_Difference):
             raise ValueError("say what is to be different: gpus, time_limit_s, share, vc, ...")
         return self
 
-    def given(self) -> dict[str, Any]:
+    def given(self) -> Json:
         """The fields that were given, as a job has them."""
         given = {name: value for name, value in self.model_dump().items() if value is not None}
         return {n: None if CHANGEABLE[n].nullable and v == "" else v for n, v in given.items()}
@@ -218,7 +219,7 @@ class SettingsRequest(Request):
         json_schema_extra={"examples": [{"settings": {"ageing": 0.5, "fairness.weight": 1.0}}]}
     )
 
-    settings: Annotated[dict[str, Any], Field(min_length=1, max_length=256)]
+    settings: Annotated[Json, Field(min_length=1, max_length=256)]
     reason: Annotated[Line, Field(max_length=256)] = ""
 
 
@@ -235,7 +236,7 @@ class WhatIfRequest(_Trial):
             raise ValueError("say what is to be different: gpus, first, priority, share, vc, ...")
         return self
 
-    def changes(self) -> dict[str, Any]:
+    def changes(self) -> Json:
         """The fields that were given, as the question to the analyst puts them."""
         given = {name: value for name, value in self.model_dump().items() if value is not None}
         return {name: value for name, value in given.items() if name != "first" or value}

@@ -14,13 +14,12 @@ from math import inf
 from queue import SimpleQueue
 from threading import Lock, Thread
 from time import monotonic, sleep
-from typing import Any
 
 from sqlalchemy import Connection, func, insert, select
 
 from scheduler.backends.events import Event, Kind
 from scheduler.service.api.problems import Problem
-from scheduler.service.log.record import Phase, first_row
+from scheduler.service.log.record import JobColumns, Phase, first_row
 from scheduler.service.log.store import chain
 from scheduler.service.log.store.payloads import Payload, bytes_of
 from scheduler.service.log.store.store import Store
@@ -55,7 +54,7 @@ class Written:
     """
 
     job_id: str
-    row: dict[str, Any] | None = None
+    row: JobColumns | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +215,7 @@ class Writer:
     def _full(self, connection: Connection, asked: _Asked) -> Problem | None:
         """A problem when the actor has enough jobs waiting; else one more is counted."""
         room, actor = asked.room, asked.event.actor
-        size = 0 if asked.payload is None else asked.payload.row("", "")["bytes"]
+        size = 0 if asked.payload is None else asked.payload.bytes
         if not room.jobs and not room.bytes:
             return None
         waiting = self._waiting.get(actor)

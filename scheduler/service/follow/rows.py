@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
-from typing import Any
 
 from features.codec import decode, encode
 from scheduler.backends.events import canonical
@@ -17,7 +16,7 @@ from scheduler.backends.submission import Submission
 from scheduler.explain.slurm import SlurmReason
 from scheduler.service.follow.histories import Over
 from scheduler.service.follow.reasons import briefly
-from scheduler.service.log.record import Phase
+from scheduler.service.log.record import JobColumns, Phase
 
 MOST = 2**31 - 1  # that the column of priorities holds; Slurm's own go up to twice that
 
@@ -29,7 +28,7 @@ _SAID = attrgetter(
 
 ALONE = "pellucid:alone"  # in a job's comment: never share its GPUs
 
-Rows = dict[str, dict[str, Any]]
+Rows = dict[str, JobColumns]
 
 
 def _json(reason: SlurmReason) -> str:
@@ -66,7 +65,7 @@ class JobRows:
     def __init__(self, vc_of: Callable[[str], str] = str) -> None:
         self.rows: Rows = {}  # as they were written last
         self._vc_of = vc_of
-        self._plain: dict[str, tuple[SlurmJob, dict[str, Any]]] = {}
+        self._plain: dict[str, tuple[SlurmJob, JobColumns]] = {}
 
     def of(
         self, snapshot: ClusterSnapshot, why: Mapping[str, SlurmReason], *, by_slurm: bool
@@ -80,7 +79,7 @@ class JobRows:
         reasons = {d.job_id: d.reason.value for d in snapshot.decisions}
         ranks = ranked(snapshot.waiting) if by_slurm else {}
         found: Rows = {}
-        plain: dict[str, tuple[SlurmJob, dict[str, Any]]] = {}
+        plain: dict[str, tuple[SlurmJob, JobColumns]] = {}
         for job in (
             *snapshot.running.values(),
             *snapshot.waiting.values(),
@@ -100,7 +99,7 @@ class JobRows:
             queued = snapshot.core.jobs[job_id]
             still = queued.reason.value if queued.reason is not None else ""  # no decision anew
             before = self.rows.get(job_id, {}).get("reason", "")
-            more: dict[str, Any] = {
+            more: JobColumns = {
                 "reason": reasons.get(job_id) or still or before,
                 "priority": ranks.get(job_id, 0),
                 "key": queued.key,
@@ -127,21 +126,22 @@ class JobRows:
             return _json(why)
         before = self.rows.get(job.id)
         if before is None or before["phase"] == Phase.RUNNING.value:
-            return before["slurm"] if before is not None else _STARTED
-        found = decode(SlurmReason, json.loads(before["slurm"]))
+            return (before and before["slurm"]) or _STARTED
+        found = decode(SlurmReason, json.loads(before["slurm"] or _STARTED))
         return _json(replace(found, started=True, plan=None, own="", left_out=""))
 
-    def changed(self, rows: Rows) -> list[dict[str, Any]]:
+    def changed(self, rows: Rows) -> list[JobColumns]:
         """Those that are not as they were written last."""
         return [row for job_id, row in rows.items() if self.rows.get(job_id) != row]
 
-    def ended(self, jobs: Sequence[Over], now: float) -> list[dict[str, Any]]:
+    def ended(self, jobs: Sequence[Over], now: float) -> list[JobColumns]:
         """The last rows of jobs that ended: what a later follower learns from."""
         found = []
         for job, predicted_s in jobs:
-            before = self.rows.get(job.id, {})
-            kept = {name: before[name] for name in ("reason", "key", "nodes") if name in before}
-            over = {
+            row, before = _row(job, self._vc_of(job.partition)), self.rows.get(job.id)
+            if before is not None:
+                row |= {"reason": before["reason"], "key": before["key"], "nodes": before["nodes"]}
+            over: JobColumns = {
                 "phase": Phase.ENDED.value,
                 "state": STATES[job.state].value,
                 "estimate_s": predicted_s,
@@ -149,11 +149,11 @@ class JobRows:
                 "ended_at": min(job.end or now, now),
                 "slurm": self._slurm(job) if job.start is not None else None,
             }
-            found.append(_row(job, self._vc_of(job.partition)) | kept | over)
+            found.append(row | over)
         return found
 
 
-def _row(job: SlurmJob, vc: str, spec: str | None = None) -> dict[str, Any]:
+def _row(job: SlurmJob, vc: str, spec: str | None = None) -> JobColumns:
     """The row of a job that is seen, and not decided about; `spec`: its own, as it was."""
     runs = job.state in HOLDING
     waits = not runs and job.priority != 0 and not job.dependency

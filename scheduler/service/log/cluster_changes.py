@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
+from features.plain import Json
 from scheduler.assembly import settings_of
 from scheduler.backends.events import Event, Kind
 from scheduler.core.cluster import Node
@@ -41,7 +42,7 @@ class Wanted:
     already."""
 
     kind: Kind
-    body: dict[str, Any]
+    body: Json
     node: NodeRecord | None = None
     needed: bool = True
 

@@ -28,7 +28,7 @@ from scheduler.service.log.header import LogHeader, known
 from scheduler.service.log.ledger import REPORTS, Ledger
 from scheduler.service.log.nodes import node_of, well_formed
 from scheduler.service.log.present import Present
-from scheduler.service.log.record import Record, first_row, indices, profile_of
+from scheduler.service.log.record import JobColumns, Record, first_row, indices, profile_of
 
 Bundles = Callable[[Mapping[str, Any]], Bundle]  # the bundle that a BUNDLE event's body names
 
@@ -286,7 +286,7 @@ class State:
             pair_watch_s=policy.capabilities.pace_s if grant.partner is not None else None,
         )
 
-    def unseen_rows(self) -> list[dict[str, Any]]:
+    def unseen_rows(self) -> list[JobColumns]:
         """The rows of `jobs` that were submitted and no pass has covered yet."""
         return [first_row(e) for e in self._pending if e.kind is Kind.SUBMITTED]
 

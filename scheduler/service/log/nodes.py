@@ -15,6 +15,7 @@ from scheduler.backends.events import ABOUT_NODES, Event, Kind, canonical
 from scheduler.core.cluster import ClusterSpec, Node, same_type
 from scheduler.core.limits import MOST_GPUS, MOST_MIB
 from scheduler.core.request import is_change
+from scheduler.service.log.store.tables import Columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ class NodeRecord:
         """The virtual cluster it is in, and the one it is to be in."""
         return (self.has.vc, *((self.becomes.vc,) if self.becomes is not None else ()))
 
-    def row(self) -> dict[str, Any]:
+    def row(self) -> Columns:
         """As a row of the table `nodes`."""
         change = "{}" if self.leaves else "" if self.becomes is None else shape(self.becomes)
         return {

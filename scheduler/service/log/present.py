@@ -22,7 +22,7 @@ from scheduler.service.log.header import FOLLOWED, LogHeader, LogHeaderError, kn
 from scheduler.service.log.nodes import NodeRecord, NodeTable, node_of, well_formed
 from scheduler.service.log.store.rows import Setting
 from scheduler.service.log.store.store import Store
-from scheduler.service.log.store.tables import nodes, settings
+from scheduler.service.log.store.tables import Columns, nodes, settings
 
 CHANGES = (*sorted(ABOUT_NODES), Kind.SETTINGS_SET)
 
@@ -49,7 +49,7 @@ class SettingsChange:
             known(body["settings"], profile_s),
         )
 
-    def row(self) -> dict[str, Any]:
+    def row(self) -> Columns:
         """As a row of the table `settings`."""
         return {
             "seq": self.seq,

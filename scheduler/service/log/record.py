@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypedDict
 
 from features.job import Profile
 from features.schema import State as EndState
@@ -93,6 +93,39 @@ class Depends:
     failed: str = ""
 
 
+class JobColumns(TypedDict, total=False):
+    """A row of the table `jobs`, or a part of one; see the columns there."""
+
+    job_id: str
+    submitted_seq: int
+    owner: str
+    vc: str
+    name: str
+    gpus: int
+    spec: str
+    submitted_at: float
+    phase: str
+    reason: str
+    priority: int
+    key: float | None
+    estimate_s: float | None
+    attempt: int
+    nodes: str
+    partner: str | None
+    queued_at: float | None
+    started_at: float | None
+    ended_at: float | None
+    state: str | None
+    exit_code: int | None
+    detail: str
+    slurm: str | None
+    cancel_asked: bool
+    hold: str
+    held_by: str
+    held_at: float | None
+    updated_seq: int
+
+
 @dataclass(frozen=True, slots=True)
 class End:
     """How it left. `state` is None for what was refused."""
@@ -169,7 +202,7 @@ class Record:
         """Everything that happened to it, a line each."""
         return story(f"job {self.job_id}", self.steps)
 
-    def row(self) -> dict[str, Any]:
+    def row(self) -> JobColumns:
         """As a row of the table `jobs`."""
         asked = self.submission
         return {
@@ -184,7 +217,7 @@ class Record:
             **self.standing(),
         }
 
-    def standing(self) -> dict[str, Any]:
+    def standing(self) -> JobColumns:
         """What of its row changes in its life."""
         grant, end = self.grant, self.end
         held = () if grant is None else zip(grant.nodes, map(indices, grant.gpus), strict=True)
@@ -213,7 +246,7 @@ class Record:
         }
 
 
-def first_row(submitted: Event) -> dict[str, Any]:
+def first_row(submitted: Event) -> JobColumns:
     """The row of `jobs` that is written with a SUBMITTED event (which has its `seq`)."""
     return Record.submitted(submitted).row()
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy import RowMapping, case, exists, func, select
 
+from features.plain import Json
 from scheduler.backends.events import Kind
 from scheduler.core.decisions import ANOTHER
 from scheduler.explain.explanation import StartForecastRow
@@ -340,7 +340,7 @@ class PageQueries(VisibleQueries):
                 found.setdefault(row["job_id"], tuple(score["inputs"]))
         return list(found.values())[:limit]
 
-    def _body(self, kind: Kind) -> dict[str, Any]:
+    def _body(self, kind: Kind) -> Json:
         """Body of the last event of a kind; empty when there is none."""
         query = select(events.c.body).where(events.c.kind == kind).order_by(events.c.seq.desc())
         rows: Sequence[RowMapping] = self._all(query.limit(1))

@@ -10,13 +10,12 @@ import json
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, func, select
 
 from scheduler.backends.events import canonical
 from scheduler.service.log.store import chain
-from scheduler.service.log.store.tables import payloads
+from scheduler.service.log.store.tables import Columns, payloads
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,18 +30,26 @@ class Payload:
     environment: Mapping[str, str]
     workdir: str = ""
 
-    def row(self, job_id: str, owner: str) -> dict[str, Any]:
-        """As a row of the table; `bytes` is what it takes."""
-        command, environment = canonical(list(self.command)), canonical(dict(self.environment))
-        size = sum(len(text.encode()) for text in (command, environment, self.workdir))
+    def row(self, job_id: str, owner: str) -> Columns:
+        """As a row of the table."""
+        command, environment = self._texts
         return {
             "job_id": job_id,
             "owner": owner,
-            "bytes": size,
+            "bytes": self.bytes,
             "command": command,
             "environment": environment,
             "salt": secrets.token_hex(16),
         }
+
+    @property
+    def bytes(self) -> int:
+        """What it takes."""
+        return sum(len(text.encode()) for text in (*self._texts, self.workdir))
+
+    @property
+    def _texts(self) -> tuple[str, str]:
+        return canonical(list(self.command)), canonical(dict(self.environment))
 
 
 GONE = Payload(("",), {})  # of a job that is over: no backend begins it

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Generic, TypeVar
 
 from features.codec import decode
+from features.plain import Json
 from scheduler.backends.submission import NAMES, Submission
 from scheduler.core.decisions import ANOTHER
 from scheduler.core.request import JobRequest
@@ -163,7 +164,7 @@ class Line:
     text: str
     next_step: str = ""
     actor: str = ""
-    body: dict[str, Any] = field(default_factory=dict)
+    body: Json = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +220,7 @@ class Refusal:
     seq: int
     at: float
     actor: str
-    body: dict[str, Any]
+    body: Json
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ from scheduler.service.log.store import chain, leases
 from scheduler.service.log.store.archive import bodies
 from scheduler.service.log.store.leases import Lease
 from scheduler.service.log.store.line import line_of
-from scheduler.service.log.store.tables import events
+from scheduler.service.log.store.tables import Columns, events
 
 BUSY_TIMEOUT_MS = 10_000
 JOURNAL_PAGES = 16_384  # of SQLite, 64 MiB: beyond, commits carry it over if nobody else does
@@ -284,7 +284,7 @@ class Store:
             return self._watch.held(leases.lease_of(connection, name), self.clock, late_s)
 
 
-def _row(e: Event) -> dict[str, Any]:
+def _row(e: Event) -> Columns:
     return {
         "seq": e.seq,
         "at": e.at,

@@ -22,6 +22,7 @@ from sqlalchemy import (
 )
 
 metadata = MetaData()
+Columns = dict[str, str | int | float | bool | None]  # a row that is written
 
 events = Table(
     "events",

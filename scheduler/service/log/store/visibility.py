@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from features.plain import Json
 from scheduler.backends.events import Kind
 from scheduler.core.decisions import AHEAD, ANOTHER
 from scheduler.core.request import CHANGEABLE
@@ -59,7 +60,7 @@ class Viewer:
         return self.role is Role.OPERATOR or (self.role is Role.SUBMITTER and vc in self.vcs)
 
 
-def redacted_decision(decision: Mapping[str, Any], visible: Collection[str]) -> dict[str, Any]:
+def redacted_decision(decision: Mapping[str, Any], visible: Collection[str]) -> Json:
     """A decision about a job the viewer owns, without what it says of jobs they do not.
 
     `visible` holds the ids of the other jobs the viewer may see. Of a hidden partner the tree path
@@ -116,7 +117,7 @@ _SHOWN_OF_EVENT: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def shown_event(viewer: Viewer, kind: str, body: Mapping[str, Any]) -> dict[str, Any] | None:
+def shown_event(viewer: Viewer, kind: str, body: Mapping[str, Any]) -> Json | None:
     """The body of an event of a job the viewer may see; None when the event is not for them."""
     if viewer.sees_all:
         return dict(body)
