@@ -41,6 +41,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         _one("priority", "Let waiting jobs go sooner or later."),
         _one("cancel", "Cancel jobs: those that wait, and those that run."),
         _one("links", "List and revoke the shared links to your jobs."),
+        _one("mcp", "Let an agent ask your site's Slurm: why, eta, order, read-only."),
         _one("top", "Watch virtual clusters fill, queues move, and your jobs run."),
     ),
     "Ask your own history": (

@@ -11,6 +11,7 @@ INTERRUPTED = 130  # as a shell says of SIGINT
 CLOSED_PIPE = 141  # and of SIGPIPE: `pellucid ... | head`
 # libraries that the base install leaves out, by the extra that brings them
 EXTRAS = {
+    "agents": ("mcp",),
     "train": ("interpret", "lightgbm", "matplotlib", "mlflow", "scipy", "sklearn", "threadpoolctl"),
     "postgres": ("psycopg",),
     "profiler": ("pynvml", "torch"),

@@ -12,6 +12,7 @@ from typing import Any
 from features.codec import decode
 from features.plain import Json
 from scheduler.core.request import CHANGEABLE
+from scheduler.explain.slurm import SlurmReason
 
 
 def _about(description: str, default: Any = None) -> Any:
@@ -126,6 +127,7 @@ class Tried:
     futures: int = _about("Futures the times rest on.", 0)
     reason: str = _about("Slurm's word for its wait; empty: it starts.", "")
     why: str = ""
+    slurm: SlurmReason | None = _about("The same as data.")
     partition: str = ""
     words: str = ""
     command: str = ""

@@ -226,7 +226,7 @@ class Trials:
         found = expected(snapshot, job, policy)
         why = sentence(found, job.id, self.now) if found is not None else ""
         word = found.code if found is not None else ""
-        return Tried(made.start_p50, made.start_p90, made.samples, word, why or made.why_not)
+        return Tried(made.start_p50, made.start_p90, made.samples, word, why or made.why_not, found)
 
 
 def _not_before(now: float, made: Tried) -> Tried:
@@ -234,7 +234,7 @@ def _not_before(now: float, made: Tried) -> Tried:
     if made.start_p50 is None or made.start_p50 > now:
         return made
     p90 = None if made.start_p90 is None else max(made.start_p90, now)
-    return replace(made, start_p50=now, start_p90=p90, reason="", why=AT_ONCE)
+    return replace(made, start_p50=now, start_p90=p90, reason="", why=AT_ONCE, slurm=None)
 
 
 def _sooner(made: Tried, before: Tried, now: float) -> bool:

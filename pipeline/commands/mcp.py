@@ -1,0 +1,36 @@
+"""`pellucid mcp`: a site's own Slurm for agents."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import time
+from typing import Annotated
+
+import typer
+
+PATIENCE = Annotated[
+    float, typer.Option(min=0.1, max=3600.0, metavar="SECONDS", help="For one answer of Slurm.")
+]
+
+
+def mcp(patience: PATIENCE = 10.0) -> None:
+    """Let an agent ask why, eta, sooner, order and queue of your site's Slurm (MCP, over stdio).
+
+    With your own rights, without a service, and read-only: what it could run, it names and does not
+    run. Every number is a field of the answer, and every field says where it comes from. An agent
+    starts this itself; in its configuration: {"mcpServers": {"pellucid": {"command": "pellucid",
+    "args": ["mcp"]}}}.
+
+    Example:
+
+      pellucid mcp --patience 30
+    """
+    from pipeline.agents import Looks, server
+    from scheduler.backends.slurm.client import Slurm
+    from scheduler.service.direct import Direct
+    from scheduler.service.logs import configure
+
+    configure("warning")
+    user = pwd.getpwuid(os.getuid()).pw_name
+    server(Looks(lambda: Direct(Slurm(patience_s=patience), user), time.time)).run("stdio")
