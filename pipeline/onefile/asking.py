@@ -90,7 +90,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _seconds(text: str) -> float:
-    found = float(text)
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
     if not 0 < found <= 3600:
-        raise ValueError
+        raise argparse.ArgumentTypeError(f"{text!r}: give seconds, up to 3600")
     return found

@@ -10,10 +10,11 @@ from typing import Any
 from features.clock import Clock
 from scheduler.assembly import CoreSpec
 from scheduler.backends.slurm.client import Slurm, SlurmError
+from scheduler.backends.slurm.parse import SlurmJob
 from scheduler.backends.slurm.shape import Shape
 from scheduler.backends.slurm.site import read_site
 from scheduler.backends.slurm.table import Table
-from scheduler.backends.slurm.versions import NEWEST
+from scheduler.backends.slurm.versions import NEWEST, Release, release_in
 from scheduler.core.decisions import Decision
 from scheduler.explain.effect import Eta, Sooner
 from scheduler.explain.explanation import Explanation, Standing, StartForecastRow
@@ -21,15 +22,15 @@ from scheduler.explain.whatif.forecasts import StartForecast
 from scheduler.policies.slurm.site import Site
 from scheduler.service.api.explanation import explain
 from scheduler.service.follow.histories import Histories
-from scheduler.service.follow.planner import Planner, nearby
+from scheduler.service.follow.planner import LINE, Planner, nearby
 from scheduler.service.follow.promises import Promises
 from scheduler.service.follow.rows import JobRows
 from scheduler.service.follow.trials import Means, Refused, Trials
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store.rows import GpusNow, JobRow, Line, job_row
 
-SAMPLES, BUDGET_S = 24, 1.0  # futures, and processor seconds for them
-TRIAL_S, QUESTION_S = 0.5, 3.0  # of one trial; after which none begins
+SAMPLES, BUDGET_S = 24, 0.8  # futures, and processor seconds for them
+TRIAL_S, QUESTION_S = 0.4, 1.2  # of one trial; after which none begins
 UNSEEN = "other users' jobs are hidden from you (PrivateData=jobs)"
 _NEW = {"attempt": 0, "cancel_asked": False, "exit_code": None, "detail": ""}
 HIDDEN: Mapping[str, str] = {
@@ -60,32 +61,29 @@ class Direct:
     """
 
     def __init__(self, slurm: Slurm, user: str, clock: Clock | None = None) -> None:
-        release = slurm.release()
-        if release > NEWEST:
-            (year, month), (last, minor) = release, NEWEST
-            raise SlurmError(
-                f"Slurm {year}.{month:02d} is newer than any that is known ({last}.{minor:02d})"
-            )
+        _check_known(slurm.release())
         self.user, self._clock = user, clock or Clock()
         nodes = slurm.nodes()
         shape = Shape.followed(nodes)
         self._planner = planner = Planner(CoreSpec.of(shape.spec, "slurm"), shape)
         planner.nodes, planner.site = nodes, read_site(slurm, nodes)
         self.site: Site = planner.site
+        _check_known(release_in(self.site.config.get("SLURM_VERSION", "")))  # the controller's
         jobs = Table(slurm, numbered=False).jobs()
         planner.reshape(jobs)
         self.now = self._clock.now()
         mine = [job for job in jobs if planner.shape.vc_of(job.partition)]
-        Histories(planner.memory, lambda names: planner.shape.vc_of(names)).tell(mine, self.now)
+        Histories(planner.memory, lambda names: planner.shape.vc_of(names)).tell(
+            _remembered(mine), self.now
+        )
         self._promises = Promises()
         planner.asking.turn()
         self._snapshot = planner.draw(mine, self.now, {})
         self._first = planner.first(self._snapshot)
         self.hidden = _hidden(self.site, slurm, user)
         self._alone = any(UNSEEN in line for line in self.hidden)
-        reasons = planner.reasons(self._snapshot, self._first)
         # on which GPUs jobs run would be a question for each: the own policy places by them
-        reasons = {job_id: replace(one, own="") for job_id, one in reasons.items()}
+        reasons = planner.reasons(self._snapshot, self._first, own=False)
         if self._alone:  # what it would take the whole queue to know
             reasons = {
                 job_id: replace(one, places=(), goes_first=None) for job_id, one in reasons.items()
@@ -193,6 +191,9 @@ class Direct:
         made = self._made.get(job_id)
         if self._alone and Phase(self._rows[job_id]["phase"]).waits:
             return StartForecastRow(self.now, None, None, None, None, UNSEEN)
+        if made is None and job_id in self._snapshot.order and job_id not in self._first:
+            why_not = f"starts are estimated of the first {LINE} in line"
+            return StartForecastRow(self.now, None, None, None, None, why_not)
         if made is None or basis != "latest":
             return None
         figures = asdict(made)
@@ -208,6 +209,20 @@ class Direct:
         nodes = [n for n, node in enumerate(self._planner.shape.spec.nodes()) if node.vc == vc]
         free = sum(cluster.pool_of(n).free_on(n).bit_count() for n in nodes)
         return GpusNow(free, self._planner.shape.gpus_in(vc), 0)
+
+
+def _check_known(release: Release | None) -> None:
+    if release is not None and release > NEWEST:
+        (year, month), (last, minor) = release, NEWEST
+        raise SlurmError(
+            f"Slurm {year}.{month:02d} is newer than any that is known ({last}.{minor:02d})"
+        )
+
+
+def _remembered(jobs: Sequence[SlurmJob]) -> list[SlurmJob]:
+    """Those that runs are foreseen of: all but the waiting ones that are far behind in line."""
+    waiting = sorted((job for job in jobs if job.state == "PENDING"), key=lambda j: -j.priority)
+    return [*(job for job in jobs if job.state != "PENDING"), *waiting[: 2 * LINE]]
 
 
 def _line(decision: Decision) -> Line:

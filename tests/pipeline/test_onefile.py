@@ -42,6 +42,7 @@ def test_it_is_small_and_the_same_twice(file: Path, tmp_path: Path) -> None:
 
 def test_a_python_without_libraries_runs_it(file: Path) -> None:
     assert "why a job waits" in ask(file, "--help").stdout
+    assert "'soon': give seconds" in ask(file, "why", "1", "--patience", "soon").stderr
     no_slurm = ask(file, "why", "1", path="/nonexistent")
     assert no_slurm.returncode == 2
     assert no_slurm.stderr.count("\n") == 1
@@ -126,3 +127,20 @@ def test_a_site_that_hides_jobs_is_given_no_start() -> None:
 def test_a_newer_release_is_refused() -> None:
     with pytest.raises(SlurmError, match=r"99\.11 is newer"):
         direct(scene(), (99, 11))
+    with pytest.raises(SlurmError, match=r"99\.11 is newer"):  # behind older commands
+        direct(scene(SLURM_VERSION="99.11.0"))
+
+
+def test_a_job_far_behind_in_line_is_given_no_start_and_why(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("scheduler.service.follow.planner.LINE", 1)
+    monkeypatch.setattr("scheduler.service.direct.LINE", 1)
+    look = direct(scene())
+    first, second = (look.why(job_id).forecast for job_id in ("3", "4"))
+    assert first is not None
+    assert second is not None
+    assert first.start_p50 is not None
+    assert (second.start_p50, second.why_not) == (
+        None, "starts are estimated of the first 1 in line",
+    )  # fmt: skip

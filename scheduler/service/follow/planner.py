@@ -157,15 +157,18 @@ class Planner:
         return Futures(core, self.memory, now, seed=seed)
 
     @uncollected()
-    def reasons(self, snapshot: ClusterSnapshot, first: Sequence[str]) -> dict[str, SlurmReason]:
-        """Why jobs wait, for those first in line and those that Slurm does not look at."""
+    def reasons(
+        self, snapshot: ClusterSnapshot, first: Sequence[str], *, own: bool = True
+    ) -> dict[str, SlurmReason]:
+        """Why jobs wait, for those first in line and those that Slurm does not look at; and with
+        `own` what Pellucid's own policy would do with them."""
         policy = snapshot.core.policy.twin
         if policy is None:
             return {}
         waiting = {job_id: snapshot.waiting[job_id] for job_id in first}
-        own = self.own(nearby(snapshot, first), snapshot.now)
+        ours = self.own(nearby(snapshot, first), snapshot.now) if own else None
         aside = {job.id: job for job in snapshot.aside.values() if job.state == "PENDING"}
-        return reasons(snapshot, waiting | aside, policy, own)
+        return reasons(snapshot, waiting | aside, policy, ours)
 
 
 def nearby(snapshot: ClusterSnapshot, first: Iterable[str]) -> list[SlurmJob]:
