@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 Kind = Literal["continuous", "nominal"]
@@ -21,7 +21,7 @@ class FeatureSpec:
         kind: how the value is to be read.
         family: the group it is switched on and off with (``size``, ``user``, ``template``, ...).
         unit: unit of the value, empty when it has none.
-        text: one line a waiting person understands.
+        text: one line a waiting person understands; other words are no other feature.
         monotone: +1 or -1 when the duration may only rise or fall with it, else 0.
     """
 
@@ -29,5 +29,5 @@ class FeatureSpec:
     kind: Kind
     family: str
     unit: str = ""
-    text: str = ""
+    text: str = field(default="", compare=False)
     monotone: int = 0

@@ -25,8 +25,8 @@ from features.job import Job, Profile
 from features.queue import VcQueue
 from features.schema import State
 from features.spec import FeatureSpec, Value
-from features.survival import MEMORY, Hazard, Lives
-from features.templates import TemplateBook
+from features.survival import ABSENT, MEMORY, OF_VC, Hazard, Lives
+from features.templates import TemplateBook, has_template
 
 # Part of the schema digest: raise it when a feature of the same name comes to mean otherwise.
 MEANING = 1
@@ -163,7 +163,7 @@ class _Submission:
     job: Job
     keys: tuple[KeyHistory, ...]  # in the order of KEYS
     since_submit: tuple[float, ...]  # likewise
-    burst: int
+    burst: float  # NaN without a user
     calendar: tuple[Value, ...]
     queue: VcQueue
     survival: tuple[float, ...]  # and the odds; empty where neither family is kept
@@ -228,7 +228,7 @@ def _odds(job: _Submission, _now: float, out: list[Value]) -> None:
 
 
 def _burst(job: _Submission, _now: float, out: list[Value]) -> None:
-    out.append(float(job.burst))
+    out.append(job.burst)
 
 
 def _calendar(job: _Submission, _now: float, out: list[Value]) -> None:
@@ -333,10 +333,11 @@ class FeatureState:
         self._join_queue(submission)
         for key in submission.keys:
             key.last_submit = now
-        times = self._bursts[job.user]
-        times.append(now)
-        # Amortised O(1): what has left the window is dropped once.
-        del times[: max(_expired(times, now), len(times) - BURST_CAP)]
+        if job.user:
+            times = self._bursts[job.user]
+            times.append(now)
+            # Amortised O(1): what has left the window is dropped once.
+            del times[: max(_expired(times, now), len(times) - BURST_CAP)]
 
     def change(self, job: Job, now: float) -> None:
         """A waiting job asks for something else from `now` on.
@@ -497,7 +498,7 @@ class FeatureState:
             job,
             keys,
             tuple([now - key.last_submit for key in keys]),
-            len(times) - _expired(times, now),
+            float(len(times) - _expired(times, now)) if job.user else nan,
             calendar.values(job.submit_time, self._zone),
             self._queues.get(job.vc) or VcQueue(),
             told,
@@ -508,17 +509,20 @@ class FeatureState:
         return (
             self._everyone,
             self._vc_gpus.get((job.vc, job.gpus)),
-            self._users.get(job.user, _NOTHING).hazard,
-            (self._templates.find(job) or _NOTHING).hazard,
+            self._users.get(job.user, _NOTHING).hazard if job.user else ABSENT,
+            (self._templates.find(job) or _NOTHING).hazard if has_template(job) else ABSENT,
         )
 
     def _recorded(self, job: Job, now: float) -> _Submission:
-        """The same, recorded: with histories that are made where it is the first."""
+        """The same, recorded: with histories that are made where it is the first.
+
+        Without a user, or anything that makes a template, they are of this job alone.
+        """
         submission = self._preview(job, now)
         submission.keys = (
-            self._users[job.user],
-            self._user_gpus[job.user, job.gpus],
-            self._templates.assign(job),
+            self._users[job.user] if job.user else KeyHistory(),
+            self._user_gpus[job.user, job.gpus] if job.user else KeyHistory(),
+            self._templates.assign(job) if has_template(job) else KeyHistory(),
             self._vcs[job.vc],
         )
         submission.queue = self._queues[job.vc]
@@ -531,9 +535,10 @@ class FeatureState:
         user, template = submission.keys[_USER_KEY], submission.keys[_TEMPLATE_KEY]
         _, of_vc_gpus, of_user, of_template = MEMORY
         if user.hazard is None:
-            user.hazard = Hazard(of_user)
+            user.hazard = Hazard(of_user) if job.user else ABSENT
         if template.hazard is None:
-            template.hazard = Hazard(of_template)
+            memory = of_template if job.user else OF_VC
+            template.hazard = Hazard(memory) if has_template(job) else ABSENT
         shared = self._vc_gpus.setdefault((job.vc, job.gpus), Hazard(of_vc_gpus))
         return self._everyone, shared, user.hazard, template.hazard
 

@@ -39,6 +39,7 @@ SHRINKAGE = 2.0
 # the VC and GPU count; the user; the user's template. Chosen on 5-12 September of Venus.
 LEVELS = ("all", "vc_gpus", "user", "template")
 MEMORY = (10_000.0, 30.0, 5.0, 5.0)
+OF_VC = 10.0  # a template's where users are unknown, so that it is one of many users'
 # Believed before any job has ended: median 600 s, and the longer a job runs, the longer it will.
 _MEDIAN_S = 600.0
 _LEAST = 1e-3
@@ -69,7 +70,7 @@ SUM = (
         "continuous",
         "survival",
         "ln ratio",
-        "how much longer than those this user's jobs of this kind last",
+        "how much longer than those jobs of this kind last",
         monotone=1,
     ),
     FeatureSpec(
@@ -161,8 +162,13 @@ class Hazard:
         ]
 
 
+# Stands for a level that a job does not have, as a job without a user: nothing is added to it.
+ABSENT = Hazard(1.0)
+
+
 def hazards(groups: Sequence[Hazard | None]) -> list[list[float]]:
-    """Hazards at each of LEVELS, each shrunk to the one before; None is a group never seen."""
+    """Hazards at each of LEVELS, each shrunk to the one before; None is a group never seen, and
+    ABSENT says what the wider one does."""
     current, out = _PRIOR, []
     for group in groups:
         if group is not None:
@@ -172,7 +178,8 @@ def hazards(groups: Sequence[Hazard | None]) -> list[list[float]]:
 
 
 def values(groups: Sequence[Hazard | None], time_limit_s: float | None = None) -> tuple[float, ...]:
-    """Values of SPECS and ODDS, from the groups of LEVELS; None is a group never seen.
+    """Values of SPECS and ODDS, from the groups of LEVELS; None is a group never seen, ABSENT adds
+    nothing.
 
     The sum is the mean of ln(1 + seconds). No job lasts beyond its time limit: the curve ends
     there.
@@ -181,11 +188,12 @@ def values(groups: Sequence[Hazard | None], time_limit_s: float | None = None) -
     means = [_summary(level, None).mean_log for level in levels]
     limit = time_limit_s if time_limit_s is not None and time_limit_s > 0 else inf
     told = _summary(levels[-1], limit)
+    narrowest = next(group for group in reversed(groups) if group is not ABSENT)
     return (
         means[0],
         *(b - a for a, b in pairwise((*means, told.mean_log))),
         told.spread,
-        _error(levels[-1], groups[-1], log1p(limit)),
+        _error(levels[-1], narrowest, log1p(limit)),
         *(_odds(told.survival[i]) for i in _AT),
     )
 
@@ -257,13 +265,13 @@ class Lives:
         self._due: list[tuple[float, int, str]] = []
         self._runs = 0
 
-    def submit(self, job_id: str, groups: tuple[Hazard, ...]) -> None:
-        self._groups[job_id] = groups
+    def submit(self, job_id: str, groups: Sequence[Hazard]) -> None:
+        self.regroup(job_id, groups)
         self._bin[job_id] = 0
 
-    def regroup(self, job_id: str, groups: tuple[Hazard, ...]) -> None:
+    def regroup(self, job_id: str, groups: Sequence[Hazard]) -> None:
         """A waiting job counts in other groups from now on."""
-        self._groups[job_id] = groups
+        self._groups[job_id] = tuple(group for group in groups if group is not ABSENT)
 
     def start(self, job_id: str, now: float) -> None:
         self._runs += 1
@@ -296,13 +304,13 @@ class Lives:
         ahead = self._ahead(now)
         if not ahead:
             return groups
-        copies = {id(group): group.copy() for group in groups if group is not None}
+        copies = {id(g): g.copy() for g in groups if g is not None and g is not ABSENT}
         for _, _, job_id, bin in ahead:
             for group in self._groups[job_id]:
                 copy = copies.get(id(group))
                 if copy is not None:
                     copy.add(bin, False)
-        return [None if group is None else copies[id(group)] for group in groups]
+        return [copies.get(id(group), group) for group in groups]
 
     def _ahead(self, now: float) -> list[tuple[float, int, str, int]]:
         """Stretches completed before `now` and not counted yet, in the order of `advance`:

@@ -1,7 +1,8 @@
 """Job templates: the things a user submits again and again.
 
 A template is the user's normalised job name, names nearly alike being one template; where names
-are empty, as in traces that hide them, it is what the user asked for: (GPUs, CPUs).
+are empty, as in traces that hide them, it is what the user asked for: (GPUs, CPUs). Where users are
+hidden, it is one of the VC's, and there is none where GPUs are all that is known of a job.
 """
 
 from __future__ import annotations
@@ -26,18 +27,18 @@ class TemplateBook:
     """Histories by (user, template), at most PER_USER of them per user."""
 
     def __init__(self) -> None:
-        self._users: dict[str, OrderedDict[Template, KeyHistory]] = {}
+        self._owners: dict[tuple[str, str], OrderedDict[Template, KeyHistory]] = {}
 
     def find(self, job: Job) -> KeyHistory | None:
         """History of the job's template, None when it is new. Changes nothing."""
-        book = self._users.get(job.user)
+        book = self._owners.get(_owner(job))
         if not book:
             return None
         return book.get(_template(job, book))
 
     def assign(self, job: Job) -> KeyHistory:
         """History of the job's template, created when it is new, and marked as just used."""
-        book = self._users.setdefault(job.user, OrderedDict())
+        book = self._owners.setdefault(_owner(job), OrderedDict())
         template = _template(job, book)
         history = book.get(template)
         if history is None:
@@ -47,6 +48,16 @@ class TemplateBook:
         else:
             book.move_to_end(template)
         return history
+
+
+def has_template(job: Job) -> bool:
+    """Whether more is known of a job than its VC and how many GPUs it asks for."""
+    return bool(job.user or job.name) or job.cpus is not None
+
+
+def _owner(job: Job) -> tuple[str, str]:
+    """Whose template a job is of: its user's; of those without, its VC's."""
+    return (job.user, "") if job.user else ("", job.vc)
 
 
 def _template(job: Job, book: OrderedDict[Template, KeyHistory]) -> Template:

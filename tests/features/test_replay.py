@@ -27,6 +27,7 @@ from features.survival import (
     _PRIOR,
     EDGES_S,
     MEMORY,
+    OF_VC,
     SHRINKAGE,
     SUM,
     THRESHOLDS_S,
@@ -80,13 +81,19 @@ def a_world(draw: Any) -> list[Lifetime]:
 
 # -- a second, plain implementation -----------------------------------------------------------
 
+
+def template(job: Job) -> Any:
+    name = {"train_1": "train", "train_2": "train"}.get(job.name, job.name)
+    if not job.user and not name and job.cpus is None:
+        return job.job_id
+    return job.user, not job.user and job.vc, name or (job.gpus, job.cpus)
+
+
+# a job without what makes a key is alone
 KEYS: dict[str, Callable[[Job], Any]] = {
-    "user": lambda job: job.user,
-    "user_gpus": lambda job: (job.user, job.gpus),
-    "template": lambda job: (
-        job.user,
-        {"train_1": "train", "train_2": "train"}.get(job.name, job.name) or (job.gpus, job.cpus),
-    ),
+    "user": lambda job: job.user or job.job_id,
+    "user_gpus": lambda job: (job.user or job.job_id, job.gpus),
+    "template": template,
     "vc": lambda job: job.vc,
 }
 
@@ -125,9 +132,8 @@ def plain_row(world: Sequence[Lifetime], position: int) -> dict[str, Any]:
         gpus = [life.job.gpus for life in lives if life.job.vc == me.vc]
         row |= {f"vc_{name}": len(gpus), f"vc_{name}_gpus": sum(gpus)}
     row |= plain_survival(world, [world.index(life) for life in before], me, now)
-    row["user_submitted_1h"] = sum(
-        life.job.user == me.user and life.job.submit_time > now - BURST_WINDOW_S for life in before
-    )
+    sent = [life for life in before if life.job.submit_time > now - BURST_WINDOW_S]
+    row["user_submitted_1h"] = sum(x.job.user == me.user for x in sent) if me.user else None
     local = datetime.fromtimestamp(now, UTC)
     row["submit_hour"] = local.hour + local.minute / 60
     row["submit_weekday"] = local.strftime("%a")
@@ -210,10 +216,14 @@ def plain_survival(
         lambda job: 0,
         lambda job: (job.vc, job.gpus),
         KEYS["user"],
-        KEYS["template"],
+        template,
     ]
     hazard, levels = _PRIOR, []
     for key, memory in zip(keys, MEMORY, strict=True):
+        if key(me) == me.job_id:
+            levels.append(np.array(hazard))
+            continue
+        memory = OF_VC if key is template and not me.user else memory
         mine = [event for event in told if key(world[event[3]].job) == key(me)]
         shrunk, known = [], []
         for b, wider in enumerate(hazard):

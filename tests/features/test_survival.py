@@ -152,3 +152,36 @@ def test_the_outlook_is_what_the_features_say_and_needs_its_family() -> None:
     assert (sum(terms), error) == (row["sum"], row["like_error"])
     with pytest.raises(FeatureError, match="survival"):
         FeatureState({"size"}).outlook(job(1, NOW), NOW)
+
+
+def lasting(users: str, cpus: float | None = None) -> tuple[FeatureState, Job]:
+    """Jobs of v last an hour, those of w a minute, in turns; and the next one of v."""
+    state = FeatureState({"survival", "user", "burst"})
+    for number in range(40):
+        now, lasts_s = NOW + 7200 * number, (3600.0, 60.0)[number % 2]
+        asked = Job(f"j{number}", now, 1, user=users, vc="vw"[number % 2], cpus=cpus)
+        state.submit(asked, now)
+        state.start(asked.job_id, now)
+        state.end(asked.job_id, now + lasts_s, State.COMPLETED, lasts_s)
+    at = NOW + 7200 * 40
+    return state, Job("next", at, 1, user=users, vc="v", cpus=cpus)
+
+
+@pytest.mark.parametrize("cpus", [None, 4.0])
+def test_jobs_without_a_user_are_not_all_of_one(cpus: float | None) -> None:
+    state, asked = lasting("", cpus)
+    row = named(state, asked, asked.submit_time)
+    assert row["like_user"] == 0.0
+    assert (row["like_template"] == 0.0) is (cpus is None)  # CPUs tell jobs of a VC apart
+    assert row["sum"] == pytest.approx(math.log1p(3600), abs=0.6)
+    assert row["user_ended"] == 0.0
+    assert math.isnan(row["user_submitted_1h"])  # type: ignore[arg-type]
+    pooled, same = lasting("everybody")
+    assert row["sum"] > named(pooled, same, same.submit_time)["sum"] + 0.5  # type: ignore[operator]
+
+
+def test_the_error_of_a_job_without_a_user_rests_on_the_narrowest_level_it_has() -> None:
+    state, asked = lasting("")
+    known = named(state, asked, asked.submit_time)["like_error"]
+    stranger = Job("new", asked.submit_time, 1, user="stranger", vc="v")
+    assert known < 0.5 * named(state, stranger, asked.submit_time)["like_error"]  # type: ignore[operator]

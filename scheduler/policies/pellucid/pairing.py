@@ -238,7 +238,9 @@ class Pairing:
 
 def _assumed(queued: QueuedJob) -> tuple[str, ...]:
     """That what is believed of a job was not seen of it."""
-    return (ASSUMED,) if queued.profile is None and queued.usual is not None else ()
+    if queued.profile is not None or queued.usual is None:
+        return ()
+    return (ASSUMED if queued.job.user else ASSUMED.replace("its user's jobs", "jobs here"),)
 
 
 _Candidate = tuple[float, Run, PairPrediction]  # gain, seconds

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from features.job import Profile
 from scheduler.core.cluster import Cluster, ClusterSpec
 from scheduler.core.decisions import Action
@@ -40,27 +42,29 @@ def test_memory_is_the_most_that_was_seen_and_a_margin_and_follows_at_once() -> 
     assert usual.changes["vc"] > before
 
 
-def _desk(lent: int) -> Desk:
+def _desk(lent: int, user: str = "ann") -> Desk:
     """All jobs of one user, without names; one GPU a node, so that each is alone there."""
     predictor = TablePairPredictor({f"j{i}": 0 for i in range(20)}, lambda a, b: (0.95, 0.95))
     spec = ClusterSpec({"vc": LEAST + lent}, 1)
     cluster = Cluster(spec, {"vc": lent} if lent else None)
     desk = Desk(pellucid(predictor), cluster, stage=WaitingStage())
     for i in range(LEAST):
-        desk.submit(a_job(f"j{i}", gpus=1, user="ann"))
+        desk.submit(a_job(f"j{i}", gpus=1, user=user))
     return desk
 
 
-def test_who_was_not_watched_is_packed_as_its_users_jobs_usually_are() -> None:
-    """Only once those were watched, beside one of them, and it is said."""
-    desk = _desk(lent=0)
-    taken = desk.submit(a_job("j10", gpus=1, user="ann", at=100.0), now=100.0)
+@pytest.mark.parametrize("user", ["ann", ""])
+def test_who_was_not_watched_is_packed_as_its_users_jobs_usually_are(user: str) -> None:
+    """Only once those were watched, beside one of them, and it is said; of a user if there is."""
+    desk = _desk(0, user)
+    taken = desk.submit(a_job("j10", gpus=1, user=user, at=100.0), now=100.0)
     assert Action.PACK not in {d.action for d in taken}
     for i in range(LEAST):
         desk.core.observed(f"j{i}", LIGHT, 200.0)
     packed = [d for d in desk.core.decide(200.0) if d.action is Action.PACK]
     assert [d.job_id for d in packed] == ["j10"]
-    assert packed[0].tree_path[0] == ASSUMED
+    assert packed[0].tree_path[0].startswith("not watched yet: ")
+    assert ("user" in packed[0].tree_path[0]) is bool(user)
 
 
 def test_two_that_were_not_watched_share_and_it_is_said_of_both() -> None:
