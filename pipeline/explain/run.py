@@ -288,6 +288,7 @@ _NEWER = {
     "accumulation",
     "evidence",
     "held_by",
+    "time_limit_s",
 }  # not in the runs of older versions
 
 

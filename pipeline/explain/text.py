@@ -104,7 +104,7 @@ def _show_waits(story: Story, console: Console, codes: bool) -> None:
 
 def _show_events(story: Story, console: Console, codes: bool) -> None:
     table = _table("time (UTC)", "since submit", "decision", "why", right=(1,))
-    for event, more in remarks(story.events, codes=codes):
+    for event, more in remarks(story.events, story.job.time_limit_s, codes=codes):
         d = event.decision
         said = "\n".join([escape(event.sentence), *(f"[dim]{escape(line)}[/]" for line in more)])
         table.add_row(
@@ -142,7 +142,7 @@ def _show_score(breakdown: Breakdown, console: Console) -> None:
     told = f"Why it was expected to take {duration(end)}"
     console.print(f"\n[bold]{told}[/] (as of {moment(breakdown.time)}, {escape(model)})")
     if breakdown.terms_known and (said := reasons(breakdown)):
-        from_all = f"Every job starts at {duration(start)}; {said}. In full:"
+        from_all = f"{said[:1].upper()}{said[1:]}. In full:"
         console.print(Padding(escape(from_all), (0, 0, 0, 2), expand=False))
     console.print(Padding(table, (0, 0, 0, 2), expand=False))
 

@@ -188,7 +188,6 @@ def _waited(explained: Explanation) -> list[tuple[str, str]]:
 
 def _what_would_help(explained: Explanation, analysis: Analysis | None) -> list[tuple[str, str]]:
     """What its owner could do, how long it should run, and with whom it runs."""
-    from scheduler.explain.words import duration
 
     rows: list[tuple[str, str]] = []
     if analysis is not None:
@@ -199,10 +198,8 @@ def _what_would_help(explained: Explanation, analysis: Analysis | None) -> list[
             rows.append(("You could", f"{_suggestion(one)}.{assumed}"))
     elif explained.next_step and not explained.hold:
         rows.append(("You could", f"{explained.next_step}"))
-    if explained.estimate_s is not None:
-        because = f": {explained.prediction_text}" if explained.prediction_text else ""
-        lasts = duration(explained.estimate_s)
-        rows.append(("Prediction", f"It is expected to run {lasts}{because}."))
+    if explained.belief is not None:
+        rows.append(("Prediction", explained.belief.text))
     if analysis is not None and analysis.odds:
         rows.append(("Odds", analysis.odds.text))
     if explained.packing:

@@ -74,7 +74,7 @@ def view(
     """
     timeline = _timeline(story.job, story.spans, story.sharing, until)
     present = {segment.css for segment in timeline}
-    told = tuple(remarks(story.events, codes=codes))
+    told = tuple(remarks(story.events, story.job.time_limit_s, codes=codes))
     return StoryView(
         story,
         anchor,

@@ -9,6 +9,7 @@ from typing import Any
 
 from features.codec import decode
 from scheduler.explain.answer import OrderTerm, WaitAnalysis
+from scheduler.explain.belief import Belief
 from scheduler.explain.effect import WhatIfAnswer
 from scheduler.explain.slurm import SlurmReason
 
@@ -211,7 +212,8 @@ class Explanation:
         principal: at most four, in order of precedence; reasons that held earlier come last.
         contributions: terms behind `estimate_s`, largest first; `bundle` names the model.
         prediction: the same grouped by what they say, largest first; the factors multiply to the
-            same; `prediction_text` in words, "" where there are no terms.
+            same.
+        belief: how long it should run, by what decides; None: nothing is predicted.
         headline: where it stands and when it should start, in a sentence.
         waits: what it waited for, the longest first, in the words of then; the seconds sum to its
             waiting time.
@@ -238,7 +240,7 @@ class Explanation:
     bundle: str = ""
     contributions: list[Contribution] = field(default_factory=list)
     prediction: list[PredictionReason] = field(default_factory=list)
-    prediction_text: str = ""
+    belief: Belief | None = None
     packing: Packing | None = None
     headline: str = ""
     waits: list[WaitedFor] = field(default_factory=list)

@@ -44,6 +44,7 @@ class JobFacts:
     preemptions: int | None = None
     ended_in_profiling: bool | None = None
     refused: bool | None = None
+    time_limit_s: float | None = None
 
 
 class Phase(StrEnum):

@@ -8,17 +8,21 @@ from collections.abc import Callable, Iterator, Sequence
 
 from scheduler.core.decisions import Action, Decision
 from scheduler.core.plural import count
+from scheduler.explain.belief import belief, words
 from scheduler.explain.life import Event
 from scheduler.explain.words import duration, number, percent, signed
 
 
-def remarks(events: Sequence[Event], *, codes: bool = False) -> Iterator[tuple[Event, list[str]]]:
+def remarks(
+    events: Sequence[Event], limit_s: float | None = None, *, codes: bool = False
+) -> Iterator[tuple[Event, list[str]]]:
     """Each event with what its sentence does not say: numbers, next step.
 
-    The estimate and how far off such estimates were are said when they change. What a free
+    The prediction, and how long the job should run by it, are said when they change. What a free
     profiling pass said of queues it never served is left out.
 
     Args:
+        limit_s: its time limit.
         codes: also what is recorded, by its names there.
     """
     said_before, predicted = "", predictions(events)
@@ -28,7 +32,7 @@ def remarks(events: Sequence[Event], *, codes: bool = False) -> Iterator[tuple[E
             continue
         said = [_numbers(event)]
         ordered = [predicted[d.seq]] if d.seq in predicted else []
-        if (spread := _spread(d)) and spread != said_before:
+        if (spread := _spread(d, limit_s)) and spread != said_before:
             ordered.append(spread)
         said_before = spread
         said.append(", ".join(ordered))
@@ -143,13 +147,7 @@ def _side(excess: float) -> str:
     return "more than" if excess > 0 else "less than"
 
 
-def _spread(d: Decision) -> str:
-    """How long those predicted alike are taken to run, in words; "" where it was not recorded.
-
-    By the ended ones, and by a prior while these are few.
-    """
-    given = dict(d.evidence)
-    if "p10_s" not in given or "p90_s" not in given:
-        return ""
-    low, high = (duration(max(0.0, float(given[name]))) for name in ("p10_s", "p90_s"))
-    return f"eight in ten of those predicted so are expected to run {low} to {high}"
+def _spread(d: Decision, limit_s: float | None) -> str:
+    """How long it should run, in words; "" where it was not recorded."""
+    found = belief([d], limit_s) if "p90_s" in dict(d.evidence) else None
+    return "" if found is None else f"should run {words(found.p50_s, found.p90_s, limit_s)}"

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from features.survival import ERROR
 from models.bundle import Bundle
 from scheduler.core.decisions import Decision, Score
 from scheduler.core.plural import count
@@ -55,8 +54,6 @@ class Breakdown:
         gap: |intercept + terms - score|, the terms added in the recorded order.
         terms: all of them; none when `adds_up` is false.
         terms_known: whether the names of the terms were recorded.
-        error: standard error of the score, for how few the jobs are that it rests on; None: it was
-            not recorded.
     """
 
     time: float
@@ -67,15 +64,6 @@ class Breakdown:
     gap: float
     terms: tuple[Term, ...]
     terms_known: bool = True
-    error: float | None = None
-
-    @property
-    def between(self) -> str:
-        """The durations one standard error below and above, in words; "" where it is not known."""
-        if self.error is None:
-            return ""
-        low, high = (seconds_of(self.score + sign * self.error) for sign in (-1, 1))
-        return f"between {duration(low)} and {duration(high)}"
 
     @property
     def adds_up(self) -> bool:
@@ -103,15 +91,15 @@ class Breakdown:
 
 
 def reasons(breakdown: Breakdown, shown: int = thoughts.SHOWN) -> str:
-    """What a prediction is made of, in words: "how long jobs like this one last ×0.40, ..."."""
+    """What a prediction is made of, in words: "every job starts at 13 min; how long jobs like this
+    one last ×0.40, ..."."""
     found = breakdown.thoughts()
     said = [f"{one.text} {factor(factor_of(one.contribution))}" for one in found[:shown]]
     if found[shown:]:
         together = math.fsum(one.contribution for one in found[shown:])
         said.append(f"all else {factor(factor_of(together))}")
-    if not said or not breakdown.between:
-        return listed(said)
-    return f"{listed(said)}. By how many such jobs are known it is {breakdown.between}"
+    starts = f"every job starts at {duration(seconds_of(breakdown.intercept))}"
+    return f"{starts}; {listed(said)}" if said else ""
 
 
 def factor_of(contribution: float) -> float:
@@ -182,7 +170,6 @@ def _breakdown(same: list[Decision], bundles: Mapping[str, Mapping[str, Any]]) -
         gap,
         tuple(sorted(terms, key=lambda t: -abs(t.contribution))) if gap <= TOLERANCE else (),
         known,
-        float(values[ERROR.name]) if values.get(ERROR.name) else None,
     )
 
 

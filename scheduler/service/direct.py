@@ -204,6 +204,9 @@ class Direct:
     def keeps_decider(self) -> str:
         return ""
 
+    def alike(self, job: JobRow) -> list[float]:
+        return []
+
     def gpus_now(self, vc: str, *, profiling: bool = False) -> GpusNow:
         cluster = self._snapshot.core.cluster
         nodes = [n for n, node in enumerate(self._planner.shape.spec.nodes()) if node.vc == vc]

@@ -33,6 +33,7 @@ JOB_SCHEMA = pa.schema(
         pa.field("preemptions", pa.int32()),
         pa.field("ended_in_profiling", pa.bool_()),
         pa.field("refused", pa.bool_()),
+        pa.field("time_limit_s", pa.float64()),
     ]
 )
 
@@ -67,6 +68,7 @@ def job_table(results: list[JobResult]) -> pa.Table:
         "preemptions": [r.preemptions for r in results],
         "ended_in_profiling": [r.ended_in_profiling for r in results],
         "refused": [r.refused for r in results],
+        "time_limit_s": [r.job.time_limit_s for r in results],
     }
     arrays = [pa.array(columns[f.name], type=f.type) for f in JOB_SCHEMA]
     return pa.Table.from_arrays(arrays, schema=JOB_SCHEMA)

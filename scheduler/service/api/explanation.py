@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from scheduler.core.decisions import Action, Reason
+from scheduler.explain.belief import Belief, belief
 from scheduler.explain.explanation import (
     Contribution,
     Explanation,
@@ -53,7 +54,7 @@ def explain(view: JobView, job_id: str, now: float) -> Explanation:
         ]
         if score
         else [],
-        reasons(score) if score and score.terms_known else "",
+        believed(view, job, story),
         _packing(story),
         f"It {where_it_stands(job, story, now)}.",
         [WaitedFor(w.reason.value, w.sentence, w.seconds, w.share, w.spells) for w in waits],
@@ -63,6 +64,18 @@ def explain(view: JobView, job_id: str, now: float) -> Explanation:
         held_by=job.held_by,
         held_at=job.held_at,
         slurm=job.slurm,
+    )
+
+
+def believed(view: JobView, job: JobRow, story: Story) -> Belief | None:
+    """How long a job should run, with what that rests on."""
+    score = story.scores[-1] if story.scores else None
+    return belief(
+        [event.decision for event in story.events],
+        job.time_limit_s,
+        view.alike(job),
+        terms=reasons(score) if score and score.terms_known else "",
+        over=job.started_at is not None,
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scheduler.backends.events import Kind
+from scheduler.explain.belief import Belief
 from scheduler.explain.drawing import StoryView, view
 from scheduler.explain.explanation import Standing, StartForecastRow
 from scheduler.explain.life import Event, Wait
@@ -16,7 +17,7 @@ from scheduler.explain.slurm import rows as slurm_rows
 from scheduler.explain.story import PRINCIPAL_REASONS
 from scheduler.explain.whatif.changes import Change
 from scheduler.explain.words import act, duration
-from scheduler.service.api.explanation import detail_of
+from scheduler.service.api.explanation import believed, detail_of
 from scheduler.service.api.stories import story_of, where_it_stands
 from scheduler.service.log.store.reads import JobRow, Line
 from scheduler.service.pages.asked import asked
@@ -89,6 +90,7 @@ class JobPage:
     timeline: Timeline | None
     slurm: list[tuple[str, str]]  # of one that waits in a followed Slurm: why
     detail: str  # what the backend, or a followed Slurm, says of it
+    belief: Belief | None  # how long it should run
 
     @property
     def followed(self) -> bool:
@@ -139,6 +141,7 @@ def page_of(queries: PageQueries, job_id: str) -> JobPage:
         _timeline(queries, job, now),
         _slurm(job, now),
         detail_of(job, now),
+        believed(queries, job, story),
     )
 
 

@@ -30,6 +30,7 @@ from sqlalchemy import (
 from features.schema import State
 from scheduler.backends.events import Kind
 from scheduler.core.decisions import ANOTHER, Action, Reason
+from scheduler.explain.belief import ALIKE
 from scheduler.explain.explanation import Standing, StartForecastRow
 from scheduler.explain.words import overtaking
 from scheduler.service.log.nodes import change_words
@@ -368,6 +369,20 @@ class VisibleQueries(VisibleRows):
             why = overtaking(Action(row["action"]), Reason(row["reason"]), **how_far)
             by[why] = by.get(why, 0) + row["n"]
         return by
+
+    def alike(self, job: JobRow) -> list[float]:
+        """Seconds that the latest ended jobs of the same owner and name ran: among what the owner
+        submitted last, at most `ALIKE`. The job itself is not among them."""
+        own = jobs.c.owner == job.owner, self._mine()
+        latest = select(jobs.c.job_id).where(*own).order_by(jobs.c.submitted_seq.desc())
+        query = (
+            select(jobs.c.ended_at - jobs.c.started_at)
+            .where(jobs.c.job_id.in_(latest.limit(MAX_PAGE)), jobs.c.name == job.name)
+            .where(jobs.c.job_id != job.job_id, jobs.c.ended_at > jobs.c.started_at)
+            .order_by(jobs.c.ended_at.desc())
+        )
+        with self._engine.connect() as connection:
+            return list(connection.execute(query.limit(ALIKE)).scalars())
 
     def joined_by(self, job_id: str) -> Line | None:
         """The decision that put another job on the GPUs of a job of the viewer's, while it lasts.

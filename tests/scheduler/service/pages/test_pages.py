@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import re
 import time
+from dataclasses import replace
 from html import unescape
+from math import inf
 from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
 
+from features.codec import decode
+from pipeline.printed.why import lines_of
 from scheduler.assembly import CoreSpec
 from scheduler.core.decisions import Reason
+from scheduler.explain.explanation import Explanation
 from scheduler.service.api import tokens
 from scheduler.service.api.auth import COOKIE
 from scheduler.service.app import create_app
@@ -59,8 +64,39 @@ def test_a_page_says_what_the_log_says(busy: Lived) -> None:
     assert f"Number {standing.position} of {standing.waiting} in the queue" in page
     assert "estimate unavailable" in page  # nobody forecasts here
     # the estimate's terms are drawn, and their sum was checked
-    assert "Why it is expected to take" in page
+    assert "each term multiplies" in page.lower()
     assert "Contradiction" not in page
+
+
+def test_page_api_and_command_line_say_the_same_of_how_long_a_job_should_run(busy: Lived) -> None:
+    view, browser, known = busy.see("olga"), busy.browser("olga"), 0
+    for job in view.jobs(limit=100).items:
+        told = browser.get(f"/api/v1/jobs/{job.job_id}/explain").json()
+        if told["belief"] is None:
+            continue
+        found = told["belief"]
+        assert found["p50_s"] <= (found["p90_s"] or found["p50_s"]) <= (job.time_limit_s or inf)
+        assert f"<p>{found['text']}</p>" in unescape(browser.get(f"/jobs/{job.job_id}").text)
+        assert found["text"] in "\n".join(lines_of(decode(Explanation, told), 0.0, full=True))
+        known += 1
+    assert known > 5
+
+
+def test_the_latest_ended_jobs_of_the_owner_and_name_are_what_a_belief_rests_on(
+    busy: Lived,
+) -> None:
+    view = busy.see("ada.byron")
+    own = [job for job in view.jobs(limit=100).items if job.owner == "ada.byron"]
+    ended = [job for job in own if job.started_at is not None and job.ended_at is not None]
+    assert len(ended) > 2
+    for job in ended:
+        assert job.started_at is not None
+        assert job.ended_at is not None
+        other = next(one for one in own if one is not job)
+        ran_s = pytest.approx(job.ended_at - job.started_at)
+        assert view.alike(replace(other, name=job.name)) == [ran_s]
+        assert view.alike(job) == []  # itself does not count
+        assert busy.see("olga").alike(replace(other, name=job.name, owner="grace")) == []
 
 
 def test_reason_codes_are_told_when_asked_for(busy: Lived) -> None:

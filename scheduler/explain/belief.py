@@ -1,0 +1,83 @@
+"""How long a job should run: the distribution that decides, cut at the job's time limit, and what
+it rests on. Every place that says so says it in these words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import inf
+
+from scheduler.core.decisions import Decision
+from scheduler.core.plural import count
+from scheduler.explain.words import duration
+
+ALIKE = 12  # ended jobs that are told of: the latest with its name and owner
+
+
+@dataclass(frozen=True, slots=True)
+class Belief:
+    """How long a job should run, seconds; none beyond its time limit.
+
+    Attributes:
+        p50_s, p90_s: half of such jobs, and nine in ten, run no longer. p90_s None: the policy
+            decides by the prediction alone.
+        evidence: how long the owner's jobs of that name ran, in words; "" where none has ended.
+        text: all of it in sentences.
+    """
+
+    p50_s: float
+    p90_s: float | None = None
+    evidence: str = ""
+    text: str = ""
+
+
+def belief(
+    decisions: Sequence[Decision],
+    limit_s: float | None,
+    alike: Sequence[float] = (),
+    *,
+    terms: str = "",
+    over: bool = False,
+) -> Belief | None:
+    """What was believed of a job last; None: nothing is predicted.
+
+    Args:
+        decisions: about it, in order.
+        alike: seconds that the latest jobs of its name and owner ran.
+        terms: what the prediction is made of, in words.
+        over: it has run.
+    """
+    told = next((d for d in reversed(decisions) if d.estimate_s is not None), None)
+    if told is None or told.estimate_s is None:
+        return None
+    spread = next((e for d in reversed(decisions) if "p90_s" in (e := dict(d.evidence))), None)
+    cut = inf if limit_s is None else limit_s
+    p50_s, p90_s = min(told.estimate_s, cut), None
+    if spread is not None:
+        p50_s, p90_s = (min(cut, max(0.0, float(spread[name]))) for name in ("p50_s", "p90_s"))
+    evidence = alike_words(alike)
+    said = [f"{'It was to' if over else 'It should'} run {words(p50_s, p90_s, limit_s)}."]
+    said += [f"{evidence}."] if evidence else []
+    if terms:
+        said.append(f"The prediction before that, {duration(told.estimate_s)}: {terms}.")
+    return Belief(p50_s, p90_s, evidence, " ".join(said))
+
+
+def words(p50_s: float, p90_s: float | None, limit_s: float | None = None) -> str:
+    """ "about 26 s; at most 76 s, nine in ten"."""
+    text = f"about {duration(p50_s)}"
+    if p90_s is not None:
+        text += f"; at most {duration(p90_s)}, nine in ten"
+    cut = limit_s is not None and max(p50_s, p90_s or 0.0) >= limit_s
+    return f"{text} (its time limit)" if cut else text
+
+
+def alike_words(ran_s: Iterable[float]) -> str:
+    """ "Its owner's last 12 jobs of this name ran 18 s to 40 s"; "" where there are none."""
+    ran = sorted(ran_s)
+    if not ran:
+        return ""
+    low, high = duration(ran[0]), duration(ran[-1])
+    how_long = low if low == high else f"{low} to {high}"
+    last = f"last {count(len(ran), 'job')}" if len(ran) > 1 else "last job"
+    return f"Its owner's {last} of this name ran {how_long}"
