@@ -241,6 +241,11 @@ class Core:
         if bundle is not None:
             self.policy.use(bundle)
 
+    @property
+    def next_decision(self) -> int:
+        """The number of the next decision: how many there were."""
+        return self._seq
+
     def wake(self, now: float) -> None:
         """Time the policy or the profiling stage asked for has come: serve every queue."""
         for vc, queue in self.queues.items():

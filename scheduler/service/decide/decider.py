@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from scheduler.backends.busy import BackendBusy
 from scheduler.backends.events import Event, Kind
 from scheduler.core.decisions import Decision
 from scheduler.service.log.bundles import BundleStore, Signature, signature
-from scheduler.service.log.epochs import folded
+from scheduler.service.log.epochs import KeptByOtherCode, folded
 from scheduler.service.log.fold import Diverged, State, encoded, grants
 from scheduler.service.log.header import code_version
 from scheduler.service.log.record import Record, first_row
@@ -187,13 +188,14 @@ class Decider:
             self.store.append([], tables, lease=self.lease)
 
     def _fold(self) -> State:
-        """The state the log leads to. Where this code decides otherwise than what was logged, the
-        log is followed, and a new core goes on from there."""
+        """The state the log leads to. Where this code decides otherwise than what was logged, or
+        has only what other code kept of a long log, the log is followed, and a new core goes on
+        from there."""
         with self.store.reading() as connection:
             try:
                 return self._folded(connection)
-            except Diverged as diverged:
-                why = str(diverged)
+            except (Diverged, KeptByOtherCode) as other:
+                why = str(other)
         self.log.warning("rebased", why=why)
         self._append([Event(Kind.EPOCH, self.clock.now(), body={"why": why})])
         with self.store.reading() as connection:
@@ -277,7 +279,8 @@ class Decider:
         """Give the lease up, so that a stand-by can go on at once."""
         if self.lease is not None:
             lease = self.lease
-            self._keep()
+            with suppress(LeaseLost):
+                self._keep()
             self._close()
             self.store.let_go(lease)
             self.log.info("lets_go")
@@ -421,9 +424,14 @@ class Decider:
         if self.snapshots is None or passed is None or passed.seq <= self._kept_at:
             return
         began, self._kept_at = time.perf_counter(), passed.seq
+        self._begins()
         try:
-            path = self.snapshots.save(self.state, passed)
-        except OSError as error:  # a full disk: the next start folds more, and that is all
+            with pulse.heard_by(lambda: self._goes_on(lambda: "keeps its state in a file")):
+                path = self.snapshots.save(self.state, passed)
+        except (
+            OSError,
+            ValueError,
+        ) as error:  # a full disk: a start folds more, that is all
             self.log.warning("snapshot_failed", why=str(error))
             return
         ms = round((time.perf_counter() - began) * 1000, 1)

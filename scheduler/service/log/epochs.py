@@ -27,12 +27,17 @@ from scheduler.core.nodes import KnownJob
 from scheduler.core.policy import Policy
 from scheduler.service.log.fold import Bundles, Diverged, State
 from scheduler.service.log.record import Phase, Record
-from scheduler.service.log.snapshots import StateCheckpoints
+from scheduler.service.log.snapshots import StateCheckpoints, Told
 from scheduler.service.log.store.archive import bodies
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import decisions
 
 BEAT = 50  # events
+
+
+class KeptByOtherCode(Exception):
+    """A long log of which code of another version kept a snapshot: the log is to be followed from
+    there, to a new epoch, rather than decided anew from its start."""
 
 
 class _Waiting:
@@ -124,6 +129,22 @@ class Followed(State):
         self.follower = EpochFollower()
         self.decided = 0  # decisions so far
 
+    @classmethod
+    def resumed(cls, header: Event, told: Told, bundles: Bundles) -> Followed:
+        """As it was when a snapshot was kept; `header` is the log's first event."""
+        state, values = cls(bundles), dict(told.values)
+        state.note(header)
+        follower = state.follower
+        follower.estimator, follower.jobs = values.pop("estimator"), set(values.pop("jobs"))
+        follower.bundle = follower.estimator.bundle
+        state.decided = values.pop("decided")
+        state.present.changes, state.present.coming = values.pop("changes"), values.pop("coming")
+        state.present.nodes = values["ledger"].nodes
+        for name in ("features", "bundles"):
+            del values[name]
+        vars(state).update(values)
+        return state
+
     def follow(self, event: Event, taken: Sequence[Decision]) -> None:
         """Fold one event; `taken` are the decisions of a pass, as logged."""
         if event.kind is Kind.EPOCH:
@@ -200,16 +221,22 @@ def folded(
     since the newest snapshot, if that is later.
 
     `beat` is called now and then with the event reached: a long log takes its time. Raises
-    Diverged.
+    Diverged; KeptByOtherCode.
     """
     epoch = store.last_seq_in(connection, Kind.EPOCH)
-    state = snapshots.newest(connection, store, upto) if snapshots is not None else None
-    if state is not None and state.seen > epoch:
-        with suppress(Diverged):  # then it was no good
-            return _onwards(state, connection, store, upto, beat)
+    state = told = None
+    if snapshots is not None:
+        state = snapshots.newest(connection, store, upto)
+        if state is not None and state.seen > epoch:
+            with suppress(Diverged):  # then it was no good
+                return _onwards(state, connection, store, upto, beat)
+        elif upto > snapshots.short:
+            told = snapshots.told(connection, store, upto)
+    if told is not None and told.seen > epoch:
+        raise KeptByOtherCode(f"the state was kept by code {told.code} at event {told.seen}")
     state = State(bundles, keep=keep)
     if epoch and epoch <= upto:
-        state = followed(connection, store, bundles, epoch, keep=keep, beat=beat)
+        state = followed(connection, store, bundles, epoch, keep=keep, beat=beat, since=told)
     return _onwards(state, connection, store, upto, beat)
 
 
@@ -232,10 +259,16 @@ def followed(
     *,
     keep: bool = False,
     beat: Callable[[int], object] = lambda _: None,
+    since: Told | None = None,
 ) -> State:
-    """The state at event `upto` as logged, with a new core; what was pending is pending still."""
-    state = Followed(bundles, keep=keep)
-    for event in store.each_in(connection, upto=upto):
+    """The state at event `upto` as logged, with a new core; what was pending is pending still.
+
+    `since`: what is known of the log up to an earlier event.
+    """
+    state, header = Followed(bundles, keep=keep), store.first_in(connection)
+    if since is not None and header is not None:
+        state = Followed.resumed(header, since, bundles)
+    for event in store.each_in(connection, state.seen, upto=upto):
         taken = logged(connection, event.seq) if event.kind is Kind.DECIDED else []
         state.follow(event, taken)
         if event.seq % BEAT == 0:

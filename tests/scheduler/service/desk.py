@@ -91,13 +91,17 @@ class Desk:
             snapshots=self.checkpoints if self.snapshot_every else None,
         )
 
-    def restart(self, *, upgraded: bool = False) -> None:
+    def restart(self, *, upgraded: bool = False, released: bool = False) -> None:
         """The service dies and comes back; nothing that it had in memory is left.
 
         Args:
             upgraded: as other code, that would have decided otherwise.
+            released: as other code, with a log too long to be folded from its start.
         """
         self.wall += 60.0
+        if released:
+            name = f"released at {self.wall}"
+            self.checkpoints.short, self.checkpoints.version = 0, lambda: name
         kind = UpgradedDecider if upgraded else Decider
         self.decider = self.another(f"after {self.wall}", kind)
         assert self.decider.take_over()

@@ -78,7 +78,7 @@ def test_what_a_job_runs_is_gone_when_it_is_over(
         with service.store.engine.connect() as connection:
             connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
         files = [path for path in tmp_path.rglob("*") if path.is_file()]
-        assert any(path.suffix == ".state" for path in files)
+        assert any(path.suffix == ".snapshot" for path in files)
         for path in files:
             content = path.read_bytes()
             assert VALUE.encode() not in content, path

@@ -183,9 +183,9 @@ class Living(RuleBasedStateMachine):
     def turn(self, wait_s: float) -> None:
         self.desk.turn(wait_s)
 
-    @rule(upgraded=st.booleans())
-    def crash(self, upgraded: bool) -> None:
-        self.desk.restart(upgraded=upgraded)
+    @rule(upgraded=st.booleans(), released=st.booleans())
+    def crash(self, upgraded: bool, released: bool) -> None:
+        self.desk.restart(upgraded=upgraded, released=released)
 
     @precondition(lambda self: hasattr(self, "desk") and not self.desk.decider.state.waiting)
     @invariant()

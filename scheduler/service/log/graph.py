@@ -1,0 +1,339 @@
+"""Objects that hold one another as plain records, in msgpack: nothing that is read runs code.
+
+A file names its classes and their fields; each object is a record of one of them, and what it
+holds of others is their number. Reading makes each object without calling anything of it, then
+fills in its fields, so what is shared stays shared. Classes are those of `PACKAGES` and no others.
+What is no data (functions, models) goes by a name that the caller knows it by.
+"""
+
+from __future__ import annotations
+
+import importlib
+from array import array
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from enum import Enum
+from itertools import islice
+from operator import attrgetter
+from types import MemberDescriptorType
+from typing import Any
+
+import msgpack
+
+from features import pulse
+
+# Packages and modules whose classes may be in a file.
+PACKAGES = (
+    "features.", "models.bundle.", "scheduler.assembly", "scheduler.backends.base",
+    "scheduler.backends.events", "scheduler.backends.submission", "scheduler.core.",
+    "scheduler.policies.", *(f"scheduler.service.log.{name}" for name in
+    ("fold", "header", "ledger", "nodes", "present", "record")),
+)  # fmt: skip
+BEAT = 500  # objects
+
+# kinds of msgpack's extension values
+_OBJECT, _ENUM, _TUPLE, _FIELDS, _FLOATS, _NAMED, _WHOLE, _UNSET = range(8)
+_CONTAINERS: dict[int, type] = dict(
+    enumerate((set, frozenset, deque, Counter, OrderedDict, defaultdict, array), 10)
+)
+_CODES = {kind: code for code, kind in _CONTAINERS.items()}
+_BUILTINS: dict[str, Any] = {
+    kind.__name__: kind for kind in (list, dict, set, int, float, deque, Counter)
+}
+
+
+class GraphError(ValueError):
+    """What cannot be written so, or read. One line."""
+
+
+class _Unset:
+    """A field that an object has not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """How a schema came to be another one; classes and enumerations by "module:name".
+
+    Attributes:
+        classes: what became of those that are called or lie otherwise.
+        fields: of a class (as it is called now), what became of its fields; None: it is gone.
+        new: of a class likewise, the values of its new fields.
+    """
+
+    classes: Mapping[str, str] = field(default_factory=dict)
+    fields: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)
+    new: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+class Writer:
+    """Writes objects in parts, each of which may hold those of the parts before it.
+
+    Args:
+        name: the name of what is no data, or None; asked about every object once.
+        fields: of classes that not all are written of, by "module:name".
+    """
+
+    def __init__(
+        self, name: Callable[[Any], str | None], fields: Mapping[str, Sequence[str]] | None = None
+    ):
+        self._name = name
+        self._fields = fields or {}
+        self._numbers: dict[int, msgpack.ExtType] = {}  # by id
+        self._alive: list[Any] = []  # ids stay theirs meanwhile
+        self._classes: dict[tuple[type, tuple[str, ...]], int] = {}
+        self._types: dict[type, int] = {}
+        self._packers: list[msgpack.Packer] = []  # by depth: each is at work on one value
+        self._depth = 0
+
+    def part(self, root: Any) -> dict[str, Any]:
+        """The records of `root` and of all it holds; plain values, for msgpack."""
+        begun, classes, types = len(self._alive), len(self._classes), len(self._types)
+        kinds, rows = array("H"), [self._pack(root)]
+        for n, obj in enumerate(islice(self._alive, begun, None)):  # which grows meanwhile
+            kind, row = self._row(obj)
+            kinds.append(kind)
+            rows.append(self._pack(row))
+            if n % BEAT == 0:
+                pulse.beat()
+        named = [(_path(kind), fields) for kind, fields in list(self._classes)[classes:]]
+        return {
+            "classes": named,
+            "types": [_path(kind) for kind in list(self._types)[types:]],
+            "kinds": kinds.tobytes(),
+            "rows": b"".join(rows),
+        }
+
+    def _pack(self, value: Any) -> bytes:
+        if self._depth == len(self._packers):
+            self._packers.append(
+                msgpack.Packer(
+                    default=self._plain,
+                    strict_types=True,
+                    unicode_errors="surrogatepass",
+                    buf_size=1024,
+                )
+            )
+        self._depth += 1
+        packed: bytes = self._packers[self._depth - 1].pack(value)
+        self._depth -= 1
+        return packed
+
+    def _row(self, obj: Any) -> tuple[int, list[Any]]:
+        kind = type(obj)
+        fields = self._fields.get(_path(kind)) or fields_of(obj)
+        number = self._classes.setdefault((kind, tuple(fields)), len(self._classes))
+        if len(fields) == 1:
+            return number, [getattr(obj, fields[0], _UNSET_VALUE)]
+        try:
+            return number, list(attrgetter(*fields)(obj)) if fields else []
+        except AttributeError:
+            return number, [getattr(obj, name, _UNSET_VALUE) for name in fields]
+
+    def _plain(self, value: Any) -> msgpack.ExtType:
+        """What msgpack does not know."""
+        known = self._numbers.get(id(value))
+        if known is not None:
+            return known
+        kind = type(value)
+        if kind is tuple:
+            if all(type(one) is float for one in value):
+                return msgpack.ExtType(_FLOATS, array("d", value).tobytes())
+            return msgpack.ExtType(_TUPLE, self._pack(list(value)))
+        if issubclass(kind, tuple):
+            return msgpack.ExtType(_FIELDS, self._pack([self._type(kind), list(value)]))
+        if issubclass(kind, Enum):
+            return msgpack.ExtType(_ENUM, self._pack([self._type(kind), value.name]))
+        if kind in _CODES:
+            return msgpack.ExtType(_CODES[kind], self._pack(self._contents(value)))
+        if kind is int:
+            return msgpack.ExtType(_WHOLE, str(value).encode())
+        name = self._name(value)
+        if name is not None:
+            return msgpack.ExtType(_NAMED, name.encode())
+        return msgpack.ExtType(_UNSET, b"") if kind is _Unset else self._numbered(value)
+
+    def _numbered(self, value: Any) -> msgpack.ExtType:
+        """An object met for the first time."""
+        kind = type(value)
+        if not _path(kind).startswith(PACKAGES):
+            raise GraphError(f"{_path(kind)} is no part of a state")
+        found = msgpack.ExtType(_OBJECT, len(self._alive).to_bytes(4, "little"))
+        self._numbers[id(value)] = found
+        self._alive.append(value)
+        return found
+
+    def _contents(self, value: Any) -> list[Any]:
+        if isinstance(value, defaultdict):
+            return [self._type(value.default_factory), dict(value)]
+        if isinstance(value, deque):
+            return [list(value), value.maxlen]
+        if isinstance(value, array):
+            return [value.typecode, value.tobytes()]
+        if isinstance(value, dict):
+            return [dict(value)]
+        return [list(value)]
+
+    def _type(self, kind: Any) -> str | int:
+        """A class by its number, a built-in one by its name."""
+        name = getattr(kind, "__name__", "")
+        if name and _BUILTINS.get(name) is kind:
+            return str(name)
+        if not isinstance(kind, type) or not _path(kind).startswith(PACKAGES):
+            raise GraphError(f"{kind!r} is no part of a state")
+        return self._types.setdefault(kind, len(self._types))
+
+
+class Reader:
+    """Reads what a `Writer` wrote, part by part.
+
+    Args:
+        named: what goes by a name.
+        fields: of classes that have to have these and no others.
+        migrations: from the schema of the file to this one, in order.
+    """
+
+    def __init__(
+        self,
+        named: Callable[[str], Any],
+        fields: Mapping[str, Sequence[str]] | None = None,
+        migrations: Sequence[Migration] = (),
+    ):
+        self._named = named
+        self._fields = fields or {}
+        self._migrations = migrations
+        self._objects: list[Any] = []
+        self._classes: list[tuple[type, _Fill]] = []
+        self._types: list[Any] = []
+
+    def part(self, part: Mapping[str, Any]) -> Any:
+        """What was written. Raises GraphError, and whatever a wrong value raises."""
+        self._classes += [self._record(path, fields) for path, fields in part["classes"]]
+        self._types += [_class(self._renamed(path)) for path in part["types"]]
+        kinds = array("H", part["kinds"])
+        new: list[Any] = [object.__new__(self._classes[number][0]) for number in kinds]
+        self._objects += new
+        fill = [fill for _, fill in self._classes]
+        rows = msgpack.Unpacker(max_buffer_size=len(part["rows"]), **self._options())
+        rows.feed(part["rows"])
+        root = rows.unpack()
+        for n, (obj, kind, row) in enumerate(zip(new, kinds, rows, strict=True)):
+            fill[kind](obj, row)
+            if n % BEAT == 0:
+                pulse.beat()
+        return root
+
+    def _renamed(self, path: str) -> str:
+        for migration in self._migrations:
+            path = migration.classes.get(path, path)
+        return path
+
+    def _record(self, path: str, fields: Sequence[str]) -> tuple[type, _Fill]:
+        """A class, and what fills in the fields of its objects."""
+        now: list[str | None] = list(fields)
+        new: dict[str, Any] = {}
+        for migration in self._migrations:
+            path = migration.classes.get(path, path)
+            moved = migration.fields.get(path, {})
+            now = [moved.get(name, name) if name is not None else None for name in now]
+            new = {moved.get(name) or name: value for name, value in new.items()}
+            new |= migration.new.get(path, {})
+        wanted = self._fields.get(path)
+        has = [*new, *(name for name in now if name is not None)]
+        if wanted is not None and sorted(has) != sorted(wanted):
+            odd = sorted(set(has) ^ set(wanted)) or has
+            raise GraphError(f"{path} has another schema: {odd[0]}")
+        kind = _class(path)
+        return kind, _filler(kind, now, new)
+
+    def _options(self) -> dict[str, Any]:
+        return {
+            "ext_hook": self._value,
+            "strict_map_key": False,
+            "unicode_errors": "surrogatepass",
+        }
+
+    def _value(self, code: int, data: bytes) -> Any:
+        if code == _OBJECT:
+            return self._objects[int.from_bytes(data, "little")]
+        if code == _FLOATS:
+            return tuple(array("d", data))
+        if code == _WHOLE:
+            return int(data)
+        if code == _NAMED:
+            return self._named(data.decode())
+        if code == _UNSET:
+            return _UNSET_VALUE
+        inside = msgpack.unpackb(data, **self._options())
+        if code == _TUPLE:
+            return tuple(inside)
+        if code == _FIELDS:
+            return tuple.__new__(self._types[inside[0]], inside[1])
+        if code == _ENUM:
+            return self._types[inside[0]].__members__[inside[1]]
+        return self._container(_CONTAINERS[code], inside)
+
+    def _container(self, kind: type, inside: Sequence[Any]) -> Any:
+        if kind is array:
+            found = array(inside[0])
+            found.frombytes(inside[1])
+            return found
+        if kind is not defaultdict:
+            return kind(*inside)
+        of, items = inside
+        return defaultdict(_BUILTINS[of] if isinstance(of, str) else self._types[of], items)
+
+
+_UNSET_VALUE = _Unset()
+_Fill = Callable[[Any, Sequence[Any]], None]
+
+
+def fields_of(obj: Any) -> tuple[str, ...]:
+    """The names of all that an object holds, in one order."""
+    slots = [name for kind in type(obj).__mro__ for name in _slots(kind)]
+    return (*slots, *getattr(obj, "__dict__", ()))
+
+
+def _slots(kind: type) -> list[str]:
+    """Of one class, without those of its bases."""
+    return [name for name, one in vars(kind).items() if isinstance(one, MemberDescriptorType)]
+
+
+def _path(kind: type) -> str:
+    return f"{kind.__module__}:{kind.__qualname__}"
+
+
+def _class(path: str) -> type:
+    module, _, name = path.partition(":")
+    if not module.startswith(PACKAGES):
+        raise GraphError(f"{path} is no part of a state")
+    found = vars(importlib.import_module(module)).get(name)
+    if not isinstance(found, type) or found.__module__ != module:  # what it imports is not its own
+        raise GraphError(f"there is no class {path}")
+    return found
+
+
+def _filler(kind: type, fields: Sequence[str | None], new: Mapping[str, Any]) -> _Fill:
+    """What gives an object of this class its fields, without calling anything of it."""
+    slots = {name: vars(base)[name].__set__ for base in kind.__mro__ for name in _slots(base)}
+    setters = [slots[name] for name in fields if name in slots]
+    quick = len(setters) == len(fields) and not new
+
+    def fill(obj: Any, row: Sequence[Any]) -> None:
+        if len(row) != len(fields):
+            raise GraphError(f"a record of {_path(kind)} has not {len(fields)} fields")
+        if quick:
+            for setter, value in zip(setters, row, strict=True):
+                if value is not _UNSET_VALUE:
+                    setter(obj, value)
+            return
+        for name, value in (*zip(fields, row, strict=True), *deepcopy(new).items()):
+            if name is None or value is _UNSET_VALUE:
+                continue
+            if name in slots:
+                slots[name](obj, value)
+            else:
+                obj.__dict__[name] = value
+
+    return fill
