@@ -49,6 +49,7 @@ SOURCES: dict[str, dict[str, str]] = {
         "standing": "squeue: those who wait in its partition, by priority",
         "forecast": _FUTURES,
         "waits": _SQUEUE,
+        "belief": "how long ended jobs like it ran",
         "held_at": _SQUEUE,
         "slurm": _RULES,
         "slurm.priority": "squeue",
