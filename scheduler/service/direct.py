@@ -9,8 +9,9 @@ from typing import Any
 
 from features.clock import Clock
 from scheduler.assembly import CoreSpec
-from scheduler.backends.slurm.client import Slurm, SlurmError
+from scheduler.backends.slurm.client import Slurm, SlurmDown, SlurmError
 from scheduler.backends.slurm.parse import SlurmJob
+from scheduler.backends.slurm.past import past
 from scheduler.backends.slurm.shape import Shape
 from scheduler.backends.slurm.site import read_site
 from scheduler.backends.slurm.table import Table
@@ -32,6 +33,7 @@ from scheduler.service.log.store.rows import GpusNow, JobRow, Line, job_row
 SAMPLES, BUDGET_S = 24, 0.8  # futures, and processor seconds for them
 TRIAL_S, QUESTION_S = 0.4, 1.2  # of one trial; after which none begins
 UNSEEN = "other users' jobs are hidden from you (PrivateData=jobs)"
+PAST_DAYS = 30  # of the user's own ended jobs
 _NEW = {"attempt": 0, "cancel_asked": False, "exit_code": None, "detail": ""}
 HIDDEN: Mapping[str, str] = {
     "jobs": f"{UNSEEN}: no place in the order and no start can be estimated",
@@ -73,14 +75,15 @@ class Direct:
         planner.reshape(jobs)
         self.now = self._clock.now()
         mine = [job for job in jobs if planner.shape.vc_of(job.partition)]
+        over, unread = self._over(slurm, {job.id for job in jobs})
         Histories(planner.memory, lambda names: planner.shape.vc_of(names)).tell(
-            _remembered(mine), self.now
+            [*over, *_remembered(mine)], self.now
         )
         self._promises = Promises()
         planner.asking.turn()
         self._snapshot = planner.draw(mine, self.now, {})
         self._first = planner.first(self._snapshot)
-        self.hidden = _hidden(self.site, slurm, user)
+        self.hidden = [*_hidden(self.site, slurm, user), *unread]
         self._alone = any(UNSEEN in line for line in self.hidden)
         # on which GPUs jobs run would be a question for each: the own policy places by them
         reasons = planner.reasons(self._snapshot, self._first, own=False)
@@ -92,6 +95,18 @@ class Direct:
         self._rows = rows.of(self._snapshot, reasons, by_slurm=True)
         self._decisions = {d.job_id: d for d in self._snapshot.decisions}
         self._made: dict[str, StartForecast] = {}
+
+    def _over(self, slurm: Slurm, shown: set[str]) -> tuple[list[SlurmJob], list[str]]:
+        """The user's ended jobs that squeue has forgotten; and that they could not be read."""
+        if "slurmdbd" not in self.site.config.get("AccountingStorageType", ""):
+            return [], []
+        try:
+            found = past(slurm, self.user, PAST_DAYS)
+        except (SlurmDown, SlurmError) as error:
+            why = " ".join(str(error).split())
+            return [], [f"Not read: your ended jobs (sacct: {why}): starts are less certain."]
+        shape = self._planner.shape
+        return [one for one in found if one.id not in shown and shape.vc_of(one.partition)], []
 
     # --- answers ------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from rapidfuzz import fuzz
 from pipeline.onefile.absent import ratio
 from pipeline.onefile.build import build, modules
 from scheduler.backends.slurm.client import Slurm, SlurmError
+from scheduler.backends.slurm.snapshot import job_of
 from scheduler.backends.slurm.versions import Release
 from scheduler.service.direct import UNSEEN, Direct, NotThere
 from tests.scheduler.service.follow.test_follow import NOW, SAYS, Scene
@@ -111,6 +112,27 @@ def test_reasons_are_those_of_a_service_in_front() -> None:
     assert forecast.start_p50 > look.now
     with pytest.raises(NotThere, match="no such job"):
         look.why("999")
+
+
+LATE = int(NOW)
+PAST = [
+    f"90|u3|main|{LATE - 900}|{LATE - 800}|{LATE - 700}|COMPLETED|120|8|cpu=8,gres/gpu=4|a",
+    f"91|u3|main|{LATE - 700}|{LATE - 650}|{LATE - 500}|CANCELLED by 7|120|8|gres/gpu:a100=4|a|b",
+    f"92|u3|main|{LATE - 700}|Unknown|{LATE - 500}|CANCELLED|120|8||never ran",
+    "93|u3|main|soon|||COMPLETED|||cpu=x|cannot be read",
+    "",
+]
+
+
+def test_the_users_own_past_is_read_where_there_is_accounting() -> None:
+    made = scene()
+    made.slurm.says["-o"] = "\n".join(PAST)
+    look = direct(made)
+    asked = [made.job(7, user=name, submit=look.now, gpus=4) for name in ("u3", "u9")]
+    known, unknown = (look._planner.memory.predicted(job_of(j, "main"), look.now) for j in asked)
+    assert known is not None
+    assert unknown is not None
+    assert known < 200.0 < unknown  # two jobs of u3's ran for 100 and 150 s
 
 
 def test_a_site_that_hides_jobs_is_given_no_start() -> None:
