@@ -58,7 +58,7 @@ FIELDS = {
     ),
     "features.survival:Hazard": "_ended _keep _reached",
     "features.survival:Lives": "_groups _bin _run _due _runs",
-    "features.templates:TemplateBook": "_users",
+    "features.templates:TemplateBook": "_owners",
     "scheduler.backends.events:Event": "actor at body cause job_id kind seq",
     "scheduler.backends.submission:Submission": (
         "after after_any command comment cpus environment gpu_type gpus job_id memory_mib name "
