@@ -151,7 +151,7 @@ def _opened(data: Path, track: str, seed: int, row: Row, durations: str) -> Scen
 
 def _figures(scenario: Scenario, policy: Policy, estimator: Any) -> dict[str, float]:
     outcome, _ = scenario.play(scenario.core(policy, estimator))
-    found = summarise(outcome, scenario.cluster_gpus())
+    found: Mapping[str, Any] = summarise(outcome, scenario.cluster_gpus())
     return {
         **{name: round(float(found[name] or 0.0), 4) for name in FIGURES},
         "packed_jobs": int(found["packed_jobs"]),

@@ -19,6 +19,7 @@ import resource
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -89,7 +90,7 @@ def measure(
             outcome, _ = scenario.simulate("pellucid", sink=sink, progress=told)
         recorded_mib = out.stat().st_size / 2**20
     wall_s, cpu_s = time.perf_counter() - wall, time.process_time() - cpu
-    figures = summarise(outcome, scenario.cluster_gpus())
+    figures: Mapping[str, Any] = summarise(outcome, scenario.cluster_gpus())
     found = {
         "jobs": figures["jobs"],
         "gpus": scenario.cluster_gpus(),

@@ -19,7 +19,7 @@ from features.files import leftovers, only_writer, write_json, write_table
 from models.training.metrics import TAILS_S, auc
 from pipeline.cluster import HERE, Keep, mapped
 from pipeline.worlds.scenario import Cost, Meter, Progress, Sink
-from scheduler.core.estimates import Estimator
+from scheduler.core.estimates import Description, Estimator
 from scheduler.explain.terms import describe
 from scheduler.simulation.loop import JobResult, Outcome
 from scheduler.simulation.recorder import Recorder
@@ -151,7 +151,7 @@ def _rounded(cost: Cost) -> Figures:
     }
 
 
-def described(estimator: Estimator) -> dict[str, Figures]:
+def described(estimator: Estimator) -> dict[str, Description]:
     """What it takes to read the terms in a run's decisions, by bundle digest."""
     return {digest: describe(bundle) for digest, bundle in estimator.bundles.items()} | dict(
         estimator.descriptions

@@ -84,7 +84,7 @@ class Played:
         cpu = time.process_time()
         for policy in self.policies:
             outcome, _ = made.simulate(policy)
-            figures = summarise(outcome, made.cluster_gpus())
+            figures: Mapping[str, Any] = summarise(outcome, made.cluster_gpus())
             if figures["ended"] < figures["jobs"]:
                 raise RuntimeError(f"{wanted}: {policy} left jobs that never ended")
             found["policies"][policy] = {name: figures[key] for name, key in FIGURES.items()}

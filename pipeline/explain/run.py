@@ -25,6 +25,7 @@ from rapidfuzz import process
 from rapidfuzz.distance import JaroWinkler
 
 from scheduler.core.decisions import Action, Decision, Reason, Score
+from scheduler.core.estimates import Description
 from scheduler.explain.life import Held, JobFacts, aside_of, life, seconds_before, waits_for_gpus
 from scheduler.explain.story import Recorded, Story, build_story
 from scheduler.explain.words import overtaking
@@ -76,7 +77,7 @@ class RunFolder:
         return read_object(self.folder / SUMMARY)
 
     @cached_property
-    def bundles(self) -> dict[str, dict[str, Any]]:
+    def bundles(self) -> dict[str, Description]:
         """Names of terms and inputs by bundle digest; empty when nothing was scored."""
         path = self.folder / BUNDLES
         return read_object(path) if path.is_file() else {}

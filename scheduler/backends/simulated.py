@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from features.job import Job, Profile
+from features.plain import Json
 from features.schema import State
 from scheduler.backends.base import Happened, Launch, Purpose, Report
 from scheduler.core.cluster import GPU_SHARING_CAPACITY, Run
@@ -404,11 +405,10 @@ def _places(launch: Launch) -> list[tuple[int, int]]:
     return [(node, gpu) for node, gpus in pairs for gpu in gpus]
 
 
-def _launch_of(value: dict[str, Any]) -> Launch:
-    value["purpose"] = Purpose(value["purpose"])
-    value["command"], value["nodes"] = tuple(value["command"]), tuple(value["nodes"])
-    value["gpus"] = tuple(map(tuple, value["gpus"]))
-    return Launch(**value)
+def _launch_of(value: Json) -> Launch:
+    lists = {name: tuple(value[name]) for name in ("command", "nodes")}
+    gpus = tuple(map(tuple, value["gpus"]))
+    return Launch(**{**value, **lists, "gpus": gpus, "purpose": Purpose(value["purpose"])})
 
 
 class SimulatedBackend:

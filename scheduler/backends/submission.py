@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from features.job import Job
+from features.plain import Json
 from scheduler.core.request import OF_JOB, JobRequest
 
 
@@ -42,7 +43,7 @@ class Submission(JobRequest):
         """What is asked for instead; `to` is the body of a CHANGED event."""
         return replace(self, **to)
 
-    def body(self) -> dict[str, Any]:
+    def body(self) -> Json:
         """As the body of a SUBMITTED event."""
         found = {name: getattr(self, name) for name in NAMES}
         found |= {"command": list(self.command), "environment": dict(self.environment)}

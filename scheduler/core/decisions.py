@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
+from features.plain import Json
 from scheduler.core.plural import are, count, were
 
 
@@ -353,7 +354,7 @@ class Decision:
             text = text.replace(f"job {unnamed}", words)
         return text
 
-    def body(self) -> dict[str, Any]:
+    def body(self) -> Json:
         """As plain values; fields that say nothing are left out."""
         found = {name: getattr(self, name) for name in Decision.__slots__}
         if self.score is not None:
@@ -364,10 +365,7 @@ class Decision:
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> Decision:
         """The inverse of `body`, through JSON as well."""
-        found: dict[str, Any] = {
-            name: _frozen(value) if isinstance(value, list) else value
-            for name, value in body.items()
-        }
+        found = {name: _frozen(value) for name, value in body.items()}
         found["action"], found["reason"] = Action(body["action"]), Reason(body["reason"])
         if "score" in body:
             score = {name: _frozen(value) for name, value in body["score"].items()}

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import expm1
-from typing import Any
+from typing import Any, TypedDict
 
 from features.job import Job, Profile
 from features.schema import State
@@ -21,7 +21,20 @@ from models.bundle import Bundle, BundleError
 from scheduler.core.decisions import Score
 
 COLD_START = "coldstart"  # stands for a digest in scores that come from histories alone
-OF_HISTORIES = {
+
+
+class Description(TypedDict, total=False):
+    """What it takes to read the terms of a score: their names, those of the inputs, what an input
+    is about and its unit, and what is known of the model."""
+
+    terms: list[str]
+    inputs: list[str]
+    texts: dict[str, str]
+    units: dict[str, str]
+    metadata: Mapping[str, Any]
+
+
+OF_HISTORIES: Description = {
     "terms": list(OUTLOOK_TERMS),
     "inputs": [ERROR.name],
     "texts": {spec.name: spec.text for spec in (*SUM, ERROR)},
@@ -49,8 +62,8 @@ class Estimator:
     def __init__(self) -> None:
         # every bundle a score may name, by digest: what it takes to read the terms
         self.bundles: dict[str, Bundle] = {}
-        # the same for scores that come from no bundle: {digest: {"terms": names, ...}}
-        self.descriptions: dict[str, dict[str, Any]] = {}
+        # the same for scores that come from no bundle, by digest
+        self.descriptions: dict[str, Description] = {}
 
     def submitted(self, job: Job, now: float) -> None:
         """A job was submitted."""

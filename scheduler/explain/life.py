@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import accumulate
-from typing import Any
 
+from features.plain import Json
 from scheduler.core.decisions import DEPENDS, Action, Decision, Reason
 from scheduler.explain.words import comparison, sentence_of, step_of
 
@@ -85,7 +85,7 @@ class Event:
     since_submit_s: float
     sentence: str
     next_step: str
-    evidence: dict[str, Any]
+    evidence: Json
     aside: bool = False
 
     @property
@@ -311,7 +311,7 @@ def life_beside(job: JobFacts, aside: Sequence[Decision]) -> list[Span]:
 def event_of(job: JobFacts, d: Decision, aside: bool) -> Event:
     """A decision with its sentence and numbers."""
     names = ("need", "free", "limit", "position", "blocker", "partner")
-    evidence = {n: getattr(d, n) for n in names if getattr(d, n) is not None}
+    evidence: Json = {n: getattr(d, n) for n in names if getattr(d, n) is not None}
     if d.action is Action.ENQUEUE:
         evidence.pop("limit", None)  # the profiling partition's, and nothing to do with this
     if d.nodes:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from scheduler.core.decisions import Action, Decision, Reason
+from scheduler.core.estimates import Description
 from scheduler.core.plural import count
 from scheduler.explain.life import (
     Event,
@@ -90,7 +90,7 @@ class Recorded:
         last: when the record ends: what had not ended then had waited until then.
     """
 
-    bundles: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    bundles: Mapping[str, Description] = field(default_factory=dict)
     ends: Mapping[str, float | None] = field(default_factory=dict)
     order_values: Mapping[str, float] = field(default_factory=dict)
     policy: str = ""

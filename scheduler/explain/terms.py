@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from models.bundle import Bundle
 from scheduler.core.decisions import Decision, Score
+from scheduler.core.estimates import Description
 from scheduler.core.plural import count
 from scheduler.explain import thoughts
 from scheduler.explain.words import duration, factor, listed, percent
@@ -122,7 +122,7 @@ def gap_of(score: Score) -> float:
 
 
 def breakdowns(
-    decisions: Sequence[Decision], bundles: Mapping[str, Mapping[str, Any]]
+    decisions: Sequence[Decision], bundles: Mapping[str, Description]
 ) -> list[Breakdown]:
     """The distinct scores among decisions, in order of first appearance, each checked.
 
@@ -146,12 +146,12 @@ def drawn(found: Sequence[Breakdown]) -> list[Breakdown]:
     return sound if len(sound) <= 2 else [sound[0], sound[-1]]
 
 
-def _breakdown(same: list[Decision], bundles: Mapping[str, Mapping[str, Any]]) -> Breakdown:
+def _breakdown(same: list[Decision], bundles: Mapping[str, Description]) -> Breakdown:
     scores = [d.score for d in same if d.score is not None]
     score = scores[0]
     inputs = next((s.inputs for s in scores if s.inputs), ())
     gap = gap_of(score)
-    described = bundles.get(score.bundle, {})
+    described = bundles.get(score.bundle, Description())
     names = list(described.get("terms", ()))
     known = len(names) == len(score.terms)
     if not known:
@@ -174,7 +174,7 @@ def _breakdown(same: list[Decision], bundles: Mapping[str, Mapping[str, Any]]) -
 
 
 def _term(
-    name: str, contribution: float, values: Mapping[str, str], described: Mapping[str, Any]
+    name: str, contribution: float, values: Mapping[str, str], described: Description
 ) -> Term:
     texts, units = described.get("texts", {}), described.get("units", {})
     features = name.split(" & ")
@@ -211,7 +211,7 @@ def _said(value: str, unit: str, feature: str) -> str:
     return f"{number:.4g} {unit}".strip()
 
 
-def describe(bundle: Bundle) -> dict[str, Any]:
+def describe(bundle: Bundle) -> Description:
     """What it takes to read the terms of a bundle's duration scores; see `breakdowns`."""
     model = bundle.duration
     return {

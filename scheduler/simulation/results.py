@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -74,7 +74,32 @@ def job_table(results: list[JobResult]) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=JOB_SCHEMA)
 
 
-def summarise(outcome: Outcome, cluster_gpus: int) -> dict[str, Any]:
+class Summary(TypedDict):
+    """The figures of a run; see `summarise`."""
+
+    jobs: int
+    ended: int
+    refused: int
+    avg_jct_s: float
+    p50_jct_s: float
+    avg_queue_s: float
+    p99_queue_s: float
+    p999_queue_s: float
+    max_queue_large_s: float | None
+    makespan_s: float
+    gpu_utilisation: float
+    packed_jobs: int
+    over_memory: int
+    mean_slowdown_packed: float
+    preemptions: int
+    ended_in_profiling: int
+    ftf_user_p50: float | None
+    ftf_user_p99: float | None
+    held_back_jobs: int
+    decisions: int
+
+
+def summarise(outcome: Outcome, cluster_gpus: int) -> Summary:
     """The figures of a run.
 
     Averages are over jobs that ended. `gpu_utilisation` is the share of GPU-time between first

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 from features.clock import LAST_S
 from scheduler.backends.slurm.job_states import OVER
@@ -240,17 +240,31 @@ _TEXTS = [
 ]
 
 
-def times(
-    state: str, start: float | None, end: float | None, nodes: Sequence[str]
-) -> dict[str, Any]:
+class Times(TypedDict):
+    """When a job began and ended, as fields of a SlurmJob."""
+
+    start: float | None
+    end: float | None
+
+
+class Asks(TypedDict, total=False):
+    """What a job asks for, as fields of a SlurmJob."""
+
+    tres: tuple[tuple[str, float], ...]
+    gpu_types: tuple[tuple[str, int], ...]
+    gpus_per_node: bool
+    cpus_per_gpu: int
+    least_mib: float
+    per: str
+
+
+def times(state: str, start: float | None, end: float | None, nodes: Sequence[str]) -> Times:
     """Start and end. Slurm tells of a job that ended while it waited that it began at its end."""
     never = state in OVER and start == end and not nodes
     return {"start": None if never else start, "end": end}
 
 
-def asks_for(
-    text: Mapping[str, str], tasks: int, counted: str, memory: tuple[float, str]
-) -> dict[str, Any]:
+def asks_for(text: Mapping[str, str], tasks: int, counted: str, memory: tuple[float, str]) -> Asks:
     """GPUs by type, memory and CPUs of each GPU as they were asked for, as fields of a SlurmJob.
 
     Args:
@@ -258,7 +272,7 @@ def asks_for(
         memory: MiB, and what of: node or cpu.
     """
     least, per = memory
-    found: dict[str, Any] = {"tres": tuple(counts(counted).items())}
+    found: Asks = {"tres": tuple(counts(counted).items())}
     per_node = gpu_types(text["tres_per_node"])
     if (types := gpu_types(text["tres_per_job"])) is not None:
         found["gpu_types"] = tuple(types.items())
@@ -270,7 +284,8 @@ def asks_for(
         least, per = float(sum(per_gpu.values())), "gpu"
     if (per_gpu := gpu_types(text["cpus_per_tres"])) is not None:
         found["cpus_per_gpu"] = sum(per_gpu.values())
-    return found | {"least_mib": least, "per": per}
+    found["least_mib"], found["per"] = least, per
+    return found
 
 
 def _ids(entry: Mapping[str, Any]) -> Iterator[str]:

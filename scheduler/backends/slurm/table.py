@@ -12,7 +12,7 @@ import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import structlog
 
@@ -292,7 +292,7 @@ def _gpus_asked(said: Mapping[str, str], nodes: int, tasks: int) -> tuple[int, s
     return parse.asked(texts | {"node_count": nodes, "tasks": tasks})
 
 
-def _asks(said: Mapping[str, str], tasks: int, memory: tuple[float, str]) -> dict[str, Any]:
+def _asks(said: Mapping[str, str], tasks: int, memory: tuple[float, str]) -> parse.Asks:
     names = "tres-per-job", "tres-per-node", "tres-per-task", "cpus-per-tres"
     texts = {name.replace("-", "_"): said[name] for name in names}
     texts["memory_per_tres"] = said["mem-per-tres"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
-from typing import Any
 
 from sqlalchemy import Connection, delete, select
 
+from features.plain import Json
 from scheduler.backends.events import Event
 from scheduler.backends.submission import Submission
 from scheduler.explain.whatif.forecasts import StartForecast
@@ -36,7 +36,7 @@ def ended(connection: Connection) -> list[SubmittedJob]:
     return found
 
 
-def body_of(made: StartForecast) -> dict[str, Any]:
+def body_of(made: StartForecast) -> Json:
     """A forecast as plain values."""
     told = asdict(made)
     del told["starts"]

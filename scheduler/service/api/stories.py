@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from models.bundle import Bundle, BundleError
 from scheduler.core.decisions import ANOTHER, Action, Decision, Reason
-from scheduler.core.estimates import COLD_START, OF_HISTORIES
+from scheduler.core.estimates import COLD_START, OF_HISTORIES, Description
 from scheduler.explain.explanation import Standing, StartForecastRow
 from scheduler.explain.life import JobFacts
 from scheduler.explain.story import Recorded, Story, build_story
@@ -101,7 +101,7 @@ _STANDS = {
 }
 
 
-def names_of_terms(view: JobView) -> Mapping[str, Mapping[str, Any]]:
+def names_of_terms(view: JobView) -> Mapping[str, Description]:
     """How to read the scores of the bundle in use (`explain.terms.describe`), by its digest, and
     those of the histories alone."""
     body = view.bundle()

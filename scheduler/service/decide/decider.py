@@ -19,6 +19,7 @@ import structlog
 from sqlalchemy import Connection, Select, Table, bindparam, delete, func, insert, select, update
 
 from features import pulse
+from features.plain import Json
 from models.bundle import BundleError
 from scheduler.backends.base import Backend, Happened, Outside, Report
 from scheduler.backends.busy import BackendBusy
@@ -522,7 +523,7 @@ _KINDS = {
 OVER = frozenset(kind for what, kind in _KINDS.items() if what.final)
 
 
-def _shown(event: Event) -> dict[str, Any]:
+def _shown(event: Event) -> Json:
     """What of a report stands in the log line; of an end not what the job wrote last."""
     names = ("attempt", "state", "exit_code", *(() if event.kind is Kind.ENDED else ("detail",)))
     return {name: event.body[name] for name in names if name in event.body}

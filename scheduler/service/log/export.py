@@ -21,7 +21,7 @@ from scheduler.core.request import FIELDS
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store.archive import bodies
 from scheduler.service.log.store.store import Store
-from scheduler.service.log.store.tables import events, jobs
+from scheduler.service.log.store.tables import Columns, events, jobs
 
 log = structlog.get_logger("export")
 POLL_S = 5.0
@@ -100,7 +100,7 @@ def _latest(connection: Connection, kind: Kind, name: str) -> dict[str, Any]:
 
 def _line(
     number: int, row: Mapping[str, Any], ran_s: float | None, profile: Mapping[str, Any]
-) -> dict[str, Any]:
+) -> Columns:
     asked = Submission.from_body(json.loads(row["spec"]))
     began = row["started_at"]
     return {

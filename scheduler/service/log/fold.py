@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from features import pulse
 from features.job import Job, Profile
+from features.plain import Json
 from features.schema import State as EndState
 from models.bundle import Bundle
 from scheduler.assembly import policy_of
@@ -148,7 +149,7 @@ class State:
         self.ledger.changes(event.seq)
         return decisions
 
-    def passed(self, texts: Sequence[str]) -> dict[str, Any]:
+    def passed(self, texts: Sequence[str]) -> Json:
         """The body of the DECIDED event of the pass just taken; `texts` are its decisions."""
         body = {
             "upto": self.covered,

@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlalchemy import insert
 
+from features.plain import Json
 from scheduler.assembly import CoreSpec, assemble, policy_of
 from scheduler.backends.events import Event, Kind
 from scheduler.core.cluster import Cluster, ClusterSpec, NodeGroup
@@ -30,7 +31,7 @@ GONE = (("requeue", None),)  # settings of logs of earlier versions, which chang
 PROFILE_S = 200.0  # that profiling took where nothing else was said
 
 
-def known(settings: Mapping[str, Any], profile_s: float = PROFILE_S) -> dict[str, Any]:
+def known(settings: Mapping[str, Any], profile_s: float = PROFILE_S) -> Json:
     """Settings of a log, without those that are gone; one that was in seconds is relative now.
 
     Args:
@@ -125,7 +126,7 @@ class LogHeader:
         """The nodes, all open."""
         return as_begun(self.spec.cluster, self.lent(), self.names)
 
-    def body(self) -> dict[str, Any]:
+    def body(self) -> Json:
         """As the body of a HEADER event. (Lists, where the order of names matters.)"""
         spec, partition = self.spec.cluster, self.spec.profiling
         return {
@@ -150,7 +151,7 @@ class LogHeader:
             **({"names": list(self.names)} if self.names else {}),
         }
 
-    def shape(self) -> dict[str, Any]:
+    def shape(self) -> Json:
         """The body without what is of one start: clock and code."""
         once = ("start", "pace", "version")
         return {name: value for name, value in self.body().items() if name not in once}

@@ -10,10 +10,9 @@ import hmac
 import json
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy import Connection, Table, text
 from sqlalchemy.exc import DBAPIError
@@ -291,11 +290,4 @@ def _amcheck(connection: Connection) -> list[str]:
 
 def as_json(head: Head) -> str:
     """A head as it is exported."""
-    body: dict[str, Any] = {
-        "links": head.links,
-        "head": head.head,
-        "events": head.events,
-        "at": head.at,
-        "signature": head.signature,
-    }
-    return canonical(body)
+    return canonical(asdict(head))

@@ -27,6 +27,8 @@ from sqlalchemy import (
     tuple_,
 )
 
+from features.codec import decode
+from features.plain import Json
 from features.schema import State
 from scheduler.backends.events import Kind
 from scheduler.core.decisions import ANOTHER, Action, Reason
@@ -398,11 +400,8 @@ class VisibleQueries(VisibleRows):
         line = self._decision_lines(rows)[0]
         if self._visible([rows[0]["job_id"]]):
             return line
-        kept: dict[str, Any] = {
-            name: line.body[name]
-            for name in ("action", "reason", "time", "speeds")
-            if name in line.body
-        }
+        shown = ("action", "reason", "time", "speeds")
+        kept = {name: value for name, value in line.body.items() if name in shown}
         return Line(line.at, line.seq, line.kind, "", body=kept)
 
     def forecast(self, job_id: str, basis: str = "latest") -> StartForecastRow | None:
@@ -411,7 +410,7 @@ class VisibleQueries(VisibleRows):
         rows = self._all(
             select(forecasts).where(forecasts.c.job_id == job_id, forecasts.c.basis == basis)
         )
-        return StartForecastRow(**_but(rows[0], "job_id", "basis")) if rows else None
+        return decode(StartForecastRow, rows[0]) if rows else None
 
     # --- figures ----------------------------------------------------------------------------
 
@@ -480,7 +479,7 @@ class VisibleQueries(VisibleRows):
         path = bundle["path"] if bundle and self.viewer.sees_all else ""
         return Models(header["policy"] if header else "", bundle["digest"] if bundle else "", path)
 
-    def bundle(self) -> dict[str, Any]:
+    def bundle(self) -> Json:
         """Path and digest of the bundle in use; empty when there is none. Not to be shown."""
         return self._last(Kind.BUNDLE) or {}
 
@@ -524,7 +523,3 @@ def _after(place: Place) -> ColumnElement[bool]:
 def _share(kept: ColumnElement[bool], among: ColumnElement[bool]) -> ColumnElement[Any]:
     """Share of the rows `among` for which a promise was kept; NULL when there are none."""
     return func.count().filter(and_(among, kept)) * 1.0 / func.nullif(func.count().filter(among), 0)
-
-
-def _but(row: RowMapping, *names: str) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if name not in names}

@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Engine, RowMapping, Select, Table, and_, select
 
+from features.plain import Json
 from scheduler.backends.events import Kind
 from scheduler.core.decisions import Decision, Reason
 from scheduler.service.log.record import Phase
@@ -65,13 +66,13 @@ class VisibleRows:
             found.append(replace(job_row(row, visible), **seen))
         return found
 
-    def _starts(self, ids: list[str]) -> dict[str, dict[str, Any]]:
+    def _starts(self, ids: list[str]) -> dict[str, RowMapping]:
         """When each of some waiting jobs should start, as last foreseen."""
         query = select(forecasts.c.job_id, *(forecasts.c[name] for name in _FORESEEN)).where(
             forecasts.c.basis == "latest", forecasts.c.job_id.in_(ids)
         )
         rows = self._all(query) if ids else []
-        return {row["job_id"]: {name: row[name] for name in _FORESEEN} for row in rows}
+        return {row["job_id"]: row for row in rows}
 
     def _decision_lines(self, rows: Sequence[RowMapping]) -> list[Line]:
         bodies = [json.loads(text) for text in self._bodies(decisions, rows)]
@@ -112,7 +113,7 @@ class VisibleRows:
         rows = self._all(query.limit(limit + 1))
         return rows[:limit], len(rows) > limit
 
-    def _last(self, kind: Kind) -> dict[str, Any] | None:
+    def _last(self, kind: Kind) -> Json | None:
         """Body of the last event of a kind."""
         query = select(events.c.body).where(events.c.kind == kind.value)
         rows = self._all(query.order_by(events.c.seq.desc()).limit(1))
