@@ -34,6 +34,7 @@ from typing import Any, TypeVar
 
 from features.files import replacing
 from features.folders import OpenFolder, private_folder, temporary_folder
+from features.plain import Json
 from pipeline.errors import UserError
 
 T = TypeVar("T")
@@ -183,7 +184,7 @@ def slurm_cluster() -> Iterator[Any]:
         ) from None
     if shutil.which("sbatch") is None:
         raise UserError("--where slurm:N: there is no sbatch here; run it on a login node")
-    said: dict[str, Any] = dask.config.get("jobqueue.slurm", {})
+    said: Json = dask.config.get("jobqueue.slurm", {})
     unsaid = {key: value for key, value in _SLURM_JOB.items() if said.get(key) is None}
     scheduler = {**(said.get("scheduler-options") or {}), "dashboard": False}
     scheduler["dashboard_address"] = _HTTP

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from features.clock import TIME_HELP, read_seconds
+from features.plain import Json
 from pipeline.errors import UserError
 from scheduler.core.request import FIELDS
 from scheduler.core.settings import NOT_YAML
@@ -17,7 +18,7 @@ NAMES = {one.option[2:]: name for name, one in FIELDS.items()}
 BESIDE = ("command", "workdir", "env", "array")
 
 
-def read_job(file: Path) -> dict[str, Any]:
+def read_job(file: Path) -> Json:
     """What a file asks for, by the names of the client's arguments. Raises UserError."""
     import yaml
 
@@ -34,13 +35,13 @@ def read_job(file: Path) -> dict[str, Any]:
         raise UserError(f"--file {file}: not YAML ({why})") from None
     if not isinstance(found, dict):
         raise UserError(f"--file {file}: holds no `name: value` lines, such as gpus: 2")
-    asked: dict[str, Any] = {}
+    asked: Json = {}
     for name, value in found.items():
         asked |= _read(file, str(name), value)
     return asked
 
 
-def _read(file: Path, name: str, value: Any) -> dict[str, Any]:
+def _read(file: Path, name: str, value: Any) -> Json:
     """One line of the file."""
     option = name.replace("_", "-")
     if option in NAMES:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
-from typing import Any
+from typing import Any, TypedDict
 
 from pipeline import runs
 
@@ -14,29 +14,47 @@ KNOBS = {
     "ageing": (0.0, 0.01, 0.05, 0.3),  # the third is the default
     "max_wait_s": (DAY_S, 2 * DAY_S, 4 * DAY_S, 1e12),  # the second is the default
 }
-FIGURES = ("avg_jct_s", "p99_queue_s", "max_queue_large_s")
 Loops = Callable[[Mapping[str, Any]], Sequence[Callable[[int], runs.World]]]
+
+
+class Point(TypedDict):
+    """A pair of values in one loop: mean JCT and its standard error, p99 wait and longest wait of
+    a wide job, seconds."""
+
+    ageing: float
+    max_wait_s: float
+    loop: str
+    avg_jct_s: float
+    p99_queue_s: float
+    max_queue_large_s: float | None
+    avg_jct_se_s: float | None
 
 
 def curve(
     loops: Loops, settings: Mapping[str, Mapping[str, Any]], seeds: Sequence[int], where: str
-) -> list[dict[str, Any]]:
-    """A row for each pair of values and loop: mean JCT and its standard error, p99 wait and longest
-    wait of a wide job, seconds.
+) -> list[Point]:
+    """A row for each pair of values and loop.
 
     Args:
         loops: the worlds of a seed, one a loop, for settings by policy.
         settings: by policy, of the other runs.
         where: see `pipeline.cluster.mapped`.
     """
-    rows = []
-    for values in product(*KNOBS.values()):
-        at = dict(zip(KNOBS, values, strict=True))
-        chosen = {**settings, POLICY: {**settings.get(POLICY, {}), **at}}
-        for world in loops(chosen):
+    rows = list[Point]()
+    for ageing, bound in product(*KNOBS.values()):
+        mine = {**settings.get(POLICY, {}), "ageing": ageing, "max_wait_s": bound}
+        for world in loops({**settings, POLICY: mine}):
             found = runs.compare(world, [POLICY], seeds, where=where)
             row = found["policies"][0]
-            figures = {name: row.get(f"{name}_mean", row.get(name)) for name in FIGURES}
-            figures["avg_jct_se_s"] = row["avg_jct_se_s"]
-            rows.append({**at, "loop": found["loop"], **figures})
+            rows.append(
+                {
+                    "ageing": ageing,
+                    "max_wait_s": bound,
+                    "loop": found["loop"],
+                    "avg_jct_s": row["avg_jct_s_mean"],
+                    "p99_queue_s": row["p99_queue_s_mean"],
+                    "max_queue_large_s": row["max_queue_large_s_mean"],
+                    "avg_jct_se_s": row["avg_jct_se_s"],
+                }
+            )
     return rows

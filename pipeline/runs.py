@@ -11,7 +11,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from math import isfinite, sqrt
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict
 
 import numpy as np
 
@@ -26,6 +26,39 @@ from scheduler.simulation.recorder import Recorder
 from scheduler.simulation.results import jct_by_vc, job_table, summarise
 
 Figures = dict[str, Any]
+
+
+class Spent(TypedDict):
+    """What a run or a comparison took."""
+
+    wall_s: float
+    cpu_s: float
+    peak_rss_mib: float
+
+
+class Pair(TypedDict):
+    """The difference of two policies on the same seeds, with its standard error."""
+
+    policy: str
+    against: str
+    avg_jct_s_difference_mean: float
+    avg_jct_s_difference_se: float | None
+
+
+class Comparison(Spent):
+    """Policies on the same seeds.
+
+    Attributes:
+        policies: figures of each, as mean and sd.
+        paired: differences of every policy to every later one.
+    """
+
+    track: str
+    seeds: list[int]
+    loop: str
+    notes: list[str]
+    policies: list[Figures]
+    paired: list[Pair]
 
 
 class World(Protocol):
@@ -130,7 +163,7 @@ def _run(
     return figures
 
 
-def foreseen(jobs: Sequence[JobResult]) -> Figures:
+def foreseen(jobs: Sequence[JobResult]) -> dict[str, float | None]:
     """How well the predictions this schedule was made by told long jobs from others.
 
     AUC of the predicted duration for "longer than 1 h" and "longer than 6 h", over the jobs that
@@ -143,7 +176,7 @@ def foreseen(jobs: Sequence[JobResult]) -> Figures:
     return {name: value if isfinite(value) else None for name, value in found.items()}
 
 
-def _rounded(cost: Cost) -> Figures:
+def _rounded(cost: Cost) -> Spent:
     return {
         "wall_s": round(cost.wall_s, 3),
         "cpu_s": round(cost.cpu_s, 3),
@@ -179,7 +212,7 @@ def compare(
     keep: Keep | None = None,
     progress: Callable[[Task], None] | None = None,
     world: Figures | None = None,
-) -> Figures:
+) -> Comparison:
     """Run every policy on every seed.
 
     Args:
@@ -189,10 +222,6 @@ def compare(
         where: see `pipeline.cluster.mapped`.
         keep: runs already finished, which are not run anew.
         world: what it takes, beside the seed, to open the same worlds again; kept with the records.
-
-    Returns:
-        ``{track, seeds, loop, notes, policies: [figures as mean and sd], paired: [differences to
-        the first policy, on the same seeds, with standard errors], cpu_s, ...}``
     """
     meter = Meter()
     tasks = [Task(policy, seed) for seed in seeds for policy in policies]
@@ -203,7 +232,7 @@ def compare(
             rows[task] = figures
             if progress is not None:
                 progress(task)
-    result: Figures = {
+    result: Comparison = {
         "track": rows[tasks[0]]["scenario"],
         "seeds": list(seeds),
         "loop": rows[tasks[0]]["loop"],
@@ -215,8 +244,8 @@ def compare(
             _aggregate(policy, [rows[Task(policy, seed)] for seed in seeds]) for policy in policies
         ],
         "paired": _paired(rows, policies, seeds),
+        **_rounded(meter.read()),
     }
-    result |= _rounded(meter.read())
     if where != HERE or keep is not None:  # what was spent is the runs' own CPU time
         result["cpu_s"] = round(sum(row["cpu_s"] for row in rows.values()), 3)
     if out is not None:
@@ -284,11 +313,9 @@ def _aggregate(policy: str, rows: list[Figures]) -> Figures:
     return out
 
 
-def _paired(
-    rows: dict[Task, Figures], policies: Sequence[str], seeds: Sequence[int]
-) -> list[Figures]:
+def _paired(rows: dict[Task, Figures], policies: Sequence[str], seeds: Sequence[int]) -> list[Pair]:
     """Differences in average JCT on the same seeds, every policy against every later one."""
-    out = []
+    out = list[Pair]()
     for i, a in enumerate(policies):
         for b in policies[i + 1 :]:
             d = np.array(

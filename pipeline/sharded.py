@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from features.plain import Json
 from features.rows import Rows, streamed_rows
 from models.bundle import Bundle
 from models.training.metrics import duration_metrics
@@ -96,7 +96,7 @@ def train_sharded(
     where: str,
     keep: Path | None = None,
     progress: Callable[[float], None] | None = None,
-) -> tuple[Bundle, dict[str, Any]]:
+) -> tuple[Bundle, Json]:
     """A bundle whose duration model was fitted shard by shard, what it was made from, its errors.
 
     With `keep`, the model of every fitted shard is kept in that folder and taken up again.

@@ -151,6 +151,22 @@ def _inspects_a_policy(node: ast.AST, types: set[str]) -> bool:
     return name.lstrip("_") == "policy" and not any(getattr(o, "id", "") == "str" for o in others)
 
 
+UNTYPED, PASSED_ON = 24, 160
+
+
+def test_records_have_types() -> None:
+    """A record of known keys is a dataclass, a model or a typed dictionary. `Json` is for documents
+    that are handed on as they are; what is looked into has a type."""
+    found = Counter[str]()
+    for _, node in _nodes("scheduler", "pipeline"):
+        if isinstance(node, ast.Subscript) and ast.unparse(node) == "dict[str, Any]":
+            found["dict[str, Any]"] += 1
+        elif isinstance(node, ast.Name) and node.id == "Json":
+            found["Json"] += 1
+    assert 0 < found["dict[str, Any]"] <= UNTYPED
+    assert 0 < found["Json"] <= PASSED_ON
+
+
 READS = {
     "scheduler/service/api/problems.py",  # pydantic's sentences, as are the next
     "scheduler/service/settings.py",

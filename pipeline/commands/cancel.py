@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from features.codec import decode
+from features.plain import Json
 from pipeline.commands.ps import NAMED, STATES, chosen
 from pipeline.errors import UserError
 from pipeline.options import PREVIEW, spread
@@ -99,7 +100,7 @@ def _each(client: Client, jobs: list[str], *, as_json: bool) -> None:
         raise UserError(f"not cancelled: {'; '.join(failed)}")
 
 
-def _tasks(client: Client, array_id: str) -> list[dict[str, Any]]:
+def _tasks(client: Client, array_id: str) -> list[Json]:
     """Of an array, which are cancelled together; none where it is no array's id."""
     many = decode(CancelledMany, next(client.cancel_many([array_id])))
     return [client.job(task) for task in (*many.asked, *many.over)]

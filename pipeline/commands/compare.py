@@ -19,6 +19,7 @@ from pipeline.cluster import WHERE_HELP, Keep, place, question_of
 from pipeline.console import bar, table, user_errors
 from pipeline.errors import UserError
 from pipeline.options import JSON_NO_TABLE, KEEP, LOOP_HELP, SET, TRACE, WORKERS, World, spread
+from pipeline.pareto import Point
 
 if TYPE_CHECKING:
     from pipeline import runs
@@ -162,7 +163,7 @@ def _on_workload(asked: Asked, world: World) -> _Played:
 
 def _results(
     asked: Asked, world: World, played: _Played, at: str, folder: Path | None
-) -> list[dict[str, Any]]:
+) -> list[runs.Comparison]:
     """What `runs.compare` finds in each of the worlds."""
     from pipeline import runs
 
@@ -195,7 +196,7 @@ def _kept(asked: Asked, world: World, number: int) -> Keep | None:
     return Keep(asked.keep, question_of((*how, *run), files))
 
 
-def _print_where(asked: Asked, results: Sequence[dict[str, Any]]) -> None:
+def _print_where(asked: Asked, results: Sequence[runs.Comparison]) -> None:
     if asked.html is not None:
         of = f" (of the {results[0]['loop']} loop)" if len(results) > 1 else ""
         typer.echo(f"The page is {asked.html}{of}.")
@@ -228,7 +229,7 @@ def _page(asked: Asked, runs: Path | None) -> None:
     write_whole(asked.html, build(Inputs(compare=runs, trace=dataset)).html)
 
 
-def _print(results: Sequence[dict[str, Any]]) -> None:
+def _print(results: Sequence[runs.Comparison]) -> None:
     """One table: of every policy a row for each loop, side by side."""
     rows = [
         {key.removesuffix("_mean"): value for key, value in row.items() if not key.endswith("_sd")}
@@ -252,9 +253,7 @@ def _print(results: Sequence[dict[str, Any]]) -> None:
             )
 
 
-def _pareto(
-    asked: Asked, world: World, make: partial[Scenario], where: str
-) -> list[dict[str, Any]]:
+def _pareto(asked: Asked, world: World, make: partial[Scenario], where: str) -> list[Point]:
     """What `pellucid` does at other settings of its knob, in the same worlds."""
     from pipeline.pareto import curve
 

@@ -71,9 +71,8 @@ def evaluate(
             raise UserError(f"--profiles: only packing has it, not {what}")
         module: Any = importlib.import_module(f"pipeline.evaluate.{what}")
         with step(f"evaluating {what}", as_json):
-            given_paths = {"trace": trace, "run": run, "profiles": profiles}
-            extra: dict[str, Any] = {"ablation": True} if ablation else {}
-            extra |= {name: path for name, path in given_paths.items() if path is not None}
-            result: dict[str, Any] = module.run(data, seed=seed, **extra)
+            asked = {"trace": trace, "run": run, "profiles": profiles, "ablation": ablation}
+            extra = {name: value for name, value in asked.items() if value}
+            result = module.run(data, seed=seed, **extra)
         plain = as_json or not hasattr(module, "text")
         typer.echo(json.dumps(result, indent=1) if plain else module.text(result))

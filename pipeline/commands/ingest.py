@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -72,7 +73,7 @@ def ingest(
     except TraceError as error:
         raise UserError(str(error)) from error
     if as_json:
-        print(json.dumps(summary.as_dict(), indent=2, ensure_ascii=False))
+        print(json.dumps(asdict(summary), indent=2, ensure_ascii=False))
     else:
         _show(summary, out)
 

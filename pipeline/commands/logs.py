@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from features.plain import Json
 from pipeline.options import JOB, spread
 from pipeline.remote import Service
 
@@ -55,7 +56,7 @@ def logs(
 
 def _parts(
     client: Client, job: str, attempt: int | None, tail: int | None, *, follow: bool
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[Json]:
     """Of an output, one after the other, to its end; with `follow` as they come."""
     offset = 0 if tail is None else -max(1, min(TAIL_BYTES, (tail + 1) * LINE_BYTES))
     latest = 0

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from features.codec import decode
+from features.plain import Json
 from pipeline.errors import UserError
 from pipeline.options import spread
 from pipeline.printed.jobs import OVER, lines
@@ -82,7 +83,7 @@ def chosen(
     state: str | None = None,
     since: float | None = None,
     **asked: Any,
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[Json]:
     """Jobs as the service lists them, latest first, that fit a name, are in a state and were
     submitted since a moment. Raises UserError."""
     phases = STATES.get(state or "", (OVER if state == "over" else (state,)))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from features.plain import Json
 from pipeline.cluster import WHERE_HELP, Keep, place, question_of
 from pipeline.console import bar, user_errors
 from pipeline.errors import UserError
@@ -218,7 +219,7 @@ def _few_enough(sacct: Path, jobs: int) -> None:
         )
 
 
-def _plain(out: Path, known: Site, found: Mapping[str, Any]) -> dict[str, Any]:
+def _plain(out: Path, known: Site, found: Mapping[str, Any]) -> Json:
     cluster = known.workload.cluster
     return {
         "out": str(out),
@@ -281,7 +282,7 @@ def _ranked(test: Mapping[str, Any]) -> str:
     return "" if rank is None else f", rank correlation {rank:.2f}"
 
 
-def _policy(asked: Asked) -> tuple[str, dict[str, Any]]:
+def _policy(asked: Asked) -> tuple[str, Json]:
     """The policy asked for, and its settings: of the cluster file, and of `--set` over them."""
     from pipeline.worlds.cluster_file import DEFAULT_POLICY, read_cluster
     from pipeline.worlds.policy_options import given, over

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import pyarrow as pa
 import typer
 
+from features.plain import Json
 from pipeline.cluster import WHERE_HELP
 from pipeline.console import bar, metrics_table, step, user_errors
 from pipeline.errors import UserError
@@ -113,7 +114,7 @@ def train(
             bundle.save(out)
         with step("measuring errors on unseen days, refitting daily", as_json):
             rolling = roll(table, rows, cut, refit_days=1.0, preset="fast", seed=seed)
-        figures: dict[str, Any] = {
+        figures: Json = {
             "bundle": str(out),
             "digest": bundle.digest,
             "jobs": len(rows.ended_before(cut)),

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Any
+
+from features.plain import Json
 
 JOB = Path(__file__).with_name("job.py")
 
-CLUSTER: dict[str, Any] = {
+CLUSTER: Json = {
     "name": "demo-host",
     "gpus_per_node": 8,
     "gpu_type": "A100",
@@ -26,7 +27,7 @@ USERS = {
     "edsger": ("speech",),
 }
 # model: median seconds, and what a profile of it is said to be (nobody measures fake GPUs)
-MODELS: dict[str, tuple[float, dict[str, Any]]] = {
+MODELS: dict[str, tuple[float, Json]] = {
     "resnet50": (24, {"gpu_util_pct": 92, "gpu_mem_util_pct": 48, "gpu_mem_mib": 14_200}),
     "mobilenet": (9, {"gpu_util_pct": 31, "gpu_mem_util_pct": 12, "gpu_mem_mib": 3_900}),
     "bert": (30, {"gpu_util_pct": 88, "gpu_mem_util_pct": 55, "gpu_mem_mib": 21_000, "amp": True}),
@@ -46,7 +47,7 @@ class Sent:
 
     after_s: float
     user: str
-    asked: dict[str, Any]
+    asked: Json
 
 
 def plan(jobs: int, minutes: float, seed: int) -> list[Sent]:
@@ -64,7 +65,7 @@ def _moment(random: Random) -> float:
     return min(max(random.gauss(wave, 0.07), 0.0), 1.0)
 
 
-def _job(random: Random, number: int) -> tuple[str, dict[str, Any]]:
+def _job(random: Random, number: int) -> tuple[str, Json]:
     user = random.choices(list(USERS), (4, 3, 2, 2))[0]
     vc = random.choice(USERS[user])
     model = random.choices(_SENT[vc], range(len(_SENT[vc]), 0, -1))[0]
@@ -73,7 +74,7 @@ def _job(random: Random, number: int) -> tuple[str, dict[str, Any]]:
     command = [sys.executable, "-I", str(JOB), "--model", model, "--seconds", str(seconds)]
     if random.random() < FAILS:
         command.append("--fail")
-    asked: dict[str, Any] = {
+    asked: Json = {
         "command": command,
         "gpus": gpus,
         "vc": vc,
@@ -85,7 +86,7 @@ def _job(random: Random, number: int) -> tuple[str, dict[str, Any]]:
     return user, asked
 
 
-def declared() -> Iterator[dict[str, Any]]:
+def declared() -> Iterator[Json]:
     """Profiles by command, as the `local` backend's fake GPUs take them."""
     for model, (_, profile) in MODELS.items():
         yield {"command": f"*--model {model} *", "amp": False, **profile}

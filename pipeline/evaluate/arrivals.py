@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from features.plain import Json
 from models.training.arrivals import Arrivals, evaluate_arrivals
 
 TEST_FROM = datetime(2020, 9, 1, tzinfo=UTC).timestamp()  # the file's clock, taken as it is
@@ -22,7 +23,7 @@ HOLIDAYS = (
 TARGETS = {"jobs@next": 3.15, "gpus@next": 36.0}
 
 
-def run(data: Path, *, seed: int = 0) -> dict[str, Any]:
+def run(data: Path, *, seed: int = 0) -> Json:
     """Figures of every lead beside the yardsticks, and whether each target is met.
 
     Args:
@@ -39,10 +40,9 @@ def run(data: Path, *, seed: int = 0) -> dict[str, Any]:
         for series, name in (("jobs", "job"), ("gpus", "num")):
             missed = frame[f"pred_gpu_{name}"] - frame[f"submit_gpu_{name}"]
             figures[f"{series}@next"]["mae"]["published"] = float(np.abs(missed).mean())
-    return {"leads": figures, "targets": {k: _verdict(k, row) for k, row in figures.items()}}
+    return {"leads": figures, "targets": {k: _verdict(k, row["mae"]) for k, row in figures.items()}}
 
 
-def _verdict(key: str, row: dict[str, Any]) -> dict[str, Any]:
-    mae = row["mae"]
+def _verdict(key: str, mae: Mapping[str, float]) -> Json:
     limit = TARGETS.get(key, min(mae["naive_1d"], mae["naive_7d"]))
     return {"mae": mae["ga2m"], "limit": limit, "met": bool(mae["ga2m"] <= limit)}

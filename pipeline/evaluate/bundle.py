@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from features.plain import Json
 from features.rows import training_rows
 from models.bundle import Bundle
 from models.training.duration import fit_duration
@@ -67,7 +68,7 @@ print(json.dumps({
 """
 
 
-def run(data: Path, *, seed: int = 0) -> dict[str, Any]:
+def run(data: Path, *, seed: int = 0) -> Json:
     """Figures and limits of a bundle fitted on Venus and the measured pairs.
 
     Raises TrainingError when the data is not there or the fresh process fails.
@@ -124,7 +125,7 @@ def _arrays(bundle: Bundle, frame: Any) -> dict[str, np.ndarray]:
     return held
 
 
-def _child(folder: Path, rows: Path) -> dict[str, Any]:
+def _child(folder: Path, rows: Path) -> Json:
     done = subprocess.run(
         [sys.executable, "-c", CHILD, str(folder), str(rows), str(ONE_BY_ONE)],
         capture_output=True,
@@ -133,5 +134,4 @@ def _child(folder: Path, rows: Path) -> dict[str, Any]:
     )
     if done.returncode:
         raise TrainingError(f"the fresh process failed: {done.stderr.strip().splitlines()[-1]}")
-    result: dict[str, Any] = json.loads(done.stdout)
-    return result
+    return dict(json.loads(done.stdout))

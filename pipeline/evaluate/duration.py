@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from features.job import Job
 from features.lifetimes import lifetimes
+from features.plain import Json
 from features.rows import DAY_S, Rows, rows_of
 from features.spec import Value
 from features.state import FeatureState
@@ -81,7 +82,7 @@ def run(
     ablation: bool = False,
     trace: Path | None = None,
     run: Path | None = None,
-) -> dict[str, Any]:
+) -> Json:
     """Every figure, by model: see the names in the result.
 
     Args:
@@ -109,7 +110,7 @@ def run(
     told.quantiles["ratios"] = distribution_quantiles(rows, told.scores["history"])
     test = rows.time >= test_from
     ended = ended_before_submission(user, rows)
-    result: dict[str, Any] = {
+    result: Json = {
         "features": [spec.name for spec in rows.features],
         "test": {"from_day": TEST_DAYS, "jobs": int(test.sum())},
         "shares": shares(rows, test),
@@ -128,8 +129,7 @@ def run(
         result["in_schedule"] = _in_schedule(run, rows, told.scores["history"], test)
     if ablation:
         result["ablation"] = _ablation(everything, test, test_from, seed)
-    plain: dict[str, Any] = _plain(result)
-    return plain
+    return dict(_plain(result))
 
 
 def of_families(rows: Rows, families: tuple[str, ...]) -> Rows:
@@ -231,7 +231,7 @@ def distribution_quantiles(rows: Rows, score: Floats) -> Floats:
     return found
 
 
-def _by_history(told: Forecasts, rows: Rows) -> dict[str, Any]:
+def _by_history(told: Forecasts, rows: Rows) -> dict[str, dict[str, dict[str, float]]]:
     """Figures of the days that follow 1, 3, 7 and 14 days of history."""
     first = math.floor(float(rows.time.min()) / DAY_S) * DAY_S
     found = {}
@@ -242,7 +242,7 @@ def _by_history(told: Forecasts, rows: Rows) -> dict[str, Any]:
     return found
 
 
-def _in_schedule(run: Path, rows: Rows, score: Floats, test: Mask) -> dict[str, Any]:
+def _in_schedule(run: Path, rows: Rows, score: Floats, test: Mask) -> dict[str, dict[str, float]]:
     """What jobs of a run were predicted as they started; beside it `score`, without a queue."""
     try:
         table = pq.read_table(run / "jobs.parquet", columns=["job_id", "estimate_s", "end_time"])
@@ -273,7 +273,9 @@ def _groups(rows: Rows, test: Mask, ended: NDArray[np.int64]) -> list[tuple[str,
     return groups
 
 
-def _ablation(everything: Rows, test: Mask, test_from: float, seed: int) -> dict[str, Any]:
+def _ablation(
+    everything: Rows, test: Mask, test_from: float, seed: int
+) -> dict[str, dict[str, float]]:
     """The GA2M without each of its families, and with each of the others; every target."""
     found = {}
     for family in (*FAMILIES, *ABLATED):

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from features.plain import Json
 from models.training.errors import TrainingError
 from models.training.gputypes import Measured, evaluate_gpu_types, fit_gpu_types
 
@@ -15,7 +16,7 @@ UNCONSOLIDATED = "_unconsolidated"  # ends the name of a type: gangs that were s
 _KEY = re.compile(r"\('(?P<family>.+?)(?: \(batch size (?P<batch>\d+)\))?', (?P<gpus>\d+)\)")
 
 
-def run(data: Path, *, seed: int = 0) -> dict[str, Any]:
+def run(data: Path, *, seed: int = 0) -> Json:
     """Errors with families and configurations left out, and the model fitted on everything.
 
     Args:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from features.job import Job
+from features.plain import Json
 from models.training.packing import (
     WORTH_SHARING,
     evaluate_packing,
@@ -27,7 +28,7 @@ from scheduler.policies.pellucid.speeds import Experienced, kind_of
 REPEATS = 20
 
 
-def run(data: Path, *, seed: int = 0, profiles: Path | None = None) -> dict[str, Any]:
+def run(data: Path, *, seed: int = 0, profiles: Path | None = None) -> Json:
     """Errors on pairs of unseen families, accuracy of the score tree, and the targets.
 
     Args:
@@ -114,10 +115,10 @@ def _watched(job_id: str, profile: Any) -> QueuedJob:
     return queued
 
 
-def _transfer(pairs: PairMeasurements, profiles: Path) -> dict[str, Any]:
+def _transfer(pairs: PairMeasurements, profiles: Path) -> dict[str, dict[str, dict[str, float]]]:
     measured = modes_of(profiles) or SHARING[-1:]
     others = {mode: read_pairs(profiles, sharing=mode) for mode in measured}
-    found: dict[str, Any] = {}
+    found = {}
     for mode, other in others.items():
         found[mode] = {
             "to_profiles": evaluate_transfer(pairs, other),

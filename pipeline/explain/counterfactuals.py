@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
+from features.plain import Json
 from pipeline.explain.run import RunError, RunFolder
 from pipeline.worlds import Scenario, TrackError, open_scenario
 from scheduler.core.core import Core
@@ -139,7 +139,7 @@ def _world(run: RunFolder) -> Scenario:
             f"{run.folder} does not say what world it was made in; simulate it again with "
             "`pellucid simulate --out`"
         )
-    options: dict[str, Any] = dict(asked)
+    options: Json = dict(asked)
     for name in ("trace", "cluster", "bundle"):
         if options.get(name) is not None:
             options[name] = Path(options[name])
@@ -176,7 +176,7 @@ def _line(outcome: Outcome) -> str:
     )
 
 
-def plain(found: Counterfactuals) -> dict[str, Any]:
+def plain(found: Counterfactuals) -> Json:
     """The answer as plain values."""
     return {
         "at": found.at,
@@ -187,7 +187,7 @@ def plain(found: Counterfactuals) -> dict[str, Any]:
     }
 
 
-def _plain(outcome: Outcome) -> dict[str, Any]:
+def _plain(outcome: Outcome) -> Json:
     return {
         "change": outcome.change.body(),
         "words": outcome.change.words(),

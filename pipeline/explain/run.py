@@ -16,7 +16,6 @@ from dataclasses import fields
 from functools import cached_property
 from math import inf
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,6 +23,7 @@ import pyarrow.parquet as pq
 from rapidfuzz import process
 from rapidfuzz.distance import JaroWinkler
 
+from features.plain import Json
 from scheduler.core.decisions import Action, Decision, Reason, Score
 from scheduler.core.estimates import Description
 from scheduler.explain.life import Held, JobFacts, aside_of, life, seconds_before, waits_for_gpus
@@ -72,7 +72,7 @@ class RunFolder:
                 )
 
     @cached_property
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> Json:
         """Policy, track and figures."""
         return read_object(self.folder / SUMMARY)
 
@@ -92,7 +92,7 @@ class RunFolder:
         rows = self.table(JOBS, names, pc.field("job_id") == job_id)
         if rows.num_rows == 0:
             raise UnknownJob(job_id, self.folder, self._close(job_id))
-        return _facts(seconds(rows).slice(0, 1).to_pylist()[0])
+        return JobFacts(**seconds(rows).slice(0, 1).to_pylist()[0])
 
     def decisions(self, job_id: str) -> tuple[list[Decision], list[Decision]]:
         """Decisions about a job, and those that put another job beside it; each by sequence."""
@@ -240,7 +240,7 @@ def tell(run: RunFolder, job_id: str) -> Story:
     )
 
 
-def read_object(path: Path) -> dict[str, Any]:
+def read_object(path: Path) -> Json:
     """A JSON object from a file; RunError names what is wrong with it."""
     try:
         value = json.loads(path.read_bytes())
@@ -309,11 +309,7 @@ def _gpus_on(nodes: set[int] | None, given: Sequence[int], masks: Sequence[int])
     return sum(mask.bit_count() for node, mask in placed if nodes is None or node in nodes)
 
 
-def _facts(row: dict[str, Any]) -> JobFacts:
-    return JobFacts(**row)
-
-
-def _decision(row: dict[str, Any]) -> Decision:
+def _decision(row: Json) -> Decision:
     """A row of `DECISION_SCHEMA` as the decision it was."""
     score = None
     if row["score"] is not None:

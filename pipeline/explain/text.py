@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 
+from features.plain import Json
 from scheduler.core.plural import count
 from scheduler.explain.life import Event, Sharing
 from scheduler.explain.remarks import remarks
@@ -158,7 +158,7 @@ def _show_sharing(sharing: Sharing, console: Console) -> None:
 # --- JSON ----------------------------------------------------------------------------------------
 
 
-def as_plain(story: Story) -> dict[str, Any]:
+def as_plain(story: Story) -> Json:
     """The story as plain values: seconds, seconds since the epoch, null for what is not known."""
     job = story.job
     return {
@@ -208,7 +208,7 @@ def as_plain(story: Story) -> dict[str, Any]:
     }
 
 
-def _event_json(event: Event) -> dict[str, Any]:
+def _event_json(event: Event) -> Json:
     d = event.decision
     return {
         "seq": d.seq,
@@ -226,7 +226,7 @@ def _event_json(event: Event) -> dict[str, Any]:
     }
 
 
-def _score_json(breakdown: Breakdown) -> dict[str, Any]:
+def _score_json(breakdown: Breakdown) -> Json:
     return {
         "bundle": breakdown.bundle,
         "decisions": list(breakdown.seqs),

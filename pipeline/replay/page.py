@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -135,7 +136,7 @@ def _label(found: Mapping[str, Any]) -> str:
     return next((v["label"] for v in found["variants"] if v["key"] == found["against"]), "")
 
 
-def _changes(rows: Sequence[Mapping[str, Any]], against: str | None) -> dict[str, Any]:
+def _changes(rows: Sequence[Mapping[str, Any]], against: str | None) -> SimpleNamespace:
     """Who gains and who loses under Pellucid; those with most jobs are shown.
 
     Against the replay of Slurm's own schedule, where there is one: like with like.
@@ -146,15 +147,14 @@ def _changes(rows: Sequence[Mapping[str, Any]], against: str | None) -> dict[str
         for row in rows
         if (change := _change(row, base)) is not None
     ]
-    return {
-        "gain": sum(row["change_s"] < -LOSES_S for row in changed),
-        "lose": sum(row["change_s"] > LOSES_S for row in changed),
-        "all": len(changed),
-        "rows": changed[:SHOWN],
-        "worst": sorted(
-            (row for row in changed if row["change_s"] > LOSES_S), key=lambda row: -row["change_s"]
-        )[:SHOWN],
-    }
+    lose = [row for row in changed if row["change_s"] > LOSES_S]
+    return SimpleNamespace(
+        gain=sum(row["change_s"] < -LOSES_S for row in changed),
+        lose=len(lose),
+        all=len(changed),
+        rows=changed[:SHOWN],
+        worst=sorted(lose, key=lambda row: -row["change_s"])[:SHOWN],
+    )
 
 
 def _change(row: Mapping[str, Any], base: str) -> float | None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 import pandas as pd
@@ -36,7 +36,7 @@ from pipeline.replay.shape import (
 )
 from pipeline.replay.told import COLUMNS, Told, read_told
 from pipeline.replay.twin import Rows, Twin, twin_of
-from pipeline.replay.window import from_eligible, opened, window_of, with_column
+from pipeline.replay.window import Window, from_eligible, opened, window_of, with_column
 from pipeline.traces import IngestSummary, ingest
 from pipeline.traces.base import zone_of
 from pipeline.traces.dataset import read_months
@@ -50,6 +50,15 @@ MANY_JOBS = 25_000
 MOST_BESIDE = 5_000
 
 Progress = Callable[[int], None]
+
+
+class Month(TypedDict):
+    """Jobs of a month, what they took of GPUs and how long they waited."""
+
+    month: str
+    jobs: int
+    gpu_hours: float
+    avg_wait_s: float
 
 
 @dataclass(frozen=True)
@@ -80,9 +89,9 @@ class Site:
     recorded: pd.DataFrame
     shape: str
     counts: dict[str, int]
-    quarantined: dict[str, int] = field(default_factory=dict)
-    ran: list[dict[str, Any]] = field(default_factory=list)
-    window: dict[str, Any] = field(default_factory=dict)
+    quarantined: dict[str, int]
+    ran: list[Month]
+    window: Window
     notes: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     twin: Twin | None = None
@@ -269,13 +278,13 @@ _NEEDED = (
 
 def _ran(
     dataset: Path,
-) -> tuple[tuple[pa.Table, list[dict[str, Any]], int], pa.Table, int]:
+) -> tuple[tuple[pa.Table, list[Month], int], pa.Table, int]:
     """Jobs with GPUs, a start and an end, in the order in which they could have started.
 
     Returns them, what they were by month, and how many had to wait for something else first; the
     same jobs without GPUs; how many of those there are, whether they ended or not.
     """
-    tables, ran, waited = [], [], 0
+    tables, ran, waited = list[pa.Table](), list[Month](), 0
     others, without = [], 0
     for month in read_months(dataset):
         held = month.filter(

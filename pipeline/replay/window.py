@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -28,9 +28,19 @@ def from_eligible(table: pa.Table) -> tuple[pa.Table, int]:
     return table, int((moved > submit).sum())
 
 
+class Window(TypedDict):
+    """Days replayed, of how many days and jobs; `cut`: the dump was too large to replay whole."""
+
+    days: float
+    of_days: float
+    of_jobs: int
+    cut: bool
+    first: float
+
+
 def window_of(
     table: pa.Table, last_days: float | None, most: int | None
-) -> tuple[pa.Table, dict[str, Any]]:
+) -> tuple[pa.Table, Window]:
     """The last days of a table, with what still ran or waited as they began (`carried`)."""
     submit = table["submit_time"].cast(pa.int64()).to_numpy()
     first, last = int(submit[0]), int(submit[-1])
@@ -38,7 +48,7 @@ def window_of(
     if cut and most is not None:
         held = (last - int(submit[-most])) / DAY_MS
         last_days = max(float(int(held)), min(held, 1.0))
-    said: dict[str, Any] = {
+    said: Window = {
         "days": (last - first) / DAY_MS if last_days is None else last_days,
         "of_days": (last - first) / DAY_MS,
         "of_jobs": len(submit),

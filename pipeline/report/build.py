@@ -8,12 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from features.plain import Json
 from pipeline.explain.run import DECISIONS, JOBS, RunError, read_object
 from pipeline.report import model_charts, policies, trace
 from pipeline.report.comparison import Comparison, PolicyRun, read_comparison
@@ -139,7 +141,7 @@ def build(inputs: Inputs) -> Report:
     return Report(html, sections, said, problems + _contradictions(stories))
 
 
-def _foils(metrics: Mapping[str, Any], c: Comparison | None) -> list[dict[str, Any]]:
+def _foils(metrics: Mapping[str, Any], c: Comparison | None) -> list[Json]:
     """Jobs and those they were taken for; predicted as the policy told of predicted them."""
     said: Mapping[Any, float] = {}
     if c is not None:
@@ -220,23 +222,23 @@ def anchors(stories: list[StoryView]) -> dict[str, str]:
     return {s.story.job.job_id: s.anchor for s in stories}
 
 
-def _comparison_view(c: Comparison) -> dict[str, Any]:
+def _comparison_view(c: Comparison) -> SimpleNamespace:
     base = policies.reference(c)
-    return {
-        "tables": policies.tables(c),
-        "base": base.name if base else "",
-        "seeds": len(c.seeds),
-        "names": [r.name for r in c.runs],
-        "abstract": policies.abstract(c),
-        "by_vc": policies.wait_by_vc(c),
-        "by_gpus": policies.wait_by_gpus(c),
-        "utilisation": policies.utilisation(c),
-    }
+    return SimpleNamespace(
+        tables=policies.tables(c),
+        base=base.name if base else "",
+        seeds=len(c.seeds),
+        names=[r.name for r in c.runs],
+        abstract=policies.abstract(c),
+        by_vc=policies.wait_by_vc(c),
+        by_gpus=policies.wait_by_gpus(c),
+        utilisation=policies.utilisation(c),
+    )
 
 
-def _trace_view(t: trace.TraceFacts) -> dict[str, Any]:
+def _trace_view(t: trace.TraceFacts) -> SimpleNamespace:
     if t.jobs.empty:
-        return {"summary": trace.summary(t), "source": t.source, "charts": []}
+        return SimpleNamespace(summary=trace.summary(t), source=t.source, charts=[])
     charts = [
         ("Jobs per day", trace.per_day(t), "", ""),
         (
@@ -252,7 +254,7 @@ def _trace_view(t: trace.TraceFacts) -> dict[str, Any]:
     ]
     if t.has_states:
         charts.append(("How jobs end", trace.states(t), "", ""))
-    return {"summary": trace.summary(t), "source": t.source, "charts": charts}
+    return SimpleNamespace(summary=trace.summary(t), source=t.source, charts=charts)
 
 
 def _load_caption(t: trace.TraceFacts) -> str:
@@ -261,15 +263,15 @@ def _load_caption(t: trace.TraceFacts) -> str:
     return "Share of all GPU-time asked for."
 
 
-def _models_view(m: ModelFacts) -> dict[str, Any]:
-    return {
-        "facts": m,
-        "importance": model_charts.importance(m) if m.importance else None,
-        "shapes": [(s, model_charts.shape(s)) for s in m.shapes],
-        "interactions": [(i, model_charts.interaction(i)) for i in m.interactions],
-        "packing": model_charts.tree(m.packing, "Packing tree") if m.packing else None,
-        "pair_speed": model_charts.tree(m.pair_speed, "Pair-speed tree") if m.pair_speed else None,
-    }
+def _models_view(m: ModelFacts) -> SimpleNamespace:
+    return SimpleNamespace(
+        facts=m,
+        importance=model_charts.importance(m) if m.importance else None,
+        shapes=[(s, model_charts.shape(s)) for s in m.shapes],
+        interactions=[(i, model_charts.interaction(i)) for i in m.interactions],
+        packing=model_charts.tree(m.packing, "Packing tree") if m.packing else None,
+        pair_speed=model_charts.tree(m.pair_speed, "Pair-speed tree") if m.pair_speed else None,
+    )
 
 
 # --- limits and provenance -----------------------------------------------------------------------

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from markupsafe import Markup
 from numpy.typing import NDArray
 
+from features.plain import Json
 from pipeline.report.charts import Axis, Shading, columns, heatmap, lines, log_histogram, rows
 from pipeline.report.comparison import PolicyRun
 from pipeline.report.svg import DURATION_TICKS, Frame, Scale, legend, ticks
@@ -39,7 +39,7 @@ class TraceFacts:
 
     jobs: pd.DataFrame
     source: str
-    provenance: dict[str, Any]
+    provenance: Json
     capacity: dict[str, int]
 
     @property
@@ -90,7 +90,7 @@ def _capacity(run: PolicyRun | None) -> dict[str, int]:
     return run.gpus_by_vc
 
 
-def _object(path: Path) -> dict[str, Any]:
+def _object(path: Path) -> Json:
     try:
         value = json.loads(path.read_bytes())
     except (OSError, ValueError):

@@ -10,7 +10,7 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -63,7 +63,7 @@ def run(params: Params, shown: Shown = unseen) -> str:
         seed=wanted.seed,
         shown=shown,
     )
-    chosen: dict[str, Any] = {
+    chosen = {
         **{f"train.{k}": v for k, v in params.train.model_dump().items()},
         "features.families": ",".join(params.features.families),
     }
@@ -123,7 +123,7 @@ def run(params: Params, shown: Shown = unseen) -> str:
     )
 
 
-def headline(tested: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
+def headline(tested: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     """What `dvc metrics show` prints of the duration model and of LightGBM beside it."""
     models = {"spearman": "ga2m", "spearman_lightgbm": "lightgbm_l2"}
     return {name: round(float(tested[model]["spearman"]), 3) for name, model in models.items()}
@@ -170,7 +170,27 @@ def cuts(trace: pa.Table, rows: Rows) -> dict[str, list[str]]:
     }
 
 
-def foils(bundle: Path, rows: Rows, rolling: DurationEvaluation) -> list[dict[str, Any]]:
+class Alike(TypedDict):
+    """An ended job, and how far it is from another as the model sees both."""
+
+    job_id: str
+    gpus: int
+    duration_s: float
+    distance: float
+
+
+class Foil(TypedDict):
+    """An unseen job, what kind of miss it is, and the ended jobs most like it."""
+
+    kind: str
+    job_id: str
+    gpus: int
+    predicted_s: float
+    duration_s: float
+    alike: list[Alike]
+
+
+def foils(bundle: Path, rows: Rows, rolling: DurationEvaluation) -> list[Foil]:
     """For a typical unseen job and the two worst misses: the ended jobs most like it.
 
     Alike as the exported model sees it (`models.training.card.similar_rows`), so a miss shows what
@@ -181,7 +201,7 @@ def foils(bundle: Path, rows: Rows, rolling: DurationEvaluation) -> list[dict[st
     missed = np.log1p(test.y) - rolling.scores["ga2m"]
     order = np.argsort(missed, kind="stable")
     chosen = {"typical": order[len(order) // 2], "ran longer": order[-1], "ran shorter": order[0]}
-    told = []
+    told = list[Foil]()
     for kind, i in chosen.items():
         row = [test.X[spec.name].iloc[i] for spec in model.features]
         alike = similar_rows(model, seen.X, row, 5)
@@ -229,10 +249,10 @@ def drift(bundle: Path, rolling: DurationEvaluation) -> Drift | None:
 def track(
     bundle: Path,
     rolling: DurationEvaluation,
-    params: dict[str, Any],
+    params: Mapping[str, object],
     *,
     registry: Registry,
-    by_slice: dict[str, Any] | None = None,
+    by_slice: Mapping[str, Any] | None = None,
     moved: Drift | None = None,
     examples: Sequence[Mapping[str, Any]] = (),
 ) -> TrackedRun:

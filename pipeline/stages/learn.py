@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from features.files import write_json, write_whole
+from features.plain import Json
 from features.rows import training_rows
 from models.bundle import Bundle
 from models.training.duration import LIKE, MIN_ROWS, fit_duration, knows_histories
@@ -73,7 +73,7 @@ class Learner:
         before = pc.less(trace.column("submit_time").cast(pa.int64()), int(cut * 1000))
         return trace, cut, pc.sum(before).as_py()
 
-    def __call__(self, known: Known) -> dict[str, Any]:
+    def __call__(self, known: Known) -> dict[str, float]:
         trace, cut, submitted = self.read(known.seed)
         jobs = submitted if known.jobs == EVERYTHING else known.jobs
         with TemporaryDirectory() as scratch:
@@ -111,10 +111,10 @@ def amounts(submitted: int) -> list[int]:
     return [0, *(n for n in HISTORY if n < submitted), EVERYTHING]
 
 
-def together(draws: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def together(draws: Sequence[dict[str, float]]) -> Json:
     """Means over the draws, of what every draw has; the average JCT of each beside them."""
     common = [name for name in draws[0] if all(name in one for one in draws)]
-    found: dict[str, Any] = {name: float(np.mean([one[name] for one in draws])) for name in common}
+    found = {name: float(np.mean([one[name] for one in draws])) for name in common}
     return found | {
         "jobs": round(found["jobs"]),
         "draws": len(draws),
@@ -124,14 +124,14 @@ def together(draws: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def point(
     params: Params, known: pa.Table, cut: float, seed: int, *, exported: Bundle, folder: Path
-) -> dict[str, Any]:
+) -> dict[str, float]:
     """Errors and average JCT when only `known` is, up to `cut`.
 
     With too few to fit a model on, durations are what the histories alone say.
     """
     rows = training_rows(known, families=params.features.families)
     seen, test = rows.ended_before(cut), rows.where((rows.time >= cut) & np.isfinite(rows.y))
-    found: dict[str, Any] = {"ended": len(seen)}
+    found: dict[str, float] = {"ended": len(seen)}
     bundle: Path | None = None
     if len(seen) >= MIN_ROWS:
         model = fit_duration(
@@ -156,7 +156,7 @@ def _replayed(
     )
     outcome, _ = world.simulate(POLICY)
     summary = summarise(outcome, spec.cluster.gpus)
-    return {name: summary[name] for name in ("avg_jct_s", "avg_queue_s")}
+    return {"avg_jct_s": summary["avg_jct_s"], "avg_queue_s": summary["avg_queue_s"]}
 
 
 if __name__ == "__main__":

@@ -6,9 +6,9 @@ import csv
 import io
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from features.files import write_json, write_whole
+from features.plain import Json
 from pipeline import runs
 from pipeline.stages.common import (
     BUNDLE,
@@ -40,28 +40,42 @@ class Draws:
     draws: Path
     first: int
     test_days: float
-    options: dict[str, Any]
+    cluster: Path
+    durations: str | None
+    bundle: Path
 
     def __call__(self, seed: int) -> Scenario:
         trace = drawn(self.trace, self.draws, seed, self.first)
-        return open_scenario(trace, **self.options, since=self.since(trace), seed=seed)
+        return open_scenario(
+            trace,
+            cluster=self.cluster,
+            durations=self.durations,
+            bundle=self.bundle,
+            since=self.since(trace),
+            seed=seed,
+        )
 
     def since(self, trace: Path) -> float:
         return test_from(read_dataset(trace).column("submit_time"), self.test_days)
 
-    def told(self) -> dict[str, Any]:
+    def told(self) -> Json:
         """What it takes to open the first of them again."""
-        given = {**self.options, "since": self.since(self.trace), "trace": self.trace}
-        return {k: str(v.resolve()) if isinstance(v, Path) else v for k, v in given.items()}
+        return {
+            "cluster": str(self.cluster.resolve()),
+            "durations": self.durations,
+            "bundle": str(self.bundle.resolve()),
+            "since": self.since(self.trace),
+            "trace": str(self.trace.resolve()),
+        }
 
 
 def compared(
     params: Params, *, trace: Path, draws: Path, bundle: Path, out: Path, shown: Shown
-) -> dict[str, Any]:
+) -> runs.Comparison:
     """Every policy on every draw, as `pipeline.runs.compare` writes and returns it."""
     wanted = params.simulate
-    options = {"cluster": params.cluster, "durations": wanted.durations, "bundle": bundle}
-    worlds = Draws(trace, draws, wanted.seed, params.train.test_days, options)
+    days = params.train.test_days
+    worlds = Draws(trace, draws, wanted.seed, days, params.cluster, wanted.durations, bundle)
     done, of = 0, len(wanted.seeds) * len(wanted.policies)
     shown(0, of)
 
@@ -83,8 +97,9 @@ def compared(
 
 def run(params: Params, shown: Shown = unseen) -> str:
     result = compared(params, trace=TRACE, draws=DRAWS, bundle=BUNDLE, out=RUNS, shown=shown)
-    policies: list[dict[str, Any]] = result["policies"]
-    figures = {row["policy"]: {key: row[f"{key}_mean"] for key in KEPT} for row in policies}
+    figures = {
+        row["policy"]: {key: row[f"{key}_mean"] for key in KEPT} for row in result["policies"]
+    }
     jct_s = {name: round(float(row["avg_jct_s"])) for name, row in figures.items()}
     names = [name for name in HEADLINE if name in jct_s] or list(jct_s)
     write_json(METRICS / "policies.json", {"jct_s": {name: jct_s[name] for name in names}})

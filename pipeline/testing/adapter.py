@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, timedelta
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,6 +20,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from features.plain import Json
 from features.schema import TRACE_SCHEMA
 from pipeline.testing.samples import Sample, samples
 from pipeline.traces import ADAPTERS, TraceError, adapter_for, delimited, ingest, read_dataset, text
@@ -307,9 +308,9 @@ class AdapterConformance:
         """What a person would say as --format: nothing, where the format is recognised."""
         return "auto" if self.format in FORMATS else self.format
 
-    def ingested(self, folder: Path, jobs: Sequence[Sample]) -> tuple[pa.Table, dict[str, Any]]:
+    def ingested(self, folder: Path, jobs: Sequence[Sample]) -> tuple[pa.Table, Json]:
         out = folder / "out"
-        summary = ingest(self.written(folder, jobs), out, format=self.asked).as_dict()
+        summary = asdict(ingest(self.written(folder, jobs), out, format=self.asked))
         assert summary == _json(out / "summary.json")
         assert summary["rows_in"] == summary["kept"] + summary["duplicates"] + sum(
             [*summary["quarantined"].values(), *summary["skipped"].values()]

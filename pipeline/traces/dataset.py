@@ -20,8 +20,8 @@ import tempfile
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -42,15 +42,16 @@ OPEN_FILES = 24
 _LABELS = [f.name for f in TRACE_SCHEMA if pa.types.is_dictionary(f.type)]
 _REPEATED = ["gpus", "nodes", "cpus", "memory_mib", "gpu_share", "time_limit_s", "batch_size"]
 _TIMES = [f.name for f in TRACE_SCHEMA if f.type == TIME]
-_PARQUET: dict[str, Any] = {
-    "compression": "snappy",
+_writer = partial(
+    pq.ParquetWriter,
+    compression="snappy",
     # What a reader may want to skip row groups by.
-    "write_statistics": ["submit_time", "gpus"],
-    "use_dictionary": _LABELS + _REPEATED,
+    write_statistics=["submit_time", "gpus"],
+    use_dictionary=_LABELS + _REPEATED,
     # Sorted or nearly so: differences are small.
-    "column_encoding": dict.fromkeys([*_TIMES, "source_line"], "DELTA_BINARY_PACKED")
+    column_encoding=dict.fromkeys([*_TIMES, "source_line"], "DELTA_BINARY_PACKED")
     | {"job_id": "DELTA_BYTE_ARRAY"},
-}
+)
 
 
 @contextmanager
@@ -148,7 +149,7 @@ class DatasetWriter:
             folder.mkdir(exist_ok=True)
             number = self._parts[month] = self._parts.get(month, -1) + 1
             path = folder / f"part-{number:05d}.parquet"
-            writer = pq.ParquetWriter(path, TRACE_SCHEMA, **_PARQUET)
+            writer = _writer(path, TRACE_SCHEMA)
         self._open[month] = writer
         self._open.move_to_end(month)
         writer.write_table(table)
@@ -174,7 +175,7 @@ def _by_month(jobs: pa.Table) -> Iterator[tuple[str, pa.Table]]:
         yield str(month), jobs.filter(pa.array(months == month))
 
 
-def write_json(path: Path, content: dict[str, Any]) -> None:
+def write_json(path: Path, content: object) -> None:
     """Write an object, readable and the same every time."""
     path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 

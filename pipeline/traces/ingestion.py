@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from features.job import Job
+from features.plain import Json
 from features.schema import SCHEMA_VERSION
 from pipeline.traces.base import Adapter, Batch, Meter, Options, Reject, TraceError, add
 from pipeline.traces.dataset import PROVENANCE, SUMMARY, DatasetWriter, replacing, write_json
@@ -58,10 +59,6 @@ class IngestSummary:
     warnings: dict[str, int] = field(default_factory=dict)
     first_submit: str | None = None
     last_submit: str | None = None
-
-    def as_dict(self) -> dict[str, Any]:
-        """As it stands in ``summary.json``."""
-        return asdict(self)
 
 
 def ingest(
@@ -115,7 +112,7 @@ def ingest(
                 f"{summary.source} as {adapter.name}: no job in it ({why})"
                 + (f"; {advice}" if advice else "")
             )
-        write_json(folder / SUMMARY, summary.as_dict())
+        write_json(folder / SUMMARY, asdict(summary))
         write_json(folder / PROVENANCE, _provenance(adapter, options, meter, summary))
     return summary
 
@@ -140,9 +137,7 @@ def _what(summary: IngestSummary) -> str:
     return ", ".join(f"{why}: {n}" for why, n in found.most_common(4)) or "0 rows"
 
 
-def _provenance(
-    adapter: Adapter, options: Options, meter: Meter, summary: IngestSummary
-) -> dict[str, Any]:
+def _provenance(adapter: Adapter, options: Options, meter: Meter, summary: IngestSummary) -> Json:
     return {
         "source": summary.source,
         "files": [asdict(file) for file in meter.files],

@@ -18,6 +18,7 @@ from pydantic import (
     model_validator,
 )
 
+from features.plain import Json
 from pipeline.worlds.venus import TrackError
 from scheduler.assembly import CoreSpec, Stated
 from scheduler.core.cluster import ClusterSpec, NodeGroup
@@ -68,8 +69,8 @@ class ClusterFile(_Strict):
     vcs: dict[Name, Annotated[list[NodesFile], Field(min_length=1), BeforeValidator(_groups)]] = (
         Field(min_length=1)
     )
-    profiling: dict[str, Any] = {}
-    policy: dict[str, Any] = {}
+    profiling: Json = {}
+    policy: Json = {}
 
     @model_validator(mode="after")
     def _names_differ(self) -> ClusterFile:
@@ -149,7 +150,7 @@ def _refused(path: Path, why: str) -> TrackError:
     return TrackError(f"cluster {path}: {plain}")
 
 
-def _policy(section: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+def _policy(section: Mapping[str, Any]) -> tuple[str, Json]:
     values = dict(section)
     name = values.pop("name", DEFAULT_POLICY)
     if not isinstance(name, str):

@@ -74,9 +74,14 @@ def workload_of(table: pa.Table, cluster: ClusterSpec, name: str) -> Workload:
                 row["time_limit_s"],
             )
         )  # fmt: skip
-        work[job_id] = Work(
-            row["duration_s"], State(row["state"]), _configuration(row), _profile(row)
-        )
+        made, model = None, row["model"]
+        if model is not None:
+            made = Configuration(
+                model, row["dataset"] or "", row["batch_size"] or 0, bool(row["amp"])
+            )
+        used = row["gpu_util_pct"], row["gpu_mem_util_pct"], row["gpu_mem_mib"]
+        profile = None if None in used else Profile(*used, row["amp"])
+        work[job_id] = Work(row["duration_s"], State(row["state"]), made, profile)
         if ends[i] is not None:
             recorded[job_id] = ends[i] / 1000
     order = sorted(range(len(jobs)), key=lambda k: jobs[k].submit_time)
@@ -119,19 +124,6 @@ def _told(estimator: Estimator, past: list[Job], truth: dict[str, Work], since: 
         else:
             estimator.ended(job.job_id, work.state, work.duration_s, now)
     return estimator
-
-
-def _configuration(row: dict[str, Any]) -> Configuration | None:
-    if row["model"] is None:
-        return None
-    return Configuration(
-        row["model"], row["dataset"] or "", row["batch_size"] or 0, bool(row["amp"])
-    )
-
-
-def _profile(row: dict[str, Any]) -> Profile | None:
-    values = row["gpu_util_pct"], row["gpu_mem_util_pct"], row["gpu_mem_mib"]
-    return None if None in values else Profile(*values, row["amp"])
 
 
 def scenario(

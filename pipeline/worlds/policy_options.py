@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
+from features.plain import Json
 from pipeline.errors import UserError
 from scheduler.core.settings import (
     InvalidSettings,
@@ -22,11 +23,10 @@ class Configurable(Protocol):
     Settings: ClassVar[type[PolicySettings]]
 
 
-Values = dict[str, Any]
 Named = Callable[[str], type[Configurable]]
 
 
-def given(policy: str, options: Sequence[str], named: Named = policy_named) -> Values:
+def given(policy: str, options: Sequence[str], named: Named = policy_named) -> Json:
     """The settings of a policy that `NAME=VALUE`s give. UserError for one that cannot be.
 
     Args:
@@ -45,7 +45,7 @@ def given(policy: str, options: Sequence[str], named: Named = policy_named) -> V
 
 def given_to_all(
     policies: Sequence[str], options: Sequence[str], named: Named = policy_named
-) -> dict[str, Values]:
+) -> dict[str, Json]:
     """By policy, the settings given: each option is for all policies that have such a setting.
 
     UserError: there is no such policy, or none with such a setting, or a value cannot be.
@@ -68,7 +68,7 @@ def _field(option: str) -> str:
     return option.partition("=")[0].partition(".")[0]
 
 
-def over(below: Mapping[str, Any], above: Mapping[str, Any]) -> Values:
+def over(below: Mapping[str, Any], above: Mapping[str, Any]) -> Json:
     """Plain values with others on top, section by section."""
     found = dict(below)
     for name, value in above.items():

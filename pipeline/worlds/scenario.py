@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from features.plain import Json
 from scheduler.assembly import CoreSpec, assemble, folded_note, policy_of
 from scheduler.core.arrivals import ArrivalForecaster, BundleForecaster
 from scheduler.core.core import Core
@@ -66,7 +67,7 @@ class Scenario:
         """GPUs in the whole cluster."""
         return self.workload.cluster.gpus
 
-    def layout(self) -> dict[str, Any]:
+    def layout(self) -> Json:
         """The cluster, for the summary of a run."""
         cluster = self.workload.cluster
         gpus = {

@@ -42,5 +42,5 @@ def test_what_pairs_were_seen_to_do_corrects_what_is_believed_of_others_like_the
 
 def test_arrival_targets_follow_from_the_figures():
     mae = {"ga2m": 4.0, "naive_1d": 6.0, "naive_7d": 5.0}
-    assert arrivals._verdict("jobs@1h", {"mae": mae}) == {"mae": 4.0, "limit": 5.0, "met": True}
-    assert not arrivals._verdict("jobs@next", {"mae": mae})["met"]
+    assert arrivals._verdict("jobs@1h", mae) == {"mae": 4.0, "limit": 5.0, "met": True}
+    assert not arrivals._verdict("jobs@next", mae)["met"]

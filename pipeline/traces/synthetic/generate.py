@@ -17,11 +17,11 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from features.plain import Json
 from features.schema import SCHEMA_VERSION
 from pipeline.traces.base import TraceError
 from pipeline.traces.dataset import PROVENANCE, SUMMARY, DatasetWriter, replacing, write_json
@@ -90,7 +90,7 @@ def write(config: SyntheticConfig, out: Path) -> pa.Table:
     return table
 
 
-def _provenance(config: SyntheticConfig, table: pa.Table) -> dict[str, Any]:
+def _provenance(config: SyntheticConfig, table: pa.Table) -> Json:
     return {
         "source": f"synthetic:{config.name}",
         "files": [],
@@ -104,7 +104,7 @@ def _provenance(config: SyntheticConfig, table: pa.Table) -> dict[str, Any]:
     }
 
 
-def _summary(config: SyntheticConfig, table: pa.Table) -> dict[str, Any]:
+def _summary(config: SyntheticConfig, table: pa.Table) -> Json:
     submit = table["submit_time"]
     first, last = (end.as_py().strftime("%Y-%m-%dT%H:%M:%SZ") for end in (submit[0], submit[-1]))
     rows = IngestSummary(
@@ -118,7 +118,7 @@ def _summary(config: SyntheticConfig, table: pa.Table) -> dict[str, Any]:
     )
     found = {name: round(value, 6) for name, value in statistics(table).items()}
     load = {vc: round(value, 6) for vc, value in offered_load(config, table).items()}
-    return {**rows.as_dict(), "statistics": found, "offered_load": load}
+    return {**asdict(rows), "statistics": found, "offered_load": load}
 
 
 # --- command ------------------------------------------------------------------------------------

@@ -58,21 +58,20 @@ def preview_of_group(
 ) -> Response:
     """Which jobs of a group (`pages.groups`) would be held, released or cancelled."""
     view: VisibleQueries = request.app.state.reads.seen_by(viewer)
-    told: dict[str, Any] = {"do": do, "ids": [], "left": 0, "more": 0, "problem": ""}
-    status = 200
+    of = {"do": do, "like": like, "vc": vc}
 
     def build(queries: PageQueries) -> Mapping[str, Any]:
         found = of_group(queries, (vc, owner or viewer.name, like, gpus, phase))
         ids = [one.job_id for one in found[:MOST_CANCELLED]]
-        told["ids"], told["left"] = _many(request, view, do, ids, preview=True)
-        return {**told, "more": len(found) - len(ids), "like": like, "vc": vc}
+        those, left = _many(request, view, do, ids, preview=True)
+        return {**of, "ids": those, "left": left, "more": len(found) - len(ids), "problem": ""}
 
     try:
         return show(request, viewer, "group_change.html", "", build)
     except Problem as problem:
-        told["problem"], status = problem.sentence, problem.status
-        told |= {"like": like, "vc": vc}
-    return show(request, viewer, "group_change.html", "", lambda _: told, status=status)
+        none = {**of, "ids": [], "left": 0, "more": 0, "problem": problem.sentence}
+        status = problem.status
+    return show(request, viewer, "group_change.html", "", lambda _: none, status=status)
 
 
 @router.post("/group/act")
@@ -119,22 +118,21 @@ async def _answer(
     request: Request, viewer: Viewer, job_id: str, fields: Mapping[str, str], *, preview: bool
 ) -> Response:
     given = {name: fields.get(name, "").strip() for name in FIELDS}
-    told: dict[str, Any] = {"change": None, "problem": "", "given": given, "deeds": DEEDS}
-    status = 200
+    change, why_not, status = None, "", 200
     try:
-        told["change"] = await _asked(request, viewer, job_id, given, preview)
+        change = await _asked(request, viewer, job_id, given, preview)
         if not preview:
             return RedirectResponse(f"{request.scope.get('root_path', '')}/jobs/{job_id}", 303)
     except Problem as problem:
-        told["problem"] = problem.sentence
-        status = problem.status
+        why_not, status = problem.sentence, problem.status
     except UnknownJob:
         pass  # said below
 
     def build(queries: PageQueries) -> Mapping[str, Any]:
-        job, change = queries.job(job_id), told["change"]
+        job = queries.job(job_id)
         differs = differences(job, change.changes) if change else []
-        return {"job": job, "now": queries.now(), "differs": differs, **told}
+        said = {"change": change, "problem": why_not, "given": given, "deeds": DEEDS}
+        return {"job": job, "now": queries.now(), "differs": differs, **said}
 
     return await run_in_threadpool(
         show, request, viewer, "job_change.html", "", build, job_id=job_id, status=status

@@ -73,7 +73,7 @@ class Input:
         return f"{label[:1].upper()}{label[1:]}{unit}"
 
     @property
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> dict[str, str | int | None]:
         """Of the element; without those that are None."""
         ask = self.of.ask
         if self.of.kind is str:

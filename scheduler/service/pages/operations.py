@@ -73,22 +73,21 @@ async def _answer(
     request: Request, viewer: Viewer, fields: Mapping[str, str], *, preview: bool
 ) -> Response:
     node, is_open = fields.get("node", ""), bool(fields.get("open"))
-    told: dict[str, Any] = {"node": node, "open": is_open, "change": None, "problem": ""}
-    status = 200
+    reason, change, why_not, status = fields.get("reason", "").strip(), None, "", 200
     try:
-        asked = NodeRequest(open=is_open, reason=fields.get("reason", "").strip())
-        told["change"] = await _asked(request, viewer, node, asked, preview)
+        asked = NodeRequest(open=is_open, reason=reason)
+        change = await _asked(request, viewer, node, asked, preview)
     except ValidationError:
-        told["problem"] = "The reason is one line of at most 256 characters."
-        status = 422
+        why_not, status = "The reason is one line of at most 256 characters.", 422
     except Problem as problem:
-        status = problem.status
-        told["problem"] = problem.detail[:1].upper() + problem.detail[1:] + "."
-    if not preview and told["change"] is not None:
+        why_not, status = problem.sentence, problem.status
+    if not preview and change is not None:
         return RedirectResponse(f"{request.scope.get('root_path', '')}/nodes", 303)
 
     def build(queries: PageQueries) -> Mapping[str, Any]:
-        return {"reason": fields.get("reason", "").strip(), **told}
+        return {
+            "node": node, "open": is_open, "reason": reason, "change": change, "problem": why_not
+        }  # fmt: skip
 
     return await run_in_threadpool(
         show, request, viewer, "node_change.html", "", build, status=status

@@ -128,24 +128,25 @@ async def ask(
 ) -> Response:
     """What would get a waiting job in sooner, or what a change would do; as in the API."""
     view = request.app.state.reads.seen_by(viewer)
-    told: dict[str, Any] = {"answer": None, "analysis": None, "problem": ""}
+    answer, analysis, why_not = None, None, ""
     try:
         if help:
-            found = (await api.explanation(job_id, request, view, analyse=True)).analysis
-            told |= {"analysis": found, "problem": "" if found else "It does not wait any more."}
+            analysis = (await api.explanation(job_id, request, view, analyse=True)).analysis
+            why_not = "" if analysis else "It does not wait any more."
         else:
             asked = WhatIfRequest.model_validate({"gpus": gpus or None, "first": bool(first)})
-            told["answer"] = await api.what_if(job_id, asked, request, view)
+            answer = await api.what_if(job_id, asked, request, view)
     except ValidationError:
-        told["problem"] = "Say what is to be different: a number of GPUs from 1 on, or its turn."
+        why_not = "Say what is to be different: a number of GPUs from 1 on, or its turn."
     except Problem as problem:
-        told["problem"] = problem.detail
+        why_not = problem.detail
     except UnknownJob:
         await run_in_threadpool(request.app.state.refusals.missed, request, job_id)
-        told["problem"] = "There is no such job of yours."
+        why_not = "There is no such job of yours."
 
     def build(queries: PageQueries) -> Mapping[str, Any]:
-        return {"job_id": job_id, "now": queries.now(), "filled_in": filled_in, **told}
+        found = {"answer": answer, "analysis": analysis, "problem": why_not}
+        return {"job_id": job_id, "now": queries.now(), "filled_in": filled_in, **found}
 
     return await run_in_threadpool(show, request, viewer, "answer.html", "", build, job_id=job_id)
 
@@ -154,17 +155,17 @@ async def ask(
 async def way(request: Request, viewer: Asking, job_id: str) -> Response:
     """What is in the way of a waiting job at this moment: who must finish, and until when."""
     view = request.app.state.reads.seen_by(viewer)
-    told: dict[str, Any] = {"way": None, "problem": ""}
+    in_the_way, why_not = None, ""
     try:
         found = await run_in_threadpool(view.job, job_id)
         if Phase(found.phase).waits and not found.hold:
-            told["way"] = way_of(await api.analysis(job_id, request, view, helps=False))
+            in_the_way = way_of(await api.analysis(job_id, request, view, helps=False))
     except UnknownJob:
         await run_in_threadpool(request.app.state.refusals.missed, request, job_id)
-        told["problem"] = "There is no such job of yours."
+        why_not = "There is no such job of yours."
 
     def build(queries: PageQueries) -> Mapping[str, Any]:
-        return {"job_id": job_id, "now": queries.now(), **told}
+        return {"job_id": job_id, "now": queries.now(), "way": in_the_way, "problem": why_not}
 
     return await run_in_threadpool(show, request, viewer, "way.html", "", build, job_id=job_id)
 
