@@ -8,7 +8,6 @@ import math
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -43,7 +42,6 @@ def read_often(
 ) -> dict[str, float]:
     found: dict[str, float] = {}
     for _ in range(times):
-        time.sleep(0.001)
         found = source.read(pids)
     return found
 

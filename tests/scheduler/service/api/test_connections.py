@@ -25,7 +25,7 @@ from uvicorn.protocols.http import httptools_impl
 from scheduler.service.api.connections import BEHIND, Connections
 from scheduler.service.decide.supervisor import server_config
 from tests.scheduler.service.api.conftest import Service
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 GRACE_S = 120.0
 
@@ -101,11 +101,12 @@ def test_one_that_asks_again_and_again_is_not(service: Service) -> None:
 
 
 WHOLE = 32 * 2**20
+MAY_ANSWER = threading.Event()  # /slow
 PARTS = {"/large": 512, "/few": 2, "/one": 1}
 
 
 async def answer(scope: Any, receive: Any, send: Any) -> None:
-    """Answers /early before it has read the body, /slow after a while, PARTS with 32 MiB."""
+    """Answers /early before it has read the body, /slow once it may, PARTS with 32 MiB."""
     if scope["type"] != "http":
         return
     if parts := PARTS.get(scope["path"]):
@@ -115,7 +116,7 @@ async def answer(scope: Any, receive: Any, send: Any) -> None:
             await send({"type": "http.response.body", "body": body, "more_body": left > 0})
         return
     if scope["path"] == "/slow":
-        await asyncio.sleep(2.5)
+        assert await asyncio.to_thread(MAY_ANSWER.wait, PATIENCE_S)
     await send(
         {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]}
     )
@@ -145,6 +146,9 @@ def test_a_slow_answer_to_a_request_sent_behind_another_comes() -> None:
             more = one.recv(4096)
             assert more, "closed before the second answer"
             said += more
+            if not MAY_ANSWER.is_set():  # the first has come: once the time to ask is over
+                assert closed(connected(stack, address))
+                MAY_ANSWER.set()
 
 
 LARGE = b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n"

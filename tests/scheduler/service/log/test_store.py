@@ -26,6 +26,7 @@ from scheduler.service.log.store.leases import Lease, LeaseLost
 from scheduler.service.log.store.schema import check, migrations, prepare
 from scheduler.service.log.store.store import Store, StoreError
 from scheduler.service.log.store.tables import events, metadata, nodes
+from tests.waiting import until
 
 NOTE = Event(Kind.REFUSED, 1.0, "job", "ann", 7, {"b": 1, "a": [1.5, None, "ü"]})
 
@@ -79,7 +80,14 @@ def test_postgresql_ends_a_transaction_in_which_nothing_happens(
     monkeypatch.setattr(stores, "WRITES_MS", 100)
 
     def hang(connection: Connection, _: list[Event]) -> None:
-        time.sleep(0.5)
+        mine = connection.execute(text("SELECT pg_backend_pid()")).scalar_one()
+        there = text("SELECT count(*) FROM pg_stat_activity WHERE pid = :mine")
+
+        def ended() -> bool:
+            with store.engine.connect() as other:
+                return other.execute(there, {"mine": mine}).scalar_one() == 0
+
+        until(ended, "the end of the transaction")
         connection.execute(text("SELECT 1"))
 
     with pytest.raises(SQLAlchemyError):
