@@ -12,6 +12,7 @@ from scheduler.core.decisions import PairPrediction
 from scheduler.core.findings import NotExamined
 from scheduler.core.queue import QueuedJob
 from scheduler.core.settings import SharingRules
+from scheduler.core.tree_steps import TreeStep
 
 
 class PairPredictor(Protocol):
@@ -142,7 +143,7 @@ def _prediction(
         (
             *path,
             f"sharing score {own} ({SHARING_SCORES[own]})",
-            *(f"partner: {step}" for step in other_path),
-            f"partner: sharing score {other} ({SHARING_SCORES[other]})",
+            *(str(TreeStep(True, step)) for step in other_path),
+            str(TreeStep(True, f"sharing score {other} ({SHARING_SCORES[other]})")),
         ),
     )

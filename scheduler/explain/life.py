@@ -14,6 +14,7 @@ from itertools import accumulate
 
 from features.plain import Json
 from scheduler.core.decisions import DEPENDS, Action, Decision, Reason
+from scheduler.core.tree_steps import TreeStep
 from scheduler.explain.words import comparison, sentence_of, step_of
 
 
@@ -272,24 +273,16 @@ def sharing_of(
     for d in own:
         if d.action is Action.PACK and d.partner is not None:
             end = _first_end(job.end_time, ends.get(d.partner))
-            path = tuple(map(comparison, d.tree_path))
+            path = tuple(comparison(TreeStep.of(step)) for step in d.tree_path)
             found.append(Sharing(d.partner, True, d.time, end, d.speeds, path))
     for d in joined:
         if d.action is Action.PACK:
             end = _first_end(job.end_time, ends.get(d.job_id))
             speeds = (d.speeds[1], d.speeds[0]) if d.speeds else None
-            path = _from_host(tuple(map(comparison, d.tree_path)))
+            steps = map(TreeStep.of, d.tree_path)  # this job is the partner in it
+            path = tuple(comparison(step, "newcomer: ", "this job: ") for step in steps)
             found.append(Sharing(d.job_id, False, d.time, end, speeds, path))
     return sorted(found, key=lambda s: s.start)
-
-
-def _from_host(path: Sequence[str]) -> tuple[str, ...]:
-    """A tree path as shown to the job that was there first: it is the "partner" in it."""
-    mine = "partner: "
-    return tuple(
-        f"this job: {step.removeprefix(mine)}" if step.startswith(mine) else f"newcomer: {step}"
-        for step in path
-    )
 
 
 def _first_end(a: float | None, b: float | None) -> float | None:

@@ -11,6 +11,7 @@ from enum import StrEnum
 from features.clock import LAST_S
 from scheduler.core.decisions import AHEAD, ANOTHER, Action, Decision, Reason
 from scheduler.core.plural import count
+from scheduler.core.tree_steps import TreeStep
 
 MINUTE_S, HOUR_S, DAY_S = 60.0, 3600.0, 86_400.0
 _UNITS = (("d", DAY_S), ("h", HOUR_S), ("min", MINUTE_S), ("s", 1.0))
@@ -172,18 +173,21 @@ def overtaken_words(by: Mapping[str, int]) -> str:
     return f"{jobs}: {how}." if len(ranked) > 1 or total == 1 else f"{jobs}: each {how}."
 
 
-def comparison(step: str) -> str:
-    """A step through a packing tree: "GPU utilisation 14 %, at most 43.6 %"."""
-    found = _STEP.match(step)
-    if found is None:
-        return step
-    whose, name, seen, sign, cut = found.groups()
+def comparison(step: TreeStep, own: str = "", partner: str = "partner: ") -> str:
+    """A step through a packing tree: "GPU utilisation 14 %, at most 43.6 %".
+
+    Args:
+        own, partner: before a step of the job that came, and before one of the other.
+    """
+    whose = partner if step.of_partner else own
+    if step.compared is None or step.compared[0] not in _MEASURED:
+        return f"{whose}{step.text}"
+    name, seen, at_most, cut = step.compared
     what, unit = _MEASURED[name]
     if name == "amp":
-        return f"{whose}{'no ' * (sign == '<=')}{what}"
-    than = "at most" if sign == "<=" else "above"
-    value = "not measured" if seen.startswith("missing") else f"{float(seen):.3g} {unit}"
-    return f"{whose}{what} {value}, {than} {float(cut):.3g} {unit}"
+        return f"{whose}{'no ' * at_most}{what}"
+    value = "not measured" if seen is None else f"{seen:.3g} {unit}"
+    return f"{whose}{what} {value}, {'at most' if at_most else 'above'} {cut:.3g} {unit}"
 
 
 _MEASURED = {
@@ -195,7 +199,6 @@ _MEASURED = {
     "gpu_util_sum_pct": ("GPU utilisation of both", "%"),
     "gpu_mem_util_sum_pct": ("memory utilisation of both", "%"),
 }
-_STEP = re.compile(rf"((?:\w+: )?)({'|'.join(_MEASURED)}) (.+) (<=|>) (\S+)$")
 
 
 def phrase(code: str) -> str:

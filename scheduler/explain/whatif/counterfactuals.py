@@ -28,6 +28,7 @@ from scheduler.explain.whatif.forecasts import (
     SOON_S,
     Futures,
     StartForecast,
+    WhyNot,
     kept_back,
     starting,
     summary,
@@ -380,8 +381,10 @@ def _seen(
     return {j: (future.starts.get(j, inf), future.ends.get(j, inf)) for j in watched}
 
 
-def _forecast(futures: Futures, worlds: list[World], job_id: str, why_not: str) -> StartForecast:
-    if why_not:
+def _forecast(
+    futures: Futures, worlds: list[World], job_id: str, why_not: WhyNot | None
+) -> StartForecast:
+    if why_not is not None:
         return kept_back(futures.now, why_not)
     starts = [world[job_id][0] for world in worlds]
     ends = [world[job_id][1] for world in worlds]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from functools import cached_property
 from math import ceil, inf, isfinite
 from types import MappingProxyType
@@ -19,14 +20,20 @@ from scheduler.explain.whatif.memory import DAY_S, Memory, SubmittedJob
 from scheduler.explain.words import NEVER, Estimate
 
 SAMPLES = 64
-NO_TIME = "there was no time to run enough futures"
 CRUDE = "crude estimate: work ahead over GPUs"
-HELD = "it is held, and does not start until it is released"
-DEPENDS = "it depends on a job that has not ended"
-UNMET = "it cannot start: a job it depends on did not succeed"
 MIDDLE = 15  # quantiles of which the median of a run is read: there are many runs
 SOON_S = 10.0  # waits are compared as ln(10 s + wait): a few seconds more or less are no news
 LEAST = 9  # fewer futures than this say nothing of a p90
+
+
+class WhyNot(StrEnum):
+    """Why there is no forecast, and the sentence that says so."""
+
+    NO_TIME = "there was no time to run enough futures"
+    HELD = "it is held, and does not start until it is released"
+    DEPENDS = "it depends on a job that has not ended"
+    UNMET = "it cannot start: a job it depends on did not succeed"
+    TOO_SMALL = NEVER
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,19 +215,19 @@ def starting(
     )
 
 
-def why_stuck(core: Core, job_id: str) -> str:
-    """Why a job starts in no future unless somebody acts; "" when it may."""
+def why_stuck(core: Core, job_id: str) -> WhyNot | None:
+    """Why a job starts in no future unless somebody acts; None when it may."""
     if core.waiting.is_held(job_id):
-        return HELD
+        return WhyNot.HELD
     blocked = core.waiting.blocked(job_id)
     if blocked is not None and blocked.never:
-        return UNMET
-    return NEVER if core.waiting.never_starts(job_id) else ""
+        return WhyNot.UNMET
+    return WhyNot.TOO_SMALL if core.waiting.never_starts(job_id) else None
 
 
-def kept_back(now: float, why_not: str) -> StartForecast:
+def kept_back(now: float, why_not: WhyNot) -> StartForecast:
     """The forecast of a job that `why_stuck` keeps: a held one may be released."""
-    estimate = None if why_not == HELD else Estimate.IMPOSSIBLE
+    estimate = None if why_not is WhyNot.HELD else Estimate.IMPOSSIBLE
     return StartForecast(now, why_not=why_not, estimate=estimate)
 
 
@@ -297,7 +304,7 @@ def _end(now: float, start: float, quantiles: Quantiles) -> StartForecast:
 def summary(now: float, starts: list[float], ends: list[float], horizon_s: float) -> StartForecast:
     """A forecast from the starts and ends of one job in several futures."""
     if len(starts) < LEAST:
-        return StartForecast(now, samples=len(starts), why_not=NO_TIME)
+        return StartForecast(now, samples=len(starts), why_not=WhyNot.NO_TIME)
     if not any(map(isfinite, starts)):
         why = f"in no future had it started after {horizon_s / DAY_S:g} days"
         return StartForecast(now, samples=len(starts), why_not=why)

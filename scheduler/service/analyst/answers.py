@@ -16,7 +16,7 @@ from scheduler.explain.explanation import Compared, HeldRow, Order, OrderRow
 from scheduler.explain.odds import odds
 from scheduler.explain.whatif.changes import Change, NotPossible
 from scheduler.explain.whatif.counterfactuals import WhatIf, told
-from scheduler.explain.whatif.forecasts import DEPENDS, HELD, UNMET, Futures
+from scheduler.explain.whatif.forecasts import Futures, WhyNot
 from scheduler.explain.whatif.moved import Moved, moved
 from scheduler.explain.words import drained_words
 from scheduler.service.analyst.records import body_of
@@ -165,9 +165,9 @@ class Answers:
         if kind not in ("why", "suggest", "after"):
             return ""
         if core.waiting.is_held(job_id):
-            return HELD
+            return WhyNot.HELD
         blocked = core.waiting.blocked(job_id)
-        return "" if blocked is None else UNMET if blocked.never else DEPENDS
+        return "" if blocked is None else WhyNot.UNMET if blocked.never else WhyNot.DEPENDS
 
     def _after(self, job_id: str, other: str) -> Compared:
         """Why another job went, or goes, before this one. LookupError when it was in no queue."""

@@ -23,9 +23,9 @@ from sqlalchemy import Connection, and_, delete, select, update
 from scheduler.backends.events import Event, Kind, canonical
 from scheduler.core.decisions import Decision, Reason
 from scheduler.explain.whatif.forecasts import (
-    NO_TIME,
     Futures,
     StartForecast,
+    WhyNot,
     crude,
     end_of,
 )
@@ -332,7 +332,7 @@ class Analyst:
             waiting.sort(key=lambda j: _place(self.state, j))
         made = {job_id: end_of(core, self.memory, now, job_id) for job_id in running}
         if waiting:
-            nothing = StartForecast(now, why_not=NO_TIME)
+            nothing = StartForecast(now, why_not=WhyNot.NO_TIME)
             found = dict.fromkeys(waiting, nothing) | self._foreseen(waiting[:MOST])
             if self.state is not state:  # it was begun again meanwhile
                 return {}
@@ -361,7 +361,7 @@ class Analyst:
             budget_s=self.budget_s,
             between=self._between_futures,
         )
-        if all(one.why_not == NO_TIME for one in found.values()):
+        if all(one.why_not is WhyNot.NO_TIME for one in found.values()):
             self._in_vain_until = self.clock.monotonic() + IN_VAIN_S
         return found
 

@@ -39,8 +39,8 @@ from scheduler.policies.slurm.passes import (
     PendingReason,
     Ranked,
 )
-from scheduler.policies.slurm.policy import Slurm
 from scheduler.policies.slurm.site import Ask, Partition, Site
+from scheduler.policies.slurm.twin import SlurmTwin
 
 COMPUTED_S = 400.0  # Slurm computes priorities this seldom at most (PriorityCalcPeriod and a look)
 Places = Sequence[tuple[int, Ranked]]  # in each of its partitions, with how many come before it
@@ -49,7 +49,7 @@ Places = Sequence[tuple[int, Ranked]]  # in each of its partitions, with how man
 def reasons(
     snapshot: ClusterSnapshot,
     jobs: Mapping[str, SlurmJob],
-    policy: Slurm,
+    policy: SlurmTwin,
     own: ClusterSnapshot | None = None,
 ) -> dict[str, SlurmReason]:
     """Why each of these waiting jobs waits.
@@ -68,7 +68,7 @@ def reasons(
     return found
 
 
-def expected(snapshot: ClusterSnapshot, job: SlurmJob, policy: Slurm) -> SlurmReason | None:
+def expected(snapshot: ClusterSnapshot, job: SlurmJob, policy: SlurmTwin) -> SlurmReason | None:
     """Why a job would wait that Slurm has not seen so; None: it would not."""
     pending = policy.evidence(job.id, snapshot.now)
     if pending is None:
@@ -96,7 +96,7 @@ def by_own_policy(job_id: str, own: ClusterSnapshot) -> str:
     return "start" if job_id in own.core.cluster.runs else "wait"
 
 
-def _places(policy: Slurm, wanted: Container[str]) -> dict[str, list[tuple[int, Ranked]]]:
+def _places(policy: SlurmTwin, wanted: Container[str]) -> dict[str, list[tuple[int, Ranked]]]:
     """Places in line of these jobs."""
     found: dict[str, list[tuple[int, Ranked]]] = {}
     ahead: Counter[str] = Counter()
@@ -112,7 +112,7 @@ def _places(policy: Slurm, wanted: Container[str]) -> dict[str, list[tuple[int, 
 def _with_place(
     reason: SlurmReason,
     job: SlurmJob,
-    policy: Slurm,
+    policy: SlurmTwin,
     places: Places,
     now: float,
     own: ClusterSnapshot | None,
@@ -136,7 +136,7 @@ def _with_place(
 def _reason(
     word: str,
     job: SlurmJob,
-    policy: Slurm,
+    policy: SlurmTwin,
     pending: PendingReason | None,
     places: Places,
     now: float,
@@ -195,7 +195,7 @@ def _too_long(job: SlurmJob, site: Site) -> TimeLimitTooLong | None:
     return TimeLimitTooLong(job.time_limit_s, allowed, tuple(sorted(longer)))
 
 
-def _licences(ask: Ask | None, policy: Slurm) -> tuple[LicenceAsked, ...]:
+def _licences(ask: Ask | None, policy: SlurmTwin) -> tuple[LicenceAsked, ...]:
     used, there = policy.licences_used(), policy.site.licences
     return tuple(
         LicenceAsked(name, wanted, there.get(name, 0), used.get(name, 0))
@@ -203,7 +203,7 @@ def _licences(ask: Ask | None, policy: Slurm) -> tuple[LicenceAsked, ...]:
     )
 
 
-def _needed(ask: Ask, part: Partition, policy: Slurm, now: float) -> Needed:
+def _needed(ask: Ask, part: Partition, policy: SlurmTwin, now: float) -> Needed:
     nodes, suiting = policy.site.nodes, policy.suiting(ask, part, now)
     shut = [ClosedNode(n, nodes[n].state) for n in sorted(part.nodes) if not nodes[n].open]
     return Needed(
@@ -218,7 +218,9 @@ def _needed(ask: Ask, part: Partition, policy: Slurm, now: float) -> Needed:
     )
 
 
-def _terms(job: SlurmJob, ranked: Ranked, policy: Slurm, now: float) -> tuple[PriorityTerm, ...]:
+def _terms(
+    job: SlurmJob, ranked: Ranked, policy: SlurmTwin, now: float
+) -> tuple[PriorityTerm, ...]:
     """The terms of its priority as `sprio` has them; none where they do not add up to Slurm's."""
     terms = policy.weights.terms(ranked.ask, ranked.partition, now)
     since = ranked.ask.accrue

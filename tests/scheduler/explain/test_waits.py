@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.explain.whatif.forecasts import CRUDE, NO_TIME, StartForecast, crude
+from scheduler.explain.whatif.forecasts import CRUDE, StartForecast, WhyNot, crude
 from scheduler.explain.whatif.memory import Memory
 from scheduler.explain.whatif.waits import Waits, kaplan_meier
 from scheduler.policies.fifo import FifoSkip
@@ -35,7 +35,7 @@ class Line:
 
     def forecast(self, job_id: str, made: StartForecast | None = None) -> StartForecast:
         core = self.desk.core
-        alone = made or StartForecast(self.now, why_not=NO_TIME)
+        alone = made or StartForecast(self.now, why_not=WhyNot.NO_TIME)
         roughly = crude(core, self.memory, self.now)
         return self.waits.corrected(core, {job_id: alone}, roughly, self.now)[job_id]
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from benchmarks.explanations.reading import CODES, RAW_NAMES, found_in
 from features.state import FEATURES
 from models.bundle import PACKING_FEATURES, PAIR_FEATURES
+from models.bundle.tree import Node, Tree
 from scheduler.core.decisions import Action, Decision, Reason
+from scheduler.core.tree_steps import TreeStep
 from scheduler.explain.life import JobFacts
 from scheduler.explain.story import build_story
 from scheduler.explain.words import clock_time, comparison, phrase, roughly, sentence_of, step_of
@@ -31,7 +35,7 @@ def test_no_sentence_holds_a_code(reason: Reason) -> None:
 def test_no_step_through_a_packing_tree_holds_a_raw_name(name: str) -> None:
     for step in (f"{name} 14 <= 43.58", f"partner: {name} missing, taken as > 1.5"):
         assert not plain(step) or name == "amp"
-        assert plain(comparison(step))
+        assert plain(comparison(TreeStep.of(step)))
         own = [Decision(0, 0.0, Action.PACK, Reason.PARTNER_FOUND, "a", "vc", partner="p",
                         tree_path=(step, "sharing score 0 (tiny)"))]  # fmt: skip
         (sharing,) = build_story(JobFacts("a", 1, 0.0, 0.0), own).sharing
@@ -40,9 +44,25 @@ def test_no_step_through_a_packing_tree_holds_a_raw_name(name: str) -> None:
 
 
 def test_a_step_reads_as_a_comparison() -> None:
-    told = comparison("gpu_util_pct 14 <= 43.58")
+    told = comparison(TreeStep.of("gpu_util_pct 14 <= 43.58"))
     assert told == "GPU utilisation 14 %, at most 43.6 %"
-    assert comparison("partner: amp 1 > 0.5") == "partner: mixed precision"
+    amp = TreeStep.of("partner: amp 1 > 0.5")
+    assert comparison(amp) == "partner: mixed precision"
+    assert comparison(amp, "newcomer: ", "this job: ") == "this job: mixed precision"
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["gpu_util_pct 1.5e-05 <= 43.58", "partner: gpu_mem_mib missing, taken as > 1e+04",
+     "sharing score 2 (jumbo)", "partner: sharing score 0 (tiny)", "as like jobs",
+     "partner: a > b"],
+)  # fmt: skip
+def test_a_step_of_a_record_is_read_and_written_alike(written: str) -> None:
+    step = TreeStep.of(written)
+    assert str(step) == written
+    assert step.of_partner == written.startswith("partner: ")
+    assert (step.compared is None) == ("_" not in written)
+    assert (step.score is None) == ("score" not in written)
 
 
 def test_every_feature_is_said_in_words() -> None:
@@ -59,3 +79,11 @@ def test_a_time_of_another_year_has_its_year() -> None:
     assert clock_time(now + 7200, now).count(":") == 1
     assert clock_time(now + 800 * 86_400, now).split()[2] == "2028"
     assert " Dec 9999 " in clock_time(1e18, now)
+
+
+def test_a_missing_value_in_a_tree_is_read_as_such() -> None:
+    leaf = Node(-1, 0.0, 0, 0, False, (1.0,), 1)
+    tree = Tree(("gpu_mem_mib",), [Node(0, 5.0, 1, 2, True, (0.0,), 2), leaf, leaf])
+    (step,) = map(TreeStep.of, tree.path([math.nan]))
+    assert step.compared == ("gpu_mem_mib", None, True, 5.0)
+    assert comparison(step) == "GPU memory not measured, at most 5 MiB"

@@ -15,6 +15,7 @@ from features.plain import Json
 from scheduler.backends.events import Kind
 from scheduler.core.decisions import AHEAD, ANOTHER
 from scheduler.core.request import CHANGEABLE
+from scheduler.core.tree_steps import TreeStep
 
 SOMEBODY = "an operator"
 
@@ -72,7 +73,10 @@ def redacted_decision(decision: Mapping[str, Any], visible: Collection[str]) -> 
         shown["blocker"] = AHEAD
     if decision.get("partner") and decision["partner"] not in visible:
         shown["partner"] = ANOTHER
-        shown["tree_path"] = [step for step in decision.get("tree_path") or () if _own(step)]
+        steps = map(TreeStep.of, decision.get("tree_path") or ())
+        shown["tree_path"] = [
+            str(step) for step in steps if not step.of_partner or step.score is not None
+        ]
     if decision.get("held_by"):
         shown["held_by"] = [job if job in visible else ANOTHER for job in decision["held_by"]]
     # Text among the evidence may name other jobs; numbers are about this one.
@@ -82,12 +86,6 @@ def redacted_decision(decision: Mapping[str, Any], visible: Collection[str]) -> 
         if not isinstance(value, str) or value in visible
     ]
     return shown
-
-
-def _own(step: str) -> bool:
-    """Whether a step of a packing tree is about the job itself or only the score it led to."""
-    subject, _, rest = step.partition(": ")
-    return subject != "partner" or rest.startswith("sharing score ")
 
 
 # fields of events' bodies that a submitter may see of a job of their own

@@ -16,7 +16,7 @@ from scheduler.backends.simulated import SimulatedBackend, World
 from scheduler.backends.submission import Submission
 from scheduler.core.cluster import ClusterSpec
 from scheduler.core.settings import ProfilingPartition
-from scheduler.explain.whatif.forecasts import HELD, Futures
+from scheduler.explain.whatif.forecasts import Futures, WhyNot
 from scheduler.explain.whatif.futures import Future
 from scheduler.explain.words import Estimate
 from scheduler.service.analyst import process
@@ -182,7 +182,7 @@ def test_nothing_is_foreseen_beside_a_reason_that_came_after(service: Service) -
     service.analyst.refresh()
     assert service.forecast("second", "latest") is None
     service.analyst.turn()
-    assert service.forecast("second", "latest").why_not == HELD
+    assert service.forecast("second", "latest").why_not == WhyNot.HELD
     assert service.forecast("second", "submission") == promised
 
 
