@@ -43,6 +43,9 @@ BURST_WINDOW_S = 3600.0
 # Above this many submissions in the window the exact count is no news.
 BURST_CAP = 1024
 
+# The error of a stated duration, of its logarithm, at which it counts half.
+DOUBTFUL = 0.5
+
 # What fits a calendar, with a day to spare for any time zone.
 _EARLIEST, _LATEST = -62_135_510_400.0, 253_402_214_400.0
 
@@ -354,7 +357,7 @@ class FeatureState:
             self._lives.advance(now)
         if job == was.job:  # looked at anew: of the histories that it was of, found again or not
             if self._survives:
-                lives = self._lives.as_of(self._hazards(was), now)
+                lives = self._lives.as_of(self._hazards(was), now, job.job_id)
                 was.survival = survival.values(lives, job.time_limit_s)
             return
         self._leave_queue(was)
@@ -394,6 +397,16 @@ class FeatureState:
         """The job's profile is known from `now` on."""
         self._known(job_id, now).profile = profile
         self._now = now
+
+    def stated(self, job_id: str, total_s: float, error: float, now: float) -> None:
+        """By its own account the job will have run `total_s` seconds; `error` is the standard
+        deviation of the logarithm. Those like it are taken to last so from `now` on, until it ends.
+        """
+        self._known(job_id, now)
+        self._now = now
+        if self._survives:
+            self._lives.advance(now)
+            self._lives.state(job_id, total_s, 1.0 / (1.0 + (error / DOUBTFUL) ** 2))
 
     def end(self, job_id: str, now: float, state: State, duration_s: float | None) -> None:
         """The job ended. `duration_s` is its exclusive running time: what is learned.
@@ -493,7 +506,9 @@ class FeatureState:
         times = self._bursts.get(job.user, [])
         told: tuple[float, ...] = ()
         if self._survives:
-            told = survival.values(self._lives.as_of(self._groups(job), now), job.time_limit_s)
+            told = survival.values(
+                self._lives.as_of(self._groups(job), now, job.job_id), job.time_limit_s
+            )
         return _Submission(
             job,
             keys,

@@ -138,10 +138,11 @@ class Hazard:
         self._reached = [0.0] * BINS
         self._ended = [0.0] * BINS
 
-    def add(self, bin: int, ended: bool) -> None:
+    def add(self, bin: int, ended: bool, weight: float = 1.0) -> None:
         """A job lived through stretch `bin`, or ended in it."""
-        self._reached[bin] = self._reached[bin] * self._keep + 1.0
-        self._ended[bin] = self._ended[bin] * self._keep + ended
+        keep = 1.0 - weight * (1.0 - self._keep)
+        self._reached[bin] = self._reached[bin] * keep + weight
+        self._ended[bin] = self._ended[bin] * keep + weight * ended
 
     def copy(self) -> Hazard:
         made = Hazard.__new__(Hazard)
@@ -264,6 +265,10 @@ class Lives:
         self._run: dict[str, int] = {}  # number of the job's present run; absent while it waits
         self._due: list[tuple[float, int, str]] = []
         self._runs = 0
+        # how long jobs will have run by their own account, as (last stretch, weight), and who of
+        # each group has said so
+        self._stated: dict[str, tuple[int, float]] = {}
+        self._sayers: dict[int, dict[str, None]] = {}
 
     def submit(self, job_id: str, groups: Sequence[Hazard]) -> None:
         self.regroup(job_id, groups)
@@ -271,7 +276,32 @@ class Lives:
 
     def regroup(self, job_id: str, groups: Sequence[Hazard]) -> None:
         """A waiting job counts in other groups from now on."""
+        stated = self._silence(job_id) if job_id in self._groups else None
         self._groups[job_id] = tuple(group for group in groups if group is not ABSENT)
+        if stated is not None:
+            self._say(job_id, stated)
+
+    def state(self, job_id: str, total_s: float, weight: float) -> None:
+        """A job said how long it will have run. It counts for as long as it has not ended.
+
+        Args:
+            weight: how far that is believed, 0 to 1.
+        """
+        self._say(job_id, (bisect_left(EDGES_S, total_s), weight))
+
+    def _say(self, job_id: str, said: tuple[int, float]) -> None:
+        self._stated[job_id] = said
+        for group in self._groups[job_id][1:]:  # of all jobs, one says nothing
+            self._sayers.setdefault(id(group), {})[job_id] = None
+
+    def _silence(self, job_id: str) -> tuple[int, float] | None:
+        """Forget what a job said."""
+        for group in self._groups[job_id] if job_id in self._stated else ():
+            sayers = self._sayers.get(id(group), {})
+            sayers.pop(job_id, None)
+            if not sayers:
+                self._sayers.pop(id(group), None)
+        return self._stated.pop(job_id, None)
 
     def start(self, job_id: str, now: float) -> None:
         self._runs += 1
@@ -296,13 +326,17 @@ class Lives:
             self._bin[job_id] = bin + 1
             self._wait_for(job_id, start)
 
-    def as_of(self, groups: Sequence[Hazard | None], now: float) -> Sequence[Hazard | None]:
-        """The groups as `advance` would leave them, which stay as they are.
+    def as_of(
+        self, groups: Sequence[Hazard | None], now: float, but: str = ""
+    ) -> Sequence[Hazard | None]:
+        """The groups as `advance` would leave them, with the ends that jobs have stated, except
+        job `but`; they stay as they are.
 
-        O(stretches that it would count), not O(jobs running).
+        O(stretches that it would count, jobs of the groups that state an end), not O(jobs running).
         """
         ahead = self._ahead(now)
-        if not ahead:
+        sayers = {j: None for g in groups for j in self._sayers.get(id(g), ()) if j != but}
+        if not ahead and not sayers:
             return groups
         copies = {id(g): g.copy() for g in groups if g is not None and g is not ABSENT}
         for _, _, job_id, bin in ahead:
@@ -310,6 +344,14 @@ class Lives:
                 copy = copies.get(id(group))
                 if copy is not None:
                     copy.add(bin, False)
+        for job_id in sayers:
+            (final, weight), first = self._stated[job_id], self._bin[job_id]
+            for group in self._groups[job_id][1:]:
+                copy = copies.get(id(group))
+                if copy is not None and final >= first:  # else it has outlived what it said
+                    for bin in range(first, final):
+                        copy.add(bin, False, weight)
+                    copy.add(final, True, weight)
         return [copies.get(id(group), group) for group in groups]
 
     def _ahead(self, now: float) -> list[tuple[float, int, str, int]]:
@@ -335,6 +377,7 @@ class Lives:
 
     def end(self, job_id: str, duration_s: float | None) -> None:
         """It ended; None says that nothing is to be learned from how."""
+        self._silence(job_id)
         groups, bin = self._groups.pop(job_id), self._bin.pop(job_id)
         self._run.pop(job_id, None)
         if duration_s is None:

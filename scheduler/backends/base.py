@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from features.job import Profile
+from features.progress import Progress
 from features.schema import State
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class Launch:
             there is something to watch it with; None = it is not watched.
         pair_watch_s: when it has shared GPUs with its partner for so long, seconds, both are
             PAIR_OBSERVED, where their progress can be measured; None = they are not.
+        progress: what it prints may be read for how far it is, and PROGRESS be reported.
     """
 
     job_id: str
@@ -61,15 +63,17 @@ class Launch:
     partner: str | None = None
     watch_s: float | None = None
     pair_watch_s: float | None = None
+    progress: bool = False
 
 
 class Happened(StrEnum):
     """What a backend reports of an attempt: each at most once (PAIR_OBSERVED: once beside each
-    partner), one of the final ones last."""
+    partner; PROGRESS: whenever it is news), one of the final ones last."""
 
     STARTED = "started"
     OBSERVED = "observed"  # still running; `profile` is what watching it showed
     PAIR_OBSERVED = "pair_observed"  # still running beside a partner; `speed` is how fast
+    PROGRESS = "progress"  # still running, or about to be PROFILED; how long it will have run
     PROFILED = "profiled"  # stopped at the profiling limit, healthy; to be run later
     ENDED = "ended"
     LOST = "lost"  # begun, and nobody knows how it ended (the host died)
@@ -94,6 +98,7 @@ class Report:
         profile: of OBSERVED, PROFILED, and ENDED while being profiled, where there is one.
         pid: process id on a host that has one.
         speed: of PAIR_OBSERVED: progress per second over that of a run alone.
+        progress: of PROGRESS.
     """
 
     job_id: str
@@ -107,6 +112,7 @@ class Report:
     profile: Profile | None = None
     pid: int | None = None
     speed: float | None = None
+    progress: Progress | None = None
 
 
 class Backend(Protocol):

@@ -35,6 +35,7 @@ class Kind(StrEnum):
     STARTED = "started"  # attempt, pid
     OBSERVED = "observed"  # attempt, profile
     PAIR_OBSERVED = "pair_observed"  # attempt, speed: beside its partner, over that of a run alone
+    PROGRESS = "progress"  # attempt, progress: how long it will have run, by what it printed
     PROFILED = "profiled"  # attempt, profile
     ENDED = "ended"  # attempt, state, exit_code, ran_s, detail
     LOST = "lost"  # attempt, detail

@@ -12,6 +12,7 @@ from itertools import chain
 from typing import Any
 
 from features.job import Job, Profile
+from features.progress import Progress
 from features.schema import State
 from models.bundle import Bundle
 from scheduler.core.cluster import Cluster, Placement, Run
@@ -143,6 +144,17 @@ class Core:
         self.jobs[job_id].profile = profile
         self._learned(self.jobs[job_id].job, profile, now)
         self._dirty[self.cluster.runs[job_id].vc] = None
+
+    def progressed(self, job_id: str, progress: Progress, now: float) -> None:
+        """A job that runs, or is profiled, said how long it will have run on GPUs of its own."""
+        queued, run = self.jobs[job_id], self.cluster.runs[job_id]
+        queued.progress = progress
+        self.estimator.progressed(job_id, progress, now)
+        if not run.profiling:
+            self.policy.progressed(queued, now, self.estimator)
+            self.cluster.pools[run.vc].changes += 1  # when its GPUs are free is another time
+            self._holding = Reckonings()
+            self._dirty[run.vc] = None
 
     def pair_speed_observed(self, job_id: str, speed: float, now: float) -> None:
         """A job that shares its GPUs was seen to run at `speed` of its speed alone.

@@ -17,6 +17,7 @@ from bisect import bisect_right, insort
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import accumulate
 from math import ceil, exp, log1p
 from statistics import NormalDist
@@ -28,7 +29,30 @@ EDGES_S = (60.0, 300.0, 1200.0, 3600.0, 14_400.0, 43_200.0)
 LONGEST_S = 1_209_600.0  # nothing is expected to run longer than two weeks
 TYPICAL_S = 600.0  # predicted of a job nobody has a prediction for
 
+STATED_POINTS = 200  # of the distribution of a duration that a job states itself
+
 Quantiles = Sequence[float]  # total durations, seconds, at levels (i + 1/2) / n
+
+
+class Stated(float):
+    """A predicted duration (seconds) that rests on what the job says of itself.
+
+    It has an error of its own, so its distribution is that, and not how other predictions turned
+    out.
+
+    Attributes:
+        error: standard deviation of ln(true / predicted).
+        without_s: what was predicted without it, seconds: what its end teaches something about.
+    """
+
+    __slots__ = ("error", "without_s")
+    error: float
+    without_s: float
+
+    def __new__(cls, seconds: float, error: float = 0.0, without_s: float = 0.0) -> Stated:
+        made = super().__new__(cls, seconds)
+        made.error, made.without_s = error, without_s
+        return made
 
 
 @dataclass(slots=True)
@@ -83,6 +107,8 @@ class DurationDistribution:
     def learn(self, predicted_s: float | None, duration_s: float) -> None:
         """A job predicted at `predicted_s` (None: not predicted) ran `duration_s` seconds."""
         predicted = TYPICAL_S if predicted_s is None else predicted_s
+        if isinstance(predicted, Stated):
+            predicted = predicted.without_s
         ratios = self._range(predicted)
         ratios.add(log1p(max(0.0, duration_s)) - log1p(predicted))
         if ratios.stale * 20 > len(ratios.recent):
@@ -98,7 +124,8 @@ class DurationDistribution:
         first = bisect_right(ratios.grid, (1.0 + elapsed_s) / scale)
         count = len(ratios.grid) - first
         if not count:  # it outlived everything seen: expect as long again
-            return max(elapsed_s, 1.0)
+            again = predicted_s.error if isinstance(predicted_s, Stated) else 1.0
+            return max(again * elapsed_s, 1.0)
         mean = scale * ratios.above[first] / count - 1.0
         return max(min(mean, LONGEST_S) - elapsed_s, 1.0)
 
@@ -115,7 +142,13 @@ class DurationDistribution:
     def quantile_at(self, level: float) -> Callable[[float], float]:
         """`quantile_s` at one level, for many predictions: true until a distribution changes."""
         ratios = [_at(one.grid, level) for one in self._ranges]
-        return lambda predicted_s: _scaled(predicted_s, ratios[bisect_right(EDGES_S, predicted_s)])
+
+        def quantile_s(predicted_s: float) -> float:
+            if isinstance(predicted_s, Stated):
+                return self.quantile_s(predicted_s, level)
+            return _scaled(predicted_s, ratios[bisect_right(EDGES_S, predicted_s)])
+
+        return quantile_s
 
     def exceeds(self, predicted_s: float, longer_s: float) -> float:
         """Share of the jobs predicted at `predicted_s` that run for more than `longer_s`."""
@@ -161,22 +194,39 @@ class DurationDistribution:
         )
 
     def _range(self, predicted_s: float) -> _Ratios:
+        if isinstance(predicted_s, Stated):
+            return _of_error(round(max(predicted_s.error, 0.01), 2), self._points)
         return self._ranges[bisect_right(EDGES_S, predicted_s)]
 
     def _believed(self, ratios: _Ratios) -> list[float]:
         """What was seen, ascending; beside the prior, which fades as jobs end."""
         seen = ratios.ascending
+        if not ratios.window:
+            return seen
         merged = seen if len(seen) > 10 * len(self._prior) else sorted(seen + self._prior)
         return merged or [0.0]
 
     def _refresh(self, ratios: _Ratios) -> None:
         """Recompute the grid."""
-        merged = self._believed(ratios)
-        n, points = len(merged), self._points
-        ratios.grid = tuple(exp(merged[int((i + 0.5) * n / points)]) for i in range(points))
-        ratios.above = tuple(accumulate(reversed(ratios.grid)))[::-1]
-        ratios.stale = 0
+        _describe(ratios, self._believed(ratios), self._points)
         self.refreshed += 1
+
+
+@lru_cache(maxsize=512)
+def _of_error(error: float, points: int) -> _Ratios:
+    """Of predictions whose logarithm has this standard deviation; nothing is learned by it."""
+    off = NormalDist(0.0, error)
+    found = _Ratios(0)
+    found.ascending = [off.inv_cdf((i + 0.5) / STATED_POINTS) for i in range(STATED_POINTS)]
+    _describe(found, found.ascending, points)
+    return found
+
+
+def _describe(ratios: _Ratios, ascending: Sequence[float], points: int) -> None:
+    n = len(ascending)
+    ratios.grid = tuple(exp(ascending[int((i + 0.5) * n / points)]) for i in range(points))
+    ratios.above = tuple(accumulate(reversed(ratios.grid)))[::-1]
+    ratios.stale = 0
 
 
 def at_level(quantiles: Quantiles, level: float) -> float:

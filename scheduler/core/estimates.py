@@ -9,17 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import expm1
+from math import expm1, log1p, sqrt
 from typing import Any, TypedDict
 
 from features.job import Job, Profile
+from features.progress import Progress
 from features.schema import State
-from features.spec import Value
+from features.spec import FeatureSpec, Value
 from features.state import FAMILIES, FeatureState
 from features.survival import ERROR, OUTLOOK_TERMS, SUM
 from models.bundle import Bundle, BundleError
 from scheduler.core.decisions import Score
+from scheduler.core.durations import Stated
 
+# The last term of a score of a job that says itself how far it is.
+OWN = FeatureSpec("own_progress", "nominal", "progress", "", "its own progress")
+SPREAD = 1.5  # of ln(true / predicted), of predictions made without it
 COLD_START = "coldstart"  # stands for a digest in scores that come from histories alone
 
 
@@ -79,6 +84,9 @@ class Estimator:
 
     def profiled(self, job_id: str, profile: Profile, now: float) -> None:
         """A job was profiled."""
+
+    def progressed(self, job_id: str, progress: Progress, now: float) -> None:
+        """A job said how long it will have run: news for those like it."""
 
     def ended(self, job_id: str, state: State, duration_s: float, now: float) -> None:
         """A job ended after `duration_s` seconds on GPUs, as anyone could see it: a slowdown by
@@ -164,6 +172,9 @@ class FeatureEstimator(Estimator):
 
     def profiled(self, job_id: str, profile: Profile, now: float) -> None:
         self.state.profiled(job_id, profile, now)
+
+    def progressed(self, job_id: str, progress: Progress, now: float) -> None:
+        self.state.stated(job_id, progress.total_s, progress.error, now)
 
     def ended(self, job_id: str, state: State, duration_s: float, now: float) -> None:
         self.state.end(job_id, now, state, duration_s)
@@ -255,6 +266,26 @@ class LiveEstimator(FeatureEstimator):
             return self.from_histories(job, now)
         row = self.state.row(job, now)
         return scored(self.bundle, [row[i] for i in self._picks])
+
+
+def with_progress(estimate: Estimate, progress: Progress | None) -> Estimate:
+    """An estimate, and what the job says itself, each weighed by its error; a term of the score."""
+    if progress is None or isinstance(estimate.seconds, Stated):
+        return estimate
+    weight = SPREAD**2 / (SPREAD**2 + progress.error**2)
+    before = log1p(estimate.seconds) if estimate.score is None else estimate.score.value
+    moves = weight * (log1p(progress.total_s) - before)
+    said = Stated(max(0.0, expm1(before + moves)), sqrt(weight) * progress.error, estimate.seconds)
+    score = estimate.score
+    if score is not None:
+        score = Score(
+            score.value + moves,
+            score.intercept,
+            (*score.terms, moves),
+            score.bundle,
+            (*score.inputs, progress.text()),
+        )
+    return Estimate(said, score)
 
 
 def scored(bundle: Bundle, row: Sequence[Value]) -> Estimate:

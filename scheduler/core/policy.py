@@ -14,7 +14,7 @@ from scheduler.core.capabilities import Capabilities
 from scheduler.core.cluster import Cluster, ClusterSpec, Placement, Run
 from scheduler.core.decisions import Reason
 from scheduler.core.durations import DurationDistribution
-from scheduler.core.estimates import Estimator
+from scheduler.core.estimates import Estimator, with_progress
 from scheduler.core.findings import Findings
 from scheduler.core.pairs import PairPredictor
 from scheduler.core.queue import QueuedJob
@@ -126,7 +126,7 @@ class Policy:
         """
         queued.evidence = ()
         if self.capabilities.estimates:
-            estimate = estimator.enqueued(queued.job, now)
+            estimate = with_progress(estimator.enqueued(queued.job, now), queued.progress)
             queued.estimate_s, queued.score = estimate.seconds, estimate.score
         self.rank(queued, now)
 
@@ -162,6 +162,14 @@ class Policy:
 
     def watched(self, job: Job, profile: Profile) -> None:
         """A job was profiled, or watched for as long where it runs alone."""
+
+    def progressed(self, queued: QueuedJob, now: float, estimator: Estimator) -> None:
+        """A job that runs said how long it will have run."""
+        if self.capabilities.estimates and not self.capabilities.oracle:
+            estimate = with_progress(estimator.estimate(queued.job, now), queued.progress)
+            queued.estimate_s, queued.score = estimate.seconds, estimate.score
+        if self.distribution is not None:
+            self.distribution.refreshed += 1  # what was found by it may not hold any more
 
     def pair_speed_observed(self, own: QueuedJob, other: QueuedJob, speed: float) -> None:
         """A job was seen to run at `speed` of its speed alone, beside another."""

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 from typing import Protocol
 
 from features.job import Job, Profile
+from features.progress import Progress
 from scheduler.core.decisions import Evidence, PairPrediction, Reason, Score
 from scheduler.core.findings import Partner
 
@@ -19,6 +20,7 @@ class QueuedJob:
         key: the queue is sorted by it, smallest first; ties by `seq` (order of arrival).
         estimate_s, score: predicted duration and its terms, when the policy uses them.
         profile: what profiling saw; None when the job was not profiled.
+        progress: how long it runs, by its own account; None where it says nothing.
         profiled: it has been in the profiling partition.
         pair_prediction: the prediction for the pair it was packed in; None when it was not.
         reason: why it waited when last evaluated.
@@ -44,6 +46,7 @@ class QueuedJob:
         "priority",
         "profile",
         "profiled",
+        "progress",
         "reason",
         "score",
         "seq",
@@ -60,6 +63,7 @@ class QueuedJob:
         self.estimate_s: float | None = None
         self.score: Score | None = None
         self.profile: Profile | None = None
+        self.progress: Progress | None = None
         self.profiled = False
         self.pair_prediction: PairPrediction | None = None
         self.reason: Reason | None = None

@@ -52,7 +52,8 @@ class JobRequest:
         command: argument vector, at least one word.
         workdir: on the host it runs on; "" = the service's own.
         memory_mib, time_limit_s: limits that are enforced; None = none.
-        share, profile: opt-outs: False = never packed, never profiled beforehand.
+        share, profile, progress: opt-outs: False = never packed, never profiled beforehand, its
+            output never read for how far it is.
         priority: higher goes first; 0 for everybody, other values are an operator's.
     """
 
@@ -124,6 +125,13 @@ class JobRequest:
             label="may be profiled first",
             changeable=True,
             words=lambda may: "profiled beforehand" if may else "not profiled beforehand",
+        ),
+    ] = True
+    progress: Annotated[
+        bool,
+        Ask(
+            help="What it prints may be read for how far it is; numbers are kept, no lines.",
+            label="its progress may be read",
         ),
     ] = True
     vc: Annotated[

@@ -10,7 +10,7 @@ from features import pulse
 from scheduler.core.capabilities import Capabilities
 from scheduler.core.cluster import Cluster, Placement, Pool, Run
 from scheduler.core.decisions import Action, Evidence, Reason
-from scheduler.core.estimates import Estimator
+from scheduler.core.estimates import Estimator, with_progress
 from scheduler.core.holders import NOBODY, Holding
 from scheduler.core.queue import Queue, QueuedJob
 from scheduler.core.rules import SHARING, PolicyViolation, may_share, start_fault
@@ -256,10 +256,11 @@ class Turn:
         estimator, now = self._core.estimator, self.now
         assert queued.estimate_s is not None
         estimator.changed(queued.job, now)
-        answer_s = estimator.estimate(queued.job, now).seconds
+        answer = with_progress(estimator.estimate(queued.job, now), queued.progress)
+        answer_s = answer.seconds
         if 1 / within < (1 + answer_s) / (1 + queued.estimate_s) < within:
             return False
-        estimate = estimator.enqueued(queued.job, now)
+        estimate = with_progress(estimator.enqueued(queued.job, now), queued.progress)
         queued.estimate_s, queued.score = estimate.seconds, estimate.score
         queued.reason = None
         return True

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from models.bundle import Bundle
 from scheduler.core.decisions import Decision, Score
-from scheduler.core.estimates import Description
+from scheduler.core.estimates import OWN, Description
 from scheduler.core.plural import count
 from scheduler.explain import thoughts
 from scheduler.explain.words import duration, factor, listed, percent
@@ -94,7 +94,11 @@ def reasons(breakdown: Breakdown, shown: int = thoughts.SHOWN) -> str:
     """What a prediction is made of, in words: "every job starts at 13 min; how long jobs like this
     one last ×0.40, ..."."""
     found = breakdown.thoughts()
-    said = [f"{one.text} {factor(factor_of(one.contribution))}" for one in found[:shown]]
+    own = next((f" says {t.value}:" for t in breakdown.terms if t.name == OWN.name), "")
+    said = [
+        f"{one.text}{own if OWN.name in one.terms else ''} {factor(factor_of(one.contribution))}"
+        for one in found[:shown]
+    ]
     if found[shown:]:
         together = math.fsum(one.contribution for one in found[shown:])
         said.append(f"all else {factor(factor_of(together))}")
@@ -152,11 +156,13 @@ def _breakdown(same: list[Decision], bundles: Mapping[str, Description]) -> Brea
     inputs = next((s.inputs for s in scores if s.inputs), ())
     gap = gap_of(score)
     described = bundles.get(score.bundle, Description())
-    names = list(described.get("terms", ()))
+    names, kept = list(described.get("terms", ())), list(described.get("inputs", ()))
+    if len(score.terms) == len(names) + 1:  # it said itself how long it runs
+        names, kept = [*names, OWN.name], [*kept, OWN.name]
     known = len(names) == len(score.terms)
     if not known:
         names = [f"term {i}" for i in range(1, len(score.terms) + 1)]
-    values = dict(zip(described.get("inputs", ()), inputs, strict=False))
+    values = dict(zip(kept, inputs, strict=False))
     terms = (
         _term(name, contribution, values, described)
         for name, contribution in zip(names, score.terms, strict=True)
@@ -184,6 +190,7 @@ def _term(
         if value is None:
             continue
         said.append(_said(value, units.get(feature, ""), feature))
+    texts = {OWN.name: OWN.text, **texts}
     text = " and ".join(texts.get(feature) or feature for feature in features)
     return Term(name, text, " and ".join(said), contribution)
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from features.state import FAMILIES, features_of
+from scheduler.core.estimates import OWN
 
 SHOWN = 4  # reasons that are told of a prediction
 
@@ -34,6 +35,7 @@ _BY_FAMILY = {
     "profile": _PROFILE,
 }
 _THOUGHTS = {spec.name: _BY_FAMILY[spec.family] for spec in features_of(FAMILIES)} | {
+    OWN.name: OWN.text,
     "like_user": _USER,
     "like_limit": _SIZE,
 }

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 
 from features.clock import LAST_S
+from features.progress import Progress
 from scheduler.core.decisions import AHEAD, ANOTHER, Action, Decision, Reason
 from scheduler.core.plural import count
 from scheduler.core.tree_steps import TreeStep
@@ -35,6 +36,14 @@ def duration(seconds: float | None) -> str:
                 big, rest = big + 1, 0
             return f"{big} {unit} {rest} {small}" if rest else f"{big} {unit}"
     return f"{whole} s"
+
+
+def progress_words(progress: Progress) -> str:
+    """What a job's own progress comes to: "its own progress says 90 epochs of 480 s: 12 h in all,
+    in nine of ten cases between 11 h 40 min and 12 h 25 min"."""
+    total, low, high = map(duration, (progress.total_s, progress.low_s, progress.high_s))
+    said = f"its own progress says {progress.text()}: {total} in all"
+    return f"{said}, in nine of ten cases between {low} and {high}"
 
 
 def roughly(seconds: float) -> str:

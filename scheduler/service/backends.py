@@ -93,7 +93,9 @@ def open_backend(
     from scheduler.backends.local.backend import LocalBackend
 
     host = host_of(settings, header.spec.cluster)
-    return LocalBackend(settings.state_dir / "local", host, clock=clock)
+    return LocalBackend(
+        settings.state_dir / "local", host, clock=clock, reads_progress=settings.read_progress
+    )
 
 
 def _open_simulated(settings: Settings, header: LogHeader, clock: Clock) -> Backend:

@@ -54,6 +54,8 @@ class Settings(BaseSettings):
         dry_run: print the commands that would change something in Slurm, and run none.
         fake_gpus: the `local` backend's GPUs are only declared (a machine without any).
         fake_profiles: JSON of what profiles of commands are said to be on fake GPUs.
+        read_progress: the `local` backend reads in the output of jobs how far they are, unless
+            their owner said no.
         pace: seconds on the `simulated` backend's clock per real second.
         host, port: where the API listens.
         server_names: names by which a proxy on this host (TLS) is reached, comma-separated; with
@@ -96,6 +98,7 @@ class Settings(BaseSettings):
     dry_run: bool = False
     fake_gpus: bool = False
     fake_profiles: Path | None = None
+    read_progress: bool = True
     pace: float = Field(1.0, gt=0, le=1e6)
     host: str = "127.0.0.1"
     port: int = Field(8400, ge=0, le=65_535)

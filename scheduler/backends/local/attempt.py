@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from features.clock import boot_id
 from scheduler.backends.base import Purpose
+from scheduler.backends.local.follow import Follower
 from scheduler.backends.local.spool import Claim, Key, Started, start_ticks
 from scheduler.backends.local.watch import Answer, Watch
 
@@ -24,6 +25,7 @@ class LocalAttempt:
         claim, started: its records, once they are there.
         over: why it is over; "" while it is not.
         watch: while it is being watched.
+        follower: while its output is read for how far it is.
     """
 
     name: str
@@ -35,6 +37,7 @@ class LocalAttempt:
     started: Started = field(default_factory=Started)
     over: str = ""
     watch: Watch | None = None
+    follower: Follower | None = None
 
     @property
     def begun(self) -> bool:

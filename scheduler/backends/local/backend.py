@@ -32,6 +32,7 @@ from scheduler.backends.events import Event, Kind
 from scheduler.backends.local import cgroup
 from scheduler.backends.local.attempt import PREVENTED, LocalAttempt
 from scheduler.backends.local.exit_status import exit_code, judge, line, reached_profile_limit
+from scheduler.backends.local.follow import asked_of, follower_of
 from scheduler.backends.local.host import Host, HostError, check_command
 from scheduler.backends.local.leftovers import clear_up, on_gpus
 from scheduler.backends.local.spool import (
@@ -84,6 +85,7 @@ class LocalBackend:
         host: its GPUs.
         nvml_module: stands in for `pynvml`, in tests.
         clock: reports are dated by it where the host's was set back.
+        reads_progress: output of jobs is read for how far they are, where their owners let it.
 
     Raises:
         SpoolError: the spool cannot be used, or another service uses it.
@@ -99,10 +101,12 @@ class LocalBackend:
         bounds: Bounds | None = None,
         nvml_module: Any = None,
         clock: Clock | None = None,
+        reads_progress: bool = True,
     ) -> None:
         if not sys.platform.startswith("linux"):
             raise SpoolError("the local backend needs Linux: it reads process trees from /proc")
         self.host, self.bounds, self._nvml = host, bounds or Bounds(), nvml_module
+        self._reads_progress = reads_progress
         self.spool = Spool(folder)
         self._lock = _taken(self.spool)
         self._bell = os.open(self.spool.bell, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -134,6 +138,7 @@ class LocalBackend:
         claim = cast(Claim, {part: getattr(launch, part) for part in (*CLAIMED, *LIMITS)})
         if launch.purpose is not Purpose.PROFILE:
             claim["limit_s"] = None
+        claim |= asked_of(launch, self._reads_progress)
         claim["run_id"] = secrets.token_hex(8)
         claim["group"] = self._group_of(claim["run_id"])
         attempt = self._attempts[name] = LocalAttempt(name, key)
@@ -182,7 +187,8 @@ class LocalBackend:
     def acknowledge(self, reports: Sequence[Report]) -> None:
         known = []
         for r in reports:
-            if self._untold.pop((r.job_id, r.attempt, r.what), None) is not None:
+            told = self._untold.pop((r.job_id, r.attempt, r.what), None)
+            if told is not None and r.what is not Happened.PROGRESS:
                 known.append((r.job_id, r.attempt, r.what.value, r.what.final, r.at))
         if not known:
             return
@@ -233,10 +239,11 @@ class LocalBackend:
 
     def _config(self, launch: Launch, name: str, claim: Claim) -> Config:
         limits = [claim["time_limit_s"], claim["limit_s"]]
+        plain = {"PYTHONUNBUFFERED": "1"} if claim["progress"] else {}
         return {
             "executable": launch.command[0],
             "argv": list(launch.command),
-            "env": self.host.environment(launch) | {procs.MARKER: claim["run_id"]},
+            "env": plain | self.host.environment(launch) | {procs.MARKER: claim["run_id"]},
             "cwd": launch.workdir,
             "user": launch.user,
             "output": str(self.spool.log(name)),
@@ -285,6 +292,12 @@ class LocalBackend:
             elif attempt.request and (not there or now > attempt.sent_at + RESEND_S):
                 self._send(attempt)
             self._observe(attempt, now)
+            if attempt.follower is not None and not attempt.over:
+                ran_s = now - attempt.started["monotonic"]
+                if progress := attempt.follower.look(ran_s):
+                    self._put(
+                        Report(*attempt.key, Happened.PROGRESS, self.now(), progress=progress)
+                    )
 
     def _adopt(self) -> None:
         """Take over what the spool knows; what happened meanwhile is told oldest first."""
@@ -329,6 +342,7 @@ class LocalBackend:
             return
         attempt.started = started
         self._tell(attempt, Happened.STARTED, self._when(attempt, started), pid=started["pid"])
+        attempt.follower = follower_of(attempt.claim, self.spool.log(attempt.name))
         seen = self._told.partly.get(attempt.key, ())
         claim = attempt.claim
         alone = claim["watch_s"] is not None and claim["partner"] is None
@@ -351,6 +365,7 @@ class LocalBackend:
         for attempt in self._attempts.values() if partner is not None else ():
             if attempt.key[0] == partner and not attempt.profiling:
                 attempt.end_watch()
+                attempt.follower = None
 
     def _observe(self, attempt: LocalAttempt, now: float) -> None:
         """Report a run that has been watched for long enough."""
@@ -382,6 +397,9 @@ class LocalBackend:
         profile, note = self._profile_of(attempt, ran_s, ended=reason == "exited")
         if reached_profile_limit(attempt.claim, over):
             more = {"ran_s": ran_s, "profile": profile, "detail": line(note)}
+            follower = attempt.follower
+            if follower is not None and (progress := follower.look(ran_s, last=True)):
+                self._put(Report(*attempt.key, Happened.PROGRESS, at, progress=progress))
             self._tell(attempt, Happened.PROFILED, at, **more)
             return
         state, detail = judge(attempt.claim, over, self.spool.log(attempt.name))

@@ -55,6 +55,9 @@ class Claim(TypedDict, total=False):
     group: str
     devices: Sequence[str]
     held_mib: dict[str, float]
+    progress: bool
+    own: str
+    user: str
     pid: int
     ticks: int | None
     boot: str

@@ -286,8 +286,7 @@ def _left_s(core: Core, memory: Memory, run: Run, now: float) -> float:
 
 
 def _past(core: Core, memory: Memory, job_id: str) -> SubmittedJob:
-    queued = core.jobs[job_id]
-    return memory.of(job_id) or SubmittedJob(queued.job, queued.estimate_s, queued.profile)
+    return memory.believed(core.jobs[job_id])
 
 
 def end_of(core: Core, memory: Memory, now: float, job_id: str) -> StartForecast:

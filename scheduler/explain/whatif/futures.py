@@ -127,9 +127,7 @@ class Beliefs:
         """What is believed of the jobs of a core at `now`."""
         jobs: dict[str, SubmittedJob] = {}
         for job_id in core.jobs:
-            queued = core.jobs[job_id]
-            past = memory.of(job_id) or SubmittedJob(queued.job, queued.estimate_s, queued.profile)
-            jobs[job_id] = past
+            jobs[job_id] = memory.believed(core.jobs[job_id])
         started = {job_id: run.start_time for job_id, run in core.cluster.runs.items()}
         quantiles = Asked(
             lambda job_id: memory.quantiles(jobs[job_id], now - started.get(job_id, now))

@@ -9,10 +9,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from features.job import Job, Profile
+from features.progress import Progress
 from features.schema import State
 from models.bundle import Bundle
-from scheduler.core.durations import DurationDistribution, Quantiles
+from scheduler.core.durations import DurationDistribution, Quantiles, Stated
 from scheduler.core.estimates import Estimate, Estimator
+from scheduler.core.queue import QueuedJob
 
 DAY_S = 86_400.0
 MARKED = 1000  # withdrawn jobs that are kept at least, before they are swept
@@ -72,6 +74,15 @@ class Memory(Estimator):
     def of(self, job_id: str) -> SubmittedJob | None:
         """What is remembered of a job that has not ended."""
         return self._live.get(job_id)
+
+    def believed(self, queued: QueuedJob) -> SubmittedJob:
+        """The same of one in a core, whose own progress counts where it is known."""
+        past = self._live.get(queued.job.job_id)
+        if past is None:
+            return SubmittedJob(queued.job, queued.estimate_s, queued.profile)
+        if isinstance(queued.estimate_s, Stated):
+            return replace(past, predicted_s=queued.estimate_s)
+        return past
 
     def recall(self, past: SubmittedJob) -> None:
         """What is known of a job submitted before this memory began; in order of submission."""
@@ -147,6 +158,9 @@ class Memory(Estimator):
     def profiled(self, job_id: str, profile: Profile, now: float) -> None:
         self.inner.profiled(job_id, profile, now)
         self._live[job_id].profile = profile
+
+    def progressed(self, job_id: str, progress: Progress, now: float) -> None:
+        self.inner.progressed(job_id, progress, now)
 
     def ended(self, job_id: str, state: State, duration_s: float, now: float) -> None:
         self.inner.ended(job_id, state, duration_s, now)

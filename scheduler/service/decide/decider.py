@@ -515,6 +515,7 @@ _KINDS = {
     Happened.STARTED: Kind.STARTED,
     Happened.OBSERVED: Kind.OBSERVED,
     Happened.PAIR_OBSERVED: Kind.PAIR_OBSERVED,
+    Happened.PROGRESS: Kind.PROGRESS,
     Happened.PROFILED: Kind.PROFILED,
     Happened.ENDED: Kind.ENDED,
     Happened.LOST: Kind.LOST,

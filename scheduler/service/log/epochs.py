@@ -15,6 +15,7 @@ from contextlib import suppress
 from sqlalchemy import Connection, select
 
 from features.job import Job, Profile
+from features.progress import Progress
 from features.schema import State as EndState
 from models.bundle import Bundle
 from scheduler.assembly import assemble
@@ -87,6 +88,9 @@ class EpochFollower:
 
     def pair_speed_observed(self, job_id: str, speed: float, now: float) -> None:
         """Nothing that an estimator learns from."""
+
+    def progressed(self, job_id: str, progress: Progress, now: float) -> None:
+        self.estimator.progressed(job_id, progress, now)
 
     def ended(self, job_id: str, state: EndState, duration_s: float, now: float) -> None:
         self.jobs.discard(job_id)

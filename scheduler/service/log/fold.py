@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from features import pulse
 from features.job import Job, Profile
 from features.plain import Json
+from features.progress import Progress
 from features.schema import State as EndState
 from models.bundle import Bundle
 from scheduler.assembly import policy_of
@@ -65,6 +66,7 @@ class Listener(Protocol):
     def profile_ended(self, job_id: str, profile: Profile | None, now: float) -> None: ...
     def observed(self, job_id: str, profile: Profile, now: float) -> None: ...
     def pair_speed_observed(self, job_id: str, speed: float, now: float) -> None: ...
+    def progressed(self, job_id: str, progress: Progress, now: float) -> None: ...
     def ended(self, job_id: str, state: EndState, duration_s: float, now: float) -> None: ...
     def withdrawn(self, job_id: str, now: float, reason: Reason = ...) -> None: ...
     def use_policy(self, policy: Policy, now: float) -> None: ...
@@ -285,6 +287,7 @@ class State:
             watch_s=profile_s if watched and not profiling else None,
             partner=grant.partner,
             pair_watch_s=policy.capabilities.pace_s if grant.partner is not None else None,
+            progress=asked.progress,
         )
 
     def unseen_rows(self) -> list[JobColumns]:
@@ -367,6 +370,10 @@ def _pair_observed(state: State, core: Listener, event: Event) -> None:
         core.pair_speed_observed(event.job_id, event.body["speed"], state.now)
 
 
+def _progressed(state: State, core: Listener, event: Event) -> None:
+    core.progressed(event.job_id, Progress(**event.body["progress"]), state.now)
+
+
 def _profiled(state: State, core: Listener, event: Event) -> None:
     if state.ledger.records[event.job_id].cancel_asked:
         core.withdrawn(event.job_id, state.now)
@@ -405,6 +412,7 @@ TOLD: dict[Kind, Callable[[State, Listener, Event], None]] = {
     Kind.CANCEL_ASKED: _cancel_asked,
     Kind.OBSERVED: _observed,
     Kind.PAIR_OBSERVED: _pair_observed,
+    Kind.PROGRESS: _progressed,
     Kind.PROFILED: _profiled,
     Kind.ENDED: _ended,
     Kind.LOST: _lost,

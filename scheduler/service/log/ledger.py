@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from features.progress import Progress
 from features.schema import State as EndState
 from scheduler.backends.base import Purpose
 from scheduler.backends.events import ABOUT_NODES, Event, Kind
@@ -37,6 +38,7 @@ REPORTS = (
     Kind.STARTED,
     Kind.OBSERVED,
     Kind.PAIR_OBSERVED,
+    Kind.PROGRESS,
     Kind.PROFILED,
     Kind.ENDED,
     Kind.LOST,
@@ -297,6 +299,10 @@ def _depends_no_more(record: Record, at: float) -> None:
         record.depends = None
 
 
+def _progressed(_: Ledger, record: Record, event: Event) -> None:
+    record.progress = Progress(**event.body["progress"])
+
+
 def _end(event: Event, state: EndState) -> End:
     return End(event.at, state, event.body.get("exit_code"), event.body.get("detail", ""))
 
@@ -314,6 +320,7 @@ TRANSITIONS: dict[tuple[Phase, Kind], Callable[[Ledger, Record, Event], None]] =
     (Phase.STARTING, Kind.OBSERVED): Ledger._observed,
     (Phase.RUNNING, Kind.OBSERVED): Ledger._observed,
     (Phase.RUNNING, Kind.PAIR_OBSERVED): Ledger._pair_observed,
+    **{(phase, Kind.PROGRESS): _progressed for phase in HOLDS},
     (Phase.PROFILING, Kind.PROFILED): Ledger._profiled,
     **{(phase, Kind.ENDED): Ledger._ended for phase in HOLDS},
     **{(phase, Kind.LOST): Ledger._lost for phase in HOLDS},

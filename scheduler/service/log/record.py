@@ -8,11 +8,13 @@ from enum import StrEnum
 from typing import Any, TypedDict
 
 from features.job import Profile
+from features.progress import Progress
 from features.schema import State as EndState
 from scheduler.backends.base import Purpose
 from scheduler.backends.events import Event, canonical
 from scheduler.backends.submission import Submission
 from scheduler.core.transitions import Step, story
+from scheduler.explain.words import progress_words
 
 
 class Phase(StrEnum):
@@ -147,6 +149,7 @@ class Record:
         key: the policy's order within its virtual cluster, smaller first.
         attempt: of the latest launch, from 1; 0 before.
         profile: of its latest profiling run or observation.
+        progress: the latest that it said of how long it runs.
         profiled: it has been in the profiling partition.
         granted: the decision that gave it GPUs last; -1 before.
         grant: while it holds GPUs.
@@ -168,6 +171,7 @@ class Record:
     estimate_s: float | None = None
     attempt: int = 0
     profile: Profile | None = None
+    progress: Progress | None = None
     profiled: bool = False
     granted: int = -1
     queued_at: float | None = None
@@ -217,6 +221,10 @@ class Record:
             **self.standing(),
         }
 
+    def _said(self) -> str:
+        """What its own progress comes to, in words; "" of one that says nothing."""
+        return "" if self.progress is None else progress_words(self.progress)
+
     def standing(self) -> JobColumns:
         """What of its row changes in its life."""
         grant, end = self.grant, self.end
@@ -236,7 +244,7 @@ class Record:
             "ended_at": None if end is None else end.at,
             "state": None if end is None or end.state is None else end.state.value,
             "exit_code": None if end is None else end.exit_code,
-            "detail": "" if end is None else end.detail,
+            "detail": self._said() if end is None else end.detail,
             "slurm": None,  # no Slurm is followed
             "cancel_asked": self.cancel_asked,
             "hold": "" if hold is None else hold.by.value,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from features.progress import Progress
 from scheduler.backends.events import Kind
 from scheduler.explain.belief import Belief
 from scheduler.explain.drawing import StoryView, view
@@ -16,7 +17,7 @@ from scheduler.explain.slurm import headline as slurm_headline
 from scheduler.explain.slurm import rows as slurm_rows
 from scheduler.explain.story import PRINCIPAL_REASONS
 from scheduler.explain.whatif.changes import Change
-from scheduler.explain.words import act, duration
+from scheduler.explain.words import act, duration, progress_words
 from scheduler.service.api.explanation import believed, detail_of
 from scheduler.service.api.stories import story_of, where_it_stands
 from scheduler.service.log.store.reads import JobRow, Line
@@ -36,6 +37,7 @@ SAID = {
     Kind.STARTED: "runs",
     Kind.OBSERVED: "measured while running",
     Kind.PAIR_OBSERVED: "speed beside its partner measured",
+    Kind.PROGRESS: "its own progress read",
     Kind.PROFILED: "profiling run over",
     Kind.ENDED: "ended",
     Kind.LOST: "lost",
@@ -201,6 +203,8 @@ def _particulars(body: Mapping[str, Any]) -> str:
             said.append(str(value))
         else:
             said.append(f"{name.replace('_', ' ')} {value}")
+    if body.get("progress"):
+        said.append(progress_words(Progress(**body["progress"])))
     profile = body.get("profile")
     if profile:
         said.append(

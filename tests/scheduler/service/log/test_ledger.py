@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import pytest
 
+from features.progress import Progress
 from features.schema import State as EndState
 from scheduler.backends.events import ABOUT_NODES, Event, Kind
 from scheduler.backends.submission import Submission
@@ -25,6 +27,7 @@ Input = Kind | Action
 SUBMIT, STARTED, ENDED = Kind.SUBMITTED, Kind.STARTED, Kind.ENDED
 CANCEL, GO, LINE = Kind.CANCEL_ASKED, Action.START, Action.ENQUEUE
 BODIES: dict[Kind, dict[str, Any]] = {
+    Kind.PROGRESS: {"progress": asdict(Progress(9.0, 8.0, 10.0, 1, 3, "epoch", 3.0, 3.0, "epoch"))},
     SUBMIT: Submission(job_id="a", command=("x",), owner="ann", vc="vc", submitted_at=0.0).body(),
     Kind.PRIORITY_SET: {"priority": 3},
     Kind.HELD: {"operator": True},

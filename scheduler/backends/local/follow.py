@@ -1,0 +1,78 @@
+"""Reading in the output of a running command how far it is, and saying so when that is news."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+from dataclasses import replace
+from math import isfinite, log
+from pathlib import Path
+
+from features.amounts import of_command
+from features.progress import Progress
+from profiler.progress.tail import VARIABLE, Tail
+from scheduler.backends.base import Launch
+from scheduler.backends.local.spool import Claim
+
+EARLIEST_S = 10.0  # nothing is said before
+WIDEST = 1.0  # standard deviation of ln(total) beyond which nothing is said
+SAME = 0.1  # a total that differs by more, of its logarithm, is news
+EVERY, MOST_S = 0.02, 60.0  # share of its time after which it is looked at again; at most
+APART, LEAST_S = 0.05, 30.0  # share of its time between two that are said; at least
+ASTRAY = 10.0  # factor that is left of what was said, where its output makes no sense any more
+
+
+class Follower:
+    """Follows the output of one attempt."""
+
+    def __init__(self, tail: Tail) -> None:
+        self._tail = tail
+        self._said: Progress | None = None
+        self._due_s = 0.0
+
+    def look(self, at_s: float, *, last: bool = False) -> Progress | None:
+        """What is new of how long it will run; None: nothing.
+
+        Args:
+            at_s: seconds since it began.
+            last: it is about to be stopped.
+        """
+        if at_s < self._due_s and not last:
+            return None
+        self._due_s = at_s + min(MOST_S, EVERY * at_s)
+        self._tail.look(at_s)
+        found, said = self._tail.progress(at_s), self._said
+        if at_s < EARLIEST_S or (found is None and said is None):
+            return None
+        if found is None or found.error > WIDEST or not isfinite(found.high_s):
+            if said is None or said.error > WIDEST:
+                return None
+            total_s = max(said.total_s, at_s)  # taken back
+            found = replace(said, low_s=total_s / ASTRAY, high_s=total_s * ASTRAY, at_s=at_s)
+        elif said is not None:
+            apart = last or at_s - said.at_s >= max(LEAST_S, APART * at_s)
+            moved = abs(log(found.total_s / said.total_s)) > SAME
+            if not apart or not (moved or found.error < 0.5 * said.error):
+                return None
+        self._said = replace(found, at_s=at_s)
+        return self._said
+
+
+def asked_of(launch: Launch, allowed: bool) -> Claim:
+    """What is kept of a launch for `follower_of`."""
+    own = launch.environment.get(VARIABLE, "")
+    reads = allowed and launch.progress and launch.partner is None
+    return {"progress": reads, "own": own and str(Path(launch.workdir, own)), "user": launch.user}
+
+
+def follower_of(claim: Claim, output: Path) -> Follower | None:
+    """A follower of an attempt as it was claimed; None where its output is not to be read, or two
+    share its GPUs, so that its pace is not its own."""
+    if not claim.get("progress"):
+        return None
+    own, uid = claim["own"], os.geteuid()
+    if claim["user"]:
+        with contextlib.suppress(KeyError):
+            uid = pwd.getpwnam(claim["user"]).pw_uid
+    return Follower(Tail(output, of_command(claim["command"]), Path(own) if own else None, uid))

@@ -1,0 +1,125 @@
+"""How far a job is, read in its output on this host: when it is said, and when not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from profiler.progress.tail import VARIABLE, Tail
+from scheduler.backends.base import Happened, Launch, Purpose
+from scheduler.backends.local import follow
+from scheduler.backends.local.backend import LocalBackend
+from scheduler.backends.local.follow import Follower
+from scheduler.backends.local.host import Host
+from scheduler.testing.backend import a_launch
+from tests.scheduler.backends.test_local import sh
+from tests.scheduler.backends.test_local_profiling import BOUNDS, Lab
+
+TRAINS = 'for i in $(seq 40); do echo "Epoch $i/40 - loss: 0.$i"; sleep 0.1; done'
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
+    monkeypatch.setattr(follow, "EARLIEST_S", 0.3)
+    monkeypatch.setattr(follow, "LEAST_S", 0.1)
+    lab = Lab(tmp_path / "spool", Host.with_fake([2]))
+    yield lab
+    lab.close()
+
+
+def a_run(script: str = TRAINS, **more: Any) -> Launch:
+    return replace(a_launch(sh(script)), progress=True, **more)
+
+
+def test_a_profiling_run_says_how_long_the_job_will_run_before_it_is_over(lab: Lab) -> None:
+    lab.backend.launch(a_run(purpose=Purpose.PROFILE, limit_s=1.5))
+    report = lab.hear(Happened.PROGRESS)
+    assert report.progress is not None
+    assert report.progress.of == 40
+    assert report.progress.total_s == pytest.approx(4.2, rel=0.4)
+    assert report.progress.low_s <= report.progress.total_s <= report.progress.high_s
+    lab.backend.acknowledge([report])
+    assert lab.hear(Happened.PROFILED).at >= report.at
+
+
+@pytest.mark.parametrize("who", ["owner", "site", "shared"])
+def test_nothing_is_read_where_the_owner_or_the_site_says_no_or_the_pace_is_not_its_own(
+    lab: Lab, tmp_path: Path, who: str
+) -> None:
+    launch = a_run("for i in 1 2 3 4; do echo Epoch $i/4; sleep 0.3; done", time_limit_s=60.0)
+    if who == "owner":
+        launch = replace(launch, progress=False)
+    elif who == "shared":
+        launch = replace(launch, partner="other")
+    else:
+        lab.close()
+        lab.backend = LocalBackend(
+            tmp_path / "spool", lab.host, bounds=BOUNDS, reads_progress=False
+        )
+    lab.backend.launch(launch)
+    heard: list[Happened] = []
+    while Happened.ENDED not in heard:
+        reports = lab.backend.reports(0.1)
+        heard += [report.what for report in reports]
+        lab.backend.acknowledge(reports)
+    assert Happened.PROGRESS not in heard
+
+
+def test_a_run_that_was_taken_over_is_followed_on(lab: Lab) -> None:
+    lab.backend.launch(a_run())
+    lab.hear(Happened.STARTED)
+    lab.crash()
+    assert lab.hear(Happened.PROGRESS).progress is not None
+
+
+def follower(path: Path, own: Path | None = None) -> Follower:
+    return Follower(Tail(path, own=own))
+
+
+def said(found: Follower, path: Path, at_s: float, text: str) -> float | None:
+    with path.open("a") as file:
+        file.write(text)
+    progress = found.look(at_s)
+    return None if progress is None else progress.total_s
+
+
+def test_only_news_is_said(tmp_path: Path) -> None:
+    path, found = tmp_path / "output", follower(tmp_path / "output")
+    totals = [said(found, path, 20.0 * i, f"step {10 * i}/1000\n") for i in range(1, 30)]
+    heard = [total for total in totals if total is not None]
+    assert heard[0] == pytest.approx(2000.0, rel=0.1)
+    assert len(heard) <= 3  # the first, and what makes it surer
+    slower = [said(found, path, 600 + 80.0 * i, f"step {290 + 10 * i}/1000\n") for i in range(20)]
+    last = [total for total in slower if total is not None][-1]
+    assert last > 1.5 * heard[0]
+
+
+def test_what_makes_no_sense_any_more_is_taken_back(tmp_path: Path) -> None:
+    path, found = tmp_path / "output", follower(tmp_path / "output")
+    for i in range(1, 8):
+        said(found, path, 20.0 * i, f"step {10 * i}/1000\n")
+    progress = None
+    for i in range(1, 12):  # the total grows, and again
+        with path.open("a") as file:
+            file.write(f"step {70 + 10 * i}/{1000 + 500 * i}\n")
+        progress = found.look(140.0 + 60.0 * i) or progress
+    assert progress is not None
+    assert progress.error > follow.WIDEST
+
+
+def test_its_own_words_go_before_its_output(tmp_path: Path) -> None:
+    path, own = tmp_path / "output", tmp_path / "own"
+    found, heard = follower(path, own), []
+    for i in range(1, 6):
+        own.write_text(f"{i}/100")
+        heard.append(said(found, path, 20.0 * i, f"Epoch {i}/10\n"))
+    assert [total for total in heard if total][-1] == pytest.approx(2000.0, rel=0.15)
+
+
+def test_what_is_kept_of_a_launch_finds_the_file_of_its_own_words() -> None:
+    launch = replace(a_run(), environment={VARIABLE: "how-far"}, workdir="/job")
+    assert follow.asked_of(launch, True)["own"] == "/job/how-far"

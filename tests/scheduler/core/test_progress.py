@@ -1,0 +1,124 @@
+"""What a job says itself of how long it runs: weighed, told as a term, and used."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+from math import expm1, log1p
+
+import pytest
+
+from features.job import Job, Profile
+from features.progress import Progress
+from features.schema import State
+from scheduler.core.cluster import Cluster, ClusterSpec
+from scheduler.core.core import Core
+from scheduler.core.decisions import Action, Score
+from scheduler.core.durations import DurationDistribution, Stated
+from scheduler.core.estimates import OF_HISTORIES, Estimate, HistoriesEstimator, with_progress
+from scheduler.core.profiling import WaitingStage
+from scheduler.explain.terms import breakdowns, gap_of, reasons
+from scheduler.testing.builders import Desk, a_job, pellucid
+
+HOUR = 3600.0
+SURE = Progress(12 * HOUR, 11.8 * HOUR, 12.2 * HOUR, 3, 90, "epoch", 480.0, 1440.0, "epoch")
+UNSURE = replace(SURE, low_s=2 * HOUR, high_s=60 * HOUR)
+
+
+def test_it_is_weighed_by_its_error_and_is_a_term_of_the_score() -> None:
+    score = Score(log1p(600.0), 5.0, (log1p(600.0) - 5.0,), "coldstart", ("0.5",))
+    sure, unsure = (with_progress(Estimate(600.0, score), said) for said in (SURE, UNSURE))
+    assert sure.seconds == pytest.approx(12 * HOUR, rel=0.02)
+    assert unsure.seconds < 0.75 * sure.seconds
+    assert sure.score is not None
+    assert gap_of(sure.score) < 1e-9
+    assert sure.seconds == pytest.approx(expm1(sure.score.value))
+    assert sure.score.inputs[-1] == "90 epochs of 480 s"
+    assert with_progress(sure, SURE) is sure, "once is enough"
+    assert with_progress(Estimate(600.0, score), None).score is score
+
+
+def test_a_duration_it_states_has_an_error_of_its_own() -> None:
+    distribution = DurationDistribution()
+    stated = Stated(12 * HOUR, 0.05, without_s=600.0)
+    for seen in (stated, pickle.loads(pickle.dumps(stated))):
+        low, high = (distribution.quantile_s(seen, level) for level in (0.1, 0.9))
+        assert 0.9 * seen < low < seen < high < 1.1 * seen
+        quantiles = distribution.quantiles(seen, 6 * HOUR)
+        assert quantiles[len(quantiles) // 2] == pytest.approx(12 * HOUR, rel=0.02)
+        assert distribution.expected_s(seen, 6 * HOUR) == pytest.approx(6 * HOUR, rel=0.02)
+        assert distribution.quantile_at(0.9)(seen) == high
+        assert distribution.expected_s(seen, 14 * HOUR) < 2 * HOUR, "it will be over soon"
+    before = distribution.quantile_s(600.0, 0.9)
+    for _ in range(200):
+        distribution.learn(stated, 12 * HOUR)  # of it the prediction without it is learned from
+    assert distribution.quantile_s(600.0, 0.9) > max(before, 6 * HOUR)
+    assert distribution.quantile_s(stated, 0.9) == high
+
+
+def core_of(gpus: int = 2) -> Core:
+    cluster = Cluster(ClusterSpec({"vc": 1}, gpus))
+    return Core(cluster, pellucid(), HistoriesEstimator())
+
+
+def submitted(core: Core, job_id: str, at: float, gpus: int = 2, user: str = "ann") -> None:
+    core.submitted(Job(job_id, at, gpus, user=user, vc="vc"), at)
+
+
+def test_of_a_job_that_runs_what_is_left_is_what_it_says() -> None:
+    core = core_of()
+    submitted(core, "runs", 0.0)
+    assert [d.action for d in core.decide(0.0)] == [Action.ENQUEUE, Action.START]
+    submitted(core, "waits", 60.0)
+    core.decide(60.0)
+    assert core.held_by("vc", 2, 60.0).free_in_s < HOUR
+    core.progressed("runs", SURE, 1440.0)
+    core.decide(1440.0)
+    assert core.held_by("vc", 2, 1440.0).free_in_s == pytest.approx(12 * HOUR - 1440, rel=0.02)
+    estimate = core.jobs["runs"].estimate_s
+    assert isinstance(estimate, Stated)
+    assert core.jobs["waits"].progress is None
+
+
+def test_jobs_like_it_are_predicted_by_it_until_it_ends_and_then_by_its_end() -> None:
+    core = core_of(8)
+    submitted(core, "first", 0.0)
+    core.decide(0.0)
+    ask = Job("next", 1500.0, 2, user="ann", vc="vc")
+
+    def predicted() -> float:
+        return core.estimator.estimate(ask, 1500.0).seconds
+
+    before = predicted()
+    core.progressed("first", UNSURE, 1500.0)
+    unsure = predicted()
+    core.progressed("first", SURE, 1500.0)
+    sure = predicted()
+    assert before < unsure < sure
+    other = Job("other", 1500.0, 2, user="bob", vc="vc")
+    assert core.estimator.estimate(other, 1500.0).seconds < sure
+    own = Job("first", 0.0, 2, user="ann", vc="vc")
+    assert core.estimator.estimate(own, 1500.0).seconds < before, "it is no news to itself"
+    core.ended("first", State.FAILED, 1500.0, 1500.0)
+    assert predicted() < 0.5 * sure, "it said more than it did"
+
+
+def test_the_queue_is_ordered_by_it_after_the_profiling_run_and_it_is_said_why() -> None:
+    cluster = Cluster(ClusterSpec({"vc": 2}, 1), {"vc": 1})
+    desk = Desk(pellucid(), cluster, HistoriesEstimator(), WaitingStage())
+    samples = [a_job(name, gpus=1, user="ann", for_=12 * HOUR) for name in "abcd"]
+    taken = desk.submit(*samples)
+    (profiled,) = [d.job_id for d in taken if d.action is Action.PROFILE]
+    desk.core.progressed(profiled, SURE, 200.0)
+    desk.core.profile_ended(profiled, Profile(90.0, 50.0, 9000.0, False), 200.0)
+    decisions = desk.core.decide(200.0)
+    queue = [queued.job.job_id for queued in desk.core.queues["vc"]]
+    assert len(queue) > 1
+    assert queue[-1] == profiled
+    (joined,) = [d for d in decisions if d.action is Action.ENQUEUE]
+    assert joined.estimate_s == pytest.approx(12 * HOUR, rel=0.02)
+    assert joined.evidence[0][1] > 11 * HOUR  # a tenth of such jobs is shorter
+    (breakdown,) = breakdowns([joined], {"coldstart": OF_HISTORIES})
+    assert breakdown.adds_up
+    assert breakdown.terms_known
+    assert "its own progress says 90 epochs of 480 s: \u00d7" in reasons(breakdown)
