@@ -126,6 +126,16 @@ class World:
     compress: Annotated[
         float, typer.Option(help="Multiply submit times (0.9 = a busier month).")
     ] = 1.0
+    readable: Annotated[
+        float,
+        typer.Option(
+            help="Share of the users whose jobs say how long they will have run, once profiled or "
+            "watched (0 to 1); of the jobs where users are unknown."
+        ),
+    ] = 0.0
+    readable_error: Annotated[
+        float, typer.Option(help="How wrong they are: deviation of ln(stated / true).")
+    ] = 0.1
     bundle: Annotated[
         Path | None, typer.Option(help="Exported models to use instead of learning online.")
     ] = None

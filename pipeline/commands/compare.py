@@ -192,7 +192,8 @@ def _kept(asked: Asked, world: World, number: int) -> Keep | None:
     if asked.workload is not None:
         files = [Path(asked.workload.partition(":")[2])]
     how = asked.workload, world.track, world.durations, world.compress, world.quirks, world.since
-    run = asked.out, asked.first_seed, *(asked.options or []), asked.loop, number
+    readable = (world.readable, world.readable_error) if world.readable else ()
+    run = asked.out, asked.first_seed, *(asked.options or []), asked.loop, number, *readable
     return Keep(asked.keep, question_of((*how, *run), files))
 
 

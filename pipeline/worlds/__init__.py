@@ -11,6 +11,7 @@ from pipeline.worlds.playing import Playing
 from pipeline.worlds.policy_options import over
 from pipeline.worlds.scenario import Scenario
 from pipeline.worlds.venus import TrackError
+from scheduler.simulation.stating import stating
 
 TRACKS = ("published", "honest", "honest-closed", "honest-open", "philly")
 MOST_COMPRESSED = 1e-3  # and most stretched, 1000: beyond it no trace is what it was
@@ -41,6 +42,9 @@ def open_scenario(
         raise TrackError(f"--cluster: track {track} brings its own; leave it out")
     else:
         world = _of_track(trace, track, playing, quirks=quirks)
+    if playing.readable:
+        jobs, error = world.workload.jobs, playing.readable_error
+        world.states = stating(jobs, playing.readable, error, playing.seed)
     world.settings = over(world.settings, settings or {})
     return world
 
@@ -88,6 +92,10 @@ def _check_plain(trace: Path, playing: Playing) -> None:
         raise TrackError(f"--compress is {compress:g}; it must be 0.001 to 1000")
     if seed < 0:
         raise TrackError(f"--seed is {seed}; it must be 0 or more")
+    if not 0 <= playing.readable <= 1:
+        raise TrackError(f"--readable is {playing.readable:g}; it must be 0 to 1")
+    if not 0.01 <= playing.readable_error <= 2:
+        raise TrackError(f"--readable-error is {playing.readable_error:g}; it must be 0.01 to 2")
     within(playing.loop or "open")
 
 

@@ -19,6 +19,8 @@ class Playing:
         since: simulate only jobs submitted from then on (seconds since the epoch); what ended
             before is history that estimators may learn from.
         compress: multiplies submit times.
+        readable: share of the users whose jobs say, once profiled, how long they will have run.
+        readable_error: standard deviation of ln(stated / true) of what is left to them.
         loop: see `pipeline.worlds.closed_loop`; None: as the track has it, else open.
     """
 
@@ -28,6 +30,8 @@ class Playing:
     since: float | None = None
     compress: float = 1.0
     loop: str | None = None
+    readable: float = 0.0
+    readable_error: float = 0.1
 
 
 AS_IT_IS = Playing()

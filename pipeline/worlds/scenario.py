@@ -21,6 +21,7 @@ from scheduler.core.profiling import Stage
 from scheduler.core.quirks import NONE, Quirks
 from scheduler.core.settings import ProfilingPartition, SharingRules
 from scheduler.simulation.engine import Engine, JobResult, Outcome
+from scheduler.simulation.stating import Stating
 from scheduler.simulation.work import SpeedModel, Workload
 
 Sink = Callable[[list[Decision]], None]
@@ -45,6 +46,7 @@ class Scenario:
         loop: `open`, or `closed` where submissions wait for what they answer.
         notes: what a reader of its figures must know, sentences.
         settings: by policy, those that are not its defaults, as in the cluster file.
+        states: who says while it runs how far it is; None: nobody.
         shows: tells a policy, before any job comes, what it decides by beside the cluster.
     """
 
@@ -61,6 +63,7 @@ class Scenario:
     loop: str = "open"
     notes: tuple[str, ...] = ()
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    states: Stating | None = None
     shows: Callable[[Policy], None] | None = None
 
     def cluster_gpus(self) -> int:
@@ -195,6 +198,7 @@ class Scenario:
             quirks=self.quirks,
             progress=progress,
         )
+        engine.states = self.states
         return engine.run(), core.estimator
 
 

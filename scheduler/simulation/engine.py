@@ -20,11 +20,13 @@ from scheduler.simulation.loop import (
     END,
     OBSERVE,
     PACE,
+    STATE,
     After,
     EventLoop,
     JobResult,
     Outcome,
 )
+from scheduler.simulation.stating import FIRST_S, Stating
 from scheduler.simulation.work import SpeedModel, Work
 
 __all__ = ["Engine", "JobResult", "Outcome"]
@@ -89,6 +91,7 @@ class Engine(EventLoop):
         self.work = work
         self.speed = speed
         self.quirks = quirks
+        self.states: Stating | None = None  # who says how far it is; None: nobody
         self._mixed = core.cluster.spec.mixes_types
         self._running: dict[str, Progress] = {}
         self._remaining: dict[str, float] = {}  # of preempted jobs
@@ -114,6 +117,8 @@ class Engine(EventLoop):
         assert isinstance(what, Progress)
         if kind == OBSERVE:
             self._observe(what, now)
+        elif kind == STATE:
+            self._say(what, now)
         elif what.version == version:
             if kind == END:
                 self._end(what, now)
@@ -138,6 +143,23 @@ class Engine(EventLoop):
         if run.work.profile is not None:
             self.core.observed(run.job_id, run.work.profile, now)
 
+    def _say(self, run: Progress, now: float) -> None:
+        """A run says how far it is, if it runs alone; and again once it has run twice as long."""
+        if self._running.get(run.job_id) is not run:
+            return
+        if self._partner(run) is None:
+            self._state(run, now)
+        self._push(2 * now - run.started, STATE, run)
+
+    def _state(self, run: Progress, now: float) -> None:
+        if self.states is None:
+            return
+        total_s = run.work.duration_s
+        ran_s = now - run.started if run.profiling else total_s - run.left(now)
+        progress = self.states.progress(run.job_id, total_s, ran_s)
+        if progress is not None:
+            self.core.progressed(run.job_id, progress, now)
+
     def _pace(self, run: Progress, now: float) -> None:
         """A pair has been together for as long as it takes to see how fast each of it goes."""
         partner = self._partner(run) if self._running.get(run.job_id) is run else None
@@ -152,6 +174,7 @@ class Engine(EventLoop):
             result.profile_s += now - run.started
             if run.work.duration_s > run.remaining:  # what its time there allowed
                 self._part(run, now)
+                self._state(run, now)
                 self.core.profile_ended(run.job_id, run.work.profile, now)
                 return
             result.ended_in_profiling = True
@@ -238,6 +261,8 @@ class Engine(EventLoop):
         elif self._watch_s is not None and self.core.jobs[d.job_id].profile is None:
             self._push(now + self._watch_s, OBSERVE, run)
         self._schedule_end(run)
+        if self.states is not None and d.job_id in self.states.off:
+            self._push(now + (self._watch_s or FIRST_S), STATE, run)
         if d.action is Action.PACK and self._pace_s is not None:
             self._push(now + self._pace_s, PACE, run, run.version)
 

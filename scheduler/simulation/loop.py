@@ -19,7 +19,7 @@ from features.job import Job
 from scheduler.core.decisions import Decision
 
 # order of events at one instant
-END, SUBMIT, WAKE, OBSERVE, PACE = 0, 1, 2, 3, 4
+END, SUBMIT, WAKE, OBSERVE, PACE, STATE = 0, 1, 2, 3, 4, 5
 
 
 class DecisionCore(Protocol):

@@ -1,0 +1,84 @@
+"""Jobs that say how long they will have run, in simulation: who, when, and how wrong."""
+
+from __future__ import annotations
+
+from math import log
+from pathlib import Path
+from statistics import stdev
+
+import pytest
+
+from features.job import Job
+from pipeline.worlds import open_scenario
+from pipeline.worlds.venus import TrackError
+from scheduler.core.cluster import Cluster, ClusterSpec
+from scheduler.core.core import Core
+from scheduler.core.decisions import Action, Decision
+from scheduler.core.estimates import HistoriesEstimator
+from scheduler.core.profiling import WaitingStage
+from scheduler.simulation.engine import Engine
+from scheduler.simulation.stating import Stating, stating
+from scheduler.simulation.work import PairTable
+from scheduler.testing.builders import a_job, pellucid
+
+HOUR = 3600.0
+NOBODY = Stating(0.1, {})
+
+
+def test_all_jobs_of_a_user_say_it_or_none_and_each_is_wrong_in_its_own_way() -> None:
+    jobs = [Job(f"j{i}", float(i), 1, user=f"u{i % 100}", vc="vc") for i in range(10_000)]
+    found = stating(jobs, 0.6, 0.1, 7)
+    users = {job.user for job in jobs if job.job_id in found.off}
+    assert 45 <= len(users) <= 75
+    assert len(found.off) == 100 * len(users)
+    assert stdev(found.off.values()) == pytest.approx(0.1, rel=0.05)
+    assert stating(jobs, 0.6, 0.1, 7) == found != stating(jobs, 0.6, 0.1, 8)
+    nameless = [Job(job.job_id, job.submit_time, 1, vc="vc") for job in jobs]
+    assert len(stating(nameless, 0.6, 0.1, 7).off) == pytest.approx(6_000, rel=0.05)
+    assert not stating(jobs, 0.0, 0.1, 7).off
+
+
+def test_what_is_said_is_surer_the_more_is_done_and_holds_the_truth() -> None:
+    said = Stating(0.2, {"a": 0.2})
+    early, late = (said.progress("a", 10 * HOUR, ran_s) for ran_s in (HOUR, 9 * HOUR))
+    assert early is not None
+    assert late is not None
+    assert log(early.total_s / (10 * HOUR)) > 3 * log(late.total_s / (10 * HOUR)) > 0
+    assert early.error > 3 * late.error
+    assert early.low_s < 10 * HOUR < early.high_s
+    assert said.progress("b", 10 * HOUR, HOUR) is None
+
+
+def played(states: Stating, stage: WaitingStage | None) -> list[Decision]:
+    cluster = Cluster(ClusterSpec({"vc": 2}, 1), {"vc": 1} if stage else None)
+    core = Core(cluster, pellucid(), HistoriesEstimator(), profiling=stage)
+    samples = [a_job(f"j{i}", gpus=1, user=f"u{i}", for_=(8 - i) * HOUR) for i in range(8)]
+    decisions: list[Decision] = []
+    work = {s.id: s.work for s in samples}
+    jobs = [s.job for s in samples]
+    engine = Engine(core, jobs, work, PairTable({}), sink=decisions.extend)
+    engine.states = states
+    engine.run()
+    return decisions
+
+
+def test_from_its_profiling_run_on_a_job_is_predicted_by_what_it_says() -> None:
+    every = Stating(0.1, {f"j{i}": 0.02 for i in range(8)})
+    said, unsaid = (played(states, WaitingStage()) for states in (every, NOBODY))
+    joined = {
+        d.job_id: d.estimate_s or 0.0
+        for d in said
+        if d.action is Action.ENQUEUE and d.reason.value == "ProfileComplete"
+    }
+    assert joined
+    for job_id, estimate_s in joined.items():
+        assert estimate_s == pytest.approx((8 - int(job_id[1:])) * HOUR, rel=0.05)
+    starts = [[d.job_id for d in run if d.action is Action.START] for run in (said, unsaid)]
+    assert starts[0] != starts[1]
+    assert played(Stating(0.1, {}), WaitingStage()) == unsaid
+
+
+@pytest.mark.parametrize(("option", "value"), [("readable", 1.5), ("readable_error", 0.0)])
+def test_shares_and_errors_that_cannot_be_are_refused(option: str, value: float) -> None:
+    with pytest.raises(TrackError, match=option.replace("_", "-")):
+        open_scenario(Path(__file__), **{"readable": 0.5, option: value})
